@@ -14,10 +14,11 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import httpx
@@ -99,22 +100,20 @@ def _attempt(case: Any, session: Session) -> Cell:
     return cell
 
 
-def measure_engine(name: str, base_url: str, clients: list[str], results: dict[str, Any]) -> None:
+def measure_engine(name: str, base_url: str, clients: list[str]) -> None:
     engine = ENGINES[name]
-    entry = results.setdefault(name, {"graph": engine.graph, "clients": {}, "parameters": {}})
     for client in clients:
         try:
-            entry["clients"][client] = measure_client(client, base_url, engine)
+            cells = measure_client(client, base_url, engine)
         except Missing as missing:
             print(f"  {client}: not measured: {missing.reason}", file=sys.stderr)
             continue
-        save(results)
+        save(name, {}, {client: cells})
     at = Endpoint(base_url, *model_of(base_url))
-    entry["parameters"] = {request: measure(at, request) for request in PARAMETERS}
-    save(results)
+    measured = {request: measure(at, request) for request in PARAMETERS}
+    save(name, {"parameters": measured})
     if name == OPENAPI_ENGINE:
-        entry["openapi"] = measure_openapi(base_url)
-        save(results)
+        save(name, {"openapi": measure_openapi(base_url)})
 
 
 def measure_openapi(base_url: str) -> dict[str, Any]:
@@ -126,8 +125,17 @@ def measure_openapi(base_url: str) -> dict[str, Any]:
     return {"requests": requests, "kinds": rows, "unknown": unknown}
 
 
-def save(results: dict[str, Any]) -> None:
-    figures = {"clients": versions(), "engines": results}
+def save(
+    name: str, fields: Mapping[str, Any], clients: Mapping[str, Any] = MappingProxyType({})
+) -> None:
+    """Change one engine's entry of the file, which a run of another engine may write too."""
+    results = load()
+    entry = {"graph": ENGINES[name].graph, "clients": {}, "parameters": {}}
+    entry = results.setdefault(name, entry)
+    entry["clients"].update(clients)
+    entry.update(fields)
+    ordered = {engine: results[engine] for engine in ENGINES if engine in results}
+    figures = {"clients": versions(), "engines": ordered}
     write_result("client_matrix", COMMAND, figures, show=False)
 
 
@@ -166,7 +174,6 @@ def main() -> int:
     parser.add_argument("--at", action="append", default=[], metavar="ENGINE=URL")
     parser.add_argument("--write-docs", action="store_true", help="only write the tables")
     options = parser.parse_args()
-    results = load()
     if not options.write_docs:
         running = dict(text.split("=", 1) for text in options.at)
         for name in options.engine or ENGINES:
@@ -178,10 +185,11 @@ def main() -> int:
             print(f"{name}:", flush=True)
             clients = options.client or list(CLIENTS)
             if name in running:
-                measure_engine(name, running[name], clients, results)
+                measure_engine(name, running[name], clients)
             else:
                 with endpoint(ENGINES[name]) as base_url:
-                    measure_engine(name, base_url, clients, results)
+                    measure_engine(name, base_url, clients)
+    results = load()
     docs.write(results)
     failed = failures(results)
     print("\n".join(failed) or "no cell failed")

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-OPTIONAL = ("audio/speech", "classify", "images/edits", "images/generations", "pooling")
-OPTIONAL += ("realtime", "rerank", "videos", "videos/stream")
+OPTIONAL = (
+    *("audio/speech", "classify", "images/edits", "images/generations", "pooling"),
+    *("realtime", "rerank", "videos", "videos/stream"),
+)
 GENERATING = ("chat/completions", "completions", "embeddings", "responses")
 
 
@@ -38,8 +40,9 @@ def _of(code: str, names: tuple[str, ...], status: int | None) -> frozenset[Kind
 
 DEVIATIONS = (
     Deviation(
-        "The schemas of request bodies list Dynamo's extensions, but neither `model` and `messages`,"
-        " `prompt` or `input`, nor their limits, so many bodies that match them get a 400. "
+        "The schemas of request bodies list Dynamo's extensions, but neither `model` and "
+        "`messages`, `prompt` or `input`, nor their limits, so many bodies that match them get a "
+        "400. "
         "(For embeddings this is the adapter's 400: the graph's models have none.)",
         _of("ST202", GENERATING, 400),
     ),

@@ -13,7 +13,6 @@ from typing import Any
 
 from clients.deviations import Kind
 from clients.drivers import BENCHMARKS, Missing
-
 from penstock.environments import environments_root
 from penstock.environments.clients import NAME
 

@@ -28,7 +28,7 @@ from penstock.local.request_adapter.rules import (
     prompt_text,
     review,
 )
-from penstock.local.request_adapter.server import IGNORED_HEADER, Adapter
+from penstock.local.request_adapter.server import IGNORED_HEADER, Adapter, split
 from penstock.tokenizer import FOLDER
 from tests.local.builders import deployment, frontend, mocker
 from tests.local.test_adapt import LAPTOP, no_settings, simulate
@@ -157,11 +157,20 @@ def test_the_frontend_of_mockers_starts_with_the_adapter_and_a_port_of_its_own()
     program = _programs(frontend(), mocker("worker", "agg"))[-1]
     argv = arguments(program, {}, {"inner": 21000}, host=LOOPBACK, port=8000)
     assert Path(argv[1]).name == "request_adapter"
-    assert argv[argv.index("--engine") + 1] == "mocker"
-    assert argv[argv.index("--inner-port") + 1] == "21000"
-    assert argv[argv.index("--tokenizer") + 1] == str(FOLDER)
+    assert argv[argv.index("--adapter-engine") + 1] == "mocker"
+    assert argv[argv.index("--adapter-inner-port") + 1] == "21000"
+    assert argv[argv.index("--adapter-tokenizer") + 1] == str(FOLDER)
     assert argv[-4:] == ["--http-host", LOOPBACK, "--http-port", "8000"]
     assert "--router-mode" in argv
+
+
+def test_the_frontends_own_options_stay_its_own() -> None:
+    own = ["--router-mode", "kv", "--tokenizer", "fastokens"]
+    adapters = ["--adapter-engine", "mocker", "--adapter-inner-port", "21000"]
+    argv = [*adapters, *own, "--http-host", "0.0.0.0", "--http-port", "8000"]
+    options, frontends = split(argv)
+    assert (options.http_host, options.http_port) == ("0.0.0.0", 8000)
+    assert frontends[1:] == [*own, "--http-host", LOOPBACK, "--http-port", "21000"]
 
 
 # --- the server ----------------------------------------------------------------------------

@@ -51,8 +51,14 @@ def _adapted(frontend: Program, engine: str, tokenizer: str | None) -> Program:
     python, *rest = frontend.argv
     if tuple(rest[:2]) != FRONTEND:
         return frontend
-    adapter = (str(FOLDER), "--engine", engine, "--inner-port", f"{{port:{INNER_PORT}}}")
-    counting = ("--tokenizer", tokenizer) if tokenizer is not None else ()
+    adapter = (
+        str(FOLDER),
+        "--adapter-engine",
+        engine,
+        "--adapter-inner-port",
+        f"{{port:{INNER_PORT}}}",
+    )
+    counting = ("--adapter-tokenizer", tokenizer) if tokenizer is not None else ()
     return replace(
         frontend,
         argv=(python, *adapter, *counting, *rest[2:]),

@@ -1,4 +1,4 @@
-"""`python FOLDER --engine E --inner-port P ARGUMENTS…`: a frontend with the request adapter.
+"""`python FOLDER --adapter-… ARGUMENTS…`: a frontend with the request adapter.
 
 Not `python -m`: the frontend's environment may not contain penstock. So this folder becomes a
 package of its own.

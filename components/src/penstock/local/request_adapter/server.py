@@ -47,23 +47,29 @@ EVENT_ERROR = b'data: {"error"'
 
 def main(argv: list[str]) -> None:
     """Run the frontend and the adapter until the frontend ends."""
+    options, sys.argv = split(argv)
+    uvloop.run(_serve(options))
+
+
+def split(argv: list[str]) -> tuple[argparse.Namespace, list[str]]:
+    """The adapter's options, and the argv of the frontend behind it."""
     parser = argparse.ArgumentParser(allow_abbrev=False)
-    parser.add_argument("--engine", choices=ENGINES, required=True)
-    parser.add_argument("--inner-port", type=int, required=True)
-    parser.add_argument("--tokenizer", type=Path, default=None)
+    # Named so that they are none of the frontend's, such as --tokenizer.
+    parser.add_argument("--adapter-engine", choices=ENGINES, required=True)
+    parser.add_argument("--adapter-inner-port", type=int, required=True)
+    parser.add_argument("--adapter-tokenizer", type=Path, default=None)
     parser.add_argument("--http-host", required=True)
     parser.add_argument("--http-port", type=int, required=True)
     options, rest = parser.parse_known_args(argv)
-    inner = ["--http-host", "127.0.0.1", "--http-port", str(options.inner_port)]
-    sys.argv = ["dynamo.frontend", *rest, *inner]
-    uvloop.run(_serve(options))
+    inner = ["--http-host", "127.0.0.1", "--http-port", str(options.adapter_inner_port)]
+    return options, ["dynamo.frontend", *rest, *inner]
 
 
 async def _serve(options: argparse.Namespace) -> None:
     from dynamo.frontend.main import async_main
 
-    upstream = f"http://127.0.0.1:{options.inner_port}"
-    adapter = Adapter(options.engine, upstream, options.tokenizer)
+    upstream = f"http://127.0.0.1:{options.adapter_inner_port}"
+    adapter = Adapter(options.adapter_engine, upstream, options.adapter_tokenizer)
     await adapter.start(options.http_host, options.http_port)
     try:
         await async_main()  # type: ignore[no-untyped-call]
