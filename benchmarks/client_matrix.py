@@ -47,11 +47,15 @@ class LocalEngine:
     graph: str
     arguments: tuple[str, ...] = ()
     output_is_random: bool = False
+    needs_environments: bool = True
+    """False: started without them, so that no Envoy answers in the frontend's place."""
     start_s: float = 300.0
 
 
 ENGINES = {
-    "mocker": LocalEngine(graph="quickstart-simulated.yaml", output_is_random=True),
+    "mocker": LocalEngine(
+        graph="quickstart-simulated.yaml", output_is_random=True, needs_environments=False
+    ),
     "vllm": LocalEngine(graph="smollm2-cpu-disagg.yaml"),
     "llamacpp": LocalEngine(graph="quickstart.yaml"),
 }
@@ -63,7 +67,8 @@ def endpoint(engine: LocalEngine) -> Iterator[str]:
     with tempfile.TemporaryDirectory() as folder:
         graph = GRAPHS / engine.graph
         arguments = ("--port", "0", *engine.arguments)
-        with GraphProcess(graph, Path(folder), arguments) as process:
+        none = {} if engine.needs_environments else {"PENSTOCK_ENVIRONMENTS": f"{folder}/none"}
+        with GraphProcess(graph, Path(folder), arguments, none) as process:
             yield process.wait_ready(engine.start_s)
 
 

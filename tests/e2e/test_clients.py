@@ -18,7 +18,7 @@ from clients.drivers import CLIENTS, Driver, Missing, command
 from penstock.drill.graph_process import GraphProcess
 from penstock.environments import environments_root
 from report import RESULTS
-from tests.support.local_graphs import QUICKSTART
+from tests.support.local_graphs import QUICKSTART, without_envoy
 
 MEASURED = json.loads((RESULTS / "client_matrix.json").read_text())["engines"]
 SHORT = ("openai-python", "openai-node")
@@ -51,7 +51,7 @@ def test_real_engines_support_what_every_client_needs() -> None:
 @pytest.fixture(scope="module")
 def base_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("clients")
-    with GraphProcess(QUICKSTART, folder, ["--port", "0"]) as graph:
+    with GraphProcess(QUICKSTART, folder, ["--port", "0"], without_envoy(folder)) as graph:
         yield graph.wait_ready()
 
 

@@ -1,4 +1,4 @@
-"""The environment `clients`: npm installs openai-node beside the Python clients."""
+"""The environment `clients`: npm installs openai-node next to the Python clients."""
 
 from __future__ import annotations
 
