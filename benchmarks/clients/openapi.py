@@ -25,8 +25,8 @@ def kinds(
 ) -> tuple[Counter[Kind], int]:
     """The kinds with their counts, and how many requests were sent.
 
-    ``examples``: generated requests for each operation, in addition to those that cover the schema's
-    boundaries. ``paths``: only these operations; empty: all.
+    ``examples``: generated requests for each operation, in addition to those that cover the
+    schema's boundaries. ``paths``: only these operations; empty: all.
     """
     program = environments_root() / NAME / "bin" / "schemathesis"
     if not program.exists():

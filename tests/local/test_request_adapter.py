@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import pytest
 from aiohttp import web
 
 from penstock.local.adapt import Overrides, adapt
+from penstock.local.adapter_launch import with_adapter
 from penstock.local.deployment import Program
 from penstock.local.launch import arguments
 from penstock.local.ports import LOOPBACK, Ports
@@ -29,6 +30,7 @@ from penstock.local.request_adapter.rules import (
     review,
 )
 from penstock.local.request_adapter.server import IGNORED_HEADER, Adapter, split
+from penstock.manifests.deployment import Role
 from penstock.tokenizer import FOLDER
 from tests.local.builders import deployment, frontend, mocker
 from tests.local.test_adapt import LAPTOP, no_settings, simulate
@@ -171,6 +173,24 @@ def test_the_frontends_own_options_stay_its_own() -> None:
     options, frontends = split(argv)
     assert (options.http_host, options.http_port) == ("0.0.0.0", 8000)
     assert frontends[1:] == [*own, "--http-host", LOOPBACK, "--http-port", "21000"]
+
+
+def test_the_frontend_of_engines_on_gpus_is_unchanged() -> None:
+    launch = Program(
+        name="a",
+        component="a",
+        role=Role.FRONTEND,
+        replicas=1,
+        env={},
+        grace_s=1,
+        argv=("python", "-m", "dynamo.frontend"),
+    )
+    worker = replace(launch, name="b", role=Role.WORKER, argv=("python", "-m", "dynamo.vllm"))
+    assert with_adapter([launch, worker]) == ([launch, worker], None)
+    on_cpu = replace(worker, env={"VLLM_CPU_OMP_THREADS_BIND": "nobind"})
+    made, engine = with_adapter([launch, on_cpu])
+    assert engine == "vllm"
+    assert "request_adapter" in made[0].argv[1]
 
 
 # --- the server ----------------------------------------------------------------------------

@@ -13,7 +13,8 @@ from penstock.manifests.deployment import Role
 FOLDER = Path(__file__).parent / "request_adapter"
 FRONTEND = ("-m", "dynamo.frontend")
 INNER_PORT = "inner"
-# Module of a worker → the adapter's rules. The mocker's are the strictest, so it comes first.
+CPU_VARIABLE = "VLLM_CPU_OMP_THREADS_BIND"  # of cpu_engine.environment
+# Module of a worker → the adapter's rules. With several, the first: the mocker's are the strictest.
 RULES = {"dynamo.mocker": "mocker", "dynamo.vllm": "vllm"}
 
 
@@ -38,8 +39,8 @@ def with_adapter(programs: Iterable[Program]) -> tuple[list[Program], str | None
 
 
 def _is_local(worker: Program) -> bool:
-    """Whether the worker needs no GPU: a mocker, or vLLM with the ports of a CPU worker."""
-    return worker.argv[2:3] == ("dynamo.mocker",) or bool(worker.ports)
+    """Whether the worker needs no GPU: any but a vLLM without the variables of a CPU worker."""
+    return worker.argv[2:3] != ("dynamo.vllm",) or CPU_VARIABLE in worker.env
 
 
 def _tokenizer(worker: Program) -> str | None:

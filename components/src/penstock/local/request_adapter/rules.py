@@ -41,7 +41,8 @@ class Rule:
     param: str
     paths: tuple[str, ...]
     is_used: Callable[[Body], bool]
-    only_mocker: bool = True
+    engines: tuple[str, ...] = (MOCKER,)
+    """Those that ignore it; all of them if Dynamo does."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,20 +146,20 @@ RULES = (
         param="logit_bias",
         paths=(CHAT, COMPLETIONS),
         is_used=_set("logit_bias"),
-        only_mocker=False,
+        engines=ENGINES,
     ),
-    Rule(param="echo", paths=(COMPLETIONS,), is_used=_set("echo"), only_mocker=False),
-    Rule(param="suffix", paths=(COMPLETIONS,), is_used=_set("suffix"), only_mocker=False),
-    Rule(param="best_of", paths=(COMPLETIONS,), is_used=_more_than_n, only_mocker=False),
-    Rule(param="modalities", paths=(CHAT,), is_used=_outputs_audio, only_mocker=False),
+    Rule(param="echo", paths=(COMPLETIONS,), is_used=_set("echo"), engines=ENGINES),
+    Rule(param="suffix", paths=(COMPLETIONS,), is_used=_set("suffix"), engines=ENGINES),
+    Rule(param="best_of", paths=(COMPLETIONS,), is_used=_more_than_n, engines=ENGINES),
+    Rule(param="modalities", paths=(CHAT,), is_used=_outputs_audio, engines=ENGINES),
     Rule(
         param="web_search_options",
         paths=(CHAT,),
         is_used=lambda body: body.get("web_search_options") is not None,
-        only_mocker=False,
+        engines=ENGINES,
     ),
-    Rule(param="conversation", paths=(RESPONSES,), is_used=_set("conversation"), only_mocker=False),
-    Rule(param="include", paths=(RESPONSES,), is_used=_includes_logprobs, only_mocker=False),
+    Rule(param="conversation", paths=(RESPONSES,), is_used=_set("conversation"), engines=ENGINES),
+    Rule(param="include", paths=(RESPONSES,), is_used=_includes_logprobs, engines=ENGINES),
 )
 
 
@@ -167,8 +168,8 @@ def review(path: str, body: Body, engine: str) -> Verdict:
     if path not in LIMITS:
         return Verdict()
     for rule in RULES:
-        if path in rule.paths and (engine == MOCKER or not rule.only_mocker) and rule.is_used(body):
-            return Verdict(refusal=_refusal(rule))
+        if path in rule.paths and engine in rule.engines and rule.is_used(body):
+            return Verdict(refusal=_refusal(rule, engine))
     ignored = [*IGNORED_BY_DYNAMO, *(IGNORED_BY_THE_MOCKER if engine == MOCKER else ())]
     return Verdict(
         added=_default_limit(path, body) if engine == MOCKER else None,
@@ -184,17 +185,18 @@ def _default_limit(path: str, body: Body) -> Mapping[str, Any] | None:
     return {LIMITS[path][0]: DEFAULT_MAX_TOKENS}
 
 
-def _refusal(rule: Rule) -> Refusal:
-    if rule.only_mocker:
-        message = (
-            f"The mocker, which generates random text, does not support {rule.param!r} with this "
-            "value. Remove it, or run a graph with a real engine, such as "
-            "dynamo_graphs/quickstart.yaml."
-        )
-    else:
+def _refusal(rule: Rule, engine: str) -> Refusal:
+    if rule.engines == ENGINES:
         message = (
             f"Dynamo ignores {rule.param!r} with this value, on every engine. Remove it from the "
             "request."
+        )
+    else:
+        name = "the mocker, which generates random text," if engine == MOCKER else engine
+        message = (
+            f"{rule.param!r} with this value is not supported by {name} on this machine. Remove "
+            "it, or run a graph with another engine: components/local-engines.md lists what each "
+            "supports."
         )
     return Refusal(message=message, param=rule.param, code="unsupported_parameter")
 
