@@ -42,13 +42,13 @@ def parameter_table(results: Mapping[str, Any]) -> str:
 
 
 def client_table(results: Mapping[str, Any]) -> str:
-    """One row per case and client; the cells of the engines side by side."""
-    rows = []
-    for case in CASES:
-        for client in CLIENTS:
-            cells = [entry["clients"].get(client, {}).get(case) for entry in results.values()]
-            rows.append([case, client, *(_mark(cell) for cell in cells)])
-    return _table(["request", "client", *(NAMES[engine] for engine in results)], rows)
+    """For each engine a table: a row for each case, a column for each client."""
+    tables = []
+    for engine, entry in results.items():
+        cells = [entry["clients"].get(client, {}) for client in CLIENTS]
+        rows = [[case, *(_mark(found.get(case)) for found in cells)] for case in CASES]
+        tables.append(_table([NAMES[engine], *CLIENTS], rows))
+    return "\n\n".join(tables)
 
 
 def deviation_list() -> str:
