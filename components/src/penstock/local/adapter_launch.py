@@ -1,0 +1,76 @@
+"""Put the request adapter in front of the frontends of a local graph. Pure; `adapt` calls it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from penstock.local.deployment import Program
+from penstock.manifests import flags
+from penstock.manifests.deployment import Role
+
+FOLDER = Path(__file__).parent / "request_adapter"
+FRONTEND = ("-m", "dynamo.frontend")
+INNER_PORT = "inner"
+CPU_VARIABLE = "VLLM_CPU_OMP_THREADS_BIND"  # of cpu_engine.environment
+# Module of a worker → the adapter's rules. With several, the first: the mocker's are the strictest.
+RULES = {"dynamo.mocker": "mocker", "dynamo.vllm": "vllm", "penstock.llamacpp": "llamacpp"}
+
+
+def with_adapter(programs: Iterable[Program]) -> tuple[list[Program], str | None]:
+    """The programs with the adapter in their frontends, and the engine whose rules it applies.
+
+    None when every worker runs on a GPU: there the frontend gets the requests unchanged.
+    """
+    programs = list(programs)
+    local = {
+        module
+        for p in programs
+        for module in p.argv[2:3]
+        if p.role is not Role.FRONTEND and _is_local(p)
+    }
+    engine = next((name for module, name in RULES.items() if module in local), None)
+    if engine is None:
+        return programs, None
+    tokenizer = next((t for p in programs if (t := _tokenizer(p))), None)
+    adapted = [_adapted(p, engine, tokenizer) if p.role is Role.FRONTEND else p for p in programs]
+    return adapted, engine
+
+
+def _is_local(worker: Program) -> bool:
+    """Whether the worker needs no GPU: any but a vLLM without the variables of a CPU worker."""
+    return worker.argv[2:3] != ("dynamo.vllm",) or CPU_VARIABLE in worker.env
+
+
+def _tokenizer(worker: Program) -> str | None:
+    """The folder of the mocker's tokenizer: the adapter counts the tokens of a rejected prompt."""
+    return flags.flag_value(worker.argv, "--model-path")
+
+
+def _adapted(frontend: Program, engine: str, tokenizer: str | None) -> Program:
+    python, *rest = frontend.argv
+    if tuple(rest[:2]) != FRONTEND:
+        return frontend
+    adapter = (
+        str(FOLDER),
+        "--adapter-engine",
+        engine,
+        "--adapter-inner-port",
+        f"{{port:{INNER_PORT}}}",
+    )
+    counting = ("--adapter-tokenizer", tokenizer) if tokenizer is not None else ()
+    return replace(
+        frontend,
+        argv=(python, *adapter, *counting, *rest[2:]),
+        ports=(*frontend.ports, INNER_PORT),
+    )
+
+
+def note(engine: str) -> str:
+    """The line for the operator about what differs from the cluster."""
+    default = "sets max_tokens where it is missing and " if engine == "mocker" else ""
+    return (
+        f"frontend: an adapter {default}rejects parameters that would be ignored "
+        "(components/local-engines.md)"
+    )

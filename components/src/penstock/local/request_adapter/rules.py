@@ -1,0 +1,261 @@
+"""What the adapter does with a request to each engine: set, reject, or report as ignored. Pure.
+
+The rules are those that Dynamo 1.6 and 1.7 need: measured by benchmarks/client_matrix.py, and
+listed for users in components/local-engines.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+Body = dict[str, Any]
+
+CHAT, COMPLETIONS, RESPONSES = "/v1/chat/completions", "/v1/completions", "/v1/responses"
+EMBEDDINGS = "/v1/embeddings"
+MOCKER = "mocker"
+LLAMACPP = "llamacpp"
+ENGINES = (MOCKER, "vllm", LLAMACPP)
+
+DEFAULT_MAX_TOKENS = 128
+LIMITS = {
+    CHAT: ("max_tokens", "max_completion_tokens"),
+    COMPLETIONS: ("max_tokens",),
+    RESPONSES: ("max_output_tokens",),
+}
+# They select among texts. The mocker's text is random, and clients send some of them by default.
+IGNORED_BY_THE_MOCKER = (
+    *("temperature", "top_p", "top_k", "min_p", "seed"),
+    *("frequency_penalty", "presence_penalty", "repetition_penalty"),
+    *("tools", "parallel_tool_calls", "reasoning", "reasoning_effort"),
+)
+IGNORED_BY_DYNAMO = ("store", "prediction")
+GUIDED = ("guided_json", "guided_regex", "guided_choice", "guided_grammar")
+TEXT_PARTS = ("text", "input_text", "output_text", "refusal")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rule:
+    """A parameter that the engine would ignore although it changes the response's form."""
+
+    param: str
+    paths: tuple[str, ...]
+    is_used: Callable[[Body], bool]
+    engines: tuple[str, ...] = (MOCKER,)
+    """Those that ignore it; all of them if Dynamo does."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refusal:
+    """A response with OpenAI's error body."""
+
+    message: str
+    param: str | None
+    code: str
+    status: int = 400
+
+    def body(self) -> Body:
+        error = {"message": self.message, "type": "invalid_request_error"}
+        return {"error": error | {"param": self.param, "code": self.code}}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """What to do with one request."""
+
+    refusal: Refusal | None = None
+    added: Mapping[str, Any] | None = None
+    """Parameters to set."""
+    ignored: tuple[str, ...] = ()
+    """Parameters of the request that have no effect."""
+
+
+def _set(name: str) -> Callable[[Body], bool]:
+    return lambda body: body.get(name) not in (None, False, "", [], {})
+
+
+def _is_given(value: Any) -> bool:
+    """0 is a value of a parameter, such as a temperature."""
+    return value is not None and value is not False and value != []
+
+
+def _several(name: str) -> Callable[[Body], bool]:
+    return lambda body: isinstance(body.get(name), int) and body[name] > 1
+
+
+def _more_than_n(body: Body) -> bool:
+    best_of = body.get("best_of")
+    return isinstance(best_of, int) and best_of > (body.get("n") or 1)
+
+
+def _outputs_audio(body: Body) -> bool:
+    modalities = body.get("modalities")
+    return bool(body.get("audio")) or (isinstance(modalities, list) and "audio" in modalities)
+
+
+def _requires_a_call(body: Body) -> bool:
+    return body.get("tool_choice") not in (None, "none", "auto")
+
+
+def _formats(body: Body) -> bool:
+    """A format other than text, of chat completions or of responses."""
+    text = body.get("text")
+    form = body.get("response_format") or (text.get("format") if isinstance(text, dict) else None)
+    return isinstance(form, dict) and form.get("type") not in (None, "text")
+
+
+def _includes_logprobs(body: Body) -> bool:
+    include = body.get("include")
+    listed = isinstance(include, list) and "message.output_text.logprobs" in include
+    return listed or bool(body.get("top_logprobs"))
+
+
+def _has_media(body: Body) -> bool:
+    parts = [part for message in _messages(body) for part in _parts(message)]
+    return any(part.get("type") not in TEXT_PARTS for part in parts)
+
+
+def _messages(body: Body) -> list[Body]:
+    items = body.get("messages") or body.get("input")
+    return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
+
+
+def _parts(message: Body) -> list[Body]:
+    content = message.get("content")
+    if not isinstance(content, list):
+        return []
+    return [part for part in content if isinstance(part, dict)]
+
+
+RULES = (
+    Rule(
+        param="n",
+        paths=(CHAT, COMPLETIONS),
+        is_used=_several("n"),
+        engines=(MOCKER, LLAMACPP),
+    ),
+    Rule(param="logprobs", paths=(CHAT,), is_used=_set("logprobs")),
+    Rule(param="top_logprobs", paths=(CHAT,), is_used=_set("top_logprobs")),
+    Rule(
+        param="logprobs",  # 0 asks for those of the chosen tokens
+        paths=(COMPLETIONS,),
+        is_used=lambda body: body.get("logprobs") is not None,
+    ),
+    Rule(param="tool_choice", paths=(CHAT, RESPONSES), is_used=_requires_a_call),
+    Rule(param="response_format", paths=(CHAT,), is_used=_formats),
+    Rule(param="text.format", paths=(RESPONSES,), is_used=_formats),
+    *(Rule(param=name, paths=(CHAT, COMPLETIONS), is_used=_set(name)) for name in GUIDED),
+    Rule(param="messages", paths=(CHAT,), is_used=_has_media),
+    Rule(param="input", paths=(RESPONSES,), is_used=_has_media),
+    Rule(
+        param="logit_bias",
+        paths=(CHAT, COMPLETIONS),
+        is_used=_set("logit_bias"),
+        engines=ENGINES,
+    ),
+    Rule(param="echo", paths=(COMPLETIONS,), is_used=_set("echo"), engines=ENGINES),
+    Rule(param="suffix", paths=(COMPLETIONS,), is_used=_set("suffix"), engines=ENGINES),
+    Rule(param="best_of", paths=(COMPLETIONS,), is_used=_more_than_n, engines=ENGINES),
+    Rule(param="modalities", paths=(CHAT,), is_used=_outputs_audio, engines=ENGINES),
+    Rule(
+        param="web_search_options",
+        paths=(CHAT,),
+        is_used=lambda body: body.get("web_search_options") is not None,
+        engines=ENGINES,
+    ),
+    Rule(param="conversation", paths=(RESPONSES,), is_used=_set("conversation"), engines=ENGINES),
+    Rule(param="include", paths=(RESPONSES,), is_used=_includes_logprobs, engines=ENGINES),
+)
+
+
+def review(path: str, body: Body, engine: str) -> Verdict:
+    """``body``: the request's JSON object. A path without rules is passed on unchanged."""
+    if path not in LIMITS:
+        return Verdict()
+    for rule in RULES:
+        if path in rule.paths and engine in rule.engines and rule.is_used(body):
+            return Verdict(refusal=_refusal(rule, engine))
+    ignored = [*IGNORED_BY_DYNAMO, *(IGNORED_BY_THE_MOCKER if engine == MOCKER else ())]
+    return Verdict(
+        added=_default_limit(path, body) if engine == MOCKER else None,
+        ignored=tuple(name for name in ignored if _is_given(body.get(name))),
+    )
+
+
+def _default_limit(path: str, body: Body) -> Mapping[str, Any] | None:
+    """The mocker never ends its output by itself and requires a limit. It shortens one that
+    exceeds the rest of the context."""
+    if any(body.get(name) is not None for name in LIMITS[path]):
+        return None
+    return {LIMITS[path][0]: DEFAULT_MAX_TOKENS}
+
+
+def _refusal(rule: Rule, engine: str) -> Refusal:
+    if rule.engines == ENGINES:
+        message = (
+            f"Dynamo ignores {rule.param!r} with this value, on every engine. Remove it from the "
+            "request."
+        )
+    else:
+        name = "the mocker, which generates random text," if engine == MOCKER else engine
+        message = (
+            f"{rule.param!r} with this value is not supported by {name} on this machine. Remove "
+            "it, or run a graph with another engine: components/local-engines.md lists what each "
+            "supports."
+        )
+    return Refusal(message=message, param=rule.param, code="unsupported_parameter")
+
+
+def no_embeddings(engine: str) -> Refusal:
+    """Dynamo reports a model without embeddings as not found."""
+    return Refusal(
+        message=f"No model with embeddings is served here by {engine}: the graph's models generate "
+        "text. Send the request to /v1/chat/completions or /v1/completions.",
+        param="model",
+        code="unsupported_endpoint",
+    )
+
+
+def too_long(path: str, limit: int, tokens: int) -> Refusal:
+    """OpenAI's words and code: clients recognize an exceeded context length by them."""
+    param = {CHAT: "messages", COMPLETIONS: "prompt"}.get(path, "input")
+    return Refusal(
+        message=f"This model's maximum context length is {limit} tokens. However, your request "
+        f"needs {tokens} tokens ({param} and output). Please reduce the length of the {param}.",
+        param=param,
+        code="context_length_exceeded",
+    )
+
+
+def context_error(path: str, answer: Any) -> Refusal | None:
+    """For the error with which Dynamo reports a worker's context length, else None."""
+    details = answer.get("details") if isinstance(answer, dict) else None
+    if not isinstance(details, dict) or details.get("type") != "context_length":
+        return None
+    limit, tokens = details.get("limit"), details.get("actual")
+    if not isinstance(limit, int) or not isinstance(tokens, int):
+        return None
+    return too_long(path, limit, tokens)
+
+
+def prompt_text(body: Body) -> str:
+    """All text of the prompt, to count its tokens."""
+    prompt = body.get("prompt") or body.get("input")
+    texts = [prompt] if isinstance(prompt, str) else []
+    texts += [p for p in prompt if isinstance(p, str)] if isinstance(prompt, list) else []
+    for message in _messages(body):
+        content = message.get("content")
+        texts += [content] if isinstance(content, str) else []
+        texts += [str(part.get("text", "")) for part in _parts(message)]
+    return "\n".join(texts)
+
+
+def prompt_ids(body: Body) -> int:
+    """The length of the longest prompt that is given as token ids."""
+    prompt = body.get("prompt")
+    if not isinstance(prompt, list) or not prompt:
+        return 0
+    if all(isinstance(token, int) for token in prompt):
+        return len(prompt)
+    return max((len(tokens) for tokens in prompt if isinstance(tokens, list)), default=0)

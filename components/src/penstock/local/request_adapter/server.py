@@ -1,0 +1,223 @@
+"""The adapter's HTTP server. It runs in the event loop of the frontend, to which it forwards.
+
+One process, so that a kill, a hang or a suspension ends or stops both.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+from pathlib import Path
+
+import aiohttp
+import uvloop
+from aiohttp import web
+
+from .rules import (
+    EMBEDDINGS,
+    ENGINES,
+    LIMITS,
+    MOCKER,
+    Body,
+    Refusal,
+    Verdict,
+    context_error,
+    no_embeddings,
+    prompt_ids,
+    prompt_text,
+    review,
+    too_long,
+)
+
+BODY_LIMIT = 192 * 2**20  # bytes; Dynamo's default
+# Of one hop (RFC 9110), and Host and Content-Length, which aiohttp writes.
+HOP = frozenset(
+    {
+        *("connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding"),
+        *("upgrade", "host", "content-length"),
+    }
+)
+IGNORED_HEADER = "x-penstock-ignored"
+STOP_S = 5.0  # for open responses, after the frontend has ended
+TEMPLATE_TOKENS = 64  # the chat template's own tokens, at most; plus 8 per message
+EVENT_ERROR = b'data: {"error"'
+
+
+def main(argv: list[str]) -> None:
+    """Run the frontend and the adapter until the frontend ends."""
+    options, sys.argv = split(argv)
+    uvloop.run(_serve(options))
+
+
+def split(argv: list[str]) -> tuple[argparse.Namespace, list[str]]:
+    """The adapter's options, and the argv of the frontend behind it."""
+    parser = argparse.ArgumentParser(allow_abbrev=False)
+    # Named so that they are none of the frontend's, such as --tokenizer.
+    parser.add_argument("--adapter-engine", choices=ENGINES, required=True)
+    parser.add_argument("--adapter-inner-port", type=int, required=True)
+    parser.add_argument("--adapter-tokenizer", type=Path, default=None)
+    parser.add_argument("--http-host", required=True)
+    parser.add_argument("--http-port", type=int, required=True)
+    options, rest = parser.parse_known_args(argv)
+    inner = ["--http-host", "127.0.0.1", "--http-port", str(options.adapter_inner_port)]
+    return options, ["dynamo.frontend", *rest, *inner]
+
+
+async def _serve(options: argparse.Namespace) -> None:
+    from dynamo.frontend.main import async_main
+
+    upstream = f"http://127.0.0.1:{options.adapter_inner_port}"
+    adapter = Adapter(options.adapter_engine, upstream, options.adapter_tokenizer)
+    await adapter.start(options.http_host, options.http_port)
+    try:
+        await async_main()  # type: ignore[no-untyped-call]
+    finally:
+        await adapter.stop()
+
+
+class Adapter:
+    """Forwards every request to ``upstream``, and applies the rules of ``engine``."""
+
+    def __init__(self, engine: str, upstream: str, tokenizer: Path | None = None) -> None:
+        self._engine, self._upstream, self._tokenizer = engine, upstream, tokenizer
+        self._client: aiohttp.ClientSession | None = None
+        self._runner: web.AppRunner | None = None
+
+    async def start(self, host: str, port: int) -> None:
+        self._client = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=5),
+            auto_decompress=False,
+            skip_auto_headers=("User-Agent", "Accept", "Accept-Encoding", "Content-Type"),
+        )
+        app = web.Application(client_max_size=BODY_LIMIT)
+        app.router.add_route("*", "/{path:.*}", self._handle)
+        # With cancellation: a client that disconnects must cancel its request in the engine.
+        self._runner = web.AppRunner(
+            app, handler_cancellation=True, access_log=None, shutdown_timeout=STOP_S
+        )
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, host, port, backlog=1024)
+        await site.start()
+
+    async def stop(self) -> None:
+        if self._runner is not None:
+            await self._runner.cleanup()
+        if self._client is not None:
+            await self._client.close()
+
+    async def _handle(self, request: web.Request) -> web.StreamResponse:
+        raw = await request.read()
+        body = _parsed(raw) if request.method == "POST" and request.path in LIMITS else None
+        verdict = review(request.path, body, self._engine) if body is not None else Verdict()
+        if verdict.refusal is not None:
+            return _error(verdict.refusal)
+        if body is not None and verdict.added:
+            raw = json.dumps(body | dict(verdict.added)).encode()
+        try:
+            return await self._forward(request, raw, body, verdict)
+        except aiohttp.ClientConnectorError:
+            return _unavailable()
+
+    async def _forward(
+        self, request: web.Request, raw: bytes, body: Body | None, verdict: Verdict
+    ) -> web.StreamResponse:
+        assert self._client is not None
+        headers = [(k, v) for k, v in request.headers.items() if k.lower() not in HOP]
+        url = self._upstream + request.raw_path
+        async with self._client.request(
+            request.method, url, headers=headers, data=raw or None, allow_redirects=False
+        ) as answer:
+            first = b""
+            if body is not None or (request.path == EMBEDDINGS and answer.status == 404):
+                first = await answer.content.readany()
+                refusal = await self._rewritten(request.path, body, answer, first)
+                if refusal is not None:
+                    return _error(refusal)
+            return await _pass_on(request, answer, first, verdict.ignored)
+
+    async def _rewritten(
+        self, path: str, body: Body | None, answer: aiohttp.ClientResponse, first: bytes
+    ) -> Refusal | None:
+        """The clear error for one of Dynamo's, whose beginning is ``first``; None to pass it on."""
+        if body is None:
+            return no_embeddings(self._engine)
+        if answer.status == 400:
+            return context_error(path, _parsed(first))
+        failed = answer.status == 500 or first.startswith(EVENT_ERROR)
+        if failed and self._engine == MOCKER:
+            return await self._too_long(path, body)
+        return None
+
+    async def _too_long(self, path: str, body: Body) -> Refusal | None:
+        """The mocker reports a prompt above the context length as an internal error."""
+        limit = await self._context_length(str(body.get("model")))
+        tokens = max(prompt_ids(body), await asyncio.to_thread(self._count, prompt_text(body)))
+        messages = body.get("messages") or body.get("input")
+        count = len(messages) if isinstance(messages, list) else 0
+        if limit is None or tokens + TEMPLATE_TOKENS + 8 * count < limit:
+            return None
+        return too_long(path, limit, max(tokens, limit + 1))
+
+    async def _context_length(self, model: str) -> int | None:
+        assert self._client is not None
+        async with self._client.get(f"{self._upstream}/v1/models") as answer:
+            listed = _parsed(await answer.read()) or {}
+        for entry in listed.get("data", ()):
+            if entry.get("id") == model and isinstance(entry.get("context_window"), int):
+                return int(entry["context_window"])
+        return None
+
+    def _count(self, text: str) -> int:
+        """Tokens of ``text``. Loads the tokenizer each time: this path serves rare errors."""
+        from tokenizers import Tokenizer
+
+        if self._tokenizer is None or not text:
+            return 0
+        tokenizer = Tokenizer.from_file(str(self._tokenizer / "tokenizer.json"))
+        return len(tokenizer.encode(text, add_special_tokens=False).ids)
+
+
+async def _pass_on(
+    request: web.Request, answer: aiohttp.ClientResponse, first: bytes, ignored: tuple[str, ...]
+) -> web.StreamResponse:
+    headers = [(k, v) for k, v in answer.headers.items() if k.lower() not in HOP]
+    if ignored:
+        headers.append((IGNORED_HEADER, ", ".join(ignored)))
+    response = web.StreamResponse(status=answer.status, reason=answer.reason)
+    response.headers.extend(headers)
+    if answer.content_length is not None:
+        response.content_length = answer.content_length
+    await response.prepare(request)
+    if first:
+        await response.write(first)
+    try:
+        async for data in answer.content.iter_any():
+            await response.write(data)
+    except aiohttp.ClientError:
+        # The frontend broke off. The client must see that, not a complete response.
+        if request.transport is not None:
+            request.transport.abort()
+        return response
+    await response.write_eof()
+    return response
+
+
+def _parsed(raw: bytes) -> Body | None:
+    """None for anything but a JSON object: Dynamo explains what is wrong with it."""
+    try:
+        body = json.loads(raw)
+    except ValueError:
+        return None
+    return body if isinstance(body, dict) else None
+
+
+def _error(refusal: Refusal) -> web.Response:
+    return web.json_response(refusal.body(), status=refusal.status)
+
+
+def _unavailable() -> web.Response:
+    error = {"message": "the frontend is not ready", "type": "service_unavailable"}
+    return web.json_response({"error": error | {"param": None, "code": "not_ready"}}, status=503)

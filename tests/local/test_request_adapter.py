@@ -1,0 +1,363 @@
+"""The request adapter: its rules, and its server in front of a frontend that the test plays."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from penstock.local.adapt import Overrides, adapt
+from penstock.local.adapter_launch import with_adapter
+from penstock.local.deployment import Program
+from penstock.local.launch import arguments
+from penstock.local.ports import LOOPBACK, Ports
+from penstock.local.request_adapter.rules import (
+    CHAT,
+    COMPLETIONS,
+    DEFAULT_MAX_TOKENS,
+    RESPONSES,
+    context_error,
+    prompt_ids,
+    prompt_text,
+    review,
+)
+from penstock.local.request_adapter.server import IGNORED_HEADER, Adapter, split
+from penstock.manifests.deployment import Role
+from penstock.tokenizer import FOLDER
+from tests.local.builders import deployment, frontend, mocker
+from tests.local.test_adapt import LAPTOP, no_settings, simulate
+
+IMAGE = [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:,"}}]}]
+TEXT = [{"role": "user", "content": [{"type": "text", "text": "Hello"}]}]
+SCHEMA = {"type": "json_schema", "json_schema": {"name": "s", "schema": {}}}
+REFUSED_BY_THE_MOCKER = [
+    (CHAT, {"n": 2}, "n"),
+    (CHAT, {"logprobs": True}, "logprobs"),
+    (CHAT, {"top_logprobs": 1}, "top_logprobs"),
+    (CHAT, {"tool_choice": "required"}, "tool_choice"),
+    (CHAT, {"tool_choice": {"type": "function"}}, "tool_choice"),
+    (CHAT, {"response_format": {"type": "json_object"}}, "response_format"),
+    (CHAT, {"response_format": SCHEMA}, "response_format"),
+    (CHAT, {"guided_regex": "a+"}, "guided_regex"),
+    (CHAT, {"messages": IMAGE}, "messages"),
+    (COMPLETIONS, {"n": 3}, "n"),
+    (COMPLETIONS, {"logprobs": 0}, "logprobs"),
+    (RESPONSES, {"text": {"format": {"type": "json_schema"}}}, "text.format"),
+    (RESPONSES, {"tool_choice": "required"}, "tool_choice"),
+    (RESPONSES, {"input": IMAGE}, "input"),
+]
+REFUSED_BY_ALL = [
+    (CHAT, {"logit_bias": {"5": 100}}, "logit_bias"),
+    (CHAT, {"modalities": ["text", "audio"]}, "modalities"),
+    (CHAT, {"web_search_options": {}}, "web_search_options"),
+    (COMPLETIONS, {"echo": True}, "echo"),
+    (COMPLETIONS, {"suffix": "x"}, "suffix"),
+    (COMPLETIONS, {"best_of": 2}, "best_of"),
+    (RESPONSES, {"conversation": "c"}, "conversation"),
+    (RESPONSES, {"include": ["message.output_text.logprobs"]}, "include"),
+]
+HARMLESS = [
+    (CHAT, {"n": 1, "logprobs": False, "tool_choice": "auto", "messages": TEXT}),
+    (CHAT, {"response_format": {"type": "text"}, "modalities": ["text"], "logit_bias": {}}),
+    (COMPLETIONS, {"echo": False, "suffix": None, "best_of": 1, "logprobs": None}),
+    (RESPONSES, {"text": {"format": {"type": "text"}}, "include": []}),
+]
+
+
+@pytest.mark.parametrize(("path", "body", "param"), REFUSED_BY_THE_MOCKER)
+def test_what_only_the_mocker_would_ignore_is_refused_for_the_mocker_alone(
+    path: str, body: dict[str, Any], param: str
+) -> None:
+    refusal = review(path, body, "mocker").refusal
+    assert refusal is not None
+    assert (refusal.status, refusal.param, refusal.code) == (400, param, "unsupported_parameter")
+    assert repr(param) in refusal.message
+    assert review(path, body, "vllm").refusal is None
+
+
+@pytest.mark.parametrize(("path", "body", "param"), REFUSED_BY_ALL)
+@pytest.mark.parametrize("engine", ["mocker", "vllm", "llamacpp"])
+def test_what_dynamo_ignores_is_refused_for_every_engine(
+    path: str, body: dict[str, Any], param: str, engine: str
+) -> None:
+    refusal = review(path, body, engine).refusal
+    assert refusal is not None
+    assert refusal.param == param
+
+
+@pytest.mark.parametrize(("path", "body"), HARMLESS)
+def test_a_default_value_is_not_refused(path: str, body: dict[str, Any]) -> None:
+    assert review(path, body, "mocker").refusal is None
+
+
+def test_best_of_up_to_n_is_left_to_the_engine() -> None:
+    assert review(COMPLETIONS, {"n": 2, "best_of": 2}, "vllm").refusal is None
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "added"),
+    [
+        (CHAT, {}, {"max_tokens": DEFAULT_MAX_TOKENS}),
+        (CHAT, {"max_tokens": None}, {"max_tokens": DEFAULT_MAX_TOKENS}),
+        (CHAT, {"max_tokens": 0}, None),  # Dynamo explains that it is too small
+        (CHAT, {"max_completion_tokens": 5}, None),
+        (COMPLETIONS, {}, {"max_tokens": DEFAULT_MAX_TOKENS}),
+        (RESPONSES, {}, {"max_output_tokens": DEFAULT_MAX_TOKENS}),
+        (RESPONSES, {"max_output_tokens": 3}, None),
+        ("/v1/models", {}, None),
+    ],
+)
+def test_a_missing_limit_is_set_for_the_mocker_only(
+    path: str, body: dict[str, Any], added: dict[str, int] | None
+) -> None:
+    assert review(path, body, "mocker").added == added
+    assert review(path, body, "vllm").added is None
+
+
+def test_parameters_without_effect_are_listed() -> None:
+    body = {"temperature": 0, "seed": 7, "tools": [{}], "top_p": None, "store": True}
+    assert review(CHAT, body, "mocker").ignored == ("store", "temperature", "seed", "tools")
+    assert review(CHAT, body, "vllm").ignored == ("store",)
+    assert review(CHAT, {"store": False, "tools": []}, "mocker").ignored == ()
+
+
+def test_dynamos_error_for_the_context_length_becomes_openais() -> None:
+    details = {"type": "context_length", "limit": 2048, "actual": 60011}
+    refusal = context_error(CHAT, {"message": "Invalid request", "details": details})
+    assert refusal is not None
+    assert refusal.code == "context_length_exceeded"
+    assert "2048" in refusal.message
+    assert "60011" in refusal.message
+    for other in ({}, {"details": {}}, {"details": {"type": "context_length"}}, [], None):
+        assert context_error(CHAT, other) is None
+
+
+def test_the_prompt_of_a_request_is_found_in_every_form() -> None:
+    assert prompt_text({"messages": [*TEXT, {"role": "user", "content": "you"}]}) == "Hello\nyou"
+    assert prompt_text({"prompt": ["a", "b"]}) == "a\nb"
+    assert prompt_text({"input": "Hello"}) == "Hello"
+    assert prompt_ids({"prompt": [1, 2, 3]}) == 3
+    assert prompt_ids({"prompt": [[1], [1, 2]]}) == 2
+    assert prompt_ids({"prompt": "a"}) == 0
+
+
+def _programs(*components: Any) -> tuple[Program, ...]:
+    graph = deployment(*components)
+    made = adapt(graph, LAPTOP, Overrides(), lambda _: FOLDER, simulate, no_settings)
+    return made.programs
+
+
+def test_the_frontend_of_mockers_starts_with_the_adapter_and_a_port_of_its_own() -> None:
+    program = _programs(frontend(), mocker("worker", "agg"))[-1]
+    argv = arguments(program, {}, {"inner": 21000}, host=LOOPBACK, port=8000)
+    assert Path(argv[1]).name == "request_adapter"
+    assert argv[argv.index("--adapter-engine") + 1] == "mocker"
+    assert argv[argv.index("--adapter-inner-port") + 1] == "21000"
+    assert argv[argv.index("--adapter-tokenizer") + 1] == str(FOLDER)
+    assert argv[-4:] == ["--http-host", LOOPBACK, "--http-port", "8000"]
+    assert "--router-mode" in argv
+
+
+def test_the_frontends_own_options_stay_its_own() -> None:
+    own = ["--router-mode", "kv", "--tokenizer", "fastokens"]
+    adapters = ["--adapter-engine", "mocker", "--adapter-inner-port", "21000"]
+    argv = [*adapters, *own, "--http-host", "0.0.0.0", "--http-port", "8000"]
+    options, frontends = split(argv)
+    assert (options.http_host, options.http_port) == ("0.0.0.0", 8000)
+    assert frontends[1:] == [*own, "--http-host", LOOPBACK, "--http-port", "21000"]
+
+
+def test_the_frontend_of_engines_on_gpus_is_unchanged() -> None:
+    launch = Program(
+        name="a",
+        component="a",
+        role=Role.FRONTEND,
+        replicas=1,
+        env={},
+        grace_s=1,
+        argv=("python", "-m", "dynamo.frontend"),
+    )
+    worker = replace(launch, name="b", role=Role.WORKER, argv=("python", "-m", "dynamo.vllm"))
+    assert with_adapter([launch, worker]) == ([launch, worker], None)
+    on_cpu = replace(worker, env={"VLLM_CPU_OMP_THREADS_BIND": "nobind"})
+    made, engine = with_adapter([launch, on_cpu])
+    assert engine == "vllm"
+    assert "request_adapter" in made[0].argv[1]
+
+
+# --- the server ----------------------------------------------------------------------------
+
+
+@dataclass
+class Played:
+    """A frontend: ``respond`` handles a request; what it got and lost is recorded."""
+
+    respond: Callable[[web.Request], Awaitable[web.StreamResponse]]
+    bodies: list[Any] = field(default_factory=list)
+    cancelled: int = 0
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        if request.path == "/v1/models":
+            return web.json_response({"data": [{"id": "m", "context_window": 50}]})
+        self.bodies.append(await request.read())
+        try:
+            return await self.respond(request)
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            raise
+
+
+@asynccontextmanager
+async def adapted(played: Played, engine: str = "mocker") -> AsyncIterator[str]:
+    """The URL of an adapter in front of ``played``."""
+    ports = Ports()
+    inner, outer = ports.free(), ports.free()
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", played.handle)
+    runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, LOOPBACK, inner).start()
+    adapter = Adapter(engine, f"http://{LOOPBACK}:{inner}", FOLDER)
+    await adapter.start(LOOPBACK, outer)
+    try:
+        yield f"http://{LOOPBACK}:{outer}"
+    finally:
+        await runner.cleanup()
+        await adapter.stop()
+
+
+async def _post(url: str, body: Any) -> tuple[int, Any, Any]:
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    async with aiohttp.ClientSession() as client, client.post(url, data=data) as answer:
+        return answer.status, await answer.read(), answer.headers
+
+
+async def _ok(_: web.Request) -> web.StreamResponse:
+    return web.json_response({"ok": True}, headers={"x-own": "1"})
+
+
+@pytest.mark.asyncio
+async def test_a_request_passes_with_its_default_and_the_response_unchanged() -> None:
+    played = Played(_ok)
+    async with adapted(played) as url:
+        status, raw, headers = await _post(f"{url}{CHAT}", {"model": "m", "temperature": 0.5})
+    assert (status, json.loads(raw), headers["x-own"]) == (200, {"ok": True}, "1")
+    assert headers[IGNORED_HEADER] == "temperature"
+    assert json.loads(played.bodies[0])["max_tokens"] == DEFAULT_MAX_TOKENS
+
+
+@pytest.mark.asyncio
+async def test_a_body_that_is_not_json_is_left_to_the_frontend() -> None:
+    played = Played(_ok)
+    async with adapted(played) as url:
+        for body in (b"{", b"[]", b"\xff"):
+            assert (await _post(f"{url}{CHAT}", body))[0] == 200
+    assert played.bodies == [b"{", b"[]", b"\xff"]
+
+
+@pytest.mark.asyncio
+async def test_a_refused_request_does_not_reach_the_frontend() -> None:
+    played = Played(_ok)
+    async with adapted(played) as url:
+        status, raw, _ = await _post(f"{url}{CHAT}", {"n": 2})
+    assert status == 400
+    assert set(json.loads(raw)["error"]) == {"message", "type", "param", "code"}
+    assert played.bodies == []
+
+
+async def _internal_error(_: web.Request) -> web.StreamResponse:
+    return web.json_response({"message": "Internal server error"}, status=500)
+
+
+async def _event_error(request: web.Request) -> web.StreamResponse:
+    response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+    await response.prepare(request)
+    await response.write(b'data: {"error":{"code":500}}\n\n')
+    return response
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("respond", [_internal_error, _event_error])
+async def test_an_internal_error_for_a_prompt_above_the_context_becomes_a_400(
+    respond: Any,
+) -> None:
+    long = {"model": "m", "messages": [{"role": "user", "content": "Hello " * 200}]}
+    async with adapted(Played(respond)) as url:
+        status, raw, _ = await _post(f"{url}{CHAT}", long)
+    assert (status, json.loads(raw)["error"]["code"]) == (400, "context_length_exceeded")
+
+
+@pytest.mark.asyncio
+async def test_another_internal_error_is_passed_on() -> None:
+    async with adapted(Played(_internal_error)) as url:
+        status, raw, _ = await _post(f"{url}{COMPLETIONS}", {"model": "unknown", "prompt": "a"})
+    assert (status, json.loads(raw)["message"]) == (500, "Internal server error")
+
+
+@pytest.mark.asyncio
+async def test_a_model_without_embeddings_is_a_clear_400() -> None:
+    async def not_found(_: web.Request) -> web.StreamResponse:
+        return web.json_response({"message": "Model not found"}, status=404)
+
+    async with adapted(Played(not_found)) as url:
+        status, raw, _ = await _post(f"{url}/v1/embeddings", {"model": "m", "input": "a"})
+        other, _, _ = await _post(f"{url}{CHAT}", {"model": "x"})
+    assert (status, json.loads(raw)["error"]["code"]) == (400, "unsupported_endpoint")
+    assert other == 404
+
+
+async def _endless(request: web.Request) -> web.StreamResponse:
+    response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+    await response.prepare(request)
+    while True:
+        await response.write(b"data: {}\n\n")
+        await asyncio.sleep(0.01)
+
+
+@pytest.mark.asyncio
+async def test_a_client_that_disconnects_cancels_the_request() -> None:
+    played = Played(_endless)
+    async with adapted(played) as url:
+        async with aiohttp.ClientSession() as client, client.post(f"{url}{CHAT}", json={}) as got:
+            assert await got.content.readany()
+        async with asyncio.timeout(5):
+            while not played.cancelled:
+                await asyncio.sleep(0.01)
+    assert played.cancelled == 1
+
+
+@pytest.mark.asyncio
+async def test_a_stream_that_the_frontend_breaks_off_does_not_end_as_a_complete_one() -> None:
+    async def broken(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(b"data: {}\n\n")
+        await asyncio.sleep(0.05)
+        assert request.transport is not None
+        request.transport.abort()
+        return response
+
+    async with adapted(Played(broken)) as url:
+        with pytest.raises(aiohttp.ClientError):
+            await _post(f"{url}{CHAT}", {})
+
+
+@pytest.mark.asyncio
+async def test_a_frontend_that_does_not_listen_yet_is_a_503() -> None:
+    ports = Ports()
+    adapter = Adapter("mocker", f"http://{LOOPBACK}:{ports.free()}")
+    outer = ports.free()
+    await adapter.start(LOOPBACK, outer)
+    try:
+        status, raw, _ = await _post(f"http://{LOOPBACK}:{outer}{CHAT}", {})
+    finally:
+        await adapter.stop()
+    assert (status, json.loads(raw)["error"]["code"]) == (503, "not_ready")
