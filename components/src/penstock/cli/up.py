@@ -47,6 +47,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="start even if `penstock check` finds errors",
     )
     parser.add_argument(
+        "--no-install",
+        action="store_true",
+        help="install no environment; without it, `up` installs that of llamacpp (127 MB)",
+    )
+    parser.add_argument(
         "--port",
         type=_port,
         help="port of the endpoint (default: the graph's; 0: any free port)",
@@ -108,6 +113,7 @@ def _address(text: str) -> str:
 
 def run(args: argparse.Namespace) -> int:
     _check_timing_options(args)
+    _install_missing(args)
     _check_gateway_options(args)
     if args.detach:
         from penstock.local.detach import detach
@@ -115,6 +121,15 @@ def run(args: argparse.Namespace) -> int:
         with Progress(args, f"starting {args.graph}").running():
             return detach(args.graph, _foreground_argv(), args.start_timeout_s)
     return _foreground(args)
+
+
+def _install_missing(args: argparse.Namespace) -> None:
+    from penstock.local.missing_environment import install_missing
+
+    if not args.no_install and args.engine is None:
+        install_missing(
+            args.graph, args.sets, lambda line: print(line, file=sys.stderr), quiet=args.quiet
+        )
 
 
 def _check_timing_options(args: argparse.Namespace) -> None:
