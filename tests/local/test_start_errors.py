@@ -26,3 +26,13 @@ def test_an_earlier_line_that_names_a_cause_is_included(tmp_path: Path) -> None:
 
 def test_a_missing_log_has_no_lines(tmp_path: Path) -> None:
     assert relevant_lines(tmp_path / "none", 3) == []
+
+
+def test_the_reason_why_a_frontend_serves_no_model_is_shown(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    group = 'group=["M","' + "x" * 300 + '"] attempt=7'
+    failed = f'WARN controller: Model materialization failed; scheduling retry {group} error="no X"'
+    access = "INFO service_v2: http response sent status=200 latency_ms=0"
+    log.write_text("\n".join([failed, *[access] * 500, "last"]))
+    reason = "WARN controller: Model materialization failed: no X"
+    assert relevant_lines(log, 2) == [reason, "last"]

@@ -146,7 +146,7 @@ def test_components_that_serve_no_engine_keep_their_type() -> None:
 
 @pytest.mark.parametrize("engine", list(Engine))
 def test_the_engine_is_the_module(engine: Engine) -> None:
-    assert first(beta(worker(f"command: [python3, -m, dynamo.{engine}]\n"))).engine is engine
+    assert first(beta(worker(f"command: [python3, -m, {engine.module}]\n"))).engine is engine
 
 
 def test_an_engine_behind_a_wrapper_is_found() -> None:

@@ -74,6 +74,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         help="time limit in seconds for the first completion (default: 300)",
     )
+    _add_gateway(parser)
+    add_progress(parser)
+
+
+def _add_gateway(parser: argparse.ArgumentParser) -> None:
     gateway = parser.add_argument_group("gateway")
     gateway.add_argument(
         "--gateway",
@@ -83,7 +88,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "(limits: the graph's `gateway`; needs the environment envoy)",
     )
     add_tls(gateway)
-    add_progress(parser)
 
 
 def _speed(text: str) -> float:

@@ -25,7 +25,7 @@ from penstock.local import (
 from penstock.local.deployment import Infrastructure, LocalDeployment, Program
 from penstock.local.frontend_flags import local_arguments
 from penstock.local.machine import Machine
-from penstock.local.planes import CLUSTER_VARIABLES, infrastructure
+from penstock.local.planes import CLUSTER_VARIABLES, PLANE_FLAGS, infrastructure
 from penstock.local.ports import is_local
 from penstock.local.predicted_timing import PredictedTiming
 from penstock.local.versions import Interpreters, environment_of
@@ -36,16 +36,6 @@ from penstock.tokenizer import FOLDER
 FRONTEND = "dynamo.frontend"
 SERVING = (Role.PREFILL, Role.DECODE, Role.WORKER)
 ROLES = {"agg": Role.WORKER, "prefill": Role.PREFILL, "decode": Role.DECODE}
-# Flags that choose addresses and planes; here the environment sets them.
-PLANE_FLAGS = (
-    "--discovery-backend",
-    "--request-plane",
-    "--response-plane",
-    "--event-plane",
-    "--namespace",
-    "--namespace-prefix",
-    "--endpoint",
-)
 PARSER_FLAGS = ("--dyn-reasoning-parser", "--dyn-tool-call-parser")
 HARMONY_PARSERS = ("gpt_oss", "harmony")
 # Variables of Dynamo's runtime that also a mocker in place of an engine reads.

@@ -6,6 +6,16 @@ from penstock.local.deployment import Infrastructure
 from penstock.manifests import flags
 from penstock.manifests.deployment import Deployment, Launch
 
+# Flags that choose addresses and planes; here the environment sets them.
+PLANE_FLAGS = (
+    "--discovery-backend",
+    "--request-plane",
+    "--response-plane",
+    "--event-plane",
+    "--namespace",
+    "--namespace-prefix",
+    "--endpoint",
+)
 # Variables that point into the cluster; `up` sets its own.
 CLUSTER_VARIABLES = frozenset(
     {

@@ -12,9 +12,12 @@ from penstock.local.reconcile import ReplicaState
 from penstock.local.replica import Replica
 
 # Rust prints the reason of a panic far above the Python traceback that ends the log.
-_CAUSE = re.compile(r"panicked at|Caused by|^\w*(Error|Exception): ")
+_CAUSE = re.compile(r"panicked at|Caused by|^\w*(Error|Exception): |Model materialization failed")
+# The frontend cannot serve a model, and retries; the reason is at the end of a long line.
+_NOT_SERVED = re.compile(r'(Model materialization failed).*\berror="(.*)"$')
+_ACCESS = "http response sent status=200"  # of the readiness probes, several per second
 _COLOR = re.compile(r"\x1b\[[0-9;]*m")
-LOOK_BACK = 200
+LOOK_BACK = 2000
 WIDTH = 240
 
 
@@ -45,7 +48,8 @@ def _problem(replica: Replica, message: str, last: int) -> Problem:
 
 def relevant_lines(log: Path, last: int) -> list[str]:
     """The ``last`` lines of the log, preceded by up to four earlier lines that name a cause."""
-    lines = [_COLOR.sub("", line)[:WIDTH] for line in last_lines(log, LOOK_BACK)]
+    found = [_COLOR.sub("", line) for line in last_lines(log, LOOK_BACK) if _ACCESS not in line]
+    lines = [_NOT_SERVED.sub(r"\1: \2", line)[:WIDTH] for line in found]
     above, tail = lines[:-last], lines[-last:]
     causes: list[str] = []
     for index, line in enumerate(above):
