@@ -45,6 +45,9 @@ their messages name a fix. Messages that the model shares come from files/requir
 {{- if and $known (eq $.Values.engine.kind "mocker") (semverCompare "<1.6.0" (include "penstock.dynamo.release" $)) -}}
   {{- $problems = append $problems (include "penstock.message" (list $ "dynamo" "mocker_version" (dict "dynamo" $dynamo)) | fromJsonArray) -}}
 {{- end -}}
+{{- if and $known (eq $.Values.engine.kind "llamacpp") (ne (toString $dynamo) $.Chart.AppVersion) -}}
+  {{- $problems = append $problems (include "penstock.message" (list $ "dynamo" "llamacpp_version" (dict "own" $.Chart.AppVersion)) | fromJsonArray) -}}
+{{- end -}}
 {{- $names := join "|" $versions | replace "." "[.]" -}}
 {{- range $place := ternary (list "engine" "frontend" "prefill" "decode" "worker" "planner") list $known -}}
   {{- $image := get (get $.Values $place | default dict) "image" | default "" -}}

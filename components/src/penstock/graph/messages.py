@@ -38,6 +38,10 @@ MESSAGES: Mapping[str, Message] = {
         "the mocker of Dynamo {dynamo} does not read the configuration that the chart writes",
         "Set `dynamo` to 1.6.1 or later, or remove it.",
     ),
+    "llamacpp_version": Message(
+        "llama.cpp's worker runs with penstock's own Dynamo, version {own}",
+        "Remove `dynamo`, or use another engine.",
+    ),
     "image_version": Message(
         "{image} has Dynamo {release}, but `dynamo` is {dynamo}",
         "Set the image to `{proposed}`, or set `dynamo` to the version in the image.",

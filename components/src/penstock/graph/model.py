@@ -348,6 +348,8 @@ class Graph(Spec):
             return self
         if self.engine.kind == "mocker" and numbers(self.dynamo) < OLDEST_MOCKER:
             raise problem("dynamo", "mocker_version", dynamo=self.dynamo)
+        if self.engine.kind == "llamacpp" and self.dynamo != DEFAULT:
+            raise problem("dynamo", "llamacpp_version", own=DEFAULT)
         for place, image in self.images.items():
             version = version_in_tag(image)
             if version is not None and version != self.dynamo:

@@ -15,7 +15,7 @@ from penstock.manifests.documents import MOST_CHARACTERS, too_large
 from penstock.manifests.read import Manifest, read_manifests
 from penstock.manifests.render import RELEASE_NAME, Rendered, render
 
-LOCAL_IMAGE = "penstock.invalid/llamacpp:1.6.1"  # no image: `.invalid` is reserved for such names
+LOCAL_IMAGE = "penstock.invalid/llamacpp:local"  # no image: `.invalid` is reserved for such names
 MOST_BYTES = 16 * 2**20  # of an input file; the CRDs of Dynamo have up to 1.6 MB each
 
 
