@@ -124,12 +124,12 @@ def _tensors(
         if part:
             yield from _experts(f"blk.{layer.rsplit('.', 1)[1]}", part, values)
             continue
-        if architecture == "llama" and ".self_attn." in name:
-            values = _llama_attention(name, values, config)
         own = names.get_name(name, try_suffixes=(".weight", ".bias"))
         if own is None:
             raise ValueError(f"llama.cpp has no tensor for {name}")
-        yield (own if own.endswith((".weight", ".bias")) else f"{own}.weight"), values
+        is_rotated = architecture == "llama" and ".self_attn." in name
+        made = _llama_attention(name, values, config) if is_rotated else values
+        yield (own if own.endswith((".weight", ".bias")) else f"{own}.weight"), made
 
 
 def _experts(block: str, part: str, values: Array) -> Iterator[tuple[str, Array]]:
