@@ -26,6 +26,7 @@ MINIMAL = {
     "dynamo.mocker": ["--model-path", "m"],
     "dynamo.trtllm": MODEL,
     "dynamo.vllm": MODEL,
+    "penstock.llamacpp": MODEL,
 }
 
 

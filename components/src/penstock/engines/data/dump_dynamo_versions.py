@@ -129,7 +129,8 @@ def _spellings_of_vllm() -> set[str]:
 def own() -> dict[str, Any]:
     """What this interpreter's Dynamo accepts."""
     os.environ["VLLM_NIXL_SIDE_CHANNEL_HOST"] = "127.0.0.1"
-    modules = {module: flags_of(module) for module in sorted((*PARSERS, *GROUPS))}
+    dynamos = [module for module in PARSERS if module.startswith("dynamo.")]
+    modules = {module: flags_of(module) for module in sorted((*dynamos, *GROUPS))}
     core: Any = import_module("dynamo._core")
     root = Path(core.__file__).parent
     code = b"".join(p.read_bytes() for p in (*root.glob("*.so"), *root.rglob("*.py")))
