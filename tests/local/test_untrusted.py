@@ -14,8 +14,7 @@ from tests.local.builders import deployment, frontend, mocker
 from tests.local.test_adapt import adapted
 
 LISTED = """
---config
---benchmark-output-path --custom-encoder-class --download-dir --dump-config-to
+--benchmark-output-path --config --custom-encoder-class --download-dir --dump-config-to
 --frontend-route-extension --io-processor-plugin --log-config-file --logging-config
 --logits-processors --media-output-fs-url --media-output-http-url
 --mm-encoder-fp8-scale-save-path --model-class-overrides --otlp-traces-endpoint

@@ -1,4 +1,4 @@
-"""`penstock tiny-model DIR`: write a small model with random weights, for the CPU graphs."""
+"""`penstock tiny-model PATH`: write a small model with random weights, for the CPU graphs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,16 @@ from pathlib import Path
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("folder", metavar="DIR", type=Path, help="folder to write; must not exist")
+    parser.add_argument(
+        "path", metavar="PATH", type=Path, help="folder or GGUF file to write; must not exist"
+    )
+    parser.add_argument(
+        "--format",
+        choices=["safetensors", "gguf"],
+        default="safetensors",
+        help="folder with safetensors for vLLM, or one GGUF file for llama.cpp "
+        "(default: safetensors)",
+    )
     parser.add_argument(
         "--arch",
         choices=["gpt-oss", "llama"],
@@ -28,8 +37,9 @@ def _seed(text: str) -> int:
 
 
 def run(args: argparse.Namespace) -> int:
-    from penstock.tiny_model import write
+    from penstock.tiny_model import write, write_gguf
 
-    made = write(args.folder, args.arch, args.seed)
-    print(f"{args.folder}: {args.arch}, seed {args.seed}{'' if made else ' (already exists)'}")
+    writers = {"safetensors": write, "gguf": write_gguf}
+    made = writers[args.format](args.path, args.arch, args.seed)
+    print(f"{args.path}: {args.arch}, seed {args.seed}{'' if made else ' (already exists)'}")
     return 0

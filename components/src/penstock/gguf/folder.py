@@ -20,9 +20,11 @@ from penstock.errors import InputError, Problem
 from penstock.gguf.pre_tokenizers import PRE_TOKENIZERS
 
 MAGIC = b"GGUF"
-FORMAT = 1  # of the folder; another number makes folders in a cache outdated
+FORMAT = 2  # of the folder; another number makes folders in a cache outdated
 CONTROL, USER_DEFINED = 3, 4  # token types of llama.cpp
 END_TOKENS = ("eos_token_id", "eot_token_id", "eom_token_id")
+# A GGUF file of gpt-oss names one end token; its generation_config.json and llama.cpp have three.
+END_TEXTS = {"gpt-oss": ("<|return|>", "<|endoftext|>", "<|call|>")}
 MODEL_TYPES = {"gpt-oss": "gpt_oss"}
 TOKENIZER = "tokenizer.json"
 
@@ -110,7 +112,9 @@ def tokenizer(metadata: Metadata, file: Path) -> Tokenizer:
 def _files(metadata: Metadata) -> dict[str, Any]:
     tokens = metadata["tokenizer.ggml.tokens"]
     ids = {name: metadata.get(f"tokenizer.ggml.{name}") for name in END_TOKENS}
-    ends = list(dict.fromkeys(i for i in ids.values() if i is not None))
+    own = END_TEXTS.get(str(metadata["general.architecture"]), ())
+    named = [tokens.index(text) for text in own if text in tokens]
+    ends = list(dict.fromkeys(i for i in (*ids.values(), *named) if i is not None))
     start = metadata.get("tokenizer.ggml.bos_token_id")
     names = {
         "bos_token": None if start is None else tokens[start],

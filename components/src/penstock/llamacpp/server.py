@@ -36,6 +36,8 @@ def start(model: str, config: LlamaCppConfig, context_length: int) -> LlamaServe
     params.endpoint_slots = True
     params.n_threads_http = config.n_parallel + 4
     params.cache_ram_mib = 0  # its content would not be in the KV events
+    # Otherwise llama.cpp drops the KV before a sliding window, and computes a shorter prefix again.
+    params.swa_full = True
     params.warmup = False
     if config.n_threads is not None:
         params.cpuparams.n_threads = config.n_threads

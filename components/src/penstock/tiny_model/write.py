@@ -1,20 +1,18 @@
-"""Generate the weights and write the model folder. The same name and seed give the same bytes."""
+"""Write the model folder. The same architecture and seed give the same bytes."""
 
 from __future__ import annotations
 
 import json
-import math
 import shutil
 import tempfile
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from penstock.errors import InputError, Problem
-from penstock.tiny_model.architectures import ARCHITECTURES, Architecture, Tensor
+from penstock.tiny_model.architectures import ARCHITECTURES, Architecture
+from penstock.tiny_model.weights import random_weights
 from penstock.tokenizer import FOLDER as TOKENIZER
 
 MADE_BY = "penstock_tiny_model"  # key in config.json with the architecture and the seed
@@ -68,8 +66,7 @@ def _is_made_by(folder: Path, made_by: dict[str, object]) -> bool:
 
 
 def _write(folder: Path, architecture: Architecture, made_by: dict[str, object]) -> None:
-    noise = _Noise(int(str(made_by["seed"])))
-    tensors = {tensor.name: noise.tensor(tensor) for tensor in architecture.tensors}
+    tensors = random_weights(architecture, int(str(made_by["seed"])))
     weights = folder / "model.safetensors"
     save_file(tensors, weights, {"format": "pt"})
     weights.chmod(0o644)
@@ -77,25 +74,3 @@ def _write(folder: Path, architecture: Architecture, made_by: dict[str, object])
         shutil.copyfile(TOKENIZER / name, folder / name)
     config = {**architecture.config, MADE_BY: made_by}
     (folder / "config.json").write_text(json.dumps(config, indent=1) + "\n")
-
-
-class _Noise:
-    """Uniform noise from Philox's raw output, which numpy guarantees to be stable; its normal
-    distribution is not."""
-
-    def __init__(self, seed: int) -> None:
-        self._words = np.random.Philox(seed)
-
-    def tensor(self, tensor: Tensor) -> NDArray[np.float32]:
-        words = self._words.random_raw(math.prod(tensor.shape))
-        uniform = (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
-        values = tensor.mean + (2 * uniform - 1) * math.sqrt(3) * tensor.std
-        return _bfloat16(values).reshape(tensor.shape)
-
-
-def _bfloat16(values: NDArray[np.float64]) -> NDArray[np.float32]:
-    """The nearest bfloat16 values as float32: an engine has the same weights in both types."""
-    bits = values.astype(np.float32).view(np.uint32)
-    to_even = (bits >> 16) & 1
-    rounded: NDArray[np.float32] = ((bits + 0x7FFF + to_even) & 0xFFFF0000).view(np.float32)
-    return rounded

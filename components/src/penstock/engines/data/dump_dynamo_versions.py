@@ -27,7 +27,6 @@ from penstock.engines.data.dump_dynamo_flags import MINIMAL
 from penstock.engines.flags import load
 from penstock.engines.parse_child import PARSERS, parsers_noted
 
-DYNAMOS_PARSERS = [module for module in PARSERS if module.startswith("dynamo.")]
 # Arguments of SGLang itself need SGLang; these are Dynamo's own.
 GROUPS = {"dynamo.sglang": ("dynamo.sglang.backend_args", "DynamoSGLangArgGroup")}
 # Variables that the chart writes and no flag names.
@@ -130,7 +129,8 @@ def _spellings_of_vllm() -> set[str]:
 def own() -> dict[str, Any]:
     """What this interpreter's Dynamo accepts."""
     os.environ["VLLM_NIXL_SIDE_CHANNEL_HOST"] = "127.0.0.1"
-    modules = {module: flags_of(module) for module in sorted((*DYNAMOS_PARSERS, *GROUPS))}
+    dynamos = [module for module in PARSERS if module.startswith("dynamo.")]
+    modules = {module: flags_of(module) for module in sorted((*dynamos, *GROUPS))}
     core: Any = import_module("dynamo._core")
     root = Path(core.__file__).parent
     code = b"".join(p.read_bytes() for p in (*root.glob("*.so"), *root.rglob("*.py")))

