@@ -68,12 +68,12 @@ def llamacpp_parser() -> Parser:
 
     def parser(arguments: list[str]) -> Any:
         parsed = parse(arguments)
-        return SimpleNamespace(
-            **vars(parsed.runtime),
-            model=str(parsed.model),
-            served_model_name=parsed.served_model_name,
-            engine_args=parsed.config.model_dump(),
-        )
+        own = {
+            "model": str(parsed.model),
+            "served_model_name": parsed.served_model_name,
+            "engine_args": parsed.config.model_dump(),
+        }
+        return SimpleNamespace(**vars(parsed.runtime) | own)
 
     return parser
 

@@ -21,7 +21,7 @@ UNKNOWN_LOGPROB = -9999.0  # OpenAI's value for a log probability that is not kn
 
 
 @dataclass(frozen=True, kw_only=True)
-class Handoff:
+class KvTransfer:
     """What a prefill worker passes to a decode worker, in `disaggregated_params`."""
 
     kv: Mapping[str, Any] | None
@@ -69,9 +69,9 @@ class Completion:
         # The frontend takes `stop` as the end of the whole output, and asks no decode worker.
         ends = passes and result["stop_type"] == "eos"
         chunk = self._chunk(list(result["tokens"]), result)
-        handoff = Handoff(kv=kv, cached=cached, first=chunk if passes else None)
+        transferred = KvTransfer(kv=kv, cached=cached, first=chunk if passes else None)
         reason = "stop" if ends else "length"
-        return {**chunk, "finish_reason": reason, "disaggregated_params": handoff.write()}
+        return {**chunk, "finish_reason": reason, "disaggregated_params": transferred.write()}
 
     async def _save(self, files: KvFiles, slot: int) -> dict[str, int]:
         file = files.create(time.monotonic())
@@ -82,25 +82,25 @@ class Completion:
             raise
         return files.handle(file)
 
-    async def chunks(self, handoff: Handoff | None) -> AsyncGenerator[Chunk, None]:
+    async def chunks(self, transferred: KvTransfer | None) -> AsyncGenerator[Chunk, None]:
         """The output, token by token. The last chunk has the reason and the usage."""
-        first = handoff.first if handoff else None
-        if handoff is not None and first is not None:
+        first = transferred.first if transferred else None
+        if transferred is not None and first is not None:
             self._output += first["token_ids"]
             self._given = len(self._output)
             ends = self._ends(None)
             if ends:
-                if handoff.kv is not None:
-                    transfer.discard(handoff.kv)
-                yield {**first, **self._end(ends, handoff.cached)}
+                if transferred.kv is not None:
+                    transfer.discard(transferred.kv)
+                yield {**first, **self._end(ends, transferred.cached)}
                 return
             yield first
         prompt = (*self.asked.prompt, *self._output)
         slot, cached = await self._acquire(prompt)
         try:
-            if handoff is not None:
-                await self._restore(handoff, slot)
-                cached = handoff.cached
+            if transferred is not None:
+                await self._restore(transferred, slot)
+                cached = transferred.cached
             async for chunk in self._generate(slot, prompt, cached):
                 yield chunk
         finally:
@@ -114,18 +114,18 @@ class Completion:
         self.changed(slot, prompt[:shared])  # llama.cpp drops the rest
         return slot, min(shared, len(prompt) - 1)
 
-    async def _restore(self, handoff: Handoff, slot: int) -> None:
+    async def _restore(self, transferred: KvTransfer, slot: int) -> None:
         """Read the KV; without it, llama.cpp computes the prompt."""
-        if handoff.kv is None:
+        if transferred.kv is None:
             return
         begun = time.monotonic()
         try:
-            with transfer.opened(handoff.kv) as file:
+            with transfer.opened(transferred.kv) as file:
                 await self.server.restore(slot, file)
         except TransferError:
             self.metrics.count_lost_transfer()
             return
-        self.metrics.count_transfer(int(handoff.kv["bytes"]), time.monotonic() - begun)
+        self.metrics.count_transfer(int(transferred.kv["bytes"]), time.monotonic() - begun)
 
     async def _generate(
         self, slot: int, prompt: tuple[int, ...], cached: int

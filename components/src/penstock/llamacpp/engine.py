@@ -28,7 +28,7 @@ from dynamo.llm import ModelInput
 from penstock.gguf.folder import TOKENIZER, write_folder
 from penstock.llamacpp import server
 from penstock.llamacpp.arguments import Arguments, parse
-from penstock.llamacpp.completion import Completion, Handoff
+from penstock.llamacpp.completion import Completion, KvTransfer
 from penstock.llamacpp.kv_events import KvEvents
 from penstock.llamacpp.metrics import Metrics
 from penstock.llamacpp.request import Asked, read_request
@@ -103,10 +103,10 @@ class LlamaCppEngine(LLMEngine):
     def _context(self) -> int:
         config = json.loads((self._folder / "config.json").read_text("utf-8"))
         own = int(config["max_position_embeddings"])
-        wanted = self._config.n_ctx_seq or own
-        if wanted > own:
-            raise ValueError(f"n_ctx_seq is {wanted}, but the model was trained with {own} tokens")
-        return wanted
+        requested = self._config.n_ctx_seq or own
+        if requested > own:
+            raise ValueError(f"n_ctx_seq is {requested}, but the model was trained with {own} tokens")
+        return requested
 
     async def _compare_tokenizers(self, running: server.LlamaServer) -> None:
         """ValueError when the frontend would tokenize differently from llama.cpp."""
@@ -121,10 +121,10 @@ class LlamaCppEngine(LLMEngine):
     async def generate(self, request: Any, context: Any) -> AsyncGenerator[GenerateChunk, None]:
         """Chunks of tokens as llama.cpp sends them."""
         normalize_request_token_ids(request)
-        handoff = None
+        transferred = None
         if self._mode is DisaggregationMode.DECODE and not is_probe(request):
             result = require_prefill_result(request, self._mode)
-            handoff = Handoff.read(result["disaggregated_params"])
+            transferred = KvTransfer.read(result["disaggregated_params"])
         asked = read_request(request, self._context_length, self._config.sampling)
         if self._mode is DisaggregationMode.PREFILL:
             chunk = await self._completion(asked).prefill(
@@ -132,7 +132,7 @@ class LlamaCppEngine(LLMEngine):
             )
             yield cast(GenerateChunk, chunk)
             return
-        async for chunk in self._completion(asked).chunks(handoff):
+        async for chunk in self._completion(asked).chunks(transferred):
             yield cast(GenerateChunk, chunk)
 
     def _completion(self, asked: Asked) -> Completion:

@@ -41,7 +41,7 @@ class KvFiles:
         return {"pid": os.getpid(), "fd": file, "inode": stat.st_ino, "bytes": stat.st_size}
 
     def drop(self, now: float) -> None:
-        """Close the files that were read, and those that nobody asked for."""
+        """Close the files that were read, and those that have expired."""
         for file, made in [*self._files.items()]:
             if os.fstat(file).st_size == 0 or now - made > self.expiry_s:
                 self.discard(file)
