@@ -23,6 +23,7 @@ from penstock.graph.hardware import Hardware
 from penstock.graph.messages import problem
 from penstock.graph.router import Router
 from penstock.graph.slo import Slo
+from penstock.graph.speculation import NO_SPECULATION, Speculation
 from penstock.graph.versions import DEFAULT, OLDEST_MOCKER, numbers, version_in_tag, with_version
 from penstock.strict_yaml.base import (
     Count,
@@ -35,8 +36,6 @@ from penstock.strict_yaml.base import (
     Text,
     invalid,
 )
-
-NO_SPECULATION = ("mocker", "llamacpp")
 
 
 class Model(Spec):
@@ -159,30 +158,6 @@ class KvTransfer(Spec):
             "default."
         ),
     )
-
-
-class Speculation(Spec):
-    method: Literal["eagle3", "mtp", "ngram"] = Field(
-        description="Method by which tokens are drafted."
-    )
-    draft_model: Text | None = Field(
-        default=None, description="ID or path of the draft model, required by eagle3."
-    )
-    draft_revision: Text | None = Field(
-        default=None,
-        description=(
-            "Commit of the draft model for model.cache.download; if unset, it is not downloaded."
-        ),
-    )
-    draft_tokens: Positive = Field(default=3, description="Number of draft tokens per step.")
-
-    @model_validator(mode="after")
-    def _eagle_needs_a_draft_model(self) -> Self:
-        if self.method == "eagle3" and self.draft_model is None:
-            raise problem("draft_model", "draft_model_missing", method=self.method)
-        if self.method != "eagle3" and self.draft_model is not None:
-            raise problem("draft_model", "draft_model_unused", method=self.method)
-        return self
 
 
 class Infrastructure(Spec):

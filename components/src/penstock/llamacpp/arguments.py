@@ -49,7 +49,9 @@ def parser() -> argparse.ArgumentParser:
     own = made.add_argument_group("llama.cpp")
     own.add_argument("--model", type=Path, required=True, help="the GGUF file")
     own.add_argument(
-        "--model-folder", type=Path, help="its config and tokenizer files (default: written to a temporary folder)"
+        "--model-folder",
+        type=Path,
+        help="its config and tokenizer files (default: written to a temporary folder)",
     )
     own.add_argument("--served-model-name", help="name in requests (default: the file's name)")
     own.add_argument("--disaggregation-mode", choices=MODES, default="agg", help="role")

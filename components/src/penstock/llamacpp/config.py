@@ -44,7 +44,10 @@ class LlamaCppConfig(Spec):
         ),
     )
     n_threads: Positive | None = Field(
-        default=None, description="CPU threads; if unset, llama.cpp's default (the cores)."
+        default=None,
+        description=(
+            "CPU threads; if unset, half of the cores: workers of a graph compute at the same time."
+        ),
     )
     n_batch: Positive | None = Field(
         default=None, description="Tokens of a prompt per step; if unset, llama.cpp's default."

@@ -105,7 +105,9 @@ class LlamaCppEngine(LLMEngine):
         own = int(config["max_position_embeddings"])
         requested = self._config.n_ctx_seq or own
         if requested > own:
-            raise ValueError(f"n_ctx_seq is {requested}, but the model was trained with {own} tokens")
+            raise ValueError(
+                f"n_ctx_seq is {requested}, but the model was trained with {own} tokens"
+            )
         return requested
 
     async def _compare_tokenizers(self, running: server.LlamaServer) -> None:
