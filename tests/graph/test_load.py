@@ -218,7 +218,7 @@ def test_a_missing_section_is_named() -> None:
 
 def test_a_wrong_choice_lists_all_choices_and_suggests_the_nearest() -> None:
     problem = the_problem("model: {id: x}\nengine: {kind: trtlm}\nworker: {}\n")
-    assert problem.message == 'must be one of trtllm, vllm, sglang, mocker, got "trtlm"'
+    assert problem.message == 'must be one of trtllm, vllm, sglang, llamacpp, mocker, got "trtlm"'
     assert problem.fix == "Did you mean `trtllm`?"
 
 
