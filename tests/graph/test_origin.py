@@ -22,6 +22,7 @@ from penstock.strict_yaml.places import Path as GraphPath
 from penstock.strict_yaml.places import is_within, place_of
 from penstock.strict_yaml.problems import model_at
 from tests.graph.rich_graphs import COMMON, RICH
+from tests.support.charts import installable
 
 ROOT = Path(__file__).parents[2]
 
@@ -249,7 +250,7 @@ def _leaves(value: Any, path: GraphPath) -> Iterator[GraphPath]:
 
 def _places_of(graph: LoadedGraph) -> dict[GraphPath, Any]:
     """Every value of the rendered deployment by its place."""
-    (deployment,) = read_text(render(graph.values, name=graph.name).text, graph.source)
+    (deployment,) = read_text(render(installable(graph.values), name=graph.name).text, graph.source)
     found: dict[GraphPath, Any] = {}
     for component in deployment.components:
         for place, value in _component(component):

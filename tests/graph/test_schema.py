@@ -26,9 +26,10 @@ from penstock.graph.gateway import (
     Tls,
 )
 from penstock.graph.load import parse_graph
-from penstock.graph.model import Graph, Speculation
+from penstock.graph.model import Graph
 from penstock.graph.reference import pool_defaults, reference_markdown, values_yaml
 from penstock.graph.schema import values_schema
+from penstock.graph.speculation import Speculation
 from penstock.manifests.source import render_graph
 from penstock.strict_yaml.base import Spec
 from tests.graph.texts import HEAD, SMALL

@@ -17,6 +17,15 @@ GRAPHS = sorted((ROOT / "dynamo_graphs").glob("*.yaml"))
 CRD = ROOT.parent / "shared/facts/crds/nvidia.com_dynamographdeployments.yaml"
 
 Values = dict[str, Any]
+OWN_IMAGE = "registry.example/llamacpp:1.6.1"
+
+
+def installable(values: Mapping[str, Any]) -> Values:
+    """The graph as a user installs it: llama.cpp needs an image of the user's own."""
+    engine: Values = values["engine"]
+    if engine["kind"] == "llamacpp":
+        engine = {"image": OWN_IMAGE, **engine}
+    return {**values, "engine": engine}
 
 
 class Chart:

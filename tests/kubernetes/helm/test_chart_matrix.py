@@ -21,7 +21,7 @@ from penstock.gateway.policy import build_policy
 from penstock.gateway.routes import objects
 from penstock.graph.model import Graph
 from penstock.manifests.render import Rendered, chart_path, render
-from tests.support.charts import CRD, Values
+from tests.support.charts import CRD, GRAPHS, OWN_IMAGE, Values, installable
 from tests.support.kubernetes_schemas import builtin, crd, groups
 from tests.support.kubernetes_schemas.references import set_problems
 
@@ -53,7 +53,7 @@ def test_every_graph_of_the_repository_is_valid(graph_file: Path) -> None:
 
 def profiled(graph_file: Path, platform: str, profile: str) -> Values:
     """The graph merged with the profile, as `helm install -f graph.yaml -f profile.yaml`."""
-    values: Values = yaml.safe_load(graph_file.read_text("utf-8"))
+    values = installable(yaml.safe_load(graph_file.read_text("utf-8")))
     if profile != "plain":
         merge(values, yaml.safe_load((PROFILES / f"{profile}.yaml").read_text("utf-8")))
     for pool in (values[name] for name in POOLS if name in values):
@@ -187,6 +187,21 @@ def unserved(rendered: Rendered, name: str) -> list[str]:
         if component["type"] == "frontend"
     }
     return [] if backend_port in ports else [f"no Service {backend_port}, only {sorted(ports)}"]
+
+
+@pytest.mark.parametrize("platform", PLATFORMS)
+def test_graphs_of_llamacpp_are_refused_without_an_image(platform: str) -> None:
+    graphs = {path.stem: yaml.safe_load(path.read_text("utf-8")) for path in GRAPHS}
+    own = {n: {**v, "platform": platform} for n, v in graphs.items() if installable(v) != v}
+    assert list(own) == ["quickstart"]
+    problems = answer(own["quickstart"], "quickstart")
+    assert isinstance(problems, str)
+    assert problems.startswith("engine.image: is unset, and NVIDIA publishes no image of llama.cpp")
+    assert "Install `quickstart-simulated.yaml`" in problems
+    assert problems.count("Fix:") == 1
+    rendered = answer(installable(own["quickstart"]), "quickstart")
+    assert isinstance(rendered, Rendered)
+    assert OWN_IMAGE in rendered.text
 
 
 def test_every_golden_file_has_a_graph_and_a_profile() -> None:

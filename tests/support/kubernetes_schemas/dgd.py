@@ -9,7 +9,8 @@ from typing import Any
 import yaml
 
 from penstock.graph.load import parse_graph
-from penstock.manifests.source import render_graph
+from penstock.manifests.render import render
+from tests.support.charts import installable
 from tests.support.kubernetes_schemas.crd import Loader
 
 ROOT = Path(__file__).parents[3]
@@ -55,7 +56,8 @@ def rendered(graph: str) -> tuple[Document, ...]:
     """Every object that the chart renders for a graph of dynamo_graphs."""
     path = ROOT / "dynamo_graphs" / graph
     loaded = parse_graph(path.read_text("utf-8"), str(path))
-    return tuple(dict(item) for item in render_graph(loaded).objects)
+    values = installable(loaded.values)
+    return tuple(dict(item) for item in render(values, name=loaded.name).objects)
 
 
 def graph_of(objects: tuple[Document, ...]) -> Document:

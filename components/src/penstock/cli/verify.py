@@ -13,6 +13,7 @@ from penstock.cli.progress import Progress, add_progress
 from penstock.graph.choices import Probe
 
 if TYPE_CHECKING:
+    from penstock.graph.model import Graph
     from penstock.verify.run_probes import ProbeRun
     from penstock.verify.target import ProbeTarget
 
@@ -94,7 +95,6 @@ def _hiding(progress: Progress, results: Iterator[ProbeRun]) -> Iterator[ProbeRu
 
 
 def _target(args: argparse.Namespace) -> ProbeTarget:
-    from penstock.local.machine import model_folder
     from penstock.manifests.source import open_source
     from penstock.verify.expected import read_expectations
     from penstock.verify.target import ProbeTarget
@@ -104,18 +104,33 @@ def _target(args: argparse.Namespace) -> ProbeTarget:
     _require_readable(args)
     graph = args.graph or (None if remote else Path(args.target))
     source = open_source(graph, args.sets) if graph is not None else None
-    model = source.loaded.graph.model if source is not None and source.loaded else None
+    loaded = source.loaded if source is not None else None
     target = ProbeTarget(
         url=args.target.rstrip("/").removesuffix("/v1"),
         expected=read_expectations(source) if source is not None else None,
         metrics_urls=tuple(args.metrics),
         logs=tuple(args.log),
-        model_folder=args.model_dir or (model_folder(model.path or model.id) if model else None),
+        model_folder=args.model_dir or (_model_folder(loaded.graph) if loaded else None),
     )
     if remote or source is None:
         return target
     counts = {c.name: c.replicas for c in source.deployment.components}
     return _running_here(target, Path(args.target), args, counts)
+
+
+def _model_folder(graph: Graph) -> Path | None:
+    """The model's files, if they are on this machine."""
+    from penstock.errors import InputError
+    from penstock.local.llamacpp_engine import find_gguf
+    from penstock.local.machine import model_folder
+
+    name = graph.model.path or graph.model.id
+    if graph.engine.kind != "llamacpp":
+        return model_folder(name)
+    try:
+        return find_gguf(name).folder
+    except InputError:
+        return None
 
 
 def _require_urls(urls: list[str]) -> None:

@@ -66,7 +66,7 @@ def parse(argv: Sequence[str] | None = None) -> Arguments:
     try:
         config = read_config(given.config)
     except (OSError, ValueError) as error:
-        made.error(f"--config: {error}")
+        made.error(f"configuration: {error}")
     runtime = RuntimeConfig.from_cli_args(given)
     runtime.validate()
     runtime.disaggregation_mode = DisaggregationMode(given.disaggregation_mode)

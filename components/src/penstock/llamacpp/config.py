@@ -9,6 +9,7 @@ import yaml
 from pydantic import Field, ValidationError, model_validator
 
 from penstock.strict_yaml.base import Positive, Spec
+from penstock.strict_yaml.problems import did_you_mean
 
 Fraction = Annotated[float, Field(ge=0, le=1)]
 NotNegative = Annotated[float, Field(ge=0)]
@@ -44,7 +45,10 @@ class LlamaCppConfig(Spec):
         ),
     )
     n_threads: Positive | None = Field(
-        default=None, description="CPU threads; if unset, llama.cpp's default (the cores)."
+        default=None,
+        description=(
+            "CPU threads; if unset, half of the cores: workers of a graph compute at the same time."
+        ),
     )
     n_batch: Positive | None = Field(
         default=None, description="Tokens of a prompt per step; if unset, llama.cpp's default."
@@ -83,7 +87,14 @@ def read_config(path: Path | None) -> LlamaCppConfig:
     try:
         return LlamaCppConfig.model_validate(content or {})
     except ValidationError as error:
-        problems = "; ".join(
-            f"{'.'.join(map(str, e['loc'])) or 'config'}: {e['msg']}" for e in error.errors()
-        )
-        raise ValueError(problems) from None
+        raise ValueError("; ".join(map(_problem, error.errors()))) from None
+
+
+def _problem(error: Any) -> str:
+    place = ".".join(map(str, error["loc"])) or "config"
+    if error["type"] != "extra_forbidden":
+        return f"{place}: {error['msg']}"
+    model = Sampling if error["loc"][0] == "sampling" and error["loc"][1:] else LlamaCppConfig
+    near = did_you_mean(str(error["loc"][-1]), model.model_fields)
+    known = near or f"It has {', '.join(sorted(model.model_fields))}."
+    return f"{place}: is not an option of penstock's llama.cpp worker. {known}"

@@ -6,6 +6,7 @@ HTTP is its complete interface: streaming, cancellation by closing the connectio
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import AsyncGenerator, Mapping
 from typing import Any
 
@@ -39,9 +40,10 @@ def start(model: str, config: LlamaCppConfig, context_length: int) -> LlamaServe
     # Otherwise llama.cpp drops the KV before a sliding window, and computes a shorter prefix again.
     params.swa_full = True
     params.warmup = False
-    if config.n_threads is not None:
-        params.cpuparams.n_threads = config.n_threads
-        params.cpuparams_batch.n_threads = config.n_threads
+    # Threads of llama.cpp wait for each other in loops. With more of them than free cores, a token
+    # takes 400 ms instead of 12 ms.
+    threads = config.n_threads or max(1, len(os.sched_getaffinity(0)) // 2)
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads
     for name in OPTIONAL:
         if (value := getattr(config, name)) is not None:
             setattr(params, name, value)

@@ -70,7 +70,6 @@ def adapt(
     """The programs of ``deployment`` on ``machine``.
 
     ``versions``: component → interpreters with its version of Dynamo, if it is not the machine's.
-
     ``settings``: a launch's settings from the engine's own parser, empty when it was not parsed.
     ``timing``: predicted step times of the graph's hardware, for the substituted mockers.
 
@@ -232,8 +231,8 @@ class _Adapter:
         )
         given = flags.without_flags(launch.arguments, *PLANE_FLAGS)
         model = self.find_gguf(flags.flag_value(given, "--model") or "")
-        arguments = llamacpp_engine.arguments(given, model)
-        argv = (self._python(component), "-m", launch.module or "", *arguments)
+        argv = (self._python(component), "-m", launch.module or "")
+        argv += llamacpp_engine.arguments(given, model)
         program = self._as_it_is(name, component, launch, component.role, argv)
         return replace(program, env={**program.env, **llamacpp_engine.environment(packages)})
 

@@ -46,6 +46,11 @@ class Expectations:
     def disaggregated(self) -> bool:
         return Role.PREFILL in self.workers
 
+    @property
+    def runs_llamacpp(self) -> bool:
+        """Whether the workers cache and transfer tokens, not blocks."""
+        return self.engines == {Engine.LLAMACPP}
+
 
 def read_expectations(source: Source) -> Expectations:
     deployment = source.deployment

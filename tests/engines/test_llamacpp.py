@@ -1,0 +1,126 @@
+"""llama.cpp: the worker's own parser, its effective settings, and the mocker in its place."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.engines import llamacpp
+from penstock.engines.engine import Effective, Mode, NoSimulation, Unset, Value
+from penstock.engines.parsers import NotParsed, Parsed, Rejected
+from penstock.local.launch_errors import launch_error
+from penstock.manifests.deployment import Engine, NoConfig
+from penstock.manifests.source import graph_source
+
+from .launches import checked, checked_all, component, launch, mocker_accepts, rejection
+
+FILE = "/etc/penstock/engine.yaml"
+LINE = f"penstock.llamacpp --model m.gguf --config {FILE}"
+
+
+def effective(text: str = "", flags: str = "") -> Effective:
+    started = launch(f"{LINE} {flags}", files={FILE: text})
+    (parsed,) = checked_all([("worker", started)])
+    assert isinstance(parsed, Parsed), parsed
+    found = llamacpp.effective(component(started, Engine.LLAMACPP, NoConfig()), started, parsed)
+    assert isinstance(found, Effective)
+    return found
+
+
+def test_the_configuration_file_becomes_effective_settings() -> None:
+    found = effective("n_parallel: 8\nn_ctx_seq: 2048\nblock_size: 32\nn_batch: 512\n")
+    assert found.max_sequences == Value(8, "n_parallel")
+    assert found.max_length == Value(2048, "n_ctx_seq")
+    assert found.block_size == Value(32, "block_size")
+    assert found.max_batch_tokens == Value(512, "n_batch")
+    assert found.kv_blocks == Value(8 * 2048 // 32, "n_parallel × n_ctx_seq")
+    assert found.model == "m.gguf"
+    assert found.mode is Mode.AGG
+
+
+def test_what_is_unset_is_llama_cpps_own_choice() -> None:
+    found = effective()
+    assert (found.max_sequences, found.block_size) == (
+        Value(4, "n_parallel"),
+        Value(16, "block_size"),
+    )
+    for value in (found.max_length, found.kv_blocks, found.max_batch_tokens):
+        assert isinstance(value, Unset)
+
+
+@pytest.mark.parametrize(
+    ("mode", "expected", "publishes"),
+    [
+        ("agg", Mode.AGG, True),
+        ("prefill", Mode.PREFILL, True),
+        ("decode", Mode.DECODE, False),
+    ],
+)
+def test_prompts_are_routed_by_the_events_of_the_workers_that_compute_them(
+    mode: str, expected: Mode, publishes: bool
+) -> None:
+    found = effective(flags=f"--disaggregation-mode {mode} --served-model-name n")
+    assert found.mode is expected
+    assert found.kv_events.on is publishes
+    assert found.served_names == ("n",)
+
+
+def test_the_mocker_accepts_what_replaces_it() -> None:
+    started = launch(f"{LINE} --served-model-name n", files={FILE: "n_ctx_seq: 1024\n"})
+    (parsed,) = checked_all([("worker", started)])
+    assert isinstance(parsed, Parsed)
+    found = llamacpp.simulate(component(started, Engine.LLAMACPP, NoConfig()), started, parsed)
+    assert not isinstance(found, NoSimulation), found
+    mocker_accepts(found)
+    assert found.served_names == ("n",)
+
+
+def test_a_launch_that_was_not_parsed_has_no_settings() -> None:
+    started = launch(LINE)
+    reason = NotParsed(component="worker", reason="because")
+    found = llamacpp.effective(component(started, Engine.LLAMACPP, NoConfig()), started, reason)
+    assert isinstance(found, NoSimulation)
+    assert "because" in found.reason
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("n_paralel: 4\n", "n_paralel: is not an option of penstock's llama.cpp worker. Did you mean `n_parallel`?"),
+        ("n_parallel: 0\n", "n_parallel: Input should be greater than or equal to 1"),
+        ('n_parallel: "4"\n', "n_parallel: Input should be a valid integer"),
+        ("sampling: {temp: -1}\n", "sampling.temp: Input should be greater than or equal to 0"),
+        ("sampling: {top_p: 1.5}\n", "sampling.top_p: Input should be less than or equal to 1"),
+        ("kv_transfer: mpi\n", "kv_transfer: Input should be 'shared-memory' or 'nixl'"),
+        ("n_ctx_seq: 16\n", "n_ctx_seq is 16, not more than block_size (16)"),
+        ("sampling: {top_kk: 1}\n", "sampling.top_kk: is not an option"),
+        ("a: 1\nb: 2\n", "It has block_size, kv_transfer, n_batch"),
+    ],
+)
+def test_a_wrong_option_is_rejected_by_name(text: str, message: str) -> None:
+    assert message in rejection(LINE, files={FILE: text})
+
+
+GRAPH = """\
+model: {id: acme/model}
+engine:
+  kind: llamacpp
+  config:
+    n_parallel: 4
+    n_treads: 2
+worker: {}
+"""
+
+
+def test_up_names_the_line_of_a_wrong_option_and_the_nearest_one() -> None:
+    source = graph_source(GRAPH, "graph.yaml")
+    parts = [(c.name, launch) for c in source.deployment.components for launch in c.launches]
+    refused = [r for r in checked_all(parts) if isinstance(r, Rejected)]
+    (problem,) = launch_error(refused, "graph.yaml", source.loaded).problems
+    assert (problem.line, problem.place) == (6, "engine.config.n_treads")
+    assert "Did you mean `n_threads`?" in problem.message
+
+
+def test_a_wrong_flag_is_rejected() -> None:
+    wrong = rejection(f"{LINE} --disaggregation-mode both", files={FILE: ""})
+    assert "--disaggregation-mode" in wrong
+    assert isinstance(checked(LINE, files={FILE: ""}), Parsed)
