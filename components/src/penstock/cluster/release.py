@@ -5,6 +5,7 @@ Read through the Helm SDK, so releases of `helm install` and `penstock apply` ar
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -13,7 +14,7 @@ import yaml
 
 from penstock import helm
 from penstock.cluster.api import ForbiddenError, UnavailableError
-from penstock.cluster.api_errors import ANONYMOUS, WITHOUT_CREDENTIALS
+from penstock.cluster.api_errors import ANONYMOUS, LATER, TOO_MANY, WITHOUT_CREDENTIALS
 from penstock.cluster.compare import without_secrets
 from penstock.cluster.diff import Diff, diff
 from penstock.cluster.forbidden import grant
@@ -22,6 +23,8 @@ from penstock.helm import HelmError, HelmErrorKind, ReleaseTarget
 from penstock.strict_yaml.loader import SafeLoader
 
 T = TypeVar("T")
+# Helm's message about an object of the release whose CRD was removed.
+NO_KIND = re.compile(r'no matches for kind "(?P<kind>[^"]*)" in version "(?P<version>[^"]*)"')
 
 
 class LockedError(ClusterError):
@@ -50,6 +53,11 @@ class Revision:
     @property
     def is_pending(self) -> bool:
         return self.status in ("pending-install", "pending-upgrade", "pending-rollback")
+
+    @property
+    def is_failed(self) -> bool:
+        """Whether the write failed: some of its objects may be on the cluster."""
+        return self.status == "failed"
 
     @property
     def is_uninstalled(self) -> bool:
@@ -143,14 +151,28 @@ def call_helm(target: ReleaseTarget, purpose: str, call: Callable[[], T]) -> T:
                     fix="Wait for it, review `penstock diff`, and run the command again.",
                 )
             ) from None
-        text = without_secrets(str(error))
+        text = _readable(without_secrets(str(error)))
         message, place = f"cannot {purpose}: {text}", f"release {target}"
-        fix = WITHOUT_CREDENTIALS if ANONYMOUS in text else ""
+        fix = _fix_of(text)
         if error.kind is HelmErrorKind.FORBIDDEN:
             fix = fix or grant(error.right)
             raise ForbiddenError(Problem(place=place, message=message, fix=fix)) from None
         error_class = UnavailableError if error.is_transient else ClusterError
         raise error_class(Problem(place=place, message=message, fix=fix)) from None
+
+
+def _readable(text: str) -> str:
+    """Helm's message for a kind that the cluster does not have, as penstock states it elsewhere."""
+    found = NO_KIND.search(text)
+    return f"the cluster has no kind {found['kind']} ({found['version']})" if found else text
+
+
+def _fix_of(text: str) -> str:
+    if ANONYMOUS in text:
+        return WITHOUT_CREDENTIALS
+    if text.startswith("the cluster has no kind"):
+        return "Install the operator that provides this CRD: see k8s/README.md."
+    return LATER if TOO_MANY.search(text) else ""
 
 
 def _revision(record: dict[str, Any]) -> Revision:

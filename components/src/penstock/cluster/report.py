@@ -13,6 +13,7 @@ from penstock.cluster.drift import Drift
 from penstock.cluster.generations import Course, Transition
 from penstock.cluster.release import HistoryEntry
 
+NO_CHANGES = "no changes"
 MAX_CHANGES = 8  # listed for one component
 
 
@@ -45,7 +46,7 @@ def as_lines(
         *(f"rejected: {rejected}. Fix: {rejected.fix}" for rejected in diff.rejected),
         *(f"drift: {entry}" for entry in drift),
     ]
-    return lines or ["no changes"]
+    return lines or [NO_CHANGES]
 
 
 def _platform(diff: Diff) -> Iterator[str]:
@@ -174,7 +175,7 @@ def history_change(entry: HistoryEntry) -> str:
     if changed:
         return ", ".join(_short(c) for c in changed)
     count = len(entry.diff.objects)
-    return f"{count} objects other than pools" if count else "no changes"
+    return f"{count} objects other than pools" if count else NO_CHANGES
 
 
 def _short(component: ComponentDiff) -> str:
