@@ -106,9 +106,9 @@ REFUSED_PODS: Mapping[str, tuple[Object, str]] = {
     ),
     "quota-gpus": (
         {
-            "frontend": {"resources": {"cpu": 1}},
-            "prefill": {"resources": {"cpu": 1}},
-            "decode": {"resources": {"cpu": 1}, "gpus": 8},
+            "frontend": {"resources": {"cpu": "1"}},
+            "prefill": {"resources": {"cpu": "1"}},
+            "decode": {"resources": {"cpu": "1"}, "gpus": 8},
         },
         "exceeded quota: gpus, requested: requests.nvidia.com/gpu=8",
     ),
