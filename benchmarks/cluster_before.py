@@ -36,6 +36,7 @@ BEFORE = "a01ef42a36abf298e8a82af0cedd457ad652e586"  # the last commit without w
 OF_PACKAGE = ("components/src/penstock", "helm", "dynamo_graphs")
 CLUSTER = "tests/kubernetes/cluster"
 ITEMS = range(1, 15)
+OF_ITEM = re.compile(r"^def test_\d+_", re.MULTILINE)
 # Selected tests of each part: files, and an expression of pytest's -k.
 PARTS: Mapping[str, tuple[str, str]] = {
     "items": (CLUSTER, " or ".join(f"test_{number}_" for number in ITEMS)),
@@ -101,11 +102,19 @@ ignore = shutil.ignore_patterns("__pycache__", "*.pyc")
 def fingerprint(tree: Path, part: str) -> str:
     """Of all that decides the results of the part."""
     digest = hashlib.sha256()
-    places = [tree / name for name in (*OF_PACKAGE, "tests/support", PARTS[part][0])]
-    files = {f for place in places for f in (place, *place.rglob("*")) if f.is_file()}
-    for file in sorted(files):
+    folders = [tree / name for name in (*OF_PACKAGE, "tests/support")]
+    files = {f for folder in folders for f in folder.rglob("*") if f.is_file()}
+    for file in sorted({*files, *test_files(tree, part)}):
         digest.update(str(file.relative_to(tree)).encode() + b"\0" + file.read_bytes())
     return digest.hexdigest()[:16]
+
+
+def test_files(tree: Path, part: str) -> list[Path]:
+    """Of the items, those with a test that is named after one."""
+    place = tree / PARTS[part][0]
+    if place.is_file():
+        return [place]
+    return [f for f in place.glob("test_*.py") if OF_ITEM.search(f.read_text())]
 
 
 def run(tree: Path, part: str) -> Results:
@@ -170,8 +179,26 @@ def summary(stored: Mapping[str, Any]) -> dict[str, Any]:
             for name, result in content["tests"].items():
                 group = groups.setdefault(group_of(part, name), {})
                 group.setdefault(side, Counter())[verdict(result)] += 1
+    found = {name: counted(stored, name) for name in ("contract", "rejections") if name in stored}
     ordered = sorted(groups.items(), key=lambda entry: natural(entry[0]))
-    return {name: {side: dict(counts) for side, counts in g.items()} for name, g in ordered}
+    return found | {name: {side: dict(counts) for side, counts in g.items()} for name, g in ordered}
+
+
+def counted(stored: Mapping[str, Any], part: str) -> dict[str, Any]:
+    """How many scenarios or rejections fail in at least one of their tests, and which do not."""
+    result: dict[str, Any] = {}
+    for side, content in stored[part].items():
+        failing: dict[str, bool] = {}
+        for name, test in content["tests"].items():
+            function, _, case = name.partition("::")[2].partition("[")
+            which = function if part == "contract" else case.rstrip("]")
+            if part == "contract" or ": " in which:
+                failing[which] = failing.get(which, False) or test["outcome"] == "failed"
+        passing = [name for name, fails in failing.items() if not fails]
+        result[side] = {"all": len(failing), "failing": len(failing) - len(passing)}
+        if side == "before":
+            result[side]["passing"] = passing
+    return result
 
 
 def verdict(result: Mapping[str, Any]) -> str:

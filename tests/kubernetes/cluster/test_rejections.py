@@ -25,7 +25,7 @@ Object = dict[str, Any]
 Matcher = Callable[[str, str, str], bool]  # of (method, path, query)
 
 CHANGE = {"config": {"engine": {"block_size": 64}}}
-SOON_S = 10.0  # a rollout that is never ready ends after 20 s here
+SOON_S = 15.0  # a rollout that is never ready ends after 20 s here
 DGD, KIND, LOGS = "422-dynamographdeployment", "4xx-other-kinds", "logs-and-proxy"
 NOT_SENT = "neither penstock nor Helm sends such a request"
 ANSWER = "an object that does not exist is an answer and not an error"
@@ -82,8 +82,34 @@ SENT = [r for r in ALL if (r.file, r.what) not in NEVER]
 pytestmark = pytest.mark.skipif(not ALL, reason="the recordings are not next to this checkout")
 
 
+# CI injects these; `make long` and the benchmark inject all.
+IN_CI = {
+    ("401-and-anonymous", "a token that nobody issued"),
+    ("403", "apply a DynamoGraphDeployment as dry run"),
+    ("404", "discovery of a group that is not there"),
+    ("409", "server-side apply against another manager"),
+    (DGD, "DGD: an update takes a component away"),
+    ("429", "list pods, with no concurrency left for this user (API priority and fairness)"),
+    (KIND, "PersistentVolumeClaim: smaller"),
+    (
+        "500-webhook-unavailable",
+        "apply of a DynamoGraphDeployment while its webhooks cannot be reached",
+    ),
+    ("namespace-terminating", "apply in a namespace that is being deleted"),
+    ("quota-pods", "podDirectly"),
+    (LOGS, "proxy to a pod that is not scheduled"),
+}
+
+
 def kinds(found: list[Rejection]) -> list[Any]:
-    return [pytest.param(r, id=f"{r.file}: {r.what}") for r in found]
+    return [
+        pytest.param(
+            r,
+            id=f"{r.file}: {r.what}",
+            marks=[] if (r.file, r.what) in IN_CI else [pytest.mark.long],
+        )
+        for r in found
+    ]
 
 
 OF_PODS = [r for r in SENT if r.plural == "pods" and r.method == "POST"]
@@ -123,7 +149,7 @@ REFUSED_PODS: Mapping[str, tuple[Object, str]] = {
 
 def test_each_rejection_is_injected_or_never_met() -> None:
     names = {(r.file, r.what) for r in ALL}
-    assert names >= NEVER.keys()
+    assert names >= NEVER.keys() | IN_CI
     assert len(SENT) == len(OF_PODS) + len(OF_LOGS) + len(OF_WRITES) + len(OF_READS)
     assert {r.file for r in OF_PODS} == REFUSED_PODS.keys()
     assert (len(ALL), len(SENT)) == (109, 73)

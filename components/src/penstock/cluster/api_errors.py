@@ -63,6 +63,14 @@ def is_rejection(error: ApiException) -> bool:
     return error.status in (400, 403, 404, 409, 422) or is_malformed(error)
 
 
+def fix_of_namespace(error: ApiException) -> str:
+    """The end of a message about a namespace that does not exist; "" for other errors."""
+    if error.status != 404 or details(error).get("kind") != "namespaces":
+        return ""
+    name = details(error).get("name", "")
+    return f". Fix: Create it with `kubectl create namespace {name}`, or correct --namespace"
+
+
 def is_malformed(error: ApiException) -> bool:
     """An unknown field, a wrong type or a duplicate key in a server-side apply."""
     return error.status == 500 and MALFORMED in str(error.body)

@@ -23,6 +23,7 @@ from penstock.helm import HelmError, HelmErrorKind, ReleaseTarget
 from penstock.strict_yaml.loader import SafeLoader
 
 T = TypeVar("T")
+CHART = "penstock"
 # Helm's message about an object of the release whose CRD was removed.
 NO_KIND = re.compile(r'no matches for kind "(?P<kind>[^"]*)" in version "(?P<version>[^"]*)"')
 
@@ -40,6 +41,7 @@ class Revision:
     status: str
     # When it was deployed, as Helm formats it.
     at: str
+    chart: str = CHART
 
     @property
     def is_deployed(self) -> bool:
@@ -89,12 +91,14 @@ def read_release(target: ReleaseTarget, revision: int | None = None) -> Release 
     record = call_helm(target, "be read", lambda: helm.release(target, revision))
     if record is None:
         return None
-    if record["chart_name"] != "penstock":
+    if record["chart_name"] != CHART:
+        which = f"revision {revision} " if revision else ""
+        fix = "Select a revision of this chart: see `penstock history`."
         raise ClusterError(
             Problem(
                 place=f"release {target}",
-                message=f"was installed from the chart {record['chart_name']}, not penstock",
-                fix="Name another release with --release.",
+                message=f"{which}was installed from the chart {record['chart_name']}, not {CHART}",
+                fix=fix if revision else "Name another release with --release.",
             )
         )
     objects = [o for o in yaml.load_all(str(record["manifest"]), SafeLoader) if o]
@@ -127,7 +131,8 @@ def history(target: ReleaseTarget) -> tuple[HistoryEntry, ...]:
     entries = []
     previous: Release | None = None
     for revision in revisions(target):
-        release = read_release(target, revision.number)
+        is_ours = revision.chart == CHART
+        release = read_release(target, revision.number) if is_ours else None
         change = diff(previous.objects, release.objects) if previous and release else None
         entries.append(HistoryEntry(revision=revision, diff=change))
         previous = release
@@ -180,4 +185,5 @@ def _revision(record: dict[str, Any]) -> Revision:
         number=int(record["revision"]),
         status=str(record["status"]),
         at=str(record.get("deployed_at", "")),
+        chart=str(record.get("chart_name", CHART)),
     )

@@ -11,7 +11,7 @@ from penstock.cluster.compare import ABSENT, FieldChange
 from penstock.cluster.diff import Action, ComponentDiff, Diff, ObjectDiff, is_worker
 from penstock.cluster.drift import Drift
 from penstock.cluster.generations import Course, Transition
-from penstock.cluster.release import HistoryEntry
+from penstock.cluster.release import CHART, HistoryEntry
 
 NO_CHANGES = "no changes"
 MAX_CHANGES = 8  # listed for one component
@@ -169,6 +169,8 @@ def _object(entry: ObjectDiff) -> str:
 
 def history_change(entry: HistoryEntry) -> str:
     """What the revision changed, in one line; "" if Helm no longer stores the previous one."""
+    if entry.revision.chart != CHART:
+        return f"of the chart {entry.revision.chart}"
     if entry.diff is None:
         return "installed" if entry.revision.number == 1 else ""
     changed = [c for c in entry.diff.components if c.action is not Action.UNCHANGED]
