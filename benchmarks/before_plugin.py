@@ -26,7 +26,7 @@ class NotComparableError(Exception):
 
 
 class Placeholder:
-    """Stands for a name that the package lacks; whoever uses it in a test gets an error."""
+    """Stands for a name that the package lacks; raises an error when a test uses it."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -62,7 +62,7 @@ def imported(source: str) -> Iterator[tuple[str, str]]:
 
 
 def provide_missing(sources: Iterable[str]) -> list[str]:
-    """Put placeholders in place of what the sources import and the package lacks; their names."""
+    """Replace what the sources import and the package lacks by placeholders; returns their names."""
     made = []
     for module, name in sorted({found for source in sources for found in imported(source)}):
         try:

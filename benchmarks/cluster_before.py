@@ -8,7 +8,7 @@ together in a temporary folder. Parts: `items` (the tests named after the items 
 rejection of a real API server, injected). Each result is written at once to
 results/cluster_before.json, and what is there for the same code is not run again.
 `before` and `now` of a test: `passed`, or how it failed: `outcome` (exit codes, objects, pods over
-time, or a wait until the timeout), `message` (what the user is told), `not comparable` (the test
+time, or a wait until the timeout), `message` (the text of the output), `not comparable` (the test
 calls a function that did not exist).
 """
 
