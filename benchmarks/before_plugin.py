@@ -62,7 +62,7 @@ def imported(source: str) -> Iterator[tuple[str, str]]:
 
 
 def provide_missing(sources: Iterable[str]) -> list[str]:
-    """Replace what the sources import and the package lacks by placeholders; returns their names."""
+    """Replace what the sources import and the package lacks by placeholders; returns the names."""
     made = []
     for module, name in sorted({found for source in sources for found in imported(source)}):
         try:
