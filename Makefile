@@ -79,6 +79,7 @@ bench: ## run all benchmarks; results go to benchmarks/results
 	$(RUN) python benchmarks/plan_against_all.py
 	$(RUN) python benchmarks/planner.py
 	$(RUN) python benchmarks/twin.py
+	$(RUN) python benchmarks/cluster_before.py
 
 environments: ## install the environments of the tests
 	$(RUN) penstock env install envoy

@@ -81,3 +81,15 @@ def test_a_model_is_no_option_of_a_graph(capsys: pytest.CaptureFixture[str]) -> 
 def test_a_graph_that_does_not_exist_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["drill", "none.yaml"]) == 3
     assert "none.yaml" in capsys.readouterr().err
+
+
+def test_a_program_that_the_graph_does_not_have_is_refused_before_the_start(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def start(*_: object) -> None:
+        raise AssertionError("the graph was started")
+
+    monkeypatch.setattr("penstock.drill.run.drill_graph", start)
+    message = "the graph has no program `decod`. Did you mean `decode`?"
+    assert message in failed(capsys, "--faults", "kill:decod")
+    assert "no program `nope`" in failed(capsys, "--faults", "kill:nope")

@@ -100,9 +100,13 @@ def test_requests_that_fail_while_a_pod_is_gone_are_reported(serving: Cluster) -
         url = f"http://127.0.0.1:{port}/v1"
         arguments = ("--url", url, "--faults", "delete:decode", "--count", "1")
         code, output = drill(serving, *arguments)
+        serving.edit(drill={"permitted_failures": {"delete": 10_000}})
+        permitted, text = drill(serving, *arguments)
     assert code == DrillError.exit_code, output
     assert "lost after delete decode.quick-decode-" in output
     assert "another replica could have served it" in output
+    assert permitted == 0, text
+    assert "permitted for each fault by `drill.permitted_failures`: delete 10000" in text
 
 
 def test_a_disruption_budget_may_refuse_an_eviction(serving: Cluster) -> None:

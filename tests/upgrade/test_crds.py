@@ -125,6 +125,34 @@ def test_a_field_that_the_new_crd_lacks(
     assert "has no such field (it has backendFrameworks): the graph needs it" in error
 
 
+def test_a_field_that_only_the_chart_writes(
+    crd_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Earlier CRDs had no runtimeVersionOverride, which a tag such as 1.7.0.dev20261026 needs."""
+    crd_file.write_text(crd_file.read_text().replace("runtimeVersionOverride:", "other:"))
+    file = tmp_path / "llm.yaml"
+    args = ["upgrade", str(file), "--to", NEXT, "--plan", "--crds", str(crd_file)]
+    file.write_text(GRAPH)
+    assert main(args) == GraphError.exit_code
+    error = capsys.readouterr().err
+    assert "spec.components[0].runtimeVersionOverride" in error
+    assert "Fix: Use newer CRDs, or an image with a tag such as 1.6.1" in error
+
+
+def test_a_version_that_is_no_longer_served(
+    crd_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    head, _, tail = crd_file.read_text().rpartition("served: true")
+    crd_file.write_text(f"{head}served: false{tail}")
+    file = tmp_path / "llm.yaml"
+    file.write_text(GRAPH)
+    args = ["upgrade", str(file), "--to", NEXT, "--crds", str(crd_file)]
+    assert main(args) == GraphError.exit_code
+    assert file.read_text() == GRAPH
+    error = capsys.readouterr().err
+    assert "serves nvidia.com/v1alpha1. Fix: Use the CRDs of an operator that serves" in error
+
+
 def test_a_cluster_whose_crd_lacks_a_field(
     crd_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

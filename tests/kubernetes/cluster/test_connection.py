@@ -214,3 +214,25 @@ def test_13_an_unknown_group_is_not_a_status(fresh: Cluster) -> None:
     answer = httpx.get(url, trust_env=False)
     assert (answer.status_code, answer.text) == (404, "404 page not found\n")
     assert answer.headers["Content-Type"] == "text/plain; charset=utf-8"
+
+
+def test_a_kubeconfig_that_is_a_list(fresh: Cluster) -> None:
+    fresh.kubeconfig.write_text("- 1\n")
+    assert f"{fresh.kubeconfig}: no cluster is configured: " in failing(fresh, "diff")
+
+
+@pytest.mark.program
+def test_a_login_command_that_does_not_exist(fresh: Cluster) -> None:
+    """The client would continue without credentials."""
+    version = "client.authentication.k8s.io/v1"
+    login = {"apiVersion": version, "command": "no-such-login", "interactiveMode": "Never"}
+    edit_kubeconfig(fresh, lambda content: content["users"][0].update(user={"exec": login}))
+    output = failing(fresh, "diff")
+    assert "the user's `exec` command gave no credentials: " in output
+    assert "no-such-login" in output
+    assert "Fix: Install the command, or log in with it." in output
+
+
+def test_a_namespace_that_does_not_exist(fresh: Cluster) -> None:
+    output = failing(fresh, "apply", "--namespace", "nowhere")
+    assert 'namespaces "nowhere" not found. Fix: Create it with `kubectl create namespace' in output

@@ -75,13 +75,16 @@ def test_9_only_the_ready_condition_says_that_a_rollout_is_done(name: str) -> No
     assert any(done)
 
 
-def test_11_replicas_are_handed_to_an_adapter_and_taken_back(installed: Cluster) -> None:
-    """Helm alone is refused, because it would leave the number out."""
+def test_11_helm_alone_cannot_hand_replicas_to_an_adapter(installed: Cluster) -> None:
+    """The operator's webhook refuses, because Helm leaves the number out."""
     values = yaml.safe_load(installed.graph.read_text())
     values["prefill"] = {**values["prefill"], **EXTERNAL}
     target = ReleaseTarget(name=NAME, namespace="default", kubeconfig=installed.kubeconfig)
     with pytest.raises(HelmError, match="cannot be modified directly when scaling adapter"):
         helm_writer.upgrade(target, chart_path(), values)
+
+
+def test_11_replicas_are_handed_to_an_adapter_and_taken_back(installed: Cluster) -> None:
     installed.edit(prefill=EXTERNAL)
     code, output = installed.apply()
     assert code == 0, output

@@ -96,9 +96,9 @@ def test_2_a_revert_keeps_every_pool_complete(
     slow.graph.write_text(text)
     code, output = slow.run(verb, "--yes")
     assert code == 0, output
-    assert "starts as a new generation instead" in output
     assert slow.operator.lowest("decode", since) >= 2
     assert slow.operator.lowest("prefill", since) >= 3
+    assert "starts as a new generation instead" in output
     assert slow.run("diff")[0] == 0
     templates = [c["podTemplate"]["metadata"] for c in slow.live()["spec"]["components"]]
     assert [t.get("annotations", {}).get(ROLLOUT) for t in templates] == [None, "3", "3"]

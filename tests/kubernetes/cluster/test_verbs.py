@@ -151,6 +151,26 @@ def test_history_and_rollback(installed: Cluster) -> None:
     ]
 
 
+def test_history_with_a_revision_of_another_chart(installed: Cluster) -> None:
+    installed.edit(decode={"replicas": 2})
+    assert installed.apply()[0] == 0
+    key = ("v1", "secrets", "default", f"sh.helm.release.v1.{NAME}.v1")
+    secret = installed.api.store.objects[key]
+    record = record_of(secret)
+    record["chart"]["metadata"]["name"] = "other"
+    packed = base64.b64encode(gzip.compress(json.dumps(record).encode()))
+    secret["data"]["release"] = base64.b64encode(packed).decode()
+    code, output = installed.run("history")
+    assert code == 0, output
+    assert next(line.split("  ")[-1] for line in output.splitlines()) == "of the chart other"
+    code, output = installed.run("rollback", "--yes")
+    assert code == ClusterError.exit_code
+    assert "has no earlier deployed revision" in output
+    code, output = installed.run("rollback", "1", "--yes")
+    assert code == ClusterError.exit_code
+    assert "revision 1 was installed from the chart other, not penstock" in output
+
+
 def test_rollback_takes_over_fields_too(installed: Cluster) -> None:
     installed.edit(decode={"replicas": 2})
     installed.apply()

@@ -10,7 +10,8 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from tests.support.emulated_cluster.store import RESOURCES, Key, Object, Store
+from tests.support.emulated_cluster import policies
+from tests.support.emulated_cluster.store import RESOURCES, ApiError, Key, Object, Store
 
 
 @dataclass
@@ -41,7 +42,7 @@ class Kubelet:
     numbers: Iterator[int] = field(default_factory=itertools.count)
 
     def make(self, owner: Object, name: str, template: Object, labels: Mapping[str, str]) -> None:
-        """Create a pod of an owner from its template."""
+        """Create a pod of an owner from its template, unless the namespace's policies refuse it."""
         meta = owner["metadata"]
         pod = {
             "apiVersion": "v1",
@@ -53,7 +54,29 @@ class Kubelet:
             "spec": template["spec"],
             "status": {"phase": "Pending"},
         }
-        self.store.write(("v1", "pods", meta["namespace"], f"{name}-{next(self.numbers)}"), pod)
+        key = ("v1", "pods", meta["namespace"], f"{name}-{next(self.numbers)}")
+        try:
+            policies.admit(self.store, key, pod)
+        except ApiError as refusal:
+            self._report(owner, f"Error creating: {refusal}")
+            return
+        self.store.write(key, pod)
+
+    def _report(self, owner: Object, message: str) -> None:
+        """The event of a pod that could not be created; the first one stands for all."""
+        key = ("v1", "events", owner["metadata"]["namespace"], f"{owner['metadata']['name']}.1")
+        if key in self.store.objects:
+            return
+        event = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {},
+            "type": "Warning",
+            "reason": "FailedCreate",
+            "message": message,
+            "involvedObject": {"kind": owner["kind"], "name": owner["metadata"]["name"]},
+        }
+        self.store.write(key, event, trusted=True)
 
     def delete(self, pod: Object) -> None:
         """Begin to end a pod: it no longer counts, and goes after ``steps_to_end``."""

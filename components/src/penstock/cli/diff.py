@@ -40,4 +40,4 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps(change.as_dict(), indent=1))
     else:
         print("\n".join(change.lines()))
-    return 0 if change.is_empty else EXIT_CHANGED
+    return 0 if change.is_empty and not change.failed_write else EXIT_CHANGED

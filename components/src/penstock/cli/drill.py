@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING, get_args
 from penstock.cli import arguments
 from penstock.cli.progress import no_progress
 from penstock.errors import DrillError, UsageError
-from penstock.graph.choices import FaultKind
+from penstock.graph.choices import AnyFaultKind, FaultKind
 
 if TYPE_CHECKING:
     from penstock.drill.faults import Choice
     from penstock.drill.run import DrillOptions, DrillResult, Pace
 
 DEFAULT_COUNT = 20
+STARTED_LATER = ("planner", "event-broker", "etcd", "nats", "endpoint")
 DEFAULT_STREAMS = 32
 CLUSTER_RECOVERY_S = 1800.0
 
@@ -170,6 +171,7 @@ def _require_writable(report: Path | None) -> None:
 def _drill_graph(args: argparse.Namespace) -> DrillResult:
     from penstock.drill import isolation
     from penstock.drill.run import drill_graph
+    from penstock.drill.targets import require_programs
     from penstock.graph.load import load_graph
 
     if args.model is not None:
@@ -178,6 +180,8 @@ def _drill_graph(args: argparse.Namespace) -> DrillResult:
     graph = load_graph(Path(args.target), args.sets).graph
     limits, servers = graph.drill, graph.infrastructure
     choices = _choices(args, bool(servers.etcd_endpoints or servers.nats_url))
+    # Before the start; which services there are, and whether it has a planner, is known only then.
+    require_programs(choices, {"frontend", *graph.pools}, STARTED_LATER)
     if isolation.is_inside():
         isolation.start_loopback()
     options = _options(args, args.stall_s or limits.stall_s, limits.permitted_failures)
@@ -262,14 +266,17 @@ def _cluster_options(args: argparse.Namespace) -> list[tuple[str, object]]:
 def _drill_cluster(args: argparse.Namespace) -> DrillResult:
     from penstock.drill.cluster_faults import choose
     from penstock.drill.cluster_run import ClusterDrill
-    from penstock.drill.run import DEFAULT_STALL_S
+    from penstock.graph.load import load_graph
 
     choices = choose(args.faults)
     args.graph = Path(args.target)
+    limits = load_graph(args.graph).graph.drill
     drill = ClusterDrill(
         target=arguments.target_of(args),
         choices=choices,
-        options=_options(args, args.stall_s or DEFAULT_STALL_S, {}, pace_of(args)),
+        options=_options(
+            args, args.stall_s or limits.stall_s, limits.permitted_failures, pace_of(args)
+        ),
         url=args.url.rstrip("/") if args.url else None,
         model=args.model,
         headers=_headers(),
@@ -327,7 +334,7 @@ def _confirm(args: argparse.Namespace, what: str) -> None:
 def _options(
     args: argparse.Namespace,
     stall_s: float,
-    permitted: Mapping[FaultKind, int],
+    permitted: Mapping[AnyFaultKind, int],
     pace: Pace | None = None,
 ) -> DrillOptions:
     from penstock.drill.run import DrillOptions, Pace

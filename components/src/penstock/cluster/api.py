@@ -147,7 +147,8 @@ class Api:
             self._call("PATCH", self._path(manifest), query, manifest)
         except ApiException as error:
             if api_errors.is_rejection(error):
-                return [*api_errors.causes(error, manifest)]
+                fix = api_errors.fix_of_namespace(error)
+                return [text + fix for text in api_errors.causes(error, manifest)]
             raise self._cluster_error(error, "patch", manifest) from None
         return []
 

@@ -19,6 +19,8 @@ WEBHOOK = re.compile("failed calling webhook|conversion webhook for")
 MALFORMED = "failed to create typed patch object"  # in a 500 without a reason
 ANONYMOUS = 'User "system:anonymous"'
 WITHOUT_CREDENTIALS = "Add credentials (a token, a certificate or exec) to the kubeconfig's user."
+TOO_MANY = re.compile("too many requests", re.IGNORECASE)
+LATER = "Wait a minute and run the command again: the API server limits the requests of this user."
 RENEW = "Renew the credentials of the kubeconfig's user, for example by logging in again."
 # How a message about a pod begins; it never existed.
 REFUSED = re.compile('^(?:pods|Pod) "[^"]*" is (?:forbidden|invalid): ')
@@ -26,7 +28,7 @@ REFUSED = re.compile('^(?:pods|Pod) "[^"]*" is (?:forbidden|invalid): ')
 
 def problem(error: ApiException, place: str, manifest: Object, right: str) -> Problem:
     """The error of a request about the manifest; ``right``: what it needs, such as `get pods`."""
-    fixes = {401: RENEW, 403: grant(right)}
+    fixes = {401: RENEW, 403: grant(right), 429: LATER}
     text = "; ".join(causes(error, manifest)) or str(error.reason)
     fix = fixes.get(error.status, "")
     if is_unknown_kind(error):
@@ -59,6 +61,14 @@ def is_rejection(error: ApiException) -> bool:
     if error.status == 403 and RBAC_DENIED.search(str(error.body)):
         return False
     return error.status in (400, 403, 404, 409, 422) or is_malformed(error)
+
+
+def fix_of_namespace(error: ApiException) -> str:
+    """The end of a message about a namespace that does not exist; "" for other errors."""
+    if error.status != 404 or details(error).get("kind") != "namespaces":
+        return ""
+    name = details(error).get("name", "")
+    return f". Fix: Create it with `kubectl create namespace {name}`, or correct --namespace"
 
 
 def is_malformed(error: ApiException) -> bool:

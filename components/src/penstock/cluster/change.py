@@ -66,6 +66,12 @@ class Change:
         revision = self.before.revision
         return self.is_empty and revision is not None and revision.is_deployed
 
+    @property
+    def failed_write(self) -> Revision | None:
+        """The last revision, if Helm recorded it as failed and the cluster matches the graph."""
+        revision = self.before.revision
+        return revision if self.is_empty and revision and revision.is_failed else None
+
     def require_possible(self) -> None:
         """Raises ClusterError with every reason why the change would be rejected."""
         revision = self.before.revision
@@ -92,6 +98,9 @@ class Change:
             kv_tokens=kv_tokens(self.before.objects),
             transition=self.transition,
         )
+        if failed := self.failed_write:
+            text = f"revision {failed.number} failed: apply writes it again and restarts nothing"
+            body = [*(line for line in body if line != report.NO_CHANGES), text]
         if self.before.revision:
             body += [f"chart: {reason}" for reason in chart_changes.reasons(self.diff)]
         body += [f"rejected by the API server: {reason}" for reason in self.before.rejected]
@@ -110,6 +119,7 @@ class Change:
             "not_checked_by_server": list(
                 map(str, (*self.before.unchecked, *self.before.unchecked_pods))
             ),
+            "repeats_failed_write": self.failed_write is not None,
             "drift_not_checked": list(map(str, self.before.unread)),
         }
 

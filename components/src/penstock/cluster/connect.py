@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import logging
 import os
 import sys
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 
 import urllib3
@@ -19,6 +21,15 @@ import kubernetes
 from penstock.errors import ClusterError, Problem
 from penstock.helm import ReleaseTarget
 
+# What the client raises for a kubeconfig that is none, such as a list.
+UNREADABLE = (
+    kubernetes.config.ConfigException,
+    yaml.YAMLError,
+    OSError,
+    TypeError,
+    AttributeError,
+    KeyError,
+)
 DEFAULT = Path("~/.kube/config")
 SELECT = "Set KUBECONFIG or --kubeconfig, or compare with a file: `penstock diff --from FILE`"
 POD_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
@@ -30,7 +41,7 @@ INSECURE = (
 
 def context_namespace(kubeconfig: Path | None, context: str | None) -> str:
     """The namespace kubectl and Helm would use: the context's, or in a pod the pod's."""
-    with contextlib.suppress(kubernetes.config.ConfigException, yaml.YAMLError, OSError):
+    with contextlib.suppress(*UNREADABLE):
         contexts, active = kubernetes.config.list_kube_config_contexts(
             str(kubeconfig) if kubeconfig else None
         )
@@ -55,10 +66,13 @@ def configuration_of(target: ReleaseTarget) -> kubernetes.client.Configuration:
         else:
             _require_files(files)
             _require_context(target)
-            kubernetes.config.load_kube_config(
-                _text(target.kubeconfig), target.context, configuration
-            )
-    except (kubernetes.config.ConfigException, yaml.YAMLError, OSError, TypeError) as error:
+            with _failed_logins() as failed:
+                kubernetes.config.load_kube_config(
+                    _text(target.kubeconfig), target.context, configuration
+                )
+            if failed:
+                raise _no_credentials(", ".join(map(str, files)), failed)
+    except UNREADABLE as error:
         raise _unusable(
             ", ".join(map(str, files)), " ".join(str(error).split()).rstrip(".")
         ) from None
@@ -119,6 +133,31 @@ def _require_context(target: ReleaseTarget) -> None:
             place=f"context {target.context}",
             message=f"is not in the kubeconfig, which has: {', '.join(names)}",
             fix=fix,
+        )
+    )
+
+
+@contextlib.contextmanager
+def _failed_logins() -> Iterator[list[str]]:
+    """What the client logs when the user's `exec` command fails; it then goes on without
+    credentials."""
+    found: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: found.append(record.getMessage())  # type: ignore[method-assign]
+    root = logging.getLogger()
+    root.addHandler(handler)
+    try:
+        yield found
+    finally:
+        root.removeHandler(handler)
+
+
+def _no_credentials(place: str, reasons: list[str]) -> ClusterError:
+    return ClusterError(
+        Problem(
+            place=place,
+            message=f"the user's `exec` command gave no credentials: {' '.join(reasons)}",
+            fix="Install the command, or log in with it.",
         )
     )
 

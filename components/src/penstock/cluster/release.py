@@ -5,6 +5,7 @@ Read through the Helm SDK, so releases of `helm install` and `penstock apply` ar
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -13,7 +14,7 @@ import yaml
 
 from penstock import helm
 from penstock.cluster.api import ForbiddenError, UnavailableError
-from penstock.cluster.api_errors import ANONYMOUS, WITHOUT_CREDENTIALS
+from penstock.cluster.api_errors import ANONYMOUS, LATER, TOO_MANY, WITHOUT_CREDENTIALS
 from penstock.cluster.compare import without_secrets
 from penstock.cluster.diff import Diff, diff
 from penstock.cluster.forbidden import grant
@@ -22,6 +23,9 @@ from penstock.helm import HelmError, HelmErrorKind, ReleaseTarget
 from penstock.strict_yaml.loader import SafeLoader
 
 T = TypeVar("T")
+CHART = "penstock"
+# Helm's message about an object of the release whose CRD was removed.
+NO_KIND = re.compile(r'no matches for kind "(?P<kind>[^"]*)" in version "(?P<version>[^"]*)"')
 
 
 class LockedError(ClusterError):
@@ -37,6 +41,7 @@ class Revision:
     status: str
     # When it was deployed, as Helm formats it.
     at: str
+    chart: str = CHART
 
     @property
     def is_deployed(self) -> bool:
@@ -50,6 +55,11 @@ class Revision:
     @property
     def is_pending(self) -> bool:
         return self.status in ("pending-install", "pending-upgrade", "pending-rollback")
+
+    @property
+    def is_failed(self) -> bool:
+        """Whether the write failed: some of its objects may be on the cluster."""
+        return self.status == "failed"
 
     @property
     def is_uninstalled(self) -> bool:
@@ -81,12 +91,14 @@ def read_release(target: ReleaseTarget, revision: int | None = None) -> Release 
     record = call_helm(target, "be read", lambda: helm.release(target, revision))
     if record is None:
         return None
-    if record["chart_name"] != "penstock":
+    if record["chart_name"] != CHART:
+        which = f"revision {revision} " if revision else ""
+        fix = "Select a revision of this chart: see `penstock history`."
         raise ClusterError(
             Problem(
                 place=f"release {target}",
-                message=f"was installed from the chart {record['chart_name']}, not penstock",
-                fix="Name another release with --release.",
+                message=f"{which}was installed from the chart {record['chart_name']}, not {CHART}",
+                fix=fix if revision else "Name another release with --release.",
             )
         )
     objects = [o for o in yaml.load_all(str(record["manifest"]), SafeLoader) if o]
@@ -119,7 +131,8 @@ def history(target: ReleaseTarget) -> tuple[HistoryEntry, ...]:
     entries = []
     previous: Release | None = None
     for revision in revisions(target):
-        release = read_release(target, revision.number)
+        is_ours = revision.chart == CHART
+        release = read_release(target, revision.number) if is_ours else None
         change = diff(previous.objects, release.objects) if previous and release else None
         entries.append(HistoryEntry(revision=revision, diff=change))
         previous = release
@@ -143,9 +156,9 @@ def call_helm(target: ReleaseTarget, purpose: str, call: Callable[[], T]) -> T:
                     fix="Wait for it, review `penstock diff`, and run the command again.",
                 )
             ) from None
-        text = without_secrets(str(error))
+        text = _readable(without_secrets(str(error)))
         message, place = f"cannot {purpose}: {text}", f"release {target}"
-        fix = WITHOUT_CREDENTIALS if ANONYMOUS in text else ""
+        fix = _fix_of(text)
         if error.kind is HelmErrorKind.FORBIDDEN:
             fix = fix or grant(error.right)
             raise ForbiddenError(Problem(place=place, message=message, fix=fix)) from None
@@ -153,9 +166,24 @@ def call_helm(target: ReleaseTarget, purpose: str, call: Callable[[], T]) -> T:
         raise error_class(Problem(place=place, message=message, fix=fix)) from None
 
 
+def _readable(text: str) -> str:
+    """Helm's message for a kind that the cluster does not have, as penstock states it elsewhere."""
+    found = NO_KIND.search(text)
+    return f"the cluster has no kind {found['kind']} ({found['version']})" if found else text
+
+
+def _fix_of(text: str) -> str:
+    if ANONYMOUS in text:
+        return WITHOUT_CREDENTIALS
+    if text.startswith("the cluster has no kind"):
+        return "Install the operator that provides this CRD: see k8s/README.md."
+    return LATER if TOO_MANY.search(text) else ""
+
+
 def _revision(record: dict[str, Any]) -> Revision:
     return Revision(
         number=int(record["revision"]),
         status=str(record["status"]),
         at=str(record.get("deployed_at", "")),
+        chart=str(record.get("chart_name", CHART)),
     )

@@ -11,8 +11,9 @@ from penstock.cluster.compare import ABSENT, FieldChange
 from penstock.cluster.diff import Action, ComponentDiff, Diff, ObjectDiff, is_worker
 from penstock.cluster.drift import Drift
 from penstock.cluster.generations import Course, Transition
-from penstock.cluster.release import HistoryEntry
+from penstock.cluster.release import CHART, HistoryEntry
 
+NO_CHANGES = "no changes"
 MAX_CHANGES = 8  # listed for one component
 
 
@@ -45,7 +46,7 @@ def as_lines(
         *(f"rejected: {rejected}. Fix: {rejected.fix}" for rejected in diff.rejected),
         *(f"drift: {entry}" for entry in drift),
     ]
-    return lines or ["no changes"]
+    return lines or [NO_CHANGES]
 
 
 def _platform(diff: Diff) -> Iterator[str]:
@@ -168,13 +169,15 @@ def _object(entry: ObjectDiff) -> str:
 
 def history_change(entry: HistoryEntry) -> str:
     """What the revision changed, in one line; "" if Helm no longer stores the previous one."""
+    if entry.revision.chart != CHART:
+        return f"of the chart {entry.revision.chart}"
     if entry.diff is None:
         return "installed" if entry.revision.number == 1 else ""
     changed = [c for c in entry.diff.components if c.action is not Action.UNCHANGED]
     if changed:
         return ", ".join(_short(c) for c in changed)
     count = len(entry.diff.objects)
-    return f"{count} objects other than pools" if count else "no changes"
+    return f"{count} objects other than pools" if count else NO_CHANGES
 
 
 def _short(component: ComponentDiff) -> str:

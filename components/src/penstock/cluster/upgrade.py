@@ -17,6 +17,7 @@ from penstock.cluster.drift import replica_managers
 from penstock.cluster.generations import Transition, lines, marked_values, transition
 from penstock.cluster.helm_writer import FIELD_MANAGER
 from penstock.cluster.release import (
+    CHART,
     LockedError,
     Release,
     Revision,
@@ -77,10 +78,14 @@ def rollback_revision(target: ReleaseTarget, number: int | None = None) -> int:
     """
     stored = revisions(target)
     newest = stored[-1].number
+
+    def is_candidate(revision: Revision) -> bool:
+        return revision.was_deployed and revision.chart == CHART
+
     candidates = [
         r.number
         for r in stored
-        if (r.number == number if number else r.number < newest and r.was_deployed)
+        if (r.number == number if number else r.number < newest and is_candidate(r))
     ]
     if candidates:
         return candidates[-1]

@@ -86,7 +86,7 @@ def candidates(
 
 def _unknown(choice: ClusterChoice, known: Sequence[str]) -> str:
     what = "node with ready pods of the release" if choice.kind == DRAIN else "component"
-    near = did_you_mean(str(choice.target), known) or f"It has {', '.join(known)}."
+    near = did_you_mean(str(choice.target), known) or f"It has {', '.join(known) or 'none'}."
     return f"--faults {choice}: the release has no {what} `{choice.target}`. {near}"
 
 

@@ -6,7 +6,7 @@ import contextlib
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Protocol
 
 import httpx
@@ -72,11 +72,7 @@ class LocalGraph:
         self._schedule = Schedule(possible(choices, process.graph.read_text("utf-8")), seed)
         state = current(process)
         self.endpoint, self.model = state.endpoint, state.models[0]
-        programs = {replica.program for replica in state.replicas}
-        unknown = [c.program for c in choices if c.program and c.program not in programs]
-        if unknown:
-            near = did_you_mean(unknown[0], programs) or f"It has {', '.join(sorted(programs))}."
-            raise UsageError(f"--faults: the graph has no program `{unknown[0]}`. {near}")
+        require_programs(choices, {replica.program for replica in state.replicas})
 
     def next(self) -> Fault | None:
         return self._schedule.next(current(self._process))
@@ -101,6 +97,16 @@ class LocalGraph:
     def processes(self) -> Mapping[str, int]:
         rows = self._process.state().get("replicas", ())
         return {"penstock": self._process.pid} | {row["name"]: row["pid"] for row in rows}
+
+
+def require_programs(
+    choices: Sequence[Choice], programs: Collection[str], services: Collection[str] = ()
+) -> None:
+    """UsageError for a choice of another program. ``services``: those that may be there."""
+    unknown = [c.program for c in choices if c.program and c.program not in {*programs, *services}]
+    if unknown:
+        near = did_you_mean(unknown[0], programs) or f"It has {', '.join(sorted(programs))}."
+        raise UsageError(f"--faults: the graph has no program `{unknown[0]}`. {near}")
 
 
 def possible(choices: Sequence[Choice], graph: str) -> list[Choice]:

@@ -55,3 +55,5 @@ FaultKind = Literal[
     "edit-config",
     "invalid-edit",
 ]
+# Those of a release on a cluster, besides "kill", are the last three.
+AnyFaultKind = Literal[FaultKind, "delete", "evict", "drain"]

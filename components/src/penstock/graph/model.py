@@ -9,7 +9,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from penstock.graph.choices import Device, DynamoVersion, EngineKind, FaultKind, Probe
+from penstock.graph.choices import AnyFaultKind, Device, DynamoVersion, EngineKind, Probe
 from penstock.graph.cluster import Cluster, ModelCache
 from penstock.graph.component import (
     Frontend,
@@ -188,7 +188,7 @@ class Verify(Spec):
 
 
 class Drill(Spec):
-    permitted_failures: dict[FaultKind, Count] = Field(
+    permitted_failures: dict[AnyFaultKind, Count] = Field(
         default={},
         description=(
             "Maximum number of avoidable failed requests per fault, by kind of fault; 0 for a kind "

@@ -27,6 +27,14 @@ from penstock.upgrade.steps import CRDS
 Definition = Mapping[str, Any]
 GRAPHS = f"{crds.GRAPHS}.{crds.GROUP}"
 API_VERSION = crds.VERSION.removeprefix(f"{crds.GROUP}/")
+OTHER_VERSION = (
+    f"Use the CRDs of an operator that serves {crds.VERSION}: the chart writes no other version."
+)
+# The chart writes the field, and no key of the graph sets it.
+TAGGED = (
+    "Use newer CRDs, or an image with a tag such as 1.6.1: for other tags, also of pre-releases, "
+    "the chart sets this field."
+)
 SELECT_HERE = "Set KUBECONFIG or --kubeconfig, or omit --cluster."
 FIX = "Upgrade the operator's chart again with upgradeCRD: true, and wait until its pod is ready."
 
@@ -89,11 +97,14 @@ def field_problems(
             continue
         if manifest["apiVersion"] not in trees:
             message = f"{source} serves {', '.join(trees) or 'no version'}"
-            yield Problem(place=manifest["apiVersion"], message=message, fix=fix)
+            yield Problem(place=manifest["apiVersion"], message=message, fix=OTHER_VERSION)
         for field in unknown_fields(manifest, trees):
             near = f" (it has {field.near})" if field.near else ""
             message = f"{source} has no such field{near}: the graph needs it"
-            yield Problem(place=place_of(field.path), message=message, fix=fix)
+            needs_tag = field.path[-1] == "runtimeVersionOverride"
+            yield Problem(
+                place=place_of(field.path), message=message, fix=TAGGED if needs_tag else fix
+            )
 
 
 def crd_problems(definitions: Mapping[str, Definition | None]) -> Iterator[Problem]:
