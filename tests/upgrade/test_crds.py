@@ -104,7 +104,11 @@ def fixture_crd_file(tmp_path: Path) -> Path:
     return Path(shutil.copy(CRD, tmp_path))
 
 
-@pytest.mark.parametrize("name", GRAPH_FILES)
+# llama.cpp runs with penstock's own Dynamo only.
+UPGRADABLE = [name for name in GRAPH_FILES if name != "quickstart.yaml"]
+
+
+@pytest.mark.parametrize("name", UPGRADABLE)
 def test_the_published_crd_has_the_fields_of_every_graph(name: str, crd_file: Path) -> None:
     path = ROOT / "dynamo_graphs" / name
     upgrade = plan_upgrade(path.read_text(), path, NEXT)

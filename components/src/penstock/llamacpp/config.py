@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Self
 
 import yaml
 from pydantic import Field, ValidationError, model_validator
@@ -64,10 +64,6 @@ class LlamaCppConfig(Spec):
     )
     block_size: Positive = Field(
         default=16, description="Tokens of a block in the KV events for the router."
-    )
-    kv_transfer: Literal["shared-memory", "nixl"] = Field(
-        default="shared-memory",
-        description="How decode workers read the KV of prefill workers on the same machine.",
     )
     sampling: Sampling = Field(
         default=Sampling(), description="Sampling parameters of requests that do not set them."

@@ -22,7 +22,7 @@ FAILED = (
     "vllm:nixl_num_kv_expired_reqs_total",
     "llamacpp_kv_transfer_failures_total",
 )
-# llama.cpp transfers a file: beside the KV it has a header, and per token its id and position.
+# llama.cpp transfers a file: in addition to the KV it has a header, and per token its id and position.
 FILE_BYTES_PER_TOKEN, FILE_BYTES = 24, 8192
 
 
@@ -66,7 +66,9 @@ def probe(target: ProbeTarget) -> ProbeResult:
             "Stop other traffic, which also transfers KV. Otherwise the KV cache has a larger data "
             "type than in the graph.",
         )
-    beside = f", {moved - predicted:,} of them for the ids of the tokens" if moved > predicted else ""
+    beside = (
+        f", {moved - predicted:,} of them for the ids of the tokens" if moved > predicted else ""
+    )
     return passed(f"{transfer}, as the model's shape predicts{beside}")
 
 
@@ -82,6 +84,6 @@ def _predicted(target: ProbeTarget) -> int | None:
 
 
 def _beside_kv(target: ProbeTarget) -> int:
-    """The most bytes that a transfer has beside the KV."""
+    """The most bytes that a transfer has in addition to the KV."""
     is_file = target.expected is not None and target.expected.runs_llamacpp
     return PROMPT * FILE_BYTES_PER_TOKEN + FILE_BYTES if is_file else 0
