@@ -1,4 +1,4 @@
-"""Measures the time from `penstock up quickstart.yaml` to the first chat completion.
+"""Measures the time from `penstock up quickstart-simulated.yaml` to the first chat completion.
 
 python benchmarks/start.py   Engines are mockers. Writes results/start.json.
 """
@@ -15,7 +15,7 @@ import httpx
 from penstock.drill.graph_process import GraphProcess
 from report import write_result
 
-GRAPH = Path(__file__).parents[1] / "dynamo_graphs" / "quickstart.yaml"
+GRAPH = Path(__file__).parents[1] / "dynamo_graphs" / "quickstart-simulated.yaml"
 PORT = 8931
 RUNS = 5
 BODY = {

@@ -48,7 +48,7 @@ def test_tls_without_a_gateway_is_an_error(capsys: pytest.CaptureFixture[str]) -
 @pytest.mark.parametrize(
     ("tls", "expected"),
     [
-        (["--tls-cert", "none.pem"], "--tls-cert and --tls-key need each other"),
+        (["--tls-cert", "none.pem"], "give both --tls-cert and --tls-key, or neither"),
         (["--tls-cert", "none.pem", "--tls-key", "none.key"], "none.pem: no such file"),
     ],
 )

@@ -78,9 +78,9 @@ def test_only_visible_gpus_are_used(text: str | None, indices: list[int]) -> Non
     [
         ("", "CUDA_VISIBLE_DEVICES='' hides every GPU"),
         ("-1", "CUDA_VISIBLE_DEVICES='-1' hides every GPU"),
-        ("0,9", "CUDA_VISIBLE_DEVICES=0,9: no GPU of this machine is 9"),
-        ("GPU-", "CUDA_VISIBLE_DEVICES=GPU-: GPU- is the beginning of 4 UUIDs"),
-        ("b1", "CUDA_VISIBLE_DEVICES=b1: no GPU of this machine is b1"),
+        ("0,9", "CUDA_VISIBLE_DEVICES=0,9: this machine has no GPU 9"),
+        ("GPU-", "CUDA_VISIBLE_DEVICES=GPU-: GPU- matches 4 GPUs"),
+        ("b1", "CUDA_VISIBLE_DEVICES=b1: this machine has no GPU b1"),
         (
             "MIG-a1",
             "CUDA_VISIBLE_DEVICES=MIG-a1: MIG-a1 is a MIG device, which `up` does not support",

@@ -23,7 +23,7 @@ def certificate_of(args: argparse.Namespace) -> Certificate | None:
     from penstock.gateway.envoy import Certificate
 
     if (args.tls_cert is None) != (args.tls_key is None):
-        raise UsageError("--tls-cert and --tls-key need each other")
+        raise UsageError("give both --tls-cert and --tls-key, or neither")
     if args.tls_cert is None:
         return None
     files = dict.fromkeys((args.tls_cert, args.tls_key))

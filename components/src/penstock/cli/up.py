@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--no-install",
         action="store_true",
-        help="install no environment; without it, `up` installs that of llamacpp (127 MB)",
+        help="do not install the environment llamacpp (127 MB) if a graph of llama.cpp needs it",
     )
     parser.add_argument(
         "--port",
@@ -84,7 +84,7 @@ def _add_gateway(parser: argparse.ArgumentParser) -> None:
         "--gateway",
         metavar="FILE",
         type=Path,
-        help="ask clients for an API key; read keys from FILE: lines CLIENT=KEY, mode 600 "
+        help="require an API key from clients; FILE has lines CLIENT=KEY and mode 600 "
         "(limits: the graph's `gateway`; needs the environment envoy)",
     )
     add_tls(gateway)

@@ -21,7 +21,7 @@ import kubernetes
 from penstock.errors import ClusterError, Problem
 from penstock.helm import ReleaseTarget
 
-# What the client raises for a kubeconfig that is none, such as a list.
+# What the client raises for a file that is not a kubeconfig, such as a list.
 UNREADABLE = (
     kubernetes.config.ConfigException,
     yaml.YAMLError,

@@ -70,7 +70,7 @@ def _rename(made: Path, folder: Path) -> None:
 
 
 def read_metadata(file: Path) -> Metadata:
-    """The key-value pairs of a GGUF file; InputError when it is none."""
+    """The key-value pairs of a GGUF file; InputError when it is not a GGUF file."""
     from gguf import GGUFReader
 
     with file.open("rb") as stream:
@@ -79,7 +79,9 @@ def read_metadata(file: Path) -> Metadata:
     try:
         reader = GGUFReader(file)
     except (ValueError, IndexError, KeyError) as error:
-        raise _problem(file, f"is a damaged GGUF file ({error})", "Copy it again.") from None
+        raise _problem(
+            file, f"is a damaged GGUF file ({error})", "Download or copy it again."
+        ) from None
     return {name: field.contents() for name, field in reader.fields.items()}
 
 
@@ -90,7 +92,7 @@ def tokenizer(metadata: Metadata, file: Path) -> Tokenizer:
     if kind != "gpt2" or pre not in PRE_TOKENIZERS:
         raise _problem(
             file,
-            f"has a tokenizer of a kind that penstock does not build ({kind}, {pre})",
+            f"has a tokenizer that penstock cannot build ({kind}, {pre})",
             f"Copy the model's {TOKENIZER} from Hugging Face into the folder of the GGUF file.",
         )
     tokens = metadata["tokenizer.ggml.tokens"]

@@ -19,13 +19,18 @@ class Sampling(Spec):
     """Used where a request sets no value of its own."""
 
     temp: NotNegative = Field(default=1.0, description="Temperature; 0 is greedy.")
-    top_k: int = Field(default=0, ge=0, description="Tokens to choose from; 0 is all.")
-    top_p: Fraction = Field(default=1.0, description="Total probability to choose from.")
+    top_k: int = Field(
+        default=0, ge=0, description="Number of most probable tokens to sample from; 0 is all."
+    )
+    top_p: Fraction = Field(
+        default=1.0, description="Cumulative probability of the tokens to sample from; 1 is all."
+    )
     min_p: Fraction = Field(
-        default=0.0, description="Smallest probability, relative to the most probable token."
+        default=0.0,
+        description="Minimum probability of a token relative to the most probable one; 0 is off.",
     )
     repeat_penalty: NotNegative = Field(
-        default=1.0, description="Divides the logits of the last 64 tokens; 1 is off."
+        default=1.0, description="Penalty for the last 64 tokens; 1 is off."
     )
 
 
@@ -33,37 +38,37 @@ class LlamaCppConfig(Spec):
     n_parallel: Positive = Field(
         default=4,
         description=(
-            "Slots: requests that a worker computes at the same time. Each keeps the KV cache of "
-            "its last request."
+            "Slots: concurrent requests of a worker. Each slot keeps the KV cache of its last "
+            "request."
         ),
     )
     n_ctx_seq: Positive | None = Field(
         default=None,
         description=(
-            "Context of a slot in tokens; if unset, the model's. The KV cache is allocated at the "
-            "start for all slots."
+            "Context length of a slot in tokens; if unset, the model's. The KV cache of all slots "
+            "is allocated at the start."
         ),
     )
     n_threads: Positive | None = Field(
         default=None,
         description=(
-            "CPU threads; if unset, half of the cores: workers of a graph compute at the same time."
+            "CPU threads; if unset, half of the cores, as the workers of a graph run concurrently."
         ),
     )
     n_batch: Positive | None = Field(
-        default=None, description="Tokens of a prompt per step; if unset, llama.cpp's default."
+        default=None, description="Logical batch size in tokens; if unset, llama.cpp's default."
     )
     n_ubatch: Positive | None = Field(
         default=None,
-        description="Tokens that are computed together; if unset, llama.cpp's default.",
+        description="Physical batch size in tokens; if unset, llama.cpp's default.",
     )
     n_gpu_layers: int | None = Field(
         default=None,
         ge=-1,
-        description="Layers on the GPU, -1 for all; if unset, llama.cpp's default.",
+        description="Layers to offload to the GPU, -1 for all; if unset, llama.cpp's default.",
     )
     block_size: Positive = Field(
-        default=16, description="Tokens of a block in the KV events for the router."
+        default=16, description="Block size of the KV events for the router, in tokens."
     )
     sampling: Sampling = Field(
         default=Sampling(), description="Sampling parameters of requests that do not set them."

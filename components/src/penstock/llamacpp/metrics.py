@@ -17,16 +17,18 @@ class Metrics:
     def __init__(self, slots: Slots) -> None:
         self.registry = CollectorRegistry()
         self.total_blocks = 0
-        self._prompt = self._counter("prompt_tokens", "Tokens of prompts.")
-        self._cached = self._counter("cached_tokens", "Tokens of prompts found in a slot.")
+        self._prompt = self._counter("prompt_tokens", "Prompt tokens.")
+        self._cached = self._counter(
+            "cached_tokens", "Prompt tokens found in the prefix cache of a slot."
+        )
         self._output = self._counter("generated_tokens", "Tokens generated.")
         self._bytes = self._counter("kv_transfer_bytes", "Bytes of KV read from prefill workers.")
-        self._seconds = self._counter("kv_transfer_seconds", "Time of these reads.")
-        self._lost = self._counter("kv_transfer_failures", "KV caches that were no longer there.")
+        self._seconds = self._counter("kv_transfer_seconds", "Seconds spent on KV transfers.")
+        self._lost = self._counter("kv_transfer_failures", "KV transfers that found no KV cache.")
         running = Gauge("llamacpp_requests_running", "Busy slots.", registry=self.registry)
         running.set_function(lambda: slots.running)
         waiting = Gauge(
-            "llamacpp_requests_waiting", "Requests without a slot.", registry=self.registry
+            "llamacpp_requests_waiting", "Requests that wait for a slot.", registry=self.registry
         )
         waiting.set_function(lambda: slots.waiting)
         self._prompt_total = self._cached_total = 0

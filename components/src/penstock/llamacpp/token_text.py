@@ -1,6 +1,6 @@
 """The tokens behind a piece of text that llama.cpp sent at once.
 
-llama.cpp's stream holds tokens back while they end inside a character, and then sends the text of
+llama.cpp does not stream tokens while they end inside a character, and then sends the text of
 all of them with the id of the last. The ids of the others follow from the text. Where several
 sequences of tokens have the same bytes, the tokenizer's own is taken: the text is the same.
 """

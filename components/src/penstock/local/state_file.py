@@ -79,7 +79,7 @@ class ReplicaStatus(StateModel):
 
 
 class GatewayStatus(StateModel):
-    """The gateway in front of the endpoint; it asks clients for a key."""
+    """The gateway in front of the endpoint; it requires a key from clients."""
 
     url: str
     """OpenAI base URL, with `/v1`."""

@@ -32,7 +32,7 @@ OTHER_VERSION = (
 )
 # The chart writes the field, and no key of the graph sets it.
 TAGGED = (
-    "Use newer CRDs, or an image with a tag such as 1.6.1: for other tags, also of pre-releases, "
+    "Use newer CRDs, or an image with a tag such as 1.6.1: for other tags, including pre-releases, "
     "the chart sets this field."
 )
 SELECT_HERE = "Set KUBECONFIG or --kubeconfig, or omit --cluster."

@@ -38,7 +38,7 @@ def choose(free: Iterable[Gpu], count: int) -> Chosen | None:
     enough = [gpus for gpus in by_model.values() if len(gpus) >= count]
     if not enough:
         return None
-    # The smallest sufficient group: larger ones stay whole for larger replicas.
+    # The smallest sufficient group: larger ones stay free for larger replicas.
     gpus = min(enough, key=lambda gpus: (len(gpus), gpus[0].index))
     groups = [_around(seed, gpus, count) for seed in gpus]
     return min(groups, key=lambda group: _cost(group, gpus))

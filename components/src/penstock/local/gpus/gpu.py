@@ -31,7 +31,7 @@ class GpuProcess:
 
 @dataclass(frozen=True, kw_only=True)
 class Gpu:
-    """One GPU. What the driver does not tell is None."""
+    """One GPU. What the driver does not report is None."""
 
     index: int
     """As in `nvidia-smi`, and in CUDA with CUDA_DEVICE_ORDER=PCI_BUS_ID."""

@@ -27,12 +27,12 @@ def gpu_notes(
 
 
 def _is(gpu: Gpu, kind: str | None) -> bool:
-    """Whether a word of the name is the kind: `NVIDIA GB200` is no b200."""
+    """Whether a word of the name is the kind: `NVIDIA GB200` is not a b200."""
     return kind is not None and kind in re.split(r"[\s-]+", gpu.name.lower())
 
 
 def _weights_note(program: Program, gpus: Sequence[Gpu]) -> str:
-    """The engine may load them in fewer bits, so this is no error."""
+    """The engine may load them in fewer bits, so this is a note, not an error."""
     least = min((gpu.memory_bytes for gpu in gpus if gpu.memory_bytes), default=0)
     if not program.gpus or not least:
         return ""

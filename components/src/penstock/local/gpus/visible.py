@@ -42,5 +42,5 @@ def _found(gpus: tuple[Gpu, ...], entry: str) -> Gpu | str:
     else:
         matching = [gpu for gpu in gpus if entry.startswith("GPU-") and gpu.uuid.startswith(entry)]
     if len(matching) > 1:
-        return f"{entry} is the beginning of {len(matching)} UUIDs"
-    return matching[0] if matching else f"no GPU of this machine is {entry}"
+        return f"{entry} matches {len(matching)} GPUs"
+    return matching[0] if matching else f"this machine has no GPU {entry}"

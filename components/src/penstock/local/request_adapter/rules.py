@@ -24,7 +24,7 @@ LIMITS = {
     COMPLETIONS: ("max_tokens",),
     RESPONSES: ("max_output_tokens",),
 }
-# They select among texts. The mocker's text is random, and clients send some of them by default.
+# They change only the text. The mocker's is random, and clients send some of them by default.
 IGNORED_BY_THE_MOCKER = (
     *("temperature", "top_p", "top_k", "min_p", "seed"),
     *("frequency_penalty", "presence_penalty", "repetition_penalty"),
@@ -37,7 +37,7 @@ TEXT_PARTS = ("text", "input_text", "output_text", "refusal")
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
-    """A parameter that the engine would ignore although it changes the response's form."""
+    """A parameter that the engine would ignore although it changes the response's format."""
 
     param: str
     paths: tuple[str, ...]
@@ -210,8 +210,8 @@ def _refusal(rule: Rule, engine: str) -> Refusal:
 def no_embeddings(engine: str) -> Refusal:
     """Dynamo reports a model without embeddings as not found."""
     return Refusal(
-        message=f"No model with embeddings is served here by {engine}: the graph's models generate "
-        "text. Send the request to /v1/chat/completions or /v1/completions.",
+        message=f"The models of this graph generate text with {engine} and have no embeddings. "
+        "Send the request to /v1/chat/completions or /v1/completions.",
         param="model",
         code="unsupported_endpoint",
     )
