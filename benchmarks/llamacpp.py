@@ -47,7 +47,9 @@ CODE, CHATS, SCRIPTS = 25, 10, 15
 LONGEST = 1500
 START_S = 120.0
 CHILD = Path(__file__).with_name("llamacpp_child.py")
-POOLS = "prefill:\n  replicas: 2  # edit it while the graph runs, or use `penstock scale`\n\ndecode:\n"
+POOLS = (
+    "prefill:\n  replicas: 2  # edit it while the graph runs, or use `penstock scale`\n\ndecode:\n"
+)
 # Code points of scripts whose characters llama.cpp splits into several tokens.
 RANGES = ((0x4E00, 0x9FFF), (0x3041, 0x3096), (0xAC00, 0xD7A3), (0x1F600, 0x1F64F), (0x905, 0x939))
 
@@ -232,7 +234,13 @@ def _drill(variant: str, seed: int) -> dict[str, Any]:
         made = quickstart(folder / "from", aggregated=2 if variant == "aggregated" else 0)
         sets = () if variant == "aggregated" else ("prefill.replicas=2", "decode.replicas=2")
         result = drill_graph(
-            made, choices, (), sets, options, folder, lambda t: print(f"{variant} {seed}: {t}", flush=True)
+            made,
+            choices,
+            (),
+            sets,
+            options,
+            folder,
+            lambda t: print(f"{variant} {seed}: {t}", flush=True),
         )
     evaluation = result.evaluation
     return {
@@ -252,12 +260,19 @@ def _drill(variant: str, seed: int) -> dict[str, Any]:
 def throughput() -> dict[str, Any]:
     """Rounds in turn; the ratio of each round, and their median and range."""
     draw = random.Random(SEED)
-    figures: dict[str, Any] = {"output_tokens": SPEED_TOKENS, "input_tokens": SPEED_PROMPT, "threads": THREADS}
+    figures: dict[str, Any] = {
+        "output_tokens": SPEED_TOKENS,
+        "input_tokens": SPEED_PROMPT,
+        "threads": THREADS,
+    }
     with llama_cpp() as own, graph(1) as ours:
         for streams in (1, 4):
             rounds = []
             for _ in range(ROUNDS):
-                sent = [[draw.randrange(100, 40_000) for _ in range(SPEED_PROMPT)] for _ in range(streams)]
+                sent = [
+                    [draw.randrange(100, 40_000) for _ in range(SPEED_PROMPT)]
+                    for _ in range(streams)
+                ]
                 rounds.append((_speed(_ours(ours), sent), _speed(_own(own), sent)))
             ratios = [a / b for a, b in rounds]
             figures[f"streams_{streams}"] = {

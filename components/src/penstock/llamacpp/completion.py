@@ -80,7 +80,7 @@ class Completion:
         except BaseException:
             files.discard(file)
             raise
-        return files.handle(file)
+        return files.handle(file, time.monotonic())
 
     async def chunks(self, transferred: KvTransfer | None) -> AsyncGenerator[Chunk, None]:
         """The output, token by token. The last chunk has the reason and the usage."""

@@ -66,7 +66,9 @@ def probe(target: ProbeTarget) -> ProbeResult:
             "Stop other traffic, which also transfers KV. Otherwise the KV cache has a larger data "
             "type than in the graph.",
         )
-    beside = f", {moved - predicted:,} of them for the ids of the tokens" if moved > predicted else ""
+    beside = (
+        f", {moved - predicted:,} of them for the ids of the tokens" if moved > predicted else ""
+    )
     return passed(f"{transfer}, as the model's shape predicts{beside}")
 
 
