@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from dynamo.common.backend.metrics import register_engine_registry
-from prometheus_client import CollectorRegistry, Counter, Gauge
+from prometheus_client import CollectorRegistry, Counter, Gauge, Info
 
 from penstock.llamacpp.slots import Slots
 
@@ -29,6 +29,8 @@ class Metrics:
             "llamacpp_requests_waiting", "Requests without a slot.", registry=self.registry
         )
         waiting.set_function(lambda: slots.waiting)
+        info = Info("llamacpp_config", "Configuration of the worker.", registry=self.registry)
+        info.info({"block_size": str(slots.block_size), "n_parallel": str(slots.count)})
         self._prompt_total = self._cached_total = 0
 
     def _counter(self, name: str, text: str) -> Counter:
