@@ -296,10 +296,47 @@ async def test_an_internal_error_for_a_prompt_above_the_context_becomes_a_400(
 
 
 @pytest.mark.asyncio
-async def test_another_internal_error_is_passed_on() -> None:
+async def test_another_internal_error_stays_one() -> None:
     async with adapted(Played(_internal_error)) as url:
         status, raw, _ = await _post(f"{url}{COMPLETIONS}", {"model": "unknown", "prompt": "a"})
-    assert (status, json.loads(raw)["message"]) == (500, "Internal server error")
+    error = json.loads(raw)["error"]
+    assert (status, error["type"], error["code"]) == (500, "server_error", None)
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("status", "kind", "code"),
+    [
+        (400, "invalid_request_error", None),
+        (404, "invalid_request_error", "model_not_found"),
+        (429, "rate_limit_error", "rate_limit_exceeded"),
+        (503, "server_error", "service_unavailable"),
+    ],
+)
+@pytest.mark.parametrize("request_body", [b'{"model": "m"}', b"{"])
+async def test_an_error_of_dynamo_or_of_a_worker_is_in_openais_format(
+    status: int, kind: str, code: str | None, request_body: bytes
+) -> None:
+    async def failed(_: web.Request) -> web.StreamResponse:
+        body = {"message": "no min_tokens", "type": "Bad Request", "code": status}
+        return web.json_response(body, status=status, headers={"retry-after": "2"})
+
+    async with adapted(Played(failed), "llamacpp") as url:
+        got, raw, headers = await _post(f"{url}{CHAT}", request_body)
+    error = {"message": "no min_tokens", "type": kind, "param": None, "code": code}
+    assert (got, json.loads(raw)) == (status, {"error": error})
+    assert headers["retry-after"] == "2"
+    assert headers.getall("content-type") == ["application/json; charset=utf-8"]
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("body", [b"", b"busy", b'{"error": {"message": "a"}}', b"[]"])
+async def test_an_error_in_another_format_is_passed_on(body: bytes) -> None:
+    async def failed(_: web.Request) -> web.StreamResponse:
+        return web.Response(body=body, status=404)
+
+    async with adapted(Played(failed), "llamacpp") as url:
+        assert (await _post(f"{url}{CHAT}", {}))[:2] == (404, body)
 
 
 @pytest.mark.asyncio

@@ -32,6 +32,13 @@ IGNORED_BY_THE_MOCKER = (
 )
 IGNORED_BY_DYNAMO = ("store", "prediction")
 GUIDED = ("guided_json", "guided_regex", "guided_choice", "guided_grammar")
+# Status → OpenAI's code, for errors of Dynamo and of its workers.
+CODES = {
+    404: "model_not_found",
+    429: "rate_limit_exceeded",
+    501: "not_implemented",
+    503: "service_unavailable",
+}
 TEXT_PARTS = ("text", "input_text", "output_text", "refusal")
 
 
@@ -52,12 +59,18 @@ class Refusal:
 
     message: str
     param: str | None
-    code: str
+    code: str | None
     status: int = 400
 
     def body(self) -> Body:
-        error = {"message": self.message, "type": "invalid_request_error"}
+        error = {"message": self.message, "type": _type(self.status)}
         return {"error": error | {"param": self.param, "code": self.code}}
+
+
+def _type(status: int) -> str:
+    if status == 429:
+        return "rate_limit_error"
+    return "invalid_request_error" if status < 500 else "server_error"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -237,6 +250,17 @@ def context_error(path: str, answer: Any) -> Refusal | None:
     if not isinstance(limit, int) or not isinstance(tokens, int):
         return None
     return too_long(path, limit, tokens)
+
+
+def unwrapped_error(status: int, answer: Any) -> Refusal | None:
+    """For Dynamo's own error body, which has no `error` object and a number as its code, else
+    None. An empty 404 stays: it means that the model has no workers (`local/envoy.py`)."""
+    if not isinstance(answer, dict) or "error" in answer:
+        return None
+    message = answer.get("message")
+    if not isinstance(message, str):
+        return None
+    return Refusal(message=message, param=None, code=CODES.get(status), status=status)
 
 
 def prompt_text(body: Body) -> str:
