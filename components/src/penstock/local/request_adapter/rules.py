@@ -32,6 +32,9 @@ IGNORED_BY_THE_MOCKER = (
 )
 IGNORED_BY_DYNAMO = ("store", "prediction")
 GUIDED = ("guided_json", "guided_regex", "guided_choice", "guided_grammar")
+CONTEXT_CODE = "context_length_exceeded"
+# OpenAI's words. litellm and others branch on them, and a worker's error has no other field.
+CONTEXT_WORDS = "maximum context length is"
 # Status → OpenAI's code, for errors of Dynamo and of its workers.
 CODES = {
     404: "model_not_found",
@@ -232,12 +235,12 @@ def no_embeddings(engine: str) -> Refusal:
 
 def too_long(path: str, limit: int, tokens: int) -> Refusal:
     """OpenAI's words and code: clients recognize an exceeded context length by them."""
-    param = {CHAT: "messages", COMPLETIONS: "prompt"}.get(path, "input")
+    param = _prompt_param(path)
     return Refusal(
         message=f"This model's maximum context length is {limit} tokens. However, your request "
         f"needs {tokens} tokens ({param} and output). Please reduce the length of the {param}.",
         param=param,
-        code="context_length_exceeded",
+        code=CONTEXT_CODE,
     )
 
 
@@ -252,7 +255,7 @@ def context_error(path: str, answer: Any) -> Refusal | None:
     return too_long(path, limit, tokens)
 
 
-def unwrapped_error(status: int, answer: Any) -> Refusal | None:
+def unwrapped_error(path: str, status: int, answer: Any) -> Refusal | None:
     """For Dynamo's own error body, which has no `error` object and a number as its code, else
     None. An empty 404 stays: it means that the model has no workers (`local/envoy.py`)."""
     if not isinstance(answer, dict) or "error" in answer:
@@ -260,7 +263,13 @@ def unwrapped_error(status: int, answer: Any) -> Refusal | None:
     message = answer.get("message")
     if not isinstance(message, str):
         return None
+    if status == 400 and CONTEXT_WORDS in message:
+        return Refusal(message=message, param=_prompt_param(path), code=CONTEXT_CODE)
     return Refusal(message=message, param=None, code=CODES.get(status), status=status)
+
+
+def _prompt_param(path: str) -> str:
+    return {CHAT: "messages", COMPLETIONS: "prompt"}.get(path, "input")
 
 
 def prompt_text(body: Body) -> str:

@@ -156,7 +156,7 @@ class Adapter:
         elif body is not None and (status == 500 or first.startswith(EVENT_ERROR)):
             refusal = await self._too_long(path, body) if self._engine == MOCKER else None
         if refusal is None and status >= 400:
-            return unwrapped_error(status, _parsed(first))
+            return unwrapped_error(path, status, _parsed(first))
         return refusal
 
     async def _too_long(self, path: str, body: Body) -> Refusal | None:
