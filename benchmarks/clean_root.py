@@ -8,6 +8,7 @@ Needs root, `debootstrap`, `unshare`, `nsenter` and `chroot`; for `first_contact
 from __future__ import annotations
 
 import ctypes
+import os
 import shutil
 import socket
 import subprocess
@@ -65,8 +66,13 @@ class CleanRoot:
         self.counter.stop()
 
     def processes(self) -> list[str]:
-        """The command lines of the processes in the namespaces, without the first process."""
-        return [_command_line(pid) for pid in self._pids() if pid != self._pid]
+        """The command lines of the running processes, without the first process."""
+        lines = [_command_line(pid) for pid in self._pids() if pid != self._pid]
+        return [line for line in lines if line]  # a zombie has none
+
+    def cpu_seconds(self) -> float:
+        """CPU time so far of the processes that still run, and of their children that ended."""
+        return sum(map(_cpu_seconds, self._pids()))
 
     def _pids(self) -> list[int]:
         namespace = Path(f"/proc/{self._pid}/ns/pid").readlink()
@@ -176,6 +182,14 @@ def _command_line(pid: int) -> str:
         return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
     except OSError:
         return ""
+
+
+def _cpu_seconds(pid: int) -> float:
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:  # ended
+        return 0.0
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
 def _run(*command: str) -> None:

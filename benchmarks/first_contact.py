@@ -152,6 +152,7 @@ def first_contact(root: CleanRoot, screen: FirstScreen) -> tuple[Session, dict[s
     answer = session.run(f"{screen.curl.replace('curl', 'curl -sS', 1)}; echo", shown=screen.curl)
     content = json.loads(answer)["choices"][0]["message"]["content"]
     to_answer, received = time.monotonic() - begun, root.counter.received - before
+    cpu = root.cpu_seconds()
     for command in screen.commands:
         session.run(command)
     code = up.wait(60)
@@ -159,6 +160,7 @@ def first_contact(root: CleanRoot, screen: FirstScreen) -> tuple[Session, dict[s
         "response": content,
         "is_response_of_readme": content == screen.response,
         "seconds_from_pip_install_to_the_response": round(to_answer, 1),
+        "cpu_seconds_until_then": round(cpu, 1),
         "bytes_downloaded": received,
         "seconds_of_download_at_100_mbit_computed": round(received / (100 * MEGABIT), 1),
         "exit_code_of_up": code,
@@ -185,12 +187,13 @@ def warm(root: CleanRoot, screen: FirstScreen) -> list[dict[str, float]]:
         )
         if asked.wait(120):
             raise SystemExit(asked.output())
-        seconds = time.monotonic() - begun
+        seconds, cpu = time.monotonic() - begun, root.cpu_seconds()
         session.run(screen.commands[-1])
         up.wait(60)
         runs.append(
             {
                 "seconds": round(seconds, 2),
+                "cpu_seconds": round(cpu, 1),
                 "load_average_1_minute": round(load, 1),
                 "bytes_downloaded": root.counter.received - before,
             }
@@ -208,7 +211,7 @@ def copy_head(root: Path) -> str:
     )
     subprocess.run(["chroot", root, "chown", "-R", USER, "/srv/penstock.git"], check=True)
     done = subprocess.run(
-        ["git", "-C", target, "rev-parse", "HEAD"], capture_output=True, text=True, check=True
+        ["git", "rev-parse", "HEAD"], cwd=CHECKOUT, capture_output=True, text=True, check=True
     )
     return done.stdout.strip()
 
