@@ -12,7 +12,7 @@ from langchain_openai import ChatOpenAI, OpenAI
 from clients import common
 
 BASE_URL, MODEL = sys.argv[1:3]
-COMMON = {"base_url": BASE_URL, "api_key": "none", "max_retries": 0, "timeout": 120}
+COMMON = {"base_url": BASE_URL, "api_key": "none", "max_retries": 0, "timeout": 300}
 AT_CALL = ("stop", "tools", "tool_choice", "response_format")  # of a call, not of the model
 
 

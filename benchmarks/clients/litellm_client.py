@@ -10,7 +10,7 @@ import litellm
 from clients import common
 
 BASE_URL, MODEL = sys.argv[1:3]
-COMMON = {"api_base": BASE_URL, "api_key": "none", "num_retries": 0, "timeout": 120}
+COMMON = {"api_base": BASE_URL, "api_key": "none", "num_retries": 0, "timeout": 300}
 litellm.suppress_debug_info = True
 
 

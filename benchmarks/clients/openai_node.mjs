@@ -4,7 +4,7 @@ import { pathToFileURL } from "node:url";
 
 const [baseURL, model, path] = process.argv.slice(2);
 const { default: OpenAI } = await import(pathToFileURL(path).href);
-const client = new OpenAI({ baseURL, apiKey: "none", maxRetries: 0, timeout: 120_000 });
+const client = new OpenAI({ baseURL, apiKey: "none", maxRetries: 0, timeout: 300_000 });
 
 const usageOf = (u) =>
   u && {

@@ -10,7 +10,7 @@ from openai import OpenAI
 from clients import common
 
 BASE_URL, MODEL = sys.argv[1:3]
-CLIENT: Any = OpenAI(base_url=BASE_URL, api_key="none", max_retries=0, timeout=120)
+CLIENT: Any = OpenAI(base_url=BASE_URL, api_key="none", max_retries=0, timeout=300)
 
 
 def run(request: common.Request) -> common.Result:

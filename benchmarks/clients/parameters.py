@@ -35,6 +35,7 @@ SCHEMA = {
 }
 JSON_SCHEMA = {"type": "json_schema", "json_schema": {"name": "s", "schema": SCHEMA}}
 RESPONSES_SCHEMA = {"format": {"type": "json_schema", "name": "s", "schema": SCHEMA}}
+HELLO = [{"role": "user", "content": "Hello"}]
 IMAGE = "data:image/png;base64,iVBORw0KGgo="
 
 
@@ -42,7 +43,7 @@ class Endpoint:
     """The requests of the table, as short calls."""
 
     def __init__(self, base_url: str, model: str, context_length: int) -> None:
-        self.client: Any = OpenAI(base_url=base_url, api_key="none", max_retries=0, timeout=120)
+        self.client: Any = OpenAI(base_url=base_url, api_key="none", max_retries=0, timeout=300)
         self.model, self.context_length = model, context_length
 
     def chat(self, text: Any = "Hello", **options: Any) -> Any:
@@ -58,11 +59,8 @@ class Endpoint:
     def is_repeatable(self, name: str, **options: Any) -> bool | str:
         """Whether two requests with the parameter have the same text; else whether the header says
         that it has no effect."""
-        messages = [{"role": "user", "content": "Hello"}]
         create = self.client.chat.completions.with_raw_response.create
-        raw = [
-            create(model=self.model, messages=messages, max_tokens=16, **options) for _ in range(2)
-        ]
+        raw = [create(model=self.model, messages=HELLO, max_tokens=16, **options) for _ in range(2)]
         if len({r.parse().choices[0].message.content for r in raw}) == 1:
             return True
         return STATED if name in raw[0].headers.get(HEADER, "").split(", ") else False
@@ -79,10 +77,15 @@ class Endpoint:
 
     def offers(self) -> bool | str:
         """Tools with `auto`: a text is a right response, unless calls are impossible."""
-        messages = [{"role": "user", "content": "Hello"}]
         create = self.client.chat.completions.with_raw_response.create
-        raw = create(model=self.model, messages=messages, max_tokens=16, tools=[TOOL])
+        raw = create(model=self.model, messages=HELLO, max_tokens=16, tools=[TOOL])
         return STATED if "tools" in raw.headers.get(HEADER, "").split(", ") else bool(raw.parse())
+
+    def guides(self, **options: Any) -> bool:
+        """Dynamo's own constraint of the output: a vowel, nine times."""
+        found = self.chat("Hello", max_tokens=40, temperature=0, extra_body=options)
+        text = found.choices[0].message.content
+        return len(text) == 9 and set(text) <= set("ae")
 
     def is_json(self, response_format: Any) -> bool:
         options = {"max_tokens": 300, "temperature": 0, "response_format": response_format}
@@ -159,6 +162,16 @@ PARAMETERS: Mapping[str, Callable[[Endpoint], bool | str]] = {
     "chat, `tools` with a named `tool_choice`": lambda e: e.calls(NAMED),
     "chat, `response_format` of `json_object`": lambda e: e.is_json({"type": "json_object"}),
     "chat, `response_format` of `json_schema`": lambda e: e.is_json(JSON_SCHEMA),
+    "chat, `guided_regex`": lambda e: e.guides(guided_regex="[ae]{9}"),
+    "chat, an invalid `guided_grammar`": lambda e: e.guides(guided_grammar="root ::= ("),
+    "chat, `min_tokens`": lambda e: (
+        e.chat("Say yes.", max_tokens=60, extra_body={"min_tokens": 50}).usage.completion_tokens
+        >= 50
+    ),
+    "chat, an unknown parameter": lambda e: bool(e.chat(extra_body={"unknown": 1})),
+    "chat, an unknown model": lambda e: bool(
+        e.client.chat.completions.create(model="unknown", messages=HELLO)
+    ),
     "chat, an image": lambda e: bool(e.chat(_picture(), max_tokens=5)),
     "chat, `modalities` with `audio`": lambda e: bool(
         e.chat(max_tokens=5, modalities=["text", "audio"]).choices[0].message.audio
@@ -193,15 +206,26 @@ PARAMETERS: Mapping[str, Callable[[Endpoint], bool | str]] = {
 }
 
 
+def openai_error(text: str) -> dict[str, Any] | None:
+    """The error of a response body in OpenAI's format. openai-python accepts others too."""
+    try:
+        error = json.loads(text)["error"]
+    except (ValueError, KeyError, TypeError):
+        return None
+    has_all = isinstance(error, dict) and set(error) == {"message", "type", "param", "code"}
+    is_text = has_all and isinstance(error["code"], str | None)
+    return error if is_text and error["message"] else None
+
+
 def measure(endpoint: Endpoint, request: str) -> str:
     """The table's entry: honored, ignored, another result, or an error's status and code."""
     try:
         measured = PARAMETERS[request](endpoint)
     except APIStatusError as error:
-        body = error.body if isinstance(error.body, dict) else {}
-        if not {"message", "type"} <= set(body):
-            return f"{error.status_code} without a description"
-        code = body.get("code")
+        body = openai_error(error.response.text)
+        if body is None:
+            return f"{error.status_code} not in OpenAI's format"
+        code = body["code"]
         return f"{error.status_code} `{code}`" if isinstance(code, str) else str(error.status_code)
     if isinstance(measured, bool):
         return HONORED if measured else IGNORED

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,7 +25,7 @@ for line in sys.stdin:
     if command == "create":
         file = files.create(0.0)
         os.write(file, text.encode())
-        print(json.dumps(files.handle(file)), flush=True)
+        print(json.dumps(files.handle(file, 0.0)), flush=True)
     else:
         files.drop(float(text))
         print(json.dumps(files.pending), flush=True)
@@ -36,7 +37,8 @@ class Prefill:
         self._process = process
 
     def __call__(self, command: str, text: str) -> Any:
-        assert self._process.stdin is not None and self._process.stdout is not None
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
         self._process.stdin.write(f"{command} {text}\n")
         self._process.stdin.flush()
         return json.loads(self._process.stdout.readline())
@@ -113,16 +115,32 @@ def test_a_failed_read_keeps_the_file_for_another_attempt() -> None:
     files.close()
 
 
+def test_a_file_that_is_being_written_is_not_taken_for_one_that_was_read() -> None:
+    """Its descriptor would be given to the next request, and both would write into one file."""
+    files = KvFiles(60.0)
+    first = files.create(0.0)
+    second = files.create(0.0)
+    assert first != second
+    os.write(first, b"first")
+    os.write(second, b"second")
+    with opened(files.handle(first, 0.0)) as file:
+        assert os.pread(file, 9, 0) == b"first"
+    with opened(files.handle(second, 0.0)) as file:
+        assert os.pread(file, 9, 0) == b"second"
+    files.create(0.0)  # a third, whose request fails
+    files.close()
+
+
 def test_no_descriptor_stays_open() -> None:
-    before = len(os.listdir("/proc/self/fd"))
+    before = len([*Path("/proc/self/fd").iterdir()])
     files = KvFiles(60.0)
     for number in range(5):
         discard(_written(files, b"kv", float(number)))
     files.close()
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len([*Path("/proc/self/fd").iterdir()]) == before
 
 
 def _written(files: KvFiles, content: bytes, now: float) -> dict[str, int]:
     file = files.create(now)
     os.write(file, content)
-    return files.handle(file)
+    return files.handle(file, now)

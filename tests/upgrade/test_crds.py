@@ -194,3 +194,12 @@ def test_a_file_that_is_no_crd(tmp_path: Path, content: str, message: str) -> No
     (problem,) = caught.value.problems
     assert problem.message.startswith(message)
     assert "kubectl get crd" in problem.fix
+
+
+def test_a_plain_graph_needs_no_crds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "llm.yaml"
+    file.write_text(f"platform: plain\n{GRAPH}")
+    for option in (["--crds", "crds.yaml"], ["--cluster"]):
+        assert main(["upgrade", str(file), "--to", NEXT, *option]) == 2
+        assert f"needs no CRDs: omit {option[0]}" in capsys.readouterr().err
+    assert file.read_text() == f"platform: plain\n{GRAPH}"

@@ -254,3 +254,28 @@ def test_sglang_aliases_are_resolved(chart: Chart) -> None:
     config = chart.config(graph("sglang", {"tensor_parallel_size": 4}), "decode")
     assert config["tp-size"] == 4
     assert "tensor-parallel-size" not in config
+
+
+def test_llamacpp_gets_the_context_and_its_role(chart: Chart) -> None:
+    engine = {"kind": "llamacpp", "image": "own/image:1", "config": {"n_parallel": 8}}
+    values = graph_values(
+        "llamacpp", model=MODEL, engine=engine, prefill={"config": {"n_batch": 64}}
+    )
+    assert chart.config(values, "prefill") == {
+        "n_ctx_seq": 131072,
+        "n_parallel": 8,
+        "n_batch": 64,
+    }
+    assert chart.config(values, "decode") == {"n_ctx_seq": 131072, "n_parallel": 8}
+    for pool in ("prefill", "decode"):
+        args = chart.args(values, pool)
+        assert args[args.index("--disaggregation-mode") + 1] == pool
+        assert args[args.index("--model") + 1] == "openai/gpt-oss-120b"
+        assert chart.main(values, pool)["image"] == "own/image:1"
+
+
+def test_an_aggregated_llamacpp_worker_has_no_role(chart: Chart) -> None:
+    engine = {"kind": "llamacpp", "image": "own/image:1"}
+    values = graph_values("llamacpp", shape="agg", engine=engine)
+    assert "prefill" not in chart.args(values, "worker")
+    assert chart.main(values, "worker")["command"][-1] == "penstock.llamacpp"

@@ -18,6 +18,7 @@ MOCKER: dict[str, Any] = {**MODEL, "engine": {"kind": "mocker"}, "prefill": {}, 
 TRTLLM: dict[str, Any] = {**MOCKER, "engine": {"kind": "trtllm"}}
 VLLM: dict[str, Any] = {**MOCKER, "engine": {"kind": "vllm"}}
 SGLANG: dict[str, Any] = {**MOCKER, "engine": {"kind": "sglang"}}
+LLAMACPP: dict[str, Any] = {**MOCKER, "engine": {"kind": "llamacpp", "image": "own/image:1"}}
 NO_POOLS: dict[str, Any] = {**MODEL, "engine": {"kind": "mocker"}}
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
@@ -68,6 +69,26 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         {**MOCKER, "speculation": {"method": "ngram"}},
         "speculation: the mocker does not support speculative decoding. Fix: Remove "
         "`speculation`, or set `decode_speedup_ratio` in `engine.config.engine`.",
+    ),
+    (
+        {**LLAMACPP, "engine": {"kind": "llamacpp"}},
+        "engine.image: is unset, and NVIDIA publishes no image of llama.cpp, which is an engine "
+        "for this machine (`penstock up`). Fix: Install `quickstart-simulated.yaml`, whose images "
+        "are NVIDIA's, or set `engine.image` to an image of your own with penstock and xllamacpp.",
+    ),
+    (
+        {**LLAMACPP, "decode": {"nodes": 2}},
+        "decode.nodes: is 2, but llama.cpp runs on a single node. Fix: Set `nodes: 1`.",
+    ),
+    (
+        {**LLAMACPP, "speculation": {"method": "ngram"}},
+        "speculation: penstock's llama.cpp worker does not support speculative decoding. Fix: "
+        "Remove `speculation`.",
+    ),
+    (
+        {**LLAMACPP, "kv_transfer": {"backend": "ucx"}},
+        "kv_transfer.backend: llamacpp does not support the KV transfer backend ucx. Fix: Use "
+        "nixl.",
     ),
     (
         {**TRTLLM, "speculation": {"method": "eagle3"}},

@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from penstock.errors import GraphError, Problem
+    from penstock.errors import GraphError, Problem, UsageError
     from penstock.graph.edit import write_text
     from penstock.graph.load import read_text_file
     from penstock.manifests.source import is_manifest
@@ -53,9 +53,12 @@ def run(args: argparse.Namespace) -> int:
             )
         )
     upgrade = plan_upgrade(text, args.graph, args.to)
-    if args.crds and upgrade.needs_operator:
+    if (args.crds or args.cluster) and not upgrade.needs_operator:
+        option = "--crds" if args.crds else "--cluster"
+        raise UsageError(f"the graph has `platform: plain` and needs no CRDs: omit {option}")
+    if args.crds:
         require_fields(args.crds, upgrade)
-    if args.cluster and upgrade.needs_operator:
+    if args.cluster:
         require_crds(connect(arguments.target_of(args)), upgrade)
     print("\n".join(lines(upgrade)))
     if not args.plan:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.environments import clients, harmony, smollm2
+from penstock.environments import clients, harmony, openmp, smollm2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,6 +23,7 @@ class PostInstall:
 POST_INSTALL: Mapping[str, PostInstall] = {
     clients.NAME: PostInstall(run=clients.install_node_client),
     harmony.NAME: PostInstall(run=harmony.link),
+    openmp.NAME: PostInstall(run=openmp.link),
     smollm2.NAME: PostInstall(run=smollm2.convert, files=(smollm2.CONVERTER,)),
 }
 # Environment → another one without which it has no use, and which is installed first.

@@ -11,7 +11,7 @@ from typing import Any, Self
 from penstock.llamacpp import transfer
 from penstock.llamacpp.metrics import Metrics
 from penstock.llamacpp.request import Asked
-from penstock.llamacpp.server import LlamaServer
+from penstock.llamacpp.server import LlamaServer, SlotError
 from penstock.llamacpp.slots import Slots
 from penstock.llamacpp.token_text import Vocabulary
 from penstock.llamacpp.transfer import KvFiles, TransferError
@@ -73,14 +73,19 @@ class Completion:
         reason = "stop" if ends else "length"
         return {**chunk, "finish_reason": reason, "disaggregated_params": transferred.write()}
 
-    async def _save(self, files: KvFiles, slot: int) -> dict[str, int]:
+    async def _save(self, files: KvFiles, slot: int) -> dict[str, int] | None:
+        """None when it cannot be saved: the decode worker then computes the prompt."""
         file = files.create(time.monotonic())
         try:
             await self.server.save(slot, file)
+        except SlotError:
+            files.discard(file)
+            self.metrics.count_lost_transfer()
+            return None
         except BaseException:
             files.discard(file)
             raise
-        return files.handle(file)
+        return files.handle(file, time.monotonic())
 
     async def chunks(self, transferred: KvTransfer | None) -> AsyncGenerator[Chunk, None]:
         """The output, token by token. The last chunk has the reason and the usage."""
@@ -122,7 +127,7 @@ class Completion:
         try:
             with transfer.opened(transferred.kv) as file:
                 await self.server.restore(slot, file)
-        except TransferError:
+        except (TransferError, SlotError):
             self.metrics.count_lost_transfer()
             return
         self.metrics.count_transfer(int(transferred.kv["bytes"]), time.monotonic() - begun)

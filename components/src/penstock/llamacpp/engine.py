@@ -44,6 +44,8 @@ SAMPLE = (
     "मनक 😀👩‍👩‍👧! x_1=foo(Bar);\r\n"
 )
 KV_EXPIRY_S = 60.0
+DRAIN_LIMIT = "DYN_RUNTIME_GRACEFUL_SHUTDOWN_TIMEOUT_SECS"
+CLOSE_S = 2.0  # within the same limit
 
 
 class LlamaCppEngine(LLMEngine):
@@ -188,6 +190,11 @@ class LlamaCppEngine(LLMEngine):
         return self._kv_files.pending == 0
 
     async def cleanup(self) -> None:
+        """Finish the requests that are running; those that take too long end with an error that
+        lets the frontend migrate them."""
+        limit = time.monotonic() + float(os.environ.get(DRAIN_LIMIT, "25")) - CLOSE_S
+        while self._slots.running and time.monotonic() < limit:
+            await asyncio.sleep(0.05)
         if self._server is not None:
             await self._server.close()
             self._server = None

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from dynamo.common.backend.metrics import register_engine_registry
-from prometheus_client import CollectorRegistry, Counter, Gauge
+from prometheus_client import CollectorRegistry, Counter, Gauge, Info
 
 from penstock.llamacpp.slots import Slots
 
@@ -24,13 +24,15 @@ class Metrics:
         self._output = self._counter("generated_tokens", "Tokens generated.")
         self._bytes = self._counter("kv_transfer_bytes", "Bytes of KV read from prefill workers.")
         self._seconds = self._counter("kv_transfer_seconds", "Seconds spent on KV transfers.")
-        self._lost = self._counter("kv_transfer_failures", "KV transfers that found no KV cache.")
+        self._lost = self._counter("kv_transfer_failures", "KV transfers that failed.")
         running = Gauge("llamacpp_requests_running", "Busy slots.", registry=self.registry)
         running.set_function(lambda: slots.running)
         waiting = Gauge(
             "llamacpp_requests_waiting", "Requests that wait for a slot.", registry=self.registry
         )
         waiting.set_function(lambda: slots.waiting)
+        info = Info("llamacpp_config", "Configuration of the worker.", registry=self.registry)
+        info.info({"block_size": str(slots.block_size), "n_parallel": str(slots.count)})
         self._prompt_total = self._cached_total = 0
 
     def _counter(self, name: str, text: str) -> Counter:

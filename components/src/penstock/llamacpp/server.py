@@ -5,9 +5,11 @@ HTTP is its complete interface: streaming, cancellation by closing the connectio
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
 from typing import Any
 
 import aiohttp
@@ -50,6 +52,10 @@ def start(model: str, config: LlamaCppConfig, context_length: int) -> LlamaServe
     return LlamaServer(xllamacpp.Server(params))
 
 
+class SlotError(Exception):
+    """A KV cache could not be written or read; it can be computed again."""
+
+
 class LlamaServer:
     """Requests to one server; used from one event loop."""
 
@@ -57,12 +63,14 @@ class LlamaServer:
         self._server: Any = server
         self._address = str(server.listening_address)
         self._session: aiohttp.ClientSession | None = None
+        self._is_closed = False
+        self._running = 0
 
     async def stream(self, body: Mapping[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
         """The events of a completion. Closing the iterator cancels it in llama.cpp."""
         content = {**body, "stream": True, "return_tokens": True, "cache_prompt": True}
         content["response_fields"] = RESPONSE_FIELDS
-        async with self._client().post("/completion", json=content) as response:
+        async with self._post_to("/completion", content) as response:
             if response.status != 200:
                 raise _error(response.status, await response.text())
             async for line in response.content:
@@ -82,35 +90,58 @@ class LlamaServer:
 
     async def save(self, slot: int, file: int) -> int:
         """Write a slot's KV to a file descriptor of this process; returns the bytes."""
-        result = await self._post(f"/slots/{slot}?action=save", {"filename": str(file)})
-        return int(result["n_written"])
+        return int((await self._slot(slot, "save", file))["n_written"])
 
     async def restore(self, slot: int, file: int) -> int:
         """Read a slot's KV from a file descriptor of this process; returns the tokens."""
-        result = await self._post(f"/slots/{slot}?action=restore", {"filename": str(file)})
-        return int(result["n_restored"])
+        return int((await self._slot(slot, "restore", file))["n_restored"])
+
+    async def _slot(self, slot: int, action: str, file: int) -> dict[str, Any]:
+        """SlotError when llama.cpp cannot, which it reports like a client's mistake."""
+        try:
+            return await self._post(f"/slots/{slot}?action={action}", {"filename": str(file)})
+        except InvalidArgument as error:
+            raise SlotError(str(error)) from None
 
     async def tokenize(self, text: str) -> list[int]:
         content = {"content": text, "parse_special": True, "add_special": False}
         return list((await self._post("/tokenize", content))["tokens"])
 
     async def close(self) -> None:
+        """Requests that still run fail with EngineShutdown, so that the frontend migrates them."""
+        self._is_closed = True
         if self._session is not None:
             await self._session.close()
+        while self._running:
+            await asyncio.sleep(0.01)
         self._server = None  # its destructor stops the server
 
-    def _client(self) -> aiohttp.ClientSession:
+    @asynccontextmanager
+    async def _post_to(
+        self, path: str, content: Mapping[str, Any]
+    ) -> AsyncGenerator[aiohttp.ClientResponse, None]:
+        if self._is_closed:
+            raise EngineShutdown("llama.cpp has stopped")
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 self._address,
-                connector=aiohttp.TCPConnector(limit=0),
+                # llama.cpp's server closes a connection that is idle for 5 s, also while a request
+                # is on its way to it.
+                connector=aiohttp.TCPConnector(limit=0, force_close=True),
                 timeout=aiohttp.ClientTimeout(total=None),
                 read_bufsize=LONGEST_LINE,
             )
-        return self._session
+        self._running += 1
+        try:
+            async with self._session.post(path, json=content) as response:
+                yield response
+        except aiohttp.ClientError as error:
+            raise EngineShutdown(f"llama.cpp: {error}") from error
+        finally:
+            self._running -= 1
 
     async def _post(self, path: str, content: Mapping[str, Any]) -> dict[str, Any]:
-        async with self._client().post(path, json=content) as response:
+        async with self._post_to(path, content) as response:
             text = await response.text()
             if response.status != 200:
                 raise _error(response.status, text)

@@ -25,18 +25,22 @@ class KvFiles:
     """The KV caches that no decode worker has read yet; dropped after ``expiry_s`` seconds."""
 
     expiry_s: float
+    _writing: set[int] = field(default_factory=set)
+    """Descriptors of files that have no handle yet: still being written, so empty."""
     _files: dict[int, float] = field(default_factory=dict)
-    """File descriptor → time at which it was made."""
+    """File descriptor → time at which its handle was made."""
 
     def create(self, now: float) -> int:
-        """A new, empty memory file; the caller writes into it and returns its `handle`."""
+        """A new, empty memory file; the caller writes into it and calls `handle` or `discard`."""
         self.drop(now)
         file = os.memfd_create(NAME)
-        self._files[file] = now
+        self._writing.add(file)
         return file
 
-    def handle(self, file: int) -> dict[str, int]:
+    def handle(self, file: int, now: float) -> dict[str, int]:
         """How another process finds the file, and recognizes it."""
+        self._writing.discard(file)
+        self._files[file] = now
         stat = os.fstat(file)
         return {"pid": os.getpid(), "fd": file, "inode": stat.st_ino, "bytes": stat.st_size}
 
@@ -47,7 +51,9 @@ class KvFiles:
                 self.discard(file)
 
     def discard(self, file: int) -> None:
-        if self._files.pop(file, None) is not None:
+        if file in self._writing or file in self._files:
+            self._writing.discard(file)
+            self._files.pop(file, None)
             os.close(file)
 
     @property
@@ -56,7 +62,7 @@ class KvFiles:
         return sum(os.fstat(file).st_size > 0 for file in self._files)
 
     def close(self) -> None:
-        for file in [*self._files]:
+        for file in [*self._writing, *self._files]:
             self.discard(file)
 
 

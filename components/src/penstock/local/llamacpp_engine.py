@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from penstock.environments import openmp
 from penstock.environments.packaged_models import packaged_model, packaged_model_fix
 from penstock.errors import InputError, MissingToolError, Problem
 from penstock.gguf import folder_of
@@ -77,4 +78,7 @@ def arguments(given: tuple[str, ...], model: GgufModel) -> tuple[str, ...]:
 
 
 def environment(packages: Path) -> Mapping[str, str]:
-    return {"PYTHONPATH": str(packages)}
+    """Of a worker; ``packages``: the site-packages of `require_packages`."""
+    libraries = openmp.search_path(packages.parents[2])
+    found = {"LD_LIBRARY_PATH": str(libraries)} if libraries else {}
+    return {"PYTHONPATH": str(packages), **found}

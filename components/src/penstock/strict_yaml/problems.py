@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -136,6 +136,8 @@ def _of_validator(path: Path, context: Mapping[str, Any]) -> FieldProblem:
 def _missing(path: Path, root: type[BaseModel]) -> Text:
     field = (model_at(path[:-1], root) or root).model_fields[str(path[-1])]
     description = (field.description or "").rstrip(".")
+    if get_origin(field.annotation) is Literal:
+        description += f": {', '.join(map(str, get_args(field.annotation)))}"
     return Text(message="required, but missing", fix=f"Add `{path[-1]}:` ({description}).")
 
 

@@ -32,6 +32,16 @@ IGNORED_BY_THE_MOCKER = (
 )
 IGNORED_BY_DYNAMO = ("store", "prediction")
 GUIDED = ("guided_json", "guided_regex", "guided_choice", "guided_grammar")
+CONTEXT_CODE = "context_length_exceeded"
+# OpenAI's words. litellm and others branch on them, and a worker's error has no other field.
+CONTEXT_WORDS = "maximum context length is"
+# Status → OpenAI's code, for errors of Dynamo and of its workers.
+CODES = {
+    404: "model_not_found",
+    429: "rate_limit_exceeded",
+    501: "not_implemented",
+    503: "service_unavailable",
+}
 TEXT_PARTS = ("text", "input_text", "output_text", "refusal")
 
 
@@ -52,12 +62,18 @@ class Refusal:
 
     message: str
     param: str | None
-    code: str
+    code: str | None
     status: int = 400
 
     def body(self) -> Body:
-        error = {"message": self.message, "type": "invalid_request_error"}
+        error = {"message": self.message, "type": _type(self.status)}
         return {"error": error | {"param": self.param, "code": self.code}}
+
+
+def _type(status: int) -> str:
+    if status == 429:
+        return "rate_limit_error"
+    return "invalid_request_error" if status < 500 else "server_error"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -219,12 +235,12 @@ def no_embeddings(engine: str) -> Refusal:
 
 def too_long(path: str, limit: int, tokens: int) -> Refusal:
     """OpenAI's words and code: clients recognize an exceeded context length by them."""
-    param = {CHAT: "messages", COMPLETIONS: "prompt"}.get(path, "input")
+    param = _prompt_param(path)
     return Refusal(
         message=f"This model's maximum context length is {limit} tokens. However, your request "
         f"needs {tokens} tokens ({param} and output). Please reduce the length of the {param}.",
         param=param,
-        code="context_length_exceeded",
+        code=CONTEXT_CODE,
     )
 
 
@@ -237,6 +253,23 @@ def context_error(path: str, answer: Any) -> Refusal | None:
     if not isinstance(limit, int) or not isinstance(tokens, int):
         return None
     return too_long(path, limit, tokens)
+
+
+def unwrapped_error(path: str, status: int, answer: Any) -> Refusal | None:
+    """For Dynamo's own error body, which has no `error` object and a number as its code, else
+    None. An empty 404 stays: it means that the model has no workers (`local/envoy.py`)."""
+    if not isinstance(answer, dict) or "error" in answer:
+        return None
+    message = answer.get("message")
+    if not isinstance(message, str):
+        return None
+    if status == 400 and CONTEXT_WORDS in message:
+        return Refusal(message=message, param=_prompt_param(path), code=CONTEXT_CODE)
+    return Refusal(message=message, param=None, code=CODES.get(status), status=status)
+
+
+def _prompt_param(path: str) -> str:
+    return {CHAT: "messages", COMPLETIONS: "prompt"}.get(path, "input")
 
 
 def prompt_text(body: Body) -> str:

@@ -9,6 +9,7 @@ import argparse
 import asyncio
 import json
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import aiohttp
@@ -29,6 +30,7 @@ from .rules import (
     prompt_text,
     review,
     too_long,
+    unwrapped_error,
 )
 
 BODY_LIMIT = 192 * 2**20  # bytes; Dynamo's default
@@ -125,31 +127,37 @@ class Adapter:
         self, request: web.Request, raw: bytes, body: Body | None, verdict: Verdict
     ) -> web.StreamResponse:
         assert self._client is not None
-        headers = [(k, v) for k, v in request.headers.items() if k.lower() not in HOP]
+        headers = _passed(request.headers.items())
         url = self._upstream + request.raw_path
         async with self._client.request(
             request.method, url, headers=headers, data=raw or None, allow_redirects=False
         ) as answer:
             first = b""
-            if body is not None or (request.path == EMBEDDINGS and answer.status == 404):
+            if request.path in (*LIMITS, EMBEDDINGS):
                 first = await answer.content.readany()
-                refusal = await self._rewritten(request.path, body, answer, first)
+                first += await answer.content.read() if answer.status >= 400 else b""
+                refusal = await self._rewritten(request.path, body, answer.status, first)
                 if refusal is not None:
-                    return _error(refusal)
+                    return _error(refusal, _passed(answer.headers.items()))
             return await _pass_on(request, answer, first, verdict.ignored)
 
     async def _rewritten(
-        self, path: str, body: Body | None, answer: aiohttp.ClientResponse, first: bytes
+        self, path: str, body: Body | None, status: int, first: bytes
     ) -> Refusal | None:
-        """The clear error for one of Dynamo's, whose beginning is ``first``; None to pass it on."""
-        if body is None:
+        """The error for one of Dynamo's, in OpenAI's format; None to pass the response on.
+
+        ``first``: all of an error's body, or the beginning of another response.
+        """
+        if path == EMBEDDINGS and status == 404:
             return no_embeddings(self._engine)
-        if answer.status == 400:
-            return context_error(path, _parsed(first))
-        failed = answer.status == 500 or first.startswith(EVENT_ERROR)
-        if failed and self._engine == MOCKER:
-            return await self._too_long(path, body)
-        return None
+        refusal = None
+        if body is not None and status == 400:
+            refusal = context_error(path, _parsed(first))
+        elif body is not None and (status == 500 or first.startswith(EVENT_ERROR)):
+            refusal = await self._too_long(path, body) if self._engine == MOCKER else None
+        if refusal is None and status >= 400:
+            return unwrapped_error(path, status, _parsed(first))
+        return refusal
 
     async def _too_long(self, path: str, body: Body) -> Refusal | None:
         """The mocker reports a prompt above the context length as an internal error."""
@@ -180,10 +188,14 @@ class Adapter:
         return len(tokenizer.encode(text, add_special_tokens=False).ids)
 
 
+def _passed(headers: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    return [(name, value) for name, value in headers if name.lower() not in HOP]
+
+
 async def _pass_on(
     request: web.Request, answer: aiohttp.ClientResponse, first: bytes, ignored: tuple[str, ...]
 ) -> web.StreamResponse:
-    headers = [(k, v) for k, v in answer.headers.items() if k.lower() not in HOP]
+    headers = _passed(answer.headers.items())
     if ignored:
         headers.append((IGNORED_HEADER, ", ".join(ignored)))
     response = web.StreamResponse(status=answer.status, reason=answer.reason)
@@ -214,8 +226,11 @@ def _parsed(raw: bytes) -> Body | None:
     return body if isinstance(body, dict) else None
 
 
-def _error(refusal: Refusal) -> web.Response:
-    return web.json_response(refusal.body(), status=refusal.status)
+def _error(refusal: Refusal, headers: Iterable[tuple[str, str]] = ()) -> web.Response:
+    """``headers``: of the response that this one replaces, such as Retry-After."""
+    response = web.json_response(refusal.body(), status=refusal.status)
+    response.headers.extend((k, v) for k, v in headers if k.lower() != "content-type")
+    return response
 
 
 def _unavailable() -> web.Response:

@@ -7,7 +7,7 @@ from penstock.verify.target import ProbeTarget
 
 ROUTER = "dynamo_frontend_model_kv_cache_block_size"
 # Workers that export it as a label of an info metric.
-WORKERS = {"vllm:cache_config_info": "block_size"}
+WORKERS = {"vllm:cache_config_info": "block_size", "llamacpp_config_info": "block_size"}
 
 
 def probe(target: ProbeTarget) -> ProbeResult:

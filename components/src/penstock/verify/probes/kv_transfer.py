@@ -22,7 +22,7 @@ FAILED = (
     "vllm:nixl_num_kv_expired_reqs_total",
     "llamacpp_kv_transfer_failures_total",
 )
-# llama.cpp transfers a file: in addition to the KV it has a header, and per token its id and position.
+# llama.cpp transfers a file, which also has a header and, per token, its id and position.
 FILE_BYTES_PER_TOKEN, FILE_BYTES = 24, 8192
 
 

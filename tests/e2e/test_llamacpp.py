@@ -1,0 +1,239 @@
+"""quickstart.yaml: real text from llama.cpp, with KV that moves from prefill to decode workers.
+
+The graph starts once, and `verify` runs last but for the test that kills a worker.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import httpx
+import pytest
+
+from graphs import copy_graph
+from penstock.drill.graph_process import GraphProcess
+from penstock.environments.packaged_models import SMOLLM2, packaged_model
+from penstock.metrics import parse
+from tests.support.local_graphs import assert_nothing_left
+
+START_S = 120
+GREEDY = {"temperature": 0, "seed": 1}
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string", "maxLength": 12},
+        "age": {"type": "integer", "minimum": 1, "maximum": 99},
+    },
+    "required": ["name", "age"],
+    "additionalProperties": False,
+}
+TOOL = {
+    "type": "function",
+    "function": {
+        "name": "get_weather",
+        "parameters": {
+            "type": "object",
+            "properties": {"city": {"type": "string", "maxLength": 12}},
+            "required": ["city"],
+            "additionalProperties": False,
+        },
+    },
+}
+# Probes that take long or that another test of this file makes; `make long` runs all.
+PROBES = ("topology", "disaggregation", "kv-transfer", "kv-events", "prefix-cache", "block-size")
+
+pytestmark = [pytest.mark.llamacpp, pytest.mark.timeout(600)]
+
+
+@pytest.fixture(scope="module")
+def graph(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GraphProcess]:
+    if packaged_model(SMOLLM2, "gguf") is None:
+        pytest.skip("the environment llamacpp is not installed: penstock env install llamacpp")
+    folder = tmp_path_factory.mktemp("llamacpp")
+    arguments = ["--port", "0", "--start-timeout-s", str(START_S)]
+    with GraphProcess(copy_graph("quickstart", folder), folder, arguments) as process:
+        process.wait_ready(START_S)
+        yield process
+    assert_nothing_left(folder)
+
+
+def _post(graph: GraphProcess, question: str, **more: Any) -> httpx.Response:
+    body = {"model": SMOLLM2, "messages": [{"role": "user", "content": question}], **more}
+    url = f"{graph.state()['endpoint']}/chat/completions"
+    return httpx.post(url, json=body, timeout=120, trust_env=False)
+
+
+def _chat(graph: GraphProcess, question: str, **more: Any) -> dict[str, Any]:
+    response = _post(graph, question, **more)
+    assert response.status_code == 200, response.text
+    found: dict[str, Any] = response.json()
+    return found
+
+
+def _text(answer: dict[str, Any]) -> str:
+    return str(answer["choices"][0]["message"]["content"])
+
+
+def _gauge(graph: GraphProcess, program: str, name: str) -> float:
+    """The sum over the workers of ``program``."""
+    total = 0.0
+    for row in graph.state()["replicas"]:
+        if row["program"] == program:
+            url = f"http://127.0.0.1:{row['system_port']}/metrics"
+            samples = parse(httpx.get(url, timeout=10, trust_env=False).text)
+            total += sum(sample.value for sample in samples if sample.name == name)
+    return total
+
+
+def test_it_answers_correctly_and_ends_its_answer(graph: GraphProcess) -> None:
+    answer = _chat(graph, "What is the capital of Germany?", **GREEDY)
+    assert _text(answer) == "The capital of Germany is Berlin."
+    assert answer["choices"][0]["finish_reason"] == "stop"
+
+
+def test_a_stream_has_the_same_text_and_a_usage_with_cached_tokens(graph: GraphProcess) -> None:
+    question = "What is the capital of Germany?"
+    plain = _chat(graph, question, **GREEDY)
+    lines = _post(
+        graph, question, stream=True, stream_options={"include_usage": True}, **GREEDY
+    ).text.splitlines()
+    events = [json.loads(line[6:]) for line in lines if line.startswith("data: {")]
+    texts = [c["delta"].get("content") or "" for e in events for c in e["choices"]]
+    assert "".join(texts) == _text(plain)
+    assert len([text for text in texts if text]) > 4, "it comes in pieces"
+    assert lines[-1] == "data: [DONE]" or "data: [DONE]" in lines
+    usage = next(e["usage"] for e in events if e.get("usage"))
+    assert usage["completion_tokens"] == plain["usage"]["completion_tokens"]
+    assert usage["prompt_tokens_details"]["cached_tokens"] == usage["prompt_tokens"] - 1
+
+
+def test_emoji_and_cjk_arrive_whole(graph: GraphProcess) -> None:
+    answer = _chat(graph, "Repeat: 😀 漢字", guided_choice=["😀 漢字かな", "né 👩‍👧"], **GREEDY)
+    assert _text(answer) in ("😀 漢字かな", "né 👩‍👧")
+
+
+def test_a_seed_repeats_the_output_and_another_one_changes_it(graph: GraphProcess) -> None:
+    one, two, other = (
+        _text(_chat(graph, "Tell a story.", temperature=1.2, seed=seed, max_tokens=24))
+        for seed in (5, 5, 6)
+    )
+    assert one == two
+    assert one != other
+
+
+def test_a_json_schema_is_kept(graph: GraphProcess) -> None:
+    form = {"type": "json_schema", "json_schema": {"name": "p", "schema": SCHEMA, "strict": True}}
+    answer = _chat(graph, "Make up a person.", response_format=form, max_tokens=80, **GREEDY)
+    made = json.loads(_text(answer))
+    assert sorted(made) == ["age", "name"]
+    assert 1 <= made["age"] <= 99
+    assert answer["choices"][0]["finish_reason"] == "stop"
+
+
+def test_a_required_tool_is_called(graph: GraphProcess) -> None:
+    more: dict[str, Any] = {"tools": [TOOL], "tool_choice": "required", "max_tokens": 80}
+    answer = _chat(graph, "How is the weather in Paris?", **more, **GREEDY)
+    (call,) = answer["choices"][0]["message"]["tool_calls"]
+    assert call["function"]["name"] == "get_weather"
+    assert list(json.loads(call["function"]["arguments"])) == ["city"]
+
+
+def test_log_probabilities_are_those_of_the_tokens(graph: GraphProcess) -> None:
+    answer = _chat(graph, "Say hello.", logprobs=True, top_logprobs=2, max_tokens=6, **GREEDY)
+    content = answer["choices"][0]["logprobs"]["content"]
+    assert len(content) == answer["usage"]["completion_tokens"]
+    for token in content:
+        best = token["top_logprobs"][0]
+        assert token["logprob"] == pytest.approx(best["logprob"], abs=1e-3), "greedy takes the best"
+        assert -20 < token["logprob"] <= 0
+
+
+def test_an_over_long_prompt_is_a_400_with_both_lengths(graph: GraphProcess) -> None:
+    response = _post(graph, "word " * 3000)
+    assert response.status_code == 400
+    assert "maximum context length is 2048 tokens" in response.text
+
+
+def test_a_client_that_leaves_frees_its_slot(graph: GraphProcess) -> None:
+    url = f"{graph.state()['endpoint']}/chat/completions"
+    messages = [{"role": "user", "content": "Count to a thousand."}]
+    body = {"model": SMOLLM2, "messages": messages, "stream": True, "max_tokens": 1500}
+    body |= {"ignore_eos": True, **GREEDY}
+    before = _gauge(graph, "decode", "llamacpp_generated_tokens_total")
+    with (
+        httpx.Client(timeout=60, trust_env=False) as client,
+        client.stream("POST", url, json=body) as response,
+    ):
+        next(response.iter_lines())
+        assert _gauge(graph, "decode", "llamacpp_requests_running") == 1
+    deadline = time.monotonic() + 20
+    while _gauge(graph, "decode", "llamacpp_requests_running") and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert _gauge(graph, "decode", "llamacpp_requests_running") == 0
+    assert _gauge(graph, "decode", "llamacpp_generated_tokens_total") - before < 1500
+
+
+def test_the_probes_of_verify_pass(graph: GraphProcess) -> None:
+    _verify(graph, *PROBES)
+
+
+@pytest.mark.long
+def test_every_probe_of_verify_passes_or_has_nothing_to_test(graph: GraphProcess) -> None:
+    unknown = _verify(graph)
+    assert sorted(unknown) == ["reasoning-parser", "tool-call-parser", "transport"]
+
+
+def _verify(graph: GraphProcess, *only: str) -> dict[str, str]:
+    """Run probes; return those that cannot tell."""
+    options = [word for probe in only for word in ("--only", probe)]
+    done = graph.penstock("verify", str(graph.graph), "--json", *options)
+    probes = json.loads(done.stdout)["probes"]
+    assert [p for p in probes if p["verdict"] == "fail"] == []
+    assert done.returncode == 0
+    if only:
+        assert {p["name"]: p["verdict"] for p in probes} == dict.fromkeys(only, "pass")
+    return {p["name"]: p["detail"] for p in probes if p["verdict"] != "pass"}
+
+
+def test_no_request_is_lost_when_a_decode_worker_is_killed(graph: GraphProcess) -> None:
+    """The frontend migrates the streams to the other decode worker."""
+    done = graph.penstock("scale", str(graph.graph), "decode=2")
+    assert done.returncode == 0, done.stderr
+    graph.wait_counts(60, prefill=2, decode=2)
+    began, streams = threading.Semaphore(0), 6
+    with ThreadPoolExecutor(streams) as pool:
+        running = [pool.submit(_stream, graph, f"Tell story {n}.", began) for n in range(streams)]
+        for _ in range(streams // 2):
+            assert began.acquire(timeout=60)
+        os.kill(graph.pids("decode")[0], signal.SIGKILL)
+        ends = [future.result(120) for future in running]
+    assert ends == [("length", 60)] * streams
+    graph.wait_counts(60, prefill=2, decode=2)
+
+
+def _stream(graph: GraphProcess, text: str, began: threading.Semaphore) -> tuple[str, int]:
+    """How a response ended, and the tokens of its usage."""
+    body = {"model": SMOLLM2, "messages": [{"role": "user", "content": text}], "stream": True}
+    body |= {"max_tokens": 60, "ignore_eos": True, "stream_options": {"include_usage": True}}
+    reason, tokens = "", 0
+    url = f"{graph.state()['endpoint']}/chat/completions"
+    with (
+        httpx.Client(timeout=120, trust_env=False) as client,
+        client.stream("POST", url, json=body) as response,
+    ):
+        for line in response.iter_lines():
+            if line.startswith("data: {"):
+                began.release()
+                event = json.loads(line[6:])
+                assert "error" not in event, event
+                tokens = (event.get("usage") or {}).get("completion_tokens", tokens)
+                reasons = [c["finish_reason"] for c in event["choices"] if c["finish_reason"]]
+                reason = reasons[0] if reasons else reason
+    return reason, tokens
