@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from gguf import GGUFReader
 from tokenizers import Tokenizer
 
+from gguf import GGUFReader
 from penstock.cli.main import main
 from penstock.errors import InputError
 from penstock.gguf import write_folder

@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import gguf
 import numpy as np
-from gguf import MODEL_ARCH, GGUFWriter, TokenType
 from numpy.typing import NDArray
 
+import gguf
+from gguf import MODEL_ARCH, GGUFWriter, TokenType
 from penstock.errors import InputError, Problem
 from penstock.tiny_model.architectures import ARCHITECTURES
 from penstock.tiny_model.weights import Weights, random_weights
