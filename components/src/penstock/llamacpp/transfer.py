@@ -26,7 +26,7 @@ class KvFiles:
 
     expiry_s: float
     _writing: set[int] = field(default_factory=set)
-    """Descriptors of files that have no handle yet: they are empty because they are being written."""
+    """Descriptors of files that have no handle yet: still being written, so empty."""
     _files: dict[int, float] = field(default_factory=dict)
     """File descriptor → time at which its handle was made."""
 
