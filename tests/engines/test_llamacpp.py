@@ -87,7 +87,7 @@ def test_a_launch_that_was_not_parsed_has_no_settings() -> None:
     [
         (
             "n_paralel: 4\n",
-            "n_paralel: is not an option of penstock's llama.cpp worker. Did you mean `n_parallel`?",
+            "n_paralel: is not an option of penstock's llama.cpp worker. Did you mean `n_para",
         ),
         ("n_parallel: 0\n", "n_parallel: Input should be greater than or equal to 1"),
         ('n_parallel: "4"\n', "n_parallel: Input should be a valid integer"),

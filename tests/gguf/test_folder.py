@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gguf import GGUFWriter
 from tokenizers import Tokenizer
 
+from gguf import GGUFWriter
 from penstock.environments import environments_root
 from penstock.environments.packaged_models import SMOLLM2, packaged_model
 from penstock.errors import InputError

@@ -37,7 +37,8 @@ def test_a_block_is_identified_by_all_tokens_before_it() -> None:
     first, second = blocks(tokens(1, 2), SIZE)
     (other,) = blocks(tokens(2), SIZE)
     assert (first.parent, second.parent) == (None, first.hash)
-    assert second.tokens == other.tokens and second.hash != other.hash
+    assert second.tokens == other.tokens
+    assert second.hash != other.hash
 
 
 def test_tokens_after_the_last_full_block_are_in_no_block() -> None:

@@ -37,7 +37,8 @@ class Prefill:
         self._process = process
 
     def __call__(self, command: str, text: str) -> Any:
-        assert self._process.stdin is not None and self._process.stdout is not None
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
         self._process.stdin.write(f"{command} {text}\n")
         self._process.stdin.flush()
         return json.loads(self._process.stdout.readline())

@@ -192,7 +192,7 @@ class LlamaCppEngine(LLMEngine):
     async def cleanup(self) -> None:
         """Finish the requests that are running; those that take too long end with an error that
         lets the frontend migrate them."""
-        limit = time.monotonic() + float(os.environ.get(DRAIN_LIMIT, 25)) - CLOSE_S
+        limit = time.monotonic() + float(os.environ.get(DRAIN_LIMIT, "25")) - CLOSE_S
         while self._slots.running and time.monotonic() < limit:
             await asyncio.sleep(0.05)
         if self._server is not None:

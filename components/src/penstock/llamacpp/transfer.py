@@ -26,7 +26,7 @@ class KvFiles:
 
     expiry_s: float
     _writing: set[int] = field(default_factory=set)
-    """Descriptors of files that have no handle yet: they are empty, but nobody has read them."""
+    """Descriptors of files that have no handle yet: they are empty, but were not read."""
     _files: dict[int, float] = field(default_factory=dict)
     """File descriptor → time at which its handle was made."""
 

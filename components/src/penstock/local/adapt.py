@@ -241,8 +241,8 @@ class _Adapter:
         )
         given = flags.without_flags(launch.arguments, *PLANE_FLAGS)
         model = self.find_gguf(flags.flag_value(given, "--model") or "")
-        argv = (self._python(component), "-m", launch.module or "")
-        argv += llamacpp_engine.arguments(given, model)
+        own = llamacpp_engine.arguments(given, model)
+        argv = (self._python(component), "-m", launch.module or "", *own)
         program = self._as_it_is(name, component, launch, component.role, argv)
         return replace(program, env={**program.env, **llamacpp_engine.environment(packages)})
 
