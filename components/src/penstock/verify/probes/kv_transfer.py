@@ -59,17 +59,17 @@ def probe(target: ProbeTarget) -> ProbeResult:
             f"{transfer}; the model's shape predicts {predicted:,}",
             "Blocks were not transferred, or the KV cache has another data type than in the graph.",
         )
-    most = predicted + _beside_kv(target)
+    most = predicted + _other_bytes(target)
     if moved > most:
         return cannot_tell(
             f"{transfer}; the model's shape predicts {predicted:,}",
             "Stop other traffic, which also transfers KV. Otherwise the KV cache has a larger data "
             "type than in the graph.",
         )
-    beside = (
+    others = (
         f", {moved - predicted:,} of them for the ids of the tokens" if moved > predicted else ""
     )
-    return passed(f"{transfer}, as the model's shape predicts{beside}")
+    return passed(f"{transfer}, as the model's shape predicts{others}")
 
 
 def _predicted(target: ProbeTarget) -> int | None:
@@ -83,7 +83,7 @@ def _predicted(target: ProbeTarget) -> int | None:
     return shape.kv_bytes(PROMPT, block_size, expected.kv_dtype)
 
 
-def _beside_kv(target: ProbeTarget) -> int:
+def _other_bytes(target: ProbeTarget) -> int:
     """The most bytes that a transfer has in addition to the KV."""
     is_file = target.expected is not None and target.expected.runs_llamacpp
     return PROMPT * FILE_BYTES_PER_TOKEN + FILE_BYTES if is_file else 0
