@@ -70,15 +70,27 @@ def _inject(kind: str, program: str | None = None) -> Callable[[GraphProcess, fl
 
 
 def _kill(program: str) -> Callable[[GraphProcess, float], None]:
-    """SIGKILL five times in a row, each time to a replica that is ready."""
+    """SIGKILL five times in a row, each time while all replicas are ready.
+
+    Ends when they are ready again. On a loaded machine a restart takes longer than the interval.
+    The next kill could then take the last replica, and requests would fail for want of any.
+    """
+
+    def all_ready(state: dict[str, Any]) -> bool:
+        return len(_ready(state, program)) == _replicas(state, program)
 
     def kill(graph: GraphProcess, seconds: float) -> None:
         for _ in range(5):
-            state = graph.wait_for(lambda s: _ready(s, program))
+            state = graph.wait_for(all_ready)
             os.kill(_ready(state, program)[0], signal.SIGKILL)
             time.sleep(seconds / 5)
+        graph.wait_for(all_ready)
 
     return kill
+
+
+def _replicas(state: dict[str, Any], program: str) -> int:
+    return sum(r["program"] == program for r in state["replicas"])
 
 
 def _ready(state: dict[str, Any], program: str) -> list[int]:

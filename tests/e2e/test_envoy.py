@@ -122,7 +122,7 @@ def test_the_empty_404_of_a_model_without_workers_becomes_a_503(endpoint: str) -
     Frontend.status, Frontend.body = 404, b""
     response = post(endpoint + CHAT)
     assert (response.status_code, response.headers["retry-after"]) == (503, "5")
-    assert response.json()["error"]["code"] == 503
+    assert response.json()["error"]["code"] == "service_unavailable"
 
 
 @pytest.mark.parametrize(("status", "seconds"), [(429, "2"), (503, "5")])

@@ -208,7 +208,7 @@ async def test_an_error_of_dynamo_or_of_a_worker_is_in_openais_format(
     error = {"message": "no min_tokens", "type": kind, "param": None, "code": code}
     assert (got, json.loads(raw)) == (status, {"error": error})
     assert headers["retry-after"] == "2"
-    assert headers.getall("content-type") == ["application/json; charset=utf-8"]
+    assert headers.getall("content-type") == ["application/json"]  # as Envoy expects
 
 
 @pytest.mark.asyncio

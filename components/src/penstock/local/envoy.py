@@ -81,12 +81,17 @@ end
 """
 FRONTEND_HEADER = "x-penstock-frontend"  # address of the frontend that responded
 HEALTH_PORT = "health"  # each process has its own, as they share the endpoint's
-# Status → the error that Envoy sends with it, and `Retry-After` in seconds. OpenAI's clients show
-# `error.message`, and retry twice after that time. If all workers exit, for example because their
-# etcd leases expired, mockers serve again within 10 s.
+# Status → type, code and message of the error that Envoy sends with it, and `Retry-After` in
+# seconds. OpenAI's clients show `error.message`, and retry twice after that time. If all workers
+# exit, for example because their etcd leases expired, mockers serve again within 10 s.
 ERRORS = {
-    429: ("overloaded", "All workers are busy. Try again later.", 2),
-    503: ("service_unavailable", "No worker can take this request now. Try again.", 5),
+    429: ("rate_limit_error", "overloaded", "All workers are busy. Try again later.", 2),
+    503: (
+        "server_error",
+        "service_unavailable",
+        "No worker can take this request now. Try again.",
+        5,
+    ),
 }
 # Bounds for a client that sends slowly, or nothing. A response may take any time.
 HEADERS_S, UPLOAD_S, IDLE_CONNECTION_S = 10, 300, 600
@@ -250,14 +255,14 @@ def _virtual_host(routes: list[dict[str, Any]]) -> dict[str, Any]:
 
 def _error(status: int) -> dict[str, Any]:
     """The body and the header of every response with this status that Envoy sends itself."""
-    kind, message, retry_after_s = ERRORS[status]
+    kind, code, message, retry_after_s = ERRORS[status]
     value = {"default_value": status, "runtime_key": f"status_{status}"}
     return {
         "filter": {"status_code_filter": {"comparison": {"op": "EQ", "value": value}}},
         "headers_to_add": [{"header": {"key": "retry-after", "value": str(retry_after_s)}}],
         "body_format_override": {
             "json_format": {
-                "error": {"message": message, "type": kind, "param": None, "code": status}
+                "error": {"message": message, "type": kind, "param": None, "code": code}
             },
             "content_type": "application/json",
         },

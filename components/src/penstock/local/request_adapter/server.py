@@ -228,11 +228,17 @@ def _parsed(raw: bytes) -> Body | None:
 
 def _error(refusal: Refusal, headers: Iterable[tuple[str, str]] = ()) -> web.Response:
     """``headers``: of the response that this one replaces, such as Retry-After."""
-    response = web.json_response(refusal.body(), status=refusal.status)
+    response = _json(refusal.body(), refusal.status)
     response.headers.extend((k, v) for k, v in headers if k.lower() != "content-type")
     return response
 
 
+def _json(body: Body, status: int) -> web.Response:
+    """Without a charset, as Dynamo's: Envoy compares the header exactly (`local/envoy.py`)."""
+    raw = json.dumps(body).encode()
+    return web.Response(body=raw, status=status, content_type="application/json")
+
+
 def _unavailable() -> web.Response:
-    error = {"message": "the frontend is not ready", "type": "service_unavailable"}
-    return web.json_response({"error": error | {"param": None, "code": "not_ready"}}, status=503)
+    error = {"message": "the frontend is not ready", "type": "server_error"}
+    return _json({"error": error | {"param": None, "code": "not_ready"}}, 503)
