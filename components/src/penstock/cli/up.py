@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--no-install",
         action="store_true",
-        help="install no environment; without it, `up` installs that of llamacpp (127 MB)",
+        help="install no environment; without it, `up` installs that of llamacpp (129 MB)",
     )
     parser.add_argument(
         "--port",
