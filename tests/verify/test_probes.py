@@ -287,3 +287,36 @@ def test_the_prefix_cache_of_one_of_several_decode_mockers(
 
     target = ProbeTarget(url=serve(respond), expected=expected(engines=frozenset({Engine.MOCKER})))
     assert verdict(target, "prefix-cache")[0] == expected_verdict
+
+
+@pytest.mark.parametrize(
+    ("engine", "cached", "expected_verdict"),
+    [
+        (Engine.TRTLLM, 448, "pass"),
+        (Engine.TRTLLM, 452, "fail"),
+        (Engine.LLAMACPP, 452, "pass"),  # 453 tokens, all but the last
+        (Engine.LLAMACPP, 448, "pass"),
+        (Engine.LLAMACPP, 447, "fail"),
+        (Engine.LLAMACPP, 453, "fail"),
+    ],
+)
+def test_only_llamacpp_caches_tokens_after_the_full_blocks(
+    serve: Callable[[Respond], str],
+    monkeypatch: pytest.MonkeyPatch,
+    engine: Engine,
+    cached: int,
+    expected_verdict: str,
+) -> None:
+    monkeypatch.setattr(ProbeTarget, "wait_for", lambda self, seen, seconds=0.0: seen())
+    tokens = iter((0, cached))
+
+    def respond(path: str, body: dict[str, Any]) -> tuple[int, str]:
+        if path == "/v1/models":
+            return 200, json.dumps({"data": [{"id": "m"}]})
+        if path == "/metrics":
+            return 200, 'dynamo_frontend_model_kv_cache_block_size{model="m"} 32\n'
+        usage = {"prompt_tokens_details": {"cached_tokens": next(tokens)}}
+        return 200, json.dumps({"choices": [], "usage": usage})
+
+    target = ProbeTarget(url=serve(respond), expected=expected(engines=frozenset({engine})))
+    assert verdict(target, "prefix-cache")[0] == expected_verdict

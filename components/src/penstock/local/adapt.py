@@ -234,7 +234,8 @@ class _Adapter:
         arguments = llamacpp_engine.arguments(given, model)
         argv = (self._python(component), "-m", launch.module or "", *arguments)
         program = self._as_it_is(name, component, launch, component.role, argv)
-        return replace(program, env={**program.env, **llamacpp_engine.environment(packages)})
+        own = llamacpp_engine.environment(packages)
+        return replace(program, env={**llamacpp_engine.VARIABLES, **program.env, **own})
 
     def _substitute(self, name: str, component: Component, launch: Launch) -> list[Program]:
         simulation = self.simulate(component, launch)

@@ -14,7 +14,7 @@ from penstock.local import llamacpp_engine
 from penstock.manifests.source import MOST_BYTES, is_manifest
 
 # Engine → its environment, and the megabytes that its packages have in the index.
-SMALL: Mapping[str, tuple[str, int]] = {"llamacpp": (llamacpp_engine.ENVIRONMENT, 127)}
+SMALL: Mapping[str, tuple[str, int]] = {"llamacpp": (llamacpp_engine.ENVIRONMENT, 129)}
 
 Say = Callable[[str], None]
 
