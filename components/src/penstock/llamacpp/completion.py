@@ -105,11 +105,14 @@ class Completion:
         try:
             if transferred is not None:
                 await self._restore(transferred, slot)
-                cached = transferred.cached
-            async for chunk in self._generate(slot, prompt, cached):
+            reported = cached if transferred is None else transferred.cached
+            async for chunk in self._generate(slot, prompt, reported):
                 yield chunk
         finally:
-            self.changed(slot, (*self.asked.prompt, *self._output[:-1]))
+            # Only what is certain: a block that the router expects in vain costs a whole prompt.
+            kept = prompt[:cached] if transferred is None else ()
+            has_output = len(self._output) > self._given
+            self.changed(slot, (*self.asked.prompt, *self._output[:-1]) if has_output else kept)
             self.slots.release(slot)
 
     async def _acquire(self, prompt: tuple[int, ...]) -> tuple[int, int]:
