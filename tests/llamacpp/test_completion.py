@@ -40,6 +40,7 @@ class FakeServer:
         self.restored: list[bytes] = []
         self.cannot_restore = False
         self.closed = 0
+        self.result: dict[str, Any] | None = None  # of `complete`; None: the last event
 
     async def stream(self, body: Mapping[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
         self.bodies.append(body)
@@ -55,7 +56,7 @@ class FakeServer:
         self.bodies.append(body)
         if self.error is not None:
             raise self.error
-        return self.events[-1]
+        return self.result or self.events[-1]
 
     async def save(self, slot: int, file: int) -> int:
         return os.write(file, KV)
@@ -151,6 +152,18 @@ def test_tokens_that_were_held_back_come_with_the_last_one() -> None:
     first, _ = worker.chunks(worker.completion(top_logprobs=0))
     assert first["token_ids"] == own
     assert first["log_probs"] == [UNKNOWN_LOGPROB] * (len(own) - 1) + [-0.5]
+
+
+def test_tokens_of_a_character_that_the_limit_cuts_are_generated_again() -> None:
+    """llama.cpp's last event has neither their text nor their ids."""
+    last = {**event(0, 3, stop=True, stop_type="limit"), "tokens": [], "content": ""}
+    worker = Worker(FakeServer([event(7, 1), last]))
+    worker.server.result = {"tokens": [8, 9], "stop_type": "limit"}
+    chunks = worker.chunks(worker.completion(max_tokens=3))
+    assert [chunk["token_ids"] for chunk in chunks] == [[7], [8, 9]]
+    assert chunks[-1]["completion_usage"]["completion_tokens"] == 3
+    assert worker.server.bodies[1]["prompt"] == (*PROMPT, 7)
+    assert worker.server.bodies[1]["n_predict"] == 2
 
 
 def test_decode_continues_after_the_first_token_of_prefill_with_its_kv() -> None:
