@@ -105,11 +105,14 @@ class Completion:
         try:
             if transferred is not None:
                 await self._restore(transferred, slot)
-                cached = transferred.cached
-            async for chunk in self._generate(slot, prompt, cached):
+            reported = cached if transferred is None else transferred.cached
+            async for chunk in self._generate(slot, prompt, reported):
                 yield chunk
         finally:
-            self.changed(slot, (*self.asked.prompt, *self._output[:-1]))
+            # Only what is certain: a block that the router expects in vain costs a whole prompt.
+            kept = prompt[:cached] if transferred is None else ()
+            has_output = len(self._output) > self._given
+            self.changed(slot, (*self.asked.prompt, *self._output[:-1]) if has_output else kept)
             self.slots.release(slot)
 
     async def _acquire(self, prompt: tuple[int, ...]) -> tuple[int, int]:
@@ -140,6 +143,8 @@ class Completion:
         async with aclosing(self.server.stream({**body, "n_predict": limit})) as events:
             async for event in events:
                 tokens = self._tokens(event)
+                if event["stop"] and event.get("stop_type") == "limit":
+                    tokens += await self._cut_tokens(slot, prompt, event, tokens)
                 if tokens and not self._output[self._given :]:
                     self.changed(slot, prompt)
                 self._output += tokens
@@ -158,7 +163,22 @@ class Completion:
         missing = int(event["tokens_predicted"]) - sent - len(tokens)
         if not tokens or missing <= 0:
             return tokens
-        return self.vocabulary.tokens(event["content"], tokens[-1], missing + 1) or tokens
+        found = self.vocabulary.tokens(event["content"], tokens[-1], missing + 1)
+        return found or ([] if event["stop"] else tokens)
+
+    async def _cut_tokens(
+        self, slot: int, prompt: tuple[int, ...], event: Mapping[str, Any], tokens: list[int]
+    ) -> list[int]:
+        """The tokens after the last whole character, where the limit cuts a character.
+
+        llama.cpp's stream leaves them out, so that they are generated again.
+        """
+        sent = [*self._output[self._given :], *tokens]
+        missing = int(event["tokens_predicted"]) - len(sent)
+        if missing <= 0:
+            return []
+        body = {**self.asked.body, "prompt": (*prompt, *sent), "id_slot": slot}
+        return list((await self.server.complete({**body, "n_predict": missing}))["tokens"])
 
     def _chunk(self, tokens: list[int], event: Mapping[str, Any]) -> Chunk:
         chunk: Chunk = {"token_ids": tokens, "index": 0}

@@ -13,7 +13,6 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import aiohttp
-import xllamacpp
 from dynamo.llm.exceptions import EngineShutdown, InvalidArgument
 
 from penstock.llamacpp.config import LlamaCppConfig
@@ -28,6 +27,8 @@ OPTIONAL = ("n_batch", "n_ubatch", "n_gpu_layers")
 
 def start(model: str, config: LlamaCppConfig, context_length: int) -> LlamaServer:
     """Load the model; RuntimeError when llama.cpp cannot."""
+    import xllamacpp  # of the environment llamacpp; the tests of this package run without it
+
     params = xllamacpp.CommonParams()
     params.model.path = model
     params.hostnames = ["127.0.0.1"]
