@@ -88,9 +88,11 @@ class Endpoint:
         return len(text) == 9 and set(text) <= set("ae")
 
     def is_json(self, response_format: Any) -> bool:
-        options = {"max_tokens": 300, "temperature": 0, "response_format": response_format}
-        text = self.chat("Answer with a short JSON object.", **options).choices[0].message.content
-        return _is_object(text)
+        """A small model may never end an object without a schema. Then its beginning counts."""
+        options = {"max_tokens": 60, "temperature": 0, "response_format": response_format}
+        (choice,) = self.chat("Answer with a short JSON object.", **options).choices
+        text, is_cut = choice.message.content, choice.finish_reason == "length"
+        return _is_object(text) or (is_cut and begins_object(text))
 
     def response_is_json(self) -> bool:
         answer = self.response(max_output_tokens=300, temperature=0, text=RESPONSES_SCHEMA)
@@ -132,6 +134,16 @@ def _is_object(text: str) -> bool:
         return isinstance(json.loads(text), dict)
     except ValueError:
         return False
+
+
+def begins_object(text: str) -> bool:
+    """Whether the text is a JSON object that is cut: what is wrong with it is its end."""
+    try:
+        json.loads(text)
+    except json.JSONDecodeError as error:
+        is_at_end = error.pos >= len(text) - 1 or error.msg.startswith("Unterminated string")
+        return text.lstrip().startswith("{") and is_at_end
+    return False
 
 
 def _picture() -> list[dict[str, Any]]:

@@ -15,6 +15,7 @@ from clients import docs, openapi
 from clients.cases import CASES, FAILED, NOT_APPLICABLE, REJECTED, SUPPORTED, Session
 from clients.deviations import KNOWN
 from clients.drivers import CLIENTS, Driver, Missing, command
+from clients.parameters import begins_object
 from penstock.drill.graph_process import GraphProcess
 from penstock.environments import environments_root
 from report import RESULTS
@@ -46,6 +47,22 @@ def test_real_engines_support_what_every_client_needs() -> None:
             missing = {case for case in MUST_SUPPORT if cells[case]["state"] != SUPPORTED}
             # The command `llm` offers tools, but cannot require a call.
             assert missing <= ({"tools"} if client == "llm" else set()), (engine, client)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_cut"),
+    [
+        ('{"a": {"b": "c", "d', True),
+        ('{"a": 1,', True),
+        ('{"a"', True),
+        ('{"a": 1}', False),  # complete
+        ('{"a": b, "c": 1', False),
+        ('```json\n{"a": 1,', False),
+        ("[1, 2", False),
+    ],
+)
+def test_the_beginning_of_a_json_object_is_recognized(text: str, is_cut: bool) -> None:
+    assert begins_object(text) is is_cut
 
 
 @pytest.fixture(scope="module")
