@@ -37,7 +37,7 @@ EXIT_CODES = {"--set kv_transfer.buffer_tokens=8192": 14}  # any other command: 
 PRINTED = {
     "scale": "decode.replicas: 2",
     "status": "decode.1",
-    "penstock verify": "verified",
+    "penstock verify": " 0 fail,",
     "logs": "decode.1",
     "penstock ls": "quickstart",
     "down": "is down",

@@ -5,7 +5,7 @@ llama.cpp also finds the tokens after them, all but the last one.
 
 from __future__ import annotations
 
-from penstock.manifests.deployment import Engine, Role
+from penstock.manifests.deployment import Role
 from penstock.verify.result import ProbeResult, cannot_tell, failed, passed
 from penstock.verify.target import ApiResponse, ProbeTarget
 
@@ -30,7 +30,7 @@ def probe(target: ProbeTarget) -> ProbeResult:
     observed = (
         f"{second} of {expected + PART} tokens cached the second time, {first} the first time"
     )
-    beyond = PART - 1 if _caches_tokens(target) else 0
+    beyond = PART - 1 if target.caches_single_tokens else 0
     if not expected <= second <= expected + beyond:
         most = f" to {expected + beyond}" if beyond else ""
         return failed(
@@ -38,12 +38,6 @@ def probe(target: ProbeTarget) -> ProbeResult:
             "Prefix caching is off in the workers that prefill, or another worker got the request.",
         )
     return passed(f"{observed}: {BLOCKS} blocks of {int(size)}")
-
-
-def _caches_tokens(target: ProbeTarget) -> bool:
-    """Whether an engine caches a prompt token by token, without blocks."""
-    engines = target.expected.engines if target.expected is not None else frozenset()
-    return Engine.LLAMACPP in engines and not target.is_mocked
 
 
 def _two_of_one_cache(
