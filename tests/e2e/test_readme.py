@@ -37,7 +37,7 @@ EXIT_CODES = {"--set kv_transfer.buffer_tokens=8192": 14}  # any other command: 
 PRINTED = {
     "scale": "decode.replicas: 2",
     "status": "decode.1",
-    "penstock verify": "verified",
+    "penstock verify": " 0 fail,",
     "logs": "decode.1",
     "penstock ls": "quickstart",
     "down": "is down",
@@ -82,7 +82,9 @@ class Reader:
         self._up: list[str] = []
         (folder / "dynamo_graphs").mkdir()
         for graph in (ROOT / "dynamo_graphs").glob("*.yaml"):
-            (folder / "dynamo_graphs" / graph.name).write_text(graph.read_text())
+            # `verify` fills the context once, which takes 5 s of CPU time less with 512 tokens.
+            text = graph.read_text().replace("context_length: 2048 ", "context_length: 512 ")
+            (folder / "dynamo_graphs" / graph.name).write_text(text)
 
     def run(self, command: str) -> str:
         """Its output. `up` returns when it is ready, and its port is free and not 8000."""

@@ -320,3 +320,30 @@ def test_only_llamacpp_caches_tokens_after_the_full_blocks(
 
     target = ProbeTarget(url=serve(respond), expected=expected(engines=frozenset({engine})))
     assert verdict(target, "prefix-cache")[0] == expected_verdict
+
+
+@pytest.mark.parametrize(
+    ("engine", "differs", "expected_verdict"),
+    [
+        (Engine.TRTLLM, (), "pass"),
+        (Engine.TRTLLM, (0,), "fail"),
+        (Engine.LLAMACPP, (0,), "pass"),  # not cached: other sums
+        (Engine.LLAMACPP, (2,), "fail"),
+    ],
+)
+def test_only_the_first_greedy_output_of_llamacpp_may_differ(
+    serve: Callable[[Respond], str],
+    engine: Engine,
+    differs: tuple[int, ...],
+    expected_verdict: str,
+) -> None:
+    order = iter(range(4))
+
+    def respond(path: str, body: dict[str, Any]) -> tuple[int, str]:
+        if path == "/v1/models":
+            return 200, json.dumps({"data": [{"id": "m"}]})
+        token = 8 if next(order) in differs else 7
+        return 200, json.dumps({"choices": [], "nvext": {"completion_token_ids": [token] * 24}})
+
+    target = ProbeTarget(url=serve(respond), expected=expected(engines=frozenset({engine})))
+    assert verdict(target, "greedy")[0] == expected_verdict

@@ -119,6 +119,16 @@ class ProbeTarget:
         engines = self.expected.engines if self.expected is not None else frozenset()
         return self.has_substitute or Engine.MOCKER in engines
 
+    @property
+    def caches_single_tokens(self) -> bool:
+        """Whether the engine is llama.cpp, which caches a prompt without blocks.
+
+        Of a repeated prompt it then computes only the last token, alone. The sums have another
+        order than with the whole prompt, so that the output can differ from the first one.
+        """
+        engines = self.expected.engines if self.expected is not None else frozenset()
+        return Engine.LLAMACPP in engines and not self.is_mocked
+
     # --- the OpenAI endpoint --------------------------------------------------------------
 
     def post(self, path: str, body: Mapping[str, Any]) -> ApiResponse:
