@@ -125,24 +125,24 @@ def prompts() -> tuple[Prompt, ...]:
     firsts: set[int] = set()
 
     def excerpt(longest: int) -> tuple[int, ...]:
-        """Begins with a token with which no other begins, so that no cache has a part of it."""
-        while True:
-            count = round(longest ** draw.random())
-            begin = draw.randrange(len(ids) - count)
-            if ids[begin] not in firsts:
-                firsts.add(ids[begin])
-                return ids[begin : begin + count]
+        count = round(longest ** draw.random())
+        begin = draw.randrange(len(ids) - count)
+        return ids[begin : begin + count]
+
+    def distinct(make: Callable[[], tuple[int, ...]]) -> Prompt:
+        """Begins with a token with which no other begins: no cache has a part of it."""
+        while (made := make())[0] in firsts:
+            pass
+        firsts.add(made[0])
+        return Prompt(made)
 
     def text_of(longest: int) -> str:
         return tokenizer().decode(excerpt(longest))
 
-    code = [excerpt(LONGEST) for _ in range(CODE)]
-    chats = [encode(f"{n} {_chat(text_of(300))}") for n in range(CHATS)]
-    mixed = [encode(_mixed(draw, text_of(200))) for _ in range(SCRIPTS)]
-    made = (*code, *chats, *mixed)
-    if len({one[0] for one in made}) < len(made):
-        raise SystemExit("two prompts begin with the same token: choose another seed")
-    return tuple(map(Prompt, made))
+    code = [distinct(lambda: excerpt(LONGEST)) for _ in range(CODE)]
+    chats = [distinct(lambda: encode(text_of(4) + _chat(text_of(300)))) for _ in range(CHATS)]
+    mixed = [distinct(lambda: encode(_mixed(draw, text_of(200)))) for _ in range(SCRIPTS)]
+    return (*code, *chats, *mixed)
 
 
 def _chat(text: str) -> str:
