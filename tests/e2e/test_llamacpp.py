@@ -1,6 +1,6 @@
 """quickstart.yaml: real text from llama.cpp, with KV that moves from prefill to decode workers.
 
-The graph starts once, and `verify` runs last but for the test that kills a worker.
+The graph starts once. The test that kills a worker is the last one.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ TOOL = {
     },
 }
 # Probes that take long or that another test of this file makes; `make long` runs all.
-PROBES = ("topology", "disaggregation", "kv-transfer", "kv-events", "prefix-cache", "block-size")
+PROBES = ("disaggregation", "kv-transfer", "prefix-cache", "block-size")
 
 pytestmark = [pytest.mark.llamacpp, pytest.mark.timeout(600)]
 
@@ -171,7 +171,9 @@ def test_a_client_that_leaves_frees_its_slot(graph: GraphProcess) -> None:
         httpx.Client(timeout=60, trust_env=False) as client,
         client.stream("POST", url, json=body) as response,
     ):
-        next(response.iter_lines())
+        events = (line for line in response.iter_lines() if line.startswith("data: {"))
+        for _ in range(4):  # the first ones come from the prefill worker
+            next(events)
         assert _gauge(graph, "decode", "llamacpp_requests_running") == 1
     deadline = time.monotonic() + 20
     while _gauge(graph, "decode", "llamacpp_requests_running") and time.monotonic() < deadline:
@@ -214,14 +216,14 @@ def test_no_request_is_lost_when_a_decode_worker_is_killed(graph: GraphProcess) 
             assert began.acquire(timeout=60)
         os.kill(graph.pids("decode")[0], signal.SIGKILL)
         ends = [future.result(120) for future in running]
-    assert ends == [("length", 60)] * streams
+    assert ends == [("length", 40)] * streams
     graph.wait_counts(60, prefill=2, decode=2)
 
 
 def _stream(graph: GraphProcess, text: str, began: threading.Semaphore) -> tuple[str, int]:
     """How a response ended, and the tokens of its usage."""
     body = {"model": SMOLLM2, "messages": [{"role": "user", "content": text}], "stream": True}
-    body |= {"max_tokens": 60, "ignore_eos": True, "stream_options": {"include_usage": True}}
+    body |= {"max_tokens": 40, "ignore_eos": True, "stream_options": {"include_usage": True}}
     reason, tokens = "", 0
     url = f"{graph.state()['endpoint']}/chat/completions"
     with (

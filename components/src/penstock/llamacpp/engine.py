@@ -189,14 +189,20 @@ class LlamaCppEngine(LLMEngine):
         self._kv_files.drop(time.monotonic())
         return self._kv_files.pending == 0
 
+    async def _wait_idle(self, seconds: float) -> None:
+        limit = time.monotonic() + seconds
+        while (self._slots.running or self._slots.waiting) and time.monotonic() < limit:
+            await asyncio.sleep(0.02)
+
     async def cleanup(self) -> None:
         """Finish the requests that are running; those that take too long end with an error that
         lets the frontend migrate them."""
-        limit = time.monotonic() + float(os.environ.get(DRAIN_LIMIT, "25")) - CLOSE_S
-        while self._slots.running and time.monotonic() < limit:
-            await asyncio.sleep(0.05)
+        limit_s = float(os.environ.get(DRAIN_LIMIT, "25")) - 2 * CLOSE_S
+        await self._wait_idle(limit_s)
         if self._server is not None:
             await self._server.close()
+            await self._wait_idle(CLOSE_S)
+            self._server.stop()
             self._server = None
         self._kv_files.close()
         if self._arguments.model_folder is None:

@@ -22,6 +22,7 @@ RESPONSE_FIELDS = ["content", "tokens", "stop", "stop_type", "tokens_predicted",
 RESPONSE_FIELDS += ["completion_probabilities"]
 KV_FOLDER = "/proc/self/fd/"  # KV caches are saved to memory files of this process
 LONGEST_LINE = 2**22
+STOPPED = "llama.cpp has stopped"
 OPTIONAL = ("n_batch", "n_ubatch", "n_gpu_layers")
 
 
@@ -64,8 +65,8 @@ class LlamaServer:
         self._server: Any = server
         self._address = str(server.listening_address)
         self._session: aiohttp.ClientSession | None = None
-        self._is_closed = False
-        self._running = 0
+        self._closed = asyncio.Event()
+        self._responses: set[aiohttp.ClientResponse] = set()
 
     async def stream(self, body: Mapping[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
         """The events of a completion. Closing the iterator cancels it in llama.cpp."""
@@ -110,19 +111,52 @@ class LlamaServer:
 
     async def close(self) -> None:
         """Requests that still run fail with EngineShutdown, so that the frontend migrates them."""
-        self._is_closed = True
+        self._closed.set()
+        for response in [*self._responses]:
+            # Closing the session alone would leave their readers waiting forever.
+            response.content.set_exception(EngineShutdown(STOPPED))
         if self._session is not None:
             await self._session.close()
-        while self._running:
-            await asyncio.sleep(0.01)
+
+    def stop(self) -> None:
+        """Stop llama.cpp; blocks until its threads have ended."""
         self._server = None  # its destructor stops the server
 
     @asynccontextmanager
     async def _post_to(
         self, path: str, content: Mapping[str, Any]
     ) -> AsyncGenerator[aiohttp.ClientResponse, None]:
-        if self._is_closed:
-            raise EngineShutdown("llama.cpp has stopped")
+        if self._closed.is_set():
+            raise EngineShutdown(STOPPED)
+        try:
+            async with await self._response(path, content) as response:
+                self._responses.add(response)
+                try:
+                    yield response
+                finally:
+                    self._responses.discard(response)
+        except aiohttp.ClientError as error:
+            raise EngineShutdown(f"llama.cpp: {error}") from error
+
+    async def _response(self, path: str, content: Mapping[str, Any]) -> aiohttp.ClientResponse:
+        """The response when its headers have arrived; EngineShutdown when `close` is earlier."""
+        session = self._client()
+        request = asyncio.ensure_future(session.post(path, json=content))
+        closed = asyncio.ensure_future(self._closed.wait())
+        try:
+            await asyncio.wait({request, closed}, return_when=asyncio.FIRST_COMPLETED)
+            if not request.done():
+                raise EngineShutdown(STOPPED)
+            return request.result()
+        except asyncio.CancelledError:
+            if request.done() and not request.cancelled() and request.exception() is None:
+                request.result().close()
+            raise
+        finally:
+            request.cancel()
+            closed.cancel()
+
+    def _client(self) -> aiohttp.ClientSession:
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 self._address,
@@ -132,14 +166,7 @@ class LlamaServer:
                 timeout=aiohttp.ClientTimeout(total=None),
                 read_bufsize=LONGEST_LINE,
             )
-        self._running += 1
-        try:
-            async with self._session.post(path, json=content) as response:
-                yield response
-        except aiohttp.ClientError as error:
-            raise EngineShutdown(f"llama.cpp: {error}") from error
-        finally:
-            self._running -= 1
+        return self._session
 
     async def _post(self, path: str, content: Mapping[str, Any]) -> dict[str, Any]:
         async with self._post_to(path, content) as response:

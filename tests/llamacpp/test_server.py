@@ -1,0 +1,162 @@
+"""Requests to llama.cpp's server, which the test plays."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from aiohttp import web
+from dynamo.llm.exceptions import EngineShutdown, InvalidArgument
+
+from penstock.llamacpp.server import LlamaServer, SlotError
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@asynccontextmanager
+async def serving(handler: Handler) -> AsyncIterator[LlamaServer]:
+    app = web.Application()
+    app.router.add_post("/{path:.*}", handler)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    assert site._server is not None
+    port = site._server.sockets[0].getsockname()[1]  # type: ignore[attr-defined]
+    made = LlamaServer(SimpleNamespace(listening_address=f"http://127.0.0.1:{port}"))
+    try:
+        yield made
+    finally:
+        await made.close()
+        await runner.cleanup()
+
+
+def streaming(*events: dict[str, Any], then_hang: bool = False) -> Handler:
+    async def handle(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        for event in events:
+            await response.write(f"data: {json.dumps(event)}\n\n".encode())
+        if then_hang:
+            await asyncio.sleep(30)
+        await response.write(b"data: [DONE]\n\n")
+        return response
+
+    return handle
+
+
+def answering(status: int, text: str) -> Handler:
+    async def handle(request: web.Request) -> web.StreamResponse:
+        return web.Response(status=status, text=text)
+
+    return handle
+
+
+async def hang(request: web.Request) -> web.StreamResponse:
+    await asyncio.sleep(30)
+    return web.Response()
+
+
+def error(message: str) -> str:
+    return json.dumps({"error": {"code": 400, "message": message}})
+
+
+async def collect(server: LlamaServer) -> list[dict[str, Any]]:
+    return [event async for event in server.stream({"prompt": [1]})]
+
+
+def test_a_stream_is_its_events() -> None:
+    async def test() -> None:
+        async with serving(streaming({"content": "a"}, {"content": "é\n"})) as server:
+            assert await collect(server) == [{"content": "a"}, {"content": "é\n"}]
+
+    asyncio.run(test())
+
+
+@pytest.mark.parametrize(
+    ("handler", "kind", "message"),
+    [
+        (answering(400, error("bad grammar")), InvalidArgument, "bad grammar"),
+        (answering(503, "loading"), EngineShutdown, "loading"),
+        (streaming({"error": {"message": "no memory"}}), EngineShutdown, "no memory"),
+    ],
+)
+def test_a_clients_mistake_is_told_from_a_failure(
+    handler: Handler, kind: type[Exception], message: str
+) -> None:
+    async def test() -> None:
+        async with serving(handler) as server:
+            with pytest.raises(kind, match=message):
+                await collect(server)
+
+    asyncio.run(test())
+
+
+def test_a_failed_restore_is_not_the_clients_mistake() -> None:
+    async def test() -> None:
+        async with serving(answering(400, error("invalid slot save file"))) as server:
+            with pytest.raises(SlotError, match="invalid slot save file"):
+                await server.restore(0, 5)
+
+    asyncio.run(test())
+
+
+@pytest.mark.parametrize("handler", [streaming({"content": "a"}, then_hang=True), hang])
+def test_requests_that_run_when_the_server_closes_are_migrated(handler: Handler) -> None:
+    """EngineShutdown is the error upon which the frontend asks another worker."""
+
+    async def test() -> None:
+        async with serving(handler) as server:
+            running = asyncio.create_task(collect(server))
+            await asyncio.sleep(0.1)
+            assert not running.done()
+            await server.close()
+            with pytest.raises(EngineShutdown):
+                await asyncio.wait_for(running, 2)
+            with pytest.raises(EngineShutdown):
+                await collect(server)
+
+    asyncio.run(test())
+
+
+def test_a_server_that_dies_is_a_failure_to_migrate() -> None:
+    async def die(request: web.Request) -> web.StreamResponse:
+        assert request.transport is not None
+        request.transport.abort()
+        return web.Response()
+
+    async def test() -> None:
+        async with serving(die) as server:
+            with pytest.raises(EngineShutdown):
+                await collect(server)
+
+    asyncio.run(test())
+
+
+def test_leaving_a_stream_closes_its_connection() -> None:
+    """llama.cpp cancels the task of a connection that ends."""
+    ended = asyncio.Event()
+
+    async def endless(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        try:
+            while True:
+                await response.write(b'data: {"content": "a"}\n\n')
+                await asyncio.sleep(0.01)
+        finally:
+            ended.set()
+
+    async def test() -> None:
+        async with serving(endless) as server:
+            stream = server.stream({})
+            assert await anext(stream) == {"content": "a"}
+            await stream.aclose()
+            await asyncio.wait_for(ended.wait(), 2)
+
+    asyncio.run(test())
