@@ -86,7 +86,7 @@ def test_a_stream_is_its_events() -> None:
         (streaming({"error": {"message": "no memory"}}), EngineShutdown, "no memory"),
     ],
 )
-def test_a_clients_mistake_is_told_from_a_failure(
+def test_an_invalid_request_and_a_failure_have_different_errors(
     handler: Handler, kind: type[Exception], message: str
 ) -> None:
     async def test() -> None:
