@@ -52,8 +52,8 @@ def test_the_wheel_has_the_graphs_and_the_chart(environment: Path) -> None:
 
 def test_a_graph_runs_without_the_repository(environment: Path, tmp_path: Path) -> None:
     penstock = environment / "bin" / "penstock"
-    graph = "quickstart.yaml"
-    run(penstock, "init", "--example", "quickstart", folder=tmp_path)
+    graph = "quickstart-simulated.yaml"
+    run(penstock, "init", "--example", "quickstart-simulated", folder=tmp_path)
     assert "0 errors" in run(penstock, "check", graph, folder=tmp_path)
     assert "kind: DynamoGraphDeployment" in run(penstock, "render", graph, folder=tmp_path)
     run(penstock, "up", graph, "--detach", "--port", "0", folder=tmp_path)
