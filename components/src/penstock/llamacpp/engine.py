@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import os
+import shutil
 import tempfile
 import time
 from collections.abc import AsyncGenerator
@@ -35,8 +35,6 @@ from penstock.llamacpp.request import Asked, read_request
 from penstock.llamacpp.slots import Slots
 from penstock.llamacpp.token_text import Vocabulary
 from penstock.llamacpp.transfer import KvFiles
-
-logger = logging.getLogger(__name__)
 
 # Text on which tokenizers differ: digits, scripts, spaces, contractions, special tokens.
 SAMPLE = (
@@ -206,7 +204,4 @@ class LlamaCppEngine(LLMEngine):
             self._server = None
         self._kv_files.close()
         if self._arguments.model_folder is None:
-            for file in self._folder.glob("*"):
-                file.unlink()
-            if self._folder.exists():
-                os.removedirs(self._folder)
+            shutil.rmtree(self._folder.parent, ignore_errors=True)  # the temporary folder
