@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import yaml
+
 from tests.checks.cases_engine_flags import CASES as FLAGS
 from tests.checks.cases_engine_lengths import CASES as LENGTHS
 from tests.checks.cases_engine_speculation import CASES as SPECULATION
@@ -16,7 +18,9 @@ from tests.checks.support import (
     graph,
     manifest,
 )
+from tests.support.local_graphs import ROOT
 
+LLAMACPP = yaml.safe_load((ROOT / "dynamo_graphs" / "quickstart.yaml").read_text("utf-8"))
 CONTAINER = "dgd/spec/components/{}/podTemplate/spec/containers/main"
 DECODE, FRONTEND, WORKER = (CONTAINER.format(name) for name in ("decode", "frontend", "worker"))
 IMAGE = "nvcr.io/nvidia/ai-dynamo/tensorrtllm-runtime"
@@ -61,6 +65,21 @@ FILES = (
         rule="PS002",  # half of a disaggregated graph
         bad=graph(TRTLLM_DISAGG, {"prefill": REMOVE}),
         near=graph(TRTLLM_DISAGG, {"prefill/replicas": 0}),
+    ),
+    Case(  # an unknown option
+        rule="PS160",
+        bad=graph(LLAMACPP, {"engine/config/n_paralel": 4}),
+        near=graph(LLAMACPP, {"engine/config/n_parallel": 4}),
+    ),
+    Case(  # an invalid value
+        rule="PS160",
+        bad=graph(LLAMACPP, {"engine/config/sampling/top_p": 1.1}),
+        near=graph(LLAMACPP, {"engine/config/sampling/top_p": 1.0}),
+    ),
+    Case(  # two options
+        rule="PS160",
+        bad=graph(LLAMACPP, {"engine/config/n_ctx_seq": 16}),
+        near=graph(LLAMACPP, {"engine/config/n_ctx_seq": 512}),
     ),
     Case(
         rule="PS003",

@@ -86,6 +86,10 @@ USAGE = b'data: {"choices": [], "usage": {"completion_tokens": 2}}\n\n'
         (TOKEN + USAGE + DONE, ""),
         (TOKEN + TOKEN + DONE, "ended without a usage chunk after 2 chunks"),
         (TOKEN * 3 + USAGE + DONE, "3 tokens streamed, 2 requested"),
+        (
+            TOKEN + b'data: {"error": {"message": "lost"}}\n\n' + DONE,
+            'the stream reports {"message": "lost"}',
+        ),
     ],
 )
 def test_where_chunks_have_several_tokens_the_usage_counts(stream: bytes, error: str) -> None:

@@ -181,6 +181,7 @@ def test_scaling_starts_and_drains_exactly_those_workers(shared: GraphProcess) -
     text = shared.graph.read_text()
     done = shared.penstock("scale", str(shared.graph), "decode=4")
     assert done.returncode == 0, done.stderr
+    assert len(shared.pids("decode")) == 4, "scale returned before `up` saw the edit"
     grown = shared.wait_counts(decode=4, prefill=2)
     assert before < {r["pid"] for r in grown["replicas"]}
     shared.penstock("scale", str(shared.graph), "decode=2")
@@ -206,6 +207,10 @@ def test_an_edit_of_the_infrastructure_is_rejected(shared: GraphProcess) -> None
     shared.graph.write_text(shared.graph.read_text() + "\ninfrastructure:\n  events: nats\n")
     state = shared.wait_for(lambda s: s["rejected_edit"])
     assert "infrastructure cannot change" in state["rejected_edit"][0]
+    scaled = shared.penstock("scale", str(shared.graph), "decode=3")
+    assert scaled.returncode == 4
+    assert "rejected the edit: infrastructure cannot change" in scaled.stderr
+    assert len(shared.pids("decode")) == 2
 
 
 def test_an_edit_of_the_port_is_rejected_with_a_fix(shared: GraphProcess) -> None:

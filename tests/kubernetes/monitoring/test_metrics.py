@@ -125,7 +125,7 @@ def test_a_real_prometheus_evaluates_all_rules_and_alerts_without_decode(
                 "inter-token",
             }
 
-        prometheus.wait(burns, 30)
+        prometheus.wait(burns, timeout_s=30)
         assert_records_have_values(prometheus)
         assert {name for name in prometheus.firing() if not name.startswith(LATENCY)} == set()
         assert_panels_have_values(prometheus)

@@ -158,7 +158,8 @@ class Prometheus:
     def firing(self) -> set[str]:
         return {alert["labels"]["alertname"] for alert in self.get("alerts")["alerts"]}
 
-    def wait(self, done: Callable[[], bool], timeout_s: float = 60) -> None:
+    def wait(self, done: Callable[[], bool], what: object = "", timeout_s: float = 60) -> None:
+        """TimeoutError with ``what`` and Prometheus' log."""
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
             try:
@@ -167,4 +168,5 @@ class Prometheus:
             except httpx.HTTPError:
                 pass
             time.sleep(0.2)
-        raise TimeoutError((self.folder / "prometheus.log").read_text()[-2000:])
+        log = (self.folder / "prometheus.log").read_text()
+        raise TimeoutError(f"{what}: {log[-2000:]}")

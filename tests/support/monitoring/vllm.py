@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 from tests.support.monitoring.files import metric_names, queries, rules
@@ -32,6 +33,11 @@ def _assert_values(prometheus: Prometheus) -> None:
             used |= metric_names(expression)
             if metric_names(expression) & trtllm() or any(w in title for w in ABSENT[pool]):
                 continue
-            assert prometheus.query(expression), (pool, title)
+            # The rate of a new series needs a second sample.
+            prometheus.wait(partial(_has_values, prometheus, expression), (pool, title))
     for name in {n for n in used if n.startswith(("vllm:", "dynamo_component_gpu_cache"))}:
         assert prometheus.query(name), name
+
+
+def _has_values(prometheus: Prometheus, expression: str) -> bool:
+    return bool(prometheus.query(expression))

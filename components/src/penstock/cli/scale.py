@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
     from penstock.errors import GraphError, Problem
     from penstock.graph.edit import set_replicas, write_text
     from penstock.graph.load import read_text_file
-    from penstock.local.control import require_not_overridden, require_same_sets
+    from penstock.local.control import edited, require_not_overridden, require_same_sets
     from penstock.local.state import StateDir
     from penstock.manifests.source import is_manifest
 
@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
 
     if args.cluster:
         return _scale_release(args, changes, edit)
-    edit()
+    edited(args.graph, edit, changes)
     return 0
 
 

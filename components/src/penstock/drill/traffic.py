@@ -109,7 +109,7 @@ class _Stream:
         self.chunks += _tokens(chunk)
         self.text.append(_text(chunk))
         self.has_usage = self.has_usage or isinstance(chunk.get("usage"), dict)
-        self.error = self.error or _usage_error(chunk, self.tokens)
+        self.error = self.error or _reported(chunk) or _usage_error(chunk, self.tokens)
 
     def end(self) -> Ending:
         """Complete ``error``, and say how the request ended."""
@@ -289,6 +289,12 @@ def _tokens(chunk: dict[str, Any]) -> int:
 def _text(chunk: dict[str, Any]) -> str:
     choices = chunk.get("choices") or ()
     return "".join([(choice.get("delta") or {}).get("content") or "" for choice in choices])
+
+
+def _reported(chunk: dict[str, Any]) -> str:
+    """The error that the server sends instead of a chunk; empty for a chunk."""
+    error = chunk.get("error")
+    return f"the stream reports {json.dumps(error)[:300]}" if error else ""
 
 
 def _usage_error(chunk: dict[str, Any], tokens: int) -> str:

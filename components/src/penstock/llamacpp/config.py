@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Self
 
 import yaml
 from pydantic import Field, ValidationError, model_validator
 
+from penstock.nearest import nearest
 from penstock.strict_yaml.base import Positive, Spec
 from penstock.strict_yaml.problems import did_you_mean
 
@@ -82,20 +84,43 @@ class LlamaCppConfig(Spec):
         return self
 
 
+@dataclass(frozen=True)
+class InvalidOption:
+    path: tuple[str, ...]
+    message: str
+    """Without the path."""
+    near: str
+    """The option that an unknown one probably means; empty if none is close."""
+
+    def __str__(self) -> str:
+        return f"{'.'.join(self.path) or 'config'}: {self.message}"
+
+
 def read_config(path: Path | None) -> LlamaCppConfig:
-    """The configuration in a YAML file. ValueError names each wrong key."""
+    """The configuration in a YAML file. ValueError names each invalid option."""
     content: Any = yaml.safe_load(path.read_text("utf-8")) if path is not None else None
+    if found := invalid_options(content or {}):
+        raise ValueError("; ".join(map(str, found)))
+    return LlamaCppConfig.model_validate(content or {})
+
+
+def invalid_options(content: object) -> list[InvalidOption]:
+    """What the worker rejects in the content of its configuration file."""
     try:
-        return LlamaCppConfig.model_validate(content or {})
+        LlamaCppConfig.model_validate(content)
     except ValidationError as error:
-        raise ValueError("; ".join(map(_problem, error.errors()))) from None
+        return [_invalid(one) for one in error.errors()]
+    return []
 
 
-def _problem(error: Any) -> str:
-    place = ".".join(map(str, error["loc"])) or "config"
+def _invalid(error: Any) -> InvalidOption:
+    path = tuple(map(str, error["loc"]))
     if error["type"] != "extra_forbidden":
-        return f"{place}: {error['msg']}"
-    model = Sampling if error["loc"][0] == "sampling" and error["loc"][1:] else LlamaCppConfig
-    near = did_you_mean(str(error["loc"][-1]), model.model_fields)
-    known = near or f"It has {', '.join(sorted(model.model_fields))}."
-    return f"{place}: is not an option of penstock's llama.cpp worker. {known}"
+        value = f", not {error['input']!r}" if path else ""
+        return InvalidOption(path, f"{error['msg']}{value}", "")
+    model = Sampling if path[0] == "sampling" and path[1:] else LlamaCppConfig
+    near = nearest(path[-1], model.model_fields)
+    known = did_you_mean(path[-1], model.model_fields)
+    known = known or f"It has {', '.join(sorted(model.model_fields))}."
+    message = f"is not an option of penstock's llama.cpp worker. {known}"
+    return InvalidOption(path, message, near)

@@ -7,7 +7,7 @@ import os
 import signal
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from penstock.local.state_file import DiscoveryState, LocalState, Phase
 
 POLL_S = 0.1
 SETTLE_S = 120.0  # vLLM on a CPU starts in 44 to 78 s
+EDIT_S = 10.0  # `up` prepares an edit in 0.3 to 3 s, more when the CPU is busy
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,6 +87,40 @@ def settled(path: Path, counts: Mapping[str, int], seconds: float = SETTLE_S) ->
         if state.rejected_edit or _is_settled(state, counts) or time.monotonic() > deadline:
             return state
         time.sleep(POLL_S)
+
+
+def edited(path: Path, edit: Callable[[], None], counts: Mapping[str, int]) -> None:
+    """Run ``edit``; if the graph is up, return once `up` has taken the edit over.
+
+    GraphError if `up` rejects it. After `EDIT_S` it returns anyway: `up` applies the edit later.
+    ``counts``: replicas by component, as the edited file has them.
+    """
+    folder = StateDir(path)
+    state = folder.read() if folder.is_locked() else None
+    edit()
+    if state is None:
+        return
+    before, deadline = state.rejected_edit, time.monotonic() + EDIT_S
+    while state is not None and not _has_replicas(state, counts):
+        is_late = time.monotonic() > deadline
+        if state.rejected_edit and (state.rejected_edit != before or is_late):
+            raise GraphError(
+                Problem(
+                    file=str(path),
+                    message="`up` rejected the edit: " + " ".join(state.rejected_edit),
+                    fix="Correct the file; the graph runs on with its last valid content.",
+                )
+            )
+        if is_late:
+            return
+        time.sleep(POLL_S)
+        state = folder.read() if folder.is_locked() else None
+
+
+def _has_replicas(state: LocalState, counts: Mapping[str, int]) -> bool:
+    """`up` knows the counts, and has started the new replicas."""
+    rows = Counter(r.program for r in state.replicas)
+    return all(state.desired_replicas.get(n) == c and rows[n] >= c for n, c in counts.items())
 
 
 def _is_settled(state: LocalState, counts: Mapping[str, int]) -> bool:

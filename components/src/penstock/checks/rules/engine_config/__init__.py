@@ -1,8 +1,9 @@
 """Rules about an engine's configuration file."""
 
-from penstock.checks.rules.engine_config import engine_file, engine_limits
+from penstock.checks.rules.engine_config import engine_file, engine_limits, llamacpp_file
 
 MODULES = (
     engine_file,
     engine_limits,
+    llamacpp_file,
 )
