@@ -1,0 +1,208 @@
+"""Evaluates `penstock check` on a folder of published manifests.
+
+    python benchmarks/outside.py measure FOLDER [--list FILE] [--name NAME]
+    python benchmarks/outside.py sample FOLDER [--list FILE] [--seed N] -o SAMPLE.json
+    python benchmarks/outside.py judge SAMPLE.json REVIEW.json REVIEW.json
+
+FOLDER may contain index.json, a list of {file, repo, path, commit}; --list restricts it to the
+files named there, one a line. measure: files read, refused and crashed, findings by rule and level,
+and times, written to results/outside.json under NAME. sample: findings drawn at random for two
+reviewers, each of whom writes a list of {id, verdict: right|wrong, reason, source}. judge: the
+verdicts as the ledger outside_ledger.json, and the shares of false findings; a finding is right
+only if both say so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import statistics
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from penstock.checks.finding import Finding, Level
+from penstock.checks.run import check_file
+from penstock.serving.understand import Hints
+from report import RESULTS, write_result
+
+LEDGER = Path(__file__).with_name("outside_ledger.json")
+COMMAND = "python benchmarks/outside.py"
+NOT_READ = {"PS001", "PS002", "PS003", "PS004"}
+SAMPLED = {Level.ERROR: 60, Level.WARNING: 90}
+PROCESSES = 7  # of one file each
+SEED = 1911
+
+
+def files_of(folder: Path, chosen: Path | None) -> list[Path]:
+    """The YAML files, sorted, without the index."""
+    if chosen is None:
+        return sorted(p for ending in ("yaml", "yml") for p in folder.rglob(f"*.{ending}"))
+    return sorted(folder / line for line in chosen.read_text("utf-8").split("\n") if line)
+
+
+def findings_of(path: Path) -> tuple[Finding, ...] | str:
+    """The findings, or the exception: a crash is a result, not the end of the run."""
+    try:
+        return check_file(path, Hints())
+    except Exception as error:  # noqa: BLE001  whatever a user would see as a traceback
+        return f"{type(error).__name__}: {error}"
+
+
+def measure(folder: Path, paths: Sequence[Path]) -> dict[str, Any]:
+    found = {path: findings_of(path) for path in paths}
+    crashed = {str(p.relative_to(folder)): f for p, f in found.items() if isinstance(f, str)}
+    read = {p: f for p, f in found.items() if not isinstance(f, str)}
+    refused = [p for p, fs in read.items() if NOT_READ & {f.rule for f in fs}]
+    shown = [f for p, fs in read.items() for f in fs if p not in refused]
+    loud = {p for p, fs in read.items() if any(f.level is not Level.NOTE for f in fs)}
+    return {
+        "files": len(paths),
+        "read": len(read) - len(refused),
+        "refused": Counter(
+            next(f.rule for f in read[p] if f.rule in NOT_READ) for p in refused
+        ).most_common(),
+        "crashed": crashed,
+        "without_errors_and_warnings": len(read) - len(loud | {*refused}),
+        "findings": Counter(str(f.level) for f in shown),
+        "by_rule": {
+            str(level): dict(Counter(f.rule for f in shown if f.level is level).most_common())
+            for level in Level
+        },
+        **times(paths),
+    }
+
+
+def times(paths: Sequence[Path]) -> dict[str, Any]:
+    """Seconds of whole processes: all files at once, and the median of single ones."""
+    step = max(1, len(paths) // PROCESSES)
+    return {
+        "seconds_all_in_one_process": round(_seconds(paths), 2),
+        "seconds_one_file_median": round(
+            statistics.median(_seconds([path]) for path in paths[::step][:PROCESSES]), 2
+        ),
+    }
+
+
+def _seconds(paths: Iterable[Path]) -> float:
+    begun = time.monotonic()
+    command = [sys.executable, "-m", "penstock.cli.main", "check", *map(str, paths)]
+    subprocess.run(command, capture_output=True, check=False)
+    return time.monotonic() - begun
+
+
+def sample(folder: Path, paths: Sequence[Path], seed: int) -> list[dict[str, Any]]:
+    """Errors and warnings, each equally likely; findings of a file that could not be read too."""
+    origins, draw = _origins(folder), random.Random(seed)
+    chosen: list[dict[str, Any]] = []
+    found = [
+        (path, finding)
+        for path in paths
+        for finding in findings_of(path)
+        if isinstance(finding, Finding) and not finding.suppressed
+    ]
+    for level, count in SAMPLED.items():
+        candidates = [pair for pair in found if pair[1].level is level]
+        for path, finding in draw.sample(candidates, min(count, len(candidates))):
+            name = str(path.relative_to(folder))
+            chosen.append(
+                {
+                    "id": len(chosen) + 1,
+                    "file": name,
+                    **origins.get(name, {}),
+                    "line": finding.line,
+                    "place": finding.place,
+                    "rule": finding.rule,
+                    "level": str(level),
+                    "message": finding.message,
+                    "why": finding.why,
+                    "fix": finding.fix,
+                }
+            )
+    return chosen
+
+
+def _origins(folder: Path) -> dict[str, dict[str, str]]:
+    index = folder / "index.json"
+    listed = json.loads(index.read_text("utf-8")) if index.exists() else []
+    return {row["file"]: {k: row.get(k, "") for k in ("repo", "path", "commit")} for row in listed}
+
+
+def judged(
+    sampled: Sequence[Mapping[str, Any]], reviews: Sequence[Sequence[Mapping[str, Any]]]
+) -> list[dict[str, Any]]:
+    """The ledger: what was found where, never the file, with each reviewer's verdict."""
+    kept = ("repo", "path", "commit", "line", "place", "rule", "level", "message")
+    verdicts = [{row["id"]: row for row in review} for review in reviews]
+    ledger = []
+    for one in sampled:
+        given = [
+            {key: rows[one["id"]].get(key, "") for key in ("verdict", "reason", "source")}
+            for rows in verdicts
+        ]
+        right = all(v["verdict"] == "right" for v in given)
+        ledger.append({**{k: one[k] for k in kept if k in one}, "right": right, "reviews": given})
+    return ledger
+
+
+def shares(ledger: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    figures: dict[str, Any] = {}
+    for level in SAMPLED:
+        rows = [row for row in ledger if row["level"] == level]
+        wrong = [row for row in rows if not row["right"]]
+        figures[f"{level}s"] = {
+            "judged": len(rows),
+            "false": len(wrong),
+            "false_percent": round(100 * len(wrong) / len(rows), 1) if rows else None,
+            "reviewers_disagree": sum(
+                len({review["verdict"] for review in row["reviews"]}) > 1 for row in rows
+            ),
+            "false_by_rule": dict(Counter(row["rule"] for row in wrong).most_common()),
+        }
+    return figures
+
+
+def save(name: str, figures: Mapping[str, Any]) -> None:
+    path = RESULTS / "outside.json"
+    old = json.loads(path.read_text("utf-8")) if path.exists() else {}
+    parts = {**old.get("parts", {}), name: figures}
+    write_result("outside", COMMAND, {"parts": parts}, show=False)
+    print(json.dumps(figures, indent=1))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    for verb in ("measure", "sample"):
+        made = verbs.add_parser(verb)
+        made.add_argument("folder", type=Path)
+        made.add_argument("--list", type=Path)
+    verbs.choices["measure"].add_argument("--name", default="measured")
+    verbs.choices["sample"].add_argument("--seed", type=int, default=SEED)
+    verbs.choices["sample"].add_argument("-o", type=Path, required=True)
+    judge = verbs.add_parser("judge")
+    judge.add_argument("files", type=Path, nargs=3, metavar="JSON")
+    judge.add_argument("--name", default="judged")
+    args = parser.parse_args()
+    if args.verb == "judge":
+        sampled, *reviews = (json.loads(path.read_text("utf-8")) for path in args.files)
+        ledger = judged(sampled, reviews)
+        LEDGER.write_text(json.dumps(ledger, indent=1, ensure_ascii=False) + "\n", "utf-8")
+        save(args.name, shares(ledger))
+        return
+    paths = files_of(args.folder, args.list)
+    if args.verb == "measure":
+        save(args.name, measure(args.folder, paths))
+    else:
+        chosen = sample(args.folder, paths, args.seed)
+        args.o.write_text(json.dumps(chosen, indent=1, ensure_ascii=False) + "\n", "utf-8")
+        print(Counter(row["level"] for row in chosen))
+
+
+if __name__ == "__main__":
+    main()
