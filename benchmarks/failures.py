@@ -34,7 +34,7 @@ def loud(path: Path) -> Iterator[Finding]:
 
 def caught_by(folder: Path, failure: Mapping[str, Any]) -> list[str]:
     """The rules that report the defective field, and nothing like it in the repaired manifest."""
-    (pair,) = folder.glob(f"{failure['id']:03}-*")
+    pair = folder / failure["id"]
     lines = {failure["line"], *failure.get("alternatives", ())}
     repaired = {(f.rule, f.message) for f in loud(pair / "repaired.yaml")}
     found = [f for f in loud(pair / "broken.yaml") if (f.rule, f.message) not in repaired]
@@ -63,7 +63,7 @@ def _new_after_repair(folder: Path, listed: list[Mapping[str, Any]]) -> list[str
     """Errors that only the repaired manifest has: the repair, or the rule, is wrong."""
     found = []
     for failure in listed:
-        (pair,) = folder.glob(f"{failure['id']:03}-*")
+        pair = folder / failure["id"]
         broken = {(f.rule, f.message) for f in loud(pair / "broken.yaml")}
         found += [
             f"{failure['id']}: {f.rule} {f.message}"
