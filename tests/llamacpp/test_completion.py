@@ -15,9 +15,9 @@ from penstock.llamacpp.completion import UNKNOWN_LOGPROB, Chunk, Completion, KvT
 from penstock.llamacpp.metrics import Metrics
 from penstock.llamacpp.request import Asked
 from penstock.llamacpp.server import LlamaServer, SlotError
+from penstock.llamacpp.shared_memory import KvFiles, SharedMemoryReceiver
 from penstock.llamacpp.slots import Slots
 from penstock.llamacpp.token_text import Vocabulary
-from penstock.llamacpp.shared_memory import KvFiles, SharedMemoryReceiver
 from penstock.tokenizer import FOLDER
 
 PROMPT = (1, 2, 3, 4, 5)
