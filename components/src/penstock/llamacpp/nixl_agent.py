@@ -21,8 +21,15 @@ BACKEND = "UCX"
 POLL_US = 10_000
 
 
+DISCONNECTED = ("nixlRemoteDisconnectError", "nixlBackendError")
+
+
 class AgentError(Exception):
     """A call of NIXL failed."""
+
+
+class DisconnectedError(AgentError):
+    """The peer has exited, or cannot be reached."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +71,8 @@ class Agent:
         try:
             return function(*arguments)
         except self._errors as error:
-            raise AgentError(f"NIXL: {error}") from None
+            known = DisconnectedError if type(error).__name__ in DISCONNECTED else AgentError
+            raise known(f"NIXL: {error}") from None
 
     def register(self, memory: Region) -> Any:
         """The registration, for `deregister` and `metadata`."""

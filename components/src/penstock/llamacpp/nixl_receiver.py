@@ -16,12 +16,22 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from penstock.llamacpp.nixl_agent import Agent, AgentError, Read, Region, region
+from penstock.llamacpp.nixl_agent import (
+    Agent,
+    AgentError,
+    DisconnectedError,
+    Read,
+    Region,
+    region,
+)
 from penstock.llamacpp.nixl_sender import BACKEND, KEY_BYTES, NAME, read_limit_s
 from penstock.llamacpp.transfer import TransferError
 
 POLL_S = 0.0005
 MOST_PEERS = 64  # prefill workers that exited long ago are forgotten
+# Each attempt to connect to a worker that has exited leaves a socket open in UCX 1.22. The handles
+# of such a worker expire after 60 s.
+RECONNECT_S = 60.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +90,8 @@ class NixlReceiver:
     )
     _peers: dict[str, None] = field(default_factory=dict)
     """The least recently used first."""
+    _disconnected: dict[str, float] = field(default_factory=dict)
+    """Peer → time at which it could not be reached."""
     _stalled: dict[str, tuple[Read, Target]] = field(default_factory=dict)
     """Peer → a READ that has passed its limit and may still write into its memory."""
 
@@ -129,7 +141,7 @@ class NixlReceiver:
             remote = Region(source.address, len(memory))
             read = self.agent.read(region(memory), peer, remote, source.key)
         except AgentError as error:
-            self._forget(source.agent)
+            self._failed(source.agent, error)
             target.close()
             raise TransferError(str(error)) from None
         except TransferError:
@@ -149,7 +161,7 @@ class NixlReceiver:
                 time.sleep(POLL_S)
         except AgentError as error:
             self._end(read, target)
-            self._forget(source.agent)
+            self._failed(source.agent, error)
             raise TransferError(str(error)) from None
         self._end(read, target)
         if time.monotonic() > deadline:  # this process was stopped, and the buffer may be reused
@@ -165,12 +177,15 @@ class NixlReceiver:
             try:
                 if read.is_running():
                     continue
-            except AgentError:
-                self._forget(peer)
+            except AgentError as error:
+                self._failed(peer, error)
             del self._stalled[peer]
             self._end(read, target)
 
     def _peer(self, source: Source) -> str:
+        since = self._disconnected.get(source.agent)
+        if since is not None and time.monotonic() - since < RECONNECT_S:
+            raise TransferError(f"{source.agent} has exited, or cannot be reached")
         peer = self.agent.add_peer(source.metadata)
         self._peers.pop(peer, None)
         self._peers[peer] = None
@@ -181,6 +196,13 @@ class NixlReceiver:
                 self._forget(oldest)
         return peer
 
+    def _failed(self, peer: str, error: AgentError) -> None:
+        self._forget(peer)
+        if isinstance(error, DisconnectedError):
+            now = time.monotonic()
+            recent = {p: at for p, at in self._disconnected.items() if now - at < RECONNECT_S}
+            self._disconnected = {**recent, peer: now}
+
     def _forget(self, peer: str) -> None:
         self._peers.pop(peer, None)
         self.agent.remove_peer(peer)
@@ -189,8 +211,8 @@ class NixlReceiver:
         """Without the notification, the KV expires."""
         try:
             self.agent.notify(self._peer(source), source.key)
-        except AgentError:
-            self._forget(source.agent)
+        except AgentError as error:
+            self._failed(source.agent, error)
 
     def close(self) -> None:
         self._thread.shutdown(wait=False, cancel_futures=True)

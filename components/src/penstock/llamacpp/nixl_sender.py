@@ -106,8 +106,8 @@ class NixlSender:
             self.discard(file)
 
     def _take(self, size: int) -> Buffer:
-        """The smallest free buffer with this size, or a new one."""
-        fitting = [b for b in self._free if len(b.memory) >= size]
+        """The smallest free buffer with this size, of these the last used one; or a new one."""
+        fitting = [b for b in reversed(self._free) if len(b.memory) >= size]
         if not fitting:
             return self._allocate(size)
         buffer = min(fitting, key=lambda b: len(b.memory))
