@@ -40,6 +40,8 @@ async def receive(receiver: NixlReceiver, asked: dict[str, Any]) -> Any:
     if "discard" in asked:
         receiver.discard(asked["discard"])
         return None
+    if "cancel" in asked:
+        return await cancel(receiver, asked["cancel"])
     begun, error, is_equal = time.monotonic(), "", False
     try:
         async with receiver.opened(asked["handle"]) as file:
@@ -48,7 +50,7 @@ async def receive(receiver: NixlReceiver, asked: dict[str, Any]) -> Any:
     except TransferError as caught:
         error = str(caught)
     seconds = time.monotonic() - begun
-    files = len([*Path("/proc/self/fd").iterdir()])
+    files = open_files()
     stalled = len(receiver._stalled)
     return {
         "equal": is_equal,
@@ -57,6 +59,27 @@ async def receive(receiver: NixlReceiver, asked: dict[str, Any]) -> Any:
         "files": files,
         "stalled": stalled,
     }
+
+
+async def cancel(receiver: NixlReceiver, handle: dict[str, Any]) -> int:
+    """Cancel a transfer that runs; the number of open files when its thread has ended."""
+
+    async def opened() -> None:
+        async with receiver.opened(handle):
+            raise AssertionError("it was not cancelled in time")
+
+    task = asyncio.ensure_future(opened())
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait({task})
+    assert task.cancelled()
+    await asyncio.get_running_loop().run_in_executor(receiver._thread, bool)
+    await asyncio.sleep(0)
+    return open_files()
+
+
+def open_files() -> int:
+    return len([*Path("/proc/self/fd").iterdir()])
 
 
 async def main(role: str) -> None:

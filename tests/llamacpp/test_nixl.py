@@ -133,6 +133,13 @@ def test_kv_that_is_not_needed_is_freed(decode: Child, prefill: Child) -> None:
     assert pending(prefill, 0) == 0
 
 
+def test_a_cancelled_transfer_leaves_nothing_open(decode: Child, prefill: Child) -> None:
+    before = decode(handle=prefill(**SENT), **SENT)["files"]
+    assert [decode(cancel=prefill(**SENT)) for _ in range(5)] == [before] * 5
+    assert received(decode, prefill(**SENT)) == ""
+    assert pending(prefill, 0) == 0, "the thread has read them all"
+
+
 def test_kv_that_expired_is_recognized(decode: Child, prefill: Child) -> None:
     handle = prefill(**SENT)
     assert prefill(drop=60.5) == 0

@@ -49,8 +49,11 @@ class Agent:
     """Used from one thread at a time."""
 
     def __init__(self) -> None:
-        """Takes about a second. ImportError without the environment llamacpp-nixl."""
-        from nixl_cu12 import _bindings
+        """Takes about a second. AgentError without the packages."""
+        try:
+            from nixl_cu12 import _bindings
+        except ImportError as error:
+            raise AgentError(f"NIXL needs environment llamacpp-nixl: {error}") from None
 
         self._nixl: Any = _bindings
         values = vars(_bindings).values()

@@ -12,7 +12,7 @@ import mmap
 import os
 import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -157,6 +157,7 @@ class NixlSender:
             self.discard(file)
         kept = [kv.buffer for kv in (*self._pending.values(), *self._expired)]
         for buffer in (*self._free, *kept):
-            self.agent.deregister(buffer.registration)
+            with suppress(AgentError):
+                self.agent.deregister(buffer.registration)
             buffer.memory.close()
         self._free, self._pending, self._expired = [], {}, []
