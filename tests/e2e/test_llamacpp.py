@@ -1,12 +1,13 @@
 """quickstart.yaml: real text from llama.cpp, with KV that moves from prefill to decode workers.
 
-The graph starts once. The test that kills a worker is the last one.
+The graph starts once. The last two tests kill workers; the last one changes to NIXL before.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import threading
 import time
@@ -17,11 +18,13 @@ from typing import Any
 import httpx
 import pytest
 
-from graphs import copy_graph
+from graphs import GRAPHS, copy_graph
 from penstock.drill.graph_process import GraphProcess
+from penstock.environments import environments_root, is_installed
 from penstock.environments.packaged_models import SMOLLM2, packaged_model
 from penstock.metrics import parse
 from tests.support.local_graphs import assert_nothing_left
+from token_requests import Prompt, ask
 
 START_S = 120
 GREEDY = {"temperature": 0, "seed": 1}
@@ -239,3 +242,40 @@ def _stream(graph: GraphProcess, text: str, began: threading.Semaphore) -> tuple
                 reasons = [c["finish_reason"] for c in event["choices"] if c["finish_reason"]]
                 reason = reasons[0] if reasons else reason
     return reason, tokens
+
+
+def test_nixl_gives_the_tokens_of_shared_memory_also_when_a_prefill_worker_is_killed(
+    graph: GraphProcess,
+) -> None:
+    if not is_installed(environments_root() / "llamacpp-nixl"):
+        pytest.skip("not installed: penstock env install llamacpp-nixl")
+    draw = random.Random(18)
+    # Lengths below, at and above blocks of 16, and a first token that no other prompt has.
+    lengths = (5, 16, 33, 150, 100, 40)
+    prompts = [
+        Prompt((200 + at, *(draw.randrange(100, 40_000) for _ in range(length - 1))))
+        for at, length in enumerate(lengths)
+    ]
+    expected = [_tokens(graph, prompt) for prompt in prompts]
+    shared_memory = {*graph.pids("prefill"), *graph.pids("decode")}
+    text = (GRAPHS / "quickstart.yaml").read_text("utf-8")
+    text = text.replace("    n_parallel:", "    kv_transfer_backend: nixl\n    n_parallel:")
+    graph.graph.write_text(text, "utf-8")
+    graph.wait_for(lambda s: not shared_memory & {r["pid"] for r in s["replicas"]}, START_S)
+    graph.wait_counts(START_S, prefill=2, decode=1)
+
+    assert [_tokens(graph, prompt) for prompt in prompts[:4]] == expected[:4]
+    assert _gauge(graph, "decode", "llamacpp_kv_transfer_failures_total") == 0
+    assert _gauge(graph, "decode", "llamacpp_kv_transfer_bytes_total") > 1_000_000
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(_tokens, graph, prompts[4])
+        os.kill(graph.pids("prefill")[0], signal.SIGKILL)
+        assert running.result(120) == expected[4]
+    assert [_tokens(graph, prompt) for prompt in prompts[5:]] == expected[5:]
+    assert _verify(graph, "transport", "kv-transfer") == {}
+
+
+def _tokens(graph: GraphProcess, prompt: Prompt) -> list[int]:
+    got = ask(graph.state()["endpoint"], SMOLLM2, prompt, stream=True, tokens=8)
+    assert not got.error, got.error
+    return got.tokens

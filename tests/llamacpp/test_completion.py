@@ -15,9 +15,9 @@ from penstock.llamacpp.completion import UNKNOWN_LOGPROB, Chunk, Completion, KvT
 from penstock.llamacpp.metrics import Metrics
 from penstock.llamacpp.request import Asked
 from penstock.llamacpp.server import LlamaServer, SlotError
+from penstock.llamacpp.shared_memory import KvFiles, SharedMemoryReceiver
 from penstock.llamacpp.slots import Slots
 from penstock.llamacpp.token_text import Vocabulary
-from penstock.llamacpp.transfer import KvFiles
 from penstock.tokenizer import FOLDER
 
 PROMPT = (1, 2, 3, 4, 5)
@@ -90,13 +90,13 @@ class Worker:
 
     def chunks(self, made: Completion, transferred: KvTransfer | None = None) -> list[Chunk]:
         async def collect() -> list[Chunk]:
-            async with aclosing(made.chunks(transferred)) as chunks:
+            async with aclosing(made.chunks(transferred, SharedMemoryReceiver())) as chunks:
                 return [chunk async for chunk in chunks]
 
         return asyncio.run(collect())
 
     def prefill(self, **asked: Any) -> Chunk:
-        return asyncio.run(self.completion(**asked).prefill(self.files, keep=True))
+        return asyncio.run(self.completion(**asked).prefill(self.files))
 
     def metric(self, name: str) -> float | None:
         return self.metrics.registry.get_sample_value(f"llamacpp_{name}")

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from penstock.environments.install import Environment
 from penstock.environments.packaged_models import SMOLLM2
 from penstock.errors import InputError, MissingToolError
-from penstock.local import llamacpp_engine
+from penstock.local import llamacpp_engine, missing_environment
 from penstock.local.adapt import Overrides, adapt
 from penstock.local.deployment import LocalDeployment
 from penstock.local.llamacpp_engine import GgufModel
 from penstock.local.machine import Machine
-from penstock.manifests.deployment import Component, Engine, Role
+from penstock.manifests.deployment import Component, Engine, KnownConfig, Role
 from tests.local.builders import component, deployment, frontend
 from tests.local.test_adapt import no_settings, simulate
 
+GRAPHS = Path(__file__).parents[2] / "dynamo_graphs"
+NIXL = "kv_transfer_backend=nixl"
 ARGV = ("python3", "-m", "penstock.llamacpp", "--model", "acme/model", "--served-model-name", "m")
 PLANES = ("--namespace", "a", "--request-plane", "nats", "--disaggregation-mode", "prefill")
 MODEL = GgufModel(file=Path("/models/a.gguf"), folder=Path("/cache/a"))
@@ -30,9 +34,14 @@ def ready(tmp_path: Path) -> Machine:
     return Machine(gpus=0, python="/env/bin/python", interpreters={"llamacpp": str(python)})
 
 
-def worker(*more: str, gpus: int = 0) -> Component:
+def worker(*more: str, gpus: int = 0, **options: str) -> Component:
     return component(
-        "prefill", Role.PREFILL, *ARGV, *PLANES, *more, engine=Engine.LLAMACPP, gpus=gpus
+        "prefill",
+        Role.PREFILL,
+        *(*ARGV, *PLANES, *more),
+        engine=Engine.LLAMACPP,
+        gpus=gpus,
+        config=KnownConfig(values=options, path="engine.yaml", place="prefill"),
     )
 
 
@@ -89,6 +98,66 @@ def test_without_the_environment_the_fix_is_its_installation() -> None:
     (problem,) = caught.value.problems
     assert "environment llamacpp" in problem.message
     assert problem.fix == "Run `penstock env install llamacpp`, or use `--engine mocker`."
+
+
+def test_nixl_adds_the_packages_of_its_environment_and_stays_on_loopback(
+    ready: Machine, tmp_path: Path
+) -> None:
+    nixl = tmp_path / "llamacpp-nixl"
+    (nixl / "lib" / "python3.11" / "site-packages").mkdir(parents=True)
+    both = {**ready.interpreters, "llamacpp-nixl": str(nixl / "bin" / "python")}
+    made = adapted(replace(ready, interpreters=both), made=worker(kv_transfer_backend="nixl"))
+    program = made.program("prefill")
+    assert program is not None
+    first, second = program.env["PYTHONPATH"].split(":")
+    assert first == str(tmp_path / "llamacpp" / "lib" / "python3.11" / "site-packages")
+    assert second == str(nixl / "lib" / "python3.11" / "site-packages")
+    assert program.env["UCX_NET_DEVICES"] == "lo"
+    plain = adapted(replace(ready, interpreters=both)).program("prefill")
+    assert plain is not None
+    assert plain.env["PYTHONPATH"] == first
+    assert not [name for name in plain.env if name.startswith("UCX_")]
+
+
+def test_nixl_without_its_environment_is_an_error_with_both_fixes(ready: Machine) -> None:
+    with pytest.raises(MissingToolError) as caught:
+        adapted(ready, made=worker(kv_transfer_backend="nixl"))
+    (problem,) = caught.value.problems
+    assert problem.place == "engine.config.kv_transfer_backend"
+    assert "needs environment llamacpp-nixl, which is not installed" in problem.message
+    assert problem.fix == (
+        "Run `penstock env install llamacpp-nixl`, or remove `kv_transfer_backend`."
+    )
+
+
+@pytest.mark.parametrize(
+    ("graph", "sets", "needed"),
+    [
+        ("quickstart", (), ["llamacpp"]),
+        ("quickstart", (f"engine.config.{NIXL}",), ["llamacpp", "llamacpp-nixl"]),
+        ("quickstart", (f"decode.config.{NIXL}",), ["llamacpp", "llamacpp-nixl"]),
+        ("quickstart-simulated", (), []),
+    ],
+)
+def test_up_installs_the_environments_of_the_graph(
+    graph: str,
+    sets: tuple[str, ...],
+    needed: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PENSTOCK_ENVIRONMENTS", str(tmp_path))
+    installed: list[str] = []
+
+    def install(environment: Environment, *, quiet: bool) -> str:
+        installed.append(environment.name)
+        return f"installed {environment.name}"
+
+    monkeypatch.setattr(missing_environment, "install", install)
+    lines: list[str] = []
+    missing_environment.install_missing(GRAPHS / f"{graph}.yaml", sets, lines.append)
+    assert installed == needed
+    assert [line.split()[2] for line in lines[::2]] == needed
 
 
 def test_with_engine_mocker_it_is_substituted(ready: Machine) -> None:

@@ -200,6 +200,28 @@ def test_transport(
     ), result
 
 
+@pytest.mark.parametrize(
+    ("backend", "expected_verdict", "words"),
+    [
+        ("shared_memory", "cannot tell", "in shared memory, not with UCX"),
+        ("nixl", "pass", "shared memory, TCP: cma/memory, tcp/lo (the graph sets auto)"),
+    ],
+)
+def test_the_transport_of_llamacpp_depends_on_the_backend(
+    tmp_path: Path, backend: str, expected_verdict: str, words: str
+) -> None:
+    source = open_source(
+        GRAPHS / "quickstart.yaml", (f"engine.config.kv_transfer_backend={backend}",)
+    )
+    target = ProbeTarget(
+        url="http://127.0.0.1:9",
+        expected=read_expectations(source),
+        logs=(_log(tmp_path, "intra-node cfg#1 rma_am(tcp/lo)  am(tcp/lo cma/memory)"),),
+    )
+    result = transport.probe(target)
+    assert (str(result.verdict), words in result.detail) == (expected_verdict, True), result
+
+
 def test_a_gauge_with_different_values_has_no_value() -> None:
     metrics = Metrics(tuple(parse('a{x="1"} 3\na{x="2"} 4\nb 5\n')))
     assert metrics.gauge("a") is None

@@ -49,7 +49,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--no-install",
         action="store_true",
-        help="do not install the environment llamacpp (129 MB) if a graph of llama.cpp needs it",
+        help="do not install the environments llamacpp (129 MB) and llamacpp-nixl (79 MB) if a "
+        "graph of llama.cpp needs them",
     )
     parser.add_argument(
         "--port",

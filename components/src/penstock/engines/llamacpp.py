@@ -17,9 +17,21 @@ from penstock.engines.engine import (
 from penstock.engines.mocker_command import simulation
 from penstock.engines.parsers import NotParsed, Parsed
 from penstock.engines.worker_settings import explicit_endpoint, parser_lines
-from penstock.manifests.deployment import Component, Launch
+from penstock.llamacpp.config import LlamaCppConfig
+from penstock.manifests.deployment import Component, Engine, KnownConfig, Launch, Role
 
 MODES = {"agg": Mode.AGG, "prefill": Mode.PREFILL, "decode": Mode.DECODE}
+KV_TRANSFER_BACKEND = "kv_transfer_backend"
+
+
+def uses_nixl(component: Component) -> bool:
+    """Whether its workers are of llama.cpp and transfer KV with NIXL."""
+    if component.engine is not Engine.LLAMACPP or component.role not in (Role.PREFILL, Role.DECODE):
+        return False
+    config = component.engine_config
+    values = config.values if isinstance(config, KnownConfig) else {}
+    default = LlamaCppConfig.model_fields[KV_TRANSFER_BACKEND].default
+    return bool(values.get(KV_TRANSFER_BACKEND, default) == "nixl")
 
 
 def simulate(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 import yaml
 from pydantic import Field, ValidationError, model_validator
@@ -15,6 +15,7 @@ from penstock.strict_yaml.problems import did_you_mean
 
 Fraction = Annotated[float, Field(ge=0, le=1)]
 NotNegative = Annotated[float, Field(ge=0)]
+KvTransferBackend = Literal["shared_memory", "nixl"]
 
 
 class Sampling(Spec):
@@ -71,6 +72,13 @@ class LlamaCppConfig(Spec):
     )
     block_size: Positive = Field(
         default=16, description="Block size of the KV events for the router, in tokens."
+    )
+    kv_transfer_backend: KvTransferBackend = Field(
+        default="shared_memory",
+        description=(
+            "How KV moves from prefill to decode workers; `nixl` needs environment "
+            "llamacpp-nixl. Aggregated workers ignore it."
+        ),
     )
     sampling: Sampling = Field(
         default=Sampling(), description="Sampling parameters of requests that do not set them."

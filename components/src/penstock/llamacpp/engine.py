@@ -26,7 +26,7 @@ from dynamo.common.utils.token_ids import normalize_request_token_ids
 from dynamo.llm import ModelInput
 
 from penstock.gguf.folder import TOKENIZER, write_folder
-from penstock.llamacpp import server
+from penstock.llamacpp import backends, server
 from penstock.llamacpp.arguments import Arguments, parse
 from penstock.llamacpp.completion import Completion, KvTransfer
 from penstock.llamacpp.kv_events import KvEvents
@@ -34,14 +34,13 @@ from penstock.llamacpp.metrics import Metrics
 from penstock.llamacpp.request import Asked, read_request
 from penstock.llamacpp.slots import Slots
 from penstock.llamacpp.token_text import Vocabulary
-from penstock.llamacpp.transfer import KvFiles
+from penstock.llamacpp.transfer import KvReceiver, KvSender
 
 # Text on which tokenizers differ: digits, scripts, spaces, contractions, special tokens.
 SAMPLE = (
     "Hello  World\n\n\tI'll pay 12,345.67 € to naïve Ægir — 漢字とかな, "
     "मनक 😀👩‍👩‍👧! x_1=foo(Bar);\r\n"
 )
-KV_EXPIRY_S = 60.0
 DRAIN_LIMIT = "DYN_RUNTIME_GRACEFUL_SHUTDOWN_TIMEOUT_SECS"
 CLOSE_S = 2.0  # within the same limit
 
@@ -57,7 +56,8 @@ class LlamaCppEngine(LLMEngine):
         self._context_length = 0
         self._server: server.LlamaServer | None = None
         self._slots = Slots(self._config.n_parallel, self._config.block_size)
-        self._kv_files = KvFiles(KV_EXPIRY_S)
+        self._sender: KvSender | None = None
+        self._receiver: KvReceiver | None = None
         self._vocabulary = Vocabulary(folder / TOKENIZER)
         self._metrics = Metrics(self._slots)
         self._events = KvEvents(self._slots)
@@ -86,6 +86,10 @@ class LlamaCppEngine(LLMEngine):
             server.start, str(self._arguments.model), self._config, self._context_length
         )
         await self._compare_tokenizers(self._server)
+        if self._mode is DisaggregationMode.PREFILL:
+            self._sender = await asyncio.to_thread(backends.sender, self._config)
+        if self._mode is DisaggregationMode.DECODE:
+            self._receiver = await asyncio.to_thread(backends.receiver, self._config)
         blocks = self._context_length * self._slots.count // self._config.block_size
         self._metrics.total_blocks = blocks
         return EngineConfig(
@@ -129,12 +133,10 @@ class LlamaCppEngine(LLMEngine):
             transferred = KvTransfer.read(result["disaggregated_params"])
         asked = read_request(request, self._context_length, self._config.sampling)
         if self._mode is DisaggregationMode.PREFILL:
-            chunk = await self._completion(asked).prefill(
-                self._kv_files, keep=not is_probe(request)
-            )
-            yield cast(GenerateChunk, chunk)
+            sender = None if is_probe(request) else self._sender
+            yield cast(GenerateChunk, await self._completion(asked).prefill(sender))
             return
-        async for chunk in self._completion(asked).chunks(transferred):
+        async for chunk in self._completion(asked).chunks(transferred, self._receiver):
             yield cast(GenerateChunk, chunk)
 
     def _completion(self, asked: Asked) -> Completion:
@@ -184,8 +186,10 @@ class LlamaCppEngine(LLMEngine):
 
     async def is_quiescent(self) -> bool:
         """Whether decode workers have read all KV caches of this prefill worker."""
-        self._kv_files.drop(time.monotonic())
-        return self._kv_files.pending == 0
+        if self._sender is None:
+            return True
+        self._sender.drop(time.monotonic())
+        return self._sender.pending == 0
 
     async def _wait_idle(self, seconds: float) -> None:
         limit = time.monotonic() + seconds
@@ -202,6 +206,8 @@ class LlamaCppEngine(LLMEngine):
             await self._wait_idle(CLOSE_S)
             self._server.stop()
             self._server = None
-        self._kv_files.close()
+        for end in (self._sender, self._receiver):
+            if end is not None:
+                end.close()
         if self._arguments.model_folder is None:
             shutil.rmtree(self._folder.parent, ignore_errors=True)  # the temporary folder

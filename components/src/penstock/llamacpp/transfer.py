@@ -1,96 +1,59 @@
-"""Transfer of KV caches from a prefill to a decode worker: memory files of the prefill worker.
+"""Transfer of KV caches from a prefill to a decode worker: what all backends have in common.
 
-A decode worker on the same machine opens the file through /proc, reads it into one of its slots and
-empties it. The memory belongs to the prefill worker's process, so the kernel frees it when that
-exits. Decision 24 compares this with files and with NIXL.
+`shared_memory.py` is for workers on one machine, `nixl_sender.py` and `nixl_receiver.py` use NIXL.
+Decision 24 compares them.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Protocol
 
-NAME = "penstock-kv"
+EXPIRY_S = 60.0  # after which a prefill worker drops KV that no decode worker has read
 
 
 class TransferError(Exception):
-    """The KV of a prefill no longer exists; the decode worker computes it again."""
+    """The KV of a prefill cannot be read; the decode worker computes it again."""
 
 
-@dataclass
-class KvFiles:
-    """The KV caches that no decode worker has read yet; dropped after ``expiry_s`` seconds."""
-
-    expiry_s: float
-    _writing: set[int] = field(default_factory=set)
-    """Descriptors of files that have no handle yet: still being written, so empty."""
-    _files: dict[int, float] = field(default_factory=dict)
-    """File descriptor → time at which its handle was made."""
+class KvSender(Protocol):
+    """The KV caches of a prefill worker that no decode worker has read yet."""
 
     def create(self, now: float) -> int:
         """A new, empty memory file; the caller writes into it and calls `handle` or `discard`."""
-        self.drop(now)
-        file = os.memfd_create(NAME)
-        self._writing.add(file)
-        return file
 
-    def handle(self, file: int, now: float) -> dict[str, int]:
-        """How another process finds the file, and recognizes it."""
-        self._writing.discard(file)
-        self._files[file] = now
-        stat = os.fstat(file)
-        return {"pid": os.getpid(), "fd": file, "inode": stat.st_ino, "bytes": stat.st_size}
+    def handle(self, file: int, now: float) -> dict[str, Any]:
+        """How a decode worker finds the content of the file, and recognizes it.
 
-    def drop(self, now: float) -> None:
-        """Close the files that were read, and those that have expired."""
-        for file, made in [*self._files.items()]:
-            if os.fstat(file).st_size == 0 or now - made > self.expiry_s:
-                self.discard(file)
+        TransferError when it cannot be sent; the file is discarded.
+        """
 
     def discard(self, file: int) -> None:
-        if file in self._writing or file in self._files:
-            self._writing.discard(file)
-            self._files.pop(file, None)
-            os.close(file)
+        """Close a file that has no handle."""
+
+    def drop(self, now: float) -> None:
+        """Free what was read, and what has expired."""
 
     @property
     def pending(self) -> int:
-        """Files with content."""
-        return sum(os.fstat(file).st_size > 0 for file in self._files)
+        """KV caches that a decode worker may still read."""
 
     def close(self) -> None:
-        for file in [*self._writing, *self._files]:
-            self.discard(file)
+        """Free everything."""
 
 
-@contextmanager
-def opened(handle: Mapping[str, Any]) -> Iterator[int]:
-    """A descriptor of the prefill worker's file, in this process; emptied at the end.
+class KvReceiver(Protocol):
+    """Reads KV caches of prefill workers."""
 
-    TransferError when that worker has exited or has dropped the file.
-    """
-    path = f"/proc/{int(handle['pid'])}/fd/{int(handle['fd'])}"
-    try:
-        file = os.open(path, os.O_RDWR)
-    except OSError as error:
-        raise TransferError(f"{path}: {error.strerror}") from None
-    try:
-        stat = os.fstat(file)
-        if (stat.st_ino, stat.st_size) != (handle["inode"], handle["bytes"]):
-            raise TransferError(f"{path}: not the file of this request")
-        yield file
-        os.ftruncate(file, 0)
-    finally:
-        os.close(file)
+    def opened(self, handle: Mapping[str, Any]) -> AbstractAsyncContextManager[int]:
+        """A memory file of this process with the KV; the prefill worker then frees it.
 
+        TransferError when the prefill worker has exited or has dropped the KV.
+        """
 
-def discard(handle: Mapping[str, Any]) -> None:
-    """Empty a file that is not needed."""
-    try:
-        with opened(handle):
-            pass
-    except TransferError:
-        pass
+    def discard(self, handle: Mapping[str, Any]) -> None:
+        """Let the prefill worker free KV that is not needed; without waiting for it."""
+
+    def close(self) -> None:
+        """Free everything."""

@@ -226,16 +226,14 @@ class _Adapter:
         return replace(program, env=env, ports=cpu_engine.PORTS)
 
     def _llamacpp_worker(self, name: str, component: Component, launch: Launch) -> Program:
-        packages = llamacpp_engine.require_packages(
-            self.machine.interpreters.get(llamacpp_engine.ENVIRONMENT)
-        )
+        packages = llamacpp_engine.require_packages(self.machine.interpreters, component)
         given = flags.without_flags(launch.arguments, *PLANE_FLAGS)
         model = self.find_gguf(flags.flag_value(given, "--model") or "")
         arguments = llamacpp_engine.arguments(given, model)
         argv = (self._python(component), "-m", launch.module or "", *arguments)
         program = self._as_it_is(name, component, launch, component.role, argv)
-        own = llamacpp_engine.environment(packages)
-        return replace(program, env={**llamacpp_engine.VARIABLES, **program.env, **own})
+        first, last = llamacpp_engine.defaults(packages), llamacpp_engine.environment(packages)
+        return replace(program, env={**first, **program.env, **last})
 
     def _substitute(self, name: str, component: Component, launch: Launch) -> list[Program]:
         simulation = self.simulate(component, launch)

@@ -1,6 +1,7 @@
 """llama.cpp workers on this machine: where their packages and their model are.
 
-They run with the Python of this process, to which the environment `llamacpp` adds its packages.
+They run with the Python of this process, to which the environment `llamacpp` adds its packages, and
+`llamacpp-nixl` those for KV transfers with NIXL.
 """
 
 from __future__ import annotations
@@ -10,16 +11,28 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from penstock.engines.llamacpp import KV_TRANSFER_BACKEND, uses_nixl
 from penstock.environments import openmp
 from penstock.environments.packaged_models import packaged_model, packaged_model_fix
 from penstock.errors import InputError, MissingToolError, Problem
 from penstock.gguf import folder_of
 from penstock.manifests import flags
+from penstock.manifests.deployment import Component
 
 ENVIRONMENT = "llamacpp"
+NIXL_ENVIRONMENT = "llamacpp-nixl"
 # Threads that wait for each other sleep. With OpenMP's default they spin: while other processes
 # used the cores (load average 10 to 15 on 2), a token took 850 to 1,560 ms instead of 65 to 94 ms.
 VARIABLES: Mapping[str, str] = {"OMP_WAIT_POLICY": "passive"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Packages:
+    """The site-packages of the environments."""
+
+    llamacpp: Path
+    nixl: Path | None
+    """None: the worker does not use NIXL."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,23 +68,36 @@ def cache() -> Path:
     return Path(xdg) / "penstock" / "gguf"
 
 
-def require_packages(python: str | None) -> Path:
-    """Site-packages of the environment; ``python``: its interpreter, None if not installed.
+def require_packages(interpreters: Mapping[str, str], component: Component) -> Packages:
+    """What the component's workers need; ``interpreters``: environment → its Python.
 
-    MissingToolError when it is not installed.
+    MissingToolError when an environment is not installed.
     """
-    found = (
-        next(Path(python).parents[1].glob("lib/python*/site-packages"), None) if python else None
-    )
-    if found is None:
-        raise MissingToolError(
-            Problem(
-                place="engine.kind",
-                message=f"llama.cpp needs environment {ENVIRONMENT}, which is not installed",
-                fix=f"Run `penstock env install {ENVIRONMENT}`, or use `--engine mocker`.",
-            )
+    llamacpp = _site_packages(interpreters, ENVIRONMENT)
+    if llamacpp is None:
+        raise _missing("engine.kind", "llama.cpp", ENVIRONMENT, "use `--engine mocker`")
+    if not uses_nixl(component):
+        return Packages(llamacpp=llamacpp, nixl=None)
+    nixl = _site_packages(interpreters, NIXL_ENVIRONMENT)
+    if nixl is None:
+        place, fix = f"engine.config.{KV_TRANSFER_BACKEND}", f"remove `{KV_TRANSFER_BACKEND}`"
+        raise _missing(place, f"{component.name}: nixl", NIXL_ENVIRONMENT, fix)
+    return Packages(llamacpp=llamacpp, nixl=nixl)
+
+
+def _site_packages(interpreters: Mapping[str, str], name: str) -> Path | None:
+    python = interpreters.get(name)
+    return next(Path(python).parents[1].glob("lib/python*/site-packages"), None) if python else None
+
+
+def _missing(place: str, what: str, name: str, otherwise: str) -> MissingToolError:
+    return MissingToolError(
+        Problem(
+            place=place,
+            message=f"{what} needs environment {name}, which is not installed",
+            fix=f"Run `penstock env install {name}`, or {otherwise}.",
         )
-    return found
+    )
 
 
 def arguments(given: tuple[str, ...], model: GgufModel) -> tuple[str, ...]:
@@ -80,8 +106,17 @@ def arguments(given: tuple[str, ...], model: GgufModel) -> tuple[str, ...]:
     return ("--model", str(model.file), "--model-folder", str(model.folder), *rest)
 
 
-def environment(packages: Path) -> Mapping[str, str]:
-    """Of a worker; ``packages``: the site-packages of `require_packages`."""
-    libraries = openmp.search_path(packages.parents[2])
+def defaults(packages: Packages) -> Mapping[str, str]:
+    """Variables of a worker that the graph's ``env`` overrides."""
+    # UCX logs each transport, for `penstock verify`.
+    return {**VARIABLES, "UCX_LOG_LEVEL": "info"} if packages.nixl else VARIABLES
+
+
+def environment(packages: Packages) -> Mapping[str, str]:
+    """Variables of a worker that the graph does not override."""
+    libraries = openmp.search_path(packages.llamacpp.parents[2])
     found = {"LD_LIBRARY_PATH": str(libraries)} if libraries else {}
-    return {"PYTHONPATH": str(packages), **found}
+    if packages.nixl is None:
+        return {"PYTHONPATH": str(packages.llamacpp), **found}
+    path = f"{packages.llamacpp}{os.pathsep}{packages.nixl}"
+    return {"PYTHONPATH": path, "UCX_NET_DEVICES": "lo", **found}

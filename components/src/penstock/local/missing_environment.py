@@ -5,31 +5,42 @@ Packages come from the package index, pinned. A model never comes from a hub (de
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from penstock.engines.llamacpp import KV_TRANSFER_BACKEND
 from penstock.environments import find_environment, install
 from penstock.graph.load import parse_graph, read_text_file
-from penstock.local import llamacpp_engine
+from penstock.graph.model import Graph
+from penstock.local.llamacpp_engine import ENVIRONMENT, NIXL_ENVIRONMENT
 from penstock.manifests.source import MOST_BYTES, is_manifest
 
-# Engine → its environment, and the megabytes that its packages have in the index.
-SMALL: Mapping[str, tuple[str, int]] = {"llamacpp": (llamacpp_engine.ENVIRONMENT, 129)}
+# The megabytes that the packages of an environment have in the index.
+MEGABYTES = {ENVIRONMENT: 129, NIXL_ENVIRONMENT: 79}
 
 Say = Callable[[str], None]
 
 
 def install_missing(path: Path, sets: Sequence[str], say: Say, *, quiet: bool = False) -> None:
-    """Install the environment of the graph's engine if it is small and not installed.
+    """Install the environments of the graph's engine that are small and not installed.
 
     Any PenstockError of reading the graph, and MissingToolError when the installation fails.
     """
     text = read_text_file(path, MOST_BYTES)
     if is_manifest(text):
         return
-    name, megabytes = SMALL.get(parse_graph(text, str(path), sets).graph.engine.kind, ("", 0))
-    environment = find_environment(name) if name else None
-    if environment is None or environment.state == "installed":
+    for name in _needed(parse_graph(text, str(path), sets).graph):
+        environment = find_environment(name)
+        if environment.state != "installed":
+            say(f"installing environment {name} ({MEGABYTES[name]} MB; disable with --no-install)")
+            say(install(environment, quiet=quiet))
+
+
+def _needed(graph: Graph) -> Iterator[str]:
+    if graph.engine.kind != "llamacpp":
         return
-    say(f"installing environment {name} ({megabytes} MB; disable with --no-install)")
-    say(install(environment, quiet=quiet))
+    yield ENVIRONMENT
+    pools = [pool for pool in (graph.prefill, graph.decode) if pool is not None]
+    configs = [{**graph.engine.config, **pool.config} for pool in pools]
+    if any(config.get(KV_TRANSFER_BACKEND) == "nixl" for config in configs):
+        yield NIXL_ENVIRONMENT

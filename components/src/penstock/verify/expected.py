@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from penstock.engines.llamacpp import uses_nixl
 from penstock.engines.settings import read_settings
 from penstock.manifests import flags
 from penstock.manifests.deployment import Component, Deployment, Engine, Launch, Role
@@ -39,6 +40,8 @@ class Expectations:
     tool_call_parser: str | None
     transport: str
     """How KV moves: rdma, tcp or auto."""
+    uses_ucx: bool = True
+    """Whether UCX moves KV, as far as known: llama.cpp's workers use it only with NIXL."""
     must_pass: frozenset[str] = frozenset()
     """Probes that fail when they cannot tell."""
 
@@ -74,6 +77,8 @@ def read_expectations(source: Source) -> Expectations:
         reasoning_parser=_flag(launches, "--dyn-reasoning-parser"),
         tool_call_parser=_flag(launches, "--dyn-tool-call-parser"),
         transport=_transport(launches),
+        uses_ucx=not all(c.engine is Engine.LLAMACPP for c in workers)
+        or any(map(uses_nixl, workers)),
         must_pass=frozenset(must),
     )
 

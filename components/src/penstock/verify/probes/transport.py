@@ -22,7 +22,7 @@ def probe(target: ProbeTarget) -> ProbeResult:
     expected = target.expected
     if expected is not None and not expected.disaggregated:
         return cannot_tell("the graph has one pool: no KV is transferred")
-    if expected is not None and expected.runs_llamacpp:
+    if expected is not None and not expected.uses_ucx:
         return cannot_tell("llama.cpp's workers transfer KV in shared memory, not with UCX")
     connections = target.log_matches(CONNECTION)
     if not connections:

@@ -8,7 +8,9 @@ from typing import Any
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
 from penstock.checks.rules.kv_transfer.transfer import TRANSCEIVER
+from penstock.engines.llamacpp import KV_TRANSFER_BACKEND
 from penstock.engines.setting_names import COMMON_SETTINGS
+from penstock.llamacpp.config import LlamaCppConfig
 from penstock.manifests.deployment import Engine
 from penstock.memory.remedy import lacks_fp8_kv
 from penstock.serving.deployment import ServingDeployment
@@ -24,6 +26,7 @@ def _backend(worker: Worker) -> tuple[str, Any]:
         Engine.TRTLLM: f"{TRANSCEIVER}.backend",
         Engine.VLLM: "kv-transfer-config.kv_connector",
         Engine.SGLANG: "disaggregation-transfer-backend",
+        Engine.LLAMACPP: KV_TRANSFER_BACKEND,
     }.get(worker.engine)
     backend = worker.get(key) if key else None
     if backend == "DEFAULT" and worker.is_trtllm:
@@ -31,6 +34,8 @@ def _backend(worker: Worker) -> tuple[str, Any]:
         return str(key), next(names, "NIXL")
     if backend is None and worker.engine is Engine.SGLANG and worker.settings.is_complete:
         return str(key), "mooncake"
+    if backend is None and worker.engine is Engine.LLAMACPP and worker.settings.is_complete:
+        return str(key), LlamaCppConfig.model_fields[KV_TRANSFER_BACKEND].default
     return key or "", backend
 
 

@@ -13,12 +13,13 @@ from typing import Any
 
 import pytest
 
-from penstock.llamacpp.transfer import KvFiles, TransferError, discard, opened
+from penstock.llamacpp.shared_memory import KvFiles, SharedMemoryReceiver, opened
+from penstock.llamacpp.transfer import TransferError
 
 # The prefill worker: writes each line into a file, and answers with its handle.
 CHILD = """
 import json, os, sys
-from penstock.llamacpp.transfer import KvFiles
+from penstock.llamacpp.shared_memory import KvFiles
 files = KvFiles(60.0)
 for line in sys.stdin:
     command, text = line.split()
@@ -77,7 +78,7 @@ def test_a_file_of_a_dead_process_is_gone() -> None:
         worker.kill()
     with pytest.raises(TransferError, match=f"/proc/{handle['pid']}/fd/"), opened(handle):
         pass
-    discard(handle)  # without an error
+    SharedMemoryReceiver().discard(handle)  # without an error
 
 
 def test_an_expired_file_is_dropped_and_a_newer_one_is_kept() -> None:
@@ -110,7 +111,7 @@ def test_a_failed_read_keeps_the_file_for_another_attempt() -> None:
     with pytest.raises(KeyError), opened(handle):
         raise KeyError
     assert files.pending == 1
-    discard(handle)
+    SharedMemoryReceiver().discard(handle)
     assert files.pending == 0
     files.close()
 
@@ -135,12 +136,12 @@ def test_no_descriptor_stays_open() -> None:
     before = len([*Path("/proc/self/fd").iterdir()])
     files = KvFiles(60.0)
     for number in range(5):
-        discard(_written(files, b"kv", float(number)))
+        SharedMemoryReceiver().discard(_written(files, b"kv", float(number)))
     files.close()
     assert len([*Path("/proc/self/fd").iterdir()]) == before
 
 
-def _written(files: KvFiles, content: bytes, now: float) -> dict[str, int]:
+def _written(files: KvFiles, content: bytes, now: float) -> dict[str, Any]:
     file = files.create(now)
     os.write(file, content)
     return files.handle(file, now)
