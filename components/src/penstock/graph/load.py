@@ -119,7 +119,7 @@ def parse_graph(text: str, source: str, sets: Sequence[str] = ()) -> LoadedGraph
     problems += [] if document.problems else _helm_problems(document, text, source)
     overridden = apply_sets(document.values, sets)
     problems += overridden.problems
-    places = Places(lines=document.lines, sets=overridden.sets)
+    places = Places(positions=document.positions, sets=overridden.sets)
     renamed = rename_keys(overridden.values, places, source, SET_FILE)
     problems += renamed.problems
     graph = _validated(renamed, source, problems)
@@ -158,7 +158,7 @@ def _of_a_set(problem: Problem) -> Problem:
     fix = problem.fix
     if problem.kind is ProblemKind.QUOTING:
         fix = "Write this value in the file: --set derives the type from the text."
-    return replace(problem, file=SET_FILE, line=None, fix=fix)
+    return replace(problem, file=SET_FILE, line=None, column=None, fix=fix)
 
 
 def name_problems(source: str) -> list[Problem]:
@@ -189,11 +189,12 @@ def _helm_problems(document: Document, text: str, source: str) -> list[Problem]:
         helm_values = parse_values(text)
     except HelmError as error:
         return [Problem(file=source, message=f"Helm cannot read the file: {error}")]
-    places = Places(lines=document.lines)
+    places = Places(positions=document.positions)
     return [
         Problem(
             file=source,
             line=places.line_of(place),
+            column=places.column_of(place),
             place=place,
             message=f"Helm reads {helm}, penstock reads {ours}",
             fix="Write the value unambiguously, and quote it if it is a string.",

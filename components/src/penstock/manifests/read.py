@@ -125,9 +125,11 @@ def _no_deployment(roots: list[Cursor], source: str) -> Problem:
         return Problem(file=source, message="the file is empty", fix=f"Add a {_KIND}.")
     kinds = [str(root["kind"].value or "a document without kind") for root in roots]
     listed = ", ".join(dict.fromkeys(kinds))
+    line, column = roots[0].position or (None, None)
     return Problem(
         file=source,
-        line=roots[0].line,
+        line=line,
+        column=column,
         message=f"the file contains no {_KIND}, only: {listed}",
         fix=f"Pass the file with the {_KIND}, or build the Kustomize overlay first.",
     )

@@ -80,7 +80,10 @@ def graph_source(
         manifest, *_ = read_manifests(rendered.text, source, namespace=namespace)
     except ManifestError as error:
         # The lines are those of the rendered text, not of the user's file.
-        where = [replace(p, file=f"{source} (as rendered)", line=None) for p in error.problems]
+        where = [
+            replace(p, file=f"{source} (as rendered)", line=None, column=None)
+            for p in error.problems
+        ]
         raise ManifestError(*where) from error
     return Source(manifest=manifest, text=rendered.text, loaded=loaded)
 
@@ -141,7 +144,8 @@ def _in_graph(problem: Problem, loaded: LoadedGraph) -> Problem:
         message = f"the file's name is the name of the deployment: {problem.message}"
         fix = f"Rename the file. {problem.fix}"
         return replace(problem, file=loaded.source, message=message, fix=fix)
-    return replace(problem, file=loaded.source, line=loaded.places.line_of(problem.place))
+    line, column = loaded.places.position_of(problem.place) or (None, None)
+    return replace(problem, file=loaded.source, line=line, column=column)
 
 
 def _manifests(text: str, source: str, sets: Sequence[str], namespace: str) -> tuple[Source, ...]:

@@ -13,3 +13,4 @@ class Place:
     path: str
     # The --set argument that gave the value.
     override: str | None = None
+    column: int | None = None
