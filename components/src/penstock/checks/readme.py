@@ -59,9 +59,10 @@ def _index() -> str:
 
 
 def _section(rule: Rule) -> str:
+    example = f"- Example: {rule.example}\n" if rule.example else ""
     return (
         f"### {rule.id}\n\n**{rule.title}** ({rule.level})\n\n"
-        f"- Cause: {rule.cause}\n- Effect: {rule.effect}\n- Fix: {rule.remedy}\n"
+        f"- Cause: {rule.cause}\n- Effect: {rule.effect}\n{example}- Fix: {rule.remedy}\n"
         f"- Source: {rule.source}\n"
     )
 

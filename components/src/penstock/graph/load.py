@@ -44,6 +44,18 @@ GRAPH = DocumentKind(
 
 
 @dataclass(frozen=True, kw_only=True)
+class GraphDraft:
+    """A graph file before the model validates it."""
+
+    text: str
+    source: str
+    # With every --set applied.
+    renamed: Renamed
+    # What is wrong so far: the YAML itself, the file's name, a --set.
+    problems: tuple[Problem, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class LoadedGraph:
     """A valid graph, with the position of each value in its file."""
 
@@ -112,6 +124,12 @@ def _similar(path: Path) -> str:
 
 def parse_graph(text: str, source: str, sets: Sequence[str] = ()) -> LoadedGraph:
     """Check the text of a graph; ``source`` is its file, which messages and the name use."""
+    return load_draft(read_draft(text, source, sets))
+
+
+def read_draft(text: str, source: str, sets: Sequence[str] = ()) -> GraphDraft:
+    """Read the values of a graph; GraphError for a text that has none: a syntax error, another
+    kind of file."""
     require_no_manifest(text, source)
     document = read_document(text, source, GRAPH)
     require_graph_keys(document, Graph.model_fields, source)
@@ -122,16 +140,26 @@ def parse_graph(text: str, source: str, sets: Sequence[str] = ()) -> LoadedGraph
     places = Places(positions=document.positions, sets=overridden.sets)
     renamed = rename_keys(overridden.values, places, source, SET_FILE)
     problems += renamed.problems
-    graph = _validated(renamed, source, problems)
+    return GraphDraft(text=text, source=source, renamed=renamed, problems=tuple(problems))
+
+
+def load_draft(draft: GraphDraft, name: str | None = None) -> LoadedGraph:
+    """The typed graph; GraphError with every problem of the draft and of the model.
+
+    ``name``: of the deployment, if it is not the file's stem.
+    """
+    problems = list(draft.problems)
+    renamed = draft.renamed
+    graph = _validated(renamed, draft.source, problems)
     if problems or graph is None:
         raise GraphError(*sorted(problems, key=_order))
     return LoadedGraph(
         graph=graph,
         values=renamed.values,
         places=renamed.places,
-        source=source,
-        text=text,
-        name=PurePath(source).stem,
+        source=draft.source,
+        text=draft.text,
+        name=name or PurePath(draft.source).stem,
         deprecations=renamed.deprecations,
     )
 

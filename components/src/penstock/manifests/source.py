@@ -56,12 +56,18 @@ def open_sources(
     path: Path, sets: Sequence[str] = (), namespace: str = "default"
 ) -> tuple[Source, ...]:
     """As `open_source`, with every deployment of a manifest."""
-    text = read_text_file(path, MOST_BYTES)
+    return sources_of(read_text_file(path, MOST_BYTES), str(path), sets, namespace)
+
+
+def sources_of(
+    text: str, file: str, sets: Sequence[str] = (), namespace: str = "default"
+) -> tuple[Source, ...]:
+    """Every deployment of the text of a file; raises GraphError, ChartError or ManifestError."""
     if is_manifest(text):
-        return _manifests(text, str(path), sets, namespace)
+        return _manifests(text, file, sets, namespace)
     if len(text) > MOST_CHARACTERS:
-        raise GraphError(too_large(text, str(path), "a graph"))
-    source = graph_source(text, str(path), sets, namespace)
+        raise GraphError(too_large(text, file, "a graph"))
+    source = graph_source(text, file, sets, namespace)
     if source.loaded is not None:
         warn_of(source.loaded.deprecations)
     return (source,)
@@ -74,7 +80,12 @@ def graph_source(
 
     Raises GraphError, ChartError or ManifestError.
     """
-    loaded = parse_graph(text, source, sets)
+    return rendered_source(parse_graph(text, source, sets), namespace)
+
+
+def rendered_source(loaded: LoadedGraph, namespace: str = "default") -> Source:
+    """Render a graph; raises ChartError or ManifestError."""
+    source = loaded.source
     rendered = _as_dgd(_with_local_image(loaded), namespace)
     try:
         manifest, *_ = read_manifests(rendered.text, source, namespace=namespace)

@@ -42,6 +42,11 @@ class ManifestFile:
         return {}
 
     def locate(self, location: Location) -> Place:
+        """As in `CheckedFile`; paths in a manifest are long, so the component is the subject."""
+        known = location.component if location.component in self.manifest.pods else ""
+        return replace(self._place_of(location), subject=known)
+
+    def _place_of(self, location: Location) -> Place:
         manifest = self.manifest
         if location.what == "graph":
             return Place(None, ".".join(map(str, location.path)))

@@ -14,3 +14,5 @@ class Place:
     # The --set argument that gave the value.
     override: str | None = None
     column: int | None = None
+    # What to call the place where the path is too long; empty: the path.
+    subject: str = ""
