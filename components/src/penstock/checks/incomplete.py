@@ -1,13 +1,14 @@
 """Findings of a file with invalid parts: those that do not depend on the invalid parts.
 
-A graph is checked with several valid values in their place, a manifest with and without the
-components that have them. A finding is reported only if every one of these checks has it.
+A graph is checked with several valid values in their place, a manifest with its placeholders filled
+in several ways, and with and without the components that have other problems. A finding is reported
+only if every one of these checks has it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import Any, TypeVar
@@ -16,6 +17,7 @@ from penstock.checks.finding import Finding
 from penstock.errors import ChartError, GraphError, ManifestError, Problem
 from penstock.graph.load import GraphDraft, load_draft, name_problems, read_draft, valid_name
 from penstock.graph.repair import MOST_CHOICES, Choice, Remove, apply, choices
+from penstock.manifests.placeholders import TURNS, filled
 from penstock.manifests.read import Manifest, read_all
 from penstock.manifests.source import Source, rendered_source
 from penstock.strict_yaml.places import is_within, parent_of
@@ -65,27 +67,64 @@ def incomplete_graph(
     return Incomplete(problems=tuple(further), findings=tuple(found), left_out=places)
 
 
-def incomplete_manifest(text: str, source: str, check: Check) -> Incomplete:
-    """Check the deployments of a manifest whose invalid values are all in known components."""
+def incomplete_manifest(
+    text: str, source: str, problems: Sequence[Problem], check: Check
+) -> Incomplete:
+    """Check the deployments of a manifest in spite of ``problems``: with its placeholders filled,
+    and for other problems without the components that have them."""
+    lines = [problem.line for problem in problems if problem.line is not None]
+    texts = dict.fromkeys(filled(text, lines, turn) for turn in range(TURNS))
+    readings = [_reading(one, source) for one in texts]
+    if None in readings:
+        return Incomplete()
+    known = [reading for reading in readings if reading is not None]
+    broken = {name for reading in known for name in reading.broken}
+    by_deployment = zip(*(reading.manifests for reading in known), strict=True)
+    found = [
+        finding
+        for manifests in by_deployment
+        for finding in _common(list(_sources(manifests, broken, text)), check)
+    ]
+    words = re.compile("|".join(rf"\b{re.escape(name)}\b" for name in sorted(broken)) or r"(?!)")
+    places = [problem.place for problem in problems]
+    kept = [
+        finding
+        for finding in found
+        if finding.component not in broken
+        and not words.search(_text_of(finding))
+        and not _depends(finding.place, places)
+    ]
+    return Incomplete(findings=tuple(kept), left_out=tuple(dict.fromkeys(places)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Reading:
+    """The deployments of a text, and the components that have problems."""
+
+    manifests: tuple[Manifest, ...]
+    broken: frozenset[str]
+
+
+def _reading(text: str, source: str) -> _Reading | None:
+    """None if a deployment lacks components, or a problem is not in a component."""
     manifests, problems = read_all(text, source)
     broken: set[str] = set()
     for problem in problems:
-        if problem.place.startswith("metadata"):
-            continue
         names = {name for m in manifests for name in m.pods if _is_in(problem, m, name)}
-        if not names:
-            return Incomplete()
+        if not names and not is_within(problem.place, "metadata"):
+            return None
         broken |= names
     if not manifests or any(_lacks_components(manifest) for manifest in manifests):
-        return Incomplete()
-    found: list[Finding] = []
+        return None
+    return _Reading(manifests=manifests, broken=frozenset(broken))
+
+
+def _sources(manifests: Sequence[Manifest], broken: set[str], text: str) -> Iterator[Source]:
+    """Each reading of a deployment, with and without its broken components."""
     for manifest in manifests:
-        whole = Source(manifest=manifest, text=text, loaded=None)
-        rest = replace(whole, manifest=_without(manifest, broken))
-        found += _common([whole, rest], check)
-    words = re.compile(rf"\b({'|'.join(map(re.escape, sorted(broken)))})\b")
-    kept = [f for f in found if f.component not in broken and not words.search(_text_of(f))]
-    return Incomplete(findings=tuple(kept), left_out=tuple(sorted(broken)))
+        yield Source(manifest=manifest, text=text, loaded=None)
+        if broken:
+            yield Source(manifest=_without(manifest, broken), text=text, loaded=None)
 
 
 def _turns(draft: GraphDraft, places: Iterable[str]) -> int:
@@ -104,13 +143,14 @@ class _Repair:
     removed: list[str] = field(default_factory=list)
     # Problems that appeared after the known ones were solved.
     later: list[Problem] = field(default_factory=list)
-    _tried: dict[str, int] = field(default_factory=dict)
+    # Place → what to leave out if it still has a problem.
+    _next: dict[str, str] = field(default_factory=dict)
 
     def run(self, places: Sequence[str]) -> Source | None:
         """The rendered graph; None if it cannot be made valid."""
         values: dict[str, Any] = dict(self.draft.renamed.values)
         for _ in range(MOST_ROUNDS):
-            for place in places:
+            for place in reversed(places):  # removing an item of a list moves those after it
                 edited = self._edited(values, place)
                 if edited is None:
                     return None
@@ -128,13 +168,14 @@ class _Repair:
 
     def _edited(self, values: dict[str, Any], place: str) -> dict[str, Any] | None:
         """The values with the next choice at a place: its own, none, and none of its section."""
-        tries = self._tried[place] = self._tried.get(place, 0) + 1
-        if tries == 1:
+        if place not in self._next:
             possible = choices(values, place)
-            return self._chosen(values, place, possible[self.turn % len(possible)])
-        for _ in range(tries - 2):
-            place = parent_of(place)
-        return self._chosen(values, place, Remove()) if place else None
+            self._next[place] = place if possible else parent_of(place)
+            if possible:
+                return self._chosen(values, place, possible[self.turn % len(possible)])
+        target = self._next[place]
+        self._next[place] = parent_of(target)
+        return self._chosen(values, target, Remove()) if target else None
 
     def _chosen(self, values: dict[str, Any], place: str, choice: Choice) -> dict[str, Any]:
         if isinstance(choice, Remove):

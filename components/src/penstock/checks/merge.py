@@ -38,8 +38,10 @@ def merged(findings: Iterable[Finding]) -> tuple[Finding, ...]:
 def _cause(finding: Finding) -> Any:
     if not finding.component:
         return finding
-    texts = (finding.message, finding.why, finding.fix, finding.yaml)
-    word = re.compile(rf"(?<![\w.]){re.escape(finding.component)}(?!\w)")
+    name = re.escape(finding.component)
+    word = re.compile(rf"(?<![\w.-]){name}(?![\w-])")  # not in `--nsa-decode-backend`
+    heading = re.compile(rf"(?<=^{PART}).*\b{name}\b.*$", re.MULTILINE)
+    texts = (finding.message, finding.why, finding.fix, heading.sub("\0", finding.yaml))
     return (
         (finding.file, finding.rule, finding.level, finding.suppressed, finding.replaces),
         tuple(word.sub("\0", text) for text in texts),

@@ -38,6 +38,7 @@ from penstock.manifests.source import MOST_BYTES, Source, is_manifest, sources_o
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.understand import Hints, understand
 
+FEW = 3  # places that a note lists
 READ_ERRORS = {
     InputError: "PS001",
     GraphError: "PS002",
@@ -126,7 +127,7 @@ def _invalid_file(
     if isinstance(error, ManifestError) and not is_manifest(text):
         rest = Incomplete()
     elif is_manifest(text):
-        rest = incomplete_manifest(text, str(path), check)
+        rest = incomplete_manifest(text, str(path), error.problems, check)
     else:
         rest = incomplete_graph(text, str(path), sets, error.problems, check)
     found, _ = suppressed(rest.findings or (), read_comments(text)[0])
@@ -139,8 +140,11 @@ def _about(rest: Incomplete, path: Path, error: PenstockError) -> Finding:
     if rest.findings is None:
         message = "the other rules were not checked, because the file has errors"
     else:
-        left_out = ", ".join(f"`{place}`" for place in rest.left_out)
-        message = f"findings that depend on {left_out or 'these errors'} are not reported"
+        places = [f"`{place}`" for place in rest.left_out[:FEW] if place]
+        more = len(rest.left_out) - FEW
+        places += [f"{more} more"] if more > 0 else []
+        about = ", ".join(places) or "these errors"
+        message = f"findings that depend on {about} are not reported"
     note = Problem(message=message, fix="Correct the errors, and check the file again.")
     return _read_error(note, path, error, Level.NOTE)
 

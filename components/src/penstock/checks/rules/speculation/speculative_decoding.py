@@ -390,10 +390,8 @@ def no_draft_model(deployment: ServingDeployment) -> Iterable[RuleResult]:
         else:
             continue
         if needs and not worker.get(key):
-            is_120b = deployment.model is not None and deployment.model.name.endswith(
-                "gpt-oss-120b"
-            )
-            config = {key: LONG_CONTEXT} if is_120b else {}
+            model = deployment.model.name if deployment.model else ""
+            config = {key: LONG_CONTEXT} if model.endswith("gpt-oss-120b") else {}
             yield RuleResult(
                 location=worker.settings.location("speculation"),
                 message=f"speculative method {method} needs a draft model, but {key} is not set",
