@@ -53,6 +53,8 @@ def _prefixes(option: str, values: Sequence[str]) -> tuple[str, ...]:
 def _unknown(option: str, prefix: str) -> str:
     ids = [rule.id for rule in RULES]
     known = [ALL, *dict.fromkeys(rule[:3] for rule in ids), *ids]
-    close = nearest(prefix, known)
+    # Ids that begin in the same way are nearer than those with the same digits in another order.
+    similar = [name for name in known if prefix and name.startswith(prefix[:4])]
+    close = nearest(prefix, similar or known)
     hint = f"Did you mean {close}?" if close else f"Rules are {ids[0]} to {ids[-1]}."
     return f"{option} {prefix!r} is not the beginning of a rule id. {hint}"

@@ -20,7 +20,7 @@ from penstock.nearest import nearest
 from penstock.strict_yaml.places import Path, parent_of
 from penstock.strict_yaml.problems import model_at
 
-MOST_CHOICES = 6
+MOST_CHOICES = 4
 _INDEX = re.compile(r"\[(\d+)\]\.?")
 
 
