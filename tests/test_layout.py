@@ -19,6 +19,7 @@ LONGEST_FILE, LONGEST_FUNCTION = 400, 60
 TOP_LEVEL = {
     ".ci",
     ".gitignore",
+    ".pre-commit-hooks.yaml",
     "CHANGELOG.md",
     "Makefile",
     "README.md",

@@ -12,6 +12,8 @@ import yaml
 
 from penstock.checks.readme import README, text
 from penstock.checks.registry import RULES
+from penstock.graph.load import parse_graph
+from penstock.manifests.source import render_graph
 from tests.checks.support import REMOVE, TRTLLM_AGG, TRTLLM_DISAGG, check, graph, manifest
 from tests.support.command_line import penstock
 
@@ -33,13 +35,13 @@ def test_every_graph_of_the_repository_passes_strict() -> None:
 
 
 def test_a_finding_has_place_reason_and_yaml_to_paste(wrong: Path) -> None:
-    done = penstock("check", str(wrong))
+    done = penstock("check", "--full", str(wrong))
     assert done.returncode == 14
     line = next(
         n for n, t in enumerate(wrong.read_text().splitlines(), 1) if "stream_interval" in t
     )
-    assert f"{wrong}:{line} decode.config.stream_interval: error PS601" in done.stdout
-    fix = done.stdout.split("PS601")[1].split("PS810")[0]
+    assert f"{wrong}:{line}:5 PS601 error decode.config.stream_interval: " in done.stdout
+    fix = done.stdout.split("PS601")[1].split(str(wrong))[0]
     pasted = "\n".join(line for line in fix.splitlines() if line.startswith("      "))
     assert yaml.safe_load(pasted) == {"decode": {"config": {"stream_interval": 1}}}
 
@@ -75,6 +77,14 @@ def test_json_has_everything(wrong: Path) -> None:
     assert document["errors"] == 1
     (error,) = [f for f in document["findings"] if f["level"] == "error"]
     assert (error["rule"], error["file"]) == ("PS601", str(wrong))
+    (place,) = error["places"]
+    assert place == {
+        "component": "decode",
+        "line": error["line"],
+        "column": error["column"],
+        "place": "decode.config.stream_interval",
+        "override": None,
+    }
     assert yaml.safe_load(error["yaml"])
 
 
@@ -85,9 +95,12 @@ def test_sarif_is_of_version_2_1(wrong: Path) -> None:
     assert {r["ruleId"] for r in run["results"]} == {
         r["id"] for r in run["tool"]["driver"]["rules"]
     }
-    where = run["results"][0]["locations"][0]["physicalLocation"]
+    (error,) = [result for result in run["results"] if result["ruleId"] == "PS601"]
+    where = error["locations"][0]["physicalLocation"]
     assert where["artifactLocation"]["uri"] == str(wrong)
     assert where["region"]["startLine"] > 0
+    assert where["region"]["startColumn"] == 5
+    assert run["columnKind"] == "unicodeCodePoints"
 
 
 def test_findings_come_in_the_order_of_the_file() -> None:
@@ -110,6 +123,15 @@ def test_explain_prints_the_rule() -> None:
         (("--gpu", "h1000", "x.yaml"), "is unknown; choose one of h100"),
         (("--model", "/nowhere", "x.yaml"), "no config.json"),
         (("--json", "--sarif", "x.yaml"), "not allowed with"),
+        (("--format", "jsno", "x.yaml"), "Did you mean json?"),
+        (("--format", "json", "--full", "x.yaml"), "not allowed with"),
+        (("--max-level", "warn", "x.yaml"), "Did you mean warning?"),
+        (("--max-level", "error", "--strict", "x.yaml"), "not allowed with"),
+        (("--select", "PS4,PT501", "x.yaml"), "--select 'PT501' is not the beginning"),
+        (("--select", "PS60l", "x.yaml"), "Did you mean PS60"),
+        (("--ignore", "", "x.yaml"), "--ignore '' is not the beginning of a rule id"),
+        (("--ignore", "PS002", "x.yaml"), "cannot be ignored"),
+        (("--write-baseline", "x.yaml"), "needs --baseline FILE"),
     ],
 )
 def test_an_invalid_command_line_is_an_error(arguments: tuple[str, ...], words: str) -> None:
@@ -137,16 +159,19 @@ def test_a_broken_model_config_is_an_error_and_an_unsupported_type_a_note(tmp_pa
 
 
 def test_all_files_are_checked_whatever_one_of_them_is(wrong: Path, tmp_path: Path) -> None:
-    done = penstock("check", str(tmp_path / "none.yaml"), str(tmp_path), str(wrong))
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    done = penstock("check", str(tmp_path / "none.yaml"), str(empty), str(wrong))
     assert done.returncode == 14
-    assert done.stdout.count("PS001") == 2
+    assert f"{tmp_path / 'none.yaml'} PS001 error no such file" in done.stdout
+    assert f"{empty} PS001 error the folder contains no graph and no manifest" in done.stdout
     assert "PS601" in done.stdout
 
 
 def test_set_changes_what_is_checked_and_is_named() -> None:
     path = str(ROOT / "dynamo_graphs" / "gpt-oss-120b-b200-disagg.yaml")
-    done = penstock("check", path, "--set", "kv_transfer.buffer_tokens=1024")
-    assert f"{path} --set kv_transfer.buffer_tokens=1024 kv_transfer.buffer_tokens" in done.stdout
+    done = penstock("check", "--full", path, "--set", "kv_transfer.buffer_tokens=1024")
+    assert f"{path} --set kv_transfer.buffer_tokens=1024 PS407 error" in done.stdout
     fix = done.stdout.split("PS407")[1].split("PS")[0]
     pasted = "\n".join(line for line in fix.splitlines() if line.startswith("      "))
     assert yaml.safe_load(pasted) == {"kv_transfer": {"buffer_tokens": 131072}}
@@ -174,6 +199,15 @@ def test_a_finding_in_a_configmap_has_the_line_inside_it() -> None:
     assert found.line is not None
     assert "ConfigMap/case-decode" in found.place
     assert "max_seq_len" in found.yaml
+
+
+def test_a_finding_in_a_block_of_a_configmap_has_line_and_column() -> None:
+    changed = graph(TRTLLM_DISAGG, {"decode/config/max_seq_len": 1000})
+    text = render_graph(parse_graph(changed, "case.yaml")).text
+    (found,) = [f for f in check(text) if f.rule == "PS123"]
+    assert found.line is not None
+    assert found.column is not None
+    assert text.splitlines()[found.line - 1][found.column - 1 :] == "max_seq_len: 1000"
 
 
 def test_a_finding_about_a_variable_has_the_line_of_its_entry() -> None:

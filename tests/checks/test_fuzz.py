@@ -18,7 +18,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock.checks.finding import Finding, Level
-from penstock.checks.report import as_json, as_sarif
+from penstock.checks.formats import as_github, as_json, as_sarif
+from penstock.checks.merge import merged
+from penstock.checks.report import CheckReport
 from penstock.checks.run import check_file
 from penstock.errors import PenstockError
 from penstock.graph.load import parse_graph
@@ -113,8 +115,9 @@ def checked(text: str) -> tuple[Finding, ...]:
         path = Path(folder) / "case.yaml"
         path.write_text(text, "utf-8")
         findings = check_file(path, Hints())
-    as_json(findings, ["case.yaml"])
-    as_sarif(findings)
+    report = CheckReport(findings=merged(findings), files=("case.yaml",))
+    for write in (as_json, as_sarif, as_github):
+        assert write(report)
     return findings
 
 

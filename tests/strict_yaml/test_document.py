@@ -7,7 +7,7 @@ import pytest
 from penstock.errors import GraphError, Problem
 from penstock.strict_yaml.document import read_document, read_documents
 from penstock.strict_yaml.kind import Dialect, DocumentKind
-from penstock.strict_yaml.nodes import line_of, node_at
+from penstock.strict_yaml.nodes import line_of, node_at, position_of
 
 STRICT = DocumentKind(name="a thing", example="thing.yaml", sharing="Use `all`.")
 HELM = DocumentKind(name="a thing", example="thing.yaml", is_read_by_helm=True)
@@ -61,6 +61,30 @@ def test_kubernetes_documents_have_anchors_merge_keys_and_lines() -> None:
     assert line_of(first, ("c", "d")) == 4
     assert line_of(first, ("c", "b")) == 2
     assert node_at(first, ("c", "b")) is None
+    assert position_of(first, ("c", "d")) == (4, 3)
+    assert position_of(first, ("a", "b")) == (1, 8)
+
+
+def test_a_column_counts_characters_from_one() -> None:
+    document = read_document("ü: {ä: 1, b: [x, y]}\n", "f.yaml", STRICT)
+    assert document.positions["ü"] == (1, 1)
+    assert document.positions["ü.b"] == (1, 11)
+    assert document.positions["ü.b[1]"] == (1, 18)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "column"),
+    [
+        ("a:\n  b: 1\n  b: 2\n", 3, 3),
+        ("a: 1\n---\nb: 1\n", 2, 1),
+        ("a: b: c\n", 1, 5),
+        ("a: 1\n b: 2\n", 2, 2),
+        ("a: \x07\n", 1, 4),
+    ],
+)
+def test_a_problem_has_line_and_column(text: str, line: int, column: int) -> None:
+    problem = problems(text, STRICT)[0]
+    assert (problem.line, problem.column) == (line, column)
 
 
 @pytest.mark.parametrize(

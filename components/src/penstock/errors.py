@@ -42,6 +42,8 @@ class Problem:
     file: str = ""
     # From 1.
     line: int | None = None
+    # From 1, in characters; known where `penstock check` prints it.
+    column: int | None = None
     # The dotted path in the document: `prefill.replicas`.
     place: str = ""
     fix: str = ""

@@ -66,16 +66,31 @@ class RuleResult:
 
 
 @dataclass(frozen=True, kw_only=True)
+class FindingPlace:
+    """A place of a finding in its file."""
+
+    # Empty outside of the components.
+    component: str
+    # None if the value is in no file. The column is that of the key, or of the item of a list.
+    line: int | None
+    column: int | None
+    # Dotted path in the graph, or path in the manifest.
+    place: str
+    # The --set argument that gave the value.
+    override: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Finding:
-    """A rule's result at its place in a file."""
+    """A rule's result at its place in a file, or at several places that have the same cause."""
 
     # Rule id.
     rule: str
     level: Level
     file: str
-    # None if the value is in no file.
+    # Those of the first place; see `FindingPlace`.
     line: int | None
-    # Dotted path in the graph, or path in the manifest.
+    column: int | None
     place: str
     message: str
     why: str
@@ -84,7 +99,22 @@ class Finding:
     yaml: str = ""
     # The flag, key or variable to remove when `yaml` is pasted.
     replaces: str | None = None
-    # The --set argument that gave the value.
     override: str | None = None
-    # The reason given in `checks.suppress`; empty if the finding counts.
+    component: str = ""
+    # What to call the place in one line; empty: `place`.
+    subject: str = ""
+    # The reason given in `checks.suppress` or in a comment; empty if the finding counts.
     suppressed: str = ""
+    # Further places of the same cause, in other components.
+    also: tuple[FindingPlace, ...] = ()
+
+    @property
+    def places(self) -> tuple[FindingPlace, ...]:
+        first = FindingPlace(
+            component=self.component,
+            line=self.line,
+            column=self.column,
+            place=self.place,
+            override=self.override,
+        )
+        return (first, *self.also)

@@ -1,118 +1,143 @@
-"""Findings as text, as JSON, and as SARIF 2.1.0 for code scanning."""
+"""The result of `penstock check` for people: one line for each finding, or with its fix."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
-from dataclasses import asdict
-from typing import Any
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from rich.console import Console
 from rich.markup import escape
 
-import penstock
 from penstock.checks.finding import Finding, Level
-from penstock.checks.registry import RULES, by_id
+from penstock.checks.registry import by_id
 from penstock.checks.run import Tally, tally
+from penstock.terminal import columns, console
 
 COLOR = {Level.ERROR: "red", Level.WARNING: "yellow", Level.NOTE: "cyan"}
-SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+# Most findings without a summary by rule.
+FEW = 5
 
 
-def print_text(findings: Sequence[Finding], files: int) -> None:
-    """Print every finding with its fix, then the counts."""
-    console = Console(highlight=False, soft_wrap=True)
+@dataclass(frozen=True, kw_only=True)
+class CheckReport:
+    """What one run reports."""
+
+    # In the order of the files; findings with the same cause are one.
+    findings: tuple[Finding, ...]
+    files: tuple[str, ...]
+    # Number of other YAML files in folders.
+    skipped: int = 0
+    # Number of findings that the baseline has, and of its entries that no finding has.
+    accepted: int = 0
+    stale: int = 0
+
+
+def by_level(findings: Sequence[Finding]) -> list[Finding]:
+    """Errors, warnings, notes, then the suppressed; within a level by rule."""
+    levels = list(Level)
+    return sorted(findings, key=lambda f: (bool(f.suppressed), levels.index(f.level), f.rule))
+
+
+def print_text(report: CheckReport, *, is_full: bool = False) -> None:
+    """Print the findings, a summary if there are many, and the counts."""
+    out = console()
+    findings = by_level(report.findings)
     for finding in findings:
-        where = finding.file + (f":{finding.line}" if finding.line is not None else "")
-        where += f" --set {finding.override}" if finding.override else ""
-        color = COLOR[finding.level]
-        word = "suppressed" if finding.suppressed else str(finding.level)
-        console.print(
-            f"{escape(where)} [bold]{escape(finding.place)}[/]: [{color}]{word}[/] "
-            f"{finding.rule}: {escape(finding.message)}"
+        out.print(_line(finding, is_full=is_full), soft_wrap=True)
+        for line in _details(finding) if is_full else ():
+            out.print(f"    {escape(line)}", soft_wrap=True)
+    counted = [finding for finding in findings if not finding.suppressed]
+    if len(counted) > FEW:
+        _print_summary(counted, out)
+    for line in _totals(report):
+        out.print(line, soft_wrap=True)
+    if counted and not is_full:
+        out.print(
+            "Add --full for reasons and fixes, or --explain PSnnn for a rule.", soft_wrap=True
         )
-        if finding.suppressed:
-            console.print(f"    suppressed: {escape(finding.suppressed)}")
-            continue
-        console.print(f"    why: {escape(finding.why)}")
-        console.print(f"    fix: {escape(finding.fix)}")
-        for line in finding.yaml.splitlines():
-            console.print(f"      {escape(line)}")
-    console.print(_counts(tally(findings), files))
 
 
-def _counts(counts: Tally, files: int) -> str:
+def position(finding: Finding) -> str:
+    """`FILE:LINE:COLUMN`, as far as it is known, and the --set argument."""
+    parts = [finding.file, *(str(n) for n in (finding.line, finding.column) if n is not None)]
+    return ":".join(parts) + (f" --set {finding.override}" if finding.override else "")
+
+
+def subject(finding: Finding) -> str:
+    """What the finding is about: the components that have it, or the place."""
+    if finding.also:
+        return ", ".join(dict.fromkeys(place.component for place in finding.places))
+    return finding.subject or finding.place
+
+
+def _line(finding: Finding, *, is_full: bool) -> str:
+    word = "suppressed" if finding.suppressed else str(finding.level)
+    about = finding.place if is_full and not finding.also else subject(finding)
+    reason = f" ({finding.suppressed})" if finding.suppressed else ""
+    return (
+        f"{escape(position(finding))} [bold]{finding.rule}[/] [{COLOR[finding.level]}]{word}[/] "
+        f"{escape(f'{about}: ' if about else '')}{escape(finding.message + reason)}"
+    )
+
+
+def _details(finding: Finding) -> Iterator[str]:
+    for place in finding.places if finding.also else ():
+        where = ":".join(str(n) for n in (place.line, place.column) if n is not None)
+        override = f"--set {place.override}" if place.override else ""
+        yield " ".join(
+            part for part in (f"{place.component}:", where, override, place.place) if part
+        )
+    if finding.suppressed:
+        return
+    yield f"why: {finding.why}"
+    yield f"fix: {finding.fix}"
+    for line in finding.yaml.splitlines():
+        yield f"  {line}"
+
+
+def _print_summary(findings: Sequence[Finding], out: Console) -> None:
+    table = columns("RULE", "LEVEL", "COUNT", "TITLE", numbers=("COUNT",))
+    for (rule, level), count in Counter((f.rule, f.level) for f in findings).items():
+        table.add_row(rule, f"[{COLOR[level]}]{level}[/]", str(count), escape(by_id(rule).title))
+    out.print()
+    out.print(table)
+    out.print()
+
+
+def _totals(report: CheckReport) -> Iterator[str]:
+    yield counts_line(report)
+    if report.stale:
+        entries = "1 entry" if report.stale == 1 else f"{report.stale} entries"
+        yield f"The baseline has {entries} without a finding. Renew it with --write-baseline."
+
+
+def counts_line(report: CheckReport) -> str:
+    """`2 files: 1 error, 0 warnings, 3 notes`"""
+    counts: Tally = tally(report.findings)
     parts = [
-        f"{counts.errors} error{'s' * (counts.errors != 1)}",
-        f"{counts.warnings} warning{'s' * (counts.warnings != 1)}",
-        f"{counts.notes} note{'s' * (counts.notes != 1)}",
+        _number(counts.errors, "error"),
+        _number(counts.warnings, "warning"),
+        _number(counts.notes, "note"),
     ]
     if counts.suppressed:
         parts.append(f"{counts.suppressed} suppressed")
-    return f"{files} file{'s' * (files != 1)}: {', '.join(parts)}"
+    if report.accepted:
+        parts.append(f"{report.accepted} in the baseline")
+    text = f"{_number(len(report.files), 'file')}: {', '.join(parts)}"
+    return text + (f"; skipped {_number(report.skipped, 'other YAML file')}" * bool(report.skipped))
 
 
-def as_json(findings: Sequence[Finding], files: Sequence[str]) -> str:
-    counts = tally(findings)
-    document = {
-        "files": list(files),
-        "errors": counts.errors,
-        "warnings": counts.warnings,
-        "notes": counts.notes,
-        "suppressed": counts.suppressed,
-        "findings": [asdict(finding) for finding in findings],
-    }
-    return json.dumps(document, indent=1, ensure_ascii=False)
-
-
-def as_sarif(findings: Sequence[Finding]) -> str:
-    """One SARIF run; suppressed findings are results with `suppressions`."""
-    used = {finding.rule for finding in findings}
-    driver = {
-        "name": "penstock",
-        "version": penstock.__version__,
-        "rules": [
-            {
-                "id": rule.id,
-                "shortDescription": {"text": rule.title},
-                "fullDescription": {"text": f"{rule.cause} {rule.effect}"},
-                "help": {"text": f"{rule.remedy} Source: {rule.source}"},
-                "defaultConfiguration": {"level": str(rule.level)},
-            }
-            for rule in RULES
-            if rule.id in used
-        ],
-    }
-    run = {"tool": {"driver": driver}, "results": [_result(finding) for finding in findings]}
-    log = {"$schema": SARIF_SCHEMA, "version": "2.1.0", "runs": [run]}
-    return json.dumps(log, indent=1, ensure_ascii=False)
-
-
-def _result(finding: Finding) -> dict[str, Any]:
-    location: dict[str, Any] = {"artifactLocation": {"uri": finding.file}}
-    if finding.line is not None:
-        location["region"] = {"startLine": finding.line}
-    result: dict[str, Any] = {
-        "ruleId": finding.rule,
-        "level": str(finding.level),
-        "message": {"text": f"{finding.message}. {finding.why} Fix: {finding.fix}"},
-        "locations": [
-            {
-                "physicalLocation": location,
-                "logicalLocations": [{"fullyQualifiedName": finding.place}],
-            }
-        ],
-    }
-    if finding.suppressed:
-        result["suppressions"] = [{"kind": "inSource", "justification": finding.suppressed}]
-    return result
+def _number(count: int, noun: str) -> str:
+    return f"{count} {noun}{'s' * (count != 1)}"
 
 
 def explain(rule: str) -> str:
     """The documentation of a rule."""
     found = by_id(rule)
+    example = f"Example: {found.example}\n" if found.example else ""
     return (
         f"{found.id} ({found.level}): {found.title}\n\n"
-        f"Cause:   {found.cause}\nEffect:  {found.effect}\nFix:     {found.remedy}\n"
+        f"Cause:   {found.cause}\nEffect:  {found.effect}\n{example}Fix:     {found.remedy}\n"
         f"Source:  {found.source}"
     )

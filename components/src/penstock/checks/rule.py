@@ -35,6 +35,8 @@ class Rule:
     # Where the knowledge comes from: an issue, a page, a file of a package.
     source: str
     check: Check
+    # A measurement or a case of another deployment. Not part of findings, which are about one file.
+    example: str = ""
 
 
 def rule(
@@ -46,6 +48,7 @@ def rule(
     effect: str,
     remedy: str,
     source: str,
+    example: str = "",
 ) -> Callable[[Check], Rule]:
     """Declare the decorated function as the check of a rule."""
 
@@ -59,6 +62,7 @@ def rule(
             remedy=remedy,
             source=source,
             check=check,
+            example=example,
         )
 
     return declare

@@ -1,25 +1,44 @@
 """Apply every rule to every deployment of a file; findings are in the order of the file.
 
-`penstock check` calls `check_file`; `up` calls `check_source` on a source that it has opened.
+`penstock check` calls `check_file`; `up` calls `require_sound` on a source that it has opened.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from penstock.checks.files import CheckedFile, checked_file
 from penstock.checks.finding import Finding, Fix, Level, RuleResult
+from penstock.checks.incomplete import Incomplete, incomplete_graph, incomplete_manifest
+from penstock.checks.merge import merged
 from penstock.checks.registry import RULES, by_id
 from penstock.checks.rule import Rule
+from penstock.checks.suppress import (
+    Suppression,
+    broken_comments,
+    read_comments,
+    suppressed,
+    unused,
+)
 from penstock.engines.settings import Location
-from penstock.errors import ChartError, CheckError, GraphError, InputError, ManifestError, Problem
-from penstock.manifests.source import Source, open_sources
+from penstock.errors import (
+    ChartError,
+    CheckError,
+    GraphError,
+    InputError,
+    ManifestError,
+    PenstockError,
+    Problem,
+)
+from penstock.graph.load import read_text_file
+from penstock.manifests.source import MOST_BYTES, Source, is_manifest, sources_of
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.understand import Hints, understand
 
+FEW = 3  # places that a note lists
 READ_ERRORS = {
     InputError: "PS001",
     GraphError: "PS002",
@@ -31,27 +50,103 @@ READ_ERRORS = {
 def check_file(path: Path, hints: Hints, sets: Sequence[str] = ()) -> tuple[Finding, ...]:
     """All findings of a graph or a manifest; a file that cannot be read is a finding too."""
     try:
-        sources = open_sources(path, sets)
-    except (InputError, GraphError, ChartError, ManifestError) as error:
-        rule = by_id(READ_ERRORS[type(error)])
-        return tuple(_read_error(rule, problem, path) for problem in error.problems)
-    return tuple(finding for source in sources for finding in check_source(source, hints))
+        text = _read(path)
+    except InputError as error:
+        return tuple(_read_error(problem, path, error) for problem in error.problems)
+    try:
+        sources = sources_of(text, str(path), sets)
+    except (GraphError, ChartError, ManifestError) as error:
+        return _invalid_file(text, path, hints, sets, error)
+    return check_sources(sources, hints)
+
+
+def _read(path: Path) -> str:
+    if not path.is_dir():
+        return read_text_file(path, MOST_BYTES)
+    fix = "Name a file or a folder that has one. Files of Helm charts are checked once rendered."
+    message = "the folder contains no graph and no manifest"
+    raise InputError(Problem(file=str(path), message=message, fix=fix))
 
 
 def check_source(source: Source, hints: Hints) -> tuple[Finding, ...]:
     """The findings of one deployment, by line."""
+    return check_sources((source,), hints)
+
+
+def check_sources(sources: Sequence[Source], hints: Hints) -> tuple[Finding, ...]:
+    """The findings of all deployments of one file, by line."""
+    found = [finding for source in sources for finding in _check(source, hints)]
+    name = sources[0].deployment.source
+    comments, broken = read_comments(_text_of(sources[0]))
+    suppressions = [*comments, *(one for source in sources for one in _of_graph(source))]
+    findings, used = suppressed(found, suppressions)
+    of_comments = [*unused(suppressions, used, name), *broken_comments(broken, name)]
+    return tuple(sorted((*findings, *of_comments), key=_order))
+
+
+def _check(source: Source, hints: Hints) -> list[Finding]:
+    """The findings of one deployment, before suppression."""
     deployment = understand(source, hints)
     file = checked_file(source)
     name = source.deployment.source
-    unique = dict.fromkeys(
+    found = dict.fromkeys(
         _finding(reported, result, file, name)
         for rule in RULES
         for reported, result in _results(rule, deployment)
     )
-    suppressed = file.suppressions
-    findings = [replace(f, suppressed=suppressed.get(f.rule, "")) for f in unique]
-    unused = _unused_suppressions(file, name, {finding.rule for finding in unique})
-    return tuple(sorted((*findings, *unused), key=_order))
+    return list(found)
+
+
+def _text_of(source: Source) -> str:
+    return source.text if source.loaded is None else source.loaded.text
+
+
+def _of_graph(source: Source) -> Iterator[Suppression]:
+    """The entries of `checks.suppress`."""
+    file = checked_file(source)
+    for rule, reason in file.suppressions.items():
+        place = file.locate(Location("", "graph", ("checks", "suppress", rule)))
+        yield Suppression(
+            rule=rule,
+            reason=reason,
+            applies_to=None,
+            line=place.line,
+            column=place.column,
+            place=place.path,
+        )
+
+
+def _invalid_file(
+    text: str, path: Path, hints: Hints, sets: Sequence[str], error: PenstockError
+) -> tuple[Finding, ...]:
+    """The problems of a file that cannot be deployed, and what else can be decided about it."""
+
+    def check(source: Source) -> list[Finding]:
+        return suppressed(_check(source, hints), list(_of_graph(source)))[0]
+
+    if isinstance(error, ManifestError) and not is_manifest(text):
+        rest = Incomplete()
+    elif is_manifest(text):
+        rest = incomplete_manifest(text, str(path), error.problems, check)
+    else:
+        rest = incomplete_graph(text, str(path), sets, error.problems, check)
+    found, _ = suppressed(rest.findings or (), read_comments(text)[0])
+    problems = [_read_error(problem, path, error) for problem in (*error.problems, *rest.problems)]
+    return tuple(sorted((*problems, *found, _about(rest, path, error)), key=_order))
+
+
+def _about(rest: Incomplete, path: Path, error: PenstockError) -> Finding:
+    """A note: what was not checked because of the errors."""
+    if rest.findings is None:
+        message = "the other rules were not checked, because the file has errors"
+    else:
+        places = [f"`{place}`" for place in rest.left_out[:FEW] if place]
+        more = len(rest.left_out) - FEW
+        places += [f"{more} more"] if more > 0 else []
+        about = ", ".join(places) or "these errors"
+        message = f"findings that depend on {about} are not reported"
+    note = Problem(message=message, fix="Correct the errors, and check the file again.")
+    return _read_error(note, path, error, Level.NOTE)
 
 
 def _results(rule: Rule, deployment: ServingDeployment) -> Iterator[tuple[Rule, RuleResult]]:
@@ -70,15 +165,25 @@ def _results(rule: Rule, deployment: ServingDeployment) -> Iterator[tuple[Rule, 
 
 
 def _order(finding: Finding) -> tuple[Any, ...]:
-    return (finding.line is None, finding.line or 0, finding.rule, finding.place)
+    return (
+        finding.line is None,
+        finding.line or 0,
+        finding.level is Level.NOTE and finding.rule in READ_ERRORS.values(),
+        finding.rule,
+        finding.place,
+    )
 
 
-def _read_error(rule: Rule, problem: Problem, path: Path) -> Finding:
+def _read_error(
+    problem: Problem, path: Path, error: PenstockError, level: Level = Level.ERROR
+) -> Finding:
+    rule = by_id(READ_ERRORS[type(error)])
     return Finding(
         rule=rule.id,
-        level=Level.ERROR,
+        level=level,
         file=problem.file or str(path),
         line=problem.line,
+        column=problem.column,
         place=problem.place,
         message=problem.message,
         why=rule.effect,
@@ -94,6 +199,7 @@ def _finding(rule: Rule, result: RuleResult, file: CheckedFile, name: str) -> Fi
         level=result.level or rule.level,
         file=name,
         line=place.line,
+        column=place.column,
         place=place.path,
         message=result.message,
         why=result.why or rule.effect,
@@ -101,29 +207,9 @@ def _finding(rule: Rule, result: RuleResult, file: CheckedFile, name: str) -> Fi
         yaml=file.paste(fix, result.location),
         replaces=fix.replaces,
         override=place.override,
+        component=result.location.component,
+        subject=place.subject,
     )
-
-
-def _unused_suppressions(file: CheckedFile, name: str, found: set[str]) -> Iterator[Finding]:
-    """An unused suppression would hide the next finding of its rule."""
-    rule = by_id("PS005")
-    known = {known.id for known in RULES}
-    for suppressed in file.suppressions:
-        if suppressed in known and suppressed in found:
-            continue
-        place = file.locate(Location("", "graph", ("checks", "suppress", suppressed)))
-        yield Finding(
-            rule=rule.id,
-            level=rule.level,
-            file=name,
-            line=place.line,
-            place=place.path,
-            message=f"{suppressed} has no finding here"
-            if suppressed in known
-            else f"there is no rule {suppressed}",
-            why=rule.effect,
-            fix=f"Remove `{place.path}`.",
-        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,7 +238,7 @@ def require_sound(source: Source, refused: Sequence[str] = ()) -> tuple[str, ...
     ``refused``: rules whose warnings count as errors here. Returns a line with the number of
     warnings, if there are any.
     """
-    findings = [f for f in check_source(source, Hints()) if not f.suppressed]
+    findings = [f for f in merged(check_source(source, Hints())) if not f.suppressed]
     if errors := [f for f in findings if f.level is Level.ERROR or f.rule in refused]:
         raise CheckError(*(_problem(finding) for finding in errors))
     warnings = sum(f.level is Level.WARNING for f in findings)

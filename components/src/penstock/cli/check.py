@@ -1,53 +1,144 @@
-"""`penstock check GRAPH|MANIFEST…`: find errors and risks before a deployment uses a GPU."""
+"""`penstock check GRAPH|MANIFEST|DIR…`: find errors and risks before a deployment uses a GPU."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from penstock.cli import arguments
 
+if TYPE_CHECKING:
+    from penstock.checks.baseline import Baseline, Scope
+    from penstock.checks.finding import Finding
+    from penstock.checks.report import CheckReport
+
+FORMATS = ("concise", "full", "json", "sarif", "github")
+LEVELS = ("error", "warning", "note")
+EPILOG = """\
+exit codes:
+  0   no finding is above --max-level
+  14  a finding is above --max-level
+  2   the command line is invalid
+  3   the baseline cannot be read or written
+
+Rules PS001 to PS004 (files that cannot be read or are invalid) are always reported: --select,
+--ignore, comments and the baseline do not affect them.
+
+To suppress a finding on one line, or a rule in one file, write a comment with a reason:
+  replicas: 1  # penstock: ignore PS810 one frontend is enough for a test
+  # penstock: ignore-file PS803,PS805 updates are planned with another node
+"""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = EPILOG
     parser.add_argument(
         "files",
-        metavar="GRAPH|MANIFEST",
+        metavar="GRAPH|MANIFEST|DIR",
         type=_path,
         nargs="*",
-        help="files to check (-: standard input)",
+        help="files to check, or folders of them (-: standard input)",
     )
     arguments.add_sets(parser)
-    form = parser.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="print JSON")
-    form.add_argument("--sarif", action="store_true", help="print SARIF 2.1.0 for code scanning")
-    parser.add_argument("--strict", action="store_true", help="fail on warnings too")
+    _add_formats(parser)
+    _add_selection(parser)
     parser.add_argument(
         "--explain", metavar="PSnnn", help="print the documentation of a rule and exit"
     )
     arguments.add_hints(parser)
 
 
+def _add_formats(parser: argparse.ArgumentParser) -> None:
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument(
+        "--format",
+        choices=FORMATS,
+        default="concise",
+        help="concise: a line for each finding; full: with reason, fix and YAML to paste; json; "
+        "sarif: SARIF 2.1.0 for code scanning; github: annotations of GitHub Actions "
+        "(default: concise)",
+    )
+    for name in ("full", "json", "sarif"):
+        form.add_argument(
+            f"--{name}",
+            dest="format",
+            action="store_const",
+            const=name,
+            help=f"the same as --format {name}",
+        )
+
+
+def _add_selection(parser: argparse.ArgumentParser) -> None:
+    for name, what in (("select", "report only"), ("ignore", "do not report")):
+        parser.add_argument(
+            f"--{name}",
+            metavar="RULES",
+            action="append",
+            default=[],
+            help=f"{what} these rules: ids or beginnings of ids with commas, such as PS4,PS501; "
+            "repeatable; the longest beginning decides",
+        )
+    level = parser.add_mutually_exclusive_group()
+    level.add_argument(
+        "--max-level",
+        choices=LEVELS,
+        default="warning",
+        help="highest level that is not a failure (default: warning); note: warnings are failures "
+        "too; error: nothing is",
+    )
+    level.add_argument(
+        "--strict",
+        dest="max_level",
+        action="store_const",
+        const="note",
+        help="the same as --max-level note: fail on warnings too",
+    )
+    parser.add_argument(
+        "--baseline",
+        metavar="FILE",
+        type=Path,
+        help="JSON file with accepted findings, which are not reported",
+    )
+    parser.add_argument(
+        "--write-baseline",
+        action="store_true",
+        help="write the findings to the file of --baseline, and exit with 0",
+    )
+
+
 def run(args: argparse.Namespace) -> int:
     from penstock.checks import report
-    from penstock.checks.run import check_file, tally
-    from penstock.errors import CheckError, UsageError
+    from penstock.checks.baseline import Scope
+    from penstock.checks.find_files import found_files
+    from penstock.checks.report import CheckReport
+    from penstock.checks.run import check_file
+    from penstock.checks.select import selection
+    from penstock.errors import UsageError
 
     if args.explain:
         print(report.explain(_known(args.explain)))
         return 0
     if not args.files:
         raise UsageError("pass a graph or a manifest to check, or --explain PSnnn")
+    if args.write_baseline and args.baseline is None:
+        raise UsageError("--write-baseline needs --baseline FILE, the file to write")
+    rules = selection(args.select, args.ignore)
     hints = arguments.hints_of(args)
-    findings = [f for path in args.files for f in check_file(path, hints, args.sets)]
-    if args.json:
-        print(report.as_json(findings, [str(path) for path in args.files]))
-    elif args.sarif:
-        print(report.as_sarif(findings))
-    else:
-        report.print_text(findings, len(args.files))
-    counts = tally(findings)
-    failed = counts.errors or (args.strict and counts.warnings)
-    return CheckError.exit_code if failed else 0
+    baseline = _baseline(args.baseline, is_renewed=args.write_baseline)
+    found = found_files(args.files)
+    findings = [f for path in found.files for f in check_file(path, hints, args.sets)]
+    findings = [finding for finding in findings if rules.includes(finding.rule)]
+    files = tuple(str(path) for path in found.files)
+    scope = Scope(files=files, includes=rules.includes)
+    if args.write_baseline:
+        return _write_baseline(args.baseline, baseline, findings, scope)
+    result = CheckReport(findings=tuple(findings), files=files, skipped=found.skipped)
+    result = _without_accepted(result, baseline, args.baseline, scope)
+    _print(result, args.format)
+    return _exit_code(result.findings, args.max_level)
 
 
 def _path(text: str) -> Path:
@@ -61,3 +152,63 @@ def _known(rule: str) -> str:
     if rule not in {known.id for known in RULES}:
         raise UsageError(f"there is no rule {rule}; rules are {RULES[0].id} to {RULES[-1].id}")
     return rule
+
+
+def _baseline(path: Path | None, *, is_renewed: bool) -> Baseline | None:
+    """The file of --baseline; None without one, or if it is written for the first time."""
+    from penstock.checks.baseline import parse_baseline
+    from penstock.graph.load import read_text_file
+    from penstock.manifests.source import MOST_BYTES
+
+    if path is None or (is_renewed and not path.exists()):
+        return None
+    return parse_baseline(read_text_file(path, MOST_BYTES), path)
+
+
+def _write_baseline(
+    path: Path, old: Baseline | None, findings: Sequence[Finding], scope: Scope
+) -> int:
+    from penstock.checks.baseline import as_text, renewed
+
+    baseline = renewed(findings, old, path.parent, scope)
+    arguments.write_output(as_text(baseline), str(path))
+    print(f"wrote {len(baseline.findings)} findings to {path}")
+    return 0
+
+
+def _without_accepted(
+    result: CheckReport, baseline: Baseline | None, path: Path | None, scope: Scope
+) -> CheckReport:
+    """The report without the findings of the baseline; those with the same cause become one."""
+    from dataclasses import replace
+
+    from penstock.checks.baseline import match
+    from penstock.checks.merge import merged
+
+    if baseline is not None and path is not None:
+        matched = match(result.findings, baseline, path.parent, scope)
+        result = replace(
+            result,
+            findings=matched.findings,
+            accepted=matched.accepted,
+            stale=len(matched.stale),
+        )
+    return replace(result, findings=merged(result.findings))
+
+
+def _print(result: CheckReport, form: str) -> None:
+    from penstock.checks import formats, report
+
+    if form in ("concise", "full"):
+        report.print_text(result, is_full=form == "full")
+        return
+    writers = {"json": formats.as_json, "sarif": formats.as_sarif, "github": formats.as_github}
+    print(writers[form](result))
+
+
+def _exit_code(findings: Sequence[Finding], max_level: str) -> int:
+    from penstock.errors import CheckError
+
+    failing = LEVELS[: LEVELS.index(max_level)]
+    failed = any(f.level in failing and not f.suppressed for f in findings)
+    return CheckError.exit_code if failed else 0

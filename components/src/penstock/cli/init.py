@@ -196,15 +196,16 @@ def _command(args: argparse.Namespace, file: Path, graph: StartingGraph) -> str:
 
 def _checked(file: Path, graph: StartingGraph) -> int:
     """Print what `check` finds, and the next steps. Exit code 14 for an error."""
-    from penstock.checks import report
+    from penstock.checks.merge import merged
+    from penstock.checks.report import CheckReport, print_text
     from penstock.checks.run import check_file, tally
     from penstock.errors import CheckError
     from penstock.serving.understand import Hints
 
-    findings = check_file(file, Hints())
+    findings = merged(check_file(file, Hints()))
     counts = tally(findings)
     if counts.errors or counts.warnings:
-        report.print_text(findings, 1)
+        print_text(CheckReport(findings=findings, files=(str(file),)))
     else:
         print("checked: no errors, no warnings")
     print("\nnext steps:", *_next_steps(file, graph), sep="\n  ")

@@ -44,6 +44,18 @@ GRAPH = DocumentKind(
 
 
 @dataclass(frozen=True, kw_only=True)
+class GraphDraft:
+    """A graph file before the model validates it."""
+
+    text: str
+    source: str
+    # With every --set applied.
+    renamed: Renamed
+    # What is wrong so far: the YAML itself, the file's name, a --set.
+    problems: tuple[Problem, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class LoadedGraph:
     """A valid graph, with the position of each value in its file."""
 
@@ -112,6 +124,12 @@ def _similar(path: Path) -> str:
 
 def parse_graph(text: str, source: str, sets: Sequence[str] = ()) -> LoadedGraph:
     """Check the text of a graph; ``source`` is its file, which messages and the name use."""
+    return load_draft(read_draft(text, source, sets))
+
+
+def read_draft(text: str, source: str, sets: Sequence[str] = ()) -> GraphDraft:
+    """Read the values of a graph; GraphError for a text that has none: a syntax error, another
+    kind of file."""
     require_no_manifest(text, source)
     document = read_document(text, source, GRAPH)
     require_graph_keys(document, Graph.model_fields, source)
@@ -119,19 +137,29 @@ def parse_graph(text: str, source: str, sets: Sequence[str] = ()) -> LoadedGraph
     problems += [] if document.problems else _helm_problems(document, text, source)
     overridden = apply_sets(document.values, sets)
     problems += overridden.problems
-    places = Places(lines=document.lines, sets=overridden.sets)
+    places = Places(positions=document.positions, sets=overridden.sets)
     renamed = rename_keys(overridden.values, places, source, SET_FILE)
     problems += renamed.problems
-    graph = _validated(renamed, source, problems)
+    return GraphDraft(text=text, source=source, renamed=renamed, problems=tuple(problems))
+
+
+def load_draft(draft: GraphDraft, name: str | None = None) -> LoadedGraph:
+    """The typed graph; GraphError with every problem of the draft and of the model.
+
+    ``name``: of the deployment, if it is not the file's stem.
+    """
+    problems = list(draft.problems)
+    renamed = draft.renamed
+    graph = _validated(renamed, draft.source, problems)
     if problems or graph is None:
         raise GraphError(*sorted(problems, key=_order))
     return LoadedGraph(
         graph=graph,
         values=renamed.values,
         places=renamed.places,
-        source=source,
-        text=text,
-        name=PurePath(source).stem,
+        source=draft.source,
+        text=draft.text,
+        name=name or PurePath(draft.source).stem,
         deprecations=renamed.deprecations,
     )
 
@@ -158,7 +186,7 @@ def _of_a_set(problem: Problem) -> Problem:
     fix = problem.fix
     if problem.kind is ProblemKind.QUOTING:
         fix = "Write this value in the file: --set derives the type from the text."
-    return replace(problem, file=SET_FILE, line=None, fix=fix)
+    return replace(problem, file=SET_FILE, line=None, column=None, fix=fix)
 
 
 def name_problems(source: str) -> list[Problem]:
@@ -189,11 +217,12 @@ def _helm_problems(document: Document, text: str, source: str) -> list[Problem]:
         helm_values = parse_values(text)
     except HelmError as error:
         return [Problem(file=source, message=f"Helm cannot read the file: {error}")]
-    places = Places(lines=document.lines)
+    places = Places(positions=document.positions)
     return [
         Problem(
             file=source,
             line=places.line_of(place),
+            column=places.column_of(place),
             place=place,
             message=f"Helm reads {helm}, penstock reads {ours}",
             fix="Write the value unambiguously, and quote it if it is a string.",

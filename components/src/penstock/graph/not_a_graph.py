@@ -66,5 +66,7 @@ def require_graph_keys(document: Document, known: Iterable[str], source: str) ->
         message = "the file is not a graph: none of its keys is a section of a graph"
     else:
         return
-    line = document.lines.get(place)
-    raise GraphError(Problem(file=source, line=line, place=place, message=message, fix=fix))
+    line, column = document.positions.get(place, (None, None))
+    raise GraphError(
+        Problem(file=source, line=line, column=column, place=place, message=message, fix=fix)
+    )

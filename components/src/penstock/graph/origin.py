@@ -41,6 +41,8 @@ class Origin:
     also: tuple[str, ...] = ()
     # The --set expression that set the path.
     override: str | None = None
+    # The column of `line`.
+    column: int | None = None
 
 
 def origin(loaded: LoadedGraph, place: Place) -> Origin:
@@ -53,6 +55,7 @@ def origin(loaded: LoadedGraph, place: Place) -> Origin:
     return Origin(
         path=first,
         line=loaded.places.line_of(first),
+        column=loaded.places.column_of(first),
         default=not configured,
         also=tuple(others),
         override=loaded.places.set_of(first),

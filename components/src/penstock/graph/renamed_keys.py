@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from penstock.errors import Problem
 from penstock.graph.messages import MESSAGES
-from penstock.strict_yaml.places import Places, is_within
+from penstock.strict_yaml.places import Places, Position, is_within
 
 T = TypeVar("T")
 
@@ -74,24 +74,26 @@ def rename_keys(
 ) -> Renamed:
     """Move the value of each old key to its new key; ``set_file`` names the source of a --set."""
     result = dict(values)
-    lines, sets = dict(places.lines), dict(places.sets)
+    positions, sets = dict(places.positions), dict(places.sets)
     deprecations: list[DeprecatedKey] = []
     problems: list[Problem] = []
     for old, new in renamed.items():
         if not _has(result, old):
             continue
         is_set = places.set_of(old) is not None
-        file, line = (set_file, None) if is_set else (source, places.line_of(old))
+        file = set_file if is_set else source
+        position = places.position_of(old)
+        line = position.line if position else None
         value, result = _without(result, old)
         if _has(result, new):
-            problems.append(_given_twice(old, new, file, line))
+            problems.append(_given_twice(old, new, file, position))
             continue
         deprecations.append(DeprecatedKey(old=old, new=new, file=file, line=line))
         result = _with(result, new, value)
-        lines, sets = _moved(lines, old, new), _moved(sets, old, new)
+        positions, sets = _moved(positions, old, new), _moved(sets, old, new)
     return Renamed(
         values=result,
-        places=Places(lines=lines, sets=sets),
+        places=Places(positions=positions, sets=sets),
         deprecations=tuple(sorted(deprecations, key=lambda key: key.line or 0)),
         problems=tuple(problems),
     )
@@ -103,9 +105,10 @@ def warn_of(deprecations: tuple[DeprecatedKey, ...]) -> None:
         warnings.warn(DeprecatedKeyWarning(key), stacklevel=2)
 
 
-def _given_twice(old: str, new: str, file: str, line: int | None) -> Problem:
+def _given_twice(old: str, new: str, file: str, position: Position | None) -> Problem:
+    line, column = position or (None, None)
     message, fix = MESSAGES["key_given_twice"].filled(old=old, new=new)
-    return Problem(file=file, line=line, place=old, message=message, fix=fix)
+    return Problem(file=file, line=line, column=column, place=old, message=message, fix=fix)
 
 
 def _has(values: Any, place: str) -> bool:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from penstock.errors import Problem
 from penstock.manifests.documents import Document
-from penstock.strict_yaml.nodes import line_of
+from penstock.strict_yaml.nodes import position_of
+from penstock.strict_yaml.places import Position
 
 
 @dataclass(frozen=True)
@@ -50,12 +51,23 @@ class Cursor:
         return text.removeprefix(".")
 
     @property
+    def position(self) -> Position | None:
+        return position_of(self.document.node, self.path)
+
+    @property
     def line(self) -> int | None:
-        return line_of(self.document.node, self.path)
+        found = self.position
+        return found.line if found else None
 
     def problem(self, message: str, fix: str = "") -> None:
+        line, column = self.position or (None, None)
         found = Problem(
-            file=self.document.source, line=self.line, place=self.place, message=message, fix=fix
+            file=self.document.source,
+            line=line,
+            column=column,
+            place=self.place,
+            message=message,
+            fix=fix,
         )
         self.document.problems.add(found)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from penstock.manifests.cursor import Cursor
 
@@ -14,6 +15,29 @@ _ANYWHERE = re.compile(
 _VALUES = re.compile(r"<[A-Za-z][A-Za-z0-9_. -]*>|\$\{[A-Za-z_][^}\n]*\}|\{\{.*?\}\}")
 # Text for shells, engines and programs, in which `${VAR}` and `<think>` are no placeholders.
 _TEXT_KEYS = frozenset({"command", "args", "env", "envs", "data", "annotations", "eppConfig"})
+# What a placeholder may stand for; two of each, as `filled` says.
+_EXAMPLES = ("example-a", "example-b")
+_IMAGES = ("registry.example/a:1.6.1", "registry.example/b:1.5.1")
+_IMAGE = re.compile(
+    r"(\bimage\s*:\s*[\"']?)(?:<[^<>\n]*>|\$\{[^}\n]*\}|\{\{.*?\}\})([\"']?\s*(?:#.*)?)$"
+)
+TURNS = len(_EXAMPLES)
+
+
+def filled(text: str, lines: Iterable[int], turn: int) -> str:
+    """The text with the placeholders of some lines (from 1) filled, below TURNS in other ways.
+
+    What a manifest shows with all of them does not depend on the placeholders.
+    """
+    result = text.splitlines(keepends=True)
+    for line in lines:
+        content = result[line - 1].rstrip("\r\n")
+        end = result[line - 1][len(content) :]
+        content = _IMAGE.sub(rf"\g<1>{_IMAGES[turn]}\g<2>", content)
+        for pattern in (_ANYWHERE, _VALUES):
+            content = pattern.sub(_EXAMPLES[turn], content)
+        result[line - 1] = content + end
+    return "".join(result)
 
 
 def find_placeholders(root: Cursor) -> None:

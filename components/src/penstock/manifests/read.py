@@ -52,8 +52,20 @@ def read_text(text: str, source: str, *, namespace: str = "default") -> tuple[De
 
 def read_manifests(text: str, source: str, *, namespace: str = "default") -> tuple[Manifest, ...]:
     """As `read_text`, with the objects from which each deployment was read."""
+    manifests, problems = read_all(text, source, namespace=namespace)
+    if problems:
+        raise ManifestError(*problems)
+    return manifests
+
+
+def read_all(
+    text: str, source: str, *, namespace: str = "default"
+) -> tuple[tuple[Manifest, ...], tuple[Problem, ...]]:
+    """As `read_manifests`, with the problems returned: then a manifest lacks values, components or
+    objects. A value of the wrong type counts as absent."""
     documents, problems = parse(text, source)
-    return _read(documents, problems, source, namespace)
+    manifests = _read(documents, problems, source, namespace)
+    return manifests, tuple(sorted(problems, key=lambda problem: problem.line or 0))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,8 +100,6 @@ def _read(
     )
     graphs = [] if _has_too_many(graphs) else graphs
     manifests = [_manifest(root, context, tuple(roots)) for root in graphs]
-    if problems:
-        raise ManifestError(*sorted(problems, key=lambda problem: problem.line or 0))
     return tuple(manifest for manifest in manifests if manifest is not None)
 
 
@@ -125,9 +135,11 @@ def _no_deployment(roots: list[Cursor], source: str) -> Problem:
         return Problem(file=source, message="the file is empty", fix=f"Add a {_KIND}.")
     kinds = [str(root["kind"].value or "a document without kind") for root in roots]
     listed = ", ".join(dict.fromkeys(kinds))
+    line, column = roots[0].position or (None, None)
     return Problem(
         file=source,
-        line=roots[0].line,
+        line=line,
+        column=column,
         message=f"the file contains no {_KIND}, only: {listed}",
         fix=f"Pass the file with the {_KIND}, or build the Kustomize overlay first.",
     )

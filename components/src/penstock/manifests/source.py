@@ -56,12 +56,18 @@ def open_sources(
     path: Path, sets: Sequence[str] = (), namespace: str = "default"
 ) -> tuple[Source, ...]:
     """As `open_source`, with every deployment of a manifest."""
-    text = read_text_file(path, MOST_BYTES)
+    return sources_of(read_text_file(path, MOST_BYTES), str(path), sets, namespace)
+
+
+def sources_of(
+    text: str, file: str, sets: Sequence[str] = (), namespace: str = "default"
+) -> tuple[Source, ...]:
+    """Every deployment of the text of a file; raises GraphError, ChartError or ManifestError."""
     if is_manifest(text):
-        return _manifests(text, str(path), sets, namespace)
+        return _manifests(text, file, sets, namespace)
     if len(text) > MOST_CHARACTERS:
-        raise GraphError(too_large(text, str(path), "a graph"))
-    source = graph_source(text, str(path), sets, namespace)
+        raise GraphError(too_large(text, file, "a graph"))
+    source = graph_source(text, file, sets, namespace)
     if source.loaded is not None:
         warn_of(source.loaded.deprecations)
     return (source,)
@@ -74,13 +80,21 @@ def graph_source(
 
     Raises GraphError, ChartError or ManifestError.
     """
-    loaded = parse_graph(text, source, sets)
+    return rendered_source(parse_graph(text, source, sets), namespace)
+
+
+def rendered_source(loaded: LoadedGraph, namespace: str = "default") -> Source:
+    """Render a graph; raises ChartError or ManifestError."""
+    source = loaded.source
     rendered = _as_dgd(_with_local_image(loaded), namespace)
     try:
         manifest, *_ = read_manifests(rendered.text, source, namespace=namespace)
     except ManifestError as error:
         # The lines are those of the rendered text, not of the user's file.
-        where = [replace(p, file=f"{source} (as rendered)", line=None) for p in error.problems]
+        where = [
+            replace(p, file=f"{source} (as rendered)", line=None, column=None)
+            for p in error.problems
+        ]
         raise ManifestError(*where) from error
     return Source(manifest=manifest, text=rendered.text, loaded=loaded)
 
@@ -141,7 +155,8 @@ def _in_graph(problem: Problem, loaded: LoadedGraph) -> Problem:
         message = f"the file's name is the name of the deployment: {problem.message}"
         fix = f"Rename the file. {problem.fix}"
         return replace(problem, file=loaded.source, message=message, fix=fix)
-    return replace(problem, file=loaded.source, line=loaded.places.line_of(problem.place))
+    line, column = loaded.places.position_of(problem.place) or (None, None)
+    return replace(problem, file=loaded.source, line=line, column=column)
 
 
 def _manifests(text: str, source: str, sets: Sequence[str], namespace: str) -> tuple[Source, ...]:

@@ -1,4 +1,4 @@
-"""YAML text → values with the line of each; what its kind of file does not allow is a Problem.
+"""YAML text → values with the position of each; what its kind of file does not allow is a Problem.
 
 `read_document` reads a file of one mapping, `read_documents` a stream of documents.
 """
@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from penstock.errors import GraphError, Problem
-from penstock.strict_yaml.events import events, explicit_tag, line_of_event
+from penstock.strict_yaml.events import events, explicit_tag, position_of_event
 from penstock.strict_yaml.kind import Dialect, DocumentKind
 from penstock.strict_yaml.kubernetes_scalars import (
     MERGE,
@@ -22,8 +22,8 @@ from penstock.strict_yaml.kubernetes_scalars import (
     tag_of,
 )
 from penstock.strict_yaml.loader import DEEPEST
-from penstock.strict_yaml.nodes import Node, lines_by_place
-from penstock.strict_yaml.places import Path, looks_secret, place_of
+from penstock.strict_yaml.nodes import Node, positions_by_place
+from penstock.strict_yaml.places import Path, Position, looks_secret, place_of
 from penstock.strict_yaml.scalars import ScalarProblem, read_scalar
 
 # All except tab, line feed and carriage return.
@@ -36,8 +36,8 @@ class Document:
 
     # As Helm reads them; a refused scalar is its text, so that the rest can still be checked.
     values: Mapping[str, Any]
-    # Dotted place → line, from 1.
-    lines: Mapping[str, int]
+    # Dotted place → position.
+    positions: Mapping[str, Position]
     problems: tuple[Problem, ...]
 
 
@@ -45,7 +45,8 @@ def read_document(text: str, source: str, kind: DocumentKind) -> Document:
     """Read one mapping; GraphError for a syntax error or a document that is not a mapping."""
     reader = _Reader(events(text, source, kind), source, kind)
     root = reader.only_document()
-    return Document(values=root.value, lines=lines_by_place(root), problems=tuple(reader.problems))
+    positions = positions_by_place(root)
+    return Document(values=root.value, positions=positions, problems=tuple(reader.problems))
 
 
 def read_documents(
@@ -139,7 +140,7 @@ class _Reader:
         if isinstance(event, yaml.ScalarEvent):
             style = event.style or ""
             self._reject_control_characters(event, path)
-            return Node(self._scalar(event, path), line_of_event(event), style)
+            return Node(self._scalar(event, path), position_of_event(event), style)
         if len(path) > DEEPEST:
             message = f"nested more than {DEEPEST} levels deep"
             raise self._fatal(event, message, "Flatten the structure.")
@@ -163,7 +164,7 @@ class _Reader:
             problem = "refers to a value that contains it" if is_open else "has no anchor before it"
             message = f"the alias *{event.anchor} {problem}"
             self._report(event, path, message, "Write the value out.")
-        return Node(None, line_of_event(event))
+        return Node(None, position_of_event(event))
 
     def _scalar(self, event: yaml.ScalarEvent, path: Path) -> Any:
         if not self.is_strict:
@@ -186,16 +187,16 @@ class _Reader:
             return None
 
     def _list(self, start: yaml.Event, path: Path) -> Node:
-        node = Node([], line_of_event(start))
+        node = Node([], position_of_event(start))
         while not isinstance(event := next(self.events), yaml.SequenceEndEvent):
             index = len(node.value)
             item = self._node(event, (*path, index))
-            node.children[index] = line_of_event(event), item
+            node.children[index] = position_of_event(event), item
             node.value.append(item.value)
         return node
 
     def _mapping(self, start: yaml.Event, path: Path) -> Node:
-        node = Node({}, line_of_event(start))
+        node = Node({}, position_of_event(start))
         merged: dict[str, Any] = {}
         while not isinstance(event := next(self.events), yaml.MappingEndEvent):
             if not self.is_strict and self._is_merge(event):
@@ -211,13 +212,14 @@ class _Reader:
 
     def _entry(self, node: Node, key: str, event: yaml.Event, path: Path) -> None:
         """Read the value of a key into the node of its mapping."""
-        line, here = line_of_event(event), (*path, key)
+        position, here = position_of_event(event), (*path, key)
         if key in node.children:
             effect = "; Helm would use this one" if self.kind.is_read_by_helm else ""
-            message = f"duplicate key `{key}`, first on line {node.children[key][0]}{effect}"
+            first = node.children[key][0].line
+            message = f"duplicate key `{key}`, first on line {first}{effect}"
             self._report(event, here, message, "Keep one of them.")
         value = self._node(next(self.events), here)
-        node.children.setdefault(key, (line, value))
+        node.children.setdefault(key, (position, value))
         node.value[key] = value.value
 
     def _key(self, event: yaml.Event, path: Path) -> str | None:
@@ -292,9 +294,11 @@ class _Reader:
             self._report(event, path, message, "Remove it.")
 
     def _report(self, event: yaml.Event, path: Path, message: str, fix: str) -> None:
+        line, column = position_of_event(event)
         problem = Problem(
             file=self.source,
-            line=line_of_event(event),
+            line=line,
+            column=column,
             place=place_of(path),
             message=message,
             fix=fix,
@@ -302,5 +306,6 @@ class _Reader:
         self.problems.append(problem)
 
     def _fatal(self, event: yaml.Event | None, message: str, fix: str) -> GraphError:
-        line = line_of_event(event) if event is not None else None
-        return GraphError(Problem(file=self.source, line=line, message=message, fix=fix))
+        line, column = position_of_event(event) if event is not None else (None, None)
+        problem = Problem(file=self.source, line=line, column=column, message=message, fix=fix)
+        return GraphError(problem)

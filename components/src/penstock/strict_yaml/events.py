@@ -9,7 +9,7 @@ import yaml
 from penstock.errors import GraphError, Problem
 from penstock.strict_yaml.kind import Dialect, DocumentKind
 from penstock.strict_yaml.loader import SafeLoader
-from penstock.strict_yaml.places import looks_secret
+from penstock.strict_yaml.places import Position, looks_secret
 from penstock.strict_yaml.syntax_hints import syntax_hint
 
 LONGEST_EXCERPT = 100
@@ -28,9 +28,10 @@ def events(text: str, source: str, kind: DocumentKind) -> Iterator[yaml.Event]:
         raise GraphError(problem) from error
 
 
-def line_of_event(event: yaml.Event) -> int:
-    """The line on which an event begins, from 1."""
-    return int(event.start_mark.line) + 1 if event.start_mark else 1
+def position_of_event(event: yaml.Event) -> Position:
+    """Where an event begins."""
+    mark = event.start_mark
+    return Position(int(mark.line) + 1, int(mark.column) + 1) if mark else Position(1, 1)
 
 
 def explicit_tag(event: yaml.Event) -> str | None:
@@ -45,7 +46,10 @@ def _syntax_problem(
 ) -> Problem:
     if hint := syntax_hint(error, text):
         message = f"not valid YAML{_quoted(text, hint.line, kind)}: {hint.message}"
-        return Problem(file=source, line=hint.line + 1, message=message, fix=hint.fix)
+        column = _indentation(text.splitlines()[hint.line]) + 1
+        return Problem(
+            file=source, line=hint.line + 1, column=column, message=message, fix=hint.fix
+        )
     mark = error.problem_mark or error.context_mark
     line, column = (mark.line, mark.column) if mark else (0, 0)
     lines = text.splitlines()
@@ -55,9 +59,14 @@ def _syntax_problem(
     return Problem(
         file=source,
         line=line + 1,
+        column=column + 1,
         message=f"not valid YAML at column {column + 1}{excerpt}: {detail}",
         fix=_syntax_fix(broken, column, kind),
     )
+
+
+def _indentation(line: str) -> int:
+    return len(line) - len(line.lstrip())
 
 
 def _quoted(text: str, line: int, kind: DocumentKind) -> str:
@@ -90,6 +99,7 @@ def _character_problem(error: yaml.reader.ReaderError, text: str, source: str) -
     return Problem(
         file=source,
         line=text.count("\n", 0, at) + 1,
+        column=at - text.rfind("\n", 0, at),
         message=f"not valid YAML: character {text[at : at + 1]!a} is not allowed",
         fix=r'Remove it, or write it escaped in double quotes, such as "\x07".',
     )

@@ -1,11 +1,11 @@
-"""The tree of a YAML document: each value with its line."""
+"""The tree of a YAML document: each value with its position."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock.strict_yaml.places import Path, place_of
+from penstock.strict_yaml.places import Path, Position, place_of
 
 
 @dataclass(eq=False, slots=True)
@@ -13,25 +13,31 @@ class Node:
     """One value of a document and where it is written."""
 
     value: Any
-    # The line on which the value begins, from 1.
-    line: int
+    # Where the value begins.
+    position: Position
     # The style of a scalar: `|`, `>`, a quote, or nothing for a plain one.
     style: str = ""
-    # Key or index → the entry's line (that of its key, in a mapping) and node, without what a
+    # Key or index → the entry's position (that of its key, in a mapping) and node, without what a
     # merge key brings in.
-    children: dict[str | int, tuple[int, Node]] = field(default_factory=dict)
+    children: dict[str | int, tuple[Position, Node]] = field(default_factory=dict)
 
 
-def line_of(node: Node | None, path: Path) -> int | None:
-    """The line of the value at a path, or of its nearest ancestor that the text contains."""
+def position_of(node: Node | None, path: Path) -> Position | None:
+    """The position of the entry at a path, or of its nearest ancestor that the text contains."""
     if node is None:
         return None
-    line = node.line
+    position = node.position
     for step in path:
         if step not in node.children:
             break
-        line, node = node.children[step]
-    return line
+        position, node = node.children[step]
+    return position
+
+
+def line_of(node: Node | None, path: Path) -> int | None:
+    """The line of `position_of`."""
+    found = position_of(node, path)
+    return found.line if found else None
 
 
 def node_at(node: Node | None, path: Path) -> Node | None:
@@ -43,10 +49,10 @@ def node_at(node: Node | None, path: Path) -> Node | None:
     return node
 
 
-def lines_by_place(node: Node, path: Path = ()) -> dict[str, int]:
-    """The line of every value below a node, by its dotted place. The tree holds no aliases."""
-    lines: dict[str, int] = {}
-    for step, (line, child) in node.children.items():
-        lines[place_of((*path, step))] = line
-        lines |= lines_by_place(child, (*path, step))
-    return lines
+def positions_by_place(node: Node, path: Path = ()) -> dict[str, Position]:
+    """The position of every value below a node, by its dotted place. The tree holds no aliases."""
+    positions: dict[str, Position] = {}
+    for step, (position, child) in node.children.items():
+        positions[place_of((*path, step))] = position
+        positions |= positions_by_place(child, (*path, step))
+    return positions

@@ -32,7 +32,7 @@ def parse_strictly(
     try:
         parsed = model.model_validate(document.values)
     except ValidationError as error:
-        places = Places(lines=document.lines)
+        places = Places(positions=document.positions)
         problems += located(problems_of(error), problems, places, source)
     if problems:
         raise GraphError(*sorted(problems, key=lambda p: (p.line or 0, p.place)))

@@ -5,11 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 Path = tuple[str | int, ...]
 
 _LAST_STEP = re.compile(r"(\.[^.\[]*|\[\d+\])$")
 _SECRET_WORDS = {"token", "password", "passwd", "secret", "key", "apikey", "credential"}
+
+
+class Position(NamedTuple):
+    """Where a value is written. Both count from 1; a column counts characters."""
+
+    line: int
+    column: int
 
 
 def place_of(path: Path) -> str:
@@ -46,15 +54,25 @@ def looks_secret(place: str) -> bool:
 class Places:
     """Where each value of a file is set."""
 
-    # Dotted place → line, from 1.
-    lines: Mapping[str, int]
+    # Dotted place → its position: that of the key, or of the item of a list.
+    positions: Mapping[str, Position]
     # Dotted place → the --set expression that sets it.
     sets: Mapping[str, str] = field(default_factory=dict)
 
-    def line_of(self, place: str) -> int | None:
-        """The line, from 1, of the place or its nearest ancestor; None if a --set sets it."""
+    def position_of(self, place: str) -> Position | None:
+        """The position of the place or its nearest ancestor; None if a --set sets it."""
         found = self.nearest(place)
-        return None if found in self.sets else self.lines.get(found)
+        return None if found in self.sets else self.positions.get(found)
+
+    def line_of(self, place: str) -> int | None:
+        """The line of `position_of`."""
+        found = self.position_of(place)
+        return found.line if found else None
+
+    def column_of(self, place: str) -> int | None:
+        """The column of `position_of`."""
+        found = self.position_of(place)
+        return found.column if found else None
 
     def set_of(self, place: str) -> str | None:
         """The --set expression that sets the value at the place, if there is one."""
@@ -62,6 +80,6 @@ class Places:
 
     def nearest(self, place: str) -> str:
         """The place or its nearest existing ancestor; the empty place always exists."""
-        while place and place not in self.sets and place not in self.lines:
+        while place and place not in self.sets and place not in self.positions:
             place = parent_of(place)
         return place

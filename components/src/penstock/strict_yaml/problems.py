@@ -94,6 +94,7 @@ def located(
         Problem(
             file=source,
             line=places.line_of(problem.place),
+            column=places.column_of(problem.place),
             place=problem.place,
             message=problem.message,
             fix=problem.fix,

@@ -30,5 +30,5 @@ class CheckedFile(Protocol):
 
 def checked_file(source: Source) -> CheckedFile:
     if source.loaded is None:
-        return ManifestFile(source.manifest)
+        return ManifestFile(source.manifest, source.text)
     return GraphFile(source.manifest, source.loaded)

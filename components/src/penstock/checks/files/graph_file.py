@@ -41,7 +41,7 @@ class GraphFile:
             what = {"config": "engine_config"}.get(location.what, location.what)
             path = location.path or ("",)
             found = origin(self.loaded, (location.component, what, *path))
-            return Place(found.line, found.path, found.override)
+            return Place(found.line, found.path, found.override, found.column)
         if location.what == "graph":
             dotted = ".".join(map(str, location.path))
         else:
@@ -53,7 +53,8 @@ class GraphFile:
             existing = [path for path in paths if path and places.nearest(path) == path]
             dotted = (existing or list(paths))[0]
         written = as_written(dotted, self.loaded.deprecations)
-        return Place(places.line_of(dotted), written, places.set_of(dotted))
+        line, column = places.position_of(dotted) or (None, None)
+        return Place(line, written, places.set_of(dotted), column)
 
     def adapt(self, fix: Fix, location: Location) -> Fix:
         if location.component not in self.manifest.pods:

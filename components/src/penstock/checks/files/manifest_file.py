@@ -20,7 +20,8 @@ from penstock.manifests.pods import Container
 from penstock.manifests.read import Manifest
 from penstock.serving.deployment import FRONTEND
 from penstock.strict_yaml.document import read_documents
-from penstock.strict_yaml.nodes import line_of, node_at
+from penstock.strict_yaml.nodes import node_at, position_of
+from penstock.strict_yaml.places import Position
 
 # The variables that have the same effect as a frontend flag which fixes set.
 VARIABLES = {
@@ -33,12 +34,19 @@ VARIABLES = {
 @dataclass(frozen=True)
 class ManifestFile:
     manifest: Manifest
+    # The text from which it was read.
+    text: str
 
     @property
     def suppressions(self) -> Mapping[str, str]:
         return {}
 
     def locate(self, location: Location) -> Place:
+        """As in `CheckedFile`; paths in a manifest are long, so the component is the subject."""
+        known = location.component if location.component in self.manifest.pods else ""
+        return replace(self._place_of(location), subject=known)
+
+    def _place_of(self, location: Location) -> Place:
         manifest = self.manifest
         if location.what == "graph":
             return Place(None, ".".join(map(str, location.path)))
@@ -61,14 +69,30 @@ class ManifestFile:
         dotted = ".".join(str(step) for step in location.path)
         if not isinstance(config, KnownConfig):
             place = _place(pod.containers[0].cursor)
-            return Place(place.line, f"{place.path}: {dotted}")
+            return replace(place, path=f"{place.path}: {dotted}")
         kind, _, rest = config.place.partition("/")
         name, _, key = rest.rpartition("/")
         if kind == "ConfigMap":
             for root in self.manifest.documents:
                 if root["kind"].value == kind and root.at("metadata", "name").value == name:
-                    return Place(_inner_line(root, key, location), f"{config.place}: {dotted}")
-        return Place(_place(pod.containers[0].cursor).line, f"{config.path}: {dotted}")
+                    line, column = self._inner_position(root, key, location) or (None, None)
+                    return Place(line, f"{config.place}: {dotted}", column=column)
+        return replace(_place(pod.containers[0].cursor), path=f"{config.path}: {dotted}")
+
+    def _inner_position(self, root: Cursor, key: str, location: Location) -> Position | None:
+        """The position of a key inside a `|` block; that of the block if the key is not in it."""
+        block = position_of(root.document.node, ("data", key))
+        node = node_at(root.document.node, ("data", key))
+        if block is None or node is None or node.style != "|":
+            return block
+        roots, _ = read_documents(node.value, key, ENGINE_FILE)
+        if not roots or node_at(roots[0], location.path[:1]) is None:
+            return block
+        line, column = position_of(roots[0], location.path) or (1, 1)
+        here = self.text.splitlines()[block.line + line - 1 :][:1]
+        inner = node.value.splitlines()[line - 1]
+        indentation = len(here[0]) - len(inner) if here and here[0].endswith(inner) else 0
+        return Position(block.line + line, indentation + column)
 
     def _in_containers(self, location: Location) -> Place:
         """A variable or a flag: in the list that has it, else at the container."""
@@ -159,19 +183,8 @@ class ManifestFile:
 
 
 def _place(cursor: Cursor) -> Place:
-    return Place(cursor.line, cursor.place)
-
-
-def _inner_line(root: Cursor, key: str, location: Location) -> int | None:
-    """The line of a key inside a `|` block; that of the block if the key is not in it."""
-    line = line_of(root.document.node, ("data", key))
-    node = node_at(root.document.node, ("data", key))
-    if line is None or node is None or node.style != "|":
-        return line
-    roots, _ = read_documents(node.value, key, ENGINE_FILE)
-    if not roots or node_at(roots[0], location.path[:1]) is None:
-        return line
-    return line + (line_of(roots[0], location.path) or 0)
+    line, column = cursor.position or (None, None)
+    return Place(line, cursor.place, column=column)
 
 
 def _variable(container: Container, location: Location) -> Cursor | None:

@@ -13,3 +13,6 @@ class Place:
     path: str
     # The --set argument that gave the value.
     override: str | None = None
+    column: int | None = None
+    # What to call the place where the path is too long; empty: the path.
+    subject: str = ""

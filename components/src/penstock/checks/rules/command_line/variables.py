@@ -57,8 +57,9 @@ SET_BY_OPERATOR = (
     title="variable without effect",
     level=Level.WARNING,
     cause="The variable was replaced by a flag or a default.",
-    effect="The setting is silently ignored. For example, vLLM 0.31 on B200 computes gpt-oss's "
-    "experts in bf16 although the recipes request MXFP8.",
+    effect="The setting is silently ignored.",
+    example="vLLM 0.31 on B200 computes gpt-oss's experts in bf16 although the recipes request "
+    "MXFP8.",
     remedy="Use the flag that replaced the variable.",
     source="vllm#50292, vllm#27798, vllm#43148, vllm#33535, dynamo#7591, dynamo#12089, "
     "dynamo#13840; no "

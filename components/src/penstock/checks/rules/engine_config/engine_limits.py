@@ -171,7 +171,8 @@ def different_half_precision(deployment: ServingDeployment) -> Iterable[RuleResu
     title="attention-DP settings without attention DP",
     level=Level.WARNING,
     cause="attention_dp_config is set, but enable_attention_dp is not.",
-    effect="Requests are not balanced across ranks; a published recipe has this combination.",
+    effect="Requests are not balanced across ranks.",
+    example="A published recipe has this combination.",
     remedy="Set enable_attention_dp, or remove attention_dp_config.",
     source="recipes/gpt-oss-120b/trtllm/disagg of ai-dynamo/dynamo@04521f47",
 )

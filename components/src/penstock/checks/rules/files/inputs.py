@@ -9,7 +9,8 @@ UNREADABLE_FILE = Rule(
     id="PS001",
     title="the file cannot be read",
     level=Level.ERROR,
-    cause="The path does not exist, is a directory, or is not UTF-8 text.",
+    cause="The path does not exist, is a folder without graphs and manifests, or is not UTF-8 "
+    "text.",
     effect="Nothing can be checked or deployed.",
     remedy="Pass the path of a graph YAML or a manifest.",
     source="penstock's loader",
@@ -51,9 +52,11 @@ UNUSED_SUPPRESSION = Rule(
     id="PS005",
     title="suppression that suppresses nothing",
     level=Level.WARNING,
-    cause="`checks.suppress` names a rule that reports nothing here, or that does not exist.",
-    effect="The next finding of that rule would be suppressed unnoticed.",
-    remedy="Remove the entry.",
+    cause="`checks.suppress` or a comment `# penstock: ignore` names a rule that reports nothing "
+    "there, or that does not exist, or the comment gives no reason.",
+    effect="The next finding of that rule would be suppressed unnoticed, or a finding that should "
+    "be suppressed is not.",
+    remedy="Remove the entry or the comment, or complete it.",
     source="penstock",
     check=reported_by_run,
 )

@@ -85,8 +85,8 @@ def _has_connector(worker: Worker) -> bool:
     title="the KV transfer backend is DEFAULT",
     level=Level.WARNING,
     cause="DEFAULT uses the backend of TRTLLM_USE_*_KVCACHE, or NIXL if none is set.",
-    effect="The image or a variable selects the backend; 4 + 4 workers on one host failed because "
-    "of this.",
+    effect="The image or a variable selects the backend.",
+    example="4 + 4 workers on one host failed because of this.",
     remedy="Name NIXL or UCX.",
     source="dynamo#5884; kv-cache-transfer.md@2f345512",
 )
@@ -152,8 +152,8 @@ def _longest(deployment: ServingDeployment, worker: Worker) -> int | None:
     title="the KV transfer buffer has no configured size",
     level=Level.WARNING,
     cause="max_tokens_in_buffer is unset, so the engine chooses the buffer size.",
-    effect="The buffer may not fit: a published recipe requested 194.9 GiB, and no memory setting "
-    "helped.",
+    effect="The buffer may not fit into the GPU memory, and no memory setting limits it.",
+    example="A published recipe requested 194.9 GiB.",
     remedy="Set max_tokens_in_buffer to the longest prompt.",
     source="dynamo#12276",
 )
@@ -165,7 +165,8 @@ def unset_buffer(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 section.get("max_tokens_in_buffer") is None
                 and transceiver_runtime(worker) != "PYTHON"
             ):
-                longest = _longest(deployment, worker) or 8192
+                known = _longest(deployment, worker)
+                longest = known or 8192
                 block = worker.count("block_size") or 1
                 needed = -(-longest // block) * block
                 yield RuleResult(
@@ -173,7 +174,8 @@ def unset_buffer(deployment: ServingDeployment) -> Iterable[RuleResult]:
                     message="max_tokens_in_buffer is unset, so the engine chooses the size of "
                     "the KV transfer buffer",
                     fix=Fix(
-                        text=f"Set the buffer to the longest prompt, {needed} tokens.",
+                        text="Set the buffer to the longest prompt, "
+                        + (f"{needed} tokens." if known else f"such as {needed} tokens."),
                         config={f"{TRANSCEIVER}.max_tokens_in_buffer": needed},
                     ),
                 )

@@ -8,6 +8,7 @@ from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
 from penstock.engines.setting_names import COMMON_SETTINGS
 from penstock.manifests.deployment import Engine, Role
+from penstock.models import ModelShape
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.worker import Worker
 
@@ -192,8 +193,8 @@ def fewer_tokens_than_sequences(deployment: ServingDeployment) -> Iterable[RuleR
     title="no context length is set",
     level=Level.NOTE,
     cause="No setting limits the length of a sequence, so the engine uses the model's limit.",
-    effect="KV cache and transfer buffers are sized for that limit: one gpt-oss sequence needs "
-    "4.5 GiB of fp8 KV.",
+    effect="KV cache and transfer buffers are sized for that limit.",
+    example="One sequence of gpt-oss-120b needs 4.5 GiB of fp8 KV.",
     remedy="Set model.context_length, or the engine's own key.",
     source="TensorRT-LLM llm_args.py (max_seq_len), vllm/config/model.py",
 )
@@ -201,13 +202,29 @@ def no_context_length(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.pool(Role.PREFILL, Role.WORKER):
         setting = worker.settings.common("context_length")
         if setting is None and worker.settings.is_complete and worker.engine is not Engine.MOCKER:
-            limit = f", {deployment.model.positions:,} tokens" if deployment.model else ""
+            model = deployment.model
+            limit = f", {model.positions:,} tokens" if model else ""
+            length = min(32768, model.positions) if model else 32768
             yield RuleResult(
                 location=worker.settings.location("context_length"),
                 message=f"no context length is set, so the engine uses the model's limit{limit}",
+                why=_longest_kv(worker, model),
                 fix=Fix(
                     text="Set the context length to the longest sequence that you expect.",
-                    config={COMMON_SETTINGS["context_length"][worker.engine]: 32768},
-                    graph={"model.context_length": 32768},
+                    config={COMMON_SETTINGS["context_length"][worker.engine]: length},
+                    graph={"model.context_length": length},
                 ),
             )
+
+
+def _longest_kv(worker: Worker, model: ModelShape | None) -> str:
+    """The consequence with the KV of the longest sequence; empty if that is unknown."""
+    kv_dtype = str(worker.value("kv_dtype") or "auto")
+    block = worker.count("block_size") or 1
+    size = model.kv_bytes(model.positions, block, kv_dtype) if model else None
+    if model is None or size is None:
+        return ""
+    return (
+        f"KV cache and transfer buffers are sized for that limit: one sequence of "
+        f"{model.positions:,} tokens needs {size / 2**30:.1f} GiB of KV."
+    )

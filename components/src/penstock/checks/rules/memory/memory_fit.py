@@ -166,8 +166,8 @@ def few_full_length_sequences(deployment: ServingDeployment) -> Iterable[RuleRes
     level=Level.WARNING,
     cause="The C++ transceiver allocates max_tokens_in_buffer tokens for sending and for "
     "receiving.",
-    effect="A quarter of the GPU memory or more is not available to the KV cache; a published "
-    "recipe requested 194.9 GiB.",
+    effect="A quarter of the GPU memory or more is not available to the KV cache.",
+    example="A published recipe requested 194.9 GiB.",
     remedy="Use the Python transceiver or a shorter context length.",
     source="dynamo#12276; TensorRT-LLM cacheTransBuffer",
 )

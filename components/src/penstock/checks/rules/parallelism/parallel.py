@@ -165,8 +165,7 @@ def more_gpus_than_a_node(deployment: ServingDeployment) -> Iterable[RuleResult]
     title="tensor parallelism extends beyond the NVLink domain",
     level=Level.WARNING,
     cause="Each layer's all-reduce crosses the network between NVLink domains.",
-    effect="The bandwidth drops from 900 GB/s to 50 to 100 GB/s, and a step takes several times "
-    "as long.",
+    effect="The bandwidth drops to that of the network, and a step takes several times as long.",
     remedy="Stay within the NVLink domain (8 GPUs, or 72 with NVL72), and use pipeline or data "
     "parallelism beyond it.",
     source="penstock.hardware; NVIDIA data sheets",
@@ -179,6 +178,8 @@ def beyond_nvlink(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 location=worker.settings.location("tensor_parallel"),
                 message=f"tensor parallelism {worker.tp} is larger than the NVLink domain of "
                 f"{gpu.nvlink_domain} GPUs",
+                why=f"The bandwidth of each GPU drops from {gpu.nvlink_gbs} GB/s to that of the "
+                f"network, {gpu.nic_gbits // 8} GB/s, and a step takes several times as long.",
                 fix=Fix(
                     text=f"Limit tensor parallelism to {gpu.nvlink_domain}, and use pipeline "
                     "parallelism between the domains."

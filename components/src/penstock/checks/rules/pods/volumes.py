@@ -148,9 +148,8 @@ def _claims(deployment: ServingDeployment, component: Component) -> Iterator[str
     title="every pod downloads the model",
     level=Level.NOTE,
     cause="The model is given by its hub id, and no volume contains it.",
-    effect="Each start of each pod downloads the model (61 GiB for gpt-oss-120b) and counts "
-    "against "
-    "the hub's rate limits.",
+    effect="Each start of each pod downloads the model and counts against the hub's rate limits.",
+    example="gpt-oss-120b has 61 GiB.",
     remedy="Set model.cache to a claim that is filled once.",
     source="docs/kubernetes/model-caching.md; recipes/gpt-oss-120b/model-cache",
 )
@@ -163,6 +162,7 @@ def no_cache(deployment: ServingDeployment) -> Iterable[RuleResult]:
                     location=worker.location("field", "pod", "volumes"),
                     message=f"each pod of {worker.name} downloads {worker.value('model')} when it "
                     "starts",
+                    why=_download(deployment),
                     fix=Fix(
                         text="Mount a model cache.",
                         graph={"model.cache": {"pvc": "model-cache"}},
@@ -176,6 +176,16 @@ def no_cache(deployment: ServingDeployment) -> Iterable[RuleResult]:
                         },
                     ),
                 )
+
+
+def _download(deployment: ServingDeployment) -> str:
+    """The consequence for a model of known size; empty if its shape is unknown."""
+    if deployment.model is None:
+        return ""
+    size = deployment.model.parts.total / 2**30
+    return (
+        f"Each start of each pod downloads {size:.0f} GiB and counts against the hub's rate limits."
+    )
 
 
 def _host_paths(pod: Pod) -> bool:

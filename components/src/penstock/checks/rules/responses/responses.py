@@ -37,7 +37,8 @@ def _writes_harmony(deployment: ServingDeployment) -> bool:
     title="stream_interval above 1 with the harmony parsers",
     level=Level.ERROR,
     cause="With stream_interval above 1, the harmony parsers get several tokens at once.",
-    effect="`to=functions…` appears in the text and tool calls are lost. NVIDIA's recipe sets 20.",
+    effect="`to=functions…` appears in the text and tool calls are lost.",
+    example="NVIDIA's recipe sets 20.",
     remedy="Set stream_interval to 1.",
     source="dynamo#6664, dynamo#10054, dynamo#10366",
 )

@@ -16,6 +16,7 @@ from penstock.serving.worker import Worker
 # From this batch size on, EAGLE-3 gives no speedup (TensorRT-LLM#12130: 1.00× on 8 H200).
 NO_GAIN_BATCH = 128
 SHORT_CONTEXT = 8192
+LONG_CONTEXT = "nvidia/gpt-oss-120b-Eagle3-v3"
 WIDEST = 32  # kMaxTriedPerLevel of TensorRT-LLM's dynamicTreeKernels.cu
 ASYNC_METHODS = (
     *("eagle", "eagle3", "mtp", "draft_model", "ngram_gpu", "dspark", "dflash"),
@@ -191,10 +192,12 @@ def short_context_draft_model(deployment: ServingDeployment) -> Iterable[RuleRes
                 message=f"{model} was trained for up to {SHORT_CONTEXT:,} tokens, but the "
                 f"context length is {length:,}",
                 fix=Fix(
-                    text="Use nvidia/gpt-oss-120b-Eagle3-v3, which supports long contexts.",
-                    config={_key(worker, key): "nvidia/gpt-oss-120b-Eagle3-v3"},
-                    graph={"speculation.draft_model": "nvidia/gpt-oss-120b-Eagle3-v3"},
-                ),
+                    text=f"Use {LONG_CONTEXT}, which supports long contexts.",
+                    config={_key(worker, key): LONG_CONTEXT},
+                    graph={"speculation.draft_model": LONG_CONTEXT},
+                )
+                if "gpt-oss-120b" in model
+                else Fix(text="Use a draft model that was trained for long contexts."),
             )
 
 
@@ -228,8 +231,8 @@ def single_token_draft_model(deployment: ServingDeployment) -> Iterable[RuleResu
     title="speculative decoding with large batches",
     level=Level.WARNING,
     cause="A large batch uses the whole GPU, which leaves no compute for drafts.",
-    effect="The speedup shrinks with the batch: 1.97× at batch 1, 1.31× at 32, 1.00× at 128 on 8 "
-    "H200, and less beyond.",
+    effect="The speedup shrinks with the batch, and large batches become slower.",
+    example="On 8 H200 the speedup was 1.97× at batch 1, 1.31× at 32, and 1.00× at 128.",
     remedy="Limit it with max_concurrency or draft_len_schedule, or disable it.",
     source="TensorRT-LLM#12130",
 )
@@ -387,10 +390,8 @@ def no_draft_model(deployment: ServingDeployment) -> Iterable[RuleResult]:
         else:
             continue
         if needs and not worker.get(key):
-            is_120b = deployment.model is not None and deployment.model.name.endswith(
-                "gpt-oss-120b"
-            )
-            config = {key: "nvidia/gpt-oss-120b-Eagle3-v3"} if is_120b else {}
+            model = deployment.model.name if deployment.model else ""
+            config = {key: LONG_CONTEXT} if model.endswith("gpt-oss-120b") else {}
             yield RuleResult(
                 location=worker.settings.location("speculation"),
                 message=f"speculative method {method} needs a draft model, but {key} is not set",

@@ -183,7 +183,8 @@ def mixed_releases(deployment: ServingDeployment) -> Iterable[RuleResult]:
     level=Level.NOTE,
     cause="Older images have known failures with gpt-oss on B200, multi-node disaggregation "
     "and UCX.",
-    effect="gpt-oss does not start on B200 (0.5), disaggregated multi-node workers exit, UCX "
+    effect="Failures that later releases fix can occur.",
+    example="gpt-oss does not start on B200 (0.5), disaggregated multi-node workers exit, UCX "
     "reports errors (1.3.0).",
     remedy="Use 1.5 or later. These checks were verified with 1.6.1.",
     source="dynamo#3872, dynamo#4299, dynamo#6408, dynamo#10671",

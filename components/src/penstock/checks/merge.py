@@ -1,0 +1,93 @@
+"""One finding for a cause that affects several components.
+
+Two findings have the same cause if rule, level, message, reason and fix are the same except for the
+name of the component. If a component has two such findings, they are two causes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import yaml
+
+from penstock.checks.files.yaml_text import dump
+from penstock.checks.finding import Finding
+
+PART = "# in "
+
+
+def merged(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """The findings, those with the same cause as one, at the place of the first."""
+    groups: dict[Any, list[Finding]] = {}
+    for finding in findings:
+        groups.setdefault(_cause(finding), []).append(finding)
+    result: list[Finding] = []
+    for group in groups.values():
+        components = {finding.component for finding in group}
+        pasted = _pasted([finding.yaml for finding in group])
+        if len(group) == 1 or len(components) < len(group) or pasted is None:
+            result += group
+        else:
+            result.append(_one(group, pasted))
+    return tuple(result)
+
+
+def _cause(finding: Finding) -> Any:
+    if not finding.component:
+        return finding
+    name = re.escape(finding.component)
+    word = re.compile(rf"(?<![\w.-]){name}(?![\w-])")  # not in `--nsa-decode-backend`
+    heading = re.compile(rf"(?<=^{PART}).*\b{name}\b.*$", re.MULTILINE)
+    texts = (finding.message, finding.why, finding.fix, heading.sub("\0", finding.yaml))
+    return (
+        (finding.file, finding.rule, finding.level, finding.suppressed, finding.replaces),
+        tuple(word.sub("\0", text) for text in texts),
+    )
+
+
+def _one(group: Sequence[Finding], pasted: str) -> Finding:
+    first, *others = group
+    names = " and ".join(finding.component for finding in others)
+    message = first.message
+    if any(finding.message != message for finding in others):
+        message += f" (also {names})"
+    fix = first.fix
+    if any(finding.fix != fix for finding in others):
+        fix += f" Do the same for {names}."
+    also = tuple(place for finding in others for place in finding.places)
+    return replace(first, message=message, fix=fix, yaml=pasted, also=also)
+
+
+def _pasted(texts: Sequence[str]) -> str | None:
+    """The YAML of all fixes; None if they contradict each other."""
+    unique = list(dict.fromkeys(texts))
+    if len(unique) == 1:
+        return unique[0]
+    if all(text.startswith(PART) for text in unique):
+        parts = [
+            PART + part for text in unique for part in text.removeprefix(PART).split(f"\n{PART}")
+        ]
+        return "\n".join(dict.fromkeys(parts))
+    tree: dict[str, Any] = {}
+    for text in unique:
+        both = _combined(tree, yaml.safe_load(text) or {})
+        if both is None:
+            return None
+        tree = both
+    return dump(tree)
+
+
+def _combined(ours: Any, theirs: Any) -> Any:
+    """Both mappings in one; None if they have different values at a place."""
+    if not (isinstance(ours, dict) and isinstance(theirs, dict)):
+        return ours if ours == theirs else None
+    result = dict(ours)
+    for key, value in theirs.items():
+        is_new = key not in result or result[key] == value
+        result[key] = value if is_new else _combined(result[key], value)
+        if result[key] is None and not is_new:
+            return None
+    return result

@@ -1,0 +1,60 @@
+"""Which rules are reported: `--select` and `--ignore`, by id or by the beginning of ids."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from penstock.checks.registry import RULES
+from penstock.checks.suppress import ALWAYS
+from penstock.errors import UsageError
+from penstock.nearest import nearest
+
+ALL = "PS"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selection:
+    """Beginnings of rule ids. The longest that fits a rule decides; of equal ones, `ignore`."""
+
+    select: tuple[str, ...] = (ALL,)
+    ignore: tuple[str, ...] = ()
+
+    def includes(self, rule: str) -> bool:
+        if rule in ALWAYS:
+            return True
+        return _longest(rule, self.select) > _longest(rule, self.ignore)
+
+
+def selection(select: Sequence[str], ignore: Sequence[str]) -> Selection:
+    """The selection of the options' values, each a list with commas. Raises UsageError."""
+    selected, ignored = _prefixes("--select", select), _prefixes("--ignore", ignore)
+    for prefix in ignored:
+        if prefix in ALWAYS:
+            raise UsageError(
+                f"--ignore {prefix}: {', '.join(ALWAYS)} cannot be ignored, because a file that "
+                "cannot be read is not checked"
+            )
+    return Selection(select=selected or (ALL,), ignore=ignored)
+
+
+def _longest(rule: str, prefixes: Sequence[str]) -> int:
+    return max((len(prefix) for prefix in prefixes if rule.startswith(prefix)), default=0)
+
+
+def _prefixes(option: str, values: Sequence[str]) -> tuple[str, ...]:
+    found = tuple(part.strip() for value in values for part in value.split(","))
+    for prefix in found:
+        if not (prefix.startswith(ALL) and any(rule.id.startswith(prefix) for rule in RULES)):
+            raise UsageError(_unknown(option, prefix))
+    return found
+
+
+def _unknown(option: str, prefix: str) -> str:
+    ids = [rule.id for rule in RULES]
+    known = [ALL, *dict.fromkeys(rule[:3] for rule in ids), *ids]
+    # Ids that begin in the same way are nearer than those with the same digits in another order.
+    similar = [name for name in known if prefix and name.startswith(prefix[:4])]
+    close = nearest(prefix, similar or known)
+    hint = f"Did you mean {close}?" if close else f"Rules are {ids[0]} to {ids[-1]}."
+    return f"{option} {prefix!r} is not the beginning of a rule id. {hint}"

@@ -1,0 +1,244 @@
+"""One run reports the errors of a file and everything that does not depend on them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+import yaml
+
+from penstock.checks.finding import Finding, Level
+from tests.checks.support import (
+    REMOVE,
+    TRTLLM_AGG,
+    TRTLLM_DISAGG,
+    VLLM_AGG,
+    VLLM_DISAGG,
+    check,
+    graph,
+    manifest,
+)
+from tests.support.command_line import ROOT
+
+# 7 errors and warnings that have nothing to do with the router, and notes.
+WRONG: Mapping[str, Any] = {
+    "decode/config/stream_interval": 20,
+    "decode/config/max_seq_len": 1000,
+    "prefill/config/max_batch_size": 9000,
+    "decode/config/no_such_key": 1,
+    "decode/env/UCX_TLS": "rc",
+    "frontend/migration_limit": 0,
+    "kv_transfer/timeout_ms": 1000,
+}
+MAIN = "dgd/spec/components/{}/podTemplate/spec/containers/main"
+
+
+def rules(text: str) -> dict[str, list[Finding]]:
+    found: dict[str, list[Finding]] = {}
+    for finding in check(text):
+        found.setdefault(finding.rule, []).append(finding)
+    return found
+
+
+def loud(text: str) -> set[tuple[str, str, str]]:
+    levels = (Level.ERROR, Level.WARNING)
+    return {(f.rule, f.place, f.message) for f in check(text) if f.level in levels}
+
+
+def invalid(text: str) -> list[str]:
+    """Places of the errors of PS002."""
+    return [f.place for f in check(text) if f.rule == "PS002" and f.level is Level.ERROR]
+
+
+def test_an_invalid_router_hides_no_other_finding() -> None:
+    sound = loud(graph(TRTLLM_DISAGG, WRONG))
+    assert len({rule for rule, *_ in sound}) >= 6
+    broken = loud(graph(TRTLLM_DISAGG, {**WRONG, "router": {"mode": "kvv"}}))
+    assert {finding for finding in broken if finding[0] != "PS002"} == sound
+
+
+@pytest.mark.parametrize(
+    ("change", "place"),
+    [
+        ({"decode/replicas": "2x"}, "decode.replicas"),
+        ({"decode/replicas": "2"}, "decode.replicas"),
+        ({"decode/args": "--a 1"}, "decode.args"),
+        ({"frontend/replicas": True}, "frontend.replicas"),
+        ({"router/replica_syn": True}, "router.replica_syn"),
+        ({"hardware/gpus": 3}, "hardware.gpus"),
+        ({"gateway": {"limits": {"x": 1}}}, "gateway.limits"),
+        ({"engine/device": "tpu"}, "engine.device"),
+        ({"infrastructure/events": "kafka"}, "infrastructure.events"),
+        ({"prefill/env": [{"name": "A", "value": "b"}]}, "prefill.env"),
+    ],
+)
+def test_other_rules_are_checked_in_spite_of(change: dict[str, Any], place: str) -> None:
+    found = rules(graph(TRTLLM_DISAGG, {**WRONG, **change}))
+    assert place in {finding.place for finding in found["PS002"]}
+    assert {"PS601", "PS123"} <= set(found)
+    (note,) = [finding for finding in found["PS002"] if finding.level is Level.NOTE]
+    assert place in note.message
+
+
+def test_problems_behind_other_problems_are_reported_in_the_same_run() -> None:
+    """The model compares two fields only when all others are valid."""
+    changes = {
+        "router": {"mode": "kvv"},
+        "prefill": {**TRTLLM_DISAGG["prefill"], "request_limit": 4},
+        "infrastructure": {"requests": "nats"},
+    }
+    assert invalid(graph(TRTLLM_DISAGG, changes)) == ["prefill.request_limit", "router.mode"]
+
+
+def test_a_finding_that_depends_on_the_invalid_value_is_not_reported() -> None:
+    """The router's mode decides whether disabled prefix caching is an error."""
+    disabled = {"engine/config/kv_cache_config/enable_block_reuse": False}
+    assert "PS502" in rules(graph(TRTLLM_AGG, disabled))
+    found = rules(graph(TRTLLM_AGG, {**disabled, "router": {"mode": "kvv"}}))
+    assert "PS502" not in found
+    assert "PS504" not in found
+
+
+def test_a_default_in_place_of_the_invalid_value_is_no_finding() -> None:
+    """With the defaults, one replica on no GPU is not what was meant."""
+    found = rules(graph(VLLM_AGG, {"worker/replicas": "many", "worker/gpus": "four"}))
+    places = {finding.place for each in found.values() for finding in each}
+    assert not [rule for rule in found if rule != "PS002" for f in found[rule] if "gpus" in f.place]
+    assert {"worker.replicas", "worker.gpus"} <= places
+    assert "PS209" not in found
+
+
+def test_an_unknown_section_that_was_misspelled_is_read_as_meant() -> None:
+    tree = yaml.safe_load(graph(TRTLLM_DISAGG, WRONG))
+    tree["decodes"] = tree.pop("decode")
+    text = yaml.safe_dump(tree, sort_keys=False)
+    assert invalid(text) == ["decode", "decodes"] or invalid(text) == ["decodes"]
+    assert "no_pool" not in str(check(text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "model: {id: x}\nengine: {kind: vllm}\nworker: {gpus: b: c}\n",
+        "services: {x: {image: y}}\n",
+        "model: {id: x}\n",
+        "engine: {kind: vllm}\nworker: {}\n",
+        graph(TRTLLM_DISAGG, {"decode": REMOVE}),
+        graph(TRTLLM_DISAGG, {"model": REMOVE}),
+        graph(TRTLLM_DISAGG, {"model": []}),
+    ],
+)
+def test_a_graph_that_cannot_be_understood_has_only_its_errors(text: str) -> None:
+    found = rules(text)
+    assert set(found) == {"PS002"}
+    (note,) = [finding for finding in found["PS002"] if finding.level is Level.NOTE]
+    assert note.message == "the other rules were not checked, because the file has errors"
+
+
+def test_an_unknown_engine_leaves_what_holds_for_every_engine() -> None:
+    found = rules(graph(VLLM_AGG, {"engine/kind": "tgi", "frontend/migration_limit": 0}))
+    assert "PS511" in found
+    assert not [rule for rule in found if rule.startswith("PS1") and rule != "PS125"]
+
+
+def test_a_duplicate_key_is_reported_beside_the_findings() -> None:
+    text = graph(TRTLLM_DISAGG, WRONG).replace(
+        "  migration_limit: 0\n", "  migration_limit: 0\n" * 2
+    )
+    found = rules(text)
+    assert [f.place for f in found["PS002"]][:1] == ["frontend.migration_limit"]
+    assert "PS601" in found
+    assert "PS511" not in found
+
+
+def test_the_name_of_the_file_hides_nothing(tmp_path: Any) -> None:
+    from penstock.checks.run import check_file
+    from penstock.serving.understand import Hints
+
+    path = tmp_path / "My Graph.yaml"
+    path.write_text(graph(TRTLLM_DISAGG, WRONG))
+    found = {finding.rule for finding in check_file(path, Hints())}
+    assert {"PS002", "PS601", "PS123"} <= found
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"kv_transfer/buffer_tokens": 32769},
+        {"decode/gpus": 9},
+        {"decode/args": ["--max-seq-len", "8192"]},
+    ],
+)
+def test_an_error_of_the_chart_hides_nothing(change: dict[str, Any]) -> None:
+    found = rules(graph(TRTLLM_DISAGG, {**WRONG, **change}))
+    assert {"PS003", "PS601", "PS123"} <= set(found)
+
+
+def test_standard_input_is_checked_in_the_same_way() -> None:
+    command = [sys.executable, "-m", "penstock.cli.main", "check", "--json", "-"]
+    text = graph(TRTLLM_DISAGG, {**WRONG, "router": {"mode": "kvv"}})
+    done = subprocess.run(command, input=text, capture_output=True, text=True, cwd=ROOT)
+    found = {finding["rule"] for finding in json.loads(done.stdout)["findings"]}
+    assert {"PS002", "PS601", "PS123"} <= found
+
+
+def sick(changes: Mapping[str, Any]) -> str:
+    """A manifest with a finding in prefill and one in decode."""
+    each = {f"{pool}/max-num-batched-tokens": 100 for pool in ("prefill", "decode")}
+    return manifest(VLLM_DISAGG, {**each, **changes})
+
+
+def components(text: str, rule: str) -> set[str]:
+    return {finding.component for finding in check(text) if finding.rule == rule}
+
+
+def test_a_value_of_the_wrong_type_leaves_the_other_components() -> None:
+    text = sick({"dgd/spec/components/prefill/replicas": "2"})
+    assert components(text, "PS004") == {""}
+    assert components(text, "PS124") == {"decode"}
+    assert components(sick({}), "PS124") == {"prefill", "decode"}
+
+
+def test_a_placeholder_in_an_image_hides_only_what_depends_on_it() -> None:
+    images = {
+        f"{MAIN.format(pool)}/image": "${IMAGE}" for pool in ("prefill", "decode", "frontend")
+    }
+    text = sick(images)
+    assert components(text, "PS124") == {"prefill", "decode"}
+    assert "PS004" in rules(text)
+    depends = [f for f in check(text) if f.rule.startswith("PS9") or f.rule == "PS107"]
+    assert depends == []
+
+
+def test_a_placeholder_in_the_metadata_hides_nothing() -> None:
+    text = sick({"dgd/metadata/labels": {"team": "<your-team>"}})
+    assert components(text, "PS124") == {"prefill", "decode"}
+
+
+def test_a_finding_that_mentions_a_broken_component_is_not_reported() -> None:
+    text = sick({"dgd/spec/components/prefill/replicas": "2", "decode/kv-cache-dtype": "fp8"})
+    for finding in check(text):
+        if finding.rule != "PS004":
+            assert "prefill" not in f"{finding.message} {finding.fix}", finding
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {f"{MAIN.format('decode')}/image": REMOVE, f"{MAIN.format('decode')}/name": "other"},
+        {"dgd/spec/components": {"a": 1}},
+        {"dgd/apiVersion": "nvidia.com/v3"},
+    ],
+)
+def test_a_manifest_that_cannot_be_understood_has_only_its_errors(changes: dict[str, Any]) -> None:
+    found = rules(sick(changes))
+    assert set(found) == {"PS004"}
+    assert "the other rules were not checked" in found["PS004"][-1].message
+
+
+def test_a_syntax_error_in_a_later_document_stops_the_rules() -> None:
+    assert set(rules(sick({}) + "---\na: b: c\n")) == {"PS004"}

@@ -1,0 +1,64 @@
+"""`--select` and `--ignore`: the longest beginning decides."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from penstock.checks.select import selection
+from penstock.errors import UsageError
+from tests.checks.support import TRTLLM_DISAGG, graph
+from tests.support.command_line import penstock
+
+
+@pytest.mark.parametrize(
+    ("select", "ignore", "included", "excluded"),
+    [
+        ((), (), "PS101 PS501", ""),
+        (("PS4,PS501",), (), "PS401 PS499 PS501", "PS502 PS101"),
+        (("PS4", "PS501"), (), "PS401 PS501", "PS502"),
+        ((), ("PS7",), "PS601", "PS701 PS799"),
+        (("PS4",), ("PS401",), "PS402", "PS401 PS501"),
+        (("PS401",), ("PS4",), "PS401", "PS402 PS501"),
+        (("PS4",), ("PS4",), "", "PS401"),
+        (("PS",), ("PS1, PS2",), "PS301", "PS101 PS201"),
+        (("PS501",), (), "PS001 PS002 PS003 PS004", "PS005"),
+        ((), ("PS0",), "PS001 PS002 PS004", "PS005"),
+    ],
+)
+def test_the_longest_beginning_decides(
+    select: tuple[str, ...], ignore: tuple[str, ...], included: str, excluded: str
+) -> None:
+    rules = selection(select, ignore)
+    assert [rule for rule in included.split() if not rules.includes(rule)] == []
+    assert [rule for rule in excluded.split() if rules.includes(rule)] == []
+
+
+@pytest.mark.parametrize("prefix", ["PS9999", "ps4", "4", "P", "PS4*", "PS4 PS5", ""])
+def test_an_unknown_beginning_is_an_error(prefix: str) -> None:
+    with pytest.raises(UsageError, match="is not the beginning of a rule id"):
+        selection([prefix], [])
+
+
+def test_the_suggestion_begins_like_the_word() -> None:
+    with pytest.raises(UsageError, match=r"Did you mean PS60\d\?"):
+        selection(["PS60l"], [])
+
+
+def test_the_command_reports_the_selected_rules(tmp_path: Path) -> None:
+    path = tmp_path / "case.yaml"
+    path.write_text(graph(TRTLLM_DISAGG, {"decode/config/stream_interval": 20}))
+
+    def reported(*options: str) -> tuple[int, set[str]]:
+        done = penstock("check", "--json", *options, str(path))
+        return done.returncode, {f["rule"] for f in json.loads(done.stdout)["findings"]}
+
+    assert reported("--select", "PS601,PS606") == (14, {"PS601", "PS606"})
+    code, rules = reported("--ignore", "PS6")
+    assert code == 0
+    assert rules
+    assert not any(rule.startswith("PS6") for rule in rules)
+    path.write_text("model: {}\nengine: {kind: vllm}\n")
+    assert reported("--select", "PS601") == (14, {"PS002"})
