@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
+from penstock.checks.version_range import PENSTOCK, SHELL
 from penstock.engines.settings import Location
 from penstock.manifests import flags
 from penstock.manifests.deployment import Component, Launch, Role
@@ -38,6 +39,7 @@ TWO_FLAGS = re.compile(r"--[\w.-]+[= ]\S* --\w")
     effect="The container exits at once and goes into a crash loop.",
     remedy="Write the whole command, such as `python3 -m dynamo.frontend`.",
     source="component_frontend.go@132ccbe3; packages of ai-dynamo 1.6.1",
+    versions=SHELL,
 )
 def cannot_start(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component, launch in _launches(deployment):
@@ -79,6 +81,7 @@ def cannot_start(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="The engine starts with its defaults, or rejects an unknown flag.",
     remedy="Write the whole command into the script, or each word as its own entry.",
     source="POSIX sh; Kubernetes' command and args",
+    versions=SHELL,
 )
 def lost_arguments(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
@@ -124,6 +127,7 @@ def _launches(deployment: ServingDeployment) -> Iterator[tuple[Component, Launch
     effect="The checks of its engine, memory and KV transfer are skipped.",
     remedy="Write the whole command.",
     source="penstock",
+    versions=PENSTOCK,
 )
 def unknown_engine(deployment: ServingDeployment) -> Iterable[RuleResult]:
     known = {worker.name for worker in deployment.workers}
@@ -147,6 +151,7 @@ def unknown_engine(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="No file system has such a folder, so the model cannot be downloaded or found.",
     remedy="Use the id of the model on its hub, or the folder in the cache.",
     source="NAME_MAX in limits.h of Linux",
+    versions=SHELL,
 )
 def model_name_too_long(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component, launch in _launches(deployment):

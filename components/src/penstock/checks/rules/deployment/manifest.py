@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
+from penstock.checks.version_range import KUBERNETES, Versions
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Engine, Role
 from penstock.manifests.fields import unknown_fields
@@ -36,6 +37,7 @@ ENUMS = {
     effect="The API server or the operator rejects the deployment.",
     remedy="Use at most 63 lower-case letters, digits and dashes, starting with a letter.",
     source="RFC 1123; AISimulate generator rules",
+    versions=KUBERNETES,
 )
 def bad_name(deployment: ServingDeployment) -> Iterable[RuleResult]:
     name = deployment.name
@@ -66,6 +68,7 @@ def bad_name(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="The admission webhook rejects the deployment, unless the operator shortens its name.",
     remedy="Shorten the names.",
     source="dynamo#4938; dgdComponentNameLengthError in the operator",
+    versions=Versions(dynamo=">=1.0,<1.7"),
 )
 def long_for_grove(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
@@ -90,6 +93,7 @@ def long_for_grove(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="The API server rejects the deployment.",
     remedy="Split the deployment.",
     source="dynamographdeployment CRD (maxItems 25)",
+    versions=Versions(dynamo=">=1.4,<1.7"),
 )
 def too_many(deployment: ServingDeployment) -> Iterable[RuleResult]:
     count = len(deployment.components)
@@ -109,6 +113,7 @@ def too_many(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="The admission webhook rejects the first installation.",
     remedy="Remove spec.restart.",
     source="dynamographdeployment_types.go@0fddc01b; operator webhook",
+    versions=Versions(dynamo=">=1.4,<1.7"),
 )
 def restart_at_create(deployment: ServingDeployment) -> Iterable[RuleResult]:
     restart = deployment.spec.get("restart")
@@ -137,6 +142,7 @@ def restart_at_create(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="A generation is orphaned, or workers are deleted while they serve.",
     remedy="Remove it, and never use --force or kubectl replace.",
     source="dynamo#13495; rolling-updates.mdx@11db1467",
+    versions=Versions(dynamo=">=1.4,<1.7"),
 )
 def owned_annotation(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for name in OWNED:
@@ -156,6 +162,7 @@ def owned_annotation(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="The admission webhook rejects the deployment.",
     remedy="Use one of the accepted values.",
     source="dynamographdeployment.go@003d1ee5",
+    versions=Versions(dynamo=">=1.5,<1.7"),
 )
 def bad_annotation(deployment: ServingDeployment) -> Iterable[RuleResult]:
     places = [("", deployment.annotations())]
@@ -193,6 +200,7 @@ def _use_valid_choice(annotation: str, value: str, choices: tuple[str, ...], com
     effect="The admission webhook rejects the deployment.",
     remedy="Remove backendFramework.",
     source="dynamo-graph-deployment.mdx@07c98544",
+    versions=Versions(dynamo=">=1.4,<1.7"),
 )
 def wrong_framework(deployment: ServingDeployment) -> Iterable[RuleResult]:
     framework = deployment.spec.get("backendFramework")
@@ -214,6 +222,7 @@ def wrong_framework(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="The operator cannot infer the framework, and KV transfers fail.",
     remedy="Use one deployment per engine.",
     source="dynamo-graph-deployment.mdx@07c98544",
+    versions=Versions(dynamo=">=1.0,<1.7"),
 )
 def several_engines(deployment: ServingDeployment) -> Iterable[RuleResult]:
     engines = sorted({str(w.engine) for w in deployment.workers})
@@ -234,6 +243,7 @@ def several_engines(deployment: ServingDeployment) -> Iterable[RuleResult]:
     "workers.",
     remedy="Add a frontend.",
     source="dynamo-graph-deployment.mdx@07c98544",
+    versions=Versions(dynamo=">=0.4,<1.7"),
 )
 def no_frontend(deployment: ServingDeployment) -> Iterable[RuleResult]:
     roles = {c.role for c in deployment.components}
@@ -261,6 +271,7 @@ def no_frontend(deployment: ServingDeployment) -> Iterable[RuleResult]:
     "as a frontend or a worker.",
     remedy="Set the type.",
     source="nvidia.com_dynamographdeployments.yaml of 1.6.1; accepted by a real API server",
+    versions=Versions(dynamo=">=1.5,<1.7"),
 )
 def missing_type(deployment: ServingDeployment) -> Iterable[RuleResult]:
     if deployment.api_version != V1BETA1:
@@ -284,6 +295,7 @@ def missing_type(deployment: ServingDeployment) -> Iterable[RuleResult]:
     "if it fails.",
     remedy="Use one frontend with several replicas.",
     source="accepted by a real API server and the webhook of 1.6.1",
+    versions=Versions(dynamo=">=1.4,<1.7"),
 )
 def several_frontends(deployment: ServingDeployment) -> Iterable[RuleResult]:
     names = [c.name for c in deployment.components if c.role is Role.FRONTEND]
@@ -303,6 +315,7 @@ def several_frontends(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="Decode workers reject requests: “Disaggregated params are required for decode mode”.",
     remedy="Add the missing pool.",
     source="dynamo/trtllm of 1.6.1; dynamo#11467, dynamo#6678",
+    versions=Versions(dynamo=">=1.0,<1.7"),
 )
 def half_disaggregated(deployment: ServingDeployment) -> Iterable[RuleResult]:
     others = sum(root["kind"].value == "DynamoGraphDeployment" for root in deployment.documents)
@@ -327,6 +340,7 @@ def half_disaggregated(deployment: ServingDeployment) -> Iterable[RuleResult]:
     "worker without the flag registers as aggregated, and /v1/models stays empty.",
     remedy="Use the same role in both.",
     source="dynamocomponentdeployment_types.go@006b6e10; dynamo#13037, dynamo#11467",
+    versions=Versions(dynamo=">=1.4,<1.7"),
 )
 def role_and_type(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
@@ -371,6 +385,7 @@ def role_and_type(deployment: ServingDeployment) -> Iterable[RuleResult]:
     "setting has no effect.",
     remedy="Correct the name.",
     source="dynamographdeployments CRD of main, 2026-08-21, as a tree of names",
+    versions=Versions(dynamo=">=1.5,<1.7"),
 )
 def unknown_field(deployment: ServingDeployment) -> Iterable[RuleResult]:
     value = deployment.root.value

@@ -8,6 +8,7 @@ from typing import Any
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
 from penstock.checks.rules.pods.pod_template import GIB
+from penstock.checks.version_range import KUBERNETES, Versions
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Component, Role
 from penstock.manifests.pods import Pod
@@ -36,6 +37,7 @@ LOADING_GIB_PER_S = 0.5  # a common, slow case: a cold read over the network
     "transfers.",
     remedy="Set terminationGracePeriodSeconds above the sum. In a graph, set drain_timeout_s.",
     source="graceful-shutdown.md@02c00da1; dynamo#13559, dynamo#11120, dynamo#7319",
+    versions=Versions(dynamo=">=1.4,<1.7"),
 )
 def short_grace_period(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.one_worker_per_component:
@@ -95,6 +97,7 @@ def _grace_period(worker: Worker) -> int:
     effect="Every longer stream is aborted at each update or scale-in.",
     remedy="Set it to the duration of the longest response, and the grace period above it.",
     source="graceful-shutdown.md@02c00da1; dynamo#13559",
+    versions=Versions(dynamo=">=1.4,<1.7"),
 )
 def frontend_grace(deployment: ServingDeployment) -> Iterable[RuleResult]:
     if deployment.workers and all(worker.embeds for worker in deployment.workers):
@@ -148,6 +151,7 @@ def _seconds(probe: Mapping[str, Any]) -> int:
     effect="The worker is killed while it loads, and never becomes ready.",
     remedy="Remove the probe; the operator's allows 2 hours.",
     source="component_worker.go (10 s × 720); dynamo#14735",
+    versions=KUBERNETES,
 )
 def short_startup(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.one_worker_per_component:
@@ -178,6 +182,7 @@ def short_startup(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="Workers are restarted under load, when the probe response is late.",
     remedy="Remove the probe; the operator adds one.",
     source="dynamo#13512, dynamo#14735; health-checks.mdx@0202fb49",
+    versions=Versions(dynamo=">=1.5,<1.7"),
 )
 def strict_liveness(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.one_worker_per_component:
@@ -204,6 +209,7 @@ def strict_liveness(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="The pod never becomes ready.",
     remedy="Keep DYN_SYSTEM_PORT at 9090.",
     source="dynamo#14460; component_worker.go",
+    versions=Versions(dynamo=">=1.4,<1.7"),
 )
 def probed_port(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.one_worker_per_component:

@@ -8,6 +8,7 @@ from typing import Any
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
 from penstock.checks.rules.routing.router import events_config, prefill_workers, publishes
+from penstock.checks.version_range import Versions
 from penstock.manifests.deployment import Engine
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.versions import dynamo_version
@@ -35,6 +36,7 @@ EVENTS = {
     remedy="Set --publish-kv-events (TensorRT-LLM) or --kv-events-config (vLLM, SGLang).",
     source="dynamo/trtllm/workers/llm_worker.py 545, dynamo/vllm/args.py 538-556 of 1.6.1; "
     "dynamo#11473, dynamo#11648",
+    versions=Versions(dynamo=">=1.1,<1.7"),
 )
 def no_kv_events(deployment: ServingDeployment) -> Iterable[RuleResult]:
     if not deployment.follows_kv_events:
@@ -80,6 +82,7 @@ def no_kv_events(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="Publishing the events costs CPU time and memory without benefit.",
     remedy="Set --router-mode kv, or disable KV events.",
     source="dynamo/frontend/frontend_args.py of 1.6.1",
+    versions=Versions(dynamo=">=1.0,<1.7"),
 )
 def unused_kv_events(deployment: ServingDeployment) -> Iterable[RuleResult]:
     if deployment.follows_kv_events or not deployment.frontends:
@@ -109,6 +112,7 @@ def unused_kv_events(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="KV blocks have a different size than the command line states.",
     remedy="Set kv_cache_config.tokens_per_block.",
     source="dynamo/trtllm/backend_args.py of 1.6.1; dynamo#5015",
+    versions=Versions(dynamo=">=1.6,<1.7"),
 )
 def fallback_block_size(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
@@ -141,6 +145,7 @@ def _streams(config: Any) -> bool:
     effect="The worker raises ValueError at startup.",
     remedy="Set the variable.",
     source="dynamo/trtllm/publisher.py of 1.6.1",
+    versions=Versions(dynamo=">=1.6,<1.7"),
 )
 def streamed_events(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
@@ -168,6 +173,7 @@ def streamed_events(deployment: ServingDeployment) -> Iterable[RuleResult]:
     "but “Block not published” lines appear in the log.",
     remedy="No change is needed.",
     source="dynamo/trtllm/publisher.py of 1.6.1; dynamo#2241",
+    versions=Versions(dynamo=">=1.6,<1.7"),
 )
 def largest_window_events(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in prefill_workers(deployment):
@@ -193,6 +199,7 @@ def largest_window_events(deployment: ServingDeployment) -> Iterable[RuleResult]
     effect="The router gets no KV events, and no error is logged.",
     remedy="Set the endpoint to tcp://*:20080.",
     source="ZmqEventPublisher in vllm/distributed/kv_events.py 0.31.0; seen with vLLM on a CPU",
+    versions=Versions(vllm=">=0.10,<0.32"),
 )
 def unbound_events(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in prefill_workers(deployment):
@@ -231,6 +238,7 @@ def _backend_sets_page_size(worker: Worker, deployment: ServingDeployment) -> bo
     effect="KV events flood the event plane, and the router's index grows with each token.",
     remedy="Set --page-size to 16 or 64.",
     source="dynamo#8395",
+    versions=Versions(sglang=">=0.5.21,<0.5.22"),
 )
 def page_size_of_one(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in prefill_workers(deployment):

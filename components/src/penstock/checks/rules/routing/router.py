@@ -7,6 +7,7 @@ from typing import Any
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
+from penstock.checks.version_range import Versions
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Engine, Role
 from penstock.serving.deployment import ServingDeployment
@@ -73,6 +74,7 @@ def caches_prefixes(worker: Worker) -> tuple[bool, str]:
     "back to load. Published gpt-oss recipes disable it for benchmarks.",
     remedy="Enable prefix caching.",
     source="dynamo#592; dynamo/trtllm/workers/llm_worker.py 545 of 1.6.1",
+    versions=Versions(dynamo=">=1.0,<1.7"),
 )
 def no_prefix_caching(deployment: ServingDeployment) -> Iterable[RuleResult]:
     if deployment.router_mode != "kv" or not _expects_prefix_caching(deployment):
@@ -106,6 +108,7 @@ def _expects_prefix_caching(deployment: ServingDeployment) -> bool:
     "prefix routing on gpt-oss-120b.",
     remedy="Set --router-mode kv.",
     source="dynamo/frontend/frontend_args.py of 1.6.1; llm-d guides/optimized-baseline",
+    versions=Versions(dynamo=">=0.4,<1.7"),
 )
 def prefix_caches_ignored(deployment: ServingDeployment) -> Iterable[RuleResult]:
     workers = tuple(w for w in prefill_workers(deployment) if not w.embeds)
@@ -138,6 +141,7 @@ def prefix_caches_ignored(deployment: ServingDeployment) -> Iterable[RuleResult]
     effect="Several routers select the same worker, which causes uneven load and queueing.",
     remedy="Set --router-replica-sync.",
     source="dynamo#2264; kv_router_args.py of 1.6.1",
+    versions=Versions(dynamo=">=1.0,<1.7"),
 )
 def no_replica_sync(deployment: ServingDeployment) -> Iterable[RuleResult]:
     frontends = sum(c.replicas for c in deployment.with_role(Role.FRONTEND))
@@ -168,6 +172,7 @@ def no_replica_sync(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="The flag has no effect in 1.6.1; older routers find no cached block.",
     remedy="Remove the flag.",
     source="dynamo#9545, dynamo#1232, llm-d#2203; tried with ai-dynamo 1.6.1",
+    versions=Versions(dynamo=">=1.6,<1.7"),
 )
 def router_block_size(deployment: ServingDeployment) -> Iterable[RuleResult]:
     setting = deployment.router_setting("--kv-cache-block-size", "DYN_KV_CACHE_BLOCK_SIZE")
@@ -197,6 +202,7 @@ def router_block_size(deployment: ServingDeployment) -> Iterable[RuleResult]:
     "a limit of 3.",
     remedy="Set --migration-limit 3.",
     source="dynamo/frontend/frontend_args.py 418 of 1.6.1; benchmarks/edit_under_load.py",
+    versions=Versions(dynamo=">=1.0,<1.7"),
 )
 def no_migration(deployment: ServingDeployment) -> Iterable[RuleResult]:
     if not deployment.frontends or deployment.router_mode == "direct":
@@ -225,6 +231,7 @@ def no_migration(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="The frontend does not start, or no request skips prefill.",
     remedy="Remove the flag, or meet the requirements.",
     source="dynamo#11723",
+    versions=Versions(dynamo=">=1.5,<1.7"),
 )
 def conditional_disaggregation(deployment: ServingDeployment) -> Iterable[RuleResult]:
     setting = deployment.router_setting(

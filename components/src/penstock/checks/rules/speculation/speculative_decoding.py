@@ -7,6 +7,7 @@ from typing import Any
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
+from penstock.checks.version_range import MODEL_CARD, Versions
 from penstock.engines.setting_names import COMMON_SETTINGS
 from penstock.manifests.deployment import Engine, Role
 from penstock.positive_int import positive_int
@@ -55,6 +56,7 @@ def _key(worker: Worker, key: str) -> str:
     effect="The worker exits at startup.",
     remedy="Keep only one of them.",
     source="DecodingBaseConfig in TensorRT-LLM llm_args.py",
+    versions=Versions(trtllm=">=1.3.0rc27,<=1.3.0rc29"),
 )
 def contradicting_schedules(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, value in speculating_workers(deployment):
@@ -87,6 +89,7 @@ def contradicting_schedules(deployment: ServingDeployment) -> Iterable[RuleResul
     effect="The worker exits at startup.",
     remedy="Set dynamic_tree_max_topK.",
     source="EagleDecodingConfig and validate_speculative_config in TensorRT-LLM llm_args.py",
+    versions=Versions(trtllm=">=1.3.0rc27,<=1.3.0rc29"),
 )
 def tree_without_width(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, value in speculating_workers(deployment):
@@ -113,6 +116,7 @@ def tree_without_width(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="The worker exits at startup.",
     remedy="Remove one of them.",
     source="validate_speculative_config in TensorRT-LLM llm_args.py",
+    versions=Versions(trtllm=">=1.3.0rc27,<=1.3.0rc29"),
 )
 def sampling_with_suffix_automaton(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, value in speculating_workers(deployment):
@@ -135,6 +139,9 @@ def sampling_with_suffix_automaton(deployment: ServingDeployment) -> Iterable[Ru
     remedy="Use tensor parallelism, or disable speculative decoding.",
     source="TensorRT-LLM#14195 (feature matrix); vllm#52069 and eagle3_utils.py 0.31.0; "
     "sglang#37154 and validation_hook.py 0.5.21",
+    versions=Versions(
+        trtllm=">=1.3.0rc27,<=1.3.0rc29", vllm=">=0.31,<0.32", sglang=">=0.5.21,<0.5.22"
+    ),
 )
 def speculation_with_pipeline_parallelism(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
@@ -179,6 +186,7 @@ def _supports_pipeline(worker: Worker, algorithm: str) -> bool:
     effect="Beyond that length few drafts are accepted, so each step costs more than it saves.",
     remedy="Use nvidia/gpt-oss-120b-Eagle3-v3 or -long-context.",
     source="model cards of nvidia/gpt-oss-120b-Eagle3-v2 and -short-context",
+    versions=MODEL_CARD,
 )
 def short_context_draft_model(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, value in speculating_workers(deployment):
@@ -201,11 +209,12 @@ def short_context_draft_model(deployment: ServingDeployment) -> Iterable[RuleRes
 @rule(
     id="PS136",
     title="single-token draft model drafts several tokens",
-    level=Level.ERROR,
+    level=Level.WARNING,
     cause="The throughput head predicts one token only.",
     effect="Further draft tokens are random, but verifying them costs time.",
     remedy="Draft one token.",
     source="model card of nvidia/gpt-oss-120b-Eagle3-throughput",
+    versions=MODEL_CARD,
 )
 def single_token_draft_model(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, value in speculating_workers(deployment):
@@ -226,12 +235,13 @@ def single_token_draft_model(deployment: ServingDeployment) -> Iterable[RuleResu
 @rule(
     id="PS137",
     title="speculative decoding with large batches",
-    level=Level.WARNING,
+    level=Level.NOTE,
     cause="A large batch uses the whole GPU, which leaves no compute for drafts.",
     effect="The speedup shrinks with the batch: 1.97× at batch 1, 1.31× at 32, 1.00× at 128 on 8 "
     "H200, and less beyond.",
     remedy="Limit it with max_concurrency or draft_len_schedule, or disable it.",
     source="TensorRT-LLM#12130",
+    versions=Versions(trtllm=">=1.3.0rc3,<=1.3.0rc29"),
 )
 def speculation_in_large_batches(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, value in speculating_workers(deployment):
@@ -259,6 +269,7 @@ def speculation_in_large_batches(deployment: ServingDeployment) -> Iterable[Rule
     effect="SGLang raises a TypeError or fails an assertion at startup.",
     remedy="Set 3, 1 and 4, SGLang's own values for gpt-oss.",
     source="sglang#22895",
+    versions=Versions(sglang=">=0.5.14,<0.5.22"),
 )
 def partial_eagle(deployment: ServingDeployment) -> Iterable[RuleResult]:
     names = ("speculative-num-steps", "speculative-eagle-topk", "speculative-num-draft-tokens")
@@ -292,6 +303,7 @@ def partial_eagle(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="SGLang raises ValueError at startup.",
     remedy="Set speculative-eagle-topk to 1, or use another attention backend.",
     source="docs.sglang.io, speculative decoding; sglang/srt/server_args.py 0.5.21",
+    versions=Versions(sglang=">=0.5.9,<0.5.22"),
 )
 def tree_with_chain_attention(deployment: ServingDeployment) -> Iterable[RuleResult]:
     names = ("attention-backend", "decode-attention-backend", "prefill-attention-backend")
@@ -317,6 +329,7 @@ def tree_with_chain_attention(deployment: ServingDeployment) -> Iterable[RuleRes
     effect="vLLM exits at startup.",
     remedy="Remove the flag; vLLM enables asynchronous scheduling where it is supported.",
     source="vllm#31998",
+    versions=Versions(vllm=">=0.31,<0.32"),
 )
 def unsupported_async_scheduling(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, value in speculating_workers(deployment):
@@ -342,6 +355,7 @@ def unsupported_async_scheduling(deployment: ServingDeployment) -> Iterable[Rule
     "output.",
     remedy="Measure the acceptance rate before you rely on it.",
     source="TensorRT-LLM blog 11@2772a81b; recipes/kimi-k2.5/trtllm/agg-eagle-kv-router",
+    versions=Versions(trtllm=">=1.3.0rc3,<=1.3.0rc29"),
 )
 def untested_block_reuse(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, value in speculating_workers(deployment):
@@ -374,6 +388,7 @@ SGLANG_METHODS_WITH_MODEL = ("EAGLE3", "STANDALONE", "DFLASH")
     "target model as its own draft.",
     remedy="Set the draft model.",
     source="vllm/config/speculative.py 0.31.0; sglang/srt/arg_groups/speculative_hook.py 0.5.21",
+    versions=Versions(vllm=">=0.31,<0.32", sglang=">=0.5.21,<0.5.22"),
 )
 def no_draft_model(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:

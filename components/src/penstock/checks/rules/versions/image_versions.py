@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
+from penstock.checks.version_range import CRD, EVERY_IMAGE, Versions
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Component, Role
 from penstock.manifests.pods import V1ALPHA1
@@ -34,6 +35,7 @@ NVIDIA = re.compile(r"nvcr\.io/nvidia/ai-dynamo/")
     remedy="Set runtimeVersionOverride, or use a tag that is a version. The chart does this for "
     "graphs.",
     source="operator 1.6.0 chart notes; dynamocomponentdeployment_types.go@006b6e10",
+    versions=Versions(dynamo=">=1.6,<1.7"),
 )
 def unknown_version(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
@@ -65,6 +67,7 @@ def unknown_version(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="The API server rejects the deployment.",
     remedy="Write a version such as 1.6.1.",
     source="dynamocomponentdeployment_types.go@006b6e10",
+    versions=CRD,
 )
 def bad_override(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
@@ -89,6 +92,7 @@ def bad_override(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="KV transfers fail, or decode workers read wrong blocks.",
     remedy="Use the same image for both pools, and change it in one apply.",
     source="rolling-updates.mdx@11db1467; dynamo#12796, dynamo#13886",
+    versions=EVERY_IMAGE,
 )
 def mixed_pools(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for prefill, decode in deployment.pairs:
@@ -124,6 +128,7 @@ def _release(version: tuple[int, int]) -> int:
     effect="The frontend does not discover the workers, or requests fail.",
     remedy="Use one release everywhere.",
     source="rolling-updates.mdx@11db1467 (skew table)",
+    versions=EVERY_IMAGE,
 )
 def frontend_skew(deployment: ServingDeployment) -> Iterable[RuleResult]:
     workers = {w.name: v for w in deployment.workers if (v := dynamo_version(w.pod)) is not None}
@@ -157,6 +162,7 @@ def _release_of(component: Component, version: tuple[int, int]) -> Fix:
     effect="The router may miss the KV events of some workers.",
     remedy="Use one release in all components, except during an upgrade.",
     source="Dynamo 1.4 release notes",
+    versions=EVERY_IMAGE,
 )
 def mixed_releases(deployment: ServingDeployment) -> Iterable[RuleResult]:
     seen = {
@@ -187,6 +193,7 @@ def mixed_releases(deployment: ServingDeployment) -> Iterable[RuleResult]:
     "reports errors (1.3.0).",
     remedy="Use 1.5 or later. These checks were verified with 1.6.1.",
     source="dynamo#3872, dynamo#4299, dynamo#6408, dynamo#10671",
+    versions=Versions(dynamo=">=0.4,<1.5"),
 )
 def too_old(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
@@ -210,6 +217,7 @@ def too_old(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="It still works, but fields without a v1beta1 counterpart are lost in the conversion.",
     remedy="Use nvidia.com/v1beta1.",
     source="Dynamo 1.5 release notes (#11904)",
+    versions=Versions(dynamo=">=1.5,<1.7"),
 )
 def old_api(deployment: ServingDeployment) -> Iterable[RuleResult]:
     if deployment.api_version == V1ALPHA1:
@@ -229,6 +237,7 @@ def old_api(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="The pool is not autoscaled, and no event or log reports it.",
     remedy="Use a scaling adapter with an HPA or KEDA.",
     source="dynamographdeployment CRD@01cc1c3b; dynamo#4416",
+    versions=Versions(dynamo=">=1.0,<1.7"),
 )
 def ignored_fields(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
