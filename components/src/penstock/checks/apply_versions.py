@@ -34,7 +34,7 @@ def in_version(rule: Rule, result: RuleResult, deployment: ServingDeployment) ->
         message = f"{result.message} (verified for {versions.text(engine)}, not for this image)"
         return replace(result, message=message, level=Level.NOTE)
     if fit is Fit.ASSUMED:
-        message = f"{result.message} (assuming Dynamo {NEWEST}: the image states no version)"
+        message = f"{result.message} (assuming Dynamo {NEWEST})"
         weaker = Level.WARNING if level is Level.ERROR else level
         return replace(result, message=message, level=weaker)
     return result

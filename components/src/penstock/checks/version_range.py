@@ -81,10 +81,7 @@ class Versions:
 
 
 def _fit(name: str, wanted: SpecifierSet, image: Software) -> Fit:
-    if name == "dynamo":
-        stated = image.dynamo
-    else:
-        stated = image.engines.get(Engine(name), ())
+    stated = image.dynamo if name == "dynamo" else image.engines.get(Engine(name), ())
     if not stated:
         return _without_version(name, wanted, image)
     newest = _known(name)[-1]

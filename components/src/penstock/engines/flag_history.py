@@ -1,4 +1,4 @@
-"""Which releases of Dynamo have a flag, from a table that was made of the sources of their wheels."""
+"""Which releases of Dynamo have a flag, from a table made of the sources of their wheels."""
 
 from __future__ import annotations
 

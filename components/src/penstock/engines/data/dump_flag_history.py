@@ -2,9 +2,10 @@
 
     uv run python -m penstock.engines.data.dump_flag_history FOLDER > flag_history.json
 
-FOLDER has one folder per wheel: `ai-dynamo-1.4.2`, `vllm-0.26.0`, `sglang-0.5.16`, with the versions
-of `engines/releases.py`. None of their code runs: a flag counts as present where the sources contain
-its literal, or a field from which SGLang makes a flag. So a release may lack a flag that this lists.
+FOLDER has one folder per wheel: `ai-dynamo-1.4.2`, `vllm-0.26.0`, `sglang-0.5.16`, with the
+versions of `engines/releases.py`. None of their code runs: a flag counts as present where the
+sources contain its literal, or a field from which SGLang makes a flag. So a release may lack a flag
+that this lists.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
-from penstock.checks.version_range import PENSTOCK, SHELL
+from penstock.checks.version_range import PENSTOCK, SHELL, Versions
 from penstock.engines.settings import Location
 from penstock.manifests import flags
 from penstock.manifests.deployment import Component, Launch, Role
@@ -69,6 +69,7 @@ def cannot_start(deployment: ServingDeployment) -> Iterable[RuleResult]:
                     text=f"Use {close}." if close else "Name a module of the ai-dynamo package."
                 ),
                 level=None if close else Level.WARNING,
+                versions=Versions(dynamo=">=0.6,<1.7"),  # 0.5 had others
             )
 
 
@@ -122,7 +123,7 @@ def _launches(deployment: ServingDeployment) -> Iterator[tuple[Component, Launch
 @rule(
     id="PS770",
     title="the worker's engine is unknown",
-    level=Level.WARNING,
+    level=Level.NOTE,
     cause="The command runs no engine module of Dynamo, or the image's entrypoint decides.",
     effect="The checks of its engine, memory and KV transfer are skipped.",
     remedy="Write the whole command.",
@@ -139,7 +140,6 @@ def unknown_engine(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 location=Location(component.name, "field", ("main",)),
                 message=f"{component.name} {program}, which is not a known engine",
                 fix=Fix(text="Write the whole command, such as `python3 -m dynamo.vllm …`."),
-                level=None if runs else Level.NOTE,
             )
 
 

@@ -237,7 +237,7 @@ def override_discards_settings(deployment: ServingDeployment) -> Iterable[RuleRe
     effect="The worker exits at startup.",
     remedy="Put both into the engine file.",
     source="dynamo#8659; dynamo/trtllm/args.py of 1.6.1",
-    versions=Versions(dynamo=">=1.6,<1.7"),
+    versions=Versions(dynamo=">=1.2,<1.7"),
 )
 def two_overrides(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:

@@ -46,7 +46,7 @@ def _is_computed(text: str | None) -> bool:
 
 def _keeps_kv_in_host_memory(worker: Worker) -> bool:
     """vLLM's NIXL connector then transfers from host buffers, which every transport reaches."""
-    return worker.get("kv-transfer-config.kv_buffer_device") == "cpu"
+    return str(worker.get("kv-transfer-config.kv_buffer_device")) == "cpu"
 
 
 @rule(

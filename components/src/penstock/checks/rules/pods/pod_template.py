@@ -126,7 +126,7 @@ def little_shared_memory(deployment: ServingDeployment) -> Iterable[RuleResult]:
 @rule(
     id="PS703",
     title="shared memory exceeds the memory limit",
-    level=Level.ERROR,
+    level=Level.WARNING,
     cause="The contents of /dev/shm count against the container's memory limit.",
     effect="A child process of the engine is OOM-killed under load, while the health check passes.",
     remedy="Set the limit to the memory of the processes plus shared memory.",
@@ -267,7 +267,7 @@ def host_ports(deployment: ServingDeployment) -> Iterable[RuleResult]:
 @rule(
     id="PS717",
     title="node selector and hardware.gpu differ",
-    level=Level.ERROR,
+    level=Level.WARNING,
     cause="The node selector names another GPU than `hardware.gpu`.",
     effect="The checks apply to the wrong GPU.",
     remedy="Name the same GPU in both.",
@@ -385,4 +385,6 @@ def host_cache_above_memory_limit(deployment: ServingDeployment) -> Iterable[Rul
                     text="Raise the memory limit.",
                     fields={"main/resources/limits/memory": gib(cache + shm + 32 * GIB)},
                 ),
+                # The cache is allocated at startup, shared memory when it is written.
+                level=None if cache >= limit else Level.WARNING,
             )

@@ -99,7 +99,7 @@ def _is_secret(name: str, value: str) -> bool:
 @rule(
     id="PS713",
     title="ReadWriteOnce volume in several pods",
-    level=Level.ERROR,
+    level=Level.WARNING,
     cause="The claim is ReadWriteOnce, and several pods mount it.",
     effect="Pods on other nodes stay in ContainerCreating with a Multi-Attach error.",
     remedy="Use ReadWriteMany.",
@@ -193,7 +193,7 @@ def _host_paths(pod: Pod) -> bool:
     id="PS715",
     title="the model cache is not writable",
     level=Level.WARNING,
-    cause="HF_HOME is below /root, but the images run as user 1000.",
+    cause="HF_HOME is below /root, but NVIDIA's images run as user 1000.",
     effect="The first download fails with PermissionError.",
     remedy="Use another folder, with fsGroup.",
     source="dynamo#3935",
@@ -205,7 +205,12 @@ def root_cache(deployment: ServingDeployment) -> Iterable[RuleResult]:
             continue
         for launch in component.launches:
             home = launch.env.get("HF_HOME", "")
-            if home.startswith("/root") and not _runs_as_root(deployment, component.name):
+            is_nvidia = component.image.startswith("nvcr.io/nvidia/ai-dynamo/")
+            if (
+                is_nvidia
+                and home.startswith("/root")
+                and not _runs_as_root(deployment, component.name)
+            ):
                 yield RuleResult(
                     location=Location(component.name, "env", ("HF_HOME",)),
                     message=f"HF_HOME is {home}, but the images run as user 1000",

@@ -40,7 +40,8 @@ def _writes_harmony(deployment: ServingDeployment) -> bool:
     cause="With stream_interval above 1, the harmony parsers get several tokens at once.",
     effect="`to=functions…` appears in the text and tool calls are lost. NVIDIA's recipe sets 20.",
     remedy="Set stream_interval to 1.",
-    source="dynamo#6664, dynamo#10054, dynamo#10366",
+    source="dynamo#6664 (seen with 0.9, still open); dynamo#10054 and dynamo#10366 changed the "
+    "parser in 1.3, and nobody reported whether that solves it",
     versions=Versions(dynamo=">=0.9,<1.7"),
 )
 def batched_stream(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -54,6 +55,15 @@ def batched_stream(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 message=f"stream_interval is {interval}, which breaks the parsers "
                 f"{', '.join(harmony)}",
                 fix=Fix(text=f"Set {key} to 1.", config={key: 1}),
+                versions=Versions(dynamo=">=0.9,<1.3"),
+            )
+            yield RuleResult(
+                location=worker.config_location(key),
+                message=f"stream_interval is {interval}, which broke the parsers "
+                f"{', '.join(harmony)} before Dynamo 1.3",
+                fix=Fix(text=f"Set {key} to 1, or test tool calls.", config={key: 1}),
+                level=Level.WARNING,
+                versions=Versions(dynamo=">=1.3,<1.7"),
             )
 
 
@@ -123,9 +133,9 @@ def _use_nearest(flag: str, name: str, names: Iterable[str]) -> Fix:
 @rule(
     id="PS604",
     title="the pools use different parsers",
-    level=Level.ERROR,
+    level=Level.WARNING,
     cause="The parsers are part of the model card, and the frontend accepts one card per model.",
-    effect="The frontend rejects the workers of the second pool (MDC checksum differs).",
+    effect="The frontend may reject the workers of the second pool (MDC checksum differs).",
     remedy="Set the same flags on both pools.",
     source="model deployment cards in Dynamo's runtime (MDC checksum); cf. dynamo#12796",
     versions=Versions(dynamo=">=1.6,<1.7"),
@@ -277,7 +287,7 @@ def colon_in_name(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="The worker exits with an error.",
     remedy="Keep only Dynamo's parser.",
     source="dynamo#5849; dynamo/sglang/args.py 725 of 1.6.1",
-    versions=Versions(dynamo=">=1.6,<1.7"),
+    versions=Versions(dynamo=">=1.2,<1.7"),
 )
 def two_tool_parsers(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.one_worker_per_component:

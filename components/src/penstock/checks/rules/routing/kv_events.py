@@ -7,11 +7,15 @@ from typing import Any
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
-from penstock.checks.rules.routing.router import events_config, prefill_workers, publishes
+from penstock.checks.rules.routing.router import (
+    events_config,
+    prefill_workers,
+    publishes,
+    weighs_prefixes,
+)
 from penstock.checks.version_range import Versions
 from penstock.manifests.deployment import Engine
 from penstock.serving.deployment import ServingDeployment
-from penstock.serving.versions import dynamo_version
 from penstock.serving.worker import Worker
 
 EVENTS = {
@@ -28,25 +32,22 @@ EVENTS = {
 @rule(
     id="PS501",
     title="the KV router gets no KV events",
-    level=Level.ERROR,
+    level=Level.WARNING,
     cause="The router uses the KV events of the workers, but the prefill or aggregated workers "
     "publish none.",
     effect="The router finds no cached prefix for any prompt. It routes by load, and the "
     "prefix-cache hit rate is close to that of random routing.",
     remedy="Set --publish-kv-events (TensorRT-LLM) or --kv-events-config (vLLM, SGLang).",
-    source="dynamo/trtllm/workers/llm_worker.py 545, dynamo/vllm/args.py 538-556 of 1.6.1; "
-    "dynamo#11473, dynamo#11648",
+    source="dynamo/trtllm, dynamo/vllm/args.py and dynamo/sglang/args.py of 1.1 to 1.6 (vLLM's "
+    "worker published events by default up to 1.0); dynamo#11473, dynamo#11648",
     versions=Versions(dynamo=">=1.1,<1.7"),
 )
 def no_kv_events(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    if not deployment.follows_kv_events:
+    if not deployment.follows_kv_events or not weighs_prefixes(deployment):
         return
     for worker in prefill_workers(deployment):
         if publishes(worker):
             continue
-        # Before 1.4 Dynamo published vLLM's events by default.
-        version = dynamo_version(worker.pod)
-        is_old = version is not None and version < (1, 4) and worker.engine is Engine.VLLM
         disabled = worker.flag("--no-publish-kv-events")
         if worker.is_trtllm and disabled and not disabled.value:
             yield RuleResult(
@@ -70,7 +71,6 @@ def no_kv_events(deployment: ServingDeployment) -> Iterable[RuleResult]:
                     text="Set kv-events-config to publish KV events.",
                     config={"kv-events-config": EVENTS[worker.engine]},
                 ),
-                level=Level.WARNING if is_old else None,
             )
 
 
@@ -193,7 +193,7 @@ def largest_window_events(deployment: ServingDeployment) -> Iterable[RuleResult]
 @rule(
     id="PS510",
     title="the KV event endpoint does not listen",
-    level=Level.ERROR,
+    level=Level.WARNING,
     cause="vLLM listens only on an endpoint with a wildcard, an IPv6 any-address, ipc or inproc. "
     "It connects to any other endpoint.",
     effect="The router gets no KV events, and no error is logged.",

@@ -36,7 +36,12 @@ from penstock.serving.worker import WORKERS
 def invalid_configuration(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for location, config in configurations(deployment):
         for problem in invalid_fields(config):
-            yield RuleResult(location=location, message=problem.message, fix=Fix(text=problem.fix))
+            yield RuleResult(
+                location=location,
+                message=problem.message,
+                fix=Fix(text=problem.fix),
+                level=Level.WARNING if problem.is_ignored else None,
+            )
 
 
 @rule(

@@ -192,7 +192,7 @@ def _adapter(deployment: ServingDeployment) -> Mapping[str, bool]:
 @rule(
     id="PS806",
     title="replicas and a scaling adapter",
-    level=Level.ERROR,
+    level=Level.WARNING,
     cause="A scaling adapter owns the replica count, but the file sets it as well.",
     effect="Each apply reverts what the autoscaler did.",
     remedy="Remove replicas.",
@@ -214,7 +214,7 @@ def two_owners(deployment: ServingDeployment) -> Iterable[RuleResult]:
 @rule(
     id="PS807",
     title="the autoscaler targets the wrong object",
-    level=Level.ERROR,
+    level=Level.WARNING,
     cause="The HPA or ScaledObject targets an object that the operator reconciles, or a "
     "component without a scaling adapter.",
     effect="The operator and the autoscaler revert each other's changes.",
@@ -261,7 +261,7 @@ def wrong_target(deployment: ServingDeployment) -> Iterable[RuleResult]:
 @rule(
     id="PS808",
     title="the planner scales a pool with fixed replicas",
-    level=Level.WARNING,
+    level=Level.NOTE,
     cause="The planner scales the pool, but the file sets its replicas.",
     effect="Each apply resets the planner's value, and the planner does not see manual edits.",
     remedy="Add a scaling adapter and remove replicas.",

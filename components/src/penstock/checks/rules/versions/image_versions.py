@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
+from penstock.checks.rules.versions.placeholders import image_placeholder
 from penstock.checks.version_range import CRD, EVERY_IMAGE, Versions
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Component, Role
@@ -47,8 +48,8 @@ def unknown_version(deployment: ServingDeployment) -> Iterable[RuleResult]:
         ):
             continue
         tag = tag_of(pod.image)
-        if tag is not None and SEMVER.match(tag):
-            continue
+        if image_placeholder(pod.image) or (tag is not None and SEMVER.match(tag)):
+            continue  # PS909 reports placeholders
         yield RuleResult(
             location=Location(component.name, "field", ("main", "image")),
             message=f"the tag of {pod.image} is not a version, and runtimeVersionOverride is unset",
@@ -86,10 +87,10 @@ def bad_override(deployment: ServingDeployment) -> Iterable[RuleResult]:
 @rule(
     id="PS903",
     title="prefill and decode run different images",
-    level=Level.ERROR,
+    level=Level.WARNING,
     cause="Dynamo supports no version skew between prefill and decode: the KV layout and the "
     "transfer protocol are not versioned.",
-    effect="KV transfers fail, or decode workers read wrong blocks.",
+    effect="KV transfers may fail, or decode workers may read wrong blocks.",
     remedy="Use the same image for both pools, and change it in one apply.",
     source="rolling-updates.mdx@11db1467; dynamo#12796, dynamo#13886",
     versions=EVERY_IMAGE,
@@ -111,7 +112,7 @@ def mixed_pools(deployment: ServingDeployment) -> Iterable[RuleResult]:
                     fields={"main/image": image},
                     graph={f"{other.name}.image": image},
                 ),
-                level=Level.WARNING if is_same else None,
+                level=Level.NOTE if is_same else None,
             )
 
 
@@ -123,9 +124,9 @@ def _release(version: tuple[int, int]) -> int:
 @rule(
     id="PS904",
     title="frontend and workers are more than two releases apart",
-    level=Level.ERROR,
+    level=Level.WARNING,
     cause="A frontend supports workers of its own release and of the two before it.",
-    effect="The frontend does not discover the workers, or requests fail.",
+    effect="The frontend may not discover the workers, or requests may fail.",
     remedy="Use one release everywhere.",
     source="rolling-updates.mdx@11db1467 (skew table)",
     versions=EVERY_IMAGE,
@@ -205,7 +206,6 @@ def too_old(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 location=Location(component.name, "field", ("main", "image")),
                 message=f"{component.image} is older than Dynamo 1.5",
                 fix=_release_of(component, NEWEST_RELEASE),
-                level=Level.WARNING if version < (1, 0) else None,
             )
 
 
@@ -248,4 +248,6 @@ def ignored_fields(deployment: ServingDeployment) -> Iterable[RuleResult]:
                     location=Location(component.name, "field", (field,)),
                     message=f"the operator ignores {field}",
                     fix=Fix(text=f"Remove {field}; scale with a scaling adapter and an HPA."),
+                    # The operator itself sets the namespace.
+                    level=Level.NOTE if field == "dynamoNamespace" else None,
                 )
