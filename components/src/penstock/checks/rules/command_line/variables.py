@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
+from penstock.checks.rules.versions.placeholders import is_template
 from penstock.checks.version_range import KUBERNETES, Versions
 from penstock.engines.flags import Removed
 from penstock.engines.settings import Location
@@ -192,6 +193,8 @@ def operator_variable(deployment: ServingDeployment) -> Iterable[RuleResult]:
     versions=KUBERNETES,
 )
 def unexpanded(deployment: ServingDeployment) -> Iterable[RuleResult]:
+    if is_template(deployment):
+        return  # what renders the images also fills the arguments
     for component in deployment.components:
         for launch in component.launches:
             for reference in launch.unexpanded:

@@ -61,7 +61,7 @@ def bad_name(deployment: ServingDeployment) -> Iterable[RuleResult]:
 @rule(
     id="PS752",
     title="names are too long for Grove",
-    level=Level.WARNING,
+    level=Level.NOTE,
     cause="Grove joins deployment, component and role into one name of at most 45 characters.",
     effect="The admission webhook rejects the deployment, unless the operator shortens its name.",
     remedy="Shorten the names.",

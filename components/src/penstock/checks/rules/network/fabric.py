@@ -266,6 +266,7 @@ def incomplete_efa(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 location=worker.location("field", "main", "image"),
                 message=f"{worker.component.image} has no EFA provider",
                 fix=Fix(text="Use the image of the same version with -efa."),
+                level=Level.NOTE,  # a published recipe of 1.3 uses the plain image with EFA
             )
         if count < _gpus(worker):
             yield RuleResult(

@@ -38,9 +38,9 @@ EVENTS = {
     effect="The router finds no cached prefix for any prompt. It routes by load, and the "
     "prefix-cache hit rate is close to that of random routing.",
     remedy="Set --publish-kv-events (TensorRT-LLM) or --kv-events-config (vLLM, SGLang).",
-    source="dynamo/trtllm, dynamo/vllm/args.py and dynamo/sglang/args.py of 1.1 to 1.6 (vLLM's "
-    "worker published events by default up to 1.0); dynamo#11473, dynamo#11648",
-    versions=Versions(dynamo=">=1.1,<1.7"),
+    source="dynamo/trtllm, dynamo/vllm/args.py and dynamo/sglang/args.py of 1.4 to 1.6; "
+    "dynamo#11473, dynamo#11648",
+    versions=Versions(dynamo=">=1.4,<1.7"),
 )
 def no_kv_events(deployment: ServingDeployment) -> Iterable[RuleResult]:
     if not deployment.follows_kv_events or not weighs_prefixes(deployment):
@@ -48,6 +48,8 @@ def no_kv_events(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in prefill_workers(deployment):
         if publishes(worker):
             continue
+        # A router with a single worker has no choice.
+        level = None if _has_choice(deployment, worker) else Level.NOTE
         disabled = worker.flag("--no-publish-kv-events")
         if worker.is_trtllm and disabled and not disabled.value:
             yield RuleResult(
@@ -55,12 +57,14 @@ def no_kv_events(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 message=f"{worker.name} has {disabled.spelling}, but the router routes by KV "
                 "events",
                 fix=Fix(text=f"Remove {disabled.spelling}."),
+                level=level,
             )
         elif worker.is_trtllm:
             yield RuleResult(
                 location=worker.location("args"),
                 message=f"{worker.name} publishes no KV events, but the router routes by them",
                 fix=Fix(text="Add --publish-kv-events.", args=("--publish-kv-events",)),
+                level=level,
             )
         else:
             yield RuleResult(
@@ -71,7 +75,15 @@ def no_kv_events(deployment: ServingDeployment) -> Iterable[RuleResult]:
                     text="Set kv-events-config to publish KV events.",
                     config={"kv-events-config": EVENTS[worker.engine]},
                 ),
+                level=level,
             )
+
+
+def _has_choice(deployment: ServingDeployment, worker: Worker) -> bool:
+    """Whether the router selects among several workers for the same prompts."""
+    ranks = worker.count("data_parallel") or 1
+    replicas = sum(w.component.replicas for w in deployment.pool(worker.role))
+    return replicas * ranks > 1 or worker.attention_ranks > 1
 
 
 @rule(

@@ -1,4 +1,4 @@
-"""The rule about placeholders in the namespace and in images, which other rules do not depend on."""
+"""The rule about placeholders in the namespace and in images."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def image_placeholder(image: str) -> str | None:
     id="PS909",
     title="placeholder in the namespace or an image",
     level=Level.ERROR,
-    cause="The namespace or an image contains text to replace, such as `${IMAGE}`, or a tag such as "
-    "`my-tag`. All of a deployment are one finding, and the other rules apply.",
-    effect="Kubernetes rejects the name, or finds no such image. Without a version in the tag, rules "
-    "assume the newest release.",
+    cause="The namespace or an image contains text to replace, such as `${IMAGE}`, or a tag such "
+    "as `my-tag`. All of a deployment are one finding, and the other rules apply.",
+    effect="Kubernetes rejects the name, or finds no such image. Without a version in the tag, "
+    "rules assume the newest release.",
     remedy="Replace it. `penstock up` ignores images and namespaces.",
     source="Kubernetes, names and images",
     versions=KUBERNETES,
@@ -51,6 +51,11 @@ def unfilled_placeholder(deployment: ServingDeployment) -> Iterable[RuleResult]:
         fix=Fix(text="Replace the placeholders with the namespace and images of your cluster."),
         level=None if is_invalid else Level.WARNING,
     )
+
+
+def is_template(deployment: ServingDeployment) -> bool:
+    """Whether a program such as envsubst or Helm must fill the file before it is applied."""
+    return any(text.startswith(("$", "{{")) for _, text in _placeholders(deployment))
 
 
 def _placeholders(deployment: ServingDeployment) -> Iterator[tuple[Location, str]]:
