@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from penstock.checks.apply_versions import in_version
 from penstock.checks.files import CheckedFile, checked_file
 from penstock.checks.finding import Finding, Fix, Level, RuleResult
 from penstock.checks.registry import RULES, by_id
@@ -59,7 +60,8 @@ def _results(rule: Rule, deployment: ServingDeployment) -> Iterator[tuple[Rule, 
     rule then raises: that is a finding of PS006, never an ignored error."""
     try:
         for result in rule.check(deployment):
-            yield rule, result
+            if (applied := in_version(rule, result, deployment)) is not None:
+                yield rule, applied
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         message = f"{rule.id} ({rule.title}) could not be checked: {error}"
         fix = Fix(text="Give every field the type that the CRD has.")
