@@ -119,3 +119,13 @@ def truth(text: str | None) -> bool | None:
     if value in ("1", "true", "yes", "on"):
         return True
     return False if value in ("0", "false", "no", "off") else None
+
+
+def plain_variables(container: Container) -> dict[str, str]:
+    """The variables whose values the manifest has, of a container whose process is unknown."""
+    found: dict[str, str] = {}
+    for entries in container.env.env:
+        for entry in mappings(entries.value):
+            if isinstance(entry.get("name"), str) and isinstance(entry.get("value"), str):
+                found[entry["name"]] = entry["value"]
+    return found

@@ -1,9 +1,11 @@
 """Rules about the deployment manifest and how its processes are started."""
 
-from penstock.checks.rules.deployment import launch, manifest, operator
+from penstock.checks.rules.deployment import images, launch, manifest, operator, webhook
 
 MODULES = (
     manifest,
     operator,
     launch,
+    images,
+    webhook,
 )

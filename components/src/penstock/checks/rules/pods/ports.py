@@ -62,7 +62,7 @@ def _named_ports(container: Container) -> dict[str, Any]:
     effect="The kubelet cannot find the port. The pod never becomes ready, and the Service, which "
     "uses the same name, has no endpoint.",
     remedy="Add the port under that name, or remove `ports`.",
-    source="mergeContainerByName in deploy/operator/internal/dynamo/graph.go, component_frontend.go "
+    source="mergeContainerByName in graph.go of the operator, component_frontend.go "
     "and component_worker.go; probe.go of the kubelet (resolveContainerPort)",
     versions=Versions(dynamo=">=0.4"),
 )
@@ -130,8 +130,8 @@ def _http_port(process: Process) -> tuple[int, Location] | None:
     "unless the container's `ports` say otherwise. The frontend listens on another one.",
     effect="The pod never becomes ready and gets no request.",
     remedy="Remove the port, or name it in the container's `ports`.",
-    source="component_frontend.go (DynamoServicePort 8000, probes by name), GenerateComponentService "
-    "in graph.go",
+    source="component_frontend.go (DynamoServicePort 8000, probes by name); "
+    "GenerateComponentService in graph.go",
     versions=Versions(dynamo=">=0.4"),
 )
 def other_http_port(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -206,7 +206,8 @@ def _uses_nixl(worker: Worker) -> bool:
     "port.",
     effect="The second process stops with “Address already in use”.",
     remedy="Give each process its own port.",
-    source="dynamo#5224 (ZMQError of ZmqEventPublisher in vllm/distributed/kv_events.py); nixl_connector.py of vLLM",
+    source="dynamo#5224 (ZMQError of ZmqEventPublisher in vllm/distributed/kv_events.py); "
+    "nixl_connector.py of vLLM",
     versions=KUBERNETES,
 )
 def port_clash(deployment: ServingDeployment) -> Iterable[RuleResult]:
