@@ -19,11 +19,11 @@ from penstock.serving.versions import Software, software
 def in_version(rule: Rule, result: RuleResult, deployment: ServingDeployment) -> RuleResult | None:
     """The result as it applies to the image, or None.
 
-    An error about an image without a version is a warning unless it is true in every known
-    version, because nothing states the version that it is about.
+    Nothing states which version an image without one has. So an error about it is a warning, unless
+    it is true in every known version, and what is true only in the newest release is a note.
     """
     versions = result.versions or rule.versions
-    if versions is None or versions.every:
+    if versions.every:
         return result
     image, engine = _image(result.location.component, deployment)
     fit = versions.fit(image, engine)
@@ -33,10 +33,10 @@ def in_version(rule: Rule, result: RuleResult, deployment: ServingDeployment) ->
     if fit is Fit.UNVERIFIED:
         message = f"{result.message} (verified for {versions.text(engine)}, not for this image)"
         return replace(result, message=message, level=Level.NOTE)
-    if fit is Fit.ASSUMED:
-        message = f"{result.message} (assuming Dynamo {NEWEST}: the image states no version)"
+    if fit in (Fit.ASSUMED, Fit.DOUBTFUL):
+        message = f"{result.message} (assuming Dynamo {NEWEST})"
         weaker = Level.WARNING if level is Level.ERROR else level
-        return replace(result, message=message, level=weaker)
+        return replace(result, message=message, level=weaker if fit is Fit.ASSUMED else Level.NOTE)
     return result
 
 

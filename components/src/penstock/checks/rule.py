@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -36,7 +36,7 @@ class Rule:
     # Where the knowledge comes from: an issue, a page, a file of a package.
     source: str
     # The versions for which the source was read. `checks/run.py` drops results for others.
-    versions: Versions | None = field(default=None, kw_only=True)
+    versions: Versions
     check: Check
 
 
@@ -49,7 +49,7 @@ def rule(
     effect: str,
     remedy: str,
     source: str,
-    versions: Versions | None = None,
+    versions: Versions,
 ) -> Callable[[Check], Rule]:
     """Declare the decorated function as the check of a rule."""
 

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -148,13 +148,20 @@ def tally(findings: Sequence[Finding]) -> Tally:
     )
 
 
-def require_sound(source: Source, refused: Sequence[str] = ()) -> tuple[str, ...]:
+# Rules about what is pulled and where it is installed, which do not matter to `penstock up`.
+OF_IMAGES = ("PS901", "PS902", "PS903", "PS904", "PS905", "PS906", "PS909")
+
+
+def require_sound(
+    source: Source, refused: Sequence[str] = (), ignored: Collection[str] = ()
+) -> tuple[str, ...]:
     """Raise CheckError for findings that `penstock check` reports as errors.
 
-    ``refused``: rules whose warnings count as errors here. Returns a line with the number of
-    warnings, if there are any.
+    ``refused``: rules whose warnings count as errors here; ``ignored``: rules that do not count.
+    Returns a line with the number of warnings, if there are any.
     """
-    findings = [f for f in check_source(source, Hints()) if not f.suppressed]
+    found = [f for f in check_source(source, Hints()) if not f.suppressed]
+    findings = [f for f in found if f.rule not in ignored]
     if errors := [f for f in findings if f.level is Level.ERROR or f.rule in refused]:
         raise CheckError(*(_problem(finding) for finding in errors))
     warnings = sum(f.level is Level.WARNING for f in findings)

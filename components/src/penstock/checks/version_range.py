@@ -16,6 +16,8 @@ from penstock.engines.releases import NEWEST, RELEASES
 from penstock.manifests.deployment import Engine
 from penstock.serving.versions import Software
 
+# An image without a version is assumed to be one of so many newest releases.
+RECENT = 3
 NAMES = {
     "dynamo": "Dynamo",
     Engine.TRTLLM.value: "TensorRT-LLM",
@@ -33,8 +35,10 @@ class Fit(StrEnum):
     OUTSIDE = "outside"
     # The image is newer than all known releases, or between a release of the range and another.
     UNVERIFIED = "unverified"
-    # The image states no version, and the newest release is in the range.
+    # The image states no version, and the newest releases are in the range.
     ASSUMED = "assumed"
+    # The same, but only the newest of all is.
+    DOUBTFUL = "doubtful"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +64,7 @@ class Versions:
     def fit(self, image: Software, engine: Engine | None) -> Fit:
         """For a component with this image that runs ``engine``, if any."""
         fits = {_fit(name, SpecifierSet(text), image) for name, text in self._given(engine)}
-        ranked = (Fit.OUTSIDE, Fit.UNVERIFIED, Fit.ASSUMED, Fit.INSIDE)
+        ranked = (Fit.OUTSIDE, Fit.UNVERIFIED, Fit.DOUBTFUL, Fit.ASSUMED, Fit.INSIDE)
         return next((fit for fit in ranked if fit in fits), Fit.INSIDE)
 
     def text(self, engine: Engine | None = None) -> str:
@@ -81,15 +85,13 @@ class Versions:
 
 
 def _fit(name: str, wanted: SpecifierSet, image: Software) -> Fit:
-    if name == "dynamo":
-        stated = image.dynamo
-    else:
-        stated = image.engines.get(Engine(name), ())
+    stated = image.dynamo if name == "dynamo" else image.engines.get(Engine(name), ())
     if not stated:
         return _without_version(name, wanted, image)
     newest = _known(name)[-1]
     inside = [wanted.contains(version, prereleases=True) for version in stated]
-    if all(inside):
+    later = getattr(image.later, name) if image.later else None
+    if all(inside) and (later is None or wanted.contains(later, prereleases=True)):
         return Fit.INSIDE
     if any(inside) or (stated[-1] > newest and wanted.contains(newest, prereleases=True)):
         return Fit.UNVERIFIED
@@ -102,8 +104,10 @@ def _without_version(name: str, wanted: SpecifierSet, image: Software) -> Fit:
         return Fit.INSIDE
     if not wanted.contains(known[-1], prereleases=True):
         return Fit.OUTSIDE
-    # A version of Dynamo whose engines are not known is newer than all that are.
-    return Fit.UNVERIFIED if image.dynamo and name != "dynamo" else Fit.ASSUMED
+    if image.dynamo and name != "dynamo":
+        return Fit.UNVERIFIED  # newer than all releases whose engines are known
+    recent = (wanted.contains(version, prereleases=True) for version in known[-RECENT:])
+    return Fit.ASSUMED if all(recent) else Fit.DOUBTFUL
 
 
 def _known(name: str) -> list[Version]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from packaging.version import InvalidVersion, Version
 
-from penstock.engines.releases import NEWEST, RELEASES, Release
+from penstock.engines.releases import NEWEST, RELEASES, Release, following
 from penstock.manifests.deployment import Engine
 from penstock.manifests.pods import Pod
 
@@ -38,8 +38,8 @@ class Software:
     # Empty if the image states none.
     dynamo: tuple[Version, ...] = ()
     engines: Mapping[Engine, tuple[Version, ...]] = field(default_factory=dict)
-    # Whether the image is a build between two releases.
-    is_prerelease: bool = False
+    # For a build between two releases, the release after it, whose features it may have already.
+    later: Release | None = None
 
 
 def software(pod: Pod) -> Software:
@@ -68,7 +68,7 @@ def _of_dynamo(version: Version, *, is_prerelease: bool) -> Software:
     releases = [r for r in (before, RELEASES.get(_minor(version))) if r is not None]
     is_listed = any(Version(release.dynamo) == version for release in releases)
     if is_listed:  # a pre-release whose engines are known
-        releases = releases[-1:]
+        releases, is_prerelease = releases[-1:], False
     between = [Version(r.dynamo) for r in (before,) if r is not None and not is_listed]
     engines = {
         engine: tuple(Version(getattr(r, engine.value)) for r in releases)
@@ -77,7 +77,10 @@ def _of_dynamo(version: Version, *, is_prerelease: bool) -> Software:
     }
     if version < Version(next(iter(RELEASES))):
         engines = dict.fromkeys(_ENGINE_IMAGES, (_UNKNOWN_OLD,))
-    return Software(dynamo=(*between, version), engines=engines, is_prerelease=is_prerelease)
+    later = following(_minor(version)) if is_prerelease and releases else None
+    return Software(
+        dynamo=(*between, version), engines=engines, later=RELEASES[later] if later else None
+    )
 
 
 def _is_prerelease(suffix: str, name: str) -> bool:

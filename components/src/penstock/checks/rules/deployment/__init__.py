@@ -1,10 +1,11 @@
 """Rules about the deployment manifest and how its processes are started."""
 
-from penstock.checks.rules.deployment import images, launch, manifest, operator, webhook
+from penstock.checks.rules.deployment import images, launch, manifest, operator, roles, webhook
 
 MODULES = (
     manifest,
     operator,
+    roles,
     launch,
     images,
     webhook,

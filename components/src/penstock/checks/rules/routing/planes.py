@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
+from penstock.checks.version_range import Versions
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Component, Launch
 from penstock.manifests.flags import flag_value
@@ -28,6 +29,7 @@ PLANES = {
     "address).",
     remedy="Use the same planes on all components.",
     source="dynamo#5245; docs.nvidia.com/dynamo/v1.6.1/reference/compatibility",
+    versions=Versions(dynamo=">=1.4,<1.7"),
 )
 def different_planes(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for variable, values in PLANES.items():
@@ -93,6 +95,7 @@ def _set(location: Location, value: str) -> Fix:
     "localhost:4222.",
     remedy="Set NATS_SERVER, or leave the planes at tcp and zmq.",
     source="dynamo#11951, dynamo#11921",
+    versions=Versions(dynamo=">=1.4,<1.7"),
 )
 def nats_mismatch(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
