@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from penstock.checks.apply_versions import in_version
+from penstock.checks.apply_versions import VersionFilter
 from penstock.checks.files import CheckedFile, checked_file
 from penstock.checks.finding import Finding, Fix, Level, RuleResult
 from penstock.checks.registry import RULES, by_id
@@ -44,10 +44,11 @@ def check_source(source: Source, hints: Hints) -> tuple[Finding, ...]:
     deployment = understand(source, hints)
     file = checked_file(source)
     name = source.deployment.source
+    versions = VersionFilter(deployment)
     unique = dict.fromkeys(
         _finding(reported, result, file, name)
         for rule in RULES
-        for reported, result in _results(rule, deployment)
+        for reported, result in _results(rule, deployment, versions)
     )
     suppressed = file.suppressions
     findings = [replace(f, suppressed=suppressed.get(f.rule, "")) for f in unique]
@@ -55,12 +56,15 @@ def check_source(source: Source, hints: Hints) -> tuple[Finding, ...]:
     return tuple(sorted((*findings, *unused), key=_order))
 
 
-def _results(rule: Rule, deployment: ServingDeployment) -> Iterator[tuple[Rule, RuleResult]]:
-    """The rule's results. A manifest may have a list where Kubernetes expects a string, and the
-    rule then raises: that is a finding of PS006, never an ignored error."""
+def _results(
+    rule: Rule, deployment: ServingDeployment, versions: VersionFilter
+) -> Iterator[tuple[Rule, RuleResult]]:
+    """The rule's results that apply to the images. A manifest may have a list where Kubernetes
+    expects a string, and the rule then raises: that is a finding of PS006, never an ignored error.
+    """
     try:
         for result in rule.check(deployment):
-            if (applied := in_version(rule, result, deployment)) is not None:
+            if (applied := versions.apply(rule, result)) is not None:
                 yield rule, applied
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         message = f"{rule.id} ({rule.title}) could not be checked: {error}"

@@ -35,7 +35,7 @@ class Fit(StrEnum):
     OUTSIDE = "outside"
     # The image is newer than all known releases, or between a release of the range and another.
     UNVERIFIED = "unverified"
-    # The image states no version, and the newest releases are in the range.
+    # The image states no version, and the range has the newest releases, or all that it may be.
     ASSUMED = "assumed"
     # The same, but only the newest of all is.
     DOUBTFUL = "doubtful"
@@ -56,6 +56,8 @@ class Versions:
     sglang: str = ""
     # For facts that hold in every version: why they do. No range is given then.
     every: str = ""
+    # Whether an image of one's own, without a version, may differ: it may have more flags.
+    of_releases_only: bool = False
 
     def __post_init__(self) -> None:
         if bool(self.every) == any(text for _, text in self._all()):
@@ -64,6 +66,8 @@ class Versions:
     def fit(self, image: Software, engine: Engine | None) -> Fit:
         """For a component with this image that runs ``engine``, if any."""
         fits = {_fit(name, SpecifierSet(text), image) for name, text in self._given(engine)}
+        if self.of_releases_only and not image.is_stated:
+            fits = {Fit.ASSUMED if fit is Fit.INSIDE else fit for fit in fits}
         ranked = (Fit.OUTSIDE, Fit.UNVERIFIED, Fit.DOUBTFUL, Fit.ASSUMED, Fit.INSIDE)
         return next((fit for fit in ranked if fit in fits), Fit.INSIDE)
 
@@ -86,8 +90,8 @@ class Versions:
 
 def _fit(name: str, wanted: SpecifierSet, image: Software) -> Fit:
     stated = image.dynamo if name == "dynamo" else image.engines.get(Engine(name), ())
-    if not stated:
-        return _without_version(name, wanted, image)
+    if not stated or not image.is_stated:
+        return _without_version(name, wanted, stated, image)
     newest = _known(name)[-1]
     inside = [wanted.contains(version, prereleases=True) for version in stated]
     later = getattr(image.later, name) if image.later else None
@@ -98,16 +102,21 @@ def _fit(name: str, wanted: SpecifierSet, image: Software) -> Fit:
     return Fit.OUTSIDE
 
 
-def _without_version(name: str, wanted: SpecifierSet, image: Software) -> Fit:
+def _without_version(
+    name: str, wanted: SpecifierSet, possible: tuple[Version, ...], image: Software
+) -> Fit:
+    """``possible``: the versions that the flags allow, if they exclude the newest release."""
     known = _known(name)
     if all(wanted.contains(version, prereleases=True) for version in known):
         return Fit.INSIDE
+    if possible and all(wanted.contains(version, prereleases=True) for version in possible):
+        return Fit.ASSUMED
     if not wanted.contains(known[-1], prereleases=True):
         return Fit.OUTSIDE
-    if image.dynamo and name != "dynamo":
+    if image.is_stated and image.dynamo:
         return Fit.UNVERIFIED  # newer than all releases whose engines are known
     recent = (wanted.contains(version, prereleases=True) for version in known[-RECENT:])
-    return Fit.ASSUMED if all(recent) else Fit.DOUBTFUL
+    return Fit.ASSUMED if not possible and all(recent) else Fit.DOUBTFUL
 
 
 def _known(name: str) -> list[Version]:

@@ -8,6 +8,8 @@ from penstock.engines.flags import load
 from penstock.engines.releases import RELEASES
 
 TABLE = "flag_history.json"
+# Flags that the sources name although the module exits with an error: the last release before.
+LAST = {("dynamo.vllm", "--connector"): "0.9"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,10 +34,11 @@ def presence(module: str, spelling: str) -> Presence | None:
     known = list(RELEASES)
     flags = load(TABLE)[module]
     positive = f"--{spelling.removeprefix('--no-')}"
-    found = flags.get(spelling) or flags.get(positive)
-    seen = [found] if found else [span for name, span in flags.items() if name.startswith(spelling)]
+    seen = [s for name, s in flags.items() if name == positive or name.startswith(spelling)]
     if not seen:
         return None
+    if (last := LAST.get((module, spelling))) is not None:
+        return Presence(first=seen[0][0], last=last)
     order = known.index
     return Presence(
         first=min((span[0] for span in seen), key=order),

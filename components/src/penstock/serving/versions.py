@@ -40,6 +40,21 @@ class Software:
     engines: Mapping[Engine, tuple[Version, ...]] = field(default_factory=dict)
     # For a build between two releases, the release after it, whose features it may have already.
     later: Release | None = None
+    # False if the versions are only possible.
+    is_stated: bool = True
+
+
+def one_of(releases: tuple[str, ...]) -> Software:
+    """An image of one of these releases; nothing states which."""
+    found = [RELEASES[name] for name in releases]
+    return Software(
+        dynamo=tuple(Version(release.dynamo) for release in found),
+        engines={
+            engine: tuple(Version(getattr(release, engine.value)) for release in found)
+            for engine in _ENGINE_IMAGES
+        },
+        is_stated=False,
+    )
 
 
 def software(pod: Pod) -> Software:

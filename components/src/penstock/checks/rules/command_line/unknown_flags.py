@@ -23,7 +23,7 @@ from penstock.serving.deployment import ServingDeployment
 
 SIMILARITY = 0.8  # minimum similarity of a suggestion; below it are unrelated flags
 OLDEST = next(iter(RELEASES))
-EVERY_RELEASE = Versions(dynamo=f">={OLDEST},<1.8")
+EVERY_RELEASE = Versions(dynamo=f">={OLDEST},<1.8", of_releases_only=True)
 SOURCE = (
     "parsers of ai-dynamo 1.6.1, vLLM 0.31.0 and SGLang 0.5.21, dumped to tables; sources of the "
     "wheels of all releases since Dynamo 0.4 (engines/data/flag_history.json)"

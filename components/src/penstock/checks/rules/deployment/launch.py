@@ -22,6 +22,7 @@ MODULES = (
     *("slot_tracker", "squeeze_evolve", "thunderagent_router", "tokenspeed", "triton"),
     *("common", "experimental", "llm", "nixl_connect", "replay", "runtime"),
 )
+NO_SHELL = Versions(dynamo=">=0.6,<1.7")
 NAME_MAX = 255  # bytes of one part of a path
 # Options of the Python interpreter.
 PYTHON_OPTIONS = ("--version", "--help", "--check-hash-based-pycs")
@@ -49,6 +50,8 @@ def cannot_start(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 location=Location(component.name, "field", ("main", "command")),
                 message=f"the program name {program!r} contains spaces",
                 fix=Fix(text="Write each word as an entry of command; no shell splits it."),
+                # Operators before 0.6 ran `sh -c` if there was no command.
+                versions=None if _has_command(deployment, component) else NO_SHELL,
             )
         is_python = program.rsplit("/", 1)[-1] in ("python", "python3")
         is_flag = word.startswith("--") and word not in PYTHON_OPTIONS and launch.module is None
@@ -104,6 +107,11 @@ def lost_arguments(deployment: ServingDeployment) -> Iterable[RuleResult]:
                     message=f"{word!r} is a single argument; no shell splits it",
                     fix=Fix(text="Write each flag and each value as its own entry."),
                 )
+
+
+def _has_command(deployment: ServingDeployment, component: Component) -> bool:
+    containers = deployment.pods[component.name].containers
+    return not containers[0].cursor["command"].is_absent
 
 
 def _after_script(words: list[str]) -> list[str]:

@@ -46,6 +46,8 @@ def bad_name(deployment: ServingDeployment) -> Iterable[RuleResult]:
             fix=Fix(
                 text="Use at most 63 lower-case letters, digits and dashes, starting with a letter."
             ),
+            # Objects may have dots in their names, Services may not.
+            level=Level.WARNING if NAME.fullmatch(name.replace(".", "-")) else None,
         )
     for component in deployment.components:
         service = f"{name}-{component.name.lower()}"
@@ -245,7 +247,7 @@ def missing_type(deployment: ServingDeployment) -> Iterable[RuleResult]:
 @rule(
     id="PS774",
     title="several components of type frontend",
-    level=Level.WARNING,
+    level=Level.NOTE,
     cause="The API server and the operator's webhook accept several frontends in one deployment.",
     effect="Each has a Service of its own, so requests that are sent to one do not reach the other "
     "if it fails.",

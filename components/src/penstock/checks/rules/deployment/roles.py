@@ -80,11 +80,14 @@ def half_disaggregated(deployment: ServingDeployment) -> Iterable[RuleResult]:
             # Without a frontend here, another deployment may have the other half.
             serves = bool(deployment.frontends) and first.engine is not Engine.MOCKER
             computes_prompts = role is Role.DECODE and first.engine is Engine.VLLM
+            # Before 1.4 a worker without a mode was a decode worker.
+            may_decode = role is Role.PREFILL and bool(deployment.pool(Role.WORKER))
             yield RuleResult(
                 location=Location(name, "field", ("type",)),
                 message=f"{name} is a {role} worker, but there is no {other} worker",
                 fix=Fix(text=f"Add a {other} pool, or make {name} an aggregated worker."),
                 level=None if serves and not computes_prompts else Level.WARNING,
+                versions=Versions(dynamo=">=1.4,<1.7") if may_decode else None,
             )
 
 

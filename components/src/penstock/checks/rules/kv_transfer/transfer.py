@@ -139,8 +139,8 @@ def small_buffer(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 text=f"Raise the buffer to at least {needed} tokens.",
                 config={f"{TRANSCEIVER}.max_tokens_in_buffer": needed},
             ),
-            # The model's own length is only a default; all prompts may be shorter.
-            level=None if _limits_prompts(deployment, worker) else Level.WARNING,
+            # The engine's limit counts the response as well, and all prompts may be shorter.
+            level=None if deployment.context_length else Level.WARNING,
         )
 
 
@@ -149,12 +149,6 @@ def _buffer(worker: Worker) -> int | None:
     if not worker.is_trtllm or transceiver_runtime(worker) == "PYTHON":
         return None
     return positive_int(worker.get(f"{TRANSCEIVER}.max_tokens_in_buffer"))
-
-
-def _limits_prompts(deployment: ServingDeployment, worker: Worker) -> bool:
-    """Whether the file sets the length that `_longest` returns."""
-    workers = (worker,) if worker.role is Role.PREFILL else deployment.pool(Role.PREFILL)
-    return any(w.settings.common("context_length") is not None for w in workers)
 
 
 def _longest(deployment: ServingDeployment, worker: Worker) -> int | None:
@@ -289,7 +283,7 @@ def prefill_overlap_scheduler(deployment: ServingDeployment) -> Iterable[RuleRes
 @rule(
     id="PS412",
     title="the overlap scheduler is disabled on a decode worker",
-    level=Level.WARNING,
+    level=Level.NOTE,
     cause="disable_overlap_scheduler is true on a worker that generates tokens.",
     effect="Decode steps are slower, because host work no longer overlaps with GPU work.",
     remedy="Leave the overlap scheduler enabled, except on prefill workers and for some draft "

@@ -18,6 +18,8 @@ from penstock.serving.worker import Worker
 
 # Flags with which a replica runs a part of vLLM's data-parallel ranks.
 SHARED_RANKS = ("data-parallel-hybrid-lb", "data-parallel-external-lb", "data-parallel-start-rank")
+# Flags with which the number of ranks changes while the engine runs.
+ELASTIC = ("enable-elastic-ep", "elastic-ep-backend")
 
 
 @rule(
@@ -92,6 +94,8 @@ def gpus_do_not_match_parallelism(deployment: ServingDeployment) -> Iterable[Rul
 def _ranks_of_replica(worker: Worker) -> int:
     """Data-parallel ranks of this replica; vLLM may run others of the group in other replicas.
     0 if vLLM decides how many."""
+    if any(worker.get(flag) is not None for flag in ELASTIC):
+        return 0
     if worker.engine is Engine.VLLM:
         if (local := positive_int(worker.get("data-parallel-size-local"))) is not None:
             return min(worker.dp, local * max(1, worker.component.nodes))

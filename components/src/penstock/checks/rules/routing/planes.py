@@ -8,9 +8,10 @@ from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
 from penstock.checks.version_range import Versions
 from penstock.engines.settings import Location
-from penstock.manifests.deployment import Component, Launch
+from penstock.manifests.deployment import Component, Launch, Role
 from penstock.manifests.flags import flag_value
 from penstock.serving.deployment import ServingDeployment
+from penstock.serving.worker import WORKERS
 
 PLANES = {
     "DYN_REQUEST_PLANE": ("tcp", "nats"),
@@ -35,7 +36,7 @@ def different_planes(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for variable, values in PLANES.items():
         configured: dict[str, str] = {}
         locations: dict[str, Location] = {}
-        for component in deployment.components:
+        for component in deployment.with_role(*WORKERS, Role.FRONTEND):
             for launch in component.launches:
                 if launch.module and launch.module.startswith("dynamo."):
                     configured.setdefault(component.name, _plane(launch, variable) or values[0])

@@ -29,14 +29,16 @@ NVIDIA = re.compile(r"nvcr\.io/nvidia/ai-dynamo/")
 @rule(
     id="PS901",
     title="the image tag has no Dynamo version",
-    level=Level.ERROR,
+    level=Level.WARNING,
     cause="The operator reads Dynamo's version from the image tag. A digest, `latest` or a branch "
-    "name is not a version.",
-    effect="The operator's admission webhook rejects the deployment since release 1.6.",
+    "name is not a version. The manifest does not state the operator's version; v1alpha1 is a note, "
+    "as it is often older.",
+    effect="The admission webhook of operator 1.6 rejects the deployment. Rules that depend on the "
+    "version assume the newest release, or those whose flags the file uses.",
     remedy="Set runtimeVersionOverride, or use a tag that is a version. The chart does this for "
     "graphs.",
     source="operator 1.6.0 chart notes; dynamocomponentdeployment_types.go@006b6e10",
-    versions=Versions(dynamo=">=1.6,<1.7"),
+    versions=EVERY_IMAGE,
 )
 def unknown_version(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
@@ -57,6 +59,7 @@ def unknown_version(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 text="Set runtimeVersionOverride to the Dynamo version in the image.",
                 fields={"runtimeVersionOverride": "1.6.1"},
             ),
+            level=Level.NOTE if deployment.api_version == V1ALPHA1 else None,
         )
 
 
