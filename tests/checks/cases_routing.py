@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from tests.checks import cases_deployment, cases_pods, cases_responses, cases_rollout
+from tests.checks import (
+    cases_containers,
+    cases_deployment,
+    cases_operator,
+    cases_pods,
+    cases_responses,
+    cases_rollout,
+)
 from tests.checks.support import (
     B200,
     MODEL,
@@ -309,5 +316,7 @@ CASES: tuple[Case, ...] = (
     *cases_responses.CASES,
     *cases_deployment.CASES,
     *cases_pods.CASES,
+    *cases_containers.CASES,
+    *cases_operator.CASES,
     *cases_rollout.CASES,
 )

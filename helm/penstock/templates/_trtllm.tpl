@@ -15,6 +15,12 @@ tensor_parallel_size: {{ include "penstock.tensorParallel" (set (omit . "divisor
 {{- with $values.model.context_length }}
 max_seq_len: {{ include "penstock.number" . }}
 {{- end }}
+{{- /* Without it TensorRT-LLM fails a prompt that is longer than a step (Dynamo 1.6.0 known issues). */}}
+{{- $step := get .user "max_num_tokens" | default 8192 }}
+{{- $is_longer := gt (int64 ($values.model.context_length | default 0)) (int64 $step) }}
+{{- if and (ne .name "decode") $is_longer (not (hasKey .user "enable_chunked_prefill")) }}
+enable_chunked_prefill: true
+{{- end }}
 {{- with include "penstock.revision" .root }}
 revision: {{ quote . }}
 {{- end }}

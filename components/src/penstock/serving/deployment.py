@@ -9,6 +9,7 @@ from typing import Any
 
 from penstock.engines.flags import GivenFlag, flag_table
 from penstock.engines.settings import Location, Setting, read_settings
+from penstock.graph.slo import Slo
 from penstock.hardware import Gpu
 from penstock.manifests.cursor import Cursor
 from penstock.manifests.deployment import Component, Deployment, Engine, Launch, Role
@@ -39,6 +40,8 @@ class ServingDeployment:
     model_unknown: str
     # `model.context_length` of the graph in tokens; None for a manifest.
     context_length: int | None
+    # The graph's objectives; empty for a manifest.
+    slo: Slo
     is_graph: bool
 
     @property

@@ -18,6 +18,8 @@ from penstock.strict_yaml.places import Path, Places, is_within, looks_secret, p
 from penstock.strict_yaml.value_fixes import list_fix, number_fix, section_fix
 
 LONGEST_VALUE = 60
+# Keys of amounts of memory, and the least number that can be meant as bytes.
+MEMORY, LEAST_BYTES = ("memory", "shared_memory"), 2**20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -246,6 +248,9 @@ def _inline(path: Path, value: Any) -> str:
 
 def _type_fix(kind: str, path: Path, value: Any) -> tuple[str, ProblemKind]:
     """How to write the value so that it has the type: in YAML mostly a matter of quotes."""
+    if path[-1:] and path[-1] in MEMORY and isinstance(value, int) and value < LEAST_BYTES:
+        # A quoted number would be an amount of bytes.
+        return f'Write it with its unit: "{value}Gi"', ProblemKind.OTHER
     if kind == "string_type" and isinstance(value, (bool, int, float)):
         return f"Quote it: {_quoted(path, value)}", ProblemKind.QUOTING
     return _other_type_fix(kind, path, value)

@@ -100,7 +100,7 @@ class ManifestFile:
         find = _variable if location.what == "env" else _argument
         for container in pod.containers:
             if (found := find(container, location)) is not None:
-                return _place(found)
+                return Place(_line_in_script(found, location), found.place)
         main = pod.containers[0].cursor
         return _place(main[location.what] if main[location.what].value else main)
 
@@ -194,6 +194,17 @@ def _variable(container: Container, location: Location) -> Cursor | None:
             if isinstance(entry, dict) and entry.get("name") == location.path[0]:
                 return Cursor(entries.document, entry, (*entries.path, index))
     return None
+
+
+def _line_in_script(cursor: Cursor, location: Location) -> int | None:
+    """The line of a flag inside a `|` block, which begins on the line after its key."""
+    node = node_at(cursor.document.node, cursor.path)
+    text = str(cursor.value)
+    if location.what != "args" or getattr(node, "style", None) != "|" or cursor.line is None:
+        return cursor.line
+    lines = text.splitlines()
+    flag = str(location.path[0])
+    return next((cursor.line + 1 + at for at, one in enumerate(lines) if flag in one), cursor.line)
 
 
 def _argument(container: Container, location: Location) -> Cursor | None:

@@ -199,7 +199,7 @@ def unexpanded(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
         for launch in component.launches:
             for reference in launch.unexpanded:
-                if not _may_be_defined_elsewhere(launch, reference):
+                if not _may_be_defined_elsewhere(deployment, launch, reference):
                     yield RuleResult(
                         location=Location(component.name, "args", (reference,)),
                         message=f"{reference} is passed to the process unexpanded",
@@ -221,9 +221,14 @@ def _expansion_fix(reference: str) -> str:
     return f"Write $({name}), or use a shell."
 
 
-def _may_be_defined_elsewhere(launch: Launch, reference: str) -> bool:
-    """Whether the operator or a ConfigMap outside this file may define the variable of `$(X)`."""
+def _may_be_defined_elsewhere(
+    deployment: ServingDeployment, launch: Launch, reference: str
+) -> bool:
+    """Whether the operator, a Secret or a ConfigMap outside this file may define the variable of
+    `$(X)`. A name that another component defines in plain text is no key of a Secret."""
     if not reference.startswith("$("):
         return False
-    unread = bool(launch.secrets) or launch.has_unread_variables
-    return unread or reference[2:-1].startswith(("POD_", "DYN_", "DYNAMO_"))
+    name = reference[2:-1]
+    others = (other.env for component in deployment.components for other in component.launches)
+    by_secret = bool(launch.secrets) and not any(name in env for env in others)
+    return by_secret or launch.has_unread_variables or name.startswith(("POD_", "DYN_", "DYNAMO_"))

@@ -1,10 +1,12 @@
 """Rules about the deployment manifest and how its processes are started."""
 
-from penstock.checks.rules.deployment import launch, manifest, operator, roles
+from penstock.checks.rules.deployment import images, launch, manifest, operator, roles, webhook
 
 MODULES = (
     manifest,
     operator,
     roles,
     launch,
+    images,
+    webhook,
 )

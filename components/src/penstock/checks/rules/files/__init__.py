@@ -1,5 +1,5 @@
 """Rules about the files themselves."""
 
-from penstock.checks.rules.files import inputs
+from penstock.checks.rules.files import inputs, units
 
-MODULES = (inputs,)
+MODULES = (inputs, units)

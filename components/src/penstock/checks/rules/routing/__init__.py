@@ -1,9 +1,17 @@
 """Rules about request routing."""
 
-from penstock.checks.rules.routing import kv_events, planes, router
+from penstock.checks.rules.routing import (
+    endpoint_picker,
+    kv_events,
+    planes,
+    router,
+    router_flags,
+)
 
 MODULES = (
     router,
     kv_events,
     planes,
+    endpoint_picker,
+    router_flags,
 )

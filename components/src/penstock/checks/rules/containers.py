@@ -1,0 +1,131 @@
+"""Containers of a pod for rules of several topics: mounts, ports, flags and variables."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.engines.flags import GivenFlag, flag_table
+from penstock.engines.settings import Location
+from penstock.manifests.deployment import Component, Launch
+from penstock.manifests.pods import Container, Pod
+from penstock.serving.deployment import ServingDeployment
+
+# NVIDIA's images, whose folders are known.
+NVIDIA_IMAGE = re.compile(r"^nvcr\.io/nvidia/ai-dynamo/")
+# Folders that exist in NVIDIA's images of 0.4 to 1.6, or that every container has.
+IMAGE_FOLDERS = (
+    *(
+        "/workspace",
+        "/opt/dynamo",
+        "/opt/nvidia",
+        "/opt/venv",
+        "/opt/conda",
+        "/app",
+        "/sgl-workspace",
+    ),
+    *("/usr", "/home", "/root", "/etc", "/var", "/dev", "/run", "/proc", "/sys", "/mnt"),
+    "/tmp",  # noqa: S108  a folder of the container
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Process:
+    """One process of a component, with its container and its flags."""
+
+    component: Component
+    pod: Pod
+    container: Container
+    launch: Launch
+    # Empty if penstock has no table of the module's flags.
+    flags: tuple[GivenFlag, ...]
+
+    def flag(self, name: str) -> GivenFlag | None:
+        """The last flag given with a spelling, in any of its spellings."""
+        found = [f for f in self.flags if f.flag is not None and name in f.flag.spellings]
+        return found[-1] if found else None
+
+    def text(self, name: str, variable: str = "") -> tuple[str, Location] | None:
+        """The text of a flag, or of its variable, and its place."""
+        given = self.flag(name)
+        if given is not None and given.text is not None:
+            return given.text, self.location("args", given.spelling)
+        if variable and (text := self.launch.env.get(variable)) is not None:
+            return text, self.location("env", variable)
+        return None
+
+    def location(self, what: str, *path: str | int) -> Location:
+        return Location(self.component.name, what, path)
+
+    @property
+    def image(self) -> str:
+        """Of its container, which in a sidecar may be another than the component's."""
+        own = self.container.cursor["image"].value
+        return own if isinstance(own, str) else self.component.image
+
+    @property
+    def mount_paths(self) -> tuple[str, ...]:
+        return mount_paths(self.pod, self.container)
+
+
+def processes(deployment: ServingDeployment) -> Iterator[Process]:
+    for component in deployment.components:
+        pod = deployment.pods[component.name]
+        by_place = {container.cursor.place: container for container in pod.containers}
+        for launch in component.launches:
+            table = flag_table(launch.module or "")
+            yield Process(
+                component=component,
+                pod=pod,
+                container=by_place.get(launch.place, pod.containers[0]),
+                launch=launch,
+                flags=tuple(table.read(launch.arguments)) if table else (),
+            )
+
+
+def mappings(value: Any) -> Iterator[Mapping[str, Any]]:
+    """The items of a list that are mappings."""
+    for item in value if isinstance(value, list) else ():
+        if isinstance(item, Mapping):
+            yield item
+
+
+def mount_paths(pod: Pod, container: Container) -> tuple[str, ...]:
+    """The absolute paths at which something is mounted in a container."""
+    paths = [one.get("mountPath") for one in mappings(container.cursor["volumeMounts"].value)]
+    if container.is_main:
+        paths += [one.get("mountPoint") for one in mappings(pod.mounted.value)]
+        paths += [pod.cursor["compilationCache"]["mountPath"].value]
+    return tuple(posixpath.normpath(path) for path in paths if isinstance(path, str) and path)
+
+
+def is_below(path: str, *folders: str) -> bool:
+    """Whether a path is one of the folders or in one of them."""
+    at = posixpath.normpath(path)
+    return any(at == folder or at.startswith(folder.rstrip("/") + "/") for folder in folders)
+
+
+def is_plain_path(text: str) -> bool:
+    """Whether a text is an absolute path without parts that only the cluster knows."""
+    return text.startswith("/") and not any(sign in text for sign in "$`*")
+
+
+def truth(text: str | None) -> bool | None:
+    """A boolean variable as Dynamo reads it; None if it is unset or neither."""
+    value = (text or "").strip().lower()
+    if value in ("1", "true", "yes", "on"):
+        return True
+    return False if value in ("0", "false", "no", "off") else None
+
+
+def plain_variables(container: Container) -> dict[str, str]:
+    """The variables whose values the manifest has, of a container whose process is unknown."""
+    found: dict[str, str] = {}
+    for entries in container.env.env:
+        for entry in mappings(entries.value):
+            if isinstance(entry.get("name"), str) and isinstance(entry.get("value"), str):
+                found[entry["name"]] = entry["value"]
+    return found

@@ -1,0 +1,232 @@
+"""Rules about paths in a container that neither its image nor a volume provides."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterable, Iterator
+
+from penstock.checks.finding import Fix, Level, RuleResult
+from penstock.checks.rule import rule
+from penstock.checks.rules.containers import (
+    IMAGE_FOLDERS,
+    NVIDIA_IMAGE,
+    Process,
+    is_below,
+    is_plain_path,
+    mappings,
+    mount_paths,
+    processes,
+)
+from penstock.checks.version_range import KUBERNETES, Versions
+from penstock.engines.settings import Location
+from penstock.manifests.pods import Pod
+from penstock.nearest import nearest
+from penstock.serving.deployment import ServingDeployment
+from penstock.serving.worker import Worker
+
+# Flags whose value is a folder with a model.
+MODEL_FLAGS = ("--model-path", "--model", "--tokenizer", "--tokenizer-path", "--model-name-or-path")
+DRAFT_KEYS = ("speculative-config.model", "speculative_config.speculative_model")
+# Flags whose value is a file, with their variables (arguments of ai-dynamo 1.6.1).
+FILE_FLAGS = {
+    "--extra-engine-args": "DYN_TRTLLM_EXTRA_ENGINE_ARGS",
+    "--custom-jinja-template": "",
+    "--chat-template": "",
+    "--disagg-config": "",
+    "--config": "",
+    "--router-policy-config": "DYN_ROUTER_POLICY_CONFIG",
+    "--tls-cert-path": "DYN_TLS_CERT_PATH",
+    "--tls-key-path": "DYN_TLS_KEY_PATH",
+}
+# From dynamo#3793, which no longer sends the files, to dynamo#9057, which also asks the hub.
+CARD_OF_PATHS = Versions(dynamo=">=0.8,<1.2")
+OPERATOR_VOLUMES = (
+    *("shared-memory", "hf-cache", "epp-config", "topology-labels", "gms-shared"),
+    *("gms-intrapod-control", "wait-leader-script", "checkpoint-storage", "snapshot-control"),
+)
+
+
+def _is_provided(process: Process, path: str) -> bool:
+    """Whether the image, a volume or the launch may contain the path. Of an image that is not
+    NVIDIA's, nothing is known."""
+    launch = process.launch
+    if not NVIDIA_IMAGE.match(process.image) or launch.shell or launch.unexpanded:
+        return True
+    at = posixpath.normpath(path)
+    written = any(is_below(file, at) for file in launch.files)
+    return written or is_below(at, *IMAGE_FOLDERS, *process.mount_paths)
+
+
+def _model_paths(process: Process) -> Iterator[tuple[str, Location]]:
+    for name in MODEL_FLAGS:
+        if (found := process.text(name)) is not None and is_plain_path(found[0]):
+            yield found
+
+
+def _draft_paths(deployment: ServingDeployment) -> Iterator[tuple[Worker, str, str]]:
+    for worker in deployment.workers:
+        for key in DRAFT_KEYS:
+            if isinstance(path := worker.get(key), str) and is_plain_path(path):
+                yield worker, key, path
+
+
+@rule(
+    id="PS723",
+    title="the model is in no volume of the container",
+    level=Level.ERROR,
+    cause="A process gets the model as an absolute path. The image has no such folder, and "
+    "nothing is mounted at the path or above it.",
+    effect="The process fails at startup: the path does not exist, or it is taken for the name "
+    "of a repository.",
+    remedy="Mount the volume of the model into this container.",
+    source="validate_model_path in dynamo/frontend/frontend_args.py, fetch_model in "
+    "dynamo/vllm/main.py, _ModelWrapper.model_dir in tensorrt_llm; dynamo#8707",
+    versions=KUBERNETES,
+)
+def model_in_no_volume(deployment: ServingDeployment) -> Iterable[RuleResult]:
+    drafts = list(_draft_paths(deployment))
+    for process in processes(deployment):
+        found = list(_model_paths(process))
+        found += [
+            (path, worker.config_location(key))
+            for worker, key, path in drafts
+            if worker.launch is process.launch
+        ]
+        for path, location in dict.fromkeys(found):
+            if not _is_provided(process, path):
+                yield RuleResult(
+                    location=location,
+                    message=f"{path} is neither in the image nor in a volume of the container",
+                    fix=Fix(text=f"Mount the volume with the model at {path} or above it."),
+                )
+
+
+@rule(
+    id="PS724",
+    title="a file is in no volume of the container",
+    level=Level.ERROR,
+    cause="A flag names a file by an absolute path. The image has no such folder, and nothing is "
+    "mounted at the path or above it.",
+    effect="The process fails at startup with FileNotFoundError.",
+    remedy="Mount the ConfigMap or volume that has the file.",
+    source="dynamo/trtllm/utils/trtllm_utils.py, dynamo/vllm/args.py 276, dynamo/sglang/args.py "
+    "514 and 751 of 1.6.1 (each raises FileNotFoundError)",
+    versions=KUBERNETES,
+)
+def file_in_no_volume(deployment: ServingDeployment) -> Iterable[RuleResult]:
+    for process in processes(deployment):
+        for name, variable in FILE_FLAGS.items():
+            found = process.text(name, variable)
+            if found is None or not is_plain_path(found[0]) or _is_provided(process, found[0]):
+                continue
+            yield RuleResult(
+                location=found[1],
+                message=f"{found[0]} is neither in the image nor in a volume of the container",
+                fix=Fix(text=f"Mount the ConfigMap or volume that has {found[0]}."),
+            )
+
+
+@rule(
+    id="PS725",
+    title="the frontend cannot read the model's files",
+    level=Level.WARNING,
+    cause="The workers load the model from a path, and the frontend has no volume there. From 0.8 "
+    "to 1.1 the model card only names the paths of tokenizer and configuration. Since 1.2 the "
+    "operator mounts the worker's volumes into its frontend sidecar, and since 1.4 workers send "
+    "these files.",
+    effect="The frontend does not find the tokenizer and never lists the model, unless the hub "
+    "has the model under its served name.",
+    remedy="Mount the model's volume at the same path in the frontend.",
+    source="ModelDeploymentCard::download_config in lib/llm/src/model_card.rs; dynamo#8707; "
+    "dynamo#8598 (sidecar, 1.2), dynamo#11417 (DYN_SELF_HOST_METADATA, 1.4)",
+    versions=CARD_OF_PATHS,
+)
+def unreadable_card(deployment: ServingDeployment) -> Iterable[RuleResult]:
+    paths = sorted(
+        {
+            posixpath.normpath(path)
+            for worker in deployment.one_worker_per_component
+            if is_plain_path(path := str(worker.value("model") or ""))
+            and any(
+                is_below(path, mount) for mount in mount_paths(worker.pod, worker.pod.containers[0])
+            )
+        }
+    )
+    for process in processes(deployment):
+        if process.launch.module != "dynamo.frontend" or not paths:
+            continue
+        if process.launch.shell or not NVIDIA_IMAGE.match(process.image):
+            continue
+        if process.text("--model-path") is not None:
+            continue
+        missing = [path for path in paths if not is_below(path, *process.mount_paths)]
+        if missing:
+            name = str(process.container.cursor["name"].value or "main")
+            yield RuleResult(
+                location=_mounts_location(process, name),
+                message=f"the workers load {missing[0]}, which is in no volume of the frontend "
+                f"(container {name})",
+                fix=Fix(text=f"Mount the volume with {missing[0]} in the container {name}."),
+            )
+
+
+def _mounts_location(process: Process, name: str) -> Location:
+    if process.container.is_main:
+        return process.location("field", "main")
+    at = process.container.cursor.path
+    return Location("", "manifest", at) if at else process.location("field", "main")
+
+
+@rule(
+    id="PS726",
+    title="mount of a volume that the pod does not have",
+    level=Level.WARNING,
+    cause="A volumeMount names no volume of the pod. The operator then assumes a "
+    "PersistentVolumeClaim of that name.",
+    effect="The pod stays Pending unless such a claim exists.",
+    remedy="Use the name of a volume, or declare the volume.",
+    source="appendMissingPVCVolumesForMounts in deploy/operator/internal/dynamo/graph.go",
+    versions=KUBERNETES,
+)
+def unknown_volume(deployment: ServingDeployment) -> Iterable[RuleResult]:
+    for component in deployment.components:
+        pod = deployment.pods[component.name]
+        names = _volumes(pod)
+        for container in pod.containers:
+            for index, mount in enumerate(mappings(container.cursor["volumeMounts"].value)):
+                name = mount.get("name")
+                if not isinstance(name, str) or name in names or _is_claim(deployment, name):
+                    continue
+                near = nearest(name, [one for one in names if one not in OPERATOR_VOLUMES])
+                if not near and _is_mounted_by_main(pod, name):
+                    continue  # a claim that exists only in the cluster
+                yield RuleResult(
+                    location=Location(
+                        "", "manifest", (*container.cursor["volumeMounts"].path, index)
+                    ),
+                    message=f"the pod has no volume {name}",
+                    fix=Fix(text=f"Use {near}." if near else f"Declare the volume {name}."),
+                    # The operator adds volumes only for the mounts of the main container.
+                    level=None if _is_mounted_by_main(pod, name) else Level.ERROR,
+                )
+
+
+def _volumes(pod: Pod) -> tuple[str, ...]:
+    """The pod's volumes, and those that the operator adds (graph.go, component_epp.go)."""
+    own = [str(volume.get("name")) for volume in mappings(pod.volumes.value)]
+    own += [str(mount.get("name")) for mount in mappings(pod.mounted.value)]
+    return (*own, *OPERATOR_VOLUMES)
+
+
+def _is_mounted_by_main(pod: Pod, name: str) -> bool:
+    mounts = mappings(pod.containers[0].cursor["volumeMounts"].value)
+    return any(mount.get("name") == name for mount in mounts)
+
+
+def _is_claim(deployment: ServingDeployment, name: str) -> bool:
+    """Whether the file or v1alpha1's `pvcs` has a claim of that name."""
+    declared = {str(one.get("name")) for one in mappings(deployment.spec.get("pvcs"))}
+    return name in declared or any(
+        root["kind"].value == "PersistentVolumeClaim" and root.at("metadata", "name").value == name
+        for root in deployment.documents
+    )

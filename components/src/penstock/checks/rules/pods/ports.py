@@ -1,0 +1,228 @@
+"""Rules about the ports of a pod: those that probes and Services use, and clashes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.checks.finding import Fix, Level, RuleResult
+from penstock.checks.rule import rule
+from penstock.checks.rules.containers import Process, mappings, processes
+from penstock.checks.version_range import KUBERNETES, Versions
+from penstock.engines.settings import Location
+from penstock.manifests.deployment import Engine
+from penstock.manifests.pods import Container, Pod
+from penstock.serving.deployment import ServingDeployment
+from penstock.serving.worker import Worker
+
+FRONTEND = "dynamo.frontend"
+PROBES = ("startupProbe", "livenessProbe", "readinessProbe")
+# The name that the operator's probes use, by the component's type (component_frontend.go,
+# component_worker.go, component_planner.go), and its number.
+PORT_NAMES = {
+    "frontend": ("http", 8000),
+    "worker": ("system", 9090),
+    "prefill": ("system", 9090),
+    "decode": ("system", 9090),
+}
+# Probes that the operator adds; a frontend has no startup probe.
+ADDED = {"frontend": PROBES[1:]}
+PORT = re.compile(r"^tcp://[^:/]*(?:\[[^\]]*\])?:([0-9]+)$")
+
+
+def _own_probe(pod: Pod, container: Container, name: str) -> Mapping[str, Any] | None:
+    """A probe in the manifest; v1alpha1 also has them beside the container."""
+    cursor = container.cursor[name]
+    if cursor.is_absent and container.is_main:
+        cursor = pod.cursor[name]
+    return cursor.value if isinstance(cursor.value, Mapping) else None
+
+
+def _probed(probe: Mapping[str, Any]) -> Any:
+    """The port of a probe, by number or name; None for `exec` and gRPC, which has only numbers."""
+    for kind in ("httpGet", "tcpSocket"):
+        if isinstance(action := probe.get(kind), Mapping):
+            return action.get("port")
+    return None
+
+
+def _named_ports(container: Container) -> dict[str, Any]:
+    ports = mappings(container.cursor["ports"].value)
+    return {str(port["name"]): port.get("containerPort") for port in ports if port.get("name")}
+
+
+@rule(
+    id="PS727",
+    title="`ports` without the name that the probes use",
+    level=Level.ERROR,
+    cause="The container's `ports` replace the operator's list, and its probes find their port by "
+    "name: http of a frontend, system of a worker.",
+    effect="The kubelet cannot find the port. The pod never becomes ready, and the Service, which "
+    "uses the same name, has no endpoint.",
+    remedy="Add the port under that name, or remove `ports`.",
+    source="mergeContainerByName in graph.go of the operator, component_frontend.go "
+    "and component_worker.go; probe.go of the kubelet (resolveContainerPort)",
+    versions=Versions(dynamo=">=0.4"),
+)
+def unnamed_port(deployment: ServingDeployment) -> Iterable[RuleResult]:
+    for component in deployment.components:
+        pod = deployment.pods[component.name]
+        kind = pod.sub_kind if pod.sub_kind in PORT_NAMES else pod.kind
+        main = pod.containers[0]
+        if kind not in PORT_NAMES or not isinstance(main.cursor["ports"].value, list):
+            continue
+        name, number = PORT_NAMES[kind]
+        if not main.cursor["ports"].value or name in _named_ports(main):
+            continue
+        replaced = [_own_probe(pod, main, probe) for probe in ADDED.get(kind, PROBES)]
+        if not all(probe is not None and _probed(probe) != name for probe in replaced):
+            yield RuleResult(
+                location=Location(component.name, "field", ("main", "ports")),
+                message=f"`ports` has no port named {name}, which the operator's probes use",
+                fix=Fix(text=f"Add {{name: {name}, containerPort: {number}}}, or remove `ports`."),
+            )
+
+
+@rule(
+    id="PS728",
+    title="probe of a port name that the container does not have",
+    level=Level.ERROR,
+    cause="A probe names its port, and the container has no port of that name.",
+    effect="The kubelet cannot find the port. The pod never becomes ready.",
+    remedy="Use the number, or a name in the container's `ports`.",
+    source="Kubernetes, probe.go of the kubelet (resolveContainerPort)",
+    versions=KUBERNETES,
+)
+def unknown_probe_port(deployment: ServingDeployment) -> Iterable[RuleResult]:
+    for component in deployment.components:
+        pod = deployment.pods[component.name]
+        for container in pod.containers:
+            known = set(_named_ports(container))
+            if container.is_main and container.cursor["ports"].is_absent:
+                known |= {"http", "system", "nixl", "metrics", "grpc", "grpc-health"}
+            if container.defaults_to_frontend:
+                known.add("http")
+            for probe in PROBES:
+                port = _probed(_own_probe(pod, container, probe) or {})
+                if isinstance(port, str) and not port.isdigit() and port not in known:
+                    yield RuleResult(
+                        location=Location(component.name, "field", ("main", probe))
+                        if container.is_main
+                        else Location("", "manifest", (*container.cursor.path, probe)),
+                        message=f"{probe} uses the port {port}, which the container does not have",
+                        fix=Fix(text="Use the number of the port."),
+                    )
+
+
+def _http_port(process: Process) -> tuple[int, Location] | None:
+    """The port of a frontend and its place; None if it is unset or not a number."""
+    found = process.text("--http-port", "DYN_HTTP_PORT")
+    return (int(found[0]), found[1]) if found and found[0].isdigit() else None
+
+
+@rule(
+    id="PS729",
+    title="the frontend listens on another port than its probes use",
+    level=Level.ERROR,
+    cause="The operator's probes and Service use the container's port named http, which is 8000 "
+    "unless the container's `ports` say otherwise. The frontend listens on another one.",
+    effect="The pod never becomes ready and gets no request.",
+    remedy="Remove the port, or name it in the container's `ports`.",
+    source="component_frontend.go (DynamoServicePort 8000, probes by name); "
+    "GenerateComponentService in graph.go",
+    versions=Versions(dynamo=">=0.4"),
+)
+def other_http_port(deployment: ServingDeployment) -> Iterable[RuleResult]:
+    for process in processes(deployment):
+        found = _http_port(process)
+        is_probed = process.container.defaults_to_frontend
+        if process.launch.module != FRONTEND or not is_probed or found is None:
+            continue
+        port, location = found
+        named = _named_ports(process.container).get("http", 8000)
+        probes = [_own_probe(process.pod, process.container, name) for name in PROBES[1:]]
+        if port == named or all(probe and _probed(probe) != "http" for probe in probes):
+            continue
+        yield RuleResult(
+            location=location,
+            message=f"the frontend listens on port {port}, but its probes and its Service use "
+            f"port {named}",
+            fix=Fix(text=f"Use port {named}, or set the port named http to {port}."),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Port:
+    number: int
+    what: str
+    location: Location
+    process: Process
+
+
+def _kv_event_ports(worker: Worker, process: Process) -> Iterator[_Port]:
+    events = worker.get("kv-events-config")
+    endpoint = events.get("endpoint") if isinstance(events, Mapping) else None
+    found = PORT.match(endpoint) if isinstance(endpoint, str) else None
+    if found is None or worker.engine not in (Engine.VLLM, Engine.SGLANG):
+        return
+    if isinstance(events, Mapping) and events.get("enable_kv_cache_events") is False:
+        return
+    listens = "*" in str(endpoint) or "0.0.0.0" in str(endpoint) or "[::]" in str(endpoint)
+    if worker.engine is Engine.VLLM and not ("*" in str(endpoint) or "::" in str(endpoint)):
+        listens = False  # vLLM connects to it
+    if listens:
+        location = worker.config_location("kv-events-config.endpoint")
+        yield _Port(
+            number=int(found[1]),
+            what="the KV event port",
+            location=location,
+            process=process,
+        )
+
+
+def _ports(worker: Worker, process: Process) -> Iterator[_Port]:
+    """The fixed ports that an engine process opens."""
+    yield from _kv_event_ports(worker, process)
+    side = worker.env("VLLM_NIXL_SIDE_CHANNEL_PORT")
+    if worker.engine is Engine.VLLM and side and side.isdigit() and _uses_nixl(worker):
+        place = worker.location("env", "VLLM_NIXL_SIDE_CHANNEL_PORT")
+        yield _Port(
+            number=int(side), what="VLLM_NIXL_SIDE_CHANNEL_PORT", location=place, process=process
+        )
+
+
+def _uses_nixl(worker: Worker) -> bool:
+    config = worker.get("kv-transfer-config")
+    return isinstance(config, Mapping) and "nixl" in str(config).lower()
+
+
+@rule(
+    id="PS730",
+    title="two processes of a pod open the same port",
+    level=Level.ERROR,
+    cause="The containers of a pod share one network, and two engine processes in it open the same "
+    "port.",
+    effect="The second process stops with “Address already in use”.",
+    remedy="Give each process its own port.",
+    source="dynamo#5224 (ZMQError of ZmqEventPublisher in vllm/distributed/kv_events.py); "
+    "nixl_connector.py of vLLM",
+    versions=KUBERNETES,
+)
+def port_clash(deployment: ServingDeployment) -> Iterable[RuleResult]:
+    by_launch = {id(process.launch): process for process in processes(deployment)}
+    for component in deployment.components:
+        seen: dict[int, _Port] = {}
+        for worker in deployment.workers:
+            if worker.name != component.name or worker.launch.is_conditional:
+                continue
+            for port in _ports(worker, by_launch[id(worker.launch)]):
+                first = seen.setdefault(port.number, port)
+                if first.process is not port.process:
+                    yield RuleResult(
+                        location=port.location,
+                        message=f"two processes of {component.name} open port {port.number} "
+                        f"({port.what})",
+                        fix=Fix(text=f"Give the second process another port than {port.number}."),
+                    )
