@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
+from penstock.checks.version_range import Versions
 from penstock.manifests.deployment import Engine
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.sglang_memory import has_window_pool
@@ -21,6 +22,7 @@ from penstock.serving.sglang_memory import has_window_pool
     "disabled.",
     remedy="Set dp-size to a divisor of tp-size.",
     source="sglang/srt/server_args.py 0.5.21; sglang#3750, sglang#15385",
+    versions=Versions(sglang=">=0.5.0rc2,<0.5.22"),
 )
 def invalid_data_parallelism(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
@@ -64,6 +66,7 @@ def invalid_data_parallelism(deployment: ServingDeployment) -> Iterable[RuleResu
     effect="vLLM exits at startup.",
     remedy="Enable expert parallelism, or disable EPLB.",
     source="vllm#21102",
+    versions=Versions(vllm=">=0.10,<0.32"),
 )
 def eplb_without_ep(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
@@ -83,13 +86,15 @@ def eplb_without_ep(deployment: ServingDeployment) -> Iterable[RuleResult]:
     id="PS219",
     title="tensor parallelism of the pools is not supported by KV transfer",
     level=Level.WARNING,
-    cause="vLLM's NIXL connector requires the decode workers' TP to be at least that of the "
-    "prefill workers. SGLang needs a staging buffer where they differ, which does not "
+    cause="vLLM's NIXL connector before 0.14 requires the decode workers' TP to be at least that "
+    "of the prefill workers. SGLang needs a staging buffer where they differ, which does not "
     "transfer sliding-window layers (gpt-oss).",
     effect="The handshake fails, or KV transfers are slow and unstable.",
     remedy="With vLLM, use a decode TP of at least the prefill TP. With SGLang, use the same TP "
     "on both.",
-    source="llm-d docs/operations/disaggregation/vllm.md@3d016852; sglang#15674, llm-d#2433",
+    source="nixl_connector.py of vLLM 0.10 to 0.14; llm-d docs/operations/disaggregation/"
+    "vllm.md@3d016852; sglang#15674, llm-d#2433",
+    versions=Versions(vllm=">=0.10,<0.14", sglang=">=0.5.21,<0.5.22"),
 )
 def tensor_parallelism_differs(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for prefill, decode in deployment.pairs:
