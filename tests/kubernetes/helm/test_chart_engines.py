@@ -22,6 +22,7 @@ def test_trtllm_prefill(chart: Chart) -> None:
     assert chart.config(graph("trtllm", prefill={"gpus": 2}), "prefill") == {
         "tensor_parallel_size": 2,
         "max_seq_len": 131072,
+        "enable_chunked_prefill": True,
         "revision": "abc",
         "kv_cache_config": {"enable_block_reuse": True},
         "disable_overlap_scheduler": True,
@@ -30,6 +31,16 @@ def test_trtllm_prefill(chart: Chart) -> None:
             "max_tokens_in_buffer": 131072,
         },
     }
+
+
+def test_trtllm_chunks_prompts_only_where_they_exceed_a_step(chart: Chart) -> None:
+    def config(pool: str, own: dict[str, object]) -> object:
+        values = graph("trtllm", prefill={"gpus": 2, "config": own})
+        return chart.config(values, pool).get("enable_chunked_prefill")
+
+    assert config("prefill", {"max_num_tokens": 131072}) is None
+    assert config("prefill", {"enable_chunked_prefill": False}) is False
+    assert config("decode", {}) is None
 
 
 def test_trtllm_decode_has_no_block_reuse_and_keeps_its_scheduler(chart: Chart) -> None:

@@ -33,7 +33,7 @@ PORT = re.compile(r"^tcp://[^:/]*(?:\[[^\]]*\])?:([0-9]+)$")
 
 
 def _own_probe(pod: Pod, container: Container, name: str) -> Mapping[str, Any] | None:
-    """A probe in the manifest; v1alpha1 also has them beside the container."""
+    """A probe in the manifest; v1alpha1 also has them at the component."""
     cursor = container.cursor[name]
     if cursor.is_absent and container.is_main:
         cursor = pod.cursor[name]
