@@ -3,42 +3,39 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from rich.console import Console
-from rich.markup import escape
-
 import penstock
+from penstock.ansi import Style, painter
 from penstock.checks.finding import Finding, Level
 from penstock.checks.registry import RULES, by_id
 from penstock.checks.run import Tally, tally
 
-COLOR = {Level.ERROR: "red", Level.WARNING: "yellow", Level.NOTE: "cyan"}
+COLOR: dict[Level, Style] = {Level.ERROR: "red", Level.WARNING: "yellow", Level.NOTE: "cyan"}
 SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
 def print_text(findings: Sequence[Finding], files: int) -> None:
     """Print every finding with its fix, then the counts."""
-    console = Console(highlight=False, soft_wrap=True)
+    paint = painter(sys.stdout)
     for finding in findings:
         where = finding.file + (f":{finding.line}" if finding.line is not None else "")
         where += f" --set {finding.override}" if finding.override else ""
         color = COLOR[finding.level]
         word = "suppressed" if finding.suppressed else str(finding.level)
-        console.print(
-            f"{escape(where)} [bold]{escape(finding.place)}[/]: [{color}]{word}[/] "
-            f"{finding.rule}: {escape(finding.message)}"
-        )
+        head = f"{where} {paint(finding.place, 'bold')}: {paint(word, color)}"
+        print(f"{head} {finding.rule}: {finding.message}")
         if finding.suppressed:
-            console.print(f"    suppressed: {escape(finding.suppressed)}")
+            print(f"    suppressed: {finding.suppressed}")
             continue
-        console.print(f"    why: {escape(finding.why)}")
-        console.print(f"    fix: {escape(finding.fix)}")
+        print(f"    why: {finding.why}")
+        print(f"    fix: {finding.fix}")
         for line in finding.yaml.splitlines():
-            console.print(f"      {escape(line)}")
-    console.print(_counts(tally(findings), files))
+            print(f"      {line}")
+    print(_counts(tally(findings), files))
 
 
 def _counts(counts: Tally, files: int) -> str:

@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from penstock.environments import find_environment, install
-from penstock.graph.load import parse_graph, read_text_file
+from penstock.graph.load import parse_graph
+from penstock.graph.text_file import read_text_file
 from penstock.local import llamacpp_engine
 from penstock.manifests.source import MOST_BYTES, is_manifest
 

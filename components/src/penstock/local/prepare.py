@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from penstock.checks.run import require_sound
-from penstock.engines import ENGINES
 from penstock.engines.engine import NoSimulation, Simulation
 from penstock.engines.parsers import (
     NotParsed,
@@ -21,6 +20,7 @@ from penstock.engines.parsers import (
     check_launches,
     run_child,
 )
+from penstock.engines.table import ENGINES
 from penstock.errors import GraphError, InputError, Problem
 from penstock.local.adapt import Overrides, adapt
 from penstock.local.deployment import LocalDeployment

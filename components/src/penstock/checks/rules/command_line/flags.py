@@ -10,7 +10,7 @@ from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
 from penstock.checks.rules.common import as_of_newest
 from penstock.engines.flag_file import arguments_of
-from penstock.engines.flags import KINDS, REMOVED, FlagTable, GivenFlag, flag_table
+from penstock.engines.flags import KINDS, REMOVED, FlagTable, GivenFlag, flag_table, given_flags
 from penstock.engines.settings import Location, read_settings
 from penstock.manifests.deployment import Engine, KnownConfig, Launch
 from penstock.manifests.flags import flag_value
@@ -31,7 +31,7 @@ def launches(deployment: ServingDeployment) -> Iterator[tuple[str, Launch, FlagT
 
 def arguments(deployment: ServingDeployment) -> Iterator[tuple[str, Launch, FlagTable, GivenFlag]]:
     for name, launch, table in launches(deployment):
-        for one in table.read(launch.arguments):
+        for one in given_flags(launch.module or "", launch.arguments):
             yield name, launch, table, one
 
 
