@@ -1,12 +1,10 @@
 """Measures the time to check graphs in-process, and of `penstock check` as a process.
 
-python benchmarks/check.py            Writes results/check.json.
-python benchmarks/check.py processes  Measures only the processes, and keeps the other figures.
+python benchmarks/check.py   Writes results/check.json.
 """
 
 from __future__ import annotations
 
-import json
 import resource
 import shutil
 import statistics
@@ -22,14 +20,13 @@ from penstock.checks.run import check_file
 from penstock.manifests.source import open_source
 from penstock.serving.understand import Hints
 from render import ms
-from report import RESULTS, write_result
+from report import write_result
 
 ROOT = Path(__file__).parents[1]
 GRAPHS = sorted((ROOT / "dynamo_graphs").glob("gpt-oss-*.yaml"))
 RUNS = 30
 MANIFESTS = 200
 PROCESS_RUNS = 10
-COMMAND = "python benchmarks/check.py"
 
 
 def checked(path: Path) -> Callable[[], object]:
@@ -92,13 +89,8 @@ def in_process(paths: Sequence[Path]) -> dict[str, Any]:
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         paths = manifests(Path(folder))
-        figures: dict[str, Any] = {"runs": RUNS, **processes(paths)}
-        if sys.argv[1:] == ["processes"]:
-            before = json.loads((RESULTS / "check.json").read_text())
-            figures |= {key: before[key] for key in before if key.endswith("_ms")} | figures
-        else:
-            figures |= in_process(paths)
-    write_result("check", COMMAND, figures)
+        figures = {"runs": RUNS, **in_process(paths), **processes(paths)}
+    write_result("check", "python benchmarks/check.py", figures)
 
 
 if __name__ == "__main__":
