@@ -34,6 +34,7 @@ PENSTOCK = (sys.executable, "-m", "penstock.cli.main")
 START_TIMEOUT_S = 60
 QUICK_S = 15.0  # of a refusal, which starts no process of the graph
 KIND = re.compile(r"^kind: *[\"']?DynamoGraphDeployment\b", re.MULTILINE)
+DIFFERENCE = re.compile(r": (not started|ignoring|using (?!mocker|the packaged)|the step times)")
 READY = re.compile(r"^ready: (?P<url>\S+)", re.MULTILINE)
 
 
@@ -45,7 +46,7 @@ class Outcome:
     outcome: str
     exit_code: int
     seconds: float
-    # The error, or the notes of a graph that is up.
+    # The error, or what a graph that is up does not run or runs differently.
     output: tuple[str, ...]
     # The exit code of `up` without --skip-check, if that was refused.
     check_exit_code: int = 0
@@ -93,7 +94,8 @@ def outcome_of(file: Path, env: Mapping[str, str], *options: str) -> Outcome:
         run("down", str(file), env=env)
     if problem:
         return Outcome(outcome="failed", exit_code=0, seconds=seconds, output=(problem,))
-    return Outcome(outcome="serves", exit_code=0, seconds=seconds, output=tuple(lines))
+    notes = tuple(line for line in lines if DIFFERENCE.search(line))
+    return Outcome(outcome="serves", exit_code=0, seconds=seconds, output=notes)
 
 
 def _completion(url: str) -> str:
