@@ -13,8 +13,15 @@ RESULTS = Path(__file__).parent / "results"
 PACKAGES = ("ai-dynamo", "helm-python-sdk", "pydantic", "penstock")
 
 
-def write_result(name: str, command: str, figures: dict[str, Any], *, show: bool = True) -> None:
-    """Write ``results/<name>.json``; with ``show``, also print it."""
+def write_result(
+    name: str,
+    command: str,
+    figures: dict[str, Any],
+    *,
+    show: bool = True,
+    folder: Path = RESULTS,
+) -> None:
+    """Write ``<name>.json`` into the folder; with ``show``, also print it."""
     result = {
         "benchmark": name,
         "command": command,
@@ -22,8 +29,8 @@ def write_result(name: str, command: str, figures: dict[str, Any], *, show: bool
         "machine": {"cpus": os.cpu_count(), "gpus": 0, "system": platform.system()},
         **figures,
     }
-    RESULTS.mkdir(exist_ok=True)
+    folder.mkdir(exist_ok=True)
     text = json.dumps(result, indent=1, ensure_ascii=False) + "\n"
-    (RESULTS / f"{name}.json").write_text(text)
+    (folder / f"{name}.json").write_text(text)
     if show:
         print(text)

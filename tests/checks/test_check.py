@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +15,15 @@ from penstock.checks.readme import README, text
 from penstock.checks.registry import RULES
 from penstock.graph.load import parse_graph
 from penstock.manifests.source import render_graph
-from tests.checks.support import REMOVE, TRTLLM_AGG, TRTLLM_DISAGG, check, graph, manifest
+from tests.checks.support import (
+    REMOVE,
+    TRTLLM_AGG,
+    TRTLLM_DISAGG,
+    VLLM_DISAGG,
+    check,
+    graph,
+    manifest,
+)
 from tests.support.command_line import penstock
 
 ROOT = Path(__file__).parents[2]
@@ -248,3 +257,32 @@ def test_the_readme_of_the_rules_is_up_to_date() -> None:
     assert README.read_text("utf-8") == text()
     for rule in RULES:
         assert f"### {rule.id}\n" in text()
+
+
+HEAVY = ("pydantic", "rich", "kubernetes", "helm_python", "subprocess", "asyncio")
+
+
+def test_the_check_of_a_manifest_imports_nothing_heavy(tmp_path: Path) -> None:
+    """They would take longer to import than the manifest takes to check."""
+    path = tmp_path / "manifest.yaml"
+    path.write_text(manifest(VLLM_DISAGG, {}))
+    code = (
+        "import sys; from penstock.cli.main import main; main(['check', sys.argv[1]]);"
+        f"print([name for name in {HEAVY} if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True)
+    assert done.stderr == ""
+    assert "1 file: " in done.stdout
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_colors_are_for_terminals_and_forced_colors(
+    wrong: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = penstock("check", str(wrong)).stdout
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    colored = penstock("check", str(wrong)).stdout
+    assert "\x1b[31merror\x1b[0m PS601" in colored
+    assert re.sub(r"\x1b\[\d+m", "", colored) == plain
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert penstock("check", str(wrong)).stdout == plain

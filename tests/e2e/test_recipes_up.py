@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import httpx
 import pytest
 
+from penstock.drill.graph_process import GraphProcess
+from tests.local.test_published_manifests import EPP, PROFILE
 from tests.support.local_graphs import ROOT, Up, require_recipes
 
 RECIPES = (
@@ -25,6 +29,11 @@ def test_a_published_manifest_runs_with_mockers(up: Up, name: str) -> None:
     graph = up(require_recipes() / name, "--engine", "mocker", "--skip-check")
     state = graph.state()
     assert all(r["is_substitute"] for r in state["replicas"] if r["worker_id"])
+    assert_answers(graph)
+
+
+def assert_answers(graph: GraphProcess) -> None:
+    state = graph.state()
     answer = httpx.post(
         f"{state['endpoint']}/chat/completions",
         json={
@@ -36,6 +45,17 @@ def test_a_published_manifest_runs_with_mockers(up: Up, name: str) -> None:
     )
     assert answer.status_code == 200, answer.text
     assert answer.json()["usage"]["completion_tokens"] == 5
+
+
+def test_an_endpoint_picker_and_files_of_the_image_are_not_needed(up: Up, tmp_path: Path) -> None:
+    path = tmp_path / "picked.yaml"
+    model = "acme/model"
+    path.write_text(EPP.replace(model, f"{model}, --planner-profile-data, {PROFILE}"))
+    graph = up(path, "--skip-check")
+    notes = "\n".join(graph.state()["notes"])
+    assert "Epp: not started on this machine" in notes
+    assert f"{PROFILE} is neither in the manifest nor on this machine" in notes
+    assert_answers(graph)
 
 
 def test_our_gpt_oss_graph_runs_with_mockers_that_use_its_configuration(up: Up) -> None:

@@ -7,7 +7,6 @@ import shlex
 import subprocess
 from collections.abc import Mapping, Sequence
 
-from penstock.engines import ENGINES
 from penstock.engines.engine import Simulation
 from penstock.engines.parsers import (
     CHILD,
@@ -21,6 +20,7 @@ from penstock.engines.parsers import (
     decode_outputs,
     encode_launches,
 )
+from penstock.engines.table import ENGINES
 from penstock.manifests.deployment import (
     Component,
     Engine,

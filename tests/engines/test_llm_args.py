@@ -13,7 +13,8 @@ from penstock.engines.llm_args import sections
 from penstock.engines.llm_args.args import TorchLlmArgs
 from penstock.engines.llm_args.history import DEPRECATED, REMOVED
 from penstock.engines.llm_args.speculation import Eagle3
-from penstock.engines.llm_args.validate import Kind, validate
+from penstock.engines.llm_args.unsupported import Kind
+from penstock.engines.llm_args.validate import validate
 
 FACTS = Path(__file__).parents[3] / "shared" / "facts" / "trtllm_llm_args.json"
 # What the facts have and the release does not (API reference of 1.3.0rc27 and rc29).

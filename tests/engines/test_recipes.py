@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from penstock.engines import ENGINES
 from penstock.engines.engine import Simulation
 from penstock.engines.parsers import NotParsed, ParseResult, Rejected
+from penstock.engines.table import ENGINES
 from penstock.errors import ManifestError
 from penstock.manifests.deployment import Component, Launch
 from penstock.manifests.read import read_text

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.engines import ENGINES
+from penstock.engines.table import ENGINES
 from penstock.manifests.deployment import Engine
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from penstock.errors import GraphError
 from penstock.graph.edit import set_replicas, write_text
-from penstock.strict_yaml.base import MOST_REPLICAS
+from penstock.strict_yaml.limits import MOST_REPLICAS
 from tests.graph.texts import HEAD, SMALL
 
 TOP = "# größe 😀\n" + HEAD

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from rich.console import Console
-from rich.markup import escape
-
+from penstock.ansi import Style, painter
 from penstock.checks.finding import Finding, Level
 from penstock.checks.registry import by_id
 from penstock.checks.run import Tally, tally
-from penstock.terminal import columns, console
 
-COLOR = {Level.ERROR: "red", Level.WARNING: "yellow", Level.NOTE: "cyan"}
+COLOR: dict[Level, Style] = {Level.ERROR: "red", Level.WARNING: "yellow", Level.NOTE: "cyan"}
 # Most findings without a summary by rule.
 FEW = 5
+
+Paint = Callable[[str, Style], str]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,21 +41,19 @@ def by_level(findings: Sequence[Finding]) -> list[Finding]:
 
 def print_text(report: CheckReport, *, is_full: bool = False) -> None:
     """Print the findings, a summary if there are many, and the counts."""
-    out = console()
+    paint = painter(sys.stdout)
     findings = by_level(report.findings)
     for finding in findings:
-        out.print(_line(finding, is_full=is_full), soft_wrap=True)
+        print(_line(finding, paint, is_full=is_full))
         for line in _details(finding) if is_full else ():
-            out.print(f"    {escape(line)}", soft_wrap=True)
+            print(f"    {line}")
     counted = [finding for finding in findings if not finding.suppressed]
     if len(counted) > FEW:
-        _print_summary(counted, out)
+        print("", *_summary(counted, paint), "", sep="\n")
     for line in _totals(report):
-        out.print(line, soft_wrap=True)
+        print(line)
     if counted and not is_full:
-        out.print(
-            "Add --full for reasons and fixes, or --explain PSnnn for a rule.", soft_wrap=True
-        )
+        print("Add --full for reasons and fixes, or --explain PSnnn for a rule.")
 
 
 def position(finding: Finding) -> str:
@@ -71,13 +69,13 @@ def subject(finding: Finding) -> str:
     return finding.subject or finding.place
 
 
-def _line(finding: Finding, *, is_full: bool) -> str:
+def _line(finding: Finding, paint: Paint, *, is_full: bool) -> str:
     word = "suppressed" if finding.suppressed else str(finding.level)
     about = finding.place if is_full and not finding.also else subject(finding)
     reason = f" ({finding.suppressed})" if finding.suppressed else ""
     return (
-        f"{escape(position(finding))} [bold]{finding.rule}[/] [{COLOR[finding.level]}]{word}[/] "
-        f"{escape(f'{about}: ' if about else '')}{escape(finding.message + reason)}"
+        f"{position(finding)} {paint(finding.rule, 'bold')} {paint(word, COLOR[finding.level])} "
+        f"{f'{about}: ' if about else ''}{finding.message}{reason}"
     )
 
 
@@ -96,13 +94,12 @@ def _details(finding: Finding) -> Iterator[str]:
         yield f"  {line}"
 
 
-def _print_summary(findings: Sequence[Finding], out: Console) -> None:
-    table = columns("RULE", "LEVEL", "COUNT", "TITLE", numbers=("COUNT",))
+def _summary(findings: Sequence[Finding], paint: Paint) -> Iterator[str]:
+    """A table: rule, level, count and title."""
+    yield paint(f"{'RULE':<7}{'LEVEL':<9}{'COUNT':>5}  TITLE", "bold")
     for (rule, level), count in Counter((f.rule, f.level) for f in findings).items():
-        table.add_row(rule, f"[{COLOR[level]}]{level}[/]", str(count), escape(by_id(rule).title))
-    out.print()
-    out.print(table)
-    out.print()
+        word = paint(str(level), COLOR[level]) + " " * (9 - len(level))
+        yield f"{rule:<7}{word}{count:>5}  {by_id(rule).title}"
 
 
 def _totals(report: CheckReport) -> Iterator[str]:

@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from penstock.errors import GraphError, Problem
     from penstock.graph.edit import set_replicas, write_text
-    from penstock.graph.load import read_text_file
+    from penstock.graph.text_file import read_text_file
     from penstock.local.control import edited, require_not_overridden, require_same_sets
     from penstock.local.state import StateDir
     from penstock.manifests.source import is_manifest

@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from penstock.errors import GraphError, Problem, UsageError
     from penstock.graph.edit import write_text
-    from penstock.graph.load import read_text_file
+    from penstock.graph.text_file import read_text_file
     from penstock.manifests.source import is_manifest
     from penstock.upgrade.crds import connect, require_crds, require_fields
     from penstock.upgrade.plan import plan_upgrade

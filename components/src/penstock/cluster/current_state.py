@@ -26,7 +26,8 @@ from penstock.cluster.workloads import (
     workloads,
 )
 from penstock.errors import ManifestError, Problem
-from penstock.graph.load import load_graph, read_text_file
+from penstock.graph.load import load_graph
+from penstock.graph.text_file import read_text_file
 from penstock.helm import ReleaseTarget
 from penstock.manifests.source import MOST_BYTES, is_manifest, render_graph
 from penstock.strict_yaml.loader import load_all

@@ -17,7 +17,7 @@ from penstock.drill.targets import LocalGraph, Target
 from penstock.drill.traffic import StreamResult, Traffic
 from penstock.errors import DrillError, StartError
 from penstock.graph.edit import set_replicas
-from penstock.graph.load import read_text_file
+from penstock.graph.text_file import read_text_file
 from penstock.local.ports import Ports
 from penstock.local.process import leftover_processes
 from penstock.local.state import StateDir

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from typing import Any
 
@@ -318,6 +318,13 @@ def flag_table(module: str) -> FlagTable | None:
         by_spelling={spelling: flag for flag in flags for spelling in flag.spellings},
         is_loose=module in ("dynamo.vllm", "dynamo.sglang"),
     )
+
+
+@lru_cache(maxsize=256)
+def given_flags(module: str, arguments: tuple[str, ...]) -> tuple[GivenFlag, ...]:
+    """The flags of a command line of a module, which many rules read; none without a table."""
+    table = flag_table(module)
+    return tuple(table.read(arguments)) if table else ()
 
 
 def _as_vllm_reads(flag: Flag) -> Flag:

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any
 
 from penstock.engines.flag_file import arguments_of
-from penstock.engines.flags import GivenFlag, flag_table
+from penstock.engines.flags import GivenFlag, flag_table, given_flags
 from penstock.engines.setting_names import COMMON_SETTINGS, MOCKER_FLAGS, PARTS, TRTLLM_FLAGS
 from penstock.manifests.deployment import Component, Engine, KnownConfig, Launch
 from penstock.strict_yaml.loader import load_json
@@ -119,8 +119,7 @@ def read_settings(component: Component, launch: Launch) -> Settings:
     engine = component.engine
     if engine is None:
         raise ValueError(f"{component.name} runs no engine")
-    table = flag_table(launch.module or "")
-    given = tuple(table.read(launch.arguments)) if table else ()
+    given = given_flags(launch.module or "", launch.arguments)
     config = component.engine_config
     known = config.values if isinstance(config, KnownConfig) else {}
     reader = _Reader(component.name, engine, given, known, launch.env)

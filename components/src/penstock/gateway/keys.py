@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from penstock.errors import InputError, Problem
-from penstock.graph.load import read_text_file
+from penstock.graph.text_file import read_text_file
 
 SHORTEST_KEY = 16
 CLIENT = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")  # kubectl's rule for names

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from penstock.gateway.model import Gateway
 from penstock.gateway.problems import field_problems
-from penstock.graph.load import read_text_file
+from penstock.graph.text_file import read_text_file
 from penstock.strict_yaml.kind import DocumentKind
 from penstock.strict_yaml.parse import parse_strictly
 

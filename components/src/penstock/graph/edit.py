@@ -18,7 +18,7 @@ import yaml
 from penstock.errors import GraphError, Problem
 from penstock.graph.load import LoadedGraph, parse_graph
 from penstock.graph.renamed_keys import warn_of
-from penstock.strict_yaml.base import MOST_REPLICAS
+from penstock.strict_yaml.limits import MOST_REPLICAS
 from penstock.strict_yaml.loader import SafeLoader
 from penstock.strict_yaml.places import Path, place_of
 from penstock.strict_yaml.problems import did_you_mean

@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from penstock.errors import GraphError, InputError, Problem, ProblemKind
+from penstock.errors import GraphError, Problem, ProblemKind
 from penstock.graph.model import Graph
 from penstock.graph.not_a_graph import require_graph_keys, require_no_manifest
 from penstock.graph.overrides import FILE as SET_FILE
@@ -25,9 +25,8 @@ from penstock.graph.renamed_keys import (
     rename_keys,
     warn_of,
 )
-from penstock.graph.shipped_graphs import shipped_graphs
+from penstock.graph.text_file import read_text_file
 from penstock.helm import HelmError, parse_values
-from penstock.nearest import nearest
 from penstock.strict_yaml.document import Document, read_document
 from penstock.strict_yaml.kind import DocumentKind
 from penstock.strict_yaml.places import Places, place_of
@@ -78,48 +77,6 @@ def load_graph(path: Path, sets: Sequence[str] = ()) -> LoadedGraph:
     loaded = parse_graph(read_text_file(path), str(path), sets)
     warn_of(loaded.deprecations)
     return loaded
-
-
-def read_text_file(path: Path, most_bytes: int | None = None) -> str:
-    """The text of a file that the user named.
-
-    Raises InputError if it cannot be read, or has more than ``most_bytes``.
-    """
-    try:
-        with path.open("rb") as file:
-            content = file.read() if most_bytes is None else file.read(most_bytes + 1)
-        if most_bytes is None or len(content) <= most_bytes:
-            return content.decode()
-        mib = f"{most_bytes / 2**20:.0f} MiB"
-        fix = "Name a graph or a manifest, or split the file."
-        problem = Problem(file=str(path), message=f"is larger than {mib}, the limit", fix=fix)
-    except FileNotFoundError:
-        problem = Problem(file=str(path), message="no such file", fix=_similar(path))
-    except IsADirectoryError:
-        problem = Problem(file=str(path), message="is a directory", fix="Name a file.")
-    except UnicodeDecodeError as error:
-        byte = f"byte 0x{error.object[error.start]:02x} at offset {error.start}"
-        line = error.object.count(b"\n", 0, error.start) + 1
-        problem = Problem(
-            file=str(path), line=line, message=f"not UTF-8: {byte}", fix="Save the file as UTF-8."
-        )
-    except OSError as error:
-        problem = Problem(file=str(path), message=f"cannot be read: {error.strerror or error}")
-    raise InputError(problem)
-
-
-def _similar(path: Path) -> str:
-    """Suggest a YAML file of the same directory with a similar name, or a copy of a graph that
-    comes with penstock."""
-    try:
-        names = [p.name for p in path.parent.iterdir() if p.suffix in (".yaml", ".yml")]
-    except OSError:
-        names = []
-    if close := nearest(path.name, sorted(names), 0.5):
-        return f"Did you mean {path.parent / close}?"
-    if path.stem in shipped_graphs():
-        return f"`penstock init --example {path.stem}` writes a copy of this graph."
-    return "Check the path."
 
 
 def parse_graph(text: str, source: str, sets: Sequence[str] = ()) -> LoadedGraph:

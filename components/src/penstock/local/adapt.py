@@ -13,31 +13,38 @@ from types import MappingProxyType
 from typing import Any
 
 from penstock.engines.engine import NoSimulation, Simulation
-from penstock.errors import ManifestError, Problem, UsageError
+from penstock.errors import UsageError
 from penstock.local import (
     adapter_launch,
     cpu_engine,
+    frontend_flags,
     gpu_engine,
+    harmony_vocabulary,
     llamacpp_engine,
+    mocker_flags,
     predicted_timing,
     untrusted,
 )
 from penstock.local.deployment import Infrastructure, LocalDeployment, Program
-from penstock.local.frontend_flags import local_arguments
+from penstock.local.frontend_flags import FRONTEND
 from penstock.local.machine import Machine
 from penstock.local.planes import CLUSTER_VARIABLES, PLANE_FLAGS, infrastructure
 from penstock.local.ports import is_local
 from penstock.local.predicted_timing import PredictedTiming
+from penstock.local.servable import require_frontend_and_worker
 from penstock.local.versions import Interpreters, environment_of
 from penstock.manifests import flags
 from penstock.manifests.deployment import Component, Deployment, Engine, Launch, Role
 from penstock.tokenizer import FOLDER
 
-FRONTEND = "dynamo.frontend"
 SERVING = (Role.PREFILL, Role.DECODE, Role.WORKER)
+# What replaces a component that the image or the operator starts.
+NOT_STARTED = {
+    Role.EPP: "an endpoint picker, which needs the inference gateway of a cluster; the frontends "
+    "choose the workers",
+    Role.PLANNER: "the planner, which scales the pools of a cluster",
+}
 ROLES = {"agg": Role.WORKER, "prefill": Role.PREFILL, "decode": Role.DECODE}
-PARSER_FLAGS = ("--dyn-reasoning-parser", "--dyn-tool-call-parser")
-HARMONY_PARSERS = ("gpt_oss", "harmony")
 # Variables of Dynamo's runtime that also a mocker in place of an engine reads.
 LIMITS = ("DYN_ENGINE_REQUEST_LIMIT", "DYN_DYNAMO_REQUEST_QUEUE_LIMIT")
 
@@ -66,6 +73,7 @@ def adapt(
     timing: PredictedTiming | None = None,
     versions: Mapping[str, Interpreters] = MappingProxyType({}),
     find_gguf: FindGguf = llamacpp_engine.find_gguf,
+    exists: mocker_flags.Exists = mocker_flags.exists,
 ) -> LocalDeployment:
     """The programs of ``deployment`` on ``machine``.
 
@@ -77,12 +85,20 @@ def adapt(
     CPU engine lacks its environment or its model. UsageError for ``timing`` with an engine that is
     not substituted.
     """
-    harmony = any(_uses_harmony(launch) for c in deployment.components for launch in c.launches)
     adapter = _Adapter(
-        machine, overrides, find_model, simulate, settings, harmony, timing, versions, find_gguf
+        machine,
+        overrides,
+        find_model,
+        simulate,
+        settings,
+        harmony_vocabulary.uses_harmony(deployment),
+        timing,
+        versions,
+        find_gguf,
+        exists,
     )
     programs = [p for c in deployment.components for p in adapter.programs(c)]
-    _require(deployment, programs)
+    require_frontend_and_worker(deployment, programs, adapter.not_started)
     programs, adapted = adapter_launch.with_adapter(programs)
     if adapted is not None:
         adapter.notes.setdefault(adapter_launch.note(adapted))
@@ -121,6 +137,8 @@ class _Adapter:
     timing: PredictedTiming | None
     versions: Mapping[str, Interpreters]
     find_gguf: FindGguf
+    exists: mocker_flags.Exists
+    not_started: list[str] = field(default_factory=list)
     notes: dict[str, None] = field(default_factory=dict)
     """Used as an ordered set."""
 
@@ -130,6 +148,9 @@ class _Adapter:
 
     def programs(self, component: Component) -> list[Program]:
         several = len(component.launches) > 1
+        if not component.launches:
+            what = NOT_STARTED.get(component.role, f"{component.role}: only its image decides")
+            self._note(f"{component.name}: not started on this machine ({what})")
         made = []
         for index, launch in enumerate(component.launches):
             name = f"{component.name}-{index}" if several else component.name
@@ -148,12 +169,14 @@ class _Adapter:
             return [self._llamacpp_worker(name, component, launch)]
         if component.engine is not None and component.role in SERVING:
             return [self._worker(name, component, launch)]
-        what = launch.module or (launch.argv[0] if launch.argv else "nothing")
+        what = launch.module or " ".join(launch.argv[:3]) or "nothing"
         self._note(f"{component.name}: not started on this machine ({component.role}: {what})")
+        self.not_started.append(f"{component.name} runs {what}")
         return []
 
     def _frontend(self, name: str, component: Component, launch: Launch) -> Program:
-        arguments, changes = local_arguments(flags.without_flags(launch.arguments, *PLANE_FLAGS))
+        own = flags.without_flags(launch.arguments, *PLANE_FLAGS)
+        arguments, changes = frontend_flags.local_arguments(own, launch.env)
         for change in changes:
             self._note(f"{name}: {change}")
         argv = (self._python(component), "-m", FRONTEND, *arguments)
@@ -163,13 +186,10 @@ class _Adapter:
     def _vocabulary(self) -> dict[str, str]:
         if not self.harmony:
             return {}
-        if self.machine.harmony_vocabulary is not None:
-            return {"TIKTOKEN_ENCODINGS_BASE": str(self.machine.harmony_vocabulary)}
-        self._note(
-            "the parsers gpt_oss and harmony download their vocabulary at first use; without it "
-            "reasoning and tool calls are lost. Offline, run `penstock env install harmony`."
-        )
-        return {}
+        vocabulary = self.machine.harmony_vocabulary
+        if vocabulary is None:
+            self._note(harmony_vocabulary.DOWNLOADED)
+        return harmony_vocabulary.variables(vocabulary)
 
     def _worker(self, name: str, component: Component, launch: Launch) -> Program:
         """An engine that runs unchanged: the mocker, or a real one on GPUs."""
@@ -179,6 +199,9 @@ class _Adapter:
         engine = component.engine or Engine.MOCKER
         if engine is not Engine.MOCKER:
             return self._gpu_worker(name, component, launch, engine, arguments)
+        arguments, changes = mocker_flags.local_arguments(launch, arguments, self.exists)
+        for change in changes:
+            self._note(f"{name}: {change}")
         argv = (self._python(component), "-m", launch.module or "", *self._with_model(arguments))
         return self._as_it_is(name, component, launch, component.role, argv)
 
@@ -239,6 +262,7 @@ class _Adapter:
         simulation = self.simulate(component, launch)
         if isinstance(simulation, NoSimulation):
             self._note(f"{name}: not started on this machine: {simulation.reason}")
+            self.not_started.append(f"{name}: {simulation.reason}")
             return []
         reason = self._substitution_reason(component)
         self._note(f"{name}: using mocker instead of {component.engine} ({reason})")
@@ -351,30 +375,6 @@ class _Adapter:
 
     def _note(self, line: str) -> None:
         self.notes.setdefault(line)
-
-
-def _uses_harmony(launch: Launch) -> bool:
-    named = (flags.flag_value(launch.arguments, flag) for flag in PARSER_FLAGS)
-    return any(parser in HARMONY_PARSERS for parser in named)
-
-
-def _require(deployment: Deployment, programs: list[Program]) -> None:
-    roles = {p.role for p in programs}
-    problems = [] if Role.FRONTEND in roles else ["has no frontend that can run on this machine"]
-    problems += [] if roles - {Role.FRONTEND} else ["has no worker that can run on this machine"]
-    if problems:
-        found = ", ".join(f"{c.name} ({c.role})" for c in deployment.components)
-        raise ManifestError(
-            *(
-                Problem(
-                    file=deployment.source,
-                    place=deployment.name,
-                    message=message,
-                    fix=f"Add one. Its components are {found}.",
-                )
-                for message in problems
-            )
-        )
 
 
 def _port(deployment: Deployment) -> int:

@@ -1,8 +1,12 @@
-"""`up --detach`: run `up` in its own session and return when it is ready or has failed."""
+"""`up --detach`: run `up` in its own session and return when it is ready or has failed.
+
+The child's output goes to a log; if the graph does not start, the log is printed with its cause.
+"""
 
 from __future__ import annotations
 
-import os
+import contextlib
+import signal
 import subprocess
 import sys
 import time
@@ -13,10 +17,15 @@ from penstock.local.state import StateDir
 from penstock.local.state_file import LocalState, Phase
 
 POLL_S = 0.1
+LATER_S = 30.0  # the child has the same time limit, and then stops its processes
+STOP_S = 60.0  # for a child that is asked to stop; it prints the cause when it exits
 
 
 def detach(path: Path, argv: list[str], timeout_s: float) -> int:
-    """0 when the graph is ready; otherwise the exit code of the child, whose output is printed."""
+    """0 when the graph is ready; otherwise the exit code of the child, whose output is printed.
+
+    StartError if the child is killed, or does not become ready in time.
+    """
     state = StateDir(path)
     if state.is_locked():
         raise AlreadyUpError(
@@ -36,12 +45,12 @@ def detach(path: Path, argv: list[str], timeout_s: float) -> int:
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-    deadline = time.monotonic() + timeout_s + 30
+    limit_s = timeout_s + LATER_S
+    deadline = time.monotonic() + limit_s
     while time.monotonic() < deadline:
         code = child.poll()
         if code is not None:
-            sys.stderr.write(log.read_text(errors="replace"))
-            return code or StartError.exit_code  # 0: stopped before it was ready
+            return _failed(code, path, log)
         now = _state_of(child.pid, state)
         if now is not None and now.phase is Phase.READY:
             for note in now.notes:
@@ -50,9 +59,25 @@ def detach(path: Path, argv: list[str], timeout_s: float) -> int:
             print(f"ready: {url} (pid {child.pid}; stop it with `penstock down {path}`)")
             return 0
         time.sleep(POLL_S)
-    os.kill(child.pid, 15)
-    message = "the graph did not become ready"
+    child.terminate()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        child.wait(STOP_S)
+    _print(log)
+    message = f"the graph did not become ready within {limit_s:g} s"
     raise StartError(Problem(file=str(path), message=message, fix=f"Read the log: {log}."))
+
+
+def _failed(code: int, path: Path, log: Path) -> int:
+    """The exit code of a child that exited; StartError if a signal ended it without a message."""
+    _print(log)
+    if code < 0:
+        message = f"`up` was ended by {signal.Signals(-code).name} before the graph was ready"
+        raise StartError(Problem(file=str(path), message=message, fix=f"Read the log: {log}."))
+    return code or StartError.exit_code  # 0: stopped before it was ready
+
+
+def _print(log: Path) -> None:
+    sys.stderr.write(log.read_text(errors="replace"))
 
 
 def _state_of(pid: int, folder: StateDir) -> LocalState | None:

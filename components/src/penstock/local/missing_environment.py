@@ -10,8 +10,9 @@ from pathlib import Path
 
 from penstock.engines.llamacpp import KV_TRANSFER_BACKEND
 from penstock.environments import find_environment, install
-from penstock.graph.load import parse_graph, read_text_file
+from penstock.graph.load import parse_graph
 from penstock.graph.model import Graph
+from penstock.graph.text_file import read_text_file
 from penstock.local.llamacpp_engine import ENVIRONMENT, NIXL_ENVIRONMENT
 from penstock.manifests.source import MOST_BYTES, is_manifest
 

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from penstock.checks.run import OF_IMAGES, require_sound
-from penstock.engines import ENGINES
 from penstock.engines.engine import NoSimulation, Simulation
 from penstock.engines.parsers import (
     NotParsed,
@@ -21,6 +20,7 @@ from penstock.engines.parsers import (
     check_launches,
     run_child,
 )
+from penstock.engines.table import ENGINES
 from penstock.errors import GraphError, InputError, Problem
 from penstock.local.adapt import Overrides, adapt
 from penstock.local.deployment import LocalDeployment
@@ -28,6 +28,7 @@ from penstock.local.gpus.notes import gpu_notes
 from penstock.local.launch_errors import launch_error
 from penstock.local.machine import Machine, model_folder
 from penstock.local.predicted_timing import TimingSource
+from penstock.local.servable import require_pairs
 from penstock.local.state import StateDir
 from penstock.local.versions import Interpreters, interpreters
 from penstock.manifests.deployment import Component, Engine, Launch
@@ -60,7 +61,8 @@ class Preparer:
     def prepare(self, starting: bool = False) -> LocalDeployment:
         """The programs to run; any PenstockError of loading, rendering, reading or parsing.
 
-        ``starting``: also require a replica of each role, which the first completion needs.
+        ``starting``: also require what the first completion needs: a replica of each role, and
+        decode workers for prefill workers.
         """
         source = open_source(self._path, self._sets)
         warnings = require_sound(source, ignored=OF_IMAGES) if self._is_checked else ()
@@ -80,6 +82,7 @@ class Preparer:
         )
         if starting:
             require_replicas(source, deployment)
+            require_pairs(source.deployment, deployment.programs)
         # Graphs of the same name may share an etcd: the digest of the folder keeps them apart.
         digest = StateDir(self._path).path.name.rsplit("-", 1)[1]
         gateway = source.loaded.graph.gateway if source.loaded else None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 
 
 def flag_value(arguments: Sequence[str], flag: str) -> str | None:
@@ -14,6 +15,19 @@ def flag_value(arguments: Sequence[str], flag: str) -> str | None:
         elif argument.startswith(f"{flag}="):
             found = argument.removeprefix(f"{flag}=")
     return found
+
+
+def by_flag(arguments: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
+    """Each flag with the arguments that belong to it, itself first; "" before the first flag."""
+    flag, given = "", list[str]()
+    for argument in arguments:
+        if re.match(r"--\w|-[A-Za-z]", argument):
+            if given:
+                yield flag, given
+            flag, given = argument.partition("=")[0], []
+        given.append(argument)
+    if given:
+        yield flag, given
 
 
 def without_flags(arguments: Sequence[str], *flags: str) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from typing import Any
 from penstock.manifests.cursor import Cursor
 from penstock.manifests.environment import EnvSources
 from penstock.nearest import nearest
-from penstock.strict_yaml.base import MOST_REPLICAS
+from penstock.strict_yaml.limits import MOST_REPLICAS
 
 V1BETA1 = "nvidia.com/v1beta1"
 V1ALPHA1 = "nvidia.com/v1alpha1"

@@ -1,19 +1,26 @@
-"""The input file of a verb: a graph, which the chart renders, or a DGD manifest."""
+"""The input file of a verb: a graph, which the chart renders, or a DGD manifest.
+
+The graph model is imported only for a graph: it and pydantic take longer to import than a manifest
+takes to check.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from penstock.errors import ChartError, GraphError, ManifestError, Problem
-from penstock.graph.load import LoadedGraph, parse_graph, read_text_file
 from penstock.graph.not_a_graph import kind_of_manifest
-from penstock.graph.renamed_keys import warn_of
+from penstock.graph.text_file import read_text_file
 from penstock.manifests.deployment import Deployment
 from penstock.manifests.documents import MOST_CHARACTERS, too_large
 from penstock.manifests.read import Manifest, read_manifests
 from penstock.manifests.render import RELEASE_NAME, Rendered, render
+
+if TYPE_CHECKING:
+    from penstock.graph.load import LoadedGraph
 
 LOCAL_IMAGE = "penstock.invalid/llamacpp:local"  # no image: `.invalid` is reserved for such names
 MOST_BYTES = 16 * 2**20  # of an input file; the CRDs of Dynamo have up to 1.6 MB each
@@ -67,6 +74,8 @@ def sources_of(
         return _manifests(text, file, sets, namespace)
     if len(text) > MOST_CHARACTERS:
         raise GraphError(too_large(text, file, "a graph"))
+    from penstock.graph.renamed_keys import warn_of
+
     source = graph_source(text, file, sets, namespace)
     if source.loaded is not None:
         warn_of(source.loaded.deprecations)
@@ -80,6 +89,8 @@ def graph_source(
 
     Raises GraphError, ChartError or ManifestError.
     """
+    from penstock.graph.load import parse_graph
+
     return rendered_source(parse_graph(text, source, sets), namespace)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from penstock.engines.flags import GivenFlag, flag_table
+from penstock.engines.flags import GivenFlag, given_flags
 from penstock.engines.settings import Location, Setting, read_settings
 from penstock.graph.slo import Slo
 from penstock.hardware import Gpu
@@ -142,9 +142,8 @@ class ServingDeployment:
     @cached_property
     def frontends(self) -> tuple[tuple[Component, Launch, tuple[GivenFlag, ...]], ...]:
         """(component, launch, flags) of every frontend process."""
-        table = flag_table(FRONTEND)
         return tuple(
-            (component, launch, tuple(table.read(launch.arguments)) if table else ())
+            (component, launch, given_flags(FRONTEND, launch.arguments))
             for component in self.components
             for launch in component.launches
             if launch.module == FRONTEND

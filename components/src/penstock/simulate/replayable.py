@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
-from penstock.engines import ENGINES
 from penstock.engines.engine import Effective, NoSimulation
 from penstock.engines.parsers import NotParsed, Parsed, ParseResult, Rejected, check_launches
+from penstock.engines.table import ENGINES
 from penstock.errors import LaunchError, PenstockError, Problem, SimulationError
 from penstock.graph.slo import Slo
 from penstock.manifests.deployment import Engine, Launch, Role

@@ -7,6 +7,8 @@ from typing import Annotated, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue
 from pydantic_core import PydanticCustomError
 
+from penstock.strict_yaml.limits import MOST_REPLICAS
+
 
 class Spec(BaseModel):
     """User input: no unknown keys, no type conversion, no change after loading.
@@ -28,7 +30,6 @@ Items = Annotated[tuple[T, ...], BeforeValidator(_as_tuple)]
 
 Count = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1)]
-MOST_REPLICAS = 10_000  # of one component; Kubernetes supports 5,000 nodes in a cluster
 Replicas = Annotated[int, Field(ge=0, le=MOST_REPLICAS)]
 Port = Annotated[int, Field(ge=1, le=65535)]
 Text = Annotated[str, Field(min_length=1)]

@@ -6,6 +6,7 @@ Examples are `y`, `1e3`, `0o17` and `12:30`. What the cluster would do with a ma
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 import yaml
 
@@ -28,8 +29,12 @@ def tag_of(event: yaml.ScalarEvent) -> str:
     """The tag that the text gives, or else the one that PyYAML resolves."""
     if event.tag is not None and event.tag != "!":
         return str(event.tag)
-    tag = _RESOLVER.resolve(yaml.ScalarNode, event.value, event.implicit)  # type: ignore[no-untyped-call]
-    return str(tag)
+    return _resolved(event.value, event.implicit)
+
+
+@lru_cache(maxsize=4096)  # a manifest has few distinct keys and values
+def _resolved(value: str, implicit: tuple[bool, bool]) -> str:
+    return str(_RESOLVER.resolve(yaml.ScalarNode, value, implicit))  # type: ignore[no-untyped-call]
 
 
 def kubernetes_scalar(event: yaml.ScalarEvent) -> Scalar:

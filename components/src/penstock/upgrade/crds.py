@@ -15,7 +15,8 @@ from penstock.cluster.api import Api
 from penstock.cluster.connect import SELECT
 from penstock.cluster.workloads import DGD
 from penstock.errors import ClusterError, GraphError, InputError, Problem
-from penstock.graph.load import parse_graph, read_text_file
+from penstock.graph.load import parse_graph
+from penstock.graph.text_file import read_text_file
 from penstock.helm import ReleaseTarget
 from penstock.manifests.fields import Tree, field_trees, unknown_fields
 from penstock.manifests.source import render_graph

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from penstock.errors import InputError, Problem
-from penstock.graph.load import read_text_file
+from penstock.graph.text_file import read_text_file
 from penstock.nearest import nearest
 from penstock.shipped import shipped
 from penstock.strict_yaml.kind import DocumentKind

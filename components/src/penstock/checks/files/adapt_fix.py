@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from penstock.checks.finding import Fix
-from penstock.engines.flags import GivenFlag, flag_table
+from penstock.engines.flags import GivenFlag, flag_table, given_flags
 from penstock.engines.settings import DOTTED, OVERRIDE, OVERRIDE_VARIABLE, Location, read_settings
 from penstock.manifests.deployment import Component, Engine
 
@@ -68,8 +68,7 @@ def _as_overrides(fix: Fix, component: Component) -> Fix:
 
 def _given(component: Component) -> Iterator[GivenFlag]:
     for launch in component.launches:
-        table = flag_table(launch.module or "")
-        yield from table.read(launch.arguments) if table else ()
+        yield from given_flags(launch.module or "", launch.arguments)
 
 
 def _as_flags(fix: Fix, component: Component, flagged: Container[str]) -> Fix:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from penstock.checks.files.graph_file import GraphFile
 from penstock.checks.files.manifest_file import ManifestFile
 from penstock.checks.files.place import Place
 from penstock.checks.finding import Fix
@@ -31,4 +30,6 @@ class CheckedFile(Protocol):
 def checked_file(source: Source) -> CheckedFile:
     if source.loaded is None:
         return ManifestFile(source.manifest, source.text)
+    from penstock.checks.files.graph_file import GraphFile  # it imports the graph model
+
     return GraphFile(source.manifest, source.loaded)

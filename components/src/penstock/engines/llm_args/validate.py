@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from enum import StrEnum
+from dataclasses import replace
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
@@ -22,35 +21,12 @@ from penstock.engines.llm_args.history import (
     REMOVED,
     REMOVED_VALUES,
     RemovedKey,
-    Version,
 )
 from penstock.engines.llm_args.speculation import DECODING, DECODING_TYPES
+from penstock.engines.llm_args.unsupported import Kind, Path, UnsupportedSetting
 from penstock.nearest import nearest
 
-Path = tuple[str | int, ...]
 NEAR = 0.75  # how similar a name must be to be suggested
-
-
-class Kind(StrEnum):
-    UNKNOWN = "unknown"
-    VALUE = "value"
-    REMOVED = "removed"
-
-
-@dataclass(frozen=True, kw_only=True)
-class UnsupportedSetting:
-    """A key or value that TensorRT-LLM rejects."""
-
-    path: Path
-    kind: Kind
-    message: str
-    fix: str
-    # The first Dynamo that rejects it, if known.
-    dynamo: Version = (1, 0)
-    # What to set, by dotted key, if that is certain.
-    config: Mapping[str, Any] = field(default_factory=dict)
-    # The key to remove, if `config` sets it under another name.
-    replaces: str | None = None
 
 
 def validate(values: Mapping[str, Any]) -> tuple[UnsupportedSetting, ...]:

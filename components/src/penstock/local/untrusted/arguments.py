@@ -21,6 +21,7 @@ from penstock.local.untrusted.reasons import (
     UNREADABLE,
     WRITES,
 )
+from penstock.manifests.flags import by_flag
 from penstock.strict_yaml.loader import load
 
 _UNSAFE = {
@@ -79,26 +80,13 @@ def safe_arguments(
     """
     kept: list[str] = []
     reasons: dict[str, str] = {}
-    for flag, given in _by_flag(arguments):
+    for flag, given in by_flag(arguments):
         reason = _reason(flag, given, files) if flag else ""
         if reason:
             reasons[flag] = reason
         else:
             kept += given
     return tuple(kept), reasons
-
-
-def _by_flag(arguments: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
-    """Each flag with the arguments that belong to it, itself first."""
-    flag, given = "", list[str]()
-    for argument in arguments:
-        if re.match(r"--\w|-[A-Za-z]", argument):
-            if given:
-                yield flag, given
-            flag, given = argument.partition("=")[0], []
-        given.append(argument)
-    if given:
-        yield flag, given
 
 
 def _reason(flag: str, given: list[str], files: Mapping[str, str]) -> str:

@@ -9,7 +9,7 @@ from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
 from penstock.checks.version_range import PENSTOCK, Versions
 from penstock.engines.llm_args.history import ADDED, DEPRECATED, IGNORED, AddedKey
-from penstock.engines.llm_args.validate import Kind, UnsupportedSetting, validate
+from penstock.engines.llm_args.unsupported import Kind, UnsupportedSetting
 from penstock.engines.setting_names import TRTLLM_FLAGS
 from penstock.engines.settings import REPLACED, overrides
 from penstock.manifests.deployment import KnownConfig, UnknownConfig
@@ -38,6 +38,8 @@ def _unsupported_settings(
     deployment: ServingDeployment, kind: Kind
 ) -> Iterator[tuple[Worker, UnsupportedSetting]]:
     for worker, values in engine_files(deployment):
+        from penstock.engines.llm_args.validate import validate  # it imports pydantic
+
         for setting in validate(values):
             if setting.kind is kind and str(setting.path[0]) not in WITHOUT_EFFECT:
                 yield worker, setting

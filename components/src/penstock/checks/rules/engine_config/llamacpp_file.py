@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
 from penstock.checks.version_range import PENSTOCK
-from penstock.llamacpp.config import InvalidOption, invalid_options
 from penstock.manifests.deployment import Engine, KnownConfig
 from penstock.serving.deployment import ServingDeployment
+
+if TYPE_CHECKING:
+    from penstock.llamacpp.config import InvalidOption
 
 
 @rule(
@@ -27,6 +30,8 @@ def invalid_llamacpp_option(deployment: ServingDeployment) -> Iterable[RuleResul
     for worker in deployment.workers:
         config = worker.component.engine_config
         if worker.engine is Engine.LLAMACPP and isinstance(config, KnownConfig):
+            from penstock.llamacpp.config import invalid_options  # it imports pydantic
+
             for option in invalid_options(config.values):
                 yield RuleResult(
                     location=worker.location("config", *option.path),
