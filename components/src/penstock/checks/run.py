@@ -34,7 +34,7 @@ from penstock.errors import (
     PenstockError,
     Problem,
 )
-from penstock.graph.load import read_text_file
+from penstock.graph.text_file import read_text_file
 from penstock.manifests.source import MOST_BYTES, Source, is_manifest, sources_of
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.understand import Hints, understand

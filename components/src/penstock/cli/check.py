@@ -157,7 +157,7 @@ def _known(rule: str) -> str:
 def _baseline(path: Path | None, *, is_renewed: bool) -> Baseline | None:
     """The file of --baseline; None without one, or if it is written for the first time."""
     from penstock.checks.baseline import parse_baseline
-    from penstock.graph.load import read_text_file
+    from penstock.graph.text_file import read_text_file
     from penstock.manifests.source import MOST_BYTES
 
     if path is None or (is_renewed and not path.exists()):
