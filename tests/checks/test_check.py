@@ -27,13 +27,14 @@ from tests.checks.support import (
 from tests.support.command_line import penstock
 
 ROOT = Path(__file__).parents[2]
+POLICY = "decode/config/scheduler_config/capacity_scheduler_policy"
 GRAPHS = sorted((ROOT / "dynamo_graphs").glob("*.yaml"))
 
 
 @pytest.fixture
 def wrong(tmp_path: Path) -> Path:
     path = tmp_path / "wrong.yaml"
-    path.write_text(graph(TRTLLM_DISAGG, {"decode/config/stream_interval": 20}))
+    path.write_text(graph(TRTLLM_DISAGG, {POLICY: "MAX_UTILISATION"}))
     return path
 
 
@@ -47,18 +48,21 @@ def test_a_finding_has_place_reason_and_yaml_to_paste(wrong: Path) -> None:
     done = penstock("check", "--full", str(wrong))
     assert done.returncode == 14
     line = next(
-        n for n, t in enumerate(wrong.read_text().splitlines(), 1) if "stream_interval" in t
+        n for n, t in enumerate(wrong.read_text().splitlines(), 1) if "MAX_UTILISATION" in t
     )
-    assert f"{wrong}:{line}:5 PS601 error decode.config.stream_interval: " in done.stdout
-    fix = done.stdout.split("PS601")[1].split(str(wrong))[0]
+    place = "decode.config.scheduler_config.capacity_scheduler_policy"
+    assert f"{wrong}:{line}:" in done.stdout
+    assert f" PS102 error {place}: " in done.stdout
+    fix = done.stdout.split("PS102")[1].split(str(wrong))[0]
     pasted = "\n".join(line for line in fix.splitlines() if line.startswith("      "))
-    assert yaml.safe_load(pasted) == {"decode": {"config": {"stream_interval": 1}}}
+    policy = {"capacity_scheduler_policy": "MAX_UTILIZATION"}
+    assert yaml.safe_load(pasted) == {"decode": {"config": {"scheduler_config": policy}}}
 
 
 def test_the_pasted_fix_removes_the_finding(wrong: Path) -> None:
-    fixed = graph(TRTLLM_DISAGG, {"decode/config/stream_interval": 1})
-    assert "PS601" in {f.rule for f in check(wrong.read_text())}
-    assert "PS601" not in {f.rule for f in check(fixed)}
+    fixed = graph(TRTLLM_DISAGG, {POLICY: "MAX_UTILIZATION"})
+    assert "PS102" in {f.rule for f in check(wrong.read_text())}
+    assert "PS102" not in {f.rule for f in check(fixed)}
 
 
 def test_the_readme_counts_the_rules() -> None:
@@ -67,14 +71,14 @@ def test_the_readme_counts_the_rules() -> None:
 
 def test_a_dash_is_the_standard_input() -> None:
     command = [sys.executable, "-m", "penstock.cli.main", "check", "-"]
-    text = manifest(TRTLLM_DISAGG, {"decode/stream_interval": 20})
+    text = manifest(TRTLLM_DISAGG, {POLICY.replace("/config", "", 1): "MAX_UTILISATION"})
     done = subprocess.run(command, input=text, capture_output=True, text=True, cwd=ROOT)
-    assert (done.returncode, "PS601" in done.stdout) == (14, True)
+    assert (done.returncode, "PS102" in done.stdout) == (14, True)
 
 
 def test_warnings_fail_only_when_strict(tmp_path: Path) -> None:
     path = tmp_path / "warned.yaml"
-    path.write_text(graph(TRTLLM_DISAGG, {"frontend": {"migration_limit": 0}}))
+    path.write_text(graph(TRTLLM_DISAGG, {"decode/config/stream_interval": 20}))
     assert penstock("check", str(path)).returncode == 0
     assert penstock("check", "--strict", str(path)).returncode == 14
 
@@ -85,13 +89,13 @@ def test_json_has_everything(wrong: Path) -> None:
     assert document["files"] == [str(wrong), str(GRAPHS[0])]
     assert document["errors"] == 1
     (error,) = [f for f in document["findings"] if f["level"] == "error"]
-    assert (error["rule"], error["file"]) == ("PS601", str(wrong))
+    assert (error["rule"], error["file"]) == ("PS102", str(wrong))
     (place,) = error["places"]
     assert place == {
         "component": "decode",
         "line": error["line"],
         "column": error["column"],
-        "place": "decode.config.stream_interval",
+        "place": "decode.config.scheduler_config.capacity_scheduler_policy",
         "override": None,
     }
     assert yaml.safe_load(error["yaml"])
@@ -174,16 +178,17 @@ def test_all_files_are_checked_whatever_one_of_them_is(wrong: Path, tmp_path: Pa
     assert done.returncode == 14
     assert f"{tmp_path / 'none.yaml'} PS001 error no such file" in done.stdout
     assert f"{empty} PS001 error the folder contains no graph and no manifest" in done.stdout
-    assert "PS601" in done.stdout
+    assert "PS102" in done.stdout
 
 
 def test_set_changes_what_is_checked_and_is_named() -> None:
     path = str(ROOT / "dynamo_graphs" / "gpt-oss-120b-b200-disagg.yaml")
-    done = penstock("check", "--full", path, "--set", "kv_transfer.buffer_tokens=1024")
-    assert f"{path} --set kv_transfer.buffer_tokens=1024 PS407 error" in done.stdout
-    fix = done.stdout.split("PS407")[1].split("PS")[0]
+    key = "decode.config.stream_interval"
+    done = penstock("check", "--full", path, "--set", f"{key}=20")
+    assert f"{path} --set {key}=20 PS601 error {key}" in done.stdout
+    fix = done.stdout.split("PS601")[1].split("PS")[0]
     pasted = "\n".join(line for line in fix.splitlines() if line.startswith("      "))
-    assert yaml.safe_load(pasted) == {"kv_transfer": {"buffer_tokens": 131072}}
+    assert yaml.safe_load(pasted) == {"decode": {"config": {"stream_interval": 1}}}
 
 
 def test_a_suppressed_finding_is_shown_and_does_not_count() -> None:
@@ -282,7 +287,7 @@ def test_colors_are_for_terminals_and_forced_colors(
     plain = penstock("check", str(wrong)).stdout
     monkeypatch.setenv("FORCE_COLOR", "1")
     colored = penstock("check", str(wrong)).stdout
-    assert "\x1b[31merror\x1b[0m PS601" in colored
+    assert "\x1b[1mPS102\x1b[0m \x1b[31merror\x1b[0m" in colored
     assert re.sub(r"\x1b\[\d+m", "", colored) == plain
     monkeypatch.setenv("NO_COLOR", "1")
     assert penstock("check", str(wrong)).stdout == plain

@@ -37,7 +37,7 @@ def _section(rule: Rule) -> str:
     return (
         f"### {rule.id}\n\n**{rule.title}** ({rule.level})\n\n"
         f"- Cause: {rule.cause}\n- Effect: {rule.effect}\n{example}- Fix: {rule.remedy}\n"
-        f"- Source: {rule.source}\n"
+        f"- Source: {rule.source}\n- Verified for: {rule.versions.text()}\n"
     )
 
 
