@@ -12,6 +12,7 @@ from rich.markup import escape
 from penstock.checks.finding import Finding, Level
 from penstock.checks.registry import by_id
 from penstock.checks.run import Tally, tally
+from penstock.checks.suppress import ALWAYS
 from penstock.terminal import columns, console
 
 COLOR = {Level.ERROR: "red", Level.WARNING: "yellow", Level.NOTE: "cyan"}
@@ -74,10 +75,12 @@ def subject(finding: Finding) -> str:
 def _line(finding: Finding, *, is_full: bool) -> str:
     word = "suppressed" if finding.suppressed else str(finding.level)
     about = finding.place if is_full and not finding.also else subject(finding)
-    reason = f" ({finding.suppressed})" if finding.suppressed else ""
+    more = f" ({finding.suppressed})" if finding.suppressed else ""
+    if finding.rule in ALWAYS and finding.level is Level.ERROR and finding.fix and not is_full:
+        more = f". {finding.fix}"  # a name that was meant, mostly
     return (
         f"{escape(position(finding))} [bold]{finding.rule}[/] [{COLOR[finding.level]}]{word}[/] "
-        f"{escape(f'{about}: ' if about else '')}{escape(finding.message + reason)}"
+        f"{escape(f'{about}: ' if about else '')}{escape(finding.message + more)}"
     )
 
 
