@@ -77,9 +77,12 @@ def test_an_invalid_router_hides_no_other_finding() -> None:
     ],
 )
 def test_other_rules_are_checked_in_spite_of(change: dict[str, Any], place: str) -> None:
-    found = rules(graph(TRTLLM_DISAGG, {**WRONG, **change}))
+    text = graph(TRTLLM_DISAGG, {**WRONG, **change})
+    found = rules(text)
     assert place in {finding.place for finding in found["PS002"]}
     assert {"PS601", "PS123"} <= set(found)
+    others = {finding for finding in loud(text) if finding[0] != "PS002"}
+    assert others <= loud(graph(TRTLLM_DISAGG, WRONG))
     (note,) = [finding for finding in found["PS002"] if finding.level is Level.NOTE]
     assert place in note.message
 

@@ -49,6 +49,14 @@ def test_a_finding_is_one_line() -> None:
     assert "--full" in hint
 
 
+def test_an_error_of_the_file_has_its_fix_on_the_line() -> None:
+    missing = finding("PS001", Level.ERROR, place="", message="no such file", fix="Did you mean x?")
+    assert printed(missing)[0] == "g.yaml:3:5 PS001 error no such file. Did you mean x?"
+    full = printed(missing, is_full=True)
+    assert full[0] == "g.yaml:3:5 PS001 error no such file"
+    assert full[2] == "    fix: Did you mean x?"
+
+
 def test_a_long_line_is_not_wrapped() -> None:
     assert printed(finding(message="x" * 300))[0].endswith("x" * 300)
 

@@ -12,6 +12,7 @@ import yaml
 
 from penstock.checks import rules
 from penstock.checks.finding import Finding
+from penstock.checks.merge import merged as with_one_cause
 from penstock.checks.registry import RULES
 from tests.checks import (
     cases_autoscaling,
@@ -127,6 +128,11 @@ def without(value: Any, place: str) -> None:
         value.pop(key)
 
 
+def merged_findings(case: Case) -> tuple[Finding, ...]:
+    """As `penstock check` prints them: one YAML for all components that have the cause."""
+    return with_one_cause(check(case.bad, gpu=case.gpu))
+
+
 def is_replaced(finding: Finding) -> bool:
     """A fix that replaces an existing setting: another key, or the same flag."""
     return finding.replaces is not None or ".args[" in finding.place
@@ -135,13 +141,14 @@ def is_replaced(finding: Finding) -> bool:
 @pytest.mark.slow
 @pytest.mark.parametrize("case", by_rule(c for c in CASES if is_graph(c.bad)))
 def test_the_pasted_fix_removes_the_finding(case: Case) -> None:
-    findings = [f for f in check(case.bad, gpu=case.gpu) if f.rule == case.rule and f.yaml]
+    findings = [f for f in merged_findings(case) if f.rule == case.rule and f.yaml]
     if not findings:
         pytest.skip("the fix has no YAML to paste")
     pasted: Any = yaml.safe_load(case.bad)
     for finding in findings:
         if is_replaced(finding):
-            without(pasted, finding.place)
+            for place in dict.fromkeys(place.place for place in finding.places):
+                without(pasted, place)
         pasted = merged(pasted, yaml.safe_load(finding.yaml))
     left = [f for f in check(yaml.safe_dump(pasted), gpu=case.gpu) if f.rule in (case.rule, *READ)]
     assert not left, findings[0].yaml
@@ -181,7 +188,7 @@ def components(dgd: dict[str, Any]) -> dict[str, dict[str, Any]]:
 @pytest.mark.slow
 @pytest.mark.parametrize("case", by_rule(c for c in CASES if "apiVersion:" in c.bad))
 def test_the_fix_pasted_into_a_manifest_removes_the_finding(case: Case) -> None:
-    findings = [f for f in check(case.bad, gpu=case.gpu) if f.rule == case.rule and f.yaml]
+    findings = [f for f in merged_findings(case) if f.rule == case.rule and f.yaml]
     if not findings or any(f.replaces and ".args[" not in f.place for f in findings):
         pytest.skip("the fix has no YAML to paste")
     text = case.bad

@@ -30,7 +30,10 @@ def test_a_wrong_parser_of_a_llamacpp_graph_is_found(
     file = tmp_path / "graph.yaml"
     file.write_text(GRAPHS[1].replace("tool_call_parser: harmony", "tool_call_parser: hermes"))
     assert main(["check", str(file)]) == 14
-    assert "PS602: --dyn-tool-call-parser is hermes" in capsys.readouterr().out
+    assert (
+        "PS602 error model.tool_call_parser: --dyn-tool-call-parser is hermes"
+        in capsys.readouterr().out
+    )
 
 
 def test_the_table_has_every_option_and_a_changed_page_is_stale() -> None:

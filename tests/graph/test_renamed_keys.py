@@ -134,7 +134,7 @@ def test_a_finding_of_check_names_the_key_that_was_written(
 ) -> None:
     path = tmp_path / "graph.yaml"
     path.write_text(OLD.replace("PS307", "PS998"))
-    main(["check", str(path)])
+    main(["check", "--full", str(path)])
     printed = capsys.readouterr().out
-    assert f"{path}:7 checks.silence.PS998: warning PS005" in printed
+    assert f"{path}:7:13 PS005 warning checks.silence.PS998: " in printed
     assert "fix: Remove `checks.silence.PS998`." in printed

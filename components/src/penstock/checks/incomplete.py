@@ -25,6 +25,12 @@ from penstock.strict_yaml.places import is_within, parent_of
 # More than a person makes in one edit: the file is probably something else.
 MOST_PLACES = 30
 MOST_ROUNDS = 10
+# Places of a manifest that may have any text. Where others have a placeholder (an argument, the
+# name of a variable or volume, a resource), nothing can be said about the component.
+FREE = re.compile(
+    r"^metadata\.|\.image$|\.value$|\.namespace$|\.claimName$|\.secretName$|\.envFromSecret$"
+    r"|\.imagePullSecrets\[\d+\]\.name$"
+)
 
 Check = Callable[[Source], Sequence[Finding]]
 T = TypeVar("T")
@@ -72,7 +78,7 @@ def incomplete_manifest(
 ) -> Incomplete:
     """Check the deployments of a manifest in spite of ``problems``: with its placeholders filled,
     and for other problems without the components that have them."""
-    lines = [problem.line for problem in problems if problem.line is not None]
+    lines = [p.line for p in problems if p.line is not None and FREE.search(p.place)]
     texts = dict.fromkeys(filled(text, lines, turn) for turn in range(TURNS))
     readings = [_reading(one, source) for one in texts]
     if None in readings:
@@ -85,14 +91,18 @@ def incomplete_manifest(
         for manifests in by_deployment
         for finding in _common(list(_sources(manifests, broken, text)), check)
     ]
-    words = re.compile("|".join(rf"\b{re.escape(name)}\b" for name in sorted(broken)) or r"(?!)")
+    words = re.compile(
+        "|".join(rf"\b{re.escape(name)}\b" for name in sorted(broken)) or r"(?!)", re.IGNORECASE
+    )
     places = [problem.place for problem in problems]
+    # A finding about a variable is at its entry, not at its value.
+    entries = [parent_of(place) for place in places if place.endswith(".value")]
     kept = [
         finding
         for finding in found
         if finding.component not in broken
         and not words.search(_text_of(finding))
-        and not _depends(finding.place, places)
+        and not _depends(finding.place, (*places, *entries))
     ]
     return Incomplete(findings=tuple(kept), left_out=tuple(dict.fromkeys(places)))
 

@@ -11,6 +11,7 @@ from penstock.ansi import Style, painter
 from penstock.checks.finding import Finding, Level
 from penstock.checks.registry import by_id
 from penstock.checks.run import Tally, tally
+from penstock.checks.suppress import ALWAYS
 
 COLOR: dict[Level, Style] = {Level.ERROR: "red", Level.WARNING: "yellow", Level.NOTE: "cyan"}
 # Most findings without a summary by rule.
@@ -72,10 +73,12 @@ def subject(finding: Finding) -> str:
 def _line(finding: Finding, paint: Paint, *, is_full: bool) -> str:
     word = "suppressed" if finding.suppressed else str(finding.level)
     about = finding.place if is_full and not finding.also else subject(finding)
-    reason = f" ({finding.suppressed})" if finding.suppressed else ""
+    more = f" ({finding.suppressed})" if finding.suppressed else ""
+    if finding.rule in ALWAYS and finding.level is Level.ERROR and finding.fix and not is_full:
+        more = f". {finding.fix}"  # a name that was meant, mostly
     return (
         f"{position(finding)} {paint(finding.rule, 'bold')} {paint(word, COLOR[finding.level])} "
-        f"{f'{about}: ' if about else ''}{finding.message}{reason}"
+        f"{f'{about}: ' if about else ''}{finding.message}{more}"
     )
 
 

@@ -8,12 +8,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from penstock.checks.apply_versions import VersionFilter
 from penstock.checks.files import CheckedFile, checked_file
 from penstock.checks.finding import Finding, Fix, Level, RuleResult
-from penstock.checks.incomplete import Incomplete, incomplete_graph, incomplete_manifest
 from penstock.checks.merge import merged
 from penstock.checks.registry import RULES, by_id
 from penstock.checks.rule import Rule
@@ -38,6 +37,9 @@ from penstock.graph.text_file import read_text_file
 from penstock.manifests.source import MOST_BYTES, Source, is_manifest, sources_of
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.understand import Hints, understand
+
+if TYPE_CHECKING:
+    from penstock.checks.incomplete import Incomplete
 
 FEW = 3  # places that a note lists
 READ_ERRORS = {
@@ -122,6 +124,8 @@ def _invalid_file(
     text: str, path: Path, hints: Hints, sets: Sequence[str], error: PenstockError
 ) -> tuple[Finding, ...]:
     """The problems of a file that cannot be deployed, and what else can be decided about it."""
+    # It imports the graph model, which a valid manifest does not need.
+    from penstock.checks.incomplete import Incomplete, incomplete_graph, incomplete_manifest
 
     def check(source: Source) -> list[Finding]:
         return suppressed(_check(source, hints), list(_of_graph(source)))[0]

@@ -16,12 +16,11 @@ from penstock.engines.engine import (
 )
 from penstock.engines.mocker_command import simulation
 from penstock.engines.parsers import NotParsed, Parsed
+from penstock.engines.setting_names import LLAMACPP_KV_TRANSFER, LLAMACPP_KV_TRANSFER_DEFAULT
 from penstock.engines.worker_settings import explicit_endpoint, parser_lines
-from penstock.llamacpp.config import LlamaCppConfig
 from penstock.manifests.deployment import Component, Engine, KnownConfig, Launch, Role
 
 MODES = {"agg": Mode.AGG, "prefill": Mode.PREFILL, "decode": Mode.DECODE}
-KV_TRANSFER_BACKEND = "kv_transfer_backend"
 
 
 def uses_nixl(component: Component) -> bool:
@@ -30,8 +29,8 @@ def uses_nixl(component: Component) -> bool:
         return False
     config = component.engine_config
     values = config.values if isinstance(config, KnownConfig) else {}
-    default = LlamaCppConfig.model_fields[KV_TRANSFER_BACKEND].default
-    return bool(values.get(KV_TRANSFER_BACKEND, default) == "nixl")
+    backend = values.get(LLAMACPP_KV_TRANSFER, LLAMACPP_KV_TRANSFER_DEFAULT)
+    return bool(backend == "nixl")
 
 
 def simulate(

@@ -120,8 +120,6 @@ def _of_field(field: FieldInfo, value: Any) -> Iterator[Choice]:
         yield Remove()
     for kind in kinds:
         yield from (Set(option) for option in _examples(kind))
-    if str in kinds and isinstance(value, (int, float)):
-        yield Set(str(value))
 
 
 def _converted(value: Any, kinds: Sequence[Any]) -> Any:
@@ -155,11 +153,13 @@ def _kinds(annotation: Any) -> Iterator[Any]:
 
 
 def _examples(kind: Any) -> tuple[Any, ...]:
-    """Two different values of a type, or the literal value itself."""
+    """Different values of a type, or the literal value itself."""
     if kind is bool:
         return False, True
     if kind is int:
-        return 1, 64
+        return 1, 2, 64
     if kind is float:
         return 0.5, 1.0
+    if kind is str:
+        return "example-a", "example-b"
     return (kind,) if isinstance(kind, (str, int)) and not isinstance(kind, type) else ()

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.engines.llamacpp import KV_TRANSFER_BACKEND, uses_nixl
+from penstock.engines.llamacpp import uses_nixl
+from penstock.engines.setting_names import LLAMACPP_KV_TRANSFER
 from penstock.environments import openmp
 from penstock.environments.packaged_models import packaged_model, packaged_model_fix
 from penstock.errors import InputError, MissingToolError, Problem
@@ -80,7 +81,7 @@ def require_packages(interpreters: Mapping[str, str], component: Component) -> P
         return Packages(llamacpp=llamacpp, nixl=None)
     nixl = _site_packages(interpreters, NIXL_ENVIRONMENT)
     if nixl is None:
-        place, fix = f"engine.config.{KV_TRANSFER_BACKEND}", f"remove `{KV_TRANSFER_BACKEND}`"
+        place, fix = f"engine.config.{LLAMACPP_KV_TRANSFER}", f"remove `{LLAMACPP_KV_TRANSFER}`"
         raise _missing(place, f"{component.name}: nixl", NIXL_ENVIRONMENT, fix)
     return Packages(llamacpp=llamacpp, nixl=nixl)
 

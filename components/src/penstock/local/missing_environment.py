@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from penstock.engines.llamacpp import KV_TRANSFER_BACKEND
+from penstock.engines.setting_names import LLAMACPP_KV_TRANSFER
 from penstock.environments import find_environment, install
 from penstock.graph.load import parse_graph
 from penstock.graph.model import Graph
@@ -43,5 +43,5 @@ def _needed(graph: Graph) -> Iterator[str]:
     yield ENVIRONMENT
     pools = [pool for pool in (graph.prefill, graph.decode) if pool is not None]
     configs = [{**graph.engine.config, **pool.config} for pool in pools]
-    if any(config.get(KV_TRANSFER_BACKEND) == "nixl" for config in configs):
+    if any(config.get(LLAMACPP_KV_TRANSFER) == "nixl" for config in configs):
         yield NIXL_ENVIRONMENT

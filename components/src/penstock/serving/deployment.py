@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from penstock.engines.flags import GivenFlag, given_flags
 from penstock.engines.settings import Location, Setting, read_settings
-from penstock.graph.slo import Slo
 from penstock.hardware import Gpu
 from penstock.manifests.cursor import Cursor
 from penstock.manifests.deployment import Component, Deployment, Engine, Launch, Role
 from penstock.manifests.pods import Pod
 from penstock.models import ModelShape
 from penstock.serving.worker import WORKERS, Worker
+
+if TYPE_CHECKING:
+    from penstock.graph.slo import Slo
 
 FRONTEND = "dynamo.frontend"
 
@@ -40,8 +42,8 @@ class ServingDeployment:
     model_unknown: str
     # `model.context_length` of the graph in tokens; None for a manifest.
     context_length: int | None
-    # The graph's objectives; empty for a manifest.
-    slo: Slo
+    # The graph's objectives; None for a manifest.
+    slo: Slo | None
     is_graph: bool
 
     @property

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.engines.settings import read_settings
-from penstock.graph.slo import Slo
 from penstock.hardware import GPUS, Gpu, gpu_of_product
 from penstock.manifests.deployment import Component, Deployment
 from penstock.manifests.pods import Pod
@@ -49,7 +48,7 @@ def understand(source: Source, hints: Hints) -> ServingDeployment:
         model=model,
         model_unknown=reason,
         context_length=graph.model.context_length if graph is not None else None,
-        slo=graph.slo if graph is not None else Slo(),
+        slo=graph.slo if graph is not None else None,
         is_graph=graph is not None,
     )
 

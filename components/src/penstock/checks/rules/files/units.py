@@ -29,7 +29,7 @@ LIMITS = {"ttft_ms": (10.0, 600_000.0), "itl_ms": (1.0, 600_000.0), "e2e_ms": (1
 )
 def unit_of_objective(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for name, (least, most) in LIMITS.items():
-        value = getattr(deployment.slo, name)
+        value = getattr(deployment.slo, name, None)
         if value is None or least <= value <= most:
             continue
         near = f"{value * 1000:g}" if value < least else f"{value / 1000:g}"
@@ -51,7 +51,10 @@ def unit_of_objective(deployment: ServingDeployment) -> Iterable[RuleResult]:
     versions=ARITHMETIC,
 )
 def contradicting_objectives(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    ttft, total = deployment.slo.ttft_ms, deployment.slo.e2e_ms
+    slo = deployment.slo
+    if slo is None:
+        return
+    ttft, total = slo.ttft_ms, slo.e2e_ms
     if ttft is not None and total is not None and total < ttft:
         yield RuleResult(
             location=Location("", "graph", ("slo", "e2e_ms")),

@@ -10,9 +10,11 @@ from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
 from penstock.checks.rules.kv_transfer.transfer import TRANSCEIVER
 from penstock.checks.version_range import Versions
-from penstock.engines.llamacpp import KV_TRANSFER_BACKEND
-from penstock.engines.setting_names import COMMON_SETTINGS
-from penstock.llamacpp.config import LlamaCppConfig
+from penstock.engines.setting_names import (
+    COMMON_SETTINGS,
+    LLAMACPP_KV_TRANSFER,
+    LLAMACPP_KV_TRANSFER_DEFAULT,
+)
 from penstock.manifests.deployment import Engine
 from penstock.memory.remedy import lacks_fp8_kv
 from penstock.serving.deployment import ServingDeployment
@@ -28,7 +30,7 @@ def _backend(worker: Worker) -> tuple[str, Any]:
         Engine.TRTLLM: f"{TRANSCEIVER}.backend",
         Engine.VLLM: "kv-transfer-config.kv_connector",
         Engine.SGLANG: "disaggregation-transfer-backend",
-        Engine.LLAMACPP: KV_TRANSFER_BACKEND,
+        Engine.LLAMACPP: LLAMACPP_KV_TRANSFER,
     }.get(worker.engine)
     backend = worker.get(key) if key else None
     if backend == "DEFAULT" and worker.is_trtllm:
@@ -37,7 +39,7 @@ def _backend(worker: Worker) -> tuple[str, Any]:
     if backend is None and worker.engine is Engine.SGLANG and worker.settings.is_complete:
         return str(key), "mooncake"
     if backend is None and worker.engine is Engine.LLAMACPP and worker.settings.is_complete:
-        return str(key), LlamaCppConfig.model_fields[KV_TRANSFER_BACKEND].default
+        return str(key), LLAMACPP_KV_TRANSFER_DEFAULT
     return key or "", backend
 
 
