@@ -97,9 +97,10 @@ def indivisible_experts(deployment: ServingDeployment) -> Iterable[RuleResult]:
     title="expert parallelism for a dense model",
     level=Level.WARNING,
     cause="The model has no experts.",
-    effect="Expert parallelism has no effect, or the engine rejects it.",
+    effect="Expert parallelism has no effect with TensorRT-LLM and SGLang. vLLM raises "
+    "ValueError at startup.",
     remedy="Disable expert parallelism.",
-    source="TensorRT-LLM mapping.py",
+    source="TensorRT-LLM mapping.py; vllm/config/model.py 0.31.0",
     versions=Versions(dynamo=">=0.4,<1.7"),
 )
 def expert_parallelism_for_dense_model(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -113,6 +114,7 @@ def expert_parallelism_for_dense_model(deployment: ServingDeployment) -> Iterabl
                     text="Disable expert parallelism: the model is dense.",
                     config={EXPERT_KEYS[worker.engine]: _expert_setting(worker, 1)},
                 ),
+                level=Level.ERROR if worker.engine is Engine.VLLM else None,
             )
 
 
