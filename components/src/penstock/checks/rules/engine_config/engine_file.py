@@ -24,6 +24,8 @@ WITHOUT_EFFECT = {
     "num_serve_frontends": "it is an option of trtllm-serve",
     "reasoning_parser": "it is an option of trtllm-serve; with Dynamo use --dyn-reasoning-parser",
 }
+# Values of --connector that Dynamo replaces by none, with a warning (dynamo/trtllm/args.py 1.6.1).
+IGNORED_CONNECTORS = ("nixl", "lmcache", "null")
 ATTENTION_BACKENDS = ("TRTLLM", "VANILLA", "FLASHINFER")
 
 
@@ -178,6 +180,8 @@ def deprecated_key(deployment: ServingDeployment) -> Iterable[RuleResult]:
     versions=Versions(dynamo=">=1.5,<1.7"),
 )
 def key_without_effect(deployment: ServingDeployment) -> Iterable[RuleResult]:
+    for worker in deployment.workers:
+        yield from _ignored_connector(worker)
     for worker, values in engine_files(deployment):
         for key, why in WITHOUT_EFFECT.items():
             if key in values:
@@ -198,6 +202,18 @@ def key_without_effect(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 "(--model)",
                 fix=Fix(text="Remove model from the engine file and set it with --model only."),
             )
+
+
+def _ignored_connector(worker: Worker) -> Iterator[RuleResult]:
+    flag, variable = worker.flag("--connector"), worker.env("DYN_CONNECTOR")
+    name = (flag.text if flag else variable) or ""
+    if worker.is_trtllm and name in IGNORED_CONNECTORS:
+        what, place = ("args", flag.spelling) if flag else ("env", "DYN_CONNECTOR")
+        yield RuleResult(
+            location=worker.location(what, place),
+            message=f"{place} {name} has no effect on a TensorRT-LLM worker",
+            fix=Fix(text=f"Remove {place}, and set cache_transceiver_config.backend."),
+        )
 
 
 def _replaced_values(worker: Worker) -> Iterator[RuleResult]:

@@ -149,7 +149,9 @@ def different_kv_types(deployment: ServingDeployment) -> Iterable[RuleResult]:
         first, second = prefill.value("kv_dtype"), decode.value("kv_dtype")
         # vLLM's NIXL handshake and SGLang's compare the strings as written (nixl/metadata.py
         # 0.31.0; disaggregation/common/conn.py 0.5.21).
-        if decode.engine in SPELLINGS_COUNT and first != second and _dtype(first) == _dtype(second):
+        is_spelled_alike = (first or "auto") == (second or "auto")
+        is_same = _dtype(first) == _dtype(second) and not is_spelled_alike
+        if decode.engine in SPELLINGS_COUNT and is_same:
             yield RuleResult(
                 location=decode.settings.location("kv_dtype"),
                 message=f"{decode.name} spells its KV cache type {_shown(second)}, but "
@@ -207,7 +209,7 @@ def different_speculation(deployment: ServingDeployment) -> Iterable[RuleResult]
 
 
 def _uses_nixl(worker: Worker) -> bool:
-    return worker.get("disaggregation-transfer-backend") == "nixl"
+    return bool(worker.get("disaggregation-transfer-backend") == "nixl")
 
 
 def _speculation_level(engine: Engine, kinds: str) -> Level:

@@ -11,6 +11,7 @@ from penstock.checks.version_range import Versions
 from penstock.manifests.deployment import Engine, Role
 from penstock.serving.deployment import ServingDeployment
 
+DECODE_RADIX_CACHE = "disaggregation-decode-enable-radix-cache"
 PULL_CONNECTORS = ("NixlConnector", "NixlPullConnector")
 
 
@@ -158,20 +159,30 @@ def partial_page_chunk(deployment: ServingDeployment) -> Iterable[RuleResult]:
     id="PS422",
     title="the hierarchical cache is enabled without the radix cache",
     level=Level.ERROR,
-    cause="SGLang's hierarchical cache extends the radix cache, which is disabled.",
+    cause="SGLang's hierarchical cache extends the radix cache, which is disabled: by its flag, or "
+    "on decode workers unless disaggregation-decode-enable-radix-cache is set.",
     effect="SGLang raises ValueError at startup.",
     remedy="Leave the radix cache enabled.",
-    source="sglang#9452",
+    source="sglang#9452; pd_disaggregation_hook.py and kv_cache_hook.py of SGLang 0.5.21",
     versions=Versions(sglang=">=0.5.3,<0.5.22"),
 )
 def hierarchical_cache_without_radix_cache(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
-        has_tiers = worker.get("enable-hierarchical-cache") is True
-        if (
-            worker.engine is Engine.SGLANG
-            and has_tiers
-            and worker.get("disable-radix-cache") is True
-        ):
+        if worker.engine is not Engine.SGLANG or not worker.get("enable-hierarchical-cache"):
+            continue
+        is_forced = worker.role is Role.DECODE and not worker.get(DECODE_RADIX_CACHE)
+        if is_forced and worker.settings.is_complete:
+            yield RuleResult(
+                location=worker.config_location("enable-hierarchical-cache"),
+                message="enable-hierarchical-cache requires the radix cache, which SGLang disables "
+                f"on a decode worker without {DECODE_RADIX_CACHE}",
+                fix=Fix(
+                    text="Remove enable-hierarchical-cache from the decode worker.",
+                    config={"enable-hierarchical-cache": False},
+                ),
+                versions=Versions(sglang=">=0.5.21,<0.5.22"),
+            )
+        elif not is_forced and worker.get("disable-radix-cache") is True:
             yield RuleResult(
                 location=worker.config_location("enable-hierarchical-cache"),
                 message="enable-hierarchical-cache requires the radix cache, but "

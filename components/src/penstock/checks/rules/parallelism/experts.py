@@ -79,12 +79,14 @@ def indivisible_experts(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers if model else ():
         if worker.engine is Engine.VLLM:
             continue
-        if model and worker.ep > 1 and model.experts and model.experts % worker.ep:
-            size = _expert_setting(worker, gcd(worker.ep, model.experts))
+        # SGLang divides the redundant ones too (moe_ep_setup.py 0.5.21).
+        redundant = positive_int(worker.get("ep-num-redundant-experts")) or 0
+        experts = model.experts + redundant if model and model.experts else 0
+        if model and worker.ep > 1 and experts % worker.ep:
+            size = _expert_setting(worker, gcd(worker.ep, experts))
             yield RuleResult(
                 location=worker.config_location(EXPERT_KEYS[worker.engine]),
-                message=f"{model.experts} experts are not divisible by expert parallelism "
-                f"{worker.ep}",
+                message=f"{experts} experts are not divisible by expert parallelism {worker.ep}",
                 fix=Fix(
                     text=f"Set {EXPERT_KEYS[worker.engine]} to {str(size).lower()}.",
                     config={EXPERT_KEYS[worker.engine]: size},
