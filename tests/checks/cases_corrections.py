@@ -19,6 +19,13 @@ from tests.checks.support import (
 vllm, sglang = (partial(graph, base) for base in (VLLM_DISAGG, SGLANG_DISAGG))
 CONNECTOR = "kv-transfer-config/kv_connector"
 DRAFT = {"speculative-algorithm": "EAGLE3", "speculative-draft-model-path": "acme/eagle"}
+EAGLE_POOLS = {
+    "engine/config/speculative-config": {
+        "method": "eagle3",
+        "model": "acme/eagle",
+        "num_speculative_tokens": 3,
+    }
+}
 TWO_KV_HEADS = model("two-kv-heads", model_type="llama", num_key_value_heads=2)
 FIFTY_EXPERTS = model(
     "fifty-experts", model_type="qwen2_moe", num_experts=50, moe_intermediate_size=1408
@@ -130,6 +137,11 @@ CASES: tuple[Case, ...] = (
         rule="PS415",
         bad=sglang({f"prefill/config/{key}": value for key, value in DRAFT.items()}),
         near=sglang({f"decode/config/{key}": value for key, value in DRAFT.items()}),
+    ),
+    Case(  # the handshake compares the draft's revision; an unset KV type is the pool's
+        rule="PS415",
+        bad=vllm({**EAGLE_POOLS, "decode/config/speculative-config/revision": "v2"}),
+        near=vllm({**EAGLE_POOLS, "decode/config/speculative-config/kv_cache_dtype": "auto"}),
     ),
     Case(  # the push connector supports it
         rule="PS419",

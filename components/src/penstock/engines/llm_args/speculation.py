@@ -20,7 +20,7 @@ Sampling = Literal["full", "no_topk", "no_topp", "no_topk_no_topp"]
 
 
 class SaConfig(EngineArgs):
-    """`sa_config`: a suffix automaton beside another method."""
+    """`sa_config`: a suffix automaton combined with another method."""
 
     threshold: Positive = 4
     enable_global_pool: bool = False

@@ -18,6 +18,8 @@ from penstock.serving.worker import Worker
 
 # Backends that TRTLLM_USE_*_KVCACHE=1 selects for DEFAULT, in order of precedence.
 BY_VARIABLE = ("NIXL", "UCX", "MOONCAKE", "MPI")
+# Of speculative-config (nixl/metadata.py 0.31.0).
+DRAFT_DETAILS = ("revision", "code_revision", "parallel_drafting", "kv_cache_dtype")
 SPELLINGS_COUNT = (Engine.VLLM, Engine.SGLANG)
 # Second names: one class in nixl/connector.py of vLLM 0.31.0, one backend in SGLang.
 SAME_BACKEND = {"NixlPullConnector": "NixlConnector", "mooncake_tcp": "mooncake"}
@@ -185,6 +187,7 @@ def different_speculation(deployment: ServingDeployment) -> Iterable[RuleResult]
     for prefill, decode in deployment.pairs:
         if not (prefill.settings.is_complete and decode.settings.is_complete):
             continue
+        yield from _different_draft_details(prefill, decode)
         first, second = prefill.value("speculation"), decode.value("speculation")
         if bool(first) != bool(second) or (first and _draft(first) != _draft(second)):
             kinds = f"{_draft(first)} {_draft(second)}".lower()
@@ -206,6 +209,29 @@ def different_speculation(deployment: ServingDeployment) -> Iterable[RuleResult]
                     ),
                     level=_speculation_level(decode.engine, kinds),
                 )
+
+
+def _different_draft_details(prefill: Worker, decode: Worker) -> Iterator[RuleResult]:
+    """What vLLM's NIXL handshake compares of equal draft models."""
+    first, second = prefill.value("speculation"), decode.value("speculation")
+    if decode.engine is not Engine.VLLM or _draft(first) != _draft(second):
+        return
+    if not (isinstance(first, Mapping) and isinstance(second, Mapping)):
+        return
+    is_hashed = "eagle" in _draft(first).lower() and "Nixl" in str(_backend(decode)[1])
+    for name in DRAFT_DETAILS if is_hashed else ():
+        values = first.get(name), second.get(name)
+        # An unset type is that of the pool's own KV cache.
+        is_known = name != "kv_cache_dtype" or None not in values
+        if is_known and (values[0] or None) != (values[1] or None):
+            key = f"speculative-config.{name}"
+            yield RuleResult(
+                location=decode.config_location(key),
+                message=f"{decode.name} has {key} {_shown(values[1])}, but {prefill.name} has "
+                f"{_shown(values[0])}",
+                fix=Fix(text=f"Set {key} to the same value on both pools."),
+                versions=Versions(vllm=">=0.31,<0.32"),
+            )
 
 
 def _uses_nixl(worker: Worker) -> bool:
