@@ -10,6 +10,7 @@ from tests.checks.support import (
     SGLANG_AGG,
     SGLANG_DISAGG,
     TRTLLM_AGG,
+    TRTLLM_DISAGG,
     VLLM_AGG,
     VLLM_DISAGG,
     Case,
@@ -19,6 +20,8 @@ from tests.checks.support import (
 vllm, sglang = (partial(graph, base) for base in (VLLM_DISAGG, SGLANG_DISAGG))
 CONNECTOR = "kv-transfer-config/kv_connector"
 DRAFT = {"speculative-algorithm": "EAGLE3", "speculative-draft-model-path": "acme/eagle"}
+IMAGE = "nvcr.io/nvidia/ai-dynamo/tensorrtllm-runtime"
+BOUNCE = "engine/config/cache_transceiver_config/agent_bounce_buffer_enable"
 EAGLE_POOLS = {
     "engine/config/speculative-config": {
         "method": "eagle3",
@@ -45,6 +48,11 @@ CASES: tuple[Case, ...] = (
         rule="PS101",
         bad=trtllm("kv_cache_config/kv_pool_rebalance_check_interval", 10),
         near=trtllm("enable_tokenization_cache", True),
+    ),
+    Case(  # a key of 1.3.0rc28, which Dynamo 1.6 has
+        rule="PS101",
+        bad=graph(TRTLLM_DISAGG, {BOUNCE: True, "engine/image": f"{IMAGE}:1.5.0"}),
+        near=graph(TRTLLM_DISAGG, {BOUNCE: True, "engine/image": f"{IMAGE}:1.6.0"}),
     ),
     Case(
         rule="PS102",
