@@ -30,7 +30,7 @@ ONE = {"engine/config/kv_cache_config": {"dtype": "fp8"}}
 ADP = "worker/env/DYN_TRTLLM_ENABLE_ATTENTION_DP"
 DOTTED = {f"{WORKER}/args/1": "--trtllm.max_beam_width", f"{WORKER}/args/2": "1"}
 VOLUME = "dgd/spec/components/worker/podTemplate/spec/volumes/engine-config"
-TRANSFER = "engine/config/cache_transceiver_config"
+VARIANT = {"decoding_type": "MTP", "max_draft_len": 1, "spec_dec_variant": "linear"}
 BACKEND = "worker/config/prefill_cuda_graph_backend"
 BALANCER = "worker/config/moe_config/load_balancer"
 
@@ -151,11 +151,8 @@ TRTLLM_FILE = (
     ),
     Case(
         rule="PS101",  # a key of 1.7 in an image of 1.6
-        bad=graph(TRTLLM_DISAGG, {f"{TRANSFER}/agent_bounce_buffer_enable": True}),
-        near=graph(
-            TRTLLM_DISAGG,
-            {f"{TRANSFER}/agent_bounce_buffer_enable": True, "engine/image": f"{IMAGE}:1.7.0"},
-        ),
+        bad=config("speculative_config", VARIANT),
+        near=config("speculative_config", VARIANT, {"engine/image": f"{IMAGE}:1.7.0"}),
     ),
     Case(
         rule="PS102",

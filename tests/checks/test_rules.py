@@ -16,6 +16,7 @@ from penstock.checks.merge import merged as with_one_cause
 from penstock.checks.registry import RULES
 from tests.checks import (
     cases_autoscaling,
+    cases_corrections,
     cases_engine,
     cases_flag_limits,
     cases_memory,
@@ -31,6 +32,7 @@ CASES: tuple[Case, ...] = (
     *cases_parallelism.CASES,
     *cases_memory.CASES,
     *cases_routing.CASES,
+    *cases_corrections.CASES,
 )
 # Reported while a file is read, before there is a deployment; tested in test_check.py.
 READ = ("PS001", "PS002", "PS003")

@@ -1,23 +1,28 @@
 """The top level of TensorRT-LLM's engine YAML, `TorchLlmArgs`.
 
-Source: tensorrt_llm/llmapi/llm_args.py, near 1.3.0rc29 (the version that ai-dynamo 1.6.1 pins).
+Names, types and choices: the API reference of 1.3.0rc29 (the version that ai-dynamo 1.6.1 pins).
+Limits and validators: tensorrt_llm/llmapi/llm_args.py of an unmerged pull request, #19077.
+NotNull: a file must not contain null, because the engine calls the class with the section's keys.
 """
 
 from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AliasChoices, Field
 
 from penstock.engines.llm_args.base import Count, EngineArgs, Opaque, Positive
+from penstock.engines.llm_args.limits import EnvValue, LoadFormat, NotNull
 from penstock.engines.llm_args.sections import (
     AttentionDpConfig,
     CacheTransceiverConfig,
     CudaGraphConfig,
     GmsConfig,
     KvCacheConfig,
+    KvConnectorConfig,
     MoeConfig,
     MxConfig,
+    Nvfp4GemmConfig,
     SchedulerConfig,
     TorchCompileConfig,
 )
@@ -45,7 +50,10 @@ class TorchLlmArgs(EngineArgs):
     custom_tokenizer: str | None = None
     skip_tokenizer_init: bool = False
     trust_remote_code: bool = False
-    revision: str | None = None
+    # hf_revision is its name for the command line, which the file may use too
+    revision: str | None = Field(
+        default=None, validation_alias=AliasChoices("revision", "hf_revision")
+    )
     model_kwargs: Opaque | None = None
     dtype: str = "auto"
     tensor_parallel_size: Positive = 1
@@ -59,9 +67,9 @@ class TorchLlmArgs(EngineArgs):
     enable_lm_head_tp_in_adp: bool = False
     pp_partition: list[int] | None = None
     cp_config: Opaque | None = None
-    load_format: str = "AUTO"
+    load_format: LoadFormat = "AUTO"
     enable_lora: bool = False  # Dynamo: LoRA on TRT-LLM not supported
-    lora_config: Opaque | None = None
+    lora_config: Annotated[Opaque | None, NotNull] = None
     kv_cache_config: KvCacheConfig = KvCacheConfig()
     enable_chunked_prefill: bool = False
     guided_decoding_backend: Literal["xgrammar", "llguidance"] | None = None
@@ -84,8 +92,8 @@ class TorchLlmArgs(EngineArgs):
     reasoning_parser: str | None = None  # trtllm-serve only; with Dynamo use --dyn-reasoning-parser
     orchestrator_type: Literal["rpc", "ray"] | None = None
     return_perf_metrics: bool = False
-    env_overrides: dict[str, str] | None = None
-    telemetry_config: Opaque | None = None
+    env_overrides: dict[str, EnvValue] | None = None
+    telemetry_config: Annotated[Opaque | None, NotNull] = None
     otlp_traces_endpoint: str | None = None
     prometheus_metrics_config: Opaque | None = None
     enable_energy_metrics: bool = False
@@ -93,18 +101,20 @@ class TorchLlmArgs(EngineArgs):
     garbage_collection_gen0_threshold: int = 20000
     # null disables CUDA graphs; roughly <=200 MB per captured graph
     cuda_graph_config: CudaGraphConfig | None = CudaGraphConfig()
-    attention_dp_config: AttentionDpConfig | None = None
+    attention_dp_config: Annotated[AttentionDpConfig | None, NotNull] = None
     disable_overlap_scheduler: bool = False  # must be true on prefill-only workers
     moe_config: MoeConfig = MoeConfig()
-    nvfp4_gemm_config: Opaque | None = None
-    dwdp_config: Opaque | None = None
-    # gpt-oss (attention sinks) is documented on TRTLLM
-    attn_backend: Literal["TRTLLM", "VANILLA", "FLASHINFER"] = "TRTLLM"
+    nvfp4_gemm_config: Nvfp4GemmConfig = Nvfp4GemmConfig()
+    dwdp_config: Annotated[Opaque | None, NotNull] = None
+    # gpt-oss (attention sinks) is documented on TRTLLM; an unknown name means TRTLLM (warning)
+    attn_backend: str = "TRTLLM"
     enable_early_first_token_response: bool = False  # switched off in disaggregated serving
     # Dynamo turns it on with --publish-metrics or when DYN_FORWARDPASS_METRIC_PORT is set (the
     # operator sets it)
     enable_iter_perf_stats: bool = False
     enable_iter_req_stats: bool = False
+    enable_tokenization_cache: bool = False
+    enable_return_routed_experts: bool = False
     print_iter_log: bool = False
     batch_wait_timeout_ms: Annotated[float, Field(ge=0)] = 0
     batch_wait_timeout_iters: Count = 0
@@ -125,9 +135,11 @@ class TorchLlmArgs(EngineArgs):
     checkpoint_io_policy: Literal["auto", "native", "rank_striped_read_ahead"] = "auto"
     mx_config: MxConfig = MxConfig()
     gms_config: GmsConfig = GmsConfig()  # ignored (warning) unless load_format GMS
-    kv_connector_config: Opaque | None = None  # Dynamo sets it from --connector none|kvbm
+    kv_connector_config: KvConnectorConfig | None = (
+        None  # Dynamo sets it from --connector none|kvbm
+    )
     sleep_config: Opaque | None = None  # Dynamo sets it for GMS/snapshot
-    reorder_policy_config: Opaque | None = None
+    reorder_policy_config: Annotated[Opaque | None, NotNull] = None
     max_stats_len: Annotated[int, Field(ge=-1)] = 1000
     encoder_cuda_graph_config: Opaque | None = None
     enable_encoder_decoder_mixed_cuda_graph: bool = True
@@ -161,8 +173,7 @@ class TorchLlmArgs(EngineArgs):
     batched_logits_processor: Opaque | None = None
     request_stats_max_iterations: Annotated[int, Field(ge=-1)] | None = None
     postprocess_tokenizer_dir: str | None = None
-    decoding_config: Opaque | None = None  # deprecated: speculative_config
-    mpi_session: Opaque | None = None
+    decoding_config: Annotated[Opaque | None, NotNull] = None  # deprecated: speculative_config
     perf_metrics_output_dir: str | None = None
     perf_metrics_max_requests: Count = 0
-    layer_wise_benchmarks_config: Opaque | None = None
+    layer_wise_benchmarks_config: Annotated[Opaque | None, NotNull] = None

@@ -156,6 +156,8 @@ DEPRECATED: Mapping[str, str] = {
     ),
     "speculative_config.num_nextn_predict_layers": "Use max_draft_len.",
     "speculative_config.allow_advanced_sampling": "Remove it; it has no effect.",
+    "mx_config.server_query_timeout_s": "Remove it; it has no effect.",
+    "speculative_config.num_eagle_layers": "Remove it; max_draft_len replaces its value.",
     "speculative_config.speculative_model_dir": "Use speculative_model.",
 }
 ADDED: Mapping[str, AddedKey] = {
@@ -166,9 +168,10 @@ ADDED: Mapping[str, AddedKey] = {
     "cache_transceiver_config.enable_pipelined_transfer": AddedKey("1.3.0rc26", (1, 6)),
     "prefill_cuda_graph_backend": AddedKey("1.3.0rc26", (1, 6)),
     "prefill_capture_num_tokens": AddedKey("1.3.0rc26", (1, 6)),
-    "kv_cache_config.kv_pool_rebalance_check_interval": AddedKey("1.3.0rc27", (1, 6)),
-    "cache_transceiver_config.agent_bounce_buffer_enable": AddedKey("1.4.0rc1", (1, 7)),
-    "cache_transceiver_config.agent_bounce_params": AddedKey("1.4.0rc1", (1, 7)),
+    "cache_transceiver_config.agent_bounce_buffer_enable": AddedKey("1.3.0rc28", (1, 6)),
+    "cache_transceiver_config.agent_bounce_params": AddedKey("1.3.0rc28", (1, 6)),
     "speculative_config.spec_dec_variant": AddedKey("1.4.0rc1", (1, 7)),
+    "enable_tokenization_cache": AddedKey("1.3.0rc29 or earlier", (1, 6)),
+    "enable_return_routed_experts": AddedKey("1.3.0rc29 or earlier", (1, 6)),
     "speculative_config.moe_backend": AddedKey("1.3.0rc28", (1, 6)),
 }

@@ -1,20 +1,30 @@
 """The sections of TensorRT-LLM's engine YAML.
 
-Source: tensorrt_llm/llmapi/llm_args.py, near 1.3.0rc29 (the version that ai-dynamo 1.6.1 pins).
+Names, types and choices: the API reference of 1.3.0rc28 and rc29 (ai-dynamo 1.6.1 pins rc29).
+Limits and validators: tensorrt_llm/llmapi/llm_args.py of an unmerged pull request, #19077.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, StrictInt, model_validator
 
 from penstock.engines.llm_args.base import Count, EngineArgs, Opaque, Positive
+from penstock.engines.llm_args.limits import (
+    KvDtype,
+    PoolRatio,
+    Tag,
+    Text,
+    Windows,
+    contradiction,
+)
 
 MoeBackend = Literal[
     "AUTO",
     "CUTLASS",
     "CUTEDSL",
+    "CUTEDSL_FC12",  # Rubin only
     "TRTLLM",
     "DEEPGEMM",
     "DENSEGEMM",
@@ -24,6 +34,7 @@ MoeBackend = Literal[
     "MEGAMOE_DEEPGEMM",
     "MEGAMOE_CUTEDSL",
 ]
+GemmBackend = Literal["cutlass", "cublaslt", "cutedsl", "cuda_core", "marlin"]
 CapacityPolicy = Literal["MAX_UTILIZATION", "GUARANTEED_NO_EVICT", "STATIC_BATCH"]
 ChunkingPolicy = Literal["FIRST_COME_FIRST_SERVED", "EQUAL_PROGRESS", "FORCE_CHUNK"]
 
@@ -34,7 +45,7 @@ class TorchCompileConfig(EngineArgs):
     enable_fullgraph: bool = True
     enable_inductor: bool = False
     enable_piecewise_cuda_graph: bool = False
-    capture_num_tokens: list[int] | None = None
+    capture_num_tokens: list[Positive] | None = None
     enable_userbuffers: bool = True
     max_num_streams: Positive = 3
 
@@ -43,7 +54,7 @@ class MxConfig(EngineArgs):
     """`mx_config`: ModelExpress."""
 
     server_url: str | None = None
-    server_query_timeout_s: int | None = None
+    server_query_timeout_s: Count | None = None  # deprecated and ignored
     preshard_strategy: Literal["per_module"] = "per_module"
 
 
@@ -52,7 +63,7 @@ class GmsConfig(EngineArgs):
 
     socket_path: str | None = None
     mode: Literal["auto", "rw", "ro"] = "auto"
-    tag: str = "weights"
+    tag: Tag = "weights"
 
 
 class BlockReuseConfig(EngineArgs):
@@ -67,8 +78,8 @@ class KVEventsConfig(EngineArgs):
 
     enable_kv_cache_events: bool = False
     publisher: Literal["null", "zmq"] | None = None
-    endpoint: str = "tcp://*:5557"  # port + attention-dp rank
-    replay_endpoint: str | None = None
+    endpoint: Text = "tcp://*:5557"  # port + attention-dp rank
+    replay_endpoint: Text | None = None
     buffer_steps: Positive = 10000
     hwm: Positive = 100000
     max_queue_size: Positive = 100000
@@ -79,8 +90,12 @@ class MambaStateConfig(EngineArgs):
     """`kv_cache_config.mamba_state_config`."""
 
     periodic_snapshot_interval: Count = 0
-    additional_snapshot_offsets_from_start: list[Positive] = Field(default_factory=list)
-    additional_snapshot_offsets_from_end: list[Count] = Field(default_factory=list)
+    additional_snapshot_offsets_from_start: list[Annotated[StrictInt, Field(ge=1)]] = Field(
+        default_factory=list
+    )
+    additional_snapshot_offsets_from_end: list[Annotated[StrictInt, Field(ge=0)]] = Field(
+        default_factory=list
+    )
     enable_branch_snapshot: bool = False
 
 
@@ -91,11 +106,11 @@ class KvCacheConfig(EngineArgs):
     enable_block_reuse: bool = True
     max_tokens: int | None = None
     # repeated cyclically over the layers; gpt-oss sliding/full alternation = [128, <max_seq_len>]
-    max_attention_window: list[Positive | str] | None = None
+    max_attention_window: Windows | None = None
     # fraction of the memory left AFTER weights, graphs and workspaces
     free_gpu_memory_fraction: Annotated[float, Field(ge=0, le=1)] = 0.9
     host_cache_size: int | None = None
-    disk_cache_size: int | None = None
+    disk_cache_size: Count | None = None
     disk_cache_path: str | None = None
     # Dynamo sets 100000 when KV events are polled and it is unset or 0
     event_buffer_max_size: Count = 0
@@ -105,25 +120,19 @@ class KvCacheConfig(EngineArgs):
     enable_partial_reuse: bool = True
     copy_on_partial_reuse: bool = True
     use_uvm: bool = False
-    max_gpu_total_bytes: int = 0
-    iteration_stats_interval: int = 1
-    dtype: str = "auto"  # must be the same on prefill and decode
+    max_gpu_total_bytes: Count = 0
+    iteration_stats_interval: Positive = 1
+    dtype: KvDtype = "auto"  # must be the same on prefill and decode
     # what the engine reports wins over --kv-block-size; must be the same on both pools
     tokens_per_block: Positive = 32
     use_kv_cache_manager_v2: bool | Literal["auto"] = "auto"
     kv_cache_event_hash_algo: Literal["auto", "v1_block_key", "v2_sha256", "v2_sha256_64"] = "auto"
-    max_util_for_resume: float = 0.95
-    block_reuse_config: BlockReuseConfig | None = None
-    pool_ratio: list[float] | None = None  # sums to 1
+    max_util_for_resume: Annotated[float, Field(gt=0, le=1)] = 0.95
+    block_reuse_config: BlockReuseConfig = BlockReuseConfig()
+    pool_ratio: PoolRatio | None = None
     secondary_offload_min_priority: int | None = None
-    cross_kv_cache_fraction: float | None = None
+    cross_kv_cache_fraction: Annotated[float, Field(ge=0, le=1)] | None = None
     enable_kv_pool_rebalance: bool = False
-    kv_pool_rebalance_min_sampled_kv_caches: Count = 2000
-    kv_pool_rebalance_cooldown_secs: Annotated[float, Field(ge=0)] = 120.0
-    kv_pool_rebalance_target_ratio_update_interval: Positive = 100
-    kv_pool_rebalance_ratio_threshold: Annotated[float, Field(gt=1)] = 1.25
-    kv_pool_rebalance_moving_average_decay: Annotated[float, Field(gt=0, lt=1)] = 0.9999
-    kv_pool_rebalance_check_interval: Positive = 10
     sink_token_length: int | None = None  # deprecated and ignored
     mamba_ssm_cache_dtype: Literal["auto", "float16", "bfloat16", "float32"] = "auto"
     mamba_ssm_stochastic_rounding: bool = False
@@ -152,6 +161,16 @@ class CacheTransceiverConfig(EngineArgs):
     kv_cache_bounce_size_mb: Count = 0
     # needs PYTHON runtime + NIXL + chunked prefill, PP=CP=1, beam 1
     enable_pipelined_transfer: bool = False
+    agent_bounce_buffer_enable: bool = False
+    agent_bounce_params: dict[str, str] | None = None
+
+
+class LoadBalancer(EngineArgs):
+    """`moe_config.load_balancer` as a map."""
+
+    num_slots: int | None = None
+    initial_global_assignments: Opaque | dict[int, list[int]] | None = None
+    layer_updates_per_iter: int = 0
 
 
 class MoeConfig(EngineArgs):
@@ -160,23 +179,54 @@ class MoeConfig(EngineArgs):
     # WIDEEP was removed from the enum; some tools still write it, and the worker exits at startup
     backend: MoeBackend = "AUTO"
     max_num_tokens: int | None = None
-    load_balancer: Opaque | str | None = None  # rejected together with GMS
+    load_balancer: LoadBalancer | str | None = None  # rejected together with GMS
     disable_finalize_fusion: bool = False
     use_low_precision_moe_combine: bool = False  # NVFP4 only
 
 
+class Nvfp4GemmConfig(EngineArgs):
+    """`nvfp4_gemm_config`."""
+
+    # The engine's own selection if unset.
+    allowed_backends: Annotated[list[GemmBackend], Field(min_length=1)] = Field(
+        default_factory=list
+    )
+
+
+class KvConnectorConfig(EngineArgs):
+    """`kv_connector_config`: a preset, or three names."""
+
+    connector: str | None = None
+    connector_module: str | None = None
+    connector_scheduler_class: str | None = None
+    connector_worker_class: str | None = None
+
+
+ENCODE_KEYS = ("num_tokens", "max_num_token", "seq_lens", "max_seq_len")
+
+
 class CudaGraphConfig(EngineArgs):
-    """`cuda_graph_config`."""
+    """`cuda_graph_config`: two classes of the engine, chosen by `mode`."""
 
     batch_sizes: list[Positive] | None = None
     max_batch_size: Count = 0  # 0 and no batch_sizes -> 128
     enable_padding: bool = False
-    mode: Literal["decode", "encode"] = "decode"
-    # With mode encode only.
-    num_tokens: list[Positive] | None = None
+    mode: Literal["decode", "encode"] = "decode"  # unset: encode if one of ENCODE_KEYS is set
+    num_tokens: Annotated[list[Positive], Field(min_length=1)] | None = None
     max_num_token: Count = 0
-    seq_lens: list[Positive] | None = None
+    seq_lens: Annotated[list[Positive], Field(min_length=1)] | None = None
     max_seq_len: Count = 0
+
+    @model_validator(mode="after")
+    def has_keys_of_its_mode(self) -> Self:
+        given = [key for key in ENCODE_KEYS if key in self.model_fields_set]
+        if "mode" in self.model_fields_set and self.mode == "decode" and given:
+            raise contradiction(
+                given[0],
+                f"{given[0]} is a key of mode encode, but mode is decode",
+                f"Remove {given[0]}, or set mode to encode.",
+            )
+        return self
 
 
 class AttentionDpConfig(EngineArgs):

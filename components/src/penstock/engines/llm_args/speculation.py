@@ -6,15 +6,24 @@ Source: tensorrt_llm/llmapi/llm_args.py and the API reference of 1.3.0rc27 and r
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import AliasChoices, Field
+from pydantic import AliasChoices, Field, model_validator
 
-from penstock.engines.llm_args.base import Count, EngineArgs, Opaque, Positive
+from penstock.engines.llm_args.base import Count, EngineArgs, Positive
+from penstock.engines.llm_args.limits import NotZero, contradiction
 from penstock.engines.llm_args.sections import MoeBackend
 
+LONGEST_POOLED_NGRAM = 64
 Backend = Literal["VANILLA", "TRTLLM"]
 Sampling = Literal["full", "no_topk", "no_topp", "no_topk_no_topp"]
+
+
+class SaConfig(EngineArgs):
+    """`sa_config`: a suffix automaton combined with another method."""
+
+    threshold: Positive = 4
+    enable_global_pool: bool = False
 
 
 class DecodingConfig(EngineArgs):
@@ -38,13 +47,39 @@ class DecodingConfig(EngineArgs):
     enable_penalty: bool = False  # while false, requests with penalties are rejected
     moe_backend: MoeBackend | None = None
 
+    @model_validator(mode="after")
+    def has_no_longer_draft(self) -> Self:
+        longest = max((self.draft_len_schedule or {}).values(), default=0)
+        if self.max_draft_len is not None and longest > self.max_draft_len:
+            raise contradiction(
+                "draft_len_schedule",
+                f"draft_len_schedule contains {longest}, but max_draft_len is {self.max_draft_len}",
+                f"Lower the lengths of draft_len_schedule to at most {self.max_draft_len}.",
+            )
+        return self
+
 
 class Tree(DecodingConfig):
     """Settings of methods that can draft a tree."""
 
     use_dynamic_tree: bool = False  # needs dynamic_tree_max_topK
     dynamic_tree_max_topK: int | None = None  # noqa: N815  the engine's spelling
-    sa_config: Opaque | None = None
+    sa_config: SaConfig | None = None
+
+    @model_validator(mode="after")
+    def has_a_possible_tree(self) -> Self:
+        length, width = self.max_draft_len, self.dynamic_tree_max_topK
+        total = self.max_total_draft_tokens
+        if not (self.use_dynamic_tree and length and width and total is not None):
+            return self
+        if not length <= total <= length * width:
+            raise contradiction(
+                "max_total_draft_tokens",
+                f"max_total_draft_tokens is {total}, but a tree of max_draft_len {length} and "
+                f"dynamic_tree_max_topK {width} has {length} to {length * width} tokens",
+                f"Set max_total_draft_tokens to a number from {length} to {length * width}.",
+            )
+        return self
 
 
 class Eagle3(Tree):
@@ -88,9 +123,27 @@ class SuffixAutomaton(DecodingConfig):
     """SA: drafts from a suffix automaton."""
 
     max_draft_len: Positive
-    max_matching_ngram_size: int = -1
+    max_matching_ngram_size: NotZero = -1
     enable_global_pool: bool = False
     global_pool_size: Positive | None = None
+
+    @model_validator(mode="after")
+    def has_a_possible_pool(self) -> Self:
+        size = self.max_matching_ngram_size
+        if self.global_pool_size is not None and not self.enable_global_pool:
+            raise contradiction(
+                "global_pool_size",
+                "global_pool_size is set, but enable_global_pool is not true",
+                "Set enable_global_pool to true, or remove global_pool_size.",
+            )
+        if self.enable_global_pool and size != -1 and not 1 <= size <= LONGEST_POOLED_NGRAM:
+            raise contradiction(
+                "max_matching_ngram_size",
+                f"max_matching_ngram_size is {size}, but with enable_global_pool it must be -1 or "
+                f"1 to {LONGEST_POOLED_NGRAM}",
+                f"Set max_matching_ngram_size to -1 or to at most {LONGEST_POOLED_NGRAM}.",
+            )
+        return self
 
 
 class DraftTarget(DecodingConfig):
@@ -105,13 +158,15 @@ class DraftTarget(DecodingConfig):
 class Pard(DecodingConfig):
     """PARD."""
 
+    max_draft_len: Positive
     mask_token_id: int | None = None
-    sa_config: Opaque | None = None
+    sa_config: SaConfig | None = None
 
 
 class DFlash(DecodingConfig):
     """DFlash."""
 
+    max_draft_len: Positive
     mask_token_id: int | None = None
     target_layer_ids: list[int] | None = None
     attention_backend: Backend = "VANILLA"
@@ -123,6 +178,16 @@ class DSpark(DFlash):
     block_size: Positive | None = None
     markov_rank: int | None = None
     markov_head_type: Literal["vanilla", "gated", "rnn"] | None = None
+
+    @model_validator(mode="after")
+    def has_blocks_of_the_draft_length(self) -> Self:
+        if self.block_size is not None and self.block_size != self.max_draft_len:
+            raise contradiction(
+                "block_size",
+                f"block_size is {self.block_size}, but max_draft_len is {self.max_draft_len}",
+                f"Set block_size to {self.max_draft_len}.",
+            )
+        return self
 
 
 class SaveState(DecodingConfig):

@@ -26,6 +26,13 @@ from penstock.engines.llm_args.speculation import DECODING, DECODING_TYPES
 from penstock.engines.llm_args.unsupported import Kind, Path, UnsupportedSetting
 from penstock.nearest import nearest
 
+# vLLM's and SGLang's names → TensorRT-LLM's.
+OTHER_NAMES = {
+    ("kv_cache_config.dtype", "fp8_e4m3"): "fp8",
+    ("kv_cache_config.dtype", "fp8_e5m2"): "fp8",
+    ("load_format", "safetensors"): "auto",
+    ("load_format", "mistral"): "auto",
+}
 NEAR = 0.75  # how similar a name must be to be suggested
 
 
@@ -40,8 +47,17 @@ def validate(values: Mapping[str, Any]) -> tuple[UnsupportedSetting, ...]:
 
 
 def _speculative(values: Mapping[str, Any]) -> Iterator[UnsupportedSetting]:
-    kind = values.get("decoding_type", "AUTO")
     path = ("speculative_config", "decoding_type")
+    if "decoding_type" not in values:
+        dotted = ".".join(path)
+        yield UnsupportedSetting(
+            path=path[:1],
+            kind=Kind.VALUE,
+            message=f"{dotted} is missing",
+            fix=f"Set {dotted}. {_one_of(DECODING_TYPES)}",
+        )
+        return
+    kind = values["decoding_type"]
     if removed := REMOVED_VALUES.get((".".join(path), str(kind))):
         yield _removed(path, repr(kind), removed)
     elif kind not in DECODING_TYPES:
@@ -63,12 +79,25 @@ def _refusals(
     try:
         model.model_validate(dict(values))
     except ValidationError as error:
-        seen = set()
-        for details in error.errors():
+        seen: set[Path] = set()
+        errors = error.errors()
+        for details in errors:
+            if _is_other_member(details, errors):
+                continue
             refusal = _refusal(model, details, above)
             if refusal.path not in seen:  # a union reports each of its members
                 seen.add(refusal.path)
                 yield refusal
+
+
+def _is_other_member(details: ErrorDetails, errors: list[ErrorDetails]) -> bool:
+    """Whether this is what `str` says of a section that may be a name, while the section's own
+    class reports what is wrong in it."""
+    loc = details["loc"]
+    if not isinstance(details["input"], Mapping) or loc[-1:] != ("str",):
+        return False
+    above = loc[:-1]
+    return any(e["loc"][: len(above)] == above and e["loc"] != loc for e in errors)
 
 
 def _refusal(model: type[EngineArgs], details: ErrorDetails, above: Path) -> UnsupportedSetting:
@@ -83,12 +112,26 @@ def _refusal(model: type[EngineArgs], details: ErrorDetails, above: Path) -> Uns
         return UnsupportedSetting(
             path=path[:-1] or path, kind=Kind.VALUE, message=message, fix=f"Set {dotted}."
         )
+    if details["type"] == "contradiction":
+        context = details["ctx"]
+        return UnsupportedSetting(
+            path=(*path, context["key"]),
+            kind=Kind.VALUE,
+            message=context["reason"],
+            fix=context["fix"],
+        )
+    if details["input"] is None:
+        message = f"{dotted} must not be null"
+        return UnsupportedSetting(
+            path=path, kind=Kind.VALUE, message=message, fix=f"Remove {dotted}, or set a value."
+        )
     if removed := REMOVED_VALUES.get((dotted, str(details["input"]))):
         return _removed(path, repr(details["input"]), removed)
     reason = details["msg"][:1].lower() + details["msg"][1:]
     message = f"{_shown(details['input'])} is not accepted: {reason}"
     choices = _choices(details)
-    near = nearest(str(details["input"]), choices, NEAR)
+    near = OTHER_NAMES.get((dotted, str(details["input"])))
+    near = near or nearest(str(details["input"]), choices, NEAR)
     fix = _one_of(choices) if choices else f"Write {_expected(details)}."
     return UnsupportedSetting(
         path=path,
@@ -144,10 +187,12 @@ def _one_of(names: Iterable[str]) -> str:
 
 def _expected(details: ErrorDetails) -> str:
     """What pydantic's message asks for: `a number greater than or equal to 1`."""
+    if details["type"] in ("too_short", "string_too_short"):
+        return "a value that is not empty"
     match = re.fullmatch(r"Input should be (.+?)(, unable .*)?", details["msg"])
     if match is None:
         return "a value of another type"
-    expected = match[1].replace("valid ", "")
+    expected = match[1].replace("valid ", "").replace("a integer", "an integer")
     return expected if expected.startswith(("a ", "an ")) else f"a number {expected}"
 
 

@@ -68,6 +68,11 @@ VARIABLES_WITHOUT_EFFECT: Mapping[str, Ignored] = {
         versions=Versions(sglang=">=0.5.21,<0.5.22"),
         instead=Removed(reason="it is the default"),
     ),
+    "DYN_STORE_KV": Ignored(
+        engine=None,
+        versions=Versions(dynamo=">=1.6,<1.7"),
+        instead=Removed("DYN_DISCOVERY_BACKEND"),
+    ),
     "DYN_USE_KV_EVENTS": Ignored(
         engine=None,
         versions=Versions(dynamo=">=1.0,<1.7"),

@@ -24,6 +24,9 @@ WITHOUT_EFFECT = {
     "num_serve_frontends": "it is an option of trtllm-serve",
     "reasoning_parser": "it is an option of trtllm-serve; with Dynamo use --dyn-reasoning-parser",
 }
+# Values of --connector that Dynamo replaces by none, with a warning (dynamo/trtllm/args.py 1.6.1).
+IGNORED_CONNECTORS = ("nixl", "lmcache", "null")
+ATTENTION_BACKENDS = ("TRTLLM", "VANILLA", "FLASHINFER")
 
 
 def engine_files(deployment: ServingDeployment) -> Iterator[tuple[Worker, Mapping[str, Any]]]:
@@ -170,13 +173,17 @@ def deprecated_key(deployment: ServingDeployment) -> Iterable[RuleResult]:
     id="PS105",
     title="key that has no effect with Dynamo",
     level=Level.WARNING,
-    cause="Dynamo removes the key or does not read it; some keys are options of trtllm-serve.",
-    effect="The setting has no effect, and no error is reported.",
+    cause="Dynamo removes the key or does not read it, it is an option of trtllm-serve, or "
+    "TensorRT-LLM uses another value instead.",
+    effect="The setting has no effect, and at most a warning is logged.",
     remedy="Remove the key.",
-    source="dynamo/trtllm/workers/llm_worker.py of ai-dynamo 1.6.1",
+    source="dynamo/trtllm/workers/llm_worker.py of ai-dynamo 1.6.1; TensorRT-LLM#14635; "
+    "EagleDecodingConfig in TensorRT-LLM llm_args.py",
     versions=Versions(dynamo=">=1.5,<1.7"),
 )
 def key_without_effect(deployment: ServingDeployment) -> Iterable[RuleResult]:
+    for worker in deployment.workers:
+        yield from _ignored_connector(worker)
     for worker, values in engine_files(deployment):
         for key, why in WITHOUT_EFFECT.items():
             if key in values:
@@ -186,6 +193,7 @@ def key_without_effect(deployment: ServingDeployment) -> Iterable[RuleResult]:
                     message=message,
                     fix=Fix(text=f"Remove {key}."),
                 )
+        yield from _replaced_values(worker)
         flag = worker.flag("--model")
         engine_model = values.get("model")
         registered = flag.text if flag else worker.env("DYN_TRTLLM_MODEL")
@@ -195,6 +203,38 @@ def key_without_effect(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 message=f"the engine loads {engine_model}, but Dynamo registers {registered} "
                 "(--model)",
                 fix=Fix(text="Remove model from the engine file and set it with --model only."),
+            )
+
+
+def _ignored_connector(worker: Worker) -> Iterator[RuleResult]:
+    flag, variable = worker.flag("--connector"), worker.env("DYN_CONNECTOR")
+    name = (flag.text if flag else variable) or ""
+    if worker.is_trtllm and name in IGNORED_CONNECTORS:
+        what, place = ("args", flag.spelling) if flag else ("env", "DYN_CONNECTOR")
+        yield RuleResult(
+            location=worker.location(what, place),
+            message=f"{place} {name} has no effect on a TensorRT-LLM worker",
+            fix=Fix(text=f"Remove {place}, and set cache_transceiver_config.backend."),
+        )
+
+
+def _replaced_values(worker: Worker) -> Iterator[RuleResult]:
+    """Values that TensorRT-LLM accepts and does not use."""
+    attention = worker.get("attn_backend")
+    if isinstance(attention, str) and attention.upper() not in ATTENTION_BACKENDS:
+        yield RuleResult(
+            location=worker.config_location("attn_backend"),
+            message=f"attn_backend {attention} is unknown, and TensorRT-LLM uses TRTLLM instead",
+            fix=Fix(text="Set attn_backend to TRTLLM.", config={"attn_backend": "TRTLLM"}),
+        )
+    speculation = worker.get("speculative_config")
+    if isinstance(speculation, Mapping) and speculation.get("dynamic_tree_max_topK"):
+        if speculation.get("use_dynamic_tree") in (None, False):
+            key = "speculative_config.dynamic_tree_max_topK"
+            yield RuleResult(
+                location=worker.config_location(key),
+                message=f"{key} has no effect because use_dynamic_tree is not true",
+                fix=Fix(text=f"Set use_dynamic_tree to true, or remove {key}."),
             )
 
 

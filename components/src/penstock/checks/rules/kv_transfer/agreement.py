@@ -22,6 +22,11 @@ from penstock.serving.worker import Worker
 
 # Backends that TRTLLM_USE_*_KVCACHE=1 selects for DEFAULT, in order of precedence.
 BY_VARIABLE = ("NIXL", "UCX", "MOONCAKE", "MPI")
+# Of speculative-config (nixl/metadata.py 0.31.0).
+DRAFT_DETAILS = ("revision", "code_revision", "parallel_drafting", "kv_cache_dtype")
+SPELLINGS_COUNT = (Engine.VLLM, Engine.SGLANG)
+# Second names: one class in nixl/connector.py of vLLM 0.31.0, one backend in SGLang.
+SAME_BACKEND = {"NixlPullConnector": "NixlConnector", "mooncake_tcp": "mooncake"}
 
 
 def _backend(worker: Worker) -> tuple[str, Any]:
@@ -57,7 +62,8 @@ def different_backends(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for prefill, decode in deployment.pairs:
         (key, first), (_, second) = _backend(prefill), _backend(decode)
         composed = {"PdConnector", "MultiConnector"} & {str(first), str(second)}
-        if first and second and first != second and not composed:
+        is_same = SAME_BACKEND.get(first, first) == SAME_BACKEND.get(second, second)
+        if first and second and not is_same and not composed:
             yield RuleResult(
                 location=decode.config_location(key),
                 message=f"{decode.name} uses KV transfer backend {second}, but {prefill.name} "
@@ -116,7 +122,18 @@ def different_block_sizes(deployment: ServingDeployment) -> Iterable[RuleResult]
         engine = deployment.component(result.location.component).engine
         # vLLM's NIXL connector converts between block sizes (since 0.12).
         is_converted = engine is Engine.VLLM
+        if is_converted and all(_converts(*pair) for pair in deployment.pairs):
+            continue
         yield replace(result, level=Level.WARNING) if is_converted else result
+
+
+def _converts(prefill: Worker, decode: Worker) -> bool:
+    """Whether vLLM's decode workers read whole prefill blocks: `block_size_ratio` in
+    kv_connector/utils.py, and nixl/base_worker.py of 0.31.0, which needs enough decode ranks."""
+    first, second = prefill.count("block_size"), decode.count("block_size")
+    if not first or not second:
+        return False
+    return first == second or (second % first == 0 and decode.tp >= prefill.tp)
 
 
 @rule(
@@ -139,16 +156,19 @@ def different_kv_types(deployment: ServingDeployment) -> Iterable[RuleResult]:
     )
     for prefill, decode in deployment.pairs:
         first, second = prefill.value("kv_dtype"), decode.value("kv_dtype")
-        # vLLM's NIXL handshake compares the strings as written (nixl/metadata.py 0.31.0).
-        if decode.engine is Engine.VLLM and first != second and _dtype(first) == _dtype(second):
+        # vLLM's NIXL handshake and SGLang's compare the strings as written (nixl/metadata.py
+        # 0.31.0; disaggregation/common/conn.py 0.5.21).
+        is_spelled_alike = (first or "auto") == (second or "auto")
+        is_same = _dtype(first) == _dtype(second) and not is_spelled_alike
+        if decode.engine in SPELLINGS_COUNT and is_same:
             yield RuleResult(
                 location=decode.settings.location("kv_dtype"),
                 message=f"{decode.name} spells its KV cache type {_shown(second)}, but "
-                f"{prefill.name} spells it {_shown(first)}; vLLM's handshake treats "
-                "them as different",
+                f"{prefill.name} spells it {_shown(first)}; the handshake treats them as "
+                "different",
                 fix=Fix(
-                    text=f"Set kv-cache-dtype to {first} on both pools.",
-                    config={"kv-cache-dtype": first},
+                    text=f"Set kv-cache-dtype to {first or second} on both pools.",
+                    config={"kv-cache-dtype": first or second},
                 ),
             )
 
@@ -174,11 +194,14 @@ def different_speculation(deployment: ServingDeployment) -> Iterable[RuleResult]
     for prefill, decode in deployment.pairs:
         if not (prefill.settings.is_complete and decode.settings.is_complete):
             continue
+        yield from _different_draft_details(prefill, decode)
         first, second = prefill.value("speculation"), decode.value("speculation")
         if bool(first) != bool(second) or (first and _draft(first) != _draft(second)):
             kinds = f"{_draft(first)} {_draft(second)}".lower()
             if not any(kind in kinds for kind in ("eagle", "mtp", "nextn", "draft", "dspark")):
                 continue  # n-gram drafting has no KV cache
+            if decode.engine is Engine.SGLANG and second and not first and _uses_nixl(decode):
+                continue  # NIXL transfers the target's layers (disaggregation/nixl 0.5.21)
             key = COMMON_SETTINGS["speculation"].get(decode.engine)
             if key:
                 target, other = (decode, first) if first else (prefill, second)
@@ -193,6 +216,33 @@ def different_speculation(deployment: ServingDeployment) -> Iterable[RuleResult]
                     ),
                     level=_speculation_level(decode.engine, kinds),
                 )
+
+
+def _different_draft_details(prefill: Worker, decode: Worker) -> Iterator[RuleResult]:
+    """What vLLM's NIXL handshake compares of equal draft models."""
+    first, second = prefill.value("speculation"), decode.value("speculation")
+    if decode.engine is not Engine.VLLM or _draft(first) != _draft(second):
+        return
+    if not (isinstance(first, Mapping) and isinstance(second, Mapping)):
+        return
+    is_hashed = "eagle" in _draft(first).lower() and "Nixl" in str(_backend(decode)[1])
+    for name in DRAFT_DETAILS if is_hashed else ():
+        values = first.get(name), second.get(name)
+        # An unset type is that of the pool's own KV cache.
+        is_known = name != "kv_cache_dtype" or None not in values
+        if is_known and (values[0] or None) != (values[1] or None):
+            key = f"speculative-config.{name}"
+            yield RuleResult(
+                location=decode.config_location(key),
+                message=f"{decode.name} has {key} {_shown(values[1])}, but {prefill.name} has "
+                f"{_shown(values[0])}",
+                fix=Fix(text=f"Set {key} to the same value on both pools."),
+                versions=Versions(vllm=">=0.31,<0.32"),
+            )
+
+
+def _uses_nixl(worker: Worker) -> bool:
+    return bool(worker.get("disaggregation-transfer-backend") == "nixl")
 
 
 def _speculation_level(engine: Engine, kinds: str) -> Level:

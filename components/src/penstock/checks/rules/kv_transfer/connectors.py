@@ -6,10 +6,13 @@ from collections.abc import Iterable, Mapping
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
-from penstock.checks.rules.kv_transfer.transfer import kv_transfer_workers
+from penstock.checks.rules.kv_transfer.transfer import kv_role, kv_transfer_workers
 from penstock.checks.version_range import Versions
 from penstock.manifests.deployment import Engine, Role
 from penstock.serving.deployment import ServingDeployment
+
+DECODE_RADIX_CACHE = "disaggregation-decode-enable-radix-cache"
+PULL_CONNECTORS = ("NixlConnector", "NixlPullConnector")
 
 
 @rule(
@@ -28,6 +31,7 @@ def no_kv_role(deployment: ServingDeployment) -> Iterable[RuleResult]:
         if worker.engine is not Engine.VLLM or not isinstance(config, Mapping):
             continue
         role = worker.get("kv-transfer-config.kv_role")
+        own_role = kv_role(worker, str(config.get("kv_connector")))
         if config.get("kv_connector") and role not in ("kv_producer", "kv_consumer", "kv_both"):
             yield RuleResult(
                 location=worker.config_location(
@@ -37,7 +41,8 @@ def no_kv_role(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 if role
                 else "kv-transfer-config has no kv_role",
                 fix=Fix(
-                    text="Set kv_role to kv_both.", config={"kv-transfer-config.kv_role": "kv_both"}
+                    text=f"Set kv_role to {own_role}.",
+                    config={"kv-transfer-config.kv_role": own_role},
                 ),
             )
 
@@ -75,7 +80,7 @@ def expandable_segments(deployment: ServingDeployment) -> Iterable[RuleResult]:
     level=Level.ERROR,
     cause="VLLM_NIXL_SIDE_CHANNEL_HOST is a loopback address.",
     effect="The decode worker connects to itself, and every KV transfer times out.",
-    remedy="Remove the variable or set it to status.podIP.",
+    remedy="Set the variable to status.podIP.",
     source="srt-slurm#158",
     versions=Versions(vllm=">=0.10,<0.32"),
 )
@@ -88,7 +93,8 @@ def loopback_side_channel(deployment: ServingDeployment) -> Iterable[RuleResult]
             yield RuleResult(
                 location=worker.location("env", "VLLM_NIXL_SIDE_CHANNEL_HOST"),
                 message=f"VLLM_NIXL_SIDE_CHANNEL_HOST is {host}, which other pods cannot reach",
-                fix=Fix(text="Remove VLLM_NIXL_SIDE_CHANNEL_HOST; Dynamo sets the pod's address."),
+                # Without it, Dynamo sets the pod's address only for NixlConnector and PdConnector.
+                fix=Fix(text="Set VLLM_NIXL_SIDE_CHANNEL_HOST to status.podIP."),
             )
 
 
@@ -105,10 +111,11 @@ def loopback_side_channel(deployment: ServingDeployment) -> Iterable[RuleResult]
 )
 def pipeline_with_nixl(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in kv_transfer_workers(deployment):
-        connector = str(worker.get("kv-transfer-config.kv_connector") or "")
+        # The push connector supports it.
+        pulls = worker.get("kv-transfer-config.kv_connector") in PULL_CONNECTORS
         hybrid = deployment.model is not None and any(deployment.model.windows)
         hybrid = hybrid and worker.get("disable-hybrid-kv-cache-manager") is not True
-        if worker.engine is Engine.VLLM and worker.pp > 1 and "Nixl" in connector and hybrid:
+        if worker.engine is Engine.VLLM and worker.pp > 1 and pulls and hybrid:
             yield RuleResult(
                 location=worker.settings.location("pipeline_parallel"),
                 message=f"NIXL does not support pipeline parallelism ({worker.pp}) for a model "
@@ -152,20 +159,30 @@ def partial_page_chunk(deployment: ServingDeployment) -> Iterable[RuleResult]:
     id="PS422",
     title="the hierarchical cache is enabled without the radix cache",
     level=Level.ERROR,
-    cause="SGLang's hierarchical cache extends the radix cache, which is disabled.",
+    cause="SGLang's hierarchical cache extends the radix cache, which is disabled: by its flag, or "
+    "on decode workers unless disaggregation-decode-enable-radix-cache is set.",
     effect="SGLang raises ValueError at startup.",
     remedy="Leave the radix cache enabled.",
-    source="sglang#9452",
+    source="sglang#9452; pd_disaggregation_hook.py and kv_cache_hook.py of SGLang 0.5.21",
     versions=Versions(sglang=">=0.5.3,<0.5.22"),
 )
 def hierarchical_cache_without_radix_cache(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
-        has_tiers = worker.get("enable-hierarchical-cache") is True
-        if (
-            worker.engine is Engine.SGLANG
-            and has_tiers
-            and worker.get("disable-radix-cache") is True
-        ):
+        if worker.engine is not Engine.SGLANG or not worker.get("enable-hierarchical-cache"):
+            continue
+        is_forced = worker.role is Role.DECODE and not worker.get(DECODE_RADIX_CACHE)
+        if is_forced and worker.settings.is_complete:
+            yield RuleResult(
+                location=worker.config_location("enable-hierarchical-cache"),
+                message="enable-hierarchical-cache requires the radix cache, which SGLang disables "
+                f"on a decode worker without {DECODE_RADIX_CACHE}",
+                fix=Fix(
+                    text="Remove enable-hierarchical-cache from the decode worker.",
+                    config={"enable-hierarchical-cache": False},
+                ),
+                versions=Versions(sglang=">=0.5.21,<0.5.22"),
+            )
+        elif not is_forced and worker.get("disable-radix-cache") is True:
             yield RuleResult(
                 location=worker.config_location("enable-hierarchical-cache"),
                 message="enable-hierarchical-cache requires the radix cache, but "

@@ -24,6 +24,12 @@ def kv_transfer_workers(deployment: ServingDeployment) -> Iterator[Worker]:
                 yield worker
 
 
+def kv_role(worker: Worker, connector: str) -> str:
+    """The role to set; vLLM 0.31 deprecates kv_both with NIXL (nixl/connector.py)."""
+    roles = {Role.PREFILL: "kv_producer", Role.DECODE: "kv_consumer"}
+    return roles.get(worker.role, "kv_both") if connector.startswith("Nixl") else "kv_both"
+
+
 @rule(
     id="PS401",
     title="no KV transfer backend",
@@ -56,7 +62,7 @@ def no_backend(deployment: ServingDeployment) -> Iterable[RuleResult]:
                     config={
                         "kv-transfer-config": {
                             "kv_connector": "NixlConnector",
-                            "kv_role": "kv_both",
+                            "kv_role": kv_role(worker, "NixlConnector"),
                         }
                     },
                 ),

@@ -79,12 +79,14 @@ def indivisible_experts(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers if model else ():
         if worker.engine is Engine.VLLM:
             continue
-        if model and worker.ep > 1 and model.experts and model.experts % worker.ep:
-            size = _expert_setting(worker, gcd(worker.ep, model.experts))
+        # SGLang divides the redundant ones too (moe_ep_setup.py 0.5.21).
+        redundant = positive_int(worker.get("ep-num-redundant-experts")) or 0
+        experts = model.experts + redundant if model and model.experts else 0
+        if model and worker.ep > 1 and experts % worker.ep:
+            size = _expert_setting(worker, gcd(worker.ep, experts))
             yield RuleResult(
                 location=worker.config_location(EXPERT_KEYS[worker.engine]),
-                message=f"{model.experts} experts are not divisible by expert parallelism "
-                f"{worker.ep}",
+                message=f"{experts} experts are not divisible by expert parallelism {worker.ep}",
                 fix=Fix(
                     text=f"Set {EXPERT_KEYS[worker.engine]} to {str(size).lower()}.",
                     config={EXPERT_KEYS[worker.engine]: size},
@@ -97,9 +99,10 @@ def indivisible_experts(deployment: ServingDeployment) -> Iterable[RuleResult]:
     title="expert parallelism for a dense model",
     level=Level.WARNING,
     cause="The model has no experts.",
-    effect="Expert parallelism has no effect, or the engine rejects it.",
+    effect="Expert parallelism has no effect with TensorRT-LLM and SGLang. vLLM raises "
+    "ValueError at startup.",
     remedy="Disable expert parallelism.",
-    source="TensorRT-LLM mapping.py",
+    source="TensorRT-LLM mapping.py; vllm/config/model.py 0.31.0",
     versions=Versions(dynamo=">=0.4,<1.7"),
 )
 def expert_parallelism_for_dense_model(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -113,6 +116,7 @@ def expert_parallelism_for_dense_model(deployment: ServingDeployment) -> Iterabl
                     text="Disable expert parallelism: the model is dense.",
                     config={EXPERT_KEYS[worker.engine]: _expert_setting(worker, 1)},
                 ),
+                level=Level.ERROR if worker.engine is Engine.VLLM else None,
             )
 
 

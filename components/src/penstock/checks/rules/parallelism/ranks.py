@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
 from penstock.checks.version_range import Versions
 from penstock.manifests.deployment import Engine
+from penstock.models.shape import ModelShape
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.sglang_memory import has_window_pool
+from penstock.serving.worker import Worker
 
 
 @rule(
@@ -87,12 +89,14 @@ def eplb_without_ep(deployment: ServingDeployment) -> Iterable[RuleResult]:
     title="tensor parallelism of the pools is not supported by KV transfer",
     level=Level.WARNING,
     cause="vLLM's NIXL connector before 0.14 requires the decode workers' TP to be at least that "
-    "of the prefill workers. SGLang needs a staging buffer where they differ, which does not "
-    "transfer sliding-window layers (gpt-oss).",
+    "of the prefill workers. Since 0.31 one TP must divide the other, and a smaller decode TP "
+    "requires a prefill TP of at most the number of KV heads. SGLang needs a staging buffer where "
+    "they differ, which does not transfer sliding-window layers (gpt-oss).",
     effect="The handshake fails, or KV transfers are slow and unstable.",
     remedy="With vLLM, use a decode TP of at least the prefill TP. With SGLang, use the same TP "
     "on both.",
-    source="nixl_connector.py of vLLM 0.10 to 0.14; llm-d docs/operations/disaggregation/"
+    source="nixl_connector.py of vLLM 0.10 to 0.14; kv_connector/utils.py and "
+    "nixl/base_worker.py of 0.31.0; llm-d docs/operations/disaggregation/"
     "vllm.md@3d016852; sglang#15674, llm-d#2433",
     versions=Versions(vllm=">=0.10,<0.14", sglang=">=0.5.21,<0.5.22"),
 )
@@ -103,6 +107,8 @@ def tensor_parallelism_differs(deployment: ServingDeployment) -> Iterable[RuleRe
             continue  # with MLA every rank holds the same KV
         if not (prefill.is_laid_out and decode.is_laid_out):
             continue
+        if decode.engine is Engine.VLLM:
+            yield from _unreadable_ranks(prefill, decode, model)
         if decode.tp < prefill.tp and decode.engine is Engine.VLLM:
             yield RuleResult(
                 location=decode.settings.location("tensor_parallel"),
@@ -135,3 +141,27 @@ def tensor_parallelism_differs(deployment: ServingDeployment) -> Iterable[RuleRe
                     level=level,
                     fix=same_tp if has_windows else buffer_or_same_tp,
                 )
+
+
+def _unreadable_ranks(
+    prefill: Worker, decode: Worker, model: ModelShape | None
+) -> Iterator[RuleResult]:
+    """Sizes for which NIXL's handshake of vLLM 0.31 fails an assertion."""
+    if "Nixl" not in str(decode.get("kv-transfer-config.kv_connector")):
+        return
+    small, large = sorted((prefill.tp, decode.tp))
+    has_every_layer = model is not None and len(model.windows) == model.layers
+    problem = ""
+    if large % small:
+        problem = "neither divides the other"
+    elif model and has_every_layer and model.kv_heads < prefill.tp and decode.tp < prefill.tp:
+        problem = f"the model has only {model.kv_heads} KV heads, so prefill ranks share them"
+    if problem:
+        yield RuleResult(
+            location=decode.settings.location("tensor_parallel"),
+            message=f"{decode.name} has TP {decode.tp}, {prefill.name} has TP {prefill.tp}, and "
+            f"{problem}",
+            fix=Fix(text=f"Set TP of {decode.name} to {prefill.tp}, as {prefill.name} has."),
+            level=Level.ERROR,
+            versions=Versions(vllm=">=0.31,<0.32"),
+        )

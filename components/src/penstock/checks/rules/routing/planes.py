@@ -15,6 +15,7 @@ from penstock.serving.worker import WORKERS
 
 PLANES = {
     "DYN_REQUEST_PLANE": ("tcp", "nats"),
+    "DYN_RESPONSE_PLANE": ("tcp", "quic"),
     "DYN_EVENT_PLANE": ("zmq", "nats"),
     "DYN_DISCOVERY_BACKEND": ("kubernetes", "etcd", "file", "mem"),
 }
@@ -24,8 +25,8 @@ PLANES = {
     id="PS512",
     title="components use different planes",
     level=Level.ERROR,
-    cause="The request plane, event plane or discovery backend differs between components, or "
-    "has an unknown name.",
+    cause="The request plane, response plane, event plane or discovery backend differs between "
+    "components, or has an unknown name.",
     effect="Components do not discover each other, or requests fail with HTTP 500 (invalid TCP "
     "address).",
     remedy="Use the same planes on all components.",

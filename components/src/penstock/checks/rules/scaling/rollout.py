@@ -131,7 +131,8 @@ def _surges(deployment: ServingDeployment, component: Component) -> bool:
     title="Grove's update strategy is Coherent",
     level=Level.WARNING,
     cause="Grove's Coherent strategy blocks scaling during an update and can stall.",
-    effect="The update may not complete, and autoscaling is blocked.",
+    effect="The update may not complete, and autoscaling is blocked. The webhook of the operator "
+    "of August 2026 accepts only RollingRecreate and OnDelete.",
     remedy="Set RollingRecreate explicitly: sources disagree on the default in 1.6.",
     source="grove#873; rolling-updates.mdx@11db1467",
     versions=Versions(dynamo=">=1.4,<1.7"),
