@@ -53,6 +53,7 @@ def test_a_plan_writes_a_graph_with_its_reasons(
     assert "no shared prefixes" not in output  # there are none
     assert "disaggregation: " in output
     assert "known error" in output
+    assert f"wrote {path}\n\nnext steps:\n  penstock check {path}\n" in output
     loaded = load_graph(path)
     assert loaded.text.startswith("# openai/gpt-oss-120b on up to 2 × b200")
     assert "# Recommended: " in loaded.text
@@ -61,6 +62,21 @@ def test_a_plan_writes_a_graph_with_its_reasons(
     assert (counts.errors, counts.warnings) == (0, 0)
     assert main(["simulate", str(path), "--workload", asked[6]]) == 0
     assert " 100.0%" in capsys.readouterr().out
+
+
+@needs_sim
+def test_an_existing_file_is_replaced_only_if_forced(
+    asked: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "planned.yaml"
+    path.write_text("edited")
+    words = [*asked, "--gpus", "1", *LOOSE, "-o", str(path)]
+    assert main(words) == 3
+    error = capsys.readouterr().err
+    assert f"{path}: already exists. Fix: Name another file, or add --force" in error
+    assert path.read_text() == "edited"
+    assert main([*words, "--force", "--replays", "10"]) == 0
+    assert "Recommended" in path.read_text()
 
 
 @needs_sim
