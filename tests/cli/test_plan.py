@@ -116,7 +116,7 @@ def test_an_slo_that_no_graph_meets_reports_the_closest_and_alternatives(
 @pytest.mark.parametrize(
     ("more", "code", "message"),
     [
-        (["--hardware", "a100", "--gpus", "1", *LOOSE], 2, "--hardware: a100 was not measured"),
+        (["--hardware", "a100", "--gpus", "1", *LOOSE], 2, "--gpu: a100 was not measured"),
         (["--model", "gpt-oss-12b", "--gpus", "1", *LOOSE], 3, "Did you mean"),
         (["--gpus", "1"], 2, "a plan needs an SLO. Fix: Add --ttft"),
         (

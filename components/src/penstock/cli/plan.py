@@ -34,8 +34,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="gpt-oss-120b, gpt-oss-20b, or an id on the model hub",
     )
-    parser.add_argument(
-        "--hardware", required=True, metavar="GPU", help="GPU type: h100, b200, gb200, …"
+    arguments.add_gpu(
+        parser, "GPU type: h100, h200, b200, b300, gb200 or gb300 (also: --hardware)", required=True
     )
     parser.add_argument(
         "--gpus",
@@ -86,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
             args.model,
             loaded,
             scratch=Path(folder),
-            gpu=args.hardware,
+            gpu=args.gpu,
             gpus=args.gpus,
             slo=requested_slo(args),
             objective=Objective(args.objective),

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from penstock.errors import Problem, UsageError
 from penstock.graph.slo import Slo
-from penstock.hardware import GPUS, Gpu
+from penstock.hardware import Gpu, find_gpu
 from penstock.models import ModelShape
+from penstock.nearest import nearest
 from penstock.plan.model import planned_model
 from penstock.plan.traffic import SEEDS, has_shared_prefixes
 from penstock.simulate.timing import SYSTEMS
@@ -64,7 +65,8 @@ def plan_request(
     ``scratch``: an empty folder, which must exist for as long as the request is used.
     """
     found = planned_model(model, scratch)
-    _check(loaded, gpu, gpus, slo, objective)
+    known = _measured_gpu(gpu)
+    _check(loaded, gpus, slo, objective)
     sampled = loaded.with_workload(for_means(loaded.workload))
     requests = [one for seed in range(SEEDS) for one in sampled.requests(seed)]
     longest = max(one.input_tokens + one.output_tokens for one in requests)
@@ -77,7 +79,7 @@ def plan_request(
         model=found.id,
         shape=found.shape,
         folder=found.folder,
-        gpu=GPUS[gpu],
+        gpu=known,
         gpus=gpus,
         slo=slo,
         objective=objective,
@@ -87,13 +89,21 @@ def plan_request(
     )
 
 
-def _check(loaded: LoadedWorkload, gpu: str, gpus: int, slo: Slo, objective: Objective) -> None:
+def _measured_gpu(text: str) -> Gpu:
+    """The GPU of a name in any case. UsageError for one without measured kernels."""
+    found = find_gpu(text)
+    if found is not None and found.name in SYSTEMS:
+        return found
+    near = nearest(text, SYSTEMS)
+    fix = f"Did you mean {near}? " if near else ""
+    fix += f"Use one of {', '.join(SYSTEMS)}."
+    raise _refused("--gpu", f"{text} was not measured", fix)
+
+
+def _check(loaded: LoadedWorkload, gpus: int, slo: Slo, objective: Objective) -> None:
     if gpus > MAX_GPUS:
         message = f"{gpus} is more than the limit of {MAX_GPUS}"
         raise _refused("--gpus", message, "Divide --scale and --gpus by the same number.")
-    if gpu not in SYSTEMS:
-        message = f"{gpu} was not measured"
-        raise _refused("--hardware", message, f"Use one of {', '.join(SYSTEMS)}.")
     if not slo:
         raise UsageError(Problem(message="a plan needs an SLO", fix="Add --ttft, --itl or --e2e."))
     if loaded.workload.conversation and objective is Objective.THROUGHPUT:

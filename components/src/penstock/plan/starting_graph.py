@@ -11,8 +11,7 @@ from enum import StrEnum
 
 from penstock.errors import Problem, UsageError
 from penstock.graph.slo import Slo
-from penstock.hardware import GPUS, Gpu
-from penstock.hardware.gpus import gpu_of_product
+from penstock.hardware import GPUS, Gpu, find_gpu
 from penstock.models.find import find_model
 from penstock.nearest import nearest
 from penstock.plan.graph_text import graph_text
@@ -81,15 +80,15 @@ def find_model_id(text: str) -> str:
     raise UsageError(Problem(place="--model", message=f"{text} is not known", fix=f"{fix}."))
 
 
-def find_gpu(text: str) -> Gpu:
+def graph_gpu(text: str) -> Gpu:
     """The GPU of a name or a product label. UsageError for one that a graph cannot name."""
-    found = GPUS.get(text.lower()) or gpu_of_product(text)
+    found = find_gpu(text)
     if found is not None and found.name in GPU_NAMES:
         return found
-    message = f"{text} is not known"
-    raise UsageError(
-        Problem(place="--gpu", message=message, fix=f"Use one of {', '.join(GPU_NAMES)}.")
-    )
+    near = nearest(text, GPU_NAMES)
+    fix = f"Did you mean {near}? " if near else ""
+    fix += f"Use one of {', '.join(GPU_NAMES)}."
+    raise UsageError(Problem(place="--gpu", message=f"{text} is not known", fix=fix))
 
 
 def starting_graph(
