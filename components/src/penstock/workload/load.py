@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from penstock.errors import InputError, Problem
+from penstock.errors import GraphError, InputError, Problem
 from penstock.graph.load import read_text_file
+from penstock.graph.not_a_graph import kind_of_manifest
 from penstock.nearest import nearest
 from penstock.shipped import shipped
 from penstock.strict_yaml.kind import DocumentKind
@@ -23,6 +25,7 @@ from penstock.workload.trace import read_trace
 BYTE_ORDER_MARK = "\ufeff"  # at the start of CSV files that a spreadsheet writes in UTF-8
 Change = Callable[[tuple[Request, ...]], tuple[Request, ...]]
 WORKLOAD = DocumentKind(name="a workload", example="one in benchmarks/workloads/")
+GRAPH_KEY = re.compile(r"^(model|engine)\s*:", re.MULTILINE)  # every graph has both
 READY = shipped("workloads", "benchmarks/workloads")
 
 
@@ -117,6 +120,10 @@ def _unknown(name: str) -> Problem:
 
 def parse_workload(text: str, source: str) -> LoadedWorkload:
     """Check the text of a workload; ``source`` is its file, for messages and its name."""
+    kind = "a Kubernetes manifest" if kind_of_manifest(text) is not None else "a graph"
+    if kind != "a graph" or len(set(GRAPH_KEY.findall(text))) == 2:
+        fix = f"Use a workload file, or one of {', '.join(ready_names())}."
+        raise GraphError(Problem(file=source, message=f"is {kind}, not a workload", fix=fix))
     problems_of = partial(field_problems, root=Workload)
     workload = parse_strictly(text, source, WORKLOAD, Workload, problems_of)
     return LoadedWorkload(name=Path(source).stem, workload=workload, source=source)
