@@ -25,11 +25,11 @@ def print_text(findings: Sequence[Finding], files: int) -> None:
     for finding in findings:
         where = finding.file + (f":{finding.line}" if finding.line is not None else "")
         where += f" --set {finding.override}" if finding.override else ""
+        place = f" [bold]{escape(finding.place)}[/]" if finding.place else ""
         color = COLOR[finding.level]
         word = "suppressed" if finding.suppressed else str(finding.level)
         console.print(
-            f"{escape(where)} [bold]{escape(finding.place)}[/]: [{color}]{word}[/] "
-            f"{finding.rule}: {escape(finding.message)}"
+            f"{escape(where)}{place}: [{color}]{word}[/] {finding.rule}: {escape(finding.message)}"
         )
         if finding.suppressed:
             console.print(f"    suppressed: {escape(finding.suppressed)}")
