@@ -62,6 +62,9 @@ def test_the_file_has_the_answers_and_the_next_steps_name_it(tmp_path: Path) -> 
     assert graph["slo"] == {"ttft_ms": 500, "itl_ms": 20}
     assert (graph["worker"]["replicas"], graph["worker"]["gpus"]) == (4, 2)
     assert graph["worker"]["config"]["max_batch_size"] == 16  # 40 requests on 4 workers
+    assert "40 requests at the same time, shared by the workers" in file.read_text()
+    assert "suppressed: PS803: " in done.stdout
+    assert " --concurrency 40\n" in done.stdout  # the next step has the same traffic
     assert "penstock init mine.yaml --model openai/gpt-oss-120b" in file.read_text()
     for step in ("check", "up", "plan --model gpt-oss-120b --gpu h100 --gpus 8"):
         assert f"  penstock {step} " in done.stdout

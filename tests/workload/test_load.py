@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.errors import GraphError, InputError
+from penstock.errors import GraphError, InputError, UsageError
 from penstock.graph.load import parse_graph
 from penstock.workload import find_workload, ready_names
 from penstock.workload.duration import exceeds_sample_limit
@@ -171,6 +171,14 @@ def test_a_byte_order_mark_is_not_part_of_a_trace(form: str, text: str, tmp_path
 def test_a_file_of_another_kind_is_named(text: str, kind: str) -> None:
     with pytest.raises(GraphError, match=f"g.yaml: is {kind}, not a workload. Fix: Use a"):
         parse_workload(text, "g.yaml")
+
+
+def test_a_concurrency_replaces_the_arrivals() -> None:
+    loaded = parse_workload(GOOD, "w.yaml").with_concurrency(32)
+    assert (loaded.workload.concurrency, loaded.mean_rate()) == (32, None)
+    assert {one.at_ms for one in loaded.requests(0)} == {0.0}
+    with pytest.raises(UsageError, match="--concurrency: agentic has recorded arrivals or"):
+        find_workload("agentic").with_concurrency(2)
 
 
 def test_a_workload_is_no_graph() -> None:

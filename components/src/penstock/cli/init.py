@@ -207,7 +207,11 @@ def _checked(file: Path, graph: StartingGraph) -> int:
     if counts.errors or counts.warnings:
         report.print_text(findings, 1)
     else:
-        print("checked: no errors, no warnings")
+        print("checked: no errors, no warnings", end="")
+        print(f", {counts.suppressed} suppressed" if counts.suppressed else "")
+    for finding in findings:
+        if finding.suppressed:
+            print(f"suppressed: {finding.rule}: {finding.message}: {finding.suppressed}")
     print("\nnext steps:", *_next_steps(file, graph), sep="\n  ")
     return CheckError.exit_code if counts.errors else 0
 
@@ -222,7 +226,8 @@ def _next_steps(file: Path, graph: StartingGraph) -> Iterator[str]:
     if request.gpu.name in SYSTEMS and request.gpus <= MAX_PLANNED:
         model = request.model.rpartition("/")[2]
         limits = f"--ttft {request.slo.ttft_ms or 500:g}ms --itl {request.slo.itl_ms or 20:g}ms"
+        concurrency = f" --concurrency {graph.concurrency}" if graph.concurrency else ""
         yield (
             f"penstock plan --model {model} --gpu {request.gpu.name} --gpus {request.gpus} "
-            f"--workload {WORKLOADS[graph.traffic]} {limits}"
+            f"--workload {WORKLOADS[graph.traffic]} {limits}{concurrency}"
         )

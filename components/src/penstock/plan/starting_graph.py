@@ -49,6 +49,7 @@ class StartingGraph:
     request: PlanRequest
     candidate: Candidate
     traffic: Traffic
+    concurrency: int | None = None
 
     def text(self, command: str) -> str:
         """The graph YAML; ``command`` is the command line that writes it."""
@@ -61,7 +62,12 @@ class StartingGraph:
 
     def _header(self, command: str) -> Iterator[str]:
         yield f"{self.request.shape.name} for {self.traffic}: {DESCRIPTIONS[self.traffic]}."
-        yield f"GPUs: {self.summary()}."
+        yield f"GPUs, as written: {self.summary()}."
+        if self.concurrency is not None:
+            yield (
+                f"Batch: {self.concurrency} requests at the same time, shared by the workers; at "
+                f"least {SMALLEST_BATCH}, as they are never spread equally."
+            )
         yield f"Written by `{command}`."
         yield "Values: by rule, as in penstock's graphs for these GPUs; not measured."
         if self.candidate.is_disaggregated and not self.request.gpu.is_grace:
@@ -121,7 +127,9 @@ def starting_graph(
         context=LONG if traffic in (Traffic.DOCUMENTS, Traffic.LATENCY) else SHORT,
         shares_prefixes=True,
     )
-    return StartingGraph(request=request, candidate=candidate, traffic=traffic)
+    return StartingGraph(
+        request=request, candidate=candidate, traffic=traffic, concurrency=concurrency
+    )
 
 
 def _least_gpus(model: str, gpu: Gpu) -> int:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from penstock.errors import GraphError, InputError, Problem
+from penstock.errors import GraphError, InputError, Problem, UsageError
 from penstock.graph.load import read_text_file
 from penstock.graph.not_a_graph import kind_of_manifest
 from penstock.nearest import nearest
@@ -17,7 +17,7 @@ from penstock.strict_yaml.kind import DocumentKind
 from penstock.strict_yaml.parse import parse_strictly
 from penstock.strict_yaml.problems import field_problems
 from penstock.workload.duration import at_scale, exceeds_sample_limit
-from penstock.workload.model import Workload, too_many
+from penstock.workload.model import Arrival, Workload, too_many
 from penstock.workload.request import Request
 from penstock.workload.sample import sample
 from penstock.workload.trace import read_trace
@@ -69,6 +69,15 @@ class LoadedWorkload:
 
     def with_workload(self, workload: Workload) -> LoadedWorkload:
         return replace(self, workload=workload)
+
+    def with_concurrency(self, concurrency: int) -> LoadedWorkload:
+        """With a closed loop instead of its arrivals. UsageError for a trace or conversations."""
+        if self.workload.arrival is None or self.workload.conversation is not None:
+            message = f"{self.name} has recorded arrivals or conversations"
+            problem = Problem(place="--concurrency", message=message, fix="Use --scale instead.")
+            raise UsageError(problem)
+        arrival = Arrival(concurrency=concurrency)
+        return self.with_workload(self.workload.model_copy(update={"arrival": arrival}))
 
     def scaled(self, scale: float) -> LoadedWorkload:
         """With ``scale`` times the arrival rate, and as many requests."""
