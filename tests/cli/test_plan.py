@@ -53,6 +53,8 @@ def test_a_plan_writes_a_graph_with_its_reasons(
     assert "no shared prefixes" not in output  # there are none
     assert "disaggregation: " in output
     assert "known error" in output
+    assert "availability: one worker: no redundancy. Plan with --min-replicas 2" in output
+    assert re.search(r"scale × 1.5: (only )?[0-9.]+% of requests meet the SLO", output)
     assert f"wrote {path}\n\nnext steps:\n  penstock check {path}\n" in output
     loaded = load_graph(path)
     assert loaded.text.startswith("# openai/gpt-oss-120b on up to 2 × b200")
@@ -77,6 +79,19 @@ def test_an_existing_file_is_replaced_only_if_forced(
     assert path.read_text() == "edited"
     assert main([*words, "--force", "--replays", "10"]) == 0
     assert "Recommended" in path.read_text()
+
+
+@needs_sim
+def test_every_pool_gets_the_minimum_of_replicas(
+    asked: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [*asked, "--gpus", "2", *LOOSE, "--min-replicas"]
+    assert main([*words, "2", "--replays", "10"]) == 0
+    output = capsys.readouterr().out
+    assert "recommended: 2 × TP1 aggregated" in output
+    assert "availability" not in output
+    assert main([*words, "3"]) == 2
+    assert "--min-replicas: 3 replicas need more than 2 GPUs" in capsys.readouterr().err
 
 
 @needs_sim

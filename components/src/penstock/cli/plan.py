@@ -44,6 +44,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="maximum number of GPUs",
     )
+    parser.add_argument(
+        "--min-replicas",
+        type=integer_between(1, 64),
+        default=1,
+        metavar="N",
+        help="minimum number of workers in each pool (default: 1; 2 for redundancy)",
+    )
     add_workload(parser)
     add_slo(parser)
     parser.add_argument(
@@ -91,6 +98,7 @@ def run(args: argparse.Namespace) -> int:
             slo=requested_slo(args),
             objective=Objective(args.objective),
             gpu_hour_price=args.gpu_hour_price,
+            min_replicas=args.min_replicas,
         )
         cache = Cache(None, "") if args.no_cache else environment_cache(python)
         progress = Progress(args, "planning")

@@ -43,6 +43,7 @@ class PlanRequest:
     context: int  # tokens of the longest request, input and output
     shares_prefixes: bool  # whether requests of the workload share prefixes
     gpu_hour_price: float | None = None  # price of one GPU for one hour, in any currency
+    min_replicas: int = 1  # of each pool
 
     @property
     def nodes(self) -> int:
@@ -59,6 +60,7 @@ def plan_request(
     slo: Slo,
     objective: Objective,
     gpu_hour_price: float | None = None,
+    min_replicas: int = 1,
 ) -> PlanRequest:
     """UsageError for what cannot be planned, InputError for a model that was not measured.
 
@@ -67,6 +69,9 @@ def plan_request(
     found = planned_model(model, scratch)
     known = _measured_gpu(gpu)
     _check(loaded, gpus, slo, objective)
+    if min_replicas > gpus:
+        message = f"{min_replicas} replicas need more than {gpus} GPUs"
+        raise _refused("--min-replicas", message, "Lower it, or raise --gpus.")
     sampled = loaded.with_workload(for_means(loaded.workload))
     requests = [one for seed in range(SEEDS) for one in sampled.requests(seed)]
     longest = max(one.input_tokens + one.output_tokens for one in requests)
@@ -86,6 +91,7 @@ def plan_request(
         context=min(_context(longest), found.positions),
         shares_prefixes=has_shared_prefixes(loaded.requests(0)),
         gpu_hour_price=gpu_hour_price,
+        min_replicas=min_replicas,
     )
 
 
