@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from penstock.errors import NotUpError, PortInUseError
+from penstock.errors import NotUpError, PortInUseError, UsageError
 from penstock.local.control import down, status
 from penstock.local.graphs import GraphState, PoolCount, list_graphs
+from penstock.local.logs import choose
 from penstock.local.ports import require_free
 from penstock.local.state import StateDir
 from tests.local.builders import running
@@ -60,6 +61,16 @@ def test_a_graph_that_is_not_up_and_a_file_that_does_not_exist(verb: str, folder
         {"down": down, "status": status}[verb](file)
     fix = f". Fix: Run `penstock up {file}`." if verb == "status" else ""
     assert str(error.value) == f"{file}: the graph is not up{fix}"
+
+
+def test_logs_of_a_process_that_does_not_exist(folder: Path) -> None:
+    state_dir = StateDir(folder / "g.yaml")
+    with pytest.raises(NotUpError, match="the graph was never up"):
+        choose(state_dir, "decode.7")
+    state_dir.logs.mkdir(parents=True)
+    (state_dir.logs / "decode.0.log").touch()
+    with pytest.raises(UsageError, match=r"no process is called 'decode.7'. Fix: Use one of deco"):
+        choose(state_dir, "decode.7")
 
 
 @pytest.mark.usefixtures("up")
