@@ -133,7 +133,7 @@ def test_explain_prints_the_rule() -> None:
     [
         ((), "pass a graph"),
         (("--explain", "PS999"), "rules are PS001"),
-        (("--gpu", "h1000", "x.yaml"), "is unknown; choose one of h100"),
+        (("--gpu", "h1000", "x.yaml"), "--gpu: h1000 is unknown. Fix: Did you mean h100?"),
         (("--model", "/nowhere", "x.yaml"), "no config.json"),
         (("--json", "--sarif", "x.yaml"), "not allowed with"),
         (("--format", "jsno", "x.yaml"), "Did you mean json?"),

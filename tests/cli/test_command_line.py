@@ -87,6 +87,14 @@ def test_a_wrong_command_line_names_what_was_probably_meant(line: str, error: st
     assert "--help`" in done.stderr
 
 
+@pytest.mark.parametrize("command", ["plan", "init", "simulate", "check"])
+def test_a_gpu_is_named_by_either_option_and_in_any_case(command: str) -> None:
+    words = {"plan": ["--model=m", "--gpus=1", "--workload=w"], "simulate": ["g", "--workload=w"]}
+    parse = cli.command_parser(command).parse
+    more = words.get(command, ["g.yaml"])
+    assert parse([*more, "--gpu", "B200"]) == parse([*more, "--hardware", "B200"])
+
+
 @pytest.mark.parametrize("line", ["", "--help", "-h", "help"])
 def test_the_help_is_printed_without_a_command_too(line: str) -> None:
     done = penstock(*line.split())

@@ -18,8 +18,8 @@ from penstock.plan.starting_graph import (
     GPU_NAMES,
     MODELS,
     Traffic,
-    find_gpu,
     find_model_id,
+    graph_gpu,
     starting_graph,
 )
 from penstock.serving.understand import Hints
@@ -62,8 +62,11 @@ def test_the_file_has_the_answers_and_the_next_steps_name_it(tmp_path: Path) -> 
     assert graph["slo"] == {"ttft_ms": 500, "itl_ms": 20}
     assert (graph["worker"]["replicas"], graph["worker"]["gpus"]) == (4, 2)
     assert graph["worker"]["config"]["max_batch_size"] == 16  # 40 requests on 4 workers
+    assert "40 requests at the same time, shared by the workers" in file.read_text()
+    assert "suppressed: PS803: " in done.stdout
+    assert " --concurrency 40\n" in done.stdout  # the next step has the same traffic
     assert "penstock init mine.yaml --model openai/gpt-oss-120b" in file.read_text()
-    for step in ("check", "up", "plan --model gpt-oss-120b --hardware h100 --gpus 8"):
+    for step in ("check", "up", "plan --model gpt-oss-120b --gpu h100 --gpus 8"):
         assert f"  penstock {step} " in done.stdout
     assert done.stdout.count(str(file)) == 3
 
@@ -91,7 +94,11 @@ def test_a_file_is_never_overwritten(tmp_path: Path) -> None:
     ("changed", "code", "message"),
     [
         (("--model", "gpt-oss-12b"), UsageError, "Did you mean gpt-oss-120b? Known: openai/gpt-"),
-        (("--gpu", "a100"), UsageError, "a100 is not known. Fix: Use one of h100, h200, b200"),
+        (
+            ("--gpu", "a100"),
+            UsageError,
+            "a100 is not known. Fix: Did you mean h100? Use one of h100, ",
+        ),
         (("--gpu", "rtx-pro-6000"), UsageError, "is not known"),
         (("--gpus", "0"), UsageError, "'0' is not an integer from 1 to 1024"),
         (("--gpus", "1"), UsageError, "too small for openai/gpt-oss-120b. Fix: Use at least 2"),
@@ -119,8 +126,8 @@ def test_a_name_that_helm_rejects_and_a_missing_folder_are_errors(tmp_path: Path
 
 def test_models_and_gpus_are_found_by_the_names_that_people_use() -> None:
     assert find_model_id("GPT-OSS-20B") == "openai/gpt-oss-20b"
-    assert find_gpu("H100-SXM-80GB") == GPUS["h100"]
-    assert find_gpu("NVIDIA-B200") == GPUS["b200"]
+    assert graph_gpu("H100-SXM-80GB") == GPUS["h100"]
+    assert graph_gpu("NVIDIA-B200") == GPUS["b200"]
 
 
 class Terminal(io.StringIO):

@@ -53,6 +53,9 @@ def test_a_plan_writes_a_graph_with_its_reasons(
     assert "no shared prefixes" not in output  # there are none
     assert "disaggregation: " in output
     assert "known error" in output
+    assert "availability: one worker: no redundancy. Plan with --min-replicas 2" in output
+    assert re.search(r"scale × 1.5: (only )?[0-9.]+% of requests meet the SLO", output)
+    assert f"wrote {path}\n\nnext steps:\n  penstock check {path}\n" in output
     loaded = load_graph(path)
     assert loaded.text.startswith("# openai/gpt-oss-120b on up to 2 × b200")
     assert "# Recommended: " in loaded.text
@@ -61,6 +64,34 @@ def test_a_plan_writes_a_graph_with_its_reasons(
     assert (counts.errors, counts.warnings) == (0, 0)
     assert main(["simulate", str(path), "--workload", asked[6]]) == 0
     assert " 100.0%" in capsys.readouterr().out
+
+
+@needs_sim
+def test_an_existing_file_is_replaced_only_if_forced(
+    asked: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "planned.yaml"
+    path.write_text("edited")
+    words = [*asked, "--gpus", "1", *LOOSE, "-o", str(path)]
+    assert main(words) == 3
+    error = capsys.readouterr().err
+    assert f"{path}: already exists. Fix: Name another file, or add --force" in error
+    assert path.read_text() == "edited"
+    assert main([*words, "--force", "--replays", "10"]) == 0
+    assert "Recommended" in path.read_text()
+
+
+@needs_sim
+def test_every_pool_gets_the_minimum_of_replicas(
+    asked: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [*asked, "--gpus", "2", *LOOSE, "--min-replicas"]
+    assert main([*words, "2", "--replays", "10"]) == 0
+    output = capsys.readouterr().out
+    assert "recommended: 2 × TP1 aggregated" in output
+    assert "availability" not in output
+    assert main([*words, "3"]) == 2
+    assert "--min-replicas: 3 replicas need more than 2 GPUs" in capsys.readouterr().err
 
 
 @needs_sim
@@ -100,7 +131,7 @@ def test_an_slo_that_no_graph_meets_reports_the_closest_and_alternatives(
 @pytest.mark.parametrize(
     ("more", "code", "message"),
     [
-        (["--hardware", "a100", "--gpus", "1", *LOOSE], 2, "--hardware: a100 was not measured"),
+        (["--hardware", "a100", "--gpus", "1", *LOOSE], 2, "--gpu: a100 was not measured"),
         (["--model", "gpt-oss-12b", "--gpus", "1", *LOOSE], 3, "Did you mean"),
         (["--gpus", "1"], 2, "a plan needs an SLO. Fix: Add --ttft"),
         (

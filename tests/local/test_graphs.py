@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from penstock.errors import NotUpError, PortInUseError, UsageError
+from penstock.local.control import down, status
 from penstock.local.graphs import GraphState, PoolCount, list_graphs
+from penstock.local.logs import choose
+from penstock.local.ports import require_free
 from penstock.local.state import StateDir
 from tests.local.builders import running
 from tests.support.command_line import penstock
@@ -44,6 +49,49 @@ def test_without_graphs_the_list_is_empty() -> None:
     assert (done.returncode, done.stdout) == (0, "")
     assert "no graph is up" in done.stderr
     assert json.loads(penstock("ls", "--json").stdout) == []
+
+
+@pytest.mark.parametrize("verb", ["down", "status"])
+def test_a_graph_that_is_not_up_and_a_file_that_does_not_exist(verb: str, folder: Path) -> None:
+    file = folder / "g.yaml"
+    with pytest.raises(NotUpError, match=r"g.yaml: no such file, .*. Fix: Run `penstock ls`."):
+        {"down": down, "status": status}[verb](file)
+    file.touch()
+    with pytest.raises(NotUpError) as error:
+        {"down": down, "status": status}[verb](file)
+    fix = f". Fix: Run `penstock up {file}`." if verb == "status" else ""
+    assert str(error.value) == f"{file}: the graph is not up{fix}"
+
+
+def test_logs_of_a_process_that_does_not_exist(folder: Path) -> None:
+    state_dir = StateDir(folder / "g.yaml")
+    with pytest.raises(NotUpError, match="the graph was never up"):
+        choose(state_dir, "decode.7")
+    state_dir.logs.mkdir(parents=True)
+    (state_dir.logs / "decode.0.log").touch()
+    with pytest.raises(UsageError, match=r"no process is called 'decode.7'. Fix: Use one of deco"):
+        choose(state_dir, "decode.7")
+
+
+@pytest.mark.usefixtures("up")
+def test_a_port_that_a_graph_uses_is_reported_with_the_graph(folder: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(PortInUseError, match="Fix: Stop the process that uses it, or"):
+            require_free("127.0.0.1", port)
+        write_endpoint(folder, f"http://127.0.0.1:{port}/v1")
+        with pytest.raises(PortInUseError, match=f"Fix: Run `penstock down {folder}/up.yaml`, or"):
+            require_free("127.0.0.1", port)
+
+
+def write_endpoint(folder: Path, url: str) -> None:
+    """The graph at up.yaml is served at ``url``."""
+    state_dir = StateDir(folder / "up.yaml")
+    state = state_dir.read()
+    assert state is not None
+    state_dir.write(state.model_copy(update={"endpoint": url}))
 
 
 def test_a_graph_that_is_up_has_its_state_url_and_replicas(up: StateDir, folder: Path) -> None:

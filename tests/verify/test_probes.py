@@ -320,12 +320,14 @@ def test_the_prefix_cache_of_one_of_several_decode_mockers(
         (Engine.LLAMACPP, 448, "pass"),
         (Engine.LLAMACPP, 447, "fail"),
         (Engine.LLAMACPP, 453, "fail"),
+        (None, 452, "pass"),  # no graph: it may be llama.cpp
+        (None, 447, "fail"),
     ],
 )
 def test_only_llamacpp_caches_tokens_after_the_full_blocks(
     serve: Callable[[Respond], str],
     monkeypatch: pytest.MonkeyPatch,
-    engine: Engine,
+    engine: Engine | None,
     cached: int,
     expected_verdict: str,
 ) -> None:
@@ -340,7 +342,8 @@ def test_only_llamacpp_caches_tokens_after_the_full_blocks(
         usage = {"prompt_tokens_details": {"cached_tokens": next(tokens)}}
         return 200, json.dumps({"choices": [], "usage": usage})
 
-    target = ProbeTarget(url=serve(respond), expected=expected(engines=frozenset({engine})))
+    known = expected(engines=frozenset({engine})) if engine else None
+    target = ProbeTarget(url=serve(respond), expected=known)
     assert verdict(target, "prefix-cache")[0] == expected_verdict
 
 
@@ -369,3 +372,35 @@ def test_only_the_first_greedy_output_of_llamacpp_may_differ(
 
     target = ProbeTarget(url=serve(respond), expected=expected(engines=frozenset({engine})))
     assert verdict(target, "greedy")[0] == expected_verdict
+
+
+@pytest.mark.parametrize(
+    ("outputs", "cached", "expected_verdict", "words"),
+    [
+        ((8, 7, 7, 7), (0, 149, 149, 149), "pass", "3 times the same"),  # llama.cpp
+        ((8, 7, 6, 6), (0, 149, 149, 149), "fail", "differ"),
+        ((8, 8, 8, 8), (0, 128, 128, 128), "pass", "4 times the same"),
+        ((8, 7, 7, 7), (0, 128, 128, 128), "fail", "differ"),
+        ((1, 2, 3, 4), (0, 128, 128, 128), "cannot tell", "Add --graph GRAPH"),  # a mocker
+        ((8, 7, 6, 7), (0, 0, 0, 149), "cannot tell", "separate caches"),
+    ],
+)
+def test_greedy_without_a_graph_recognizes_the_cache(
+    serve: Callable[[Respond], str],
+    outputs: tuple[int, ...],
+    cached: tuple[int, ...],
+    expected_verdict: str,
+    words: str,
+) -> None:
+    order = iter(zip(outputs, cached, strict=True))
+
+    def respond(path: str, body: dict[str, Any]) -> tuple[int, str]:
+        if path == "/v1/models":
+            return 200, json.dumps({"data": [{"id": "m"}]})
+        token, hits = next(order)
+        usage = {"prompt_tokens_details": {"cached_tokens": hits}}
+        extra = {"completion_token_ids": [token] * 24}
+        return 200, json.dumps({"choices": [], "usage": usage, "nvext": extra})
+
+    got, text = verdict(ProbeTarget(url=serve(respond)), "greedy")
+    assert (str(got), words in text) == (expected_verdict, True), text

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.errors import GraphError, InputError
+from penstock.errors import GraphError, InputError, UsageError
+from penstock.graph.load import parse_graph
 from penstock.workload import find_workload, ready_names
 from penstock.workload.duration import exceeds_sample_limit
 from penstock.workload.load import parse_workload
@@ -158,3 +159,30 @@ def test_a_byte_order_mark_is_not_part_of_a_trace(form: str, text: str, tmp_path
     (tmp_path / "w.yaml").write_text(f"trace: {{format: {form}, file: t}}\n")
     (request,) = find_workload(str(tmp_path / "w.yaml")).requests(0)
     assert (request.input_tokens, request.output_tokens) == (5, 7)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("model: {id: m}\nengine: {kind: mocker}\n", "a graph"),
+        ("apiVersion: v1\nkind: ConfigMap\n", "a Kubernetes manifest"),
+    ],
+)
+def test_a_file_of_another_kind_is_named(text: str, kind: str) -> None:
+    with pytest.raises(GraphError, match=f"g.yaml: is {kind}, not a workload. Fix: Use a"):
+        parse_workload(text, "g.yaml")
+
+
+def test_a_concurrency_replaces_the_arrivals() -> None:
+    loaded = parse_workload(GOOD, "w.yaml").with_concurrency(32)
+    assert (loaded.workload.concurrency, loaded.mean_rate()) == (32, None)
+    assert {one.at_ms for one in loaded.requests(0)} == {0.0}
+    with pytest.raises(UsageError, match="--concurrency: agentic has recorded arrivals or"):
+        find_workload("agentic").with_concurrency(2)
+
+
+def test_a_workload_is_no_graph() -> None:
+    text = "requests: 5\ninput: 9\noutput: 9\narrival: {poisson: 1}\n"
+    assert parse_workload(text, "w.yaml").workload.requests == 5
+    with pytest.raises(GraphError, match="the file is a workload, not a graph"):
+        parse_graph(text, "w.yaml")

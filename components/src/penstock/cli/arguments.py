@@ -168,7 +168,7 @@ def target_of(args: argparse.Namespace) -> ReleaseTarget:
 
 def add_hints(parser: argparse.ArgumentParser) -> None:
     """Hardware and model, for manifests that do not contain them."""
-    parser.add_argument("--gpu", help="GPU of the workers if the file does not name it (h100, …)")
+    add_gpu(parser, "GPU of the workers if the file does not name it (h100, …)")
     parser.add_argument(
         "--model",
         metavar="DIR",
@@ -177,17 +177,29 @@ def add_hints(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_gpu(parser: argparse.ArgumentParser, what: str, *, required: bool = False) -> None:
+    """`--gpu`, with `--hardware` as another name, in any case."""
+    parser.add_argument(
+        "--gpu", "--hardware", dest="gpu", metavar="GPU", required=required, help=what
+    )
+
+
 def hints_of(args: argparse.Namespace) -> Hints:
     """`--gpu` and `--model`, checked."""
-    from penstock.errors import UsageError
-    from penstock.hardware import GPUS
+    from penstock.errors import Problem, UsageError
+    from penstock.hardware import GPUS, find_gpu
+    from penstock.nearest import nearest
     from penstock.serving.understand import Hints
 
-    if args.gpu is not None and args.gpu not in GPUS:
-        raise UsageError(f"--gpu {args.gpu} is unknown; choose one of {', '.join(GPUS)}")
+    gpu = find_gpu(args.gpu) if args.gpu is not None else None
+    if args.gpu is not None and gpu is None:
+        near = nearest(args.gpu, GPUS)
+        fix = f"Did you mean {near}? " if near else ""
+        fix += f"Use one of {', '.join(GPUS)}."
+        raise UsageError(Problem(place="--gpu", message=f"{args.gpu} is unknown", fix=fix))
     if args.model is not None:
         _require_model(args.model)
-    return Hints(gpu=args.gpu, model_folder=args.model)
+    return Hints(gpu=gpu.name if gpu is not None else None, model_folder=args.model)
 
 
 def _require_model(folder: Path) -> None:

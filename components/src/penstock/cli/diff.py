@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from penstock.cli import arguments
+
+if TYPE_CHECKING:
+    from penstock.errors import Problem
 
 EXIT_CHANGED = 2
 
@@ -28,16 +33,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from penstock.cluster.api import Api
     from penstock.cluster.change import against_cluster, against_file
+    from penstock.errors import ClusterError
     from penstock.graph.load import load_graph
 
     loaded = load_graph(args.graph, args.sets)
-    target = arguments.target_of(args)
-    if args.before:
+    try:
+        target = arguments.target_of(args)
+        api = None if args.before else Api.connect(target)
+    except ClusterError as error:
+        raise ClusterError(*map(_or_with_a_file, error.problems)) from None
+    if api is None:
         change = against_file(loaded, target, args.before)
     else:
-        change = against_cluster(loaded, target, Api.connect(target))
+        change = against_cluster(loaded, target, api)
     if args.json:
         print(json.dumps(change.as_dict(), indent=1))
     else:
         print("\n".join(change.lines()))
     return 0 if change.is_empty and not change.failed_write else EXIT_CHANGED
+
+
+def _or_with_a_file(problem: Problem) -> Problem:
+    return replace(problem, fix=f"{problem.fix} To compare with a file, add --from FILE.".lstrip())

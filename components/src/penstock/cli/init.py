@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from penstock.cli import arguments
 from penstock.cli.replay_arguments import duration_ms, integer_between
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "… (default of FILE: GRAPH.yaml)",
     )
     parser.add_argument("--model", metavar="NAME", help="openai/gpt-oss-120b or openai/gpt-oss-20b")
-    parser.add_argument("--gpu", metavar="GPU", help="GPU type: h100, h200, b200, gb200, …")
+    arguments.add_gpu(parser, "GPU type: h100, h200, b200, b300, gb200 or gb300")
     parser.add_argument(
         "--gpus", type=_gpus, metavar="N", help="number of GPUs that the graph may use"
     )
@@ -109,15 +110,15 @@ def _graph(args: argparse.Namespace) -> StartingGraph:
         GPU_NAMES,
         MODELS,
         Traffic,
-        find_gpu,
         find_model_id,
+        graph_gpu,
         starting_graph,
     )
 
     _require_answers(args)
     kinds = "; ".join(f"{kind}: {what}" for kind, what in DESCRIPTIONS.items())
     model = _answer(args.model, f"Model ({', '.join(MODELS)})", MODELS[0], find_model_id)
-    gpu: Gpu = _answer(args.gpu, f"GPU ({', '.join(GPU_NAMES)})", "h100", find_gpu)
+    gpu: Gpu = _answer(args.gpu, f"GPU ({', '.join(GPU_NAMES)})", "h100", graph_gpu)
     gpus = _answer(args.gpus, "Number of GPUs", str(gpu.gpus_per_node), _gpus)
     traffic: Traffic = _answer(args.traffic, f"Traffic ({kinds})", "chat", Traffic)
     slo = Slo(ttft_ms=args.ttft, itl_ms=args.itl)
@@ -207,7 +208,11 @@ def _checked(file: Path, graph: StartingGraph) -> int:
     if counts.errors or counts.warnings:
         print_text(CheckReport(findings=findings, files=(str(file),)))
     else:
-        print("checked: no errors, no warnings")
+        print("checked: no errors, no warnings", end="")
+        print(f", {counts.suppressed} suppressed" if counts.suppressed else "")
+    for finding in findings:
+        if finding.suppressed:
+            print(f"suppressed: {finding.rule}: {finding.message}: {finding.suppressed}")
     print("\nnext steps:", *_next_steps(file, graph), sep="\n  ")
     return CheckError.exit_code if counts.errors else 0
 
@@ -222,7 +227,8 @@ def _next_steps(file: Path, graph: StartingGraph) -> Iterator[str]:
     if request.gpu.name in SYSTEMS and request.gpus <= MAX_PLANNED:
         model = request.model.rpartition("/")[2]
         limits = f"--ttft {request.slo.ttft_ms or 500:g}ms --itl {request.slo.itl_ms or 20:g}ms"
+        concurrency = f" --concurrency {graph.concurrency}" if graph.concurrency else ""
         yield (
-            f"penstock plan --model {model} --hardware {request.gpu.name} --gpus {request.gpus} "
-            f"--workload {WORKLOADS[graph.traffic]} {limits}"
+            f"penstock plan --model {model} --gpu {request.gpu.name} --gpus {request.gpus} "
+            f"--workload {WORKLOADS[graph.traffic]} {limits}{concurrency}"
         )

@@ -6,7 +6,9 @@ import argparse
 import shlex
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from penstock.cli import arguments
 from penstock.cli.progress import Progress, add_progress
@@ -19,6 +21,9 @@ from penstock.cli.replay_arguments import (
     requested_workload,
 )
 
+if TYPE_CHECKING:
+    from penstock.plan.planning import Plan
+
 REPLAYS, MIN_REPLAYS = 80, 10
 
 
@@ -29,8 +34,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="gpt-oss-120b, gpt-oss-20b, or an id on the model hub",
     )
-    parser.add_argument(
-        "--hardware", required=True, metavar="GPU", help="GPU type: h100, b200, gb200, …"
+    arguments.add_gpu(
+        parser, "GPU type: h100, h200, b200, b300, gb200 or gb300 (also: --hardware)", required=True
     )
     parser.add_argument(
         "--gpus",
@@ -38,6 +43,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=integer_between(1, 10_000),
         metavar="N",
         help="maximum number of GPUs",
+    )
+    parser.add_argument(
+        "--min-replicas",
+        type=integer_between(1, 64),
+        default=1,
+        metavar="N",
+        help="minimum number of workers in each pool (default: 1; 2 for redundancy)",
     )
     add_workload(parser)
     add_slo(parser)
@@ -60,6 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     arguments.add_json(parser)
     arguments.add_output(parser, default=None)
+    parser.add_argument("--force", action="store_true", help="replace FILE if it exists")
     add_progress(parser)
 
 
@@ -80,11 +93,12 @@ def run(args: argparse.Namespace) -> int:
             args.model,
             loaded,
             scratch=Path(folder),
-            gpu=args.hardware,
+            gpu=args.gpu,
             gpus=args.gpus,
             slo=requested_slo(args),
             objective=Objective(args.objective),
             gpu_hour_price=args.gpu_hour_price,
+            min_replicas=args.min_replicas,
         )
         cache = Cache(None, "") if args.no_cache else environment_cache(python)
         progress = Progress(args, "planning")
@@ -103,12 +117,21 @@ def run(args: argparse.Namespace) -> int:
     elif args.output != "-":
         for line in report.lines(result, args.attain):
             print(line)
-        if not args.output:
+        if args.output:
+            print(f"wrote {args.output}", "\nnext steps:", *_next_steps(args, result), sep="\n")
+        else:
             print("hint: write the graph to a file with -o FILE")
-        elif not result.request.shape.is_gpt_oss:
-            folder_of = f"the folder with config.json of {result.request.model}"
-            print(f"hint: pass --model DIR, {folder_of}, to the other commands")
     return 0
+
+
+def _next_steps(args: argparse.Namespace, result: Plan) -> Iterator[str]:
+    file = shlex.quote(args.output)
+    folder = "" if result.request.shape.is_gpt_oss else " --model DIR"
+    yield f"  penstock check {file}{folder}"
+    yield f"  penstock up {file} --engine mocker"
+    yield f"  penstock apply {file}"
+    if folder:
+        yield f"DIR: the folder with config.json of {result.request.model}"
 
 
 def _command() -> str:
@@ -117,7 +140,7 @@ def _command() -> str:
 
 def _check_output(args: argparse.Namespace) -> None:
     """Refuse an output that cannot be written before the replays, not after them."""
-    from penstock.errors import GraphError, Problem, UsageError
+    from penstock.errors import GraphError, InputError, Problem, UsageError
     from penstock.graph.load import name_problems
 
     if args.output == "-" and args.json:
@@ -133,3 +156,6 @@ def _check_output(args: argparse.Namespace) -> None:
         raise UsageError(Problem(place="-o", message=message, fix=fix))
     if problems := name_problems(args.output):
         raise GraphError(*problems)
+    if (path.exists() or path.is_symlink()) and not args.force:
+        fix = "Name another file, or add --force to replace it."
+        raise InputError(Problem(file=args.output, message="already exists", fix=fix))

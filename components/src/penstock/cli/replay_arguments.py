@@ -55,6 +55,12 @@ def add_workload(parser: argparse.ArgumentParser) -> None:
         help="mean arrival rate in requests/s (default: the workload's)",
     )
     rate.add_argument(
+        "--concurrency",
+        type=integer_between(1, 1_000_000),
+        metavar="N",
+        help="N requests at the same time, instead of the workload's arrivals",
+    )
+    rate.add_argument(
         "--load",
         dest="scale",
         type=positive_number,
@@ -73,6 +79,8 @@ def requested_workload(args: argparse.Namespace) -> tuple[LoadedWorkload, float]
     from penstock.workload import find_workload
 
     loaded = find_workload(args.workload, args.trace)
+    if args.concurrency:
+        return loaded.with_concurrency(args.concurrency), 1.0
     scale: float = args.scale
     if args.rate:
         mean = loaded.mean_rate()

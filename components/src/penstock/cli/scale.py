@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
 from penstock.cli import arguments
 from penstock.cli.progress import print_line
@@ -59,11 +61,22 @@ def run(args: argparse.Namespace) -> int:
         write_text(args.graph, after)
         for pool, count in changes.items():
             print(f"{args.graph}: {pool}.replicas: {count}")
+        _warn_of_missing_gpus(args.graph)
 
     if args.cluster:
         return _scale_release(args, changes, edit)
     edited(args.graph, edit, changes)
     return 0
+
+
+def _warn_of_missing_gpus(graph: Path) -> None:
+    """Print a warning if `check` now finds that the graph needs more GPUs than there are."""
+    from penstock.checks.run import check_file
+    from penstock.serving.understand import Hints
+
+    for one in check_file(graph, Hints()):
+        if one.rule == "PS209" and not one.suppressed:
+            print(f"warning: {one.rule}: {one.message}. Fix: {one.fix}", file=sys.stderr)
 
 
 def _scale_release(

@@ -31,7 +31,7 @@ UNREADABLE = (
     KeyError,
 )
 DEFAULT = Path("~/.kube/config")
-SELECT = "Set KUBECONFIG or --kubeconfig, or compare with a file: `penstock diff --from FILE`"
+SELECT = "Set KUBECONFIG or --kubeconfig."
 POD_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 INSECURE = (
     "insecure-skip-tls-verify is set: the identity of the API server is not verified. Fix: Set "

@@ -6,6 +6,7 @@ site-packages. A name may end in the version of Dynamo, such as dynamo-1.7.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import re
@@ -15,6 +16,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from penstock.environments import folder
 from penstock.environments.gpu_engines import (
     OWN_PYTHON,
     PYTHON,
@@ -107,13 +109,11 @@ def _install_needed(environment: Environment, quiet: bool) -> str:
 def _clear(environment: Environment) -> None:
     """Remove an older or incomplete environment; MissingToolError for any other folder."""
     path = environment.path
-    if not (path.exists() or path.is_symlink()):
-        return
-    if path.is_symlink() or not (path / "pyvenv.cfg").exists():
+    if (path.exists() or path.is_symlink()) and not folder.is_own(path):
         raise _problem(
             environment, f"{path} is not an environment of penstock and was left unchanged"
         )
-    shutil.rmtree(path)
+    folder.delete(path)
 
 
 def _problem(environment: Environment, message: str) -> MissingToolError:
@@ -136,15 +136,19 @@ def _site_files(environment: Environment) -> list[Path]:
 
 def _create(environment: Environment, flags: list[str], content: str) -> None:
     """Install the packages, run the environment's step, and write the stamp. Whatever interrupts
-    this, no folder remains."""
-    environment.path.parent.mkdir(parents=True, exist_ok=True)
+    this, no folder remains, or one that the next installation and `remove` accept."""
     try:
+        folder.begin(environment.path)
         _install_packages(environment, flags)
         if step := POST_INSTALL.get(environment.name):
             step.run(environment.path)
         (environment.path / STAMP).write_text(content)
+        folder.complete(environment.path)
     except BaseException:
-        shutil.rmtree(environment.path, ignore_errors=True)
+        # Even with -q: without this line an interrupt seems to have no effect for seconds.
+        print(f"removing the unfinished environment {environment.name}…", file=sys.stderr)
+        with contextlib.suppress(OSError):
+            folder.delete(environment.path)
         raise
 
 
@@ -200,7 +204,8 @@ def _environ() -> dict[str, str]:
 
 def remove(environment: Environment) -> str:
     """Remove the environment; return one line that says what was done."""
-    if not (environment.path.exists() or environment.path.is_symlink()):
+    path = environment.path
+    if not (path.exists() or path.is_symlink() or folder.is_left_over(path)):
         return f"{environment.name} was not installed"
     try:
         _clear(environment)

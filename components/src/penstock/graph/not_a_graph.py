@@ -22,6 +22,8 @@ OTHER_FILES: tuple[tuple[frozenset[str], int, str, str], ...] = (
     (frozenset({"jobs", "on"}), 2, "a workflow of GitHub Actions", START),
     (frozenset({"architectures", "model_type", "hidden_size", "vocab_size"}), 2,
      "the config.json of a model", "Name its folder in `model.path` of a graph."),
+    (frozenset({"requests", "input", "output", "arrival", "trace", "prefix", "conversation"}), 2,
+     "a workload", "Pass it to `penstock simulate` or `penstock plan` with --workload."),
     (frozenset({"replicaCount", "image", "service", "ingress", "resources", "serviceAccount",
                 "servingEngineSpec", "modelArtifacts", "nameOverride", "fullnameOverride",
                 "imagePullSecrets", "podAnnotations", "tolerations", "affinity"}), 2,

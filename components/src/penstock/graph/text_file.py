@@ -42,8 +42,12 @@ def read_text_file(path: Path, most_bytes: int | None = None) -> str:
 
 
 def _similar(path: Path) -> str:
-    """Suggest a YAML file of the same directory with a similar name, or a copy of a graph that
-    comes with penstock."""
+    """Suggest a graph of the same name that comes with penstock, or a YAML file of the same
+    directory with a similar name."""
+    if (there := path.parent / "dynamo_graphs" / path.name).is_file():
+        return f"Did you mean {there}?"
+    if path.stem in shipped_graphs():
+        return f"`penstock init --example {path.stem}` writes a copy of this graph."
     try:
         names = [p.name for p in path.parent.iterdir() if p.suffix in (".yaml", ".yml")]
     except OSError:

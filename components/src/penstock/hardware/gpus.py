@@ -101,3 +101,8 @@ def gpu_of_product(label: str) -> Gpu | None:
     if {"rtx", "pro", "6000"} <= set(words):
         return GPUS["rtx-pro-6000"]
     return next((GPUS[word] for word in words if word in GPUS), None)
+
+
+def find_gpu(text: str) -> Gpu | None:
+    """The GPU of a name in any case, or of a product label; None if unknown."""
+    return GPUS.get(text.lower()) or gpu_of_product(text)

@@ -201,11 +201,12 @@ def require_not_overridden(path: Path, changes: Mapping[str, int]) -> None:
 def _up(path: Path) -> StateDir:
     state = StateDir(path)
     if not state.is_locked():
-        raise _not_up(path)
+        raise _not_up(path, f"Run `penstock up {path}`.")
     return state
 
 
-def _not_up(path: Path) -> NotUpError:
-    return NotUpError(
-        Problem(file=str(path), message="the graph is not up", fix=f"Run `penstock up {path}`.")
-    )
+def _not_up(path: Path, fix: str = "") -> NotUpError:
+    if not path.exists():
+        message, fix = "no such file, and no graph of this name is up", "Run `penstock ls`."
+        return NotUpError(Problem(file=str(path), message=message, fix=fix))
+    return NotUpError(Problem(file=str(path), message="the graph is not up", fix=fix))

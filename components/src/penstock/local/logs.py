@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from typing import IO
 
-from penstock.errors import NotUpError, Problem
+from penstock.errors import NotUpError, Problem, UsageError
 from penstock.local.process import last_lines
 from penstock.local.state import StateDir
 
@@ -28,17 +28,13 @@ def choose(state: StateDir, name: str | None) -> list[Path]:
     """The logs of one process (`decode.0`), of one program (`decode`), or all."""
     logs = sorted(state.logs.glob("*.log")) if state.logs.is_dir() else []
     chosen = [log for log in logs if name is None or name in (log.stem, log.stem.rsplit(".", 1)[0])]
-    if not chosen:
-        names = ", ".join(log.stem for log in logs)
-        message = f"no log is called {name!r}" if name and logs else "the graph was never up"
-        raise NotUpError(
-            Problem(
-                file=str(state.source),
-                message=message,
-                fix=f"Choose one of {names}." if names else "",
-            )
-        )
-    return chosen
+    if chosen:
+        return chosen
+    if name and logs:
+        fix = f"Use one of {', '.join(log.stem for log in logs)}."
+        message = f"no process is called {name!r}"
+        raise UsageError(Problem(file=str(state.source), message=message, fix=fix))
+    raise NotUpError(Problem(file=str(state.source), message="the graph was never up"))
 
 
 def _follow(state: StateDir, name: str | None, width: int) -> None:

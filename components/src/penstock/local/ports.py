@@ -10,6 +10,7 @@ from ipaddress import ip_address
 from urllib.parse import SplitResult, urlsplit
 
 from penstock.errors import PortInUseError, Problem, StartError
+from penstock.local.graphs import list_graphs
 
 # Dynamo 1.6 reads DYN_SYSTEM_PORT into an i16, so 32767 is the highest. The kernel takes ephemeral
 # ports from 32768 up, so no outgoing connection takes a port between our check and the bind.
@@ -80,9 +81,13 @@ def require_free(host: str, port: int) -> None:
     elif error.errno == errno.EACCES:
         place, fix = "--port", "Choose a port above 1023 with --port N."
     else:
-        place, fix = (
-            "frontend.port",
-            "Stop the process that uses it, or choose another port with --port N.",
-        )
+        place, fix = "frontend.port", f"{_free(port)}, or choose another port with --port N."
     message = f"cannot listen on {host}:{port}: {error.strerror or error}"
     raise PortInUseError(Problem(place=place, message=message, fix=fix))
+
+
+def _free(port: int) -> str:
+    """How to free the port: stop the graph that is up there, or another process."""
+    urls = {graph.url: graph.source for graph in list_graphs() if graph.url}
+    source = next((source for url, source in urls.items() if parsed(url).port == port), None)
+    return f"Run `penstock down {source}`" if source else "Stop the process that uses it"

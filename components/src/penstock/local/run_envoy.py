@@ -16,6 +16,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
@@ -60,9 +61,7 @@ def _require_port(listen: Address) -> None:
     try:
         require_free(listen.host, listen.port)
     except PortInUseError as error:
-        fix = "Stop the process that uses it, or choose another port with --port N."
-        problem = Problem(place="--port", message=error.problems[0].message, fix=fix)
-        raise PortInUseError(problem) from None
+        raise PortInUseError(replace(error.problems[0], place="--port")) from None
 
 
 def _ready(policy: Policy, local: LocalSetup) -> str:

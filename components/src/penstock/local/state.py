@@ -102,7 +102,8 @@ class StateDir:
                 Problem(
                     file=str(self.source),
                     message=f"the graph is already up (pid {self.owner_pid()})",
-                    fix=f"Run `penstock down {self.source}` first.",
+                    fix="It applies edits of the file; `penstock status` shows them. To start "
+                    f"again, run `penstock down {self.source}` first.",
                 )
             ) from None
         lock.truncate(0)

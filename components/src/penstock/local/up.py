@@ -97,12 +97,14 @@ class Up:
             )
             deployment = preparer.prepare(starting=True)
             self._clean_up_after_a_kill()
-            return asyncio.run(self._serve(deployment, preparer))
+            code = asyncio.run(self._serve(deployment, preparer))
         finally:
             # An engine's own children may have left its process group.
             terminate(leftover_processes(self._state.path), grace_s=1)
             self._state.clear()
             self._state.release()
+        self._say(f"{self._path} is down")
+        return code
 
     def _clean_up_after_a_kill(self) -> None:
         count = terminate(leftover_processes(self._state.path), grace_s=5)

@@ -209,7 +209,7 @@ def prepare(request: PlanRequest, loaded: LoadedWorkload) -> Space:
     return Space(
         request=request,
         traffic=traffic,
-        candidates=_measured(candidates(request, usable), table),
+        candidates=_measured(_redundant(candidates(request, usable), request), table),
         estimator=estimator(probes, table, traffic),
         excluded=excluded,
     )
@@ -223,6 +223,10 @@ def _none_usable(request: PlanRequest, excluded: Mapping[Layout, str]) -> Proble
     text = "; ".join(f"{', '.join(some)}: {why}" for why, some in reasons.items())
     message = f"no worker of {request.model} can be planned on {request.gpu.name}: {text}"
     return Problem(message=message, fix="Use more or larger GPUs, or another model.")
+
+
+def _redundant(some: Sequence[Candidate], request: PlanRequest) -> list[Candidate]:
+    return [c for c in some if all(p.replicas >= request.min_replicas for p in c.pools)]
 
 
 def _measured(some: Sequence[Candidate], table: Table) -> tuple[Candidate, ...]:

@@ -15,6 +15,7 @@ from penstock.plan.choose import EQUAL, SCALE_STEP, TIE, score_of
 from penstock.plan.planning import NoPlan, Plan
 from penstock.plan.request import Objective, PlanRequest
 from penstock.plan.sensitivity import Comparison
+from penstock.plan.space import Candidate
 from penstock.plan.trials import Trial
 from penstock.simulate.metrics import percentile, spreads, steady_requests
 from penstock.simulate.report import (
@@ -38,6 +39,7 @@ def lines(plan: Plan, attain: float) -> Iterator[str]:
     yield f"SLO: {objective_line(plan.request, attain)}"
     yield from table([trial.row for trial in shown(plan)])
     yield f"recommended: {plan.winner.candidate}: {reason(plan)}"
+    yield from (f"availability: {line}" for line in availability(plan.winner.candidate))
     yield f"headroom: {'; '.join(headroom(plan, attain))}"
     for name, row in plan.sensitivity_rows.items():
         yield f"sensitivity, {name}: {_sensitivity_line(row, attain)}"
@@ -45,11 +47,25 @@ def lines(plan: Plan, attain: float) -> Iterator[str]:
     for layout, why in plan.excluded.items():
         yield f"not considered: {layout}: {why}"
     yield f"not considered: {NOT_TRIED}"
-    for what in dict.fromkeys(w for trial in shown(plan) for w in assumed(trial.row)):
-        yield f"assumed: {what}"
+    yield from _assumptions(plan)
     yield f"not simulated: {'; '.join(NEVER_SIMULATED)}"
     yield f"{plan.considered} candidates, {plan.replays} replays"
     yield KNOWN_ERROR
+
+
+def _assumptions(plan: Plan) -> Iterator[str]:
+    """Those of the winner, then those that concern only other graphs of the table."""
+    own = list(assumed(plan.winner.row))
+    every = dict.fromkeys(w for trial in shown(plan) for w in assumed(trial.row))
+    yield from (f"assumed: {what}" for what in own)
+    yield from (f"assumed for other graphs: {what}" for what in every if what not in own)
+
+
+def availability(candidate: Candidate) -> Iterator[str]:
+    """A line if the end of one worker interrupts the service."""
+    if any(pool.replicas == 1 for pool in candidate.pools):
+        where = "one worker in a pool" if candidate.is_disaggregated else "one worker"
+        yield f"{where}: no redundancy. Plan with --min-replicas 2, or add a replica"
 
 
 def shown(plan: Plan) -> list[Trial]:
@@ -165,10 +181,11 @@ def _sensitivity_line(row: Row | str, attain: float) -> str:
         return f"not replayed: {row}"
     values = dict(spreads(row.metrics))
     share = row.goodput or 0.0
-    verdict = "meets the SLO" if share >= attain else "misses the SLO"
+    verdict = f"{share:.1%} of requests meet the SLO"
+    verdict = verdict if share >= attain else f"only {verdict} ({_share(attain)} needed)"
     rejected = f", {row.too_long} requests rejected as too long" if row.too_long else ""
     return (
-        f"{verdict} ({share:.0%} of requests), TTFT p50 {values['ttft_p50_ms'].median:.0f} ms, "
+        f"{verdict}, TTFT p50 {values['ttft_p50_ms'].median:.0f} ms, "
         f"ITL p50 {values['itl_p50_ms'].median:.1f} ms{rejected}"
     )
 
@@ -230,8 +247,10 @@ def header(plan: Plan, attain: float, command: str) -> list[str]:
         f"{_title(plan)}.",
         f"SLO: {objective_line(plan.request, attain)}.",
         f"Recommended: {winner}, {winner.gpus} GPU{'s' * (winner.gpus != 1)}: {reason(plan)}.",
+        *(f"Availability: {line}." for line in availability(winner)),
         f"Headroom: {'; '.join(headroom(plan, attain))}.",
         f"Disaggregation: {disaggregation(plan)}.",
+        "This describes the graph as planned: edits, such as `penstock scale`, do not change it.",
         "Simulated with measured kernels, not run on a GPU. Benchmark it before production use.",
         f"{plan.considered} candidates, {plan.replays} replays. Command:",
     ]

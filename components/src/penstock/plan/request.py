@@ -8,8 +8,9 @@ from pathlib import Path
 
 from penstock.errors import Problem, UsageError
 from penstock.graph.slo import Slo
-from penstock.hardware import GPUS, Gpu
+from penstock.hardware import Gpu, find_gpu
 from penstock.models import ModelShape
+from penstock.nearest import nearest
 from penstock.plan.model import planned_model
 from penstock.plan.traffic import SEEDS, has_shared_prefixes
 from penstock.simulate.timing import SYSTEMS
@@ -42,6 +43,7 @@ class PlanRequest:
     context: int  # tokens of the longest request, input and output
     shares_prefixes: bool  # whether requests of the workload share prefixes
     gpu_hour_price: float | None = None  # price of one GPU for one hour, in any currency
+    min_replicas: int = 1  # of each pool
 
     @property
     def nodes(self) -> int:
@@ -58,13 +60,18 @@ def plan_request(
     slo: Slo,
     objective: Objective,
     gpu_hour_price: float | None = None,
+    min_replicas: int = 1,
 ) -> PlanRequest:
     """UsageError for what cannot be planned, InputError for a model that was not measured.
 
     ``scratch``: an empty folder, which must exist for as long as the request is used.
     """
     found = planned_model(model, scratch)
-    _check(loaded, gpu, gpus, slo, objective)
+    known = _measured_gpu(gpu)
+    _check(loaded, gpus, slo, objective)
+    if min_replicas > gpus:
+        message = f"{min_replicas} replicas need more than {gpus} GPUs"
+        raise _refused("--min-replicas", message, "Lower it, or raise --gpus.")
     sampled = loaded.with_workload(for_means(loaded.workload))
     requests = [one for seed in range(SEEDS) for one in sampled.requests(seed)]
     longest = max(one.input_tokens + one.output_tokens for one in requests)
@@ -77,23 +84,32 @@ def plan_request(
         model=found.id,
         shape=found.shape,
         folder=found.folder,
-        gpu=GPUS[gpu],
+        gpu=known,
         gpus=gpus,
         slo=slo,
         objective=objective,
         context=min(_context(longest), found.positions),
         shares_prefixes=has_shared_prefixes(loaded.requests(0)),
         gpu_hour_price=gpu_hour_price,
+        min_replicas=min_replicas,
     )
 
 
-def _check(loaded: LoadedWorkload, gpu: str, gpus: int, slo: Slo, objective: Objective) -> None:
+def _measured_gpu(text: str) -> Gpu:
+    """The GPU of a name in any case. UsageError for one without measured kernels."""
+    found = find_gpu(text)
+    if found is not None and found.name in SYSTEMS:
+        return found
+    near = nearest(text, SYSTEMS)
+    fix = f"Did you mean {near}? " if near else ""
+    fix += f"Use one of {', '.join(SYSTEMS)}."
+    raise _refused("--gpu", f"{text} was not measured", fix)
+
+
+def _check(loaded: LoadedWorkload, gpus: int, slo: Slo, objective: Objective) -> None:
     if gpus > MAX_GPUS:
         message = f"{gpus} is more than the limit of {MAX_GPUS}"
         raise _refused("--gpus", message, "Divide --scale and --gpus by the same number.")
-    if gpu not in SYSTEMS:
-        message = f"{gpu} was not measured"
-        raise _refused("--hardware", message, f"Use one of {', '.join(SYSTEMS)}.")
     if not slo:
         raise UsageError(Problem(message="a plan needs an SLO", fix="Add --ttft, --itl or --e2e."))
     if loaded.workload.conversation and objective is Objective.THROUGHPUT:

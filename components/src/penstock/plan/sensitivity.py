@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from penstock.errors import InputError
 from penstock.graph.slo import Slo
+from penstock.plan.choose import TIE
 from penstock.plan.space import Candidate
 from penstock.plan.traffic import SEEDS
 from penstock.plan.trials import Trial, Trials, TrialSpec
@@ -23,7 +24,7 @@ from penstock.workload.sensitivity import double_inputs, without_shared_prefixes
 STEPS_UP = (1.25, 1.6, 2.0, 2.5, 3.2, 4.0, 5.0, 6.4, 8.0)  # scales of the headroom
 STEPS_DOWN = (0.8, 0.64, 0.5, 0.4, 0.32, 0.25, 0.16, 0.1, 0.05)
 COMPARED = (0.25, 0.5, 1.0, 2.0, 4.0)  # scales of the comparison with disaggregation
-WORTH = 1.03  # factor of tokens/s per user from which disaggregation is worth it
+WORTH = 1 / (1 - TIE)  # factor of tokens/s per user from which disaggregation is worth it
 LOOSER = 1.02
 CLOSEST = 8  # candidates that are replayed to see how far they miss the SLO
 
@@ -48,7 +49,7 @@ class Comparison:
             return True
         saved = self.aggregated.candidate.gpus - self.disaggregated.candidate.gpus
         fewer = saved if self.by_gpus else 0
-        is_faster = self.disaggregated.user_rate >= WORTH * self.aggregated.user_rate
+        is_faster = self.disaggregated.user_rate > WORTH * self.aggregated.user_rate
         return fewer > 0 or (fewer == 0 and is_faster)
 
 

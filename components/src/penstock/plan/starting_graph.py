@@ -11,8 +11,7 @@ from enum import StrEnum
 
 from penstock.errors import Problem, UsageError
 from penstock.graph.slo import Slo
-from penstock.hardware import GPUS, Gpu
-from penstock.hardware.gpus import gpu_of_product
+from penstock.hardware import GPUS, Gpu, find_gpu
 from penstock.models.find import find_model
 from penstock.nearest import nearest
 from penstock.plan.graph_text import graph_text
@@ -50,6 +49,7 @@ class StartingGraph:
     request: PlanRequest
     candidate: Candidate
     traffic: Traffic
+    concurrency: int | None = None
 
     def text(self, command: str) -> str:
         """The graph YAML; ``command`` is the command line that writes it."""
@@ -62,7 +62,12 @@ class StartingGraph:
 
     def _header(self, command: str) -> Iterator[str]:
         yield f"{self.request.shape.name} for {self.traffic}: {DESCRIPTIONS[self.traffic]}."
-        yield f"GPUs: {self.summary()}."
+        yield f"GPUs, as written: {self.summary()}."
+        if self.concurrency is not None:
+            yield (
+                f"Batch: {self.concurrency} requests at the same time, shared by the workers; at "
+                f"least {SMALLEST_BATCH}, as they are never spread equally."
+            )
         yield f"Written by `{command}`."
         yield "Values: by rule, as in penstock's graphs for these GPUs; not measured."
         if self.candidate.is_disaggregated and not self.request.gpu.is_grace:
@@ -81,15 +86,15 @@ def find_model_id(text: str) -> str:
     raise UsageError(Problem(place="--model", message=f"{text} is not known", fix=f"{fix}."))
 
 
-def find_gpu(text: str) -> Gpu:
+def graph_gpu(text: str) -> Gpu:
     """The GPU of a name or a product label. UsageError for one that a graph cannot name."""
-    found = GPUS.get(text.lower()) or gpu_of_product(text)
+    found = find_gpu(text)
     if found is not None and found.name in GPU_NAMES:
         return found
-    message = f"{text} is not known"
-    raise UsageError(
-        Problem(place="--gpu", message=message, fix=f"Use one of {', '.join(GPU_NAMES)}.")
-    )
+    near = nearest(text, GPU_NAMES)
+    fix = f"Did you mean {near}? " if near else ""
+    fix += f"Use one of {', '.join(GPU_NAMES)}."
+    raise UsageError(Problem(place="--gpu", message=f"{text} is not known", fix=fix))
 
 
 def starting_graph(
@@ -122,7 +127,9 @@ def starting_graph(
         context=LONG if traffic in (Traffic.DOCUMENTS, Traffic.LATENCY) else SHORT,
         shares_prefixes=True,
     )
-    return StartingGraph(request=request, candidate=candidate, traffic=traffic)
+    return StartingGraph(
+        request=request, candidate=candidate, traffic=traffic, concurrency=concurrency
+    )
 
 
 def _least_gpus(model: str, gpu: Gpu) -> int:

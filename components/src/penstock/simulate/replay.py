@@ -106,7 +106,8 @@ def require_environment() -> Path:
     folder = environments_root() / NAME
     if not is_installed(folder):
         message = "Dynamo's replay and AISimulate's measured kernels are not installed"
-        raise MissingToolError(Problem(message=message, fix=f"Run `penstock env install {NAME}`."))
+        fix = f"Run `penstock env install {NAME}` (1.2 GB, once)."
+        raise MissingToolError(Problem(message=message, fix=fix))
     return folder / "bin" / "python"
 
 

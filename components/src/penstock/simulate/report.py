@@ -219,19 +219,19 @@ def _range(spread: Spread) -> str:
 
 
 def sustained_load_line(load: SustainedLoad, loaded: LoadedWorkload) -> str:
-    """`gpt-oss meets the SLO at scale × 3.00 (Poisson, 12 requests/s): 96% of requests`."""
+    """`gpt-oss meets the SLO at scale × 3.00 (Poisson, 12 requests/s): 96.0% of requests`."""
     name = load.rows[0].replayable.name
     if load.highest is None:
         lowest = load.rows[0]
         share = lowest.goodput or 0.0
         arrival = arrival_of(loaded.scaled(lowest.scale))
         what = f"{name} misses the SLO even at scale × {lowest.scale:.3g} ({arrival})"
-        return f"{what}: {share:.0%} of requests meet it"
+        return f"{what}: only {share:.1%} of requests meet it"
     arrival = arrival_of(loaded.scaled(load.highest.scale))
     share = load.highest.goodput or 0.0
     more = "" if load.lowest_failing else "; no higher scale was tried"
     what = f"{name} meets the SLO at scale × {load.highest.scale:.2f} ({arrival})"
-    return f"{what}: {share:.0%} of requests{more}"
+    return f"{what}: {share:.1%} of requests{more}"
 
 
 def as_json(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from penstock.errors import InputError, Problem
+from penstock.errors import GraphError, InputError, Problem, UsageError
+from penstock.graph.not_a_graph import kind_of_manifest
 from penstock.graph.text_file import read_text_file
 from penstock.nearest import nearest
 from penstock.shipped import shipped
@@ -15,7 +17,7 @@ from penstock.strict_yaml.kind import DocumentKind
 from penstock.strict_yaml.parse import parse_strictly
 from penstock.strict_yaml.problems import field_problems
 from penstock.workload.duration import at_scale, exceeds_sample_limit
-from penstock.workload.model import Workload, too_many
+from penstock.workload.model import Arrival, Workload, too_many
 from penstock.workload.request import Request
 from penstock.workload.sample import sample
 from penstock.workload.trace import read_trace
@@ -23,6 +25,7 @@ from penstock.workload.trace import read_trace
 BYTE_ORDER_MARK = "\ufeff"  # at the start of CSV files that a spreadsheet writes in UTF-8
 Change = Callable[[tuple[Request, ...]], tuple[Request, ...]]
 WORKLOAD = DocumentKind(name="a workload", example="one in benchmarks/workloads/")
+GRAPH_KEY = re.compile(r"^(model|engine)\s*:", re.MULTILINE)  # every graph has both
 READY = shipped("workloads", "benchmarks/workloads")
 
 
@@ -66,6 +69,15 @@ class LoadedWorkload:
 
     def with_workload(self, workload: Workload) -> LoadedWorkload:
         return replace(self, workload=workload)
+
+    def with_concurrency(self, concurrency: int) -> LoadedWorkload:
+        """With a closed loop instead of its arrivals. UsageError for a trace or conversations."""
+        if self.workload.arrival is None or self.workload.conversation is not None:
+            message = f"{self.name} has recorded arrivals or conversations"
+            problem = Problem(place="--concurrency", message=message, fix="Use --scale instead.")
+            raise UsageError(problem)
+        arrival = Arrival(concurrency=concurrency)
+        return self.with_workload(self.workload.model_copy(update={"arrival": arrival}))
 
     def scaled(self, scale: float) -> LoadedWorkload:
         """With ``scale`` times the arrival rate, and as many requests."""
@@ -117,6 +129,10 @@ def _unknown(name: str) -> Problem:
 
 def parse_workload(text: str, source: str) -> LoadedWorkload:
     """Check the text of a workload; ``source`` is its file, for messages and its name."""
+    kind = "a Kubernetes manifest" if kind_of_manifest(text) is not None else "a graph"
+    if kind != "a graph" or len(set(GRAPH_KEY.findall(text))) == 2:
+        fix = f"Use a workload file, or one of {', '.join(ready_names())}."
+        raise GraphError(Problem(file=source, message=f"is {kind}, not a workload", fix=fix))
     problems_of = partial(field_problems, root=Workload)
     workload = parse_strictly(text, source, WORKLOAD, Workload, problems_of)
     return LoadedWorkload(name=Path(source).stem, workload=workload, source=source)
