@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from penstock.checks.baseline import Baseline, Scope
     from penstock.checks.finding import Finding
     from penstock.checks.report import CheckReport
+    from penstock.checks.select import Selection
 
 FORMATS = ("concise", "full", "json", "sarif", "github")
 LEVELS = ("error", "warning", "note")
@@ -110,9 +111,11 @@ def _add_selection(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from dataclasses import replace
+
     from penstock.checks import report
-    from penstock.checks.baseline import Scope
     from penstock.checks.find_files import found_files
+    from penstock.checks.merge import merged
     from penstock.checks.report import CheckReport
     from penstock.checks.run import check_file
     from penstock.checks.select import selection
@@ -132,11 +135,12 @@ def run(args: argparse.Namespace) -> int:
     findings = [f for path in found.files for f in check_file(path, hints, args.sets)]
     findings = [finding for finding in findings if rules.includes(finding.rule)]
     files = tuple(str(path) for path in found.files)
-    scope = Scope(files=files, includes=rules.includes)
     if args.write_baseline:
-        return _write_baseline(args.baseline, baseline, findings, scope)
+        return _write_baseline(args.baseline, baseline, findings, _scope(files, rules))
     result = CheckReport(findings=tuple(findings), files=files, skipped=found.skipped)
-    result = _without_accepted(result, baseline, args.baseline, scope)
+    if baseline is not None:
+        result = _without_accepted(result, baseline, args.baseline, _scope(files, rules))
+    result = replace(result, findings=merged(result.findings))
     _print(result, args.format)
     return _exit_code(result.findings, args.max_level)
 
@@ -156,12 +160,13 @@ def _known(rule: str) -> str:
 
 def _baseline(path: Path | None, *, is_renewed: bool) -> Baseline | None:
     """The file of --baseline; None without one, or if it is written for the first time."""
+    if path is None or (is_renewed and not path.exists()):
+        return None
+    # It imports pydantic, which the check of a manifest does without.
     from penstock.checks.baseline import parse_baseline
     from penstock.graph.text_file import read_text_file
     from penstock.manifests.source import MOST_BYTES
 
-    if path is None or (is_renewed and not path.exists()):
-        return None
     return parse_baseline(read_text_file(path, MOST_BYTES), path)
 
 
@@ -176,24 +181,24 @@ def _write_baseline(
     return 0
 
 
+def _scope(files: tuple[str, ...], rules: Selection) -> Scope:
+    from penstock.checks.baseline import Scope
+
+    return Scope(files=files, includes=rules.includes)
+
+
 def _without_accepted(
-    result: CheckReport, baseline: Baseline | None, path: Path | None, scope: Scope
+    result: CheckReport, baseline: Baseline, path: Path, scope: Scope
 ) -> CheckReport:
-    """The report without the findings of the baseline; those with the same cause become one."""
+    """The report without the findings of the baseline."""
     from dataclasses import replace
 
     from penstock.checks.baseline import match
-    from penstock.checks.merge import merged
 
-    if baseline is not None and path is not None:
-        matched = match(result.findings, baseline, path.parent, scope)
-        result = replace(
-            result,
-            findings=matched.findings,
-            accepted=matched.accepted,
-            stale=len(matched.stale),
-        )
-    return replace(result, findings=merged(result.findings))
+    matched = match(result.findings, baseline, path.parent, scope)
+    return replace(
+        result, findings=matched.findings, accepted=matched.accepted, stale=len(matched.stale)
+    )
 
 
 def _print(result: CheckReport, form: str) -> None:
