@@ -44,7 +44,7 @@ class ManifestFile:
             return Place(None, ".".join(map(str, location.path)))
         if location.what == "document":
             root = manifest.documents[int(location.path[0])]
-            return _place(Cursor(root.document, None, location.path[1:]))
+            return _in_document(root, location.path[1:])
         if location.component not in manifest.pods:
             return _place(Cursor(manifest.root.document, None, location.path))
         if location.what == "config":
@@ -160,6 +160,15 @@ class ManifestFile:
 
 def _place(cursor: Cursor) -> Place:
     return Place(cursor.line, cursor.place)
+
+
+def _in_document(root: Cursor, path: Path) -> Place:
+    """A place in any object, and in the YAML text of a ConfigMap's key: (data, key, …)."""
+    head, inner = path[:2], path[2:]
+    if inner and head[:1] == ("data",) and isinstance(root.at("data", str(head[1])).value, str):
+        line = _inner_line(root, str(head[1]), Location("", "document", inner))
+        return Place(line, f"{'.'.join(map(str, head))}: {'.'.join(map(str, inner))}")
+    return _place(Cursor(root.document, None, path))
 
 
 def _inner_line(root: Cursor, key: str, location: Location) -> int | None:

@@ -18,7 +18,7 @@ from penstock.serving.worker import Worker
 BY_VARIABLE = ("NIXL", "UCX", "MOONCAKE", "MPI")
 
 
-def _backend(worker: Worker) -> tuple[str, Any]:
+def effective_backend(worker: Worker) -> tuple[str, Any]:
     """The key that names the backend, and the backend in effect."""
     key = {
         Engine.TRTLLM: f"{TRANSCEIVER}.backend",
@@ -45,7 +45,7 @@ def _backend(worker: Worker) -> tuple[str, Any]:
 )
 def different_backends(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for prefill, decode in deployment.pairs:
-        (key, first), (_, second) = _backend(prefill), _backend(decode)
+        (key, first), (_, second) = effective_backend(prefill), effective_backend(decode)
         composed = {"PdConnector", "MultiConnector"} & {str(first), str(second)}
         if first and second and first != second and not composed:
             yield RuleResult(

@@ -1,8 +1,9 @@
 """Rules about the network."""
 
-from penstock.checks.rules.network import fabric, ucx
+from penstock.checks.rules.network import efa, fabric, ucx
 
 MODULES = (
     fabric,
+    efa,
     ucx,
 )

@@ -81,15 +81,13 @@ def eplb_without_ep(deployment: ServingDeployment) -> Iterable[RuleResult]:
 
 @rule(
     id="PS219",
-    title="tensor parallelism of the pools is not supported by KV transfer",
+    title="tensor parallelism of SGLang's pools is not supported by KV transfer",
     level=Level.WARNING,
-    cause="vLLM's NIXL connector requires the decode workers' TP to be at least that of the "
-    "prefill workers. SGLang needs a staging buffer where they differ, which does not "
+    cause="SGLang needs a staging buffer where the TP of the pools differs, which does not "
     "transfer sliding-window layers (gpt-oss).",
-    effect="The handshake fails, or KV transfers are slow and unstable.",
-    remedy="With vLLM, use a decode TP of at least the prefill TP. With SGLang, use the same TP "
-    "on both.",
-    source="llm-d docs/operations/disaggregation/vllm.md@3d016852; sglang#15674, llm-d#2433",
+    effect="KV transfers fail, or are slow and unstable.",
+    remedy="Use the same TP on both pools.",
+    source="sglang#15674, llm-d#2433; sglang/srt/disaggregation/nixl/conn.py 0.5.21",
 )
 def tensor_parallelism_differs(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for prefill, decode in deployment.pairs:
@@ -98,15 +96,7 @@ def tensor_parallelism_differs(deployment: ServingDeployment) -> Iterable[RuleRe
             continue  # with MLA every rank holds the same KV
         if not (prefill.is_laid_out and decode.is_laid_out):
             continue
-        if decode.tp < prefill.tp and decode.engine is Engine.VLLM:
-            yield RuleResult(
-                location=decode.settings.location("tensor_parallel"),
-                message=f"{decode.name} has TP {decode.tp}, which is below TP {prefill.tp} of "
-                f"{prefill.name}",
-                fix=Fix(text=f"Raise TP of {decode.name} to at least {prefill.tp}."),
-                level=Level.NOTE if model is None else None,
-            )
-        elif decode.engine is Engine.SGLANG:
+        if decode.engine is Engine.SGLANG:
             first, second = (w.tp // w.attention_ranks for w in (prefill, decode))
             has_buffer = all(w.env("SGLANG_DISAGG_STAGING_BUFFER") for w in (prefill, decode))
             # It transfers no sliding-window layers (disaggregation/nixl/conn.py 0.5.21).
