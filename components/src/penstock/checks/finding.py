@@ -7,15 +7,16 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
+from penstock.checks.version_range import Versions
 from penstock.engines.settings import Location
 
 
 class Level(StrEnum):
-    # The deployment does not work.
+    # It cannot start, or responses are wrong or lost, in the version that the image states.
     ERROR = "error"
-    # It works badly, or breaks under load, in an update or with the next release.
+    # It works, but badly: slower than it could be, or it breaks under load or in an update.
     WARNING = "warning"
-    # Worth knowing.
+    # Worth knowing: a default that many keep, or a fact that was verified for other versions.
     NOTE = "note"
 
 
@@ -63,6 +64,8 @@ class RuleResult:
     why: str = ""
     # The level, if it differs from the rule's.
     level: Level | None = None
+    # The versions in which it is true, if they differ from the rule's.
+    versions: Versions | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

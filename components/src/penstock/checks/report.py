@@ -114,5 +114,5 @@ def explain(rule: str) -> str:
     return (
         f"{found.id} ({found.level}): {found.title}\n\n"
         f"Cause:   {found.cause}\nEffect:  {found.effect}\nFix:     {found.remedy}\n"
-        f"Source:  {found.source}"
+        f"Source:  {found.source}\nVerified for: {found.versions.text()}"
     )

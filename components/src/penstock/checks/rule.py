@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from penstock.checks.finding import Level, RuleResult
+from penstock.checks.version_range import Versions
 
 if TYPE_CHECKING:
     from penstock.serving.deployment import ServingDeployment
@@ -34,6 +35,8 @@ class Rule:
     remedy: str
     # Where the knowledge comes from: an issue, a page, a file of a package.
     source: str
+    # The versions for which the source was read. `checks/run.py` drops results for others.
+    versions: Versions
     check: Check
 
 
@@ -46,6 +49,7 @@ def rule(
     effect: str,
     remedy: str,
     source: str,
+    versions: Versions,
 ) -> Callable[[Check], Rule]:
     """Declare the decorated function as the check of a rule."""
 
@@ -58,6 +62,7 @@ def rule(
             effect=effect,
             remedy=remedy,
             source=source,
+            versions=versions,
             check=check,
         )
 

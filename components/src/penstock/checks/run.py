@@ -5,11 +5,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from penstock.checks.apply_versions import VersionFilter
 from penstock.checks.files import CheckedFile, checked_file
 from penstock.checks.finding import Finding, Fix, Level, RuleResult
 from penstock.checks.registry import RULES, by_id
@@ -43,10 +44,11 @@ def check_source(source: Source, hints: Hints) -> tuple[Finding, ...]:
     deployment = understand(source, hints)
     file = checked_file(source)
     name = source.deployment.source
+    versions = VersionFilter(deployment)
     unique = dict.fromkeys(
         _finding(reported, result, file, name)
         for rule in RULES
-        for reported, result in _results(rule, deployment)
+        for reported, result in _results(rule, deployment, versions)
     )
     suppressed = file.suppressions
     findings = [replace(f, suppressed=suppressed.get(f.rule, "")) for f in unique]
@@ -54,12 +56,16 @@ def check_source(source: Source, hints: Hints) -> tuple[Finding, ...]:
     return tuple(sorted((*findings, *unused), key=_order))
 
 
-def _results(rule: Rule, deployment: ServingDeployment) -> Iterator[tuple[Rule, RuleResult]]:
-    """The rule's results. A manifest may have a list where Kubernetes expects a string, and the
-    rule then raises: that is a finding of PS006, never an ignored error."""
+def _results(
+    rule: Rule, deployment: ServingDeployment, versions: VersionFilter
+) -> Iterator[tuple[Rule, RuleResult]]:
+    """The rule's results that apply to the images. A manifest may have a list where Kubernetes
+    expects a string, and the rule then raises: that is a finding of PS006, never an ignored error.
+    """
     try:
         for result in rule.check(deployment):
-            yield rule, result
+            if (applied := versions.apply(rule, result)) is not None:
+                yield rule, applied
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         message = f"{rule.id} ({rule.title}) could not be checked: {error}"
         fix = Fix(text="Give every field the type that the CRD has.")
@@ -146,13 +152,20 @@ def tally(findings: Sequence[Finding]) -> Tally:
     )
 
 
-def require_sound(source: Source, refused: Sequence[str] = ()) -> tuple[str, ...]:
+# Rules about what is pulled and where it is installed, which do not matter to `penstock up`.
+OF_IMAGES = ("PS901", "PS902", "PS903", "PS904", "PS905", "PS906", "PS909")
+
+
+def require_sound(
+    source: Source, refused: Sequence[str] = (), ignored: Collection[str] = ()
+) -> tuple[str, ...]:
     """Raise CheckError for findings that `penstock check` reports as errors.
 
-    ``refused``: rules whose warnings count as errors here. Returns a line with the number of
-    warnings, if there are any.
+    ``refused``: rules whose warnings count as errors here; ``ignored``: rules that do not count.
+    Returns a line with the number of warnings, if there are any.
     """
-    findings = [f for f in check_source(source, Hints()) if not f.suppressed]
+    found = [f for f in check_source(source, Hints()) if not f.suppressed]
+    findings = [f for f in found if f.rule not in ignored]
     if errors := [f for f in findings if f.level is Level.ERROR or f.rule in refused]:
         raise CheckError(*(_problem(finding) for finding in errors))
     warnings = sum(f.level is Level.WARNING for f in findings)

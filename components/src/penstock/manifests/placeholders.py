@@ -1,4 +1,8 @@
-"""Unfilled placeholders: `<your-namespace>`, `${VLLM_IMAGE}`, `{{ .Values.x }}`, `REPLACE_ME`."""
+"""Unfilled placeholders: `<your-namespace>`, `${VLLM_IMAGE}`, `{{ .Values.x }}`, `REPLACE_ME`.
+
+Those in a namespace or an image do not change what the rest of the manifest means: `checks` reports
+them, and the manifest is read.
+"""
 
 from __future__ import annotations
 
@@ -32,11 +36,16 @@ def _walk(cursor: Cursor, *, in_text: bool, seen: set[int]) -> None:
             _walk(child, in_text=in_text or child.path[-1] in _TEXT_KEYS, seen=seen)
 
 
-def _check(cursor: Cursor, value: str, in_text: bool) -> None:
+def placeholder(value: str, *, in_text: bool = False) -> str | None:
+    """The first placeholder in a value; ``in_text``: in text for shells, engines and programs."""
     found = _ANYWHERE.search(value) or (None if in_text else _VALUES.search(value))
-    if found is None:
+    return found.group() if found else None
+
+
+def _check(cursor: Cursor, value: str, in_text: bool) -> None:
+    text = placeholder(value, in_text=in_text)
+    if text is None or cursor.path[-1] == "image" or cursor.path == ("metadata", "namespace"):
         return
-    text = found.group()
     is_template = text.startswith(("${", "{{"))
     fix = "Render the template first." if is_template else "Replace it with a value."
     cursor.problem(f"{text} is an unfilled placeholder", fix)

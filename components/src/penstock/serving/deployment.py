@@ -131,6 +131,12 @@ class ServingDeployment:
     def is_disaggregated(self) -> bool:
         return bool(self.pool(Role.PREFILL)) and bool(self.pool(Role.DECODE))
 
+    @property
+    def shares_a_pod(self) -> bool:
+        """Whether one pod runs both roles, which then use shared memory and NVLink."""
+        names = {w.name for w in self.pool(Role.PREFILL)}
+        return any(w.name in names for w in self.pool(Role.DECODE))
+
     @cached_property
     def pairs(self) -> tuple[tuple[Worker, Worker], ...]:
         """(prefill, decode) workers whose settings must agree: the first of each component."""

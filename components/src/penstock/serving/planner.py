@@ -37,6 +37,8 @@ class ConfigProblem:
     fix: str
     # Dotted paths of the graph YAML to set, with their values.
     graph: Mapping[str, Any] = field(default_factory=dict)
+    # Whether the planner ignores the field, rather than exit.
+    is_ignored: bool = False
 
 
 @cache
@@ -72,6 +74,7 @@ def invalid_fields(config: Mapping[str, Any]) -> Iterator[ConfigProblem]:
         yield ConfigProblem(
             message=f"PlannerConfig has no field {key} and ignores it",
             fix=f"Use `{near}`." if near else f"Remove `{key}`.",
+            is_ignored=True,
         )
     invalid = list(_invalid_values(config))
     # Compare fields only if each of them is valid on its own.

@@ -1,8 +1,9 @@
 """Rules about command-line flags and environment variables."""
 
-from penstock.checks.rules.command_line import flags, variables
+from penstock.checks.rules.command_line import flags, unknown_flags, variables
 
 MODULES = (
+    unknown_flags,
     flags,
     variables,
 )

@@ -2,140 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
-from penstock.checks.rules.common import as_of_newest
-from penstock.engines.flag_file import arguments_of
-from penstock.engines.flags import KINDS, REMOVED, FlagTable, GivenFlag, flag_table
+from penstock.checks.rules.command_line.given_flags import arguments, file_flags, launches
+from penstock.checks.version_range import SHELL, Versions
+from penstock.engines.flags import KINDS, GivenFlag
 from penstock.engines.settings import Location, read_settings
-from penstock.manifests.deployment import Engine, KnownConfig, Launch
-from penstock.manifests.flags import flag_value
 from penstock.nearest import nearest
 from penstock.serving.deployment import ServingDeployment
 
-SIMILARITY = 0.8  # minimum similarity of a suggestion; below it are unrelated flags
 TLS = {"tls-cert-path": "DYN_TLS_CERT_PATH", "tls-key-path": "DYN_TLS_KEY_PATH"}
-
-
-def launches(deployment: ServingDeployment) -> Iterator[tuple[str, Launch, FlagTable]]:
-    for component in deployment.components:
-        for launch in component.launches:
-            table = flag_table(launch.module or "")
-            if table is not None:
-                yield component.name, launch, table
-
-
-def arguments(deployment: ServingDeployment) -> Iterator[tuple[str, Launch, FlagTable, GivenFlag]]:
-    for name, launch, table in launches(deployment):
-        for one in table.read(launch.arguments):
-            yield name, launch, table, one
-
-
-@rule(
-    id="PS141",
-    title="flag that does not exist",
-    level=Level.ERROR,
-    cause="The module's parser does not know the flag.",
-    effect="The process exits with “unrecognized arguments” and restarts in a crash loop.",
-    remedy="Use the suggested flag.",
-    source="parsers of ai-dynamo 1.6.1, vLLM 0.31.0 and SGLang 0.5.21, dumped to tables",
-)
-@as_of_newest
-def unknown_flag(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    for name, launch, table, one in arguments(deployment):
-        if one.flag is not None or one.spelling in REMOVED or one.spelling.startswith("--trtllm."):
-            continue
-        if "$" in one.spelling or not one.spelling.startswith("--"):
-            continue
-        if launch.module == "dynamo.frontend" and _has_engine_chat_processor(launch):
-            continue
-        near = nearest(one.spelling, table.by_spelling, SIMILARITY)
-        fix = Fix(text=f"Remove {one.spelling}.")
-        if near:
-            takes = table.by_spelling[near].takes
-            value = (one.text,) if takes != "none" and one.text is not None else ()
-            text = f"Replace {one.spelling} with {near}."
-            is_complete = takes in ("none", "maybe") or bool(value)
-            args = (near, *value) if is_complete else ()
-            fix = Fix(text=text, args=args, replaces=one.spelling)
-        yield RuleResult(
-            location=Location(name, "args", (one.spelling,)),
-            message=f"{launch.module} has no flag {one.spelling}",
-            fix=fix,
-        )
-
-
-def _has_engine_chat_processor(launch: Launch) -> bool:
-    """Whether the frontend uses an engine's chat processor, and so accepts the engine's flags."""
-    processor = flag_value(launch.arguments, "--dyn-chat-processor")
-    return (processor or launch.env.get("DYN_CHAT_PROCESSOR", "dynamo")) != "dynamo"
-
-
-@dataclass(frozen=True, kw_only=True)
-class FileFlag:
-    """A key of vLLM's or SGLang's engine file, which the engine converts to a flag."""
-
-    location: Location
-    module: str
-    key: str
-    value: Any
-    table: FlagTable
-    # The arguments that the key is converted to.
-    arguments: list[str]
-
-
-def file_flags(deployment: ServingDeployment) -> Iterator[FileFlag]:
-    for component in deployment.components:
-        config, engine = component.engine_config, component.engine
-        if engine not in (Engine.VLLM, Engine.SGLANG) or not isinstance(config, KnownConfig):
-            continue
-        module = f"dynamo.{engine}"
-        if (table := flag_table(module)) is None:
-            continue
-        for name, setting in config.values.items():
-            key = str(name)
-            location = Location(component.name, "config", (key,))
-            arguments = arguments_of(engine, table, key, setting)
-            yield FileFlag(
-                location=location,
-                module=module,
-                key=key,
-                value=setting,
-                table=table,
-                arguments=arguments,
-            )
-
-
-@rule(
-    id="PS142",
-    title="key in vLLM's or SGLang's engine file that is not a flag",
-    level=Level.ERROR,
-    cause="Each key of the --config file is converted to a flag, and no flag has this name.",
-    effect="The process exits with “unrecognized arguments”.",
-    remedy="Use the name of a flag, without leading dashes.",
-    source="vllm/utils/argparse_utils.py 0.31.0; sglang/srt/utils 0.5.21",
-)
-@as_of_newest
-def unknown_file_key(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    for line in file_flags(deployment):
-        flag = line.arguments[0] if line.arguments else f"--{line.key.replace('_', '-')}"
-        known = next((one.flag for one in line.table.read(line.arguments)), line.table.find(flag))
-        if known is None and flag not in REMOVED:
-            near = nearest(flag, line.table.by_spelling, SIMILARITY)
-            yield RuleResult(
-                location=line.location,
-                message=f"{line.module} has no flag {flag}, and each key of its engine file "
-                "must be a flag",
-                fix=Fix(
-                    text=f"Rename {line.key} to {near[2:]}." if near else f"Remove {line.key}.",
-                    config={near[2:]: line.value} if near else {},
-                    replaces=line.key if near else None,
-                ),
-            )
 
 
 def _invalid_arguments(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -209,7 +87,8 @@ def _problem(one: GivenFlag, module: str) -> tuple[str, str, str] | None:
     cause="pplx and naive are still accepted by vLLM, which falls back to another backend.",
     effect="Only a warning is logged; experts communicate through another backend than configured.",
     remedy="Set a backend that vLLM has.",
-    source="llm-d#855; vllm/config/parallel.py 0.31.0",
+    source="llm-d#855; vllm/config/parallel.py 0.19 to 0.31",
+    versions=Versions(vllm=">=0.19,<0.32"),
 )
 def removed_all2all_backend(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
@@ -220,8 +99,7 @@ def removed_all2all_backend(deployment: ServingDeployment) -> Iterable[RuleResul
             if setting is not None and setting.value in ("pplx", "naive"):
                 yield RuleResult(
                     location=setting.location,
-                    message=f"vLLM 0.31 accepts all2all-backend {setting.value} but uses "
-                    "another one",
+                    message=f"vLLM accepts all2all-backend {setting.value} but uses another one",
                     fix=Fix(
                         text="Set all2all-backend to allgather_reducescatter.",
                         config={"all2all-backend": "allgather_reducescatter"},
@@ -230,48 +108,14 @@ def removed_all2all_backend(deployment: ServingDeployment) -> Iterable[RuleResul
 
 
 @rule(
-    id="PS144",
-    title="flag that was removed",
-    level=Level.ERROR,
-    cause="The flag was removed in an earlier release; published recipes still use it.",
-    effect="The process exits with “unrecognized arguments” and restarts in a crash loop.",
-    remedy="Use the replacement.",
-    source="dynamo#12089, dynamo#6477, dynamo#6513, dynamo#11831, dynamo#11887, dynamo#8693; "
-    "sglang#8658; SGLang 0.5.21's parser",
-)
-@as_of_newest
-def removed_flag(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    for name, launch, _, one in arguments(deployment):
-        if one.spelling in REMOVED and one.flag is None:
-            yield RuleResult(
-                location=Location(name, "args", (one.spelling,)),
-                message=f"{launch.module} no longer has {one.spelling}",
-                fix=Fix(text=REMOVED[one.spelling].fix(one.spelling)),
-            )
-        elif one.spelling == "--connector" and launch.module == "dynamo.vllm":
-            yield RuleResult(
-                location=Location(name, "args", (one.spelling,)),
-                message="dynamo.vllm no longer accepts --connector, not even with none",
-                fix=Fix(text="Use --kv-transfer-config instead of --connector."),
-            )
-    for line in file_flags(deployment):
-        flag = f"--{line.key.replace('_', '-')}"
-        if flag in REMOVED and line.table.find(flag) is None:
-            yield RuleResult(
-                location=line.location,
-                message=f"{line.module} no longer has {flag}, to which this key is converted",
-                fix=Fix(text=REMOVED[flag].fix(line.key)),
-            )
-
-
-@rule(
     id="PS145",
     title="deprecated flag",
-    level=Level.WARNING,
+    level=Level.NOTE,
     cause="The parser still accepts the flag but reports that it will be removed.",
     effect="A later release will reject the command line.",
     remedy="Use the flag that the parser's help names.",
     source="help texts of the parsers of ai-dynamo 1.6.1 and SGLang 0.5.21",
+    versions=Versions(dynamo=">=1.6,<1.7"),
 )
 def deprecated_flag(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for name, launch, _, one in arguments(deployment):
@@ -305,6 +149,7 @@ def deprecated_flag(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="The last value is used.",
     remedy="Give the flag once.",
     source="Python's argparse",
+    versions=SHELL,
 )
 def same_flag_twice(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for name, launch, table in launches(deployment):
@@ -330,6 +175,7 @@ def same_flag_twice(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="The frontend exits at startup.",
     remedy="Set both.",
     source="dynamo/frontend/frontend_args.py of 1.6.1",
+    versions=Versions(dynamo=">=0.9,<1.7"),
 )
 def incomplete_tls(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component, launch, flags in deployment.frontends:
@@ -365,8 +211,8 @@ def incomplete_tls(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="The process exits with an error message of its parser.",
     remedy="Use one of the accepted values.",
     source="parsers of ai-dynamo 1.6.1, vLLM 0.31.0 and SGLang 0.5.21, dumped to tables",
+    versions=Versions(dynamo=">=1.6,<1.7"),
 )
-@as_of_newest
 def invalid_flag_value(deployment: ServingDeployment) -> Iterable[RuleResult]:
     yield from _invalid_arguments(deployment)
     yield from _invalid_file_values(deployment)

@@ -4,33 +4,75 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
+from penstock.checks.rules.versions.placeholders import is_template
+from penstock.checks.version_range import KUBERNETES, Versions
 from penstock.engines.flags import Removed
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Engine, Launch, Role
 from penstock.serving.deployment import ServingDeployment
 
-VARIABLES_WITHOUT_EFFECT: Mapping[str, tuple[Engine | None, Removed]] = {
-    "VLLM_ATTENTION_BACKEND": (Engine.VLLM, Removed("--attention-backend")),
-    "VLLM_USE_V1": (Engine.VLLM, Removed(reason="vLLM has no other engine version")),
-    "VLLM_ALL2ALL_BACKEND": (Engine.VLLM, Removed("--all2all-backend")),
-    "VLLM_FLASHINFER_MOE_BACKEND": (Engine.VLLM, Removed("--moe-backend")),
-    "VLLM_USE_FLASHINFER_MOE_FP16": (Engine.VLLM, Removed("--moe-backend")),
-    "VLLM_USE_FLASHINFER_MOE_FP8": (Engine.VLLM, Removed("--moe-backend")),
-    "VLLM_USE_FLASHINFER_MOE_FP4": (Engine.VLLM, Removed("--moe-backend")),
-    "VLLM_USE_FLASHINFER_MOE_MXFP4_MXFP8": (
-        Engine.VLLM,
-        Removed('--quantization-config \'{"moe":{"activation":"mxfp8"}}\''),
+
+@dataclass(frozen=True, kw_only=True)
+class Ignored:
+    """A variable that nothing reads any more."""
+
+    # None: of any component.
+    engine: Engine | None
+    # Where no file of the wheel names it.
+    versions: Versions
+    instead: Removed
+
+
+def _vllm(since: str, replacement: str = "", reason: str = "") -> Ignored:
+    return Ignored(
+        engine=Engine.VLLM,
+        versions=Versions(vllm=f">={since},<0.32"),
+        instead=Removed(replacement, reason),
+    )
+
+
+VARIABLES_WITHOUT_EFFECT: Mapping[str, Ignored] = {
+    "VLLM_ATTENTION_BACKEND": _vllm("0.16", "--attention-backend"),
+    "VLLM_USE_V1": _vllm("0.12", reason="vLLM has no other engine version"),
+    "VLLM_ALL2ALL_BACKEND": _vllm("0.16", "--all2all-backend"),
+    "VLLM_FLASHINFER_MOE_BACKEND": _vllm("0.26", "--moe-backend"),
+    "VLLM_USE_FLASHINFER_MOE_FP16": _vllm("0.26", "--moe-backend"),
+    "VLLM_USE_FLASHINFER_MOE_FP8": _vllm("0.26", "--moe-backend"),
+    "VLLM_USE_FLASHINFER_MOE_FP4": _vllm("0.26", "--moe-backend"),
+    "VLLM_USE_FLASHINFER_MOE_MXFP4_MXFP8": _vllm(
+        "0.26", '--quantization-config \'{"moe":{"activation":"mxfp8"}}\''
     ),
-    "VLLM_USE_FLASHINFER_MOE_MXFP4_BF16": (Engine.VLLM, Removed("--moe-backend")),
-    "VLLM_MXFP4_USE_MARLIN": (Engine.VLLM, Removed("--moe-backend marlin")),
-    "DYN_VLLM_IS_PREFILL_WORKER": (Engine.VLLM, Removed("--disaggregation-mode prefill")),
-    "DYN_VLLM_IS_DECODE_WORKER": (Engine.VLLM, Removed("--disaggregation-mode decode")),
-    "DYN_VLLM_KV_EVENT_PORT": (Engine.VLLM, Removed("the endpoint in --kv-events-config")),
-    "SGLANG_ENABLE_SPEC_V2": (Engine.SGLANG, Removed(reason="it is the default")),
-    "DYN_USE_KV_EVENTS": (None, Removed("DYN_ROUTER_USE_KV_EVENTS")),
+    "VLLM_USE_FLASHINFER_MOE_MXFP4_BF16": _vllm("0.26", "--moe-backend"),
+    "VLLM_MXFP4_USE_MARLIN": _vllm("0.26", "--moe-backend marlin"),
+    "DYN_VLLM_IS_PREFILL_WORKER": Ignored(
+        engine=Engine.VLLM,
+        versions=Versions(dynamo=">=1.4,<1.7"),
+        instead=Removed("--disaggregation-mode prefill"),
+    ),
+    "DYN_VLLM_IS_DECODE_WORKER": Ignored(
+        engine=Engine.VLLM,
+        versions=Versions(dynamo=">=1.4,<1.7"),
+        instead=Removed("--disaggregation-mode decode"),
+    ),
+    "DYN_VLLM_KV_EVENT_PORT": Ignored(
+        engine=Engine.VLLM,
+        versions=Versions(dynamo=">=1.1,<1.7"),
+        instead=Removed("the endpoint in --kv-events-config"),
+    ),
+    "SGLANG_ENABLE_SPEC_V2": Ignored(
+        engine=Engine.SGLANG,
+        versions=Versions(sglang=">=0.5.21,<0.5.22"),
+        instead=Removed(reason="it is the default"),
+    ),
+    "DYN_USE_KV_EVENTS": Ignored(
+        engine=None,
+        versions=Versions(dynamo=">=1.0,<1.7"),
+        instead=Removed("DYN_ROUTER_USE_KV_EVENTS"),
+    ),
 }
 REJECTED_VARIABLES = {
     "DYN_VLLM_MULTIMODAL_WORKER": (Engine.VLLM, "--enable-multimodal"),
@@ -61,20 +103,21 @@ SET_BY_OPERATOR = (
     "experts in bf16 although the recipes request MXFP8.",
     remedy="Use the flag that replaced the variable.",
     source="vllm#50292, vllm#27798, vllm#43148, vllm#33535, dynamo#7591, dynamo#12089, "
-    "dynamo#13840; no "
-    "occurrence in the wheels",
+    "dynamo#13840; no occurrence in the wheels of the versions that each finding is limited to",
+    versions=Versions(dynamo=">=0.7,<1.7"),
 )
 def variable_without_effect(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
         if component.role is Role.EPP:
             continue  # the endpoint picker reads DYN_USE_KV_EVENTS
         for launch in component.launches:
-            for variable, (engine, removed) in VARIABLES_WITHOUT_EFFECT.items():
-                if variable in launch.env and engine in (None, component.engine):
+            for variable, ignored in VARIABLES_WITHOUT_EFFECT.items():
+                if variable in launch.env and ignored.engine in (None, component.engine):
                     yield RuleResult(
                         location=Location(component.name, "env", (variable,)),
                         message=f"{variable} has no effect",
-                        fix=Fix(text=removed.fix(variable), env={variable: None}),
+                        fix=Fix(text=ignored.instead.fix(variable), env={variable: None}),
+                        versions=ignored.versions,
                     )
 
 
@@ -87,6 +130,7 @@ def variable_without_effect(deployment: ServingDeployment) -> Iterable[RuleResul
     remedy="Use --enable-multimodal, --disaggregation-mode or --kv-transfer-config.",
     source="_REMOVED_MULTIMODAL_ENV_VARS in dynamo/vllm/backend_args.py and "
     "dynamo/sglang/backend_args.py of 1.6.1; dynamo#6513",
+    versions=Versions(dynamo=">=1.4,<1.7"),
 )
 def rejected_variable(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
@@ -109,6 +153,7 @@ def rejected_variable(deployment: ServingDeployment) -> Iterable[RuleResult]:
                         text="Use --kv-transfer-config instead of DYN_CONNECTOR.",
                         env={"DYN_CONNECTOR": None},
                     ),
+                    versions=Versions(dynamo=">=1.0,<1.7"),
                 )
 
 
@@ -120,6 +165,7 @@ def rejected_variable(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="Generations mix, or workers register where no frontend looks for them.",
     remedy="Remove the variable.",
     source="component_worker.go, component_frontend.go@132ccbe3",
+    versions=Versions(dynamo=">=1.4,<1.7"),
 )
 def operator_variable(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
@@ -144,8 +190,11 @@ def operator_variable(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="The process gets the text itself, such as “$MODEL” as a model ID.",
     remedy="Write $(NAME).",
     source="dynamo#3772; Kubernetes, pods/inject-data-application",
+    versions=KUBERNETES,
 )
 def unexpanded(deployment: ServingDeployment) -> Iterable[RuleResult]:
+    if is_template(deployment):
+        return  # what renders the images also fills the arguments
     for component in deployment.components:
         for launch in component.launches:
             for reference in launch.unexpanded:

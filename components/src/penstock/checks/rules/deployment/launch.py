@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
+from penstock.checks.version_range import PENSTOCK, SHELL, Versions
 from penstock.engines.settings import Location
 from penstock.manifests import flags
 from penstock.manifests.deployment import Component, Launch, Role
@@ -21,6 +22,7 @@ MODULES = (
     *("slot_tracker", "squeeze_evolve", "thunderagent_router", "tokenspeed", "triton"),
     *("common", "experimental", "llm", "nixl_connect", "replay", "runtime"),
 )
+NO_SHELL = Versions(dynamo=">=0.6,<1.7")
 NAME_MAX = 255  # bytes of one part of a path
 # Options of the Python interpreter.
 PYTHON_OPTIONS = ("--version", "--help", "--check-hash-based-pycs")
@@ -38,6 +40,7 @@ TWO_FLAGS = re.compile(r"--[\w.-]+[= ]\S* --\w")
     effect="The container exits at once and goes into a crash loop.",
     remedy="Write the whole command, such as `python3 -m dynamo.frontend`.",
     source="component_frontend.go@132ccbe3; packages of ai-dynamo 1.6.1",
+    versions=SHELL,
 )
 def cannot_start(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component, launch in _launches(deployment):
@@ -47,6 +50,8 @@ def cannot_start(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 location=Location(component.name, "field", ("main", "command")),
                 message=f"the program name {program!r} contains spaces",
                 fix=Fix(text="Write each word as an entry of command; no shell splits it."),
+                # Operators before 0.6 ran `sh -c` if there was no command.
+                versions=None if _has_command(deployment, component) else NO_SHELL,
             )
         is_python = program.rsplit("/", 1)[-1] in ("python", "python3")
         is_flag = word.startswith("--") and word not in PYTHON_OPTIONS and launch.module is None
@@ -67,6 +72,7 @@ def cannot_start(deployment: ServingDeployment) -> Iterable[RuleResult]:
                     text=f"Use {close}." if close else "Name a module of the ai-dynamo package."
                 ),
                 level=None if close else Level.WARNING,
+                versions=Versions(dynamo=">=0.6,<1.7"),  # 0.5 had others
             )
 
 
@@ -79,6 +85,7 @@ def cannot_start(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="The engine starts with its defaults, or rejects an unknown flag.",
     remedy="Write the whole command into the script, or each word as its own entry.",
     source="POSIX sh; Kubernetes' command and args",
+    versions=SHELL,
 )
 def lost_arguments(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
@@ -102,6 +109,11 @@ def lost_arguments(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 )
 
 
+def _has_command(deployment: ServingDeployment, component: Component) -> bool:
+    containers = deployment.pods[component.name].containers
+    return not containers[0].cursor["command"].is_absent
+
+
 def _after_script(words: list[str]) -> list[str]:
     """Flags after `bash -c SCRIPT` that the script does not use."""
     if len(words) < 4 or words[0].rsplit("/", 1)[-1] not in SHELLS or words[1] not in SCRIPT:
@@ -119,11 +131,12 @@ def _launches(deployment: ServingDeployment) -> Iterator[tuple[Component, Launch
 @rule(
     id="PS770",
     title="the worker's engine is unknown",
-    level=Level.WARNING,
+    level=Level.NOTE,
     cause="The command runs no engine module of Dynamo, or the image's entrypoint decides.",
     effect="The checks of its engine, memory and KV transfer are skipped.",
     remedy="Write the whole command.",
     source="penstock",
+    versions=PENSTOCK,
 )
 def unknown_engine(deployment: ServingDeployment) -> Iterable[RuleResult]:
     known = {worker.name for worker in deployment.workers}
@@ -135,7 +148,6 @@ def unknown_engine(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 location=Location(component.name, "field", ("main",)),
                 message=f"{component.name} {program}, which is not a known engine",
                 fix=Fix(text="Write the whole command, such as `python3 -m dynamo.vllm …`."),
-                level=None if runs else Level.NOTE,
             )
 
 
@@ -147,6 +159,7 @@ def unknown_engine(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="No file system has such a folder, so the model cannot be downloaded or found.",
     remedy="Use the id of the model on its hub, or the folder in the cache.",
     source="NAME_MAX in limits.h of Linux",
+    versions=SHELL,
 )
 def model_name_too_long(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component, launch in _launches(deployment):

@@ -7,14 +7,13 @@ from collections.abc import Iterable, Mapping
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
+from penstock.checks.version_range import KUBERNETES, Versions
 from penstock.engines.settings import Location
-from penstock.manifests.deployment import Engine, Role
+from penstock.manifests.deployment import Role
 from penstock.manifests.fields import unknown_fields
 from penstock.manifests.pods import V1BETA1
-from penstock.manifests.roles import configured_role
 from penstock.nearest import nearest
 from penstock.serving.deployment import ServingDeployment
-from penstock.serving.versions import dynamo_version
 from penstock.serving.worker import WORKERS
 
 NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
@@ -36,6 +35,7 @@ ENUMS = {
     effect="The API server or the operator rejects the deployment.",
     remedy="Use at most 63 lower-case letters, digits and dashes, starting with a letter.",
     source="RFC 1123; AISimulate generator rules",
+    versions=KUBERNETES,
 )
 def bad_name(deployment: ServingDeployment) -> Iterable[RuleResult]:
     name = deployment.name
@@ -46,6 +46,8 @@ def bad_name(deployment: ServingDeployment) -> Iterable[RuleResult]:
             fix=Fix(
                 text="Use at most 63 lower-case letters, digits and dashes, starting with a letter."
             ),
+            # Objects may have dots in their names, Services may not.
+            level=Level.WARNING if NAME.fullmatch(name.replace(".", "-")) else None,
         )
     for component in deployment.components:
         service = f"{name}-{component.name.lower()}"
@@ -61,11 +63,12 @@ def bad_name(deployment: ServingDeployment) -> Iterable[RuleResult]:
 @rule(
     id="PS752",
     title="names are too long for Grove",
-    level=Level.WARNING,
+    level=Level.NOTE,
     cause="Grove joins deployment, component and role into one name of at most 45 characters.",
     effect="The admission webhook rejects the deployment, unless the operator shortens its name.",
     remedy="Shorten the names.",
     source="dynamo#4938; dgdComponentNameLengthError in the operator",
+    versions=Versions(dynamo=">=1.0,<1.7"),
 )
 def long_for_grove(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
@@ -90,6 +93,7 @@ def long_for_grove(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="The API server rejects the deployment.",
     remedy="Split the deployment.",
     source="dynamographdeployment CRD (maxItems 25)",
+    versions=Versions(dynamo=">=1.4,<1.7"),
 )
 def too_many(deployment: ServingDeployment) -> Iterable[RuleResult]:
     count = len(deployment.components)
@@ -109,6 +113,7 @@ def too_many(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="The admission webhook rejects the first installation.",
     remedy="Remove spec.restart.",
     source="dynamographdeployment_types.go@0fddc01b; operator webhook",
+    versions=Versions(dynamo=">=1.4,<1.7"),
 )
 def restart_at_create(deployment: ServingDeployment) -> Iterable[RuleResult]:
     restart = deployment.spec.get("restart")
@@ -137,6 +142,7 @@ def restart_at_create(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="A generation is orphaned, or workers are deleted while they serve.",
     remedy="Remove it, and never use --force or kubectl replace.",
     source="dynamo#13495; rolling-updates.mdx@11db1467",
+    versions=Versions(dynamo=">=1.4,<1.7"),
 )
 def owned_annotation(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for name in OWNED:
@@ -156,6 +162,7 @@ def owned_annotation(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="The admission webhook rejects the deployment.",
     remedy="Use one of the accepted values.",
     source="dynamographdeployment.go@003d1ee5",
+    versions=Versions(dynamo=">=1.5,<1.7"),
 )
 def bad_annotation(deployment: ServingDeployment) -> Iterable[RuleResult]:
     places = [("", deployment.annotations())]
@@ -186,46 +193,6 @@ def _use_valid_choice(annotation: str, value: str, choices: tuple[str, ...], com
 
 
 @rule(
-    id="PS757",
-    title="backendFramework does not match the workers",
-    level=Level.ERROR,
-    cause="backendFramework must match the workers' command.",
-    effect="The admission webhook rejects the deployment.",
-    remedy="Remove backendFramework.",
-    source="dynamo-graph-deployment.mdx@07c98544",
-)
-def wrong_framework(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    framework = deployment.spec.get("backendFramework")
-    runs = {str(w.engine) for w in deployment.workers if w.engine != "mocker"}
-    if framework and runs and framework not in runs:
-        yield RuleResult(
-            location=Location("", "manifest", ("spec", "backendFramework")),
-            message=f"backendFramework is {framework}, but the workers run "
-            f"{', '.join(sorted(runs))}",
-            fix=Fix(text="Remove backendFramework; the operator infers it."),
-        )
-
-
-@rule(
-    id="PS758",
-    title="several engines in one deployment",
-    level=Level.ERROR,
-    cause="KV layouts and transfer protocols differ between engines.",
-    effect="The operator cannot infer the framework, and KV transfers fail.",
-    remedy="Use one deployment per engine.",
-    source="dynamo-graph-deployment.mdx@07c98544",
-)
-def several_engines(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    engines = sorted({str(w.engine) for w in deployment.workers})
-    if len(engines) > 1:
-        yield RuleResult(
-            location=Location("", "manifest", ("spec",)),
-            message=f"the workers run several engines: {', '.join(engines)}",
-            fix=Fix(text="Use one deployment per engine."),
-        )
-
-
-@rule(
     id="PS765",
     title="workers without a frontend",
     level=Level.NOTE,
@@ -234,6 +201,7 @@ def several_engines(deployment: ServingDeployment) -> Iterable[RuleResult]:
     "workers.",
     remedy="Add a frontend.",
     source="dynamo-graph-deployment.mdx@07c98544",
+    versions=Versions(dynamo=">=0.4,<1.7"),
 )
 def no_frontend(deployment: ServingDeployment) -> Iterable[RuleResult]:
     roles = {c.role for c in deployment.components}
@@ -261,6 +229,7 @@ def no_frontend(deployment: ServingDeployment) -> Iterable[RuleResult]:
     "as a frontend or a worker.",
     remedy="Set the type.",
     source="nvidia.com_dynamographdeployments.yaml of 1.6.1; accepted by a real API server",
+    versions=Versions(dynamo=">=1.5,<1.7"),
 )
 def missing_type(deployment: ServingDeployment) -> Iterable[RuleResult]:
     if deployment.api_version != V1BETA1:
@@ -278,12 +247,13 @@ def missing_type(deployment: ServingDeployment) -> Iterable[RuleResult]:
 @rule(
     id="PS774",
     title="several components of type frontend",
-    level=Level.WARNING,
+    level=Level.NOTE,
     cause="The API server and the operator's webhook accept several frontends in one deployment.",
     effect="Each has a Service of its own, so requests that are sent to one do not reach the other "
     "if it fails.",
     remedy="Use one frontend with several replicas.",
     source="accepted by a real API server and the webhook of 1.6.1",
+    versions=Versions(dynamo=">=1.4,<1.7"),
 )
 def several_frontends(deployment: ServingDeployment) -> Iterable[RuleResult]:
     names = [c.name for c in deployment.components if c.role is Role.FRONTEND]
@@ -296,73 +266,6 @@ def several_frontends(deployment: ServingDeployment) -> Iterable[RuleResult]:
 
 
 @rule(
-    id="PS766",
-    title="prefill or decode pool is missing",
-    level=Level.ERROR,
-    cause="A prefill worker or a decode worker alone cannot serve requests.",
-    effect="Decode workers reject requests: “Disaggregated params are required for decode mode”.",
-    remedy="Add the missing pool.",
-    source="dynamo/trtllm of 1.6.1; dynamo#11467, dynamo#6678",
-)
-def half_disaggregated(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    others = sum(root["kind"].value == "DynamoGraphDeployment" for root in deployment.documents)
-    if others > 1:
-        return  # another deployment of the file may hold the other half
-    for role, other in ((Role.PREFILL, Role.DECODE), (Role.DECODE, Role.PREFILL)):
-        if deployment.pool(role) and not deployment.pool(other):
-            name = deployment.pool(role)[0].name
-            yield RuleResult(
-                location=Location(name, "field", ("type",)),
-                message=f"{name} is a {role} worker, but there is no {other} worker",
-                fix=Fix(text=f"Add a {other} pool, or make {name} an aggregated worker."),
-            )
-
-
-@rule(
-    id="PS767",
-    title="component type and --disaggregation-mode differ",
-    level=Level.WARNING,
-    cause="The component's type and its --disaggregation-mode name different roles.",
-    effect="Ports, probes and labels follow the type; requests follow the command. A decode "
-    "worker without the flag registers as aggregated, and /v1/models stays empty.",
-    remedy="Use the same role in both.",
-    source="dynamocomponentdeployment_types.go@006b6e10; dynamo#13037, dynamo#11467",
-)
-def role_and_type(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    for worker in deployment.workers:
-        kind = worker.pod.kind
-        component = worker.component
-        role = configured_role(worker.launch, component.engine, component.engine_config)
-        is_pool = worker.role in (Role.PREFILL, Role.DECODE)
-        if role is None and is_pool and worker.settings.is_complete:
-            if worker.engine is not Engine.MOCKER:
-                version = dynamo_version(worker.pod)  # before 1.4 decode was the default
-                yield RuleResult(
-                    location=worker.location("args", "--disaggregation-mode"),
-                    message=f"{worker.name} has type {worker.role} but no --disaggregation-mode, "
-                    "so it "
-                    "serves as an aggregated worker",
-                    fix=Fix(
-                        text=f"Add --disaggregation-mode {worker.role}.",
-                        args=("--disaggregation-mode", str(worker.role)),
-                    ),
-                    level=Level.WARNING if (version or (1, 6)) < (1, 4) else Level.ERROR,
-                )
-        if kind in ("prefill", "decode") and worker.role in WORKERS and kind != worker.role:
-            if worker.role is Role.WORKER and not deployment.pool(Role.PREFILL):
-                continue
-            yield RuleResult(
-                location=worker.location("field", "type"),
-                message=f"the component has type {kind}, but its command starts a {worker.role} "
-                "worker",
-                fix=Fix(
-                    text="Use the same role in both.",
-                    fields={} if deployment.is_graph else {"type": str(worker.role)},
-                ),
-            )
-
-
-@rule(
     id="PS768",
     title="unknown field",
     level=Level.ERROR,
@@ -371,6 +274,7 @@ def role_and_type(deployment: ServingDeployment) -> Iterable[RuleResult]:
     "setting has no effect.",
     remedy="Correct the name.",
     source="dynamographdeployments CRD of main, 2026-08-21, as a tree of names",
+    versions=Versions(dynamo=">=1.5,<1.7"),
 )
 def unknown_field(deployment: ServingDeployment) -> Iterable[RuleResult]:
     value = deployment.root.value

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
+from penstock.checks.version_range import CRD, Versions
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Role
 from penstock.manifests.pods import V1BETA1
@@ -22,6 +23,7 @@ INTRA_POD = "IntraPod"  # v1beta1's default of both modes
     effect="The API server drops the fields, or rejects the object with strict validation.",
     remedy="Write scalingAdapter: {}.",
     source="dynamocomponentdeployment_types.go@006b6e10; written by the 1.6.1 profiler itself",
+    versions=CRD,
 )
 def adapter_form(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
@@ -43,6 +45,7 @@ def adapter_form(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="The operator rejects the deployment, or the value cannot be changed later.",
     remedy="Use providerOverride.",
     source="shared_v1beta1.go@03bd8b47",
+    versions=Versions(dynamo=">=1.6,<1.7"),
 )
 def grove_only(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
@@ -64,6 +67,7 @@ def grove_only(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="The admission webhook rejects the deployment.",
     remedy="Keep one of the two.",
     source="dynamographdeployment_types.go@0fddc01b; dynamo#12448",
+    versions=Versions(dynamo=">=1.5,<1.7"),
 )
 def transfer_policy(deployment: ServingDeployment) -> Iterable[RuleResult]:
     experimental = deployment.spec.get("experimental")
@@ -96,6 +100,7 @@ def transfer_policy(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="The admission webhook rejects the deployment.",
     remedy="Add gpuMemoryService and the discovery annotation.",
     source="dynamo#8157, dynamo#10934",
+    versions=Versions(dynamo=">=1.4,<1.7"),
 )
 def failover(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
@@ -148,6 +153,7 @@ def failover(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="The admission webhook rejects the deployment.",
     remedy="Set replicas to 1.",
     source="dynamo#14756",
+    versions=Versions(dynamo=">=1.4,<1.7"),
 )
 def endpoint_picker(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
@@ -169,6 +175,7 @@ def endpoint_picker(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="The API server reports “no matches for kind”.",
     remedy="Use PodSnapshot.",
     source="dynamo#14076",
+    versions=Versions(dynamo=">=1.5,<1.7"),
 )
 def removed_kinds(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for index, root in enumerate(deployment.documents):

@@ -7,14 +7,14 @@ from typing import Any
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
-from penstock.checks.rules.common import as_of
-from penstock.engines.llm_args.history import ADDED, DEPRECATED, IGNORED
+from penstock.checks.version_range import PENSTOCK, Versions
+from penstock.engines.llm_args.history import ADDED, DEPRECATED, IGNORED, AddedKey
 from penstock.engines.llm_args.validate import Kind, UnsupportedSetting, validate
 from penstock.engines.setting_names import TRTLLM_FLAGS
 from penstock.engines.settings import REPLACED, overrides
 from penstock.manifests.deployment import KnownConfig, UnknownConfig
 from penstock.serving.deployment import ServingDeployment
-from penstock.serving.versions import NEWEST_RELEASE, dynamo_version, shown
+from penstock.serving.versions import NEWEST_RELEASE, shown
 from penstock.serving.worker import Worker
 
 LLM_ARGS = "TensorRT-LLM llm_args.py and API reference of 1.3.0rc27 and rc29"
@@ -43,20 +43,15 @@ def _unsupported_settings(
                 yield worker, setting
 
 
-def _result(worker: Worker, setting: UnsupportedSetting) -> RuleResult:
-    """An error for the current version; a note where the image is older than the change; a warning
-    for versions whose keys penstock does not know."""
-    version = dynamo_version(worker.pod)
-    level, since = None, ""
-    if version is not None and version < setting.dynamo:
-        level, since = Level.NOTE, f" (since Dynamo {shown(setting.dynamo)})"
-    elif version is not None and (
-        version > NEWEST_RELEASE or (version < NEWEST_RELEASE and setting.kind is Kind.UNKNOWN)
-    ):
-        level, since = Level.WARNING, as_of(version)
-    location = worker.location("config", *setting.path)
-    fix = Fix(text=setting.fix, config=setting.config, replaces=setting.replaces)
-    return RuleResult(location=location, message=setting.message + since, fix=fix, level=level)
+def _result(
+    worker: Worker, setting: UnsupportedSetting, versions: Versions | None = None
+) -> RuleResult:
+    return RuleResult(
+        location=worker.location("config", *setting.path),
+        message=setting.message,
+        fix=Fix(text=setting.fix, config=setting.config, replaces=setting.replaces),
+        versions=versions,
+    )
 
 
 @rule(
@@ -67,30 +62,34 @@ def _result(worker: Worker, setting: UnsupportedSetting) -> RuleResult:
     effect="The worker exits at startup with a pydantic error, after the image was pulled.",
     remedy="Use the suggested key, or remove the key.",
     source=LLM_ARGS,
+    versions=Versions(trtllm=">=1.3.0rc22,<=1.3.0rc29"),
 )
 def unknown_key(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, setting in _unsupported_settings(deployment, Kind.UNKNOWN):
         added = ADDED.get(".".join(map(str, setting.path)))
-        version = dynamo_version(worker.pod)
-        if added is None or version is None or version < added.dynamo:
-            yield _result(worker, setting)
+        is_coming = added is not None and added.dynamo > NEWEST_RELEASE
+        yield _result(worker, setting, _before(added) if added and is_coming else None)
     yield from _too_new(deployment)
+
+
+def _before(added: AddedKey) -> Versions:
+    """The releases that lack a key."""
+    return Versions(dynamo=f">=1.0,<{shown(added.dynamo)}")
 
 
 def _too_new(deployment: ServingDeployment) -> Iterator[RuleResult]:
     """Keys of the current TensorRT-LLM that an older image does not have."""
     for worker, _ in engine_files(deployment):
-        version = dynamo_version(worker.pod)
         for key, added in ADDED.items():
             location = worker.config_location(key)
             is_set = worker.settings.get(key) is not None and location.what == "config"
-            if version is not None and version < added.dynamo <= NEWEST_RELEASE and is_set:
+            if added.dynamo <= NEWEST_RELEASE and is_set:
                 dynamo = shown(added.dynamo)
                 yield RuleResult(
                     location=location,
-                    message=f"{key} requires TensorRT-LLM {added.since}, but this image has "
-                    f"Dynamo {shown(version)}",
+                    message=f"{key} requires TensorRT-LLM {added.since} (Dynamo {dynamo})",
                     fix=Fix(text=f"Remove {key}, or use an image of Dynamo {dynamo} or later."),
+                    versions=_before(added),
                 )
 
 
@@ -102,6 +101,7 @@ def _too_new(deployment: ServingDeployment) -> Iterator[RuleResult]:
     effect="The worker exits at startup with a pydantic error.",
     remedy="Set one of the values that the finding lists.",
     source=LLM_ARGS,
+    versions=Versions(trtllm=">=1.3.0rc27,<=1.3.0rc29"),
 )
 def invalid_value(deployment: ServingDeployment) -> Iterable[RuleResult]:
     return (_result(w, r) for w, r in _unsupported_settings(deployment, Kind.VALUE))
@@ -113,24 +113,28 @@ def invalid_value(deployment: ServingDeployment) -> Iterable[RuleResult]:
     level=Level.ERROR,
     cause="The key was renamed or removed in an earlier TensorRT-LLM release; published files "
     "and generators still use it.",
-    effect="The worker exits at startup. With an image older than the change, it exits after the "
-    "next upgrade.",
+    effect="The worker exits at startup.",
     remedy="Use the replacement.",
     source="TensorRT-LLM#4603, #5014, #17119; dynamo#2217, dynamo#2278; AISimulate's generator "
     "writes WIDEEP",
+    versions=Versions(dynamo=">=1.0,<1.7"),
 )
 def removed_key(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    return (_result(w, r) for w, r in _unsupported_settings(deployment, Kind.REMOVED))
+    return (
+        _result(w, r, Versions(dynamo=f">={shown(r.dynamo)},<1.7"))
+        for w, r in _unsupported_settings(deployment, Kind.REMOVED)
+    )
 
 
 @rule(
     id="PS104",
     title="deprecated key in TensorRT-LLM's engine file",
-    level=Level.WARNING,
+    level=Level.NOTE,
     cause="The key is still accepted but will be removed.",
     effect="A later image will reject the file.",
     remedy="Use the replacement that the finding names.",
     source=LLM_ARGS,
+    versions=Versions(trtllm=">=1.3.0rc27,<=1.3.0rc29"),
 )
 def deprecated_key(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, _ in engine_files(deployment):
@@ -168,6 +172,7 @@ def deprecated_key(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="The setting has no effect, and no error is reported.",
     remedy="Remove the key.",
     source="dynamo/trtllm/workers/llm_worker.py of ai-dynamo 1.6.1",
+    versions=Versions(dynamo=">=1.5,<1.7"),
 )
 def key_without_effect(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, values in engine_files(deployment):
@@ -194,13 +199,14 @@ def key_without_effect(deployment: ServingDeployment) -> Iterable[RuleResult]:
 @rule(
     id="PS106",
     title="override that discards settings of the engine file",
-    level=Level.ERROR,
+    level=Level.WARNING,
     cause="--override-engine-args and --trtllm.a.b merge into maps, but kv_cache_config and some "
     "other sections are already objects, which they replace.",
     effect="Settings such as fp8 KV, memory fraction or block reuse silently revert to their "
     "defaults.",
     remedy="Put all settings into the engine file.",
     source="dynamo/trtllm/utils/trtllm_utils.py of ai-dynamo 1.6.1 (deep_update)",
+    versions=Versions(dynamo=">=1.6,<1.7"),
 )
 def override_discards_settings(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, values in engine_files(deployment):
@@ -231,6 +237,7 @@ def override_discards_settings(deployment: ServingDeployment) -> Iterable[RuleRe
     effect="The worker exits at startup.",
     remedy="Put both into the engine file.",
     source="dynamo#8659; dynamo/trtllm/args.py of 1.6.1",
+    versions=Versions(dynamo=">=1.2,<1.7"),
 )
 def two_overrides(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
@@ -251,6 +258,7 @@ def two_overrides(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="The worker runs with a different value than the one on the command line.",
     remedy="Set the value in one place.",
     source="update_llm_args_with_extra_dict in TensorRT-LLM llm_args.py",
+    versions=Versions(dynamo=">=1.6,<1.7"),
 )
 def flag_overridden_by_file(deployment: ServingDeployment) -> Iterable[RuleResult]:
     """The model is skipped: PS105 reports it."""
@@ -280,6 +288,7 @@ def flag_overridden_by_file(deployment: ServingDeployment) -> Iterable[RuleResul
     "to have their defaults.",
     remedy="Put the file into a ConfigMap of the same manifest.",
     source="penstock",
+    versions=PENSTOCK,
 )
 def unreadable_engine_file(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
 from penstock.checks.rules.engine_config.engine_file import LLM_ARGS, engine_files
+from penstock.checks.version_range import Versions
 from penstock.manifests.deployment import Engine, Role
 from penstock.positive_int import positive_int
 from penstock.serving.deployment import ServingDeployment
@@ -24,6 +25,7 @@ KNOWN_KV_DTYPES = ("auto", "fp8", "fp8_ds_mla", "nvfp4")
     effect="The worker exits at startup: a validator rejects the combination.",
     remedy="Set only one of them.",
     source="CudaGraphConfig in TensorRT-LLM llm_args.py; TensorRT-LLM#5014",
+    versions=Versions(trtllm=">=1.3.0rc27,<=1.3.0rc29"),
 )
 def contradicting_graph_sizes(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, _ in engine_files(deployment):
@@ -63,6 +65,7 @@ def _positive_sizes(sizes: object) -> list[int]:
     "max_batch_size, full batches run without a CUDA graph.",
     remedy="Capture graphs up to and including max_batch_size.",
     source="_filter_cuda_graph_batch_sizes in TensorRT-LLM's model_engine.py; TensorRT-LLM#4249",
+    versions=Versions(trtllm=">=1.3.0rc27,<=1.3.0rc29"),
 )
 def unused_graph_sizes(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, _ in engine_files(deployment):
@@ -74,6 +77,7 @@ def unused_graph_sizes(deployment: ServingDeployment) -> Iterable[RuleResult]:
             continue  # PS110 reports it
         if batch and largest and largest > batch:
             maximum = {"cuda_graph_config.max_batch_size": batch} if configured else {}
+            is_padded = worker.get("cuda_graph_config.enable_padding") is True
             yield RuleResult(
                 location=worker.config_location("cuda_graph_config"),
                 message=f"CUDA graphs are captured for batches up to {largest}, but "
@@ -85,6 +89,8 @@ def unused_graph_sizes(deployment: ServingDeployment) -> Iterable[RuleResult]:
                         **({GRAPH_BATCH_SIZES: _captured_sizes(sizes, batch)} if sizes else {}),
                     },
                 ),
+                # Batches of every size are padded to a captured size or have one.
+                level=Level.NOTE if batch in sizes or (is_padded and not sizes) else None,
             )
 
 
@@ -97,6 +103,7 @@ def unused_graph_sizes(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="The batch never reaches max_batch_size, but memory is allocated for it.",
     remedy="Raise max_num_tokens or lower max_batch_size.",
     source="validator in TensorRT-LLM llm_args.py",
+    versions=Versions(trtllm=">=1.3.0rc27,<=1.3.0rc29"),
 )
 def batch_above_tokens(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
@@ -123,6 +130,7 @@ def batch_above_tokens(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="Only a warning is logged; the KV cache may have another type than configured.",
     remedy="Set auto (the weights' type) or fp8.",
     source="sync_quant_config_with_kv_cache_config_dtype in TensorRT-LLM llm_args.py",
+    versions=Versions(trtllm=">=1.3.0rc27,<=1.3.0rc29"),
 )
 def unsupported_kv_dtype(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, _ in engine_files(deployment):
@@ -147,6 +155,7 @@ def unsupported_kv_dtype(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="The model generates invalid output.",
     remedy="Set auto or fp8.",
     source="vllm#54338",
+    versions=Versions(vllm=">=0.31,<0.32"),
 )
 def different_half_precision(deployment: ServingDeployment) -> Iterable[RuleResult]:
     """vLLM reads float16 and bfloat16 caches with the kernels of the model's type."""
@@ -174,6 +183,7 @@ def different_half_precision(deployment: ServingDeployment) -> Iterable[RuleResu
     effect="Requests are not balanced across ranks; a published recipe has this combination.",
     remedy="Set enable_attention_dp, or remove attention_dp_config.",
     source="recipes/gpt-oss-120b/trtllm/disagg of ai-dynamo/dynamo@04521f47",
+    versions=Versions(trtllm=">=1.3.0rc19,<=1.3.0rc29"),
 )
 def unused_attention_dp_config(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, values in engine_files(deployment):
@@ -197,6 +207,7 @@ def unused_attention_dp_config(deployment: ServingDeployment) -> Iterable[RuleRe
     effect="The worker exits at startup.",
     remedy="Keep only prefill_cuda_graph_backend.",
     source="normalize_prefill_cuda_graph_config in TensorRT-LLM llm_args.py",
+    versions=Versions(trtllm=">=1.3.0rc27,<=1.3.0rc29"),
 )
 def two_prefill_graphs(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, values in engine_files(deployment):
@@ -220,6 +231,7 @@ def two_prefill_graphs(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="The worker exits at startup.",
     remedy="Remove one of them.",
     source="TensorRT-LLM llm_args.py (validator)",
+    versions=Versions(trtllm=">=1.3.0rc27,<=1.3.0rc29"),
 )
 def gms_and_balancer(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
@@ -235,13 +247,14 @@ def gms_and_balancer(deployment: ServingDeployment) -> Iterable[RuleResult]:
 @rule(
     id="PS117",
     title="iteration statistics are enabled",
-    level=Level.WARNING,
+    level=Level.NOTE,
     cause="The operator sets DYN_FORWARDPASS_METRIC_PORT, which makes Dynamo enable "
     "enable_iter_perf_stats.",
     effect="Each decode step is slower, by a measurable amount according to Dynamo's own comment.",
     remedy="Set enable_iter_perf_stats: false on decode and aggregated workers. Prefill workers "
     "need the statistics to drain.",
     source="dynamo/trtllm/args.py 43-75 of ai-dynamo 1.6.1",
+    versions=Versions(dynamo=">=1.6,<1.7"),
 )
 def iteration_statistics(deployment: ServingDeployment) -> Iterable[RuleResult]:
     """The operator sets DYN_FORWARDPASS_METRIC_PORT on every worker, which enables the statistics.
@@ -286,6 +299,7 @@ def iteration_statistics(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="TensorRT-LLM converts it; other readers of the file may not.",
     remedy="Write the number without quotes.",
     source=LLM_ARGS,
+    versions=Versions(trtllm=">=1.0.0rc6,<=1.3.0rc29"),
 )
 def quoted_number(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, values in engine_files(deployment):

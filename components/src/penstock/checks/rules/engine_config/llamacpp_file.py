@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
+from penstock.checks.version_range import PENSTOCK
 from penstock.llamacpp.config import InvalidOption, invalid_options
 from penstock.manifests.deployment import Engine, KnownConfig
 from penstock.serving.deployment import ServingDeployment
@@ -20,6 +21,7 @@ from penstock.serving.deployment import ServingDeployment
     effect="The worker exits at startup and names the option.",
     remedy="Use an option of the table in components/llamacpp.md.",
     source="penstock/llamacpp/config.py, which the worker reads its file with",
+    versions=PENSTOCK,
 )
 def invalid_llamacpp_option(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from penstock.checks.finding import Level
 from penstock.checks.rule import Rule, reported_by_reader, reported_by_run
+from penstock.checks.version_range import KUBERNETES, PENSTOCK
 
 UNREADABLE_FILE = Rule(
     id="PS001",
@@ -13,6 +14,7 @@ UNREADABLE_FILE = Rule(
     effect="Nothing can be checked or deployed.",
     remedy="Pass the path of a graph YAML or a manifest.",
     source="penstock's loader",
+    versions=PENSTOCK,
     check=reported_by_reader,
 )
 INVALID_GRAPH = Rule(
@@ -24,6 +26,7 @@ INVALID_GRAPH = Rule(
     effect="`helm install` and `penstock up` reject the graph.",
     remedy="Fix the line that the finding names; components/graph-reference.md lists all keys.",
     source="helm/penstock/values.schema.json and penstock.graph.model",
+    versions=PENSTOCK,
     check=reported_by_reader,
 )
 CHART_ERROR = Rule(
@@ -34,6 +37,7 @@ CHART_ERROR = Rule(
     effect="`helm install` fails with this message.",
     remedy="Change the field that the finding names.",
     source="helm/penstock/templates/_requirements.tpl",
+    versions=PENSTOCK,
     check=reported_by_reader,
 )
 INVALID_MANIFEST = Rule(
@@ -45,6 +49,7 @@ INVALID_MANIFEST = Rule(
     effect="The operator rejects the deployment, or other values than intended are used.",
     remedy="Fix the manifest, or build the overlay that it is a part of and check the result.",
     source="DGD CRD v1beta1 and v1alpha1; dynamo#10494, dynamo#4416",
+    versions=PENSTOCK,
     check=reported_by_reader,
 )
 UNUSED_SUPPRESSION = Rule(
@@ -55,6 +60,7 @@ UNUSED_SUPPRESSION = Rule(
     effect="The next finding of that rule would be suppressed unnoticed.",
     remedy="Remove the entry.",
     source="penstock",
+    versions=PENSTOCK,
     check=reported_by_run,
 )
 UNEXPECTED_TYPE = Rule(
@@ -66,5 +72,6 @@ UNEXPECTED_TYPE = Rule(
     effect="The API server rejects the manifest.",
     remedy="Give the field the type that the CRD defines.",
     source="DGD CRD v1beta1 and v1alpha1",
+    versions=KUBERNETES,
     check=reported_by_run,
 )

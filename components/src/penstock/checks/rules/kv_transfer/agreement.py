@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
 from penstock.checks.rules.kv_transfer.transfer import TRANSCEIVER
+from penstock.checks.version_range import Versions
 from penstock.engines.setting_names import COMMON_SETTINGS
 from penstock.manifests.deployment import Engine
 from penstock.memory.remedy import lacks_fp8_kv
@@ -42,6 +44,7 @@ def effective_backend(worker: Worker) -> tuple[str, Any]:
     effect="No KV transfer succeeds.",
     remedy="Set the same backend on both pools.",
     source="AISimulate generator rules; dynamo#10027",
+    versions=Versions(dynamo=">=0.4,<1.7"),
 )
 def different_backends(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for prefill, decode in deployment.pairs:
@@ -99,9 +102,14 @@ def _shown(value: Any) -> str:
     "blocks.",
     remedy="Set the same block size on both pools.",
     source="dynamo#1232, dynamo#9545, dynamo#5015; vllm#42895, sglang#14474",
+    versions=Versions(dynamo=">=0.4,<1.7"),
 )
 def different_block_sizes(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    return _different_settings(deployment, "block_size", "a KV block size of")
+    for result in _different_settings(deployment, "block_size", "a KV block size of"):
+        engine = deployment.component(result.location.component).engine
+        # vLLM's NIXL connector converts between block sizes (since 0.12).
+        is_converted = engine is Engine.VLLM
+        yield replace(result, level=Level.WARNING) if is_converted else result
 
 
 @rule(
@@ -112,6 +120,7 @@ def different_block_sizes(deployment: ServingDeployment) -> Iterable[RuleResult]
     effect="The handshake fails, or the decode worker reads invalid data.",
     remedy="Set the same KV cache type on both pools.",
     source="vllm#29503, sglang#19398; AISimulate generator rules",
+    versions=Versions(dynamo=">=0.4,<1.7"),
 )
 def different_kv_types(deployment: ServingDeployment) -> Iterable[RuleResult]:
     lacks = any(
@@ -148,9 +157,11 @@ def _dtype(value: Any) -> str:
     title="speculative decoding differs between the pools",
     level=Level.ERROR,
     cause="A draft model adds a layer to the KV layout of its pool.",
-    effect="The decode worker crashes at the first KV transfer.",
+    effect="vLLM's decode worker crashes at the first KV transfer with EAGLE; other combinations "
+    "are untested.",
     remedy="Use the same speculative decoding on both pools, or on neither.",
     source="Dynamo 1.3.0 release notes; vllm#49230",
+    versions=Versions(dynamo=">=1.3,<1.7"),
 )
 def different_speculation(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for prefill, decode in deployment.pairs:
@@ -173,8 +184,15 @@ def different_speculation(deployment: ServingDeployment) -> Iterable[RuleResult]
                         text=f"Set {key} to the same value on both pools.",
                         config={key: other},
                     ),
-                    level=None if "eagle" in kinds else Level.WARNING,
+                    level=_speculation_level(decode.engine, kinds),
                 )
+
+
+def _speculation_level(engine: Engine, kinds: str) -> Level:
+    """Only vLLM with EAGLE was seen to crash; published recipes of SGLang draft on decode only."""
+    if "eagle" not in kinds or engine is Engine.SGLANG:
+        return Level.NOTE
+    return Level.ERROR if engine is Engine.VLLM else Level.WARNING
 
 
 def _draft(value: Any) -> str:

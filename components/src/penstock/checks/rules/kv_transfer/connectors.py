@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
 from penstock.checks.rules.kv_transfer.transfer import kv_transfer_workers
+from penstock.checks.version_range import Versions
 from penstock.manifests.deployment import Engine, Role
 from penstock.serving.deployment import ServingDeployment
 
@@ -19,6 +20,7 @@ from penstock.serving.deployment import ServingDeployment
     effect="vLLM exits at startup.",
     remedy="Set kv_role to kv_producer, kv_consumer or kv_both.",
     source="vllm/config/kv_transfer.py 0.31.0; modelexpress#245",
+    versions=Versions(vllm=">=0.11,<0.32"),
 )
 def no_kv_role(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
@@ -49,6 +51,7 @@ def no_kv_role(deployment: ServingDeployment) -> Iterable[RuleResult]:
     "own check misses the spelling PYTORCH_ALLOC_CONF.",
     remedy="Remove the variable.",
     source="vllm#41237, vllm#54351",
+    versions=Versions(vllm=">=0.23,<0.32"),
 )
 def expandable_segments(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
@@ -74,8 +77,11 @@ def expandable_segments(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="The decode worker connects to itself, and every KV transfer times out.",
     remedy="Remove the variable or set it to status.podIP.",
     source="srt-slurm#158",
+    versions=Versions(vllm=">=0.10,<0.32"),
 )
 def loopback_side_channel(deployment: ServingDeployment) -> Iterable[RuleResult]:
+    if deployment.shares_a_pod:
+        return
     for worker in kv_transfer_workers(deployment):
         host = worker.env("VLLM_NIXL_SIDE_CHANNEL_HOST")
         if worker.engine is Engine.VLLM and host in ("localhost", "127.0.0.1", "0.0.0.0", "::1"):
@@ -95,6 +101,7 @@ def loopback_side_channel(deployment: ServingDeployment) -> Iterable[RuleResult]
     effect="vLLM raises NotImplementedError at startup.",
     remedy="Use tensor parallelism.",
     source="vllm#52913",
+    versions=Versions(vllm=">=0.31,<0.32"),
 )
 def pipeline_with_nixl(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in kv_transfer_workers(deployment):
@@ -121,6 +128,7 @@ def pipeline_with_nixl(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="SGLang fails an assertion at startup.",
     remedy="Round chunked-prefill-size up to a multiple of page-size.",
     source="sglang#8973; sglang/srt/server_args.py 0.5.21",
+    versions=Versions(sglang=">=0.5.0rc2,<0.5.22"),
 )
 def partial_page_chunk(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.pool(Role.PREFILL, Role.WORKER):
@@ -148,6 +156,7 @@ def partial_page_chunk(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="SGLang raises ValueError at startup.",
     remedy="Leave the radix cache enabled.",
     source="sglang#9452",
+    versions=Versions(sglang=">=0.5.3,<0.5.22"),
 )
 def hierarchical_cache_without_radix_cache(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:

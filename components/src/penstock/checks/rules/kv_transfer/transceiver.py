@@ -11,6 +11,7 @@ from penstock.checks.rules.kv_transfer.transfer import (
     kv_transfer_workers,
     transceiver_runtime,
 )
+from penstock.checks.version_range import Versions
 from penstock.positive_int import positive_int
 from penstock.serving.deployment import ServingDeployment
 
@@ -24,6 +25,7 @@ from penstock.serving.deployment import ServingDeployment
     "the runtime.",
     remedy="Set transceiver_runtime to PYTHON (or CPP) on both pools.",
     source="CacheTransceiverConfig in TensorRT-LLM llm_args.py; TensorRT-LLM#17665",
+    versions=Versions(trtllm=">=1.3.0rc27,<=1.3.0rc29"),
 )
 def runtimes_may_differ(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for prefill, decode in deployment.pairs:
@@ -53,6 +55,7 @@ def runtimes_may_differ(deployment: ServingDeployment) -> Iterable[RuleResult]:
                     config={key: "PYTHON"},
                     graph={f"engine.config.{key}": "PYTHON"},
                 ),
+                level=Level.NOTE,  # servers of the same settings select the same runtime
             )
 
 
@@ -64,6 +67,7 @@ def runtimes_may_differ(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="The worker exits at startup.",
     remedy="Set backend to NIXL and kv_transfer_timeout_ms to a number.",
     source="CacheTransceiverConfig in TensorRT-LLM llm_args.py",
+    versions=Versions(trtllm=">=1.3.0rc27,<=1.3.0rc29"),
 )
 def python_runtime(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in kv_transfer_workers(deployment):
@@ -99,6 +103,7 @@ def python_runtime(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="The worker exits at startup.",
     remedy="Meet the requirements or disable enable_pipelined_transfer.",
     source="TensorRT-LLM llm_args.py (validator)",
+    versions=Versions(trtllm=">=1.3.0rc27,<=1.3.0rc29"),
 )
 def pipelined_transfer(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in kv_transfer_workers(deployment):
@@ -135,6 +140,7 @@ def pipelined_transfer(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="All of these settings but one are ignored.",
     remedy="Keep only cache_transceiver_config.backend.",
     source="dynamo#13015; kv-cache-transfer.md@2f345512",
+    versions=Versions(trtllm=">=1.3.0rc19,<=1.3.0rc29"),
 )
 def several_backends(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in kv_transfer_workers(deployment):
@@ -146,6 +152,8 @@ def several_backends(deployment: ServingDeployment) -> Iterable[RuleResult]:
             and worker.launch.env[name] not in ("", "0")
         ]
         backend = worker.get(f"{TRANSCEIVER}.backend")
+        if names == [f"TRTLLM_USE_{backend}_KVCACHE"]:
+            continue  # both select the same one
         if worker.is_trtllm and names and (len(names) > 1 or backend not in (None, "DEFAULT")):
             named_backend = f" and backend {backend}" if backend not in (None, "DEFAULT") else ""
             yield RuleResult(

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
+from penstock.checks.version_range import Versions
 from penstock.manifests.deployment import Engine, Role
 from penstock.positive_int import positive_int
 from penstock.serving.deployment import ServingDeployment
@@ -33,6 +34,7 @@ def kv_transfer_workers(deployment: ServingDeployment) -> Iterator[Worker]:
     remedy="Configure the same backend on both pools.",
     source="dynamo/trtllm/workers/llm_worker.py, dynamo/vllm/args.py 286-300 of 1.6.1; "
     "dynamo#2278, aiconfigurator#519, aiconfigurator#287",
+    versions=Versions(dynamo=">=1.0,<1.7"),
 )
 def no_backend(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in kv_transfer_workers(deployment):
@@ -70,7 +72,7 @@ def no_backend(deployment: ServingDeployment) -> Iterable[RuleResult]:
                     text="Set --disaggregation-transfer-backend to nixl.",
                     config={"disaggregation-transfer-backend": "nixl"},
                 ),
-                level=Level.WARNING,
+                level=Level.NOTE,
             )
 
 
@@ -83,12 +85,13 @@ def _has_connector(worker: Worker) -> bool:
 @rule(
     id="PS403",
     title="the KV transfer backend is DEFAULT",
-    level=Level.WARNING,
+    level=Level.NOTE,
     cause="DEFAULT uses the backend of TRTLLM_USE_*_KVCACHE, or NIXL if none is set.",
     effect="The image or a variable selects the backend; 4 + 4 workers on one host failed because "
     "of this.",
     remedy="Name NIXL or UCX.",
     source="dynamo#5884; kv-cache-transfer.md@2f345512",
+    versions=Versions(trtllm=">=1.3.0rc22,<=1.3.0rc29"),
 )
 def default_backend(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in kv_transfer_workers(deployment):
@@ -118,12 +121,13 @@ def transceiver_runtime(worker: Worker) -> str:
     remedy="Raise max_tokens_in_buffer to the longest prompt, rounded up to a multiple of the "
     "block size.",
     source="Dynamo TensorRT-LLM known issues; dynamo#4327",
+    versions=Versions(trtllm=">=1.1.0rc5,<=1.3.0rc29"),
 )
 def small_buffer(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in kv_transfer_workers(deployment):
-        buffer = positive_int(worker.get(f"{TRANSCEIVER}.max_tokens_in_buffer"))
+        buffer = _buffer(worker)
         longest = _longest(deployment, worker)
-        if not worker.is_trtllm or not buffer or not longest or buffer >= longest:
+        if not buffer or not longest or buffer >= longest:
             continue
         block = worker.count("block_size") or 1
         needed = -(-longest // block) * block
@@ -135,7 +139,16 @@ def small_buffer(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 text=f"Raise the buffer to at least {needed} tokens.",
                 config={f"{TRANSCEIVER}.max_tokens_in_buffer": needed},
             ),
+            # The engine's limit counts the response as well, and all prompts may be shorter.
+            level=None if deployment.context_length else Level.WARNING,
         )
+
+
+def _buffer(worker: Worker) -> int | None:
+    """Tokens of the C++ transceiver's buffer, if its size is set. The Python runtime has none."""
+    if not worker.is_trtllm or transceiver_runtime(worker) == "PYTHON":
+        return None
+    return positive_int(worker.get(f"{TRANSCEIVER}.max_tokens_in_buffer"))
 
 
 def _longest(deployment: ServingDeployment, worker: Worker) -> int | None:
@@ -150,12 +163,13 @@ def _longest(deployment: ServingDeployment, worker: Worker) -> int | None:
 @rule(
     id="PS408",
     title="the KV transfer buffer has no configured size",
-    level=Level.WARNING,
+    level=Level.NOTE,
     cause="max_tokens_in_buffer is unset, so the engine chooses the buffer size.",
     effect="The buffer may not fit: a published recipe requested 194.9 GiB, and no memory setting "
     "helped.",
     remedy="Set max_tokens_in_buffer to the longest prompt.",
     source="dynamo#12276",
+    versions=Versions(trtllm=">=1.1.0rc5,<=1.3.0rc29"),
 )
 def unset_buffer(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in kv_transfer_workers(deployment):
@@ -182,17 +196,18 @@ def unset_buffer(deployment: ServingDeployment) -> Iterable[RuleResult]:
 @rule(
     id="PS409",
     title="the KV transfer buffer is not a multiple of the block size",
-    level=Level.ERROR,
+    level=Level.WARNING,
     cause="max_tokens_in_buffer is not a multiple of tokens_per_block.",
-    effect="The worker crashes at the first KV transfer.",
+    effect="The worker may crash at a KV transfer.",
     remedy="Round max_tokens_in_buffer up to a multiple of tokens_per_block.",
     source="AISimulate generator rules, marked CRASH",
+    versions=Versions(trtllm=">=1.1.0rc5,<=1.3.0rc29"),
 )
 def partial_block_buffer(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in kv_transfer_workers(deployment):
-        buffer = positive_int(worker.get(f"{TRANSCEIVER}.max_tokens_in_buffer"))
+        buffer = _buffer(worker)
         block = worker.count("block_size")
-        if worker.is_trtllm and buffer and block and buffer % block:
+        if buffer and block and buffer % block:
             yield RuleResult(
                 location=worker.config_location(f"{TRANSCEIVER}.max_tokens_in_buffer"),
                 message=f"max_tokens_in_buffer {buffer} is not a multiple of tokens_per_block "
@@ -212,6 +227,7 @@ def partial_block_buffer(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="KV transfers fail under load, and their requests fail with them.",
     remedy="Set kv_transfer_timeout_ms to 600000.",
     source="dynamo#10671; TensorRT-LLM#15152, #13868",
+    versions=Versions(trtllm=">=1.3.0rc22,<=1.3.0rc29"),
 )
 def short_timeout(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in kv_transfer_workers(deployment):
@@ -235,18 +251,20 @@ def short_timeout(deployment: ServingDeployment) -> Iterable[RuleResult]:
                     config={key: 600000},
                     graph={"kv_transfer.timeout_ms": 600000},
                 ),
+                level=Level.NOTE if setting is None else None,
             )
 
 
 @rule(
     id="PS411",
     title="the overlap scheduler is enabled on a prefill worker",
-    level=Level.ERROR,
-    cause="Prefill-only workers do not support the overlap scheduler.",
-    effect="The worker crashes or hangs.",
+    level=Level.WARNING,
+    cause="Dynamo's examples state that prefill-only workers do not support the overlap scheduler.",
+    effect="The worker may crash or hang.",
     remedy="Set disable_overlap_scheduler: true on prefill workers.",
     source="examples/backends/trtllm prefill.yaml (qwen3) of ai-dynamo/dynamo; AISimulate "
     "generator rules. TensorRT-LLM's own CI leaves it on in one case.",
+    versions=Versions(trtllm=">=1.0.0rc6,<=1.3.0rc29"),
 )
 def prefill_overlap_scheduler(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.pool(Role.PREFILL):
@@ -265,17 +283,19 @@ def prefill_overlap_scheduler(deployment: ServingDeployment) -> Iterable[RuleRes
 @rule(
     id="PS412",
     title="the overlap scheduler is disabled on a decode worker",
-    level=Level.WARNING,
+    level=Level.NOTE,
     cause="disable_overlap_scheduler is true on a worker that generates tokens.",
     effect="Decode steps are slower, because host work no longer overlaps with GPU work.",
     remedy="Leave the overlap scheduler enabled, except on prefill workers and for some draft "
     "models.",
     source="AISimulate generator rules; TensorRT-LLM 0.20 release notes",
+    versions=Versions(trtllm=">=1.0.0rc6,<=1.3.0rc29"),
 )
 def decode_without_overlap_scheduler(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.pool(Role.DECODE, Role.WORKER):
         if worker.is_trtllm and worker.get("disable_overlap_scheduler") is True:
-            if worker.get("speculative_config") is None:
+            # KV connectors such as KVBM require it.
+            if worker.get("speculative_config") is None and not worker.get("kv_connector_config"):
                 yield RuleResult(
                     location=worker.config_location("disable_overlap_scheduler"),
                     message=f"{worker.name} generates tokens without the overlap scheduler",

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
+from penstock.checks.version_range import PENSTOCK, Versions
 from penstock.engines.setting_names import COMMON_SETTINGS
 from penstock.manifests.deployment import Engine, Role
 from penstock.serving.deployment import ServingDeployment
@@ -13,6 +14,8 @@ from penstock.serving.worker import Worker
 
 # Keys that may extend the context beyond the positions in config.json (RoPE scaling).
 EXTENDED = ("hf-overrides", "json-model-override-args", "model_kwargs")
+# Variables with which an engine only warns.
+ALLOWS_LONGER = ("VLLM_ALLOW_LONG_MAX_MODEL_LEN", "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN")
 
 
 def chunks_prompts(worker: Worker) -> bool | None:
@@ -29,9 +32,15 @@ def chunks_prompts(worker: Worker) -> bool | None:
     title="the context length exceeds the model's limit",
     level=Level.ERROR,
     cause="The context length is larger than the number of positions that the model supports.",
-    effect="vLLM does not start; other engines generate invalid output beyond the limit.",
+    effect="vLLM and SGLang do not start, unless VLLM_ALLOW_LONG_MAX_MODEL_LEN or "
+    "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN is set; TensorRT-LLM generates invalid output "
+    "beyond the limit.",
     remedy="Set at most the model's max_position_embeddings.",
-    source="vllm#7080, vllm#17924",
+    source="vllm/config/model.py 0.10 to 0.31; sglang/srt/configs/model_config.py 0.5.0 to "
+    "0.5.21; vllm#7080, vllm#17924",
+    versions=Versions(
+        trtllm=">=1.0.0rc6,<=1.3.0rc29", vllm=">=0.10,<0.32", sglang=">=0.5.0rc2,<0.5.22"
+    ),
 )
 def context_exceeds_positions(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
@@ -40,6 +49,7 @@ def context_exceeds_positions(deployment: ServingDeployment) -> Iterable[RuleRes
         model = deployment.model
         if any(worker.get(key) for key in EXTENDED):
             continue
+        is_allowed = worker.is_trtllm or any(worker.env(name) for name in ALLOWS_LONGER)
         if setting and length and model and model.positions and length > model.positions:
             key = COMMON_SETTINGS["context_length"][worker.engine]
             yield RuleResult(
@@ -50,6 +60,7 @@ def context_exceeds_positions(deployment: ServingDeployment) -> Iterable[RuleRes
                     text=f"Set the context length to at most {model.positions}.",
                     config={key: model.positions},
                 ),
+                level=Level.WARNING if is_allowed else None,
             )
 
 
@@ -63,6 +74,7 @@ def context_exceeds_positions(deployment: ServingDeployment) -> Iterable[RuleRes
     "start.",
     remedy="Enable chunked prefill, or raise the tokens per step.",
     source="Dynamo 1.6.0 known issues; vllm#33109",
+    versions=Versions(trtllm=">=1.3.0rc27,<=1.3.0rc29", vllm=">=0.10,<0.32"),
 )
 def prompt_exceeds_step(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
@@ -80,19 +92,21 @@ def prompt_exceeds_step(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 message=f"a step processes at most {tokens:,} tokens and chunked prefill is "
                 f"disabled, but prompts may have {longest:,} tokens",
                 fix=Fix(text=f"Set {key} to true.", config={key: True}),
-                # The model's full length is only a default; all prompts may be short.
-                level=None if worker.settings.common("context_length") else Level.WARNING,
+                # TensorRT-LLM refuses only long prompts, and all may be short.
+                level=Level.WARNING if worker.is_trtllm else None,
             )
 
 
 @rule(
     id="PS122",
     title="max_num_tokens is not a multiple of the KV block size",
-    level=Level.ERROR,
-    cause="max_num_tokens of a prefill worker is not a multiple of tokens_per_block.",
-    effect="The worker crashes when a chunk ends inside a block.",
+    level=Level.WARNING,
+    cause="max_num_tokens of a prefill worker with chunked prefill is not a multiple of "
+    "tokens_per_block.",
+    effect="The worker may crash when a chunk ends inside a block.",
     remedy="Round max_num_tokens up to a multiple of tokens_per_block.",
     source="AISimulate generator rules, marked CRASH",
+    versions=Versions(trtllm=">=1.3.0rc19,<=1.3.0rc29"),
 )
 def partial_block_step(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
@@ -100,7 +114,8 @@ def partial_block_step(deployment: ServingDeployment) -> Iterable[RuleResult]:
         setting = worker.settings.common("max_batch_tokens")
         if not worker.is_trtllm or not setting or not block or not tokens or not tokens % block:
             continue
-        if worker.runs_prefill and deployment.is_disaggregated:
+        is_chunked = worker.get("enable_chunked_prefill") is True
+        if is_chunked and worker.runs_prefill and deployment.is_disaggregated:
             rounded = -(-tokens // block) * block
             yield RuleResult(
                 location=setting.location,
@@ -114,12 +129,13 @@ def partial_block_step(deployment: ServingDeployment) -> Iterable[RuleResult]:
 @rule(
     id="PS123",
     title="the decode context length is shorter than the prefill context length",
-    level=Level.ERROR,
+    level=Level.WARNING,
     cause="The decode workers' context length, for prompt and output together, is below that of "
     "the prefill workers.",
     effect="Long prompts are prefilled and transferred, and then rejected by the decode worker.",
     remedy="Give decode workers at least the prefill workers' context length.",
     source="AISimulate generator rules; recipes/gpt-oss-120b/trtllm/disagg (9000 and 11000)",
+    versions=Versions(dynamo=">=0.4,<1.7"),
 )
 def shorter_decode_context(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for prefill, decode in deployment.pairs:
@@ -145,6 +161,7 @@ def shorter_decode_context(deployment: ServingDeployment) -> Iterable[RuleResult
     "longer ones. `penstock verify` fails.",
     remedy="Set the length only in model.context_length.",
     source="penstock",
+    versions=PENSTOCK,
 )
 def context_length_differs(deployment: ServingDeployment) -> Iterable[RuleResult]:
     configured = deployment.context_length
@@ -170,6 +187,7 @@ def context_length_differs(deployment: ServingDeployment) -> Iterable[RuleResult
     effect="vLLM exits at startup.",
     remedy="Raise max-num-batched-tokens or lower max-num-seqs.",
     source="vllm/config/scheduler.py 0.31.0; vllm#1658",
+    versions=Versions(vllm=">=0.10,<0.32"),
 )
 def fewer_tokens_than_sequences(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
@@ -196,6 +214,7 @@ def fewer_tokens_than_sequences(deployment: ServingDeployment) -> Iterable[RuleR
     "4.5 GiB of fp8 KV.",
     remedy="Set model.context_length, or the engine's own key.",
     source="TensorRT-LLM llm_args.py (max_seq_len), vllm/config/model.py",
+    versions=Versions(dynamo=">=0.4,<1.7"),
 )
 def no_context_length(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.pool(Role.PREFILL, Role.WORKER):

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
+from penstock.checks.version_range import ARITHMETIC, PENSTOCK, Versions
 from penstock.engines.setting_names import COMMON_SETTINGS
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Engine
@@ -82,6 +83,7 @@ def _is_ample(budget: MemoryBudget) -> bool:
     effect="The engine runs out of memory at startup, after it has loaded the weights.",
     remedy="Use more GPUs per replica, a larger GPU, or an fp8 KV cache.",
     source="penstock.memory; vllm#23278; dynamo#12276 (buffers)",
+    versions=Versions(dynamo=">=1.0,<1.7"),
 )
 def model_does_not_fit(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, budget in memory_budgets(deployment):
@@ -104,6 +106,7 @@ def model_does_not_fit(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="vLLM does not start; TensorRT-LLM lowers max_seq_len or never schedules the prompt.",
     remedy="Use a shorter context length, an fp8 KV cache, or more GPUs per replica.",
     source="penstock.memory; vllm#34076",
+    versions=Versions(dynamo=">=1.0,<1.7"),
 )
 def no_full_length_sequence(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, budget in memory_budgets(deployment):
@@ -147,6 +150,7 @@ def _decisive(worker: Worker, change: Remedy | None) -> Location:
     effect="One long prompt blocks or evicts the other requests.",
     remedy="Use a shorter context length, an fp8 KV cache, or more GPUs per replica.",
     source="penstock.memory",
+    versions=Versions(dynamo=">=1.0,<1.7"),
 )
 def few_full_length_sequences(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, budget in memory_budgets(deployment):
@@ -170,6 +174,7 @@ def few_full_length_sequences(deployment: ServingDeployment) -> Iterable[RuleRes
     "recipe requested 194.9 GiB.",
     remedy="Use the Python transceiver or a shorter context length.",
     source="dynamo#12276; TensorRT-LLM cacheTransBuffer",
+    versions=Versions(trtllm=">=1.3.0rc19,<=1.3.0rc29"),
 )
 def large_transfer_buffers(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, budget in memory_budgets(deployment):
@@ -202,6 +207,7 @@ def large_transfer_buffers(deployment: ServingDeployment) -> Iterable[RuleResult
     effect="The engine allocates fewer tokens and logs it.",
     remedy="Remove the limit.",
     source="TensorRT-LLM llm_args.py (max_tokens); penstock.memory",
+    versions=Versions(dynamo=">=1.0,<1.7"),
 )
 def token_limit_too_large(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, budget in memory_budgets(deployment):
@@ -235,6 +241,7 @@ def token_limit_too_large(deployment: ServingDeployment) -> Iterable[RuleResult]
     "Above 1 or at 0, the engine does not start.",
     remedy="Set 0.8 to 0.9.",
     source="recipes/gpt-oss-120b/trtllm (0.8, 0.85); vllm#27508",
+    versions=ARITHMETIC,
 )
 def memory_fraction_too_large(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
@@ -269,6 +276,7 @@ def memory_fraction_too_large(deployment: ServingDeployment) -> Iterable[RuleRes
     remedy="Set hardware.gpu in the graph, provide a folder with config.json, or pass --gpu and "
     "--model.",
     source="penstock",
+    versions=PENSTOCK,
 )
 def memory_checks_skipped(deployment: ServingDeployment) -> Iterable[RuleResult]:
     seen = set()

@@ -7,6 +7,7 @@ from typing import Any
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
+from penstock.checks.version_range import NETWORK, Versions
 from penstock.manifests.deployment import Engine, Role
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.worker import Worker
@@ -84,12 +85,6 @@ def _has_other_network(worker: Worker) -> bool:
     return _claims_devices(worker) or _uses_host_network(worker) or by_cni or bool(others)
 
 
-def _share_a_pod(deployment: ServingDeployment) -> bool:
-    """Whether one pod runs both roles, which then use shared memory and NVLink."""
-    names = {w.name for w in deployment.pool(Role.PREFILL)}
-    return any(w.name in names for w in deployment.pool(Role.DECODE))
-
-
 @rule(
     id="PS431",
     title="KV transfer over TCP",
@@ -100,9 +95,10 @@ def _share_a_pod(deployment: ServingDeployment) -> bool:
     "transfer instead of 3 ms.",
     remedy="Request one RDMA device per GPU and IPC_LOCK, and set UCX_TLS without tcp.",
     source="disagg-communication.md@03bc1963; dynamo#6370, dynamo#622, dynamo#1314, nixl#1097",
+    versions=NETWORK,
 )
 def no_rdma(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    if _share_a_pod(deployment):
+    if deployment.shares_a_pod:
         return
     for worker in kv_transfer_pods(deployment):
         if not rdma_devices(worker) and not _has_other_network(worker):
@@ -132,6 +128,7 @@ def _gpus(worker: Worker) -> int:
     effect="KV transfers reach only a fraction of the possible bandwidth.",
     remedy="Request one RDMA device per GPU.",
     source="disagg-communication.md@03bc1963",
+    versions=NETWORK,
 )
 def fewer_devices(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in kv_transfer_pods(deployment):
@@ -161,6 +158,7 @@ def fewer_devices(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="ibv_reg_mr fails, and UCX falls back to TCP or terminates the worker.",
     remedy="Set capabilities: {add: [IPC_LOCK]}.",
     source="disagg-communication.md@03bc1963",
+    versions=NETWORK,
 )
 def no_ipc_lock(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in kv_transfer_pods(deployment):
@@ -180,13 +178,14 @@ def no_ipc_lock(deployment: ServingDeployment) -> Iterable[RuleResult]:
 @rule(
     id="PS438",
     title="multi-node NVLink is not enabled",
-    level=Level.WARNING,
+    level=Level.NOTE,
     cause="A worker spans nodes of an NVL72 rack but lacks the NCCL and UCX variables for "
     "multi-node NVLink.",
-    effect="All-reduces use the network.",
+    effect="UCX does not use NVLink between nodes, and NCCL only if it detects it.",
     remedy="Set NCCL_MNNVL_ENABLE, NCCL_CUMEM_ENABLE and UCX_CUDA_IPC_ENABLE_MNNVL, and claim a "
     "ComputeDomain.",
     source="disagg-communication.md@03bc1963; recipes/deepseek-r1/trtllm/disagg/wide_ep/gb200",
+    versions=NETWORK,
 )
 def multi_node_nvlink_disabled(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
@@ -215,11 +214,13 @@ def multi_node_nvlink_disabled(deployment: ServingDeployment) -> Iterable[RuleRe
 @rule(
     id="PS439",
     title="multi-node NVLink without a ComputeDomain",
-    level=Level.ERROR,
+    level=Level.WARNING,
     cause="UCX_CUDA_IPC_ENABLE_MNNVL is set, but the pod claims no channel of a ComputeDomain.",
-    effect="The worker crashes or fails with NIXL_ERR_BACKEND in cuda_ipc.",
+    effect="The worker fails with NIXL_ERR_BACKEND in cuda_ipc, unless the node grants the "
+    "channel to every pod.",
     remedy="Claim the channel, or remove the variable.",
     source="nccl#2186; disagg-communication.md@03bc1963",
+    versions=NETWORK,
 )
 def nvlink_without_compute_domain(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
@@ -237,37 +238,39 @@ def nvlink_without_compute_domain(deployment: ServingDeployment) -> Iterable[Rul
     id="PS440",
     title="incomplete EFA configuration",
     level=Level.WARNING,
-    cause="The pod has EFA devices but lacks the provider's variables, the EFA image, or some of "
-    "the node's devices.",
+    cause="The pod has EFA devices but names another provider, has no EFA image, or has fewer "
+    "devices than GPUs.",
     effect="Requests end with finish_reason cancelled and empty text, or KV transfers use TCP.",
     remedy="Request all EFA devices of the node, set FI_PROVIDER=efa and use the -efa image.",
     source="Dynamo release notes (EFA); disagg-communication.md@03bc1963",
+    versions=Versions(dynamo=">=1.3,<1.7"),
 )
 def incomplete_efa(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in kv_transfer_pods(deployment):
         count = sum(n for name, n in rdma_devices(worker).items() if "efa" in name)
         if not count:
             continue
-        if worker.env("FI_PROVIDER") != "efa":
+        if worker.env("FI_PROVIDER") not in ("efa", None):
             yield RuleResult(
                 location=worker.location("env", "FI_PROVIDER"),
-                message=f"{worker.name} has EFA devices but FI_PROVIDER is not efa",
+                message=f"{worker.name} has EFA devices, but FI_PROVIDER is "
+                f"{worker.env('FI_PROVIDER')}",
                 fix=Fix(
                     text="Set FI_PROVIDER=efa and FI_EFA_USE_DEVICE_RDMA=1.",
                     env={"FI_PROVIDER": "efa", "FI_EFA_USE_DEVICE_RDMA": "1"},
                 ),
             )
-        if worker.is_trtllm and "-efa" not in worker.component.image:
+        is_nvidia = worker.component.image.startswith("nvcr.io/nvidia/ai-dynamo/")
+        if worker.is_trtllm and is_nvidia and "-efa" not in worker.component.image:
             yield RuleResult(
                 location=worker.location("field", "main", "image"),
                 message=f"{worker.component.image} has no EFA provider",
                 fix=Fix(text="Use the image of the same version with -efa."),
+                level=Level.NOTE,  # a published recipe of 1.3 uses the plain image with EFA
             )
         if count < _gpus(worker):
             yield RuleResult(
                 location=worker.location("field", "main", "resources", "limits", "rdma"),
-                message=f"{worker.name} requests {count} EFA devices for {_gpus(worker)} GPUs, "
-                "which is only a part of the node's",
-                fix=Fix(text="Request all EFA devices of the node."),
-                level=Level.ERROR,
+                message=f"{worker.name} requests {count} EFA devices for {_gpus(worker)} GPUs",
+                fix=Fix(text="Request all EFA devices of the node, unless it has no more."),
             )

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
 from penstock.checks.rules.network.fabric import kv_transfer_pods, rdma_devices
+from penstock.checks.version_range import NETWORK
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.worker import Worker
 
@@ -25,27 +26,44 @@ def _reaches_gpus(worker: Worker) -> bool:
 
 
 def _uses_ucx(worker: Worker) -> bool:
-    """False for Mooncake and MPI, which have their own transports."""
+    """False for Mooncake, MPI, and vLLM's connectors other than NIXL, which have their own
+    transports, and for values that are computed at start."""
+    if _is_computed(worker.env("UCX_TLS")) or _is_computed(worker.env("UCX_NET_DEVICES")):
+        return False
+    connector = str(worker.get("kv-transfer-config.kv_connector") or "Nixl")
     configured = (
         worker.get("cache_transceiver_config.backend"),
         worker.get("disaggregation-transfer-backend"),
     )
-    return not any(str(backend).lower().startswith(("mooncake", "mpi")) for backend in configured)
+    has_own = any(str(backend).lower().startswith(("mooncake", "mpi")) for backend in configured)
+    return not has_own and ("Nixl" in connector or connector in ("PdConnector", "MultiConnector"))
+
+
+def _is_computed(text: str | None) -> bool:
+    """Whether a shell or the kubelet computes the value: `$(ibstat …)`, `${DEVICES}`."""
+    return "$" in (text or "") or "`" in (text or "")
+
+
+def _keeps_kv_in_host_memory(worker: Worker) -> bool:
+    """vLLM's NIXL connector then transfers from host buffers, which every transport reaches."""
+    return str(worker.get("kv-transfer-config.kv_buffer_device")) == "cpu"
 
 
 @rule(
     id="PS434",
     title="UCX without CUDA transports",
-    level=Level.ERROR,
-    cause="UCX_TLS lists transports, but none that reaches GPU memory.",
-    effect="The worker crashes with a segmentation fault, or the first KV transfer fails with "
-    "NIXL_ERR_BACKEND.",
+    level=Level.WARNING,
+    cause="UCX_TLS lists transports, but none that reaches GPU memory, and the KV is transferred "
+    "from there (kv_buffer_device is not cpu).",
+    effect="The worker may crash with a segmentation fault, or the first KV transfer may fail with "
+    "NIXL_ERR_BACKEND; published examples of a small model have it nevertheless.",
     remedy="Add cuda_copy and cuda_ipc.",
     source="ucx#3776",
+    versions=NETWORK,
 )
 def ucx_without_cuda(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in filter(_uses_ucx, kv_transfer_pods(deployment)):
-        if not _reaches_gpus(worker):
+        if not _reaches_gpus(worker) and not _keeps_kv_in_host_memory(worker):
             yield RuleResult(
                 location=worker.location("env", "UCX_TLS"),
                 message=f"UCX_TLS={worker.env('UCX_TLS')} has no CUDA transport",
@@ -59,12 +77,13 @@ def ucx_without_cuda(deployment: ServingDeployment) -> Iterable[RuleResult]:
 @rule(
     id="PS435",
     title="UCX cannot use the RDMA devices",
-    level=Level.ERROR,
+    level=Level.WARNING,
     cause="The pod has RDMA devices, but UCX_TLS lists no RDMA transport or UCX_NET_DEVICES no "
     "RDMA device.",
     effect="KV transfers use TCP, or UCX finds no transport.",
     remedy="Allow rc and dc, and list the devices of the compute fabric.",
     source="dynamo#1314, dynamo#10852",
+    versions=NETWORK,
 )
 def rdma_devices_unused(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in filter(_uses_ucx, kv_transfer_pods(deployment)):
@@ -103,17 +122,19 @@ def rdma_devices_unused(deployment: ServingDeployment) -> Iterable[RuleResult]:
     "customer's outage.",
     remedy="List the devices of one fabric, with UCX_IB_ADDR_TYPE=eth for RoCE.",
     source="dynamo#10202, dynamo#10852",
+    versions=NETWORK,
 )
 def mixed_fabrics(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    for worker in kv_transfer_pods(deployment):
+    for worker in filter(_uses_ucx, kv_transfer_pods(deployment)):
         configured = worker.env("UCX_NET_DEVICES") or ""
-        devices = [d for d in configured.split(",") if d and "$" not in configured]
+        devices = [d for d in configured.split(",") if d]
         kinds = {_fabric(device) for device in devices}
         if configured == "all" and rdma_devices(worker):
             yield RuleResult(
                 location=worker.location("env", "UCX_NET_DEVICES"),
                 message="UCX_NET_DEVICES=all includes storage and management networks",
                 fix=Fix(text="List the devices of the compute fabric in UCX_NET_DEVICES."),
+                level=Level.NOTE,  # it is the default of UCX
             )
             continue
         bonded = ["bond" in device for device in devices]
@@ -123,6 +144,8 @@ def mixed_fabrics(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 location=worker.location("env", "UCX_NET_DEVICES"),
                 message=f"UCX_NET_DEVICES={worker.env('UCX_NET_DEVICES')} {what}",
                 fix=Fix(text="List devices of one fabric only, all bonded or none."),
+                # UCX may use Ethernet beside InfiniBand to set up connections.
+                level=Level.NOTE if len(kinds) > 1 else None,
             )
 
 
@@ -141,10 +164,13 @@ def _fabric(device: str) -> str:
     effect="They use a transport that both allow, which may be TCP.",
     remedy="Set the same UCX_TLS on both pools.",
     source="dynamo#10202; llmd#2370",
+    versions=NETWORK,
 )
 def different_transports(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for prefill, decode in deployment.pairs:
         first, second = prefill.env("UCX_TLS"), decode.env("UCX_TLS")
+        if _is_computed(first) or _is_computed(second):
+            continue
         if _transport_names(first) != _transport_names(second) and decode.component.gpus:
             is_first = bool(first) and (_reaches_gpus(prefill) or not _reaches_gpus(decode))
             target, other = (decode, first) if is_first else (prefill, second)

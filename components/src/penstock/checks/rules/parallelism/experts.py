@@ -7,6 +7,7 @@ from math import gcd
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
+from penstock.checks.version_range import Versions
 from penstock.manifests.deployment import Engine
 from penstock.positive_int import positive_int
 from penstock.serving.deployment import ServingDeployment
@@ -28,6 +29,7 @@ EXPERT_KEYS = {
     effect="The engine does not start.",
     remedy="Set only moe_expert_parallel_size; the engine computes the other.",
     source="dynamo#7140; TensorRT-LLM mapping.py",
+    versions=Versions(trtllm=">=1.0.0rc6,<=1.3.0rc29"),
 )
 def moe_parallelism_mismatch(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
@@ -67,13 +69,16 @@ def moe_parallelism_mismatch(deployment: ServingDeployment) -> Iterable[RuleResu
     title="expert parallelism does not divide the experts",
     level=Level.ERROR,
     cause="The number of experts is not divisible by the expert parallelism.",
-    effect="The engine does not start.",
+    effect="TensorRT-LLM and SGLang do not start. (vLLM distributes the remainder.)",
     remedy="Use a divisor: gpt-oss-120b has 128 experts, 20b has 32.",
     source="MoE slots in TensorRT-LLM (num_slots // moe_ep)",
+    versions=Versions(trtllm=">=1.3.0rc19,<=1.3.0rc29", sglang=">=0.5.14,<0.5.22"),
 )
 def indivisible_experts(deployment: ServingDeployment) -> Iterable[RuleResult]:
     model = deployment.model
     for worker in deployment.workers if model else ():
+        if worker.engine is Engine.VLLM:
+            continue
         if model and worker.ep > 1 and model.experts and model.experts % worker.ep:
             size = _expert_setting(worker, gcd(worker.ep, model.experts))
             yield RuleResult(
@@ -95,6 +100,7 @@ def indivisible_experts(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="Expert parallelism has no effect, or the engine rejects it.",
     remedy="Disable expert parallelism.",
     source="TensorRT-LLM mapping.py",
+    versions=Versions(dynamo=">=0.4,<1.7"),
 )
 def expert_parallelism_for_dense_model(deployment: ServingDeployment) -> Iterable[RuleResult]:
     model = deployment.model

@@ -7,7 +7,7 @@ from typing import Any
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
-from penstock.checks.rules.common import as_of_newest
+from penstock.checks.version_range import Versions
 from penstock.engines.sections import ALIASES, SectionError, section_errors, sections
 from penstock.engines.setting_names import PARTS
 from penstock.manifests.deployment import Engine, Role
@@ -41,8 +41,8 @@ def _workers_of(deployment: ServingDeployment, engine: Engine) -> Iterable[Worke
     effect="vLLM exits at startup with a validation error.",
     remedy="Use the suggested name or an allowed value.",
     source="configuration classes of vLLM 0.31.0, dumped to a table",
+    versions=Versions(vllm=">=0.31,<0.32"),
 )
-@as_of_newest
 def invalid_section(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in _workers_of(deployment, Engine.VLLM):
         for flag in (*sections(), *ALIASES):
@@ -86,6 +86,7 @@ def _fix(worker: Worker, flag: str, key: str, error: SectionError) -> Fix:
     effect="The other settings of the section, such as KV events, are lost without a warning.",
     remedy="Set all keys of a section in one place.",
     source="vllm/utils/argparse_utils.py 0.31.0, parse_args",
+    versions=Versions(vllm=">=0.31,<0.32"),
 )
 def replaced_section(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in _workers_of(deployment, Engine.VLLM):
@@ -116,6 +117,7 @@ def replaced_section(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="vLLM does not start.",
     remedy="Set 1, or a tensor parallelism of that many times the KV heads.",
     source="vllm/config/parallel.py, model.py and vllm.py 0.31.0",
+    versions=Versions(vllm=">=0.31,<0.32"),
 )
 def invalid_decode_context_parallelism(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in _workers_of(deployment, Engine.VLLM):
@@ -159,6 +161,7 @@ def invalid_decode_context_parallelism(deployment: ServingDeployment) -> Iterabl
     effect="vLLM does not start.",
     remedy="Set only one of them.",
     source="vllm/config/vllm.py 0.31.0",
+    versions=Versions(vllm=">=0.12,<0.32"),
 )
 def contradicting_graph_sizes(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in _workers_of(deployment, Engine.VLLM):
@@ -188,6 +191,7 @@ def contradicting_graph_sizes(deployment: ServingDeployment) -> Iterable[RuleRes
     effect="vLLM exits at startup because they are mutually exclusive.",
     remedy="Set it only in the section.",
     source="vllm/engine/arg_utils.py 0.31.0, create_engine_config",
+    versions=Versions(vllm=">=0.31,<0.32"),
 )
 def configured_twice(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in _workers_of(deployment, Engine.VLLM):
@@ -226,6 +230,7 @@ def _effective(worker: Worker, flag: str) -> tuple[str, Any]:
     effect="vLLM does not start.",
     remedy="Set at most the context length.",
     source="vllm/config/scheduler.py 0.31.0",
+    versions=Versions(vllm=">=0.28,<0.32"),
 )
 def long_threshold(deployment: ServingDeployment) -> Iterable[RuleResult]:
     key = "long-prefill-token-threshold"
@@ -248,6 +253,7 @@ def long_threshold(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="SGLang fails an assertion or exits with an error at startup.",
     remedy="Set ep-size to 1; set moe-a2a-backend or disable the overlap.",
     source="sglang/srt/arg_groups/model_hook.py, validation_hook.py 0.5.21",
+    versions=Versions(sglang=">=0.5.21,<0.5.22"),
 )
 def unsupported_expert_layout(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in _workers_of(deployment, Engine.SGLANG):

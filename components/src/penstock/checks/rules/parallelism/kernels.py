@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
+from penstock.checks.version_range import Versions
 from penstock.manifests.deployment import Engine
 from penstock.memory.remedy import lacks_fp8_kv
 from penstock.serving.deployment import ServingDeployment
@@ -29,6 +30,7 @@ MOE_KERNELS = {
     effect="The engine fails while it loads the weights.",
     remedy="Set moe_expert_parallel_size to the tensor parallelism.",
     source=GPT_OSS_TABLE,
+    versions=Versions(trtllm=">=1.1.0rc5,<=1.3.0rc29"),
 )
 def triton_ep(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
@@ -55,6 +57,7 @@ def triton_ep(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="The engine exits while it builds its layers.",
     remedy="Use TRITON on Hopper and TRTLLM on Blackwell.",
     source=GPT_OSS_TABLE + "; TensorRT-LLM#17570, #8179, #14612",
+    versions=Versions(trtllm=">=1.3.0rc3,<=1.3.0rc29"),
 )
 def moe_kernels(deployment: ServingDeployment) -> Iterable[RuleResult]:
     gpu, model = deployment.gpu, deployment.model
@@ -96,6 +99,7 @@ def moe_kernels(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="The engine does not start or generates wrong output.",
     remedy="Set dtype to auto. A token then needs 72 KiB for 120b instead of 36.",
     source=GPT_OSS_TABLE,
+    versions=Versions(trtllm=">=1.3.0rc3,<=1.3.0rc29"),
 )
 def fp8_on_hopper(deployment: ServingDeployment) -> Iterable[RuleResult]:
     gpu = deployment.gpu
@@ -121,6 +125,7 @@ def fp8_on_hopper(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="The engine fails while it builds its layers.",
     remedy="Remove the setting.",
     source=GPT_OSS_TABLE + "; vllm fused_moe/oracle/mxfp4.py 0.31.0",
+    versions=Versions(trtllm=">=1.1.0rc5,<=1.3.0rc29", vllm=">=0.31,<0.32"),
 )
 def mxfp8_on_hopper(deployment: ServingDeployment) -> Iterable[RuleResult]:
     if deployment.gpu is None or not deployment.gpu.is_hopper:
@@ -196,6 +201,7 @@ def _sglang_without_sinks(deployment: ServingDeployment) -> Iterable[RuleResult]
     effect="SGLang fails an assertion at startup.",
     remedy="Set trtllm_mha, or remove the backend so that SGLang selects one.",
     source="sglang/srt/layers/attention/attention_registry.py 0.5.21",
+    versions=Versions(sglang=">=0.5.0rc2,<0.5.22"),
 )
 def hopper_attention_on_blackwell(deployment: ServingDeployment) -> Iterable[RuleResult]:
     gpu = deployment.gpu
@@ -233,6 +239,7 @@ def hopper_attention_on_blackwell(deployment: ServingDeployment) -> Iterable[Rul
     remedy="Remove the attention backend setting.",
     source="TensorRT-LLM deployment guide for gpt-oss; TensorRT-LLM#6507; "
     "sglang/srt/arg_groups/model_hook.py 0.5.21",
+    versions=Versions(trtllm=">=1.1.0rc5,<=1.3.0rc29", sglang=">=0.5.3,<0.5.22"),
 )
 def no_attention_sinks(deployment: ServingDeployment) -> Iterable[RuleResult]:
     yield from _trtllm_without_sinks(deployment)

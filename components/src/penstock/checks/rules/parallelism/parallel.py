@@ -8,12 +8,18 @@ from dataclasses import replace
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
 from penstock.checks.rules.parallelism.experts import EXPERT_KEYS
+from penstock.checks.version_range import ARITHMETIC, HARDWARE, Versions
 from penstock.engines.setting_names import COMMON_SETTINGS
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Engine, Role
 from penstock.positive_int import positive_int
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.worker import Worker
+
+# Flags with which a replica runs a part of vLLM's data-parallel ranks.
+SHARED_RANKS = ("data-parallel-hybrid-lb", "data-parallel-external-lb", "data-parallel-start-rank")
+# Flags with which the number of ranks changes while the engine runs.
+ELASTIC = ("enable-elastic-ep", "elastic-ep-backend")
 
 
 @rule(
@@ -24,6 +30,9 @@ from penstock.serving.worker import Worker
     effect="The engine does not start.",
     remedy="Use a divisor: gpt-oss has 64 heads, so 1, 2, 4, 8 …",
     source="vllm#2652; gpt_oss modeling in TensorRT-LLM (sinks are split by TP)",
+    versions=Versions(
+        trtllm=">=1.0.0rc6,<=1.3.0rc29", vllm=">=0.10,<0.32", sglang=">=0.5.0rc2,<0.5.22"
+    ),
 )
 def indivisible_heads(deployment: ServingDeployment) -> Iterable[RuleResult]:
     model = deployment.model
@@ -55,6 +64,7 @@ def indivisible_heads(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="With too few GPUs, the worker exits at startup. With too many, some GPUs are unused.",
     remedy="Make both numbers equal.",
     source="dynamo#4934; TensorRT-LLM llm_args.py (world size)",
+    versions=Versions(dynamo=">=0.4,<1.7"),
 )
 def gpus_do_not_match_parallelism(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
@@ -69,7 +79,8 @@ def gpus_do_not_match_parallelism(deployment: ServingDeployment) -> Iterable[Rul
         gpus = worker.component.gpus // max(1, processes)
         if worker.env("CUDA_VISIBLE_DEVICES") and processes > 1:
             gpus = len((worker.env("CUDA_VISIBLE_DEVICES") or "").split(","))
-        ranks = _ranks_of_replica(worker)
+        if (ranks := _ranks_of_replica(worker)) == 0:
+            continue
         world = worker.tp * worker.pp * worker.cp * ranks
         if world > gpus:
             yield _mismatch(deployment, worker, (ranks, gpus, processes))
@@ -81,12 +92,17 @@ def gpus_do_not_match_parallelism(deployment: ServingDeployment) -> Iterable[Rul
 
 
 def _ranks_of_replica(worker: Worker) -> int:
-    """Data-parallel ranks of this replica; vLLM may run others of the group in other replicas."""
+    """Data-parallel ranks of this replica; vLLM may run others of the group in other replicas.
+    0 if vLLM decides how many."""
+    if any(worker.get(flag) is not None for flag in ELASTIC):
+        return 0
     if worker.engine is Engine.VLLM:
         if (local := positive_int(worker.get("data-parallel-size-local"))) is not None:
             return min(worker.dp, local * max(1, worker.component.nodes))
         if worker.get("data-parallel-rank") is not None:
             return 1
+        if any(worker.get(flag) is not None for flag in SHARED_RANKS):
+            return 0
     return worker.dp
 
 
@@ -133,6 +149,7 @@ def _mismatch(
     effect="The pod stays Pending indefinitely.",
     remedy="Spread the replica over several nodes.",
     source="Kubernetes scheduling; penstock.hardware",
+    versions=HARDWARE,
 )
 def more_gpus_than_a_node(deployment: ServingDeployment) -> Iterable[RuleResult]:
     per_node = deployment.gpus_per_node
@@ -170,6 +187,7 @@ def more_gpus_than_a_node(deployment: ServingDeployment) -> Iterable[RuleResult]
     remedy="Stay within the NVLink domain (8 GPUs, or 72 with NVL72), and use pipeline or data "
     "parallelism beyond it.",
     source="penstock.hardware; NVIDIA data sheets",
+    versions=HARDWARE,
 )
 def beyond_nvlink(deployment: ServingDeployment) -> Iterable[RuleResult]:
     gpu = deployment.gpu
@@ -194,6 +212,7 @@ def beyond_nvlink(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="This pool leaves the remaining GPUs of each node unused.",
     remedy="Use a divisor of the GPUs per node.",
     source="penstock.hardware",
+    versions=HARDWARE,
 )
 def stranded_gpus(deployment: ServingDeployment) -> Iterable[RuleResult]:
     per_node = deployment.gpus_per_node
@@ -216,6 +235,7 @@ def stranded_gpus(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="Some pods stay Pending.",
     remedy="Use fewer replicas or more nodes.",
     source="Kubernetes scheduling",
+    versions=ARITHMETIC,
 )
 def more_gpus_than_available(deployment: ServingDeployment) -> Iterable[RuleResult]:
     if deployment.gpu_nodes and deployment.gpus_per_node:
@@ -239,6 +259,7 @@ def more_gpus_than_available(deployment: ServingDeployment) -> Iterable[RuleResu
     effect="More GPUs do not increase the KV cache capacity.",
     remedy="Use attention DP, or more replicas.",
     source="model config (num_key_value_heads)",
+    versions=ARITHMETIC,
 )
 def duplicated_kv_heads(deployment: ServingDeployment) -> Iterable[RuleResult]:
     model = deployment.model
@@ -269,6 +290,7 @@ def duplicated_kv_heads(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="The engine does not start.",
     remedy="Correct the list, or remove it.",
     source="TensorRT-LLM llm_args.py",
+    versions=Versions(trtllm=">=1.3.0rc27,<=1.3.0rc29"),
 )
 def pipeline_stages_mismatch(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
@@ -297,6 +319,7 @@ def pipeline_stages_mismatch(deployment: ServingDeployment) -> Iterable[RuleResu
     effect="The API server rejects the deployment at admission.",
     remedy="Remove multinode.",
     source="dynamo#14533; operator webhook",
+    versions=Versions(dynamo=">=1.6,<1.7"),
 )
 def multi_node_component(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:

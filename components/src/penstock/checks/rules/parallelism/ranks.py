@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
+from penstock.checks.version_range import Versions
 from penstock.manifests.deployment import Engine
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.sglang_memory import has_window_pool
@@ -21,6 +22,7 @@ from penstock.serving.sglang_memory import has_window_pool
     "disabled.",
     remedy="Set dp-size to a divisor of tp-size.",
     source="sglang/srt/server_args.py 0.5.21; sglang#3750, sglang#15385",
+    versions=Versions(sglang=">=0.5.0rc2,<0.5.22"),
 )
 def invalid_data_parallelism(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
@@ -64,6 +66,7 @@ def invalid_data_parallelism(deployment: ServingDeployment) -> Iterable[RuleResu
     effect="vLLM exits at startup.",
     remedy="Enable expert parallelism, or disable EPLB.",
     source="vllm#21102",
+    versions=Versions(vllm=">=0.10,<0.32"),
 )
 def eplb_without_ep(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
@@ -81,13 +84,17 @@ def eplb_without_ep(deployment: ServingDeployment) -> Iterable[RuleResult]:
 
 @rule(
     id="PS219",
-    title="tensor parallelism of SGLang's pools is not supported by KV transfer",
+    title="tensor parallelism of the pools is not supported by KV transfer",
     level=Level.WARNING,
-    cause="SGLang needs a staging buffer where the TP of the pools differs, which does not "
+    cause="vLLM's NIXL connector before 0.14 requires the decode workers' TP to be at least that "
+    "of the prefill workers. SGLang needs a staging buffer where they differ, which does not "
     "transfer sliding-window layers (gpt-oss).",
-    effect="KV transfers fail, or are slow and unstable.",
-    remedy="Use the same TP on both pools.",
-    source="sglang#15674, llm-d#2433; sglang/srt/disaggregation/nixl/conn.py 0.5.21",
+    effect="The handshake fails, or KV transfers are slow and unstable.",
+    remedy="With vLLM, use a decode TP of at least the prefill TP. With SGLang, use the same TP "
+    "on both.",
+    source="nixl_connector.py of vLLM 0.10 to 0.14; llm-d docs/operations/disaggregation/"
+    "vllm.md@3d016852; sglang#15674, llm-d#2433",
+    versions=Versions(vllm=">=0.10,<0.14", sglang=">=0.5.21,<0.5.22"),
 )
 def tensor_parallelism_differs(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for prefill, decode in deployment.pairs:
@@ -96,7 +103,15 @@ def tensor_parallelism_differs(deployment: ServingDeployment) -> Iterable[RuleRe
             continue  # with MLA every rank holds the same KV
         if not (prefill.is_laid_out and decode.is_laid_out):
             continue
-        if decode.engine is Engine.SGLANG:
+        if decode.tp < prefill.tp and decode.engine is Engine.VLLM:
+            yield RuleResult(
+                location=decode.settings.location("tensor_parallel"),
+                message=f"{decode.name} has TP {decode.tp}, which is below TP {prefill.tp} of "
+                f"{prefill.name}",
+                fix=Fix(text=f"Raise TP of {decode.name} to at least {prefill.tp}."),
+                level=Level.NOTE if model is None else None,
+            )
+        elif decode.engine is Engine.SGLANG:
             first, second = (w.tp // w.attention_ranks for w in (prefill, decode))
             has_buffer = all(w.env("SGLANG_DISAGG_STAGING_BUFFER") for w in (prefill, decode))
             # It transfers no sliding-window layers (disaggregation/nixl/conn.py 0.5.21).

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
+from penstock.checks.version_range import SHELL
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Component
 from penstock.manifests.pods import Container, Pod
@@ -32,6 +33,7 @@ PACKAGES = ("site-packages", "dist-packages")
     "ignores it.",
     remedy="Build the code into the image, or remove it if its origin is unknown.",
     source="Python, site and PYTHONPATH; ld.so(8); bash(1)",
+    versions=SHELL,
 )
 def code_from_configmap(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:

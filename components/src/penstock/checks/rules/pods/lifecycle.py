@@ -8,6 +8,7 @@ from typing import Any
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
 from penstock.checks.rules.pods.pod_template import GIB
+from penstock.checks.version_range import KUBERNETES, Versions
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Component, Role
 from penstock.manifests.pods import Pod
@@ -16,7 +17,9 @@ from penstock.serving.deployment import ServingDeployment
 from penstock.serving.worker import Worker
 
 PREFILL_DRAIN_S = 30  # of a TensorRT-LLM prefill worker, not configurable
-OPERATOR_LIVENESS_S = 15  # 5 s × 3, for runtimes since 1.5 (dynamo#13512)
+# How long the operator's probe waits for a worker that does not respond: 3 times 4 s, every 5 s,
+# for runtimes since 1.5 (dynamo#13512). For older ones it is more strict than most: once 4 s.
+OPERATOR_LIVENESS_S = 14
 DRAIN_DEFAULTS = {
     "DYN_GRACEFUL_SHUTDOWN_GRACE_PERIOD_SECS": 5,
     "DYN_RUNTIME_GRACEFUL_SHUTDOWN_TIMEOUT_SECS": 900,
@@ -27,7 +30,7 @@ LOADING_GIB_PER_S = 0.5  # a common, slow case: a cold read over the network
 @rule(
     id="PS705",
     title="the grace period is shorter than the drain",
-    level=Level.WARNING,
+    level=Level.NOTE,
     cause="A stopping worker waits up to DYN_GRACEFUL_SHUTDOWN_GRACE_PERIOD_SECS (default 5) plus "
     "DYN_RUNTIME_GRACEFUL_SHUTDOWN_TIMEOUT_SECS (default 900); the operator's grace period is 60 "
     "s.",
@@ -36,6 +39,7 @@ LOADING_GIB_PER_S = 0.5  # a common, slow case: a cold read over the network
     "transfers.",
     remedy="Set terminationGracePeriodSeconds above the sum. In a graph, set drain_timeout_s.",
     source="graceful-shutdown.md@02c00da1; dynamo#13559, dynamo#11120, dynamo#7319",
+    versions=Versions(dynamo=">=1.4,<1.7"),
 )
 def short_grace_period(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.one_worker_per_component:
@@ -90,11 +94,12 @@ def _grace_period(worker: Worker) -> int:
 @rule(
     id="PS706",
     title="the frontend aborts streams when it stops",
-    level=Level.WARNING,
+    level=Level.NOTE,
     cause="A stopping frontend waits DYN_HTTP_GRACEFUL_SHUTDOWN_TIMEOUT_SECS (default 5).",
     effect="Every longer stream is aborted at each update or scale-in.",
     remedy="Set it to the duration of the longest response, and the grace period above it.",
     source="graceful-shutdown.md@02c00da1; dynamo#13559",
+    versions=Versions(dynamo=">=1.4,<1.7"),
 )
 def frontend_grace(deployment: ServingDeployment) -> Iterable[RuleResult]:
     if deployment.workers and all(worker.embeds for worker in deployment.workers):
@@ -148,6 +153,7 @@ def _seconds(probe: Mapping[str, Any]) -> int:
     effect="The worker is killed while it loads, and never becomes ready.",
     remedy="Remove the probe; the operator's allows 2 hours.",
     source="component_worker.go (10 s × 720); dynamo#14735",
+    versions=KUBERNETES,
 )
 def short_startup(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.one_worker_per_component:
@@ -167,6 +173,7 @@ def short_startup(deployment: ServingDeployment) -> Iterable[RuleResult]:
                     text="Remove the probe (the operator's allows 2 h), or raise failureThreshold.",
                     fields={"main/startupProbe/failureThreshold": -(-needed // period)},
                 ),
+                level=None if deployment.model else Level.NOTE,
             )
 
 
@@ -174,18 +181,20 @@ def short_startup(deployment: ServingDeployment) -> Iterable[RuleResult]:
     id="PS708",
     title="the liveness probe is too strict",
     level=Level.WARNING,
-    cause="The pod's liveness probe allows less time than the 15 seconds of the operator's probe.",
+    cause="A worker that does not respond is restarted sooner than the operator's own probe would, "
+    "after 14 s: (failureThreshold - 1) × periodSeconds + timeoutSeconds.",
     effect="Workers are restarted under load, when the probe response is late.",
     remedy="Remove the probe; the operator adds one.",
-    source="dynamo#13512, dynamo#14735; health-checks.mdx@0202fb49",
+    source="component_worker.go of the operator; dynamo#13512, dynamo#14735; "
+    "health-checks.mdx@0202fb49",
+    versions=Versions(dynamo=">=1.5,<1.7"),
 )
 def strict_liveness(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.one_worker_per_component:
         probe = _probe(worker.component, worker.pod, "livenessProbe")
         if not probe:
             continue
-        # It runs only after the startup probe has passed, and the operator always adds one.
-        allows = _seconds({**probe, "initialDelaySeconds": 0})
+        allows = _patience(probe)
         if allows < OPERATOR_LIVENESS_S:
             yield RuleResult(
                 location=worker.location("field", "main", "livenessProbe"),
@@ -196,6 +205,15 @@ def strict_liveness(deployment: ServingDeployment) -> Iterable[RuleResult]:
             )
 
 
+def _patience(probe: Mapping[str, Any]) -> int:
+    """Seconds until a probe has failed for a process that does not respond any more. Probes do not
+    overlap, and a timeout that exceeds the period delays the next one."""
+    period = positive_int(probe.get("periodSeconds")) or 10
+    timeout = positive_int(probe.get("timeoutSeconds")) or 1
+    failures = positive_int(probe.get("failureThreshold")) or 3
+    return (failures - 1) * max(period, timeout) + timeout
+
+
 @rule(
     id="PS716",
     title="probes use another port than DYN_SYSTEM_PORT",
@@ -204,6 +222,7 @@ def strict_liveness(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="The pod never becomes ready.",
     remedy="Keep DYN_SYSTEM_PORT at 9090.",
     source="dynamo#14460; component_worker.go",
+    versions=Versions(dynamo=">=1.4,<1.7"),
 )
 def probed_port(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.one_worker_per_component:

@@ -8,6 +8,7 @@ from typing import Any
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
+from penstock.checks.version_range import HARDWARE, KUBERNETES, PENSTOCK, Versions
 from penstock.engines.settings import Location
 from penstock.hardware import gpu_of_product
 from penstock.manifests.cursor import Cursor
@@ -71,6 +72,7 @@ def _memory_limit(pod: Pod) -> float | None:
     "load.",
     remedy="Set sharedMemorySize to 64Gi.",
     source="dynamo#1408, dynamo#7550",
+    versions=KUBERNETES,
 )
 def no_shared_memory(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.one_worker_per_component:
@@ -103,6 +105,7 @@ def _mounts_shm(pod: Pod) -> bool:
     effect="No failure is known from this setting alone.",
     remedy="Set shared_memory.",
     source="recipes/gpt-oss-120b/trtllm/disagg@04521f47; AISimulate generator rules",
+    versions=Versions(dynamo=">=0.4,<1.7"),
 )
 def little_shared_memory(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.one_worker_per_component:
@@ -123,11 +126,12 @@ def little_shared_memory(deployment: ServingDeployment) -> Iterable[RuleResult]:
 @rule(
     id="PS703",
     title="shared memory exceeds the memory limit",
-    level=Level.ERROR,
+    level=Level.WARNING,
     cause="The contents of /dev/shm count against the container's memory limit.",
     effect="A child process of the engine is OOM-killed under load, while the health check passes.",
     remedy="Set the limit to the memory of the processes plus shared memory.",
     source="Kubernetes, emptyDir with medium Memory; Dynamo 1.3 and 1.4 known issues",
+    versions=KUBERNETES,
 )
 def shm_above_memory(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.one_worker_per_component:
@@ -151,6 +155,7 @@ def shm_above_memory(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="The API server rejects the pod.",
     remedy="Set only the limit, or both to the same value.",
     source="Kubernetes, manage-gpus/scheduling-gpus",
+    versions=KUBERNETES,
 )
 def unequal_resources(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
@@ -182,6 +187,7 @@ def unequal_resources(deployment: ServingDeployment) -> Iterable[RuleResult]:
     "failover.",
     remedy="Rename the init container.",
     source="Dynamo 1.6.0 chart notes",
+    versions=Versions(dynamo=">=1.6,<1.7"),
 )
 def reserved_container(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
@@ -206,6 +212,7 @@ def reserved_container(deployment: ServingDeployment) -> Iterable[RuleResult]:
     "node.",
     remedy="Use capabilities: {add: [IPC_LOCK]}. EFA is the exception.",
     source="disagg-communication.md@03bc1963; Kubernetes pod security standards",
+    versions=KUBERNETES,
 )
 def privileged(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
@@ -243,6 +250,7 @@ def _limits(container: Cursor) -> Iterable[str]:
     effect="The second pod fails with “Address already in use” in a crash loop.",
     remedy="Remove hostNetwork.",
     source="dynamo#7366",
+    versions=KUBERNETES,
 )
 def host_ports(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
@@ -259,11 +267,12 @@ def host_ports(deployment: ServingDeployment) -> Iterable[RuleResult]:
 @rule(
     id="PS717",
     title="node selector and hardware.gpu differ",
-    level=Level.ERROR,
+    level=Level.WARNING,
     cause="The node selector names another GPU than `hardware.gpu`.",
     effect="The checks apply to the wrong GPU.",
     remedy="Name the same GPU in both.",
     source="penstock.hardware",
+    versions=PENSTOCK,
 )
 def other_gpu(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.one_worker_per_component:
@@ -290,6 +299,7 @@ def other_gpu(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="Pods stay Pending because of the untolerated taint.",
     remedy="Tolerate kubernetes.io/arch=arm64.",
     source="recipes/gpt-oss-120b/trtllm/agg@668dd11d; dynamo#6947",
+    versions=HARDWARE,
 )
 def no_arm_toleration(deployment: ServingDeployment) -> Iterable[RuleResult]:
     gpu = deployment.gpu
@@ -332,6 +342,7 @@ def _tolerates_arm(tolerations: Any) -> bool:
     effect="The API server rejects the pod.",
     remedy="Use an integer. MIG slices have their own resource names.",
     source="Kubernetes, manage-gpus/scheduling-gpus",
+    versions=KUBERNETES,
 )
 def fractional_gpu(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.one_worker_per_component:
@@ -354,6 +365,7 @@ def fractional_gpu(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="The container is OOM-killed when the cache fills.",
     remedy="Raise the limit.",
     source="TensorRT-LLM llm_args.py (host_cache_size); Kubernetes, emptyDir",
+    versions=Versions(trtllm=">=1.3.0rc19,<=1.3.0rc29"),
 )
 def host_cache_above_memory_limit(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.one_worker_per_component:
@@ -373,4 +385,6 @@ def host_cache_above_memory_limit(deployment: ServingDeployment) -> Iterable[Rul
                     text="Raise the memory limit.",
                     fields={"main/resources/limits/memory": gib(cache + shm + 32 * GIB)},
                 ),
+                # The cache is allocated at startup, shared memory when it is written.
+                level=None if cache >= limit else Level.WARNING,
             )

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
+from penstock.checks.version_range import CRD, KUBERNETES, Versions
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Component
 from penstock.manifests.pods import V1ALPHA1, Pod
@@ -26,6 +27,7 @@ SECRET_VALUE = re.compile(r"^(hf_[A-Za-z0-9]{20,}|nvapi-[\w-]{20,}|sk-[\w-]{20,}
     effect="It is visible in Git, in `kubectl get`, and wherever the manifest is logged.",
     remedy="Reference a Secret.",
     source="Kubernetes, secrets; dynamo#14078",
+    versions=KUBERNETES,
 )
 def secret_in_plain(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
@@ -97,11 +99,12 @@ def _is_secret(name: str, value: str) -> bool:
 @rule(
     id="PS713",
     title="ReadWriteOnce volume in several pods",
-    level=Level.ERROR,
+    level=Level.WARNING,
     cause="The claim is ReadWriteOnce, and several pods mount it.",
     effect="Pods on other nodes stay in ContainerCreating with a Multi-Attach error.",
     remedy="Use ReadWriteMany.",
     source="dynamo#4964; Kubernetes, persistent volumes",
+    versions=KUBERNETES,
 )
 def one_node_volume(deployment: ServingDeployment) -> Iterable[RuleResult]:
     modes = {}
@@ -153,6 +156,7 @@ def _claims(deployment: ServingDeployment, component: Component) -> Iterator[str
     "the hub's rate limits.",
     remedy="Set model.cache to a claim that is filled once.",
     source="docs/kubernetes/model-caching.md; recipes/gpt-oss-120b/model-cache",
+    versions=Versions(dynamo=">=0.4,<1.7"),
 )
 def no_cache(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.one_worker_per_component:
@@ -189,10 +193,11 @@ def _host_paths(pod: Pod) -> bool:
     id="PS715",
     title="the model cache is not writable",
     level=Level.WARNING,
-    cause="HF_HOME is below /root, but the images run as user 1000.",
+    cause="HF_HOME is below /root, but NVIDIA's images run as user 1000.",
     effect="The first download fails with PermissionError.",
     remedy="Use another folder, with fsGroup.",
     source="dynamo#3935",
+    versions=Versions(dynamo=">=0.7,<1.7"),
 )
 def root_cache(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
@@ -200,7 +205,12 @@ def root_cache(deployment: ServingDeployment) -> Iterable[RuleResult]:
             continue
         for launch in component.launches:
             home = launch.env.get("HF_HOME", "")
-            if home.startswith("/root") and not _runs_as_root(deployment, component.name):
+            is_nvidia = component.image.startswith("nvcr.io/nvidia/ai-dynamo/")
+            if (
+                is_nvidia
+                and home.startswith("/root")
+                and not _runs_as_root(deployment, component.name)
+            ):
                 yield RuleResult(
                     location=Location(component.name, "env", ("HF_HOME",)),
                     message=f"HF_HOME is {home}, but the images run as user 1000",
@@ -227,6 +237,7 @@ def _runs_as_root(deployment: ServingDeployment, component: str) -> bool:
     effect="The admission webhook rejects the deployment.",
     remedy="Add the missing fields.",
     source="dynamo#4416; v1alpha1 CRD@01cc1c3b",
+    versions=CRD,
 )
 def alpha_volumes(deployment: ServingDeployment) -> Iterable[RuleResult]:
     if deployment.api_version != V1ALPHA1:

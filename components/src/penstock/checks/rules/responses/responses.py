@@ -8,6 +8,7 @@ from typing import Any
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
 from penstock.checks.rules.responses.parsers import REASONING, TOOL_CALL
+from penstock.checks.version_range import Versions
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Engine, Role
 from penstock.nearest import nearest
@@ -39,7 +40,9 @@ def _writes_harmony(deployment: ServingDeployment) -> bool:
     cause="With stream_interval above 1, the harmony parsers get several tokens at once.",
     effect="`to=functions…` appears in the text and tool calls are lost. NVIDIA's recipe sets 20.",
     remedy="Set stream_interval to 1.",
-    source="dynamo#6664, dynamo#10054, dynamo#10366",
+    source="dynamo#6664 (seen with 0.9, still open); dynamo#10054 and dynamo#10366 changed the "
+    "parser in 1.3, and nobody reported whether that solves it",
+    versions=Versions(dynamo=">=0.9,<1.7"),
 )
 def batched_stream(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.one_worker_per_component:
@@ -52,6 +55,15 @@ def batched_stream(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 message=f"stream_interval is {interval}, which breaks the parsers "
                 f"{', '.join(harmony)}",
                 fix=Fix(text=f"Set {key} to 1.", config={key: 1}),
+                versions=Versions(dynamo=">=0.9,<1.3"),
+            )
+            yield RuleResult(
+                location=worker.config_location(key),
+                message=f"stream_interval is {interval}, which broke the parsers "
+                f"{', '.join(harmony)} before Dynamo 1.3",
+                fix=Fix(text=f"Set {key} to 1, or test tool calls.", config={key: 1}),
+                level=Level.WARNING,
+                versions=Versions(dynamo=">=1.3,<1.7"),
             )
 
 
@@ -63,6 +75,7 @@ def batched_stream(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="Reasoning appears in the response text, and tool calls are plain text.",
     remedy="Set --dyn-reasoning-parser gpt_oss and --dyn-tool-call-parser harmony on the workers.",
     source="docs/backends/trtllm/gpt-oss.md@03e49489; TensorRT-LLM#9256",
+    versions=Versions(dynamo=">=0.5,<1.7"),
 )
 def no_parsers(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.one_worker_per_component:
@@ -96,6 +109,7 @@ def no_parsers(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="The worker exits when it registers. Before 1.5, tool calls were lost silently.",
     remedy="Use one of Dynamo's parser names.",
     source="dynamo#13818; get_tool_parser_names of ai-dynamo 1.6.1",
+    versions=Versions(dynamo=">=1.6,<1.7"),
 )
 def unknown_parser(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.one_worker_per_component:
@@ -119,11 +133,12 @@ def _use_nearest(flag: str, name: str, names: Iterable[str]) -> Fix:
 @rule(
     id="PS604",
     title="the pools use different parsers",
-    level=Level.ERROR,
+    level=Level.WARNING,
     cause="The parsers are part of the model card, and the frontend accepts one card per model.",
-    effect="The frontend rejects the workers of the second pool (MDC checksum differs).",
+    effect="The frontend may reject the workers of the second pool (MDC checksum differs).",
     remedy="Set the same flags on both pools.",
     source="model deployment cards in Dynamo's runtime (MDC checksum); cf. dynamo#12796",
+    versions=Versions(dynamo=">=1.6,<1.7"),
 )
 def different_parsers(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for prefill, decode in deployment.pairs:
@@ -150,6 +165,7 @@ def different_parsers(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="Harmony tokens appear in the response, or requests fail.",
     remedy="Remove --dyn-chat-processor.",
     source="dynamo#14936, TensorRT-LLM#9256",
+    versions=Versions(dynamo=">=1.5,<1.7"),
 )
 def other_processor(deployment: ServingDeployment) -> Iterable[RuleResult]:
     processor = deployment.router_setting("--dyn-chat-processor", "DYN_CHAT_PROCESSOR")
@@ -174,6 +190,7 @@ def other_processor(deployment: ServingDeployment) -> Iterable[RuleResult]:
     "empty response.",
     remedy="Put the file on a volume and set TIKTOKEN_ENCODINGS_BASE (model.harmony_vocabulary).",
     source="components/verify.md; recipes/gpt-oss-120b/README.md@0e72f06c",
+    versions=Versions(dynamo=">=1.4,<1.7"),
 )
 def no_vocabulary(deployment: ServingDeployment) -> Iterable[RuleResult]:
     uses_harmony = any(
@@ -207,6 +224,7 @@ def no_vocabulary(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="The frontend sees two models, each with only one pool, and responds with 503.",
     remedy="Set the same --served-model-name on both pools.",
     source="dynamo/frontend (model discovery) of 1.6.1",
+    versions=Versions(dynamo=">=1.0,<1.7"),
 )
 def different_model_names(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for prefill, decode in deployment.pairs:
@@ -243,6 +261,7 @@ def _first(value: Any) -> str | None:
     effect="SGLang fails an assertion at startup.",
     remedy="Use another character.",
     source="sglang#12745",
+    versions=Versions(sglang=">=0.5.6,<0.5.22"),
 )
 def colon_in_name(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.one_worker_per_component:
@@ -268,6 +287,7 @@ def colon_in_name(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="The worker exits with an error.",
     remedy="Keep only Dynamo's parser.",
     source="dynamo#5849; dynamo/sglang/args.py 725 of 1.6.1",
+    versions=Versions(dynamo=">=1.2,<1.7"),
 )
 def two_tool_parsers(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.one_worker_per_component:
@@ -288,6 +308,7 @@ def two_tool_parsers(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="Requests with images fail.",
     remedy="Serve them with an aggregated pool.",
     source="Dynamo 1.2 known issues",
+    versions=Versions(dynamo=">=1.2,<1.3"),
 )
 def multimodal_disagg(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.pool(Role.PREFILL, Role.DECODE):

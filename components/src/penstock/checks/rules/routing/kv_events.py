@@ -7,10 +7,15 @@ from typing import Any
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
-from penstock.checks.rules.routing.router import events_config, prefill_workers, publishes
+from penstock.checks.rules.routing.router import (
+    events_config,
+    prefill_workers,
+    publishes,
+    weighs_prefixes,
+)
+from penstock.checks.version_range import Versions
 from penstock.manifests.deployment import Engine
 from penstock.serving.deployment import ServingDeployment
-from penstock.serving.versions import dynamo_version
 from penstock.serving.worker import Worker
 
 EVENTS = {
@@ -27,24 +32,24 @@ EVENTS = {
 @rule(
     id="PS501",
     title="the KV router gets no KV events",
-    level=Level.ERROR,
+    level=Level.WARNING,
     cause="The router uses the KV events of the workers, but the prefill or aggregated workers "
     "publish none.",
     effect="The router finds no cached prefix for any prompt. It routes by load, and the "
     "prefix-cache hit rate is close to that of random routing.",
     remedy="Set --publish-kv-events (TensorRT-LLM) or --kv-events-config (vLLM, SGLang).",
-    source="dynamo/trtllm/workers/llm_worker.py 545, dynamo/vllm/args.py 538-556 of 1.6.1; "
+    source="dynamo/trtllm, dynamo/vllm/args.py and dynamo/sglang/args.py of 1.4 to 1.6; "
     "dynamo#11473, dynamo#11648",
+    versions=Versions(dynamo=">=1.4,<1.7"),
 )
 def no_kv_events(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    if not deployment.follows_kv_events:
+    if not deployment.follows_kv_events or not weighs_prefixes(deployment):
         return
     for worker in prefill_workers(deployment):
         if publishes(worker):
             continue
-        # Before 1.4 Dynamo published vLLM's events by default.
-        version = dynamo_version(worker.pod)
-        is_old = version is not None and version < (1, 4) and worker.engine is Engine.VLLM
+        # A router with a single worker has no choice.
+        level = None if _has_choice(deployment, worker) else Level.NOTE
         disabled = worker.flag("--no-publish-kv-events")
         if worker.is_trtllm and disabled and not disabled.value:
             yield RuleResult(
@@ -52,12 +57,14 @@ def no_kv_events(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 message=f"{worker.name} has {disabled.spelling}, but the router routes by KV "
                 "events",
                 fix=Fix(text=f"Remove {disabled.spelling}."),
+                level=level,
             )
         elif worker.is_trtllm:
             yield RuleResult(
                 location=worker.location("args"),
                 message=f"{worker.name} publishes no KV events, but the router routes by them",
                 fix=Fix(text="Add --publish-kv-events.", args=("--publish-kv-events",)),
+                level=level,
             )
         else:
             yield RuleResult(
@@ -68,8 +75,15 @@ def no_kv_events(deployment: ServingDeployment) -> Iterable[RuleResult]:
                     text="Set kv-events-config to publish KV events.",
                     config={"kv-events-config": EVENTS[worker.engine]},
                 ),
-                level=Level.WARNING if is_old else None,
+                level=level,
             )
+
+
+def _has_choice(deployment: ServingDeployment, worker: Worker) -> bool:
+    """Whether the router selects among several workers for the same prompts."""
+    ranks = worker.count("data_parallel") or 1
+    replicas = sum(w.component.replicas for w in deployment.pool(worker.role))
+    return replicas * ranks > 1 or worker.attention_ranks > 1
 
 
 @rule(
@@ -80,6 +94,7 @@ def no_kv_events(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="Publishing the events costs CPU time and memory without benefit.",
     remedy="Set --router-mode kv, or disable KV events.",
     source="dynamo/frontend/frontend_args.py of 1.6.1",
+    versions=Versions(dynamo=">=1.0,<1.7"),
 )
 def unused_kv_events(deployment: ServingDeployment) -> Iterable[RuleResult]:
     if deployment.follows_kv_events or not deployment.frontends:
@@ -109,6 +124,7 @@ def unused_kv_events(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="KV blocks have a different size than the command line states.",
     remedy="Set kv_cache_config.tokens_per_block.",
     source="dynamo/trtllm/backend_args.py of 1.6.1; dynamo#5015",
+    versions=Versions(dynamo=">=1.6,<1.7"),
 )
 def fallback_block_size(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
@@ -141,6 +157,7 @@ def _streams(config: Any) -> bool:
     effect="The worker raises ValueError at startup.",
     remedy="Set the variable.",
     source="dynamo/trtllm/publisher.py of 1.6.1",
+    versions=Versions(dynamo=">=1.6,<1.7"),
 )
 def streamed_events(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
@@ -168,6 +185,7 @@ def streamed_events(deployment: ServingDeployment) -> Iterable[RuleResult]:
     "but “Block not published” lines appear in the log.",
     remedy="No change is needed.",
     source="dynamo/trtllm/publisher.py of 1.6.1; dynamo#2241",
+    versions=Versions(dynamo=">=1.6,<1.7"),
 )
 def largest_window_events(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in prefill_workers(deployment):
@@ -187,12 +205,13 @@ def largest_window_events(deployment: ServingDeployment) -> Iterable[RuleResult]
 @rule(
     id="PS510",
     title="the KV event endpoint does not listen",
-    level=Level.ERROR,
+    level=Level.WARNING,
     cause="vLLM listens only on an endpoint with a wildcard, an IPv6 any-address, ipc or inproc. "
     "It connects to any other endpoint.",
     effect="The router gets no KV events, and no error is logged.",
     remedy="Set the endpoint to tcp://*:20080.",
     source="ZmqEventPublisher in vllm/distributed/kv_events.py 0.31.0; seen with vLLM on a CPU",
+    versions=Versions(vllm=">=0.10,<0.32"),
 )
 def unbound_events(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in prefill_workers(deployment):
@@ -231,6 +250,7 @@ def _backend_sets_page_size(worker: Worker, deployment: ServingDeployment) -> bo
     effect="KV events flood the event plane, and the router's index grows with each token.",
     remedy="Set --page-size to 16 or 64.",
     source="dynamo#8395",
+    versions=Versions(sglang=">=0.5.21,<0.5.22"),
 )
 def page_size_of_one(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in prefill_workers(deployment):

@@ -6,10 +6,12 @@ from collections.abc import Iterable
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
+from penstock.checks.version_range import Versions
 from penstock.engines.settings import Location
-from penstock.manifests.deployment import Component, Launch
+from penstock.manifests.deployment import Component, Launch, Role
 from penstock.manifests.flags import flag_value
 from penstock.serving.deployment import ServingDeployment
+from penstock.serving.worker import WORKERS
 
 PLANES = {
     "DYN_REQUEST_PLANE": ("tcp", "nats"),
@@ -28,12 +30,13 @@ PLANES = {
     "address).",
     remedy="Use the same planes on all components.",
     source="dynamo#5245; docs.nvidia.com/dynamo/v1.6.1/reference/compatibility",
+    versions=Versions(dynamo=">=1.4,<1.7"),
 )
 def different_planes(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for variable, values in PLANES.items():
         configured: dict[str, str] = {}
         locations: dict[str, Location] = {}
-        for component in deployment.components:
+        for component in deployment.with_role(*WORKERS, Role.FRONTEND):
             for launch in component.launches:
                 if launch.module and launch.module.startswith("dynamo."):
                     configured.setdefault(component.name, _plane(launch, variable) or values[0])
@@ -93,6 +96,7 @@ def _set(location: Location, value: str) -> Fix:
     "localhost:4222.",
     remedy="Set NATS_SERVER, or leave the planes at tcp and zmq.",
     source="dynamo#11951, dynamo#11921",
+    versions=Versions(dynamo=">=1.4,<1.7"),
 )
 def nats_mismatch(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:

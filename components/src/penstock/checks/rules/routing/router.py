@@ -7,11 +7,18 @@ from typing import Any
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
+from penstock.checks.version_range import Versions
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Engine, Role
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.worker import Worker
 from penstock.strict_yaml.loader import load_json
+
+# What a cached prefix counts for, as flag and variable.
+CREDITS = (
+    ("--router-kv-overlap-score-credit", "DYN_ROUTER_KV_OVERLAP_SCORE_CREDIT"),
+    ("--router-kv-overlap-score-weight", "DYN_ROUTER_KV_OVERLAP_SCORE_WEIGHT"),
+)
 
 
 def prefill_workers(deployment: ServingDeployment) -> tuple[Worker, ...]:
@@ -67,12 +74,13 @@ def caches_prefixes(worker: Worker) -> tuple[bool, str]:
 @rule(
     id="PS502",
     title="the KV router routes to workers without prefix caching",
-    level=Level.ERROR,
+    level=Level.WARNING,
     cause="Block reuse (prefix caching, radix cache) is disabled.",
     effect="The router finds no cached prefixes; TensorRT-LLM logs a warning and the router falls "
     "back to load. Published gpt-oss recipes disable it for benchmarks.",
     remedy="Enable prefix caching.",
     source="dynamo#592; dynamo/trtllm/workers/llm_worker.py 545 of 1.6.1",
+    versions=Versions(dynamo=">=1.0,<1.7"),
 )
 def no_prefix_caching(deployment: ServingDeployment) -> Iterable[RuleResult]:
     if deployment.router_mode != "kv" or not _expects_prefix_caching(deployment):
@@ -89,8 +97,28 @@ def no_prefix_caching(deployment: ServingDeployment) -> Iterable[RuleResult]:
             )
 
 
+def weighs_prefixes(deployment: ServingDeployment) -> bool:
+    """Whether the KV router prefers workers with cached prefixes: not with --load-aware or a credit
+    of 0, whose flag had other names before 1.2. A policy file may decide either way."""
+    policy = deployment.router_setting("--router-policy-config", "DYN_ROUTER_POLICY_CONFIG")
+    load_aware = deployment.router_setting("--load-aware", "DYN_ROUTER_LOAD_AWARE")
+    if policy is not None or (load_aware and str(load_aware.value).lower() in ("true", "1", "yes")):
+        return False
+    found = (deployment.router_setting(flag, variable) for flag, variable in CREDITS)
+    return not any(setting and _is_zero(setting.value) for setting in found)
+
+
+def _is_zero(value: Any) -> bool:
+    try:
+        return float(str(value)) == 0
+    except ValueError:
+        return False
+
+
 def _expects_prefix_caching(deployment: ServingDeployment) -> bool:
     """False where the KV router is configured to route by load alone."""
+    if not weighs_prefixes(deployment):
+        return False
     setting = deployment.router_setting("--router-assume-kv-reuse", "DYN_ROUTER_ASSUME_KV_REUSE")
     is_disabled = setting is not None and str(setting.value).lower() in ("false", "0", "no")
     return deployment.follows_kv_events or not is_disabled
@@ -99,16 +127,19 @@ def _expects_prefix_caching(deployment: ServingDeployment) -> bool:
 @rule(
     id="PS504",
     title="the router ignores the prefix caches",
-    level=Level.WARNING,
+    level=Level.NOTE,
     cause="The router selects among several workers with prefix caches round-robin or at random, "
     "which is Dynamo's default.",
     effect="Each worker computes shared prompts again; llm-d measured a 65% lower mean TTFT with "
     "prefix routing on gpt-oss-120b.",
     remedy="Set --router-mode kv.",
     source="dynamo/frontend/frontend_args.py of 1.6.1; llm-d guides/optimized-baseline",
+    versions=Versions(dynamo=">=0.4,<1.7"),
 )
 def prefix_caches_ignored(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    workers = tuple(w for w in prefill_workers(deployment) if not w.embeds)
+    workers = tuple(
+        w for w in prefill_workers(deployment) if not w.embeds and caches_prefixes(w)[0]
+    )
     components = {w.name: w.component for w in workers}
     replicas = sum(c.replicas * deployment.processes(name) for name, c in components.items())
     if (
@@ -126,7 +157,6 @@ def prefix_caches_ignored(deployment: ServingDeployment) -> Iterable[RuleResult]
                 args=("--router-mode", "kv"),
                 graph={"router.mode": "kv"},
             ),
-            level=Level.NOTE if not any(caches_prefixes(w)[0] for w in workers) else None,
         )
 
 
@@ -138,6 +168,7 @@ def prefix_caches_ignored(deployment: ServingDeployment) -> Iterable[RuleResult]
     effect="Several routers select the same worker, which causes uneven load and queueing.",
     remedy="Set --router-replica-sync.",
     source="dynamo#2264; kv_router_args.py of 1.6.1",
+    versions=Versions(dynamo=">=1.0,<1.7"),
 )
 def no_replica_sync(deployment: ServingDeployment) -> Iterable[RuleResult]:
     frontends = sum(c.replicas for c in deployment.with_role(Role.FRONTEND))
@@ -162,12 +193,13 @@ def no_replica_sync(deployment: ServingDeployment) -> Iterable[RuleResult]:
 @rule(
     id="PS506",
     title="the router block size differs from the workers",
-    level=Level.WARNING,
+    level=Level.NOTE,
     cause="--kv-cache-block-size differs from the block size of the workers. The router of 1.6.1 "
     "uses the workers' value.",
-    effect="The flag has no effect in 1.6.1; older routers find no cached block.",
+    effect="The flag has no effect.",
     remedy="Remove the flag.",
     source="dynamo#9545, dynamo#1232, llm-d#2203; tried with ai-dynamo 1.6.1",
+    versions=Versions(dynamo=">=1.6,<1.7"),
 )
 def router_block_size(deployment: ServingDeployment) -> Iterable[RuleResult]:
     setting = deployment.router_setting("--kv-cache-block-size", "DYN_KV_CACHE_BLOCK_SIZE")
@@ -191,12 +223,13 @@ def router_block_size(deployment: ServingDeployment) -> Iterable[RuleResult]:
 @rule(
     id="PS511",
     title="request migration is disabled",
-    level=Level.WARNING,
+    level=Level.NOTE,
     cause="The migration limit is 0, Dynamo's default.",
     effect="Every request on a worker that fails is lost: 11 of 1,500 in our measurement, 0 with "
     "a limit of 3.",
     remedy="Set --migration-limit 3.",
     source="dynamo/frontend/frontend_args.py 418 of 1.6.1; benchmarks/edit_under_load.py",
+    versions=Versions(dynamo=">=1.0,<1.7"),
 )
 def no_migration(deployment: ServingDeployment) -> Iterable[RuleResult]:
     if not deployment.frontends or deployment.router_mode == "direct":
@@ -225,6 +258,7 @@ def no_migration(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="The frontend does not start, or no request skips prefill.",
     remedy="Remove the flag, or meet the requirements.",
     source="dynamo#11723",
+    versions=Versions(dynamo=">=1.5,<1.7"),
 )
 def conditional_disaggregation(deployment: ServingDeployment) -> Iterable[RuleResult]:
     setting = deployment.router_setting(

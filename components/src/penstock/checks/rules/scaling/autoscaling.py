@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
+from penstock.checks.version_range import ARITHMETIC, Versions
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Engine
 from penstock.manifests.scalers import Scaler, adapter_name, scalers
@@ -30,11 +31,17 @@ from penstock.serving.worker import WORKERS
     effect="The planner ignores unknown keys silently and exits on invalid values.",
     remedy="Use the fields and values of PlannerConfig.",
     source="dynamo/planner/config/planner_config.py 1.6.1",
+    versions=Versions(dynamo=">=1.6,<1.7"),
 )
 def invalid_configuration(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for location, config in configurations(deployment):
         for problem in invalid_fields(config):
-            yield RuleResult(location=location, message=problem.message, fix=Fix(text=problem.fix))
+            yield RuleResult(
+                location=location,
+                message=problem.message,
+                fix=Fix(text=problem.fix),
+                level=Level.WARNING if problem.is_ignored else None,
+            )
 
 
 @rule(
@@ -45,6 +52,7 @@ def invalid_configuration(deployment: ServingDeployment) -> Iterable[RuleResult]
     effect="The planner rejects its configuration and exits.",
     remedy="Set the number of GPUs that the pools may use.",
     source="dynamo/planner/core/base.py 1.6.1 (_runtime_configuration_errors)",
+    versions=Versions(dynamo=">=1.6,<1.7"),
 )
 def budget_too_small(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for location, config in configurations(deployment):
@@ -61,6 +69,7 @@ def budget_too_small(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="The planner scales by static thresholds and does not keep the latency targets.",
     remedy="Set optimization_target: sla.",
     source="dynamo/planner/config/planner_config.py 1.6.1 (_validate_config)",
+    versions=Versions(dynamo=">=1.6,<1.7"),
 )
 def ignored_latency_targets(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for location, config in configurations(deployment):
@@ -85,6 +94,7 @@ def ignored_latency_targets(deployment: ServingDeployment) -> Iterable[RuleResul
     effect="Pods stay Pending at peak load. The planner has stalled for an hour on a Pending pod.",
     remedy="Lower the upper bounds, or add nodes.",
     source="dynamo#14251",
+    versions=ARITHMETIC,
 )
 def more_gpus_than_nodes_have(deployment: ServingDeployment) -> Iterable[RuleResult]:
     if not deployment.gpu_nodes or not deployment.gpus_per_node:
@@ -128,6 +138,7 @@ def more_gpus_than_nodes_have(deployment: ServingDeployment) -> Iterable[RuleRes
     effect="The autoscaler sees no load and never scales the pool.",
     remedy="Enable the iteration statistics, or remove the custom scheduler.",
     source="dynamo/trtllm/publisher.py and dynamo/vllm/args.py 1.6.1",
+    versions=Versions(dynamo=">=1.6,<1.7"),
 )
 def signal_off(deployment: ServingDeployment) -> Iterable[RuleResult]:
     planned = any(not config.get("advisory") for _, config in configurations(deployment))

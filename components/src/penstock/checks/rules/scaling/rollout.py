@@ -8,6 +8,7 @@ from typing import Any
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
+from penstock.checks.version_range import KUBERNETES, Versions
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Component, Role
 from penstock.manifests.pods import V1ALPHA1
@@ -42,6 +43,7 @@ def _amount(value: Any, replicas: int, *, up: bool) -> int:
     effect="Requests fail with 404 and 503 during each update.",
     remedy="Set max-surge to 1 and max-unavailable to 0.",
     source="dynamo#13622; rolling-updates.mdx@11db1467",
+    versions=Versions(dynamo=">=1.0,<1.7"),
 )
 def no_replica_during_update(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in _pools(deployment):
@@ -73,6 +75,7 @@ def no_replica_during_update(deployment: ServingDeployment) -> Iterable[RuleResu
     effect="Each change of a worker causes an outage of minutes while the weights load.",
     remedy="Use RollingUpdate. It needs free GPUs for one more replica of each pool.",
     source="rolling-updates.mdx@11db1467",
+    versions=Versions(dynamo=">=1.0,<1.7"),
 )
 def recreate(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in _pools(deployment):
@@ -97,6 +100,7 @@ def recreate(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="New workers stay Pending and the update never completes, while the old ones serve.",
     remedy="Leave GPUs free, add a node during updates, or state the reason in checks.suppress.",
     source="rolling-updates.mdx@11db1467",
+    versions=Versions(dynamo=">=1.0,<1.7"),
 )
 def spare_gpus(deployment: ServingDeployment) -> Iterable[RuleResult]:
     pools = [c for c in _pools(deployment) if c.gpus and c.nodes == 1]
@@ -130,6 +134,7 @@ def _surges(deployment: ServingDeployment, component: Component) -> bool:
     effect="The update may not complete, and autoscaling is blocked.",
     remedy="Set RollingRecreate explicitly: sources disagree on the default in 1.6.",
     source="grove#873; rolling-updates.mdx@11db1467",
+    versions=Versions(dynamo=">=1.4,<1.7"),
 )
 def coherent(deployment: ServingDeployment) -> Iterable[RuleResult]:
     strategy = deployment.annotations().get(GROVE)
@@ -159,6 +164,7 @@ def coherent(deployment: ServingDeployment) -> Iterable[RuleResult]:
     "(NoOrchestratorAvailable).",
     remedy="Set global.grove.install in the platform chart, or install LeaderWorkerSet.",
     source="dynamo#2564; operator webhook",
+    versions=Versions(dynamo=">=1.0,<1.7"),
 )
 def needs_grove(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
@@ -186,11 +192,12 @@ def _adapter(deployment: ServingDeployment) -> Mapping[str, bool]:
 @rule(
     id="PS806",
     title="replicas and a scaling adapter",
-    level=Level.ERROR,
+    level=Level.WARNING,
     cause="A scaling adapter owns the replica count, but the file sets it as well.",
     effect="Each apply reverts what the autoscaler did.",
     remedy="Remove replicas.",
     source="dynamo#12080; autoscaling.md",
+    versions=Versions(dynamo=">=1.0,<1.7"),
 )
 def two_owners(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
@@ -207,12 +214,13 @@ def two_owners(deployment: ServingDeployment) -> Iterable[RuleResult]:
 @rule(
     id="PS807",
     title="the autoscaler targets the wrong object",
-    level=Level.ERROR,
+    level=Level.WARNING,
     cause="The HPA or ScaledObject targets an object that the operator reconciles, or a "
     "component without a scaling adapter.",
     effect="The operator and the autoscaler revert each other's changes.",
     remedy="Target the DynamoGraphDeploymentScalingAdapter.",
     source="autoscaling.md; dynamo#12080, dynamo#4420",
+    versions=Versions(dynamo=">=1.0,<1.7"),
 )
 def wrong_target(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for index, root in enumerate(deployment.documents):
@@ -253,11 +261,12 @@ def wrong_target(deployment: ServingDeployment) -> Iterable[RuleResult]:
 @rule(
     id="PS808",
     title="the planner scales a pool with fixed replicas",
-    level=Level.WARNING,
+    level=Level.NOTE,
     cause="The planner scales the pool, but the file sets its replicas.",
     effect="Each apply resets the planner's value, and the planner does not see manual edits.",
     remedy="Add a scaling adapter and remove replicas.",
     source="dynamo#4420, dynamo#12080",
+    versions=Versions(dynamo=">=1.0,<1.7"),
 )
 def planner_and_file(deployment: ServingDeployment) -> Iterable[RuleResult]:
     planners = deployment.with_role(Role.PLANNER)
@@ -286,6 +295,7 @@ def planner_and_file(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="Requests fail with 404 or 503 until the pool is scaled up.",
     remedy="Set replicas to at least 1.",
     source="production-stack#1003",
+    versions=KUBERNETES,
 )
 def no_replicas(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
@@ -305,6 +315,7 @@ def no_replicas(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="Its restart breaks every open stream: 32 of 32 in our measurement.",
     remedy="Use two frontends with replica sync, which graphs enable by default.",
     source="measured with Dynamo 1.6.1 mockers",
+    versions=KUBERNETES,
 )
 def single_frontend(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.with_role(Role.FRONTEND):

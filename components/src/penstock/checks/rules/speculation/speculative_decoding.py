@@ -7,6 +7,7 @@ from typing import Any
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
+from penstock.checks.version_range import MODEL_CARD, Versions
 from penstock.engines.setting_names import COMMON_SETTINGS
 from penstock.manifests.deployment import Engine, Role
 from penstock.positive_int import positive_int
@@ -17,10 +18,6 @@ from penstock.serving.worker import Worker
 NO_GAIN_BATCH = 128
 SHORT_CONTEXT = 8192
 WIDEST = 32  # kMaxTriedPerLevel of TensorRT-LLM's dynamicTreeKernels.cu
-ASYNC_METHODS = (
-    *("eagle", "eagle3", "mtp", "draft_model", "ngram_gpu", "dspark", "dflash"),
-    "extract_hidden_states",
-)
 
 
 def speculating_workers(
@@ -38,7 +35,7 @@ def _draft_model(value: Mapping[str, Any]) -> str:
     return next((str(value[n]) for n in names if value.get(n)), "")
 
 
-def _draft_length(value: Mapping[str, Any]) -> int | None:
+def draft_length(value: Mapping[str, Any]) -> int | None:
     return positive_int(value.get("max_draft_len") or value.get("num_speculative_tokens"))
 
 
@@ -55,6 +52,7 @@ def _key(worker: Worker, key: str) -> str:
     effect="The worker exits at startup.",
     remedy="Keep only one of them.",
     source="DecodingBaseConfig in TensorRT-LLM llm_args.py",
+    versions=Versions(trtllm=">=1.3.0rc27,<=1.3.0rc29"),
 )
 def contradicting_schedules(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, value in speculating_workers(deployment):
@@ -67,13 +65,13 @@ def contradicting_schedules(deployment: ServingDeployment) -> Iterable[RuleResul
             )
         if isinstance(schedule, Mapping) and schedule:
             first = min(schedule, key=lambda k: positive_int(k) or 0)
-            if _draft_length(value) and positive_int(schedule[first]) != _draft_length(value):
+            if draft_length(value) and positive_int(schedule[first]) != draft_length(value):
                 yield RuleResult(
                     location=worker.config_location(_key(worker, "draft_len_schedule")),
                     message=f"draft_len_schedule begins with {schedule[first]}, but "
-                    f"max_draft_len is {_draft_length(value)}",
+                    f"max_draft_len is {draft_length(value)}",
                     fix=Fix(
-                        text=f"Set the first entry of draft_len_schedule to {_draft_length(value)}."
+                        text=f"Set the first entry of draft_len_schedule to {draft_length(value)}."
                     ),
                 )
 
@@ -87,6 +85,7 @@ def contradicting_schedules(deployment: ServingDeployment) -> Iterable[RuleResul
     effect="The worker exits at startup.",
     remedy="Set dynamic_tree_max_topK.",
     source="EagleDecodingConfig and validate_speculative_config in TensorRT-LLM llm_args.py",
+    versions=Versions(trtllm=">=1.3.0rc27,<=1.3.0rc29"),
 )
 def tree_without_width(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, value in speculating_workers(deployment):
@@ -113,6 +112,7 @@ def tree_without_width(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="The worker exits at startup.",
     remedy="Remove one of them.",
     source="validate_speculative_config in TensorRT-LLM llm_args.py",
+    versions=Versions(trtllm=">=1.3.0rc27,<=1.3.0rc29"),
 )
 def sampling_with_suffix_automaton(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, value in speculating_workers(deployment):
@@ -135,12 +135,17 @@ def sampling_with_suffix_automaton(deployment: ServingDeployment) -> Iterable[Ru
     remedy="Use tensor parallelism, or disable speculative decoding.",
     source="TensorRT-LLM#14195 (feature matrix); vllm#52069 and eagle3_utils.py 0.31.0; "
     "sglang#37154 and validation_hook.py 0.5.21",
+    versions=Versions(
+        trtllm=">=1.3.0rc27,<=1.3.0rc29", vllm=">=0.31,<0.32", sglang=">=0.5.21,<0.5.22"
+    ),
 )
 def speculation_with_pipeline_parallelism(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
         value = worker.value("speculation")
         kind = str(value.get("method", "")) if isinstance(value, Mapping) else str(value or "")
-        vllm_fails = worker.engine is Engine.VLLM and _method(kind).startswith(("eagle", "mtp"))
+        vllm_fails = worker.engine is Engine.VLLM and current_method(kind).startswith(
+            ("eagle", "mtp")
+        )
         sglang_fails = (
             worker.engine is Engine.SGLANG and value and not _supports_pipeline(worker, kind)
         )
@@ -157,7 +162,7 @@ def speculation_with_pipeline_parallelism(deployment: ServingDeployment) -> Iter
             )
 
 
-def _method(name: str) -> str:
+def current_method(name: str) -> str:
     """The method's current name in vLLM: deepseek_mtp and the like are MTP."""
     return "mtp" if name.endswith("_mtp") else name
 
@@ -179,6 +184,7 @@ def _supports_pipeline(worker: Worker, algorithm: str) -> bool:
     effect="Beyond that length few drafts are accepted, so each step costs more than it saves.",
     remedy="Use nvidia/gpt-oss-120b-Eagle3-v3 or -long-context.",
     source="model cards of nvidia/gpt-oss-120b-Eagle3-v2 and -short-context",
+    versions=MODEL_CARD,
 )
 def short_context_draft_model(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, value in speculating_workers(deployment):
@@ -201,15 +207,16 @@ def short_context_draft_model(deployment: ServingDeployment) -> Iterable[RuleRes
 @rule(
     id="PS136",
     title="single-token draft model drafts several tokens",
-    level=Level.ERROR,
+    level=Level.WARNING,
     cause="The throughput head predicts one token only.",
     effect="Further draft tokens are random, but verifying them costs time.",
     remedy="Draft one token.",
     source="model card of nvidia/gpt-oss-120b-Eagle3-throughput",
+    versions=MODEL_CARD,
 )
 def single_token_draft_model(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, value in speculating_workers(deployment):
-        model, length = _draft_model(value), _draft_length(value)
+        model, length = _draft_model(value), draft_length(value)
         if model.endswith("Eagle3-throughput") and length and length > 1:
             key = "max_draft_len" if worker.is_trtllm else "num_speculative_tokens"
             yield RuleResult(
@@ -226,12 +233,13 @@ def single_token_draft_model(deployment: ServingDeployment) -> Iterable[RuleResu
 @rule(
     id="PS137",
     title="speculative decoding with large batches",
-    level=Level.WARNING,
+    level=Level.NOTE,
     cause="A large batch uses the whole GPU, which leaves no compute for drafts.",
     effect="The speedup shrinks with the batch: 1.97× at batch 1, 1.31× at 32, 1.00× at 128 on 8 "
     "H200, and less beyond.",
     remedy="Limit it with max_concurrency or draft_len_schedule, or disable it.",
     source="TensorRT-LLM#12130",
+    versions=Versions(trtllm=">=1.3.0rc3,<=1.3.0rc29"),
 )
 def speculation_in_large_batches(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, value in speculating_workers(deployment):
@@ -251,88 +259,6 @@ def speculation_in_large_batches(deployment: ServingDeployment) -> Iterable[Rule
 
 
 @rule(
-    id="PS138",
-    title="SGLang's EAGLE settings are incomplete",
-    level=Level.ERROR,
-    cause="Steps, top-k and draft tokens must be set together or not at all. Draft tokens may be "
-    "omitted where top-k is 1.",
-    effect="SGLang raises a TypeError or fails an assertion at startup.",
-    remedy="Set 3, 1 and 4, SGLang's own values for gpt-oss.",
-    source="sglang#22895",
-)
-def partial_eagle(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    names = ("speculative-num-steps", "speculative-eagle-topk", "speculative-num-draft-tokens")
-    for worker in deployment.workers:
-        algorithm = str(worker.value("speculation") or "").upper()
-        is_eagle = algorithm in ("EAGLE", "EAGLE3", "NEXTN", "STANDALONE")
-        if worker.engine is not Engine.SGLANG or not is_eagle or worker.get("speculative-adaptive"):
-            continue
-        present = [name for name in names if worker.get(name) is not None]
-        # With top-k 1 SGLang computes the number of draft tokens from the steps.
-        is_chain = present == [*names[:2]] and positive_int(worker.get(names[1])) == 1
-        if present and len(present) < len(names) and not is_chain:
-            missing = [name for name in names if name not in present]
-            config = dict(zip(names, (3, 1, 4), strict=True))
-            yield RuleResult(
-                location=worker.settings.location("speculation"),
-                message=f"{', '.join(present)} is set without {', '.join(missing)}",
-                fix=Fix(
-                    text=f"Set all three to {', '.join(f'{n} {v}' for n, v in config.items())}, "
-                    "or remove all three.",
-                    config=config,
-                ),
-            )
-
-
-@rule(
-    id="PS152",
-    title="draft tree with an attention backend that supports only chains",
-    level=Level.ERROR,
-    cause="SGLang's trtllm_mha attention backend verifies one candidate per step.",
-    effect="SGLang raises ValueError at startup.",
-    remedy="Set speculative-eagle-topk to 1, or use another attention backend.",
-    source="docs.sglang.io, speculative decoding; sglang/srt/server_args.py 0.5.21",
-)
-def tree_with_chain_attention(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    names = ("attention-backend", "decode-attention-backend", "prefill-attention-backend")
-    for worker in deployment.workers:
-        width = positive_int(worker.get("speculative-eagle-topk")) or 1
-        backends = [worker.get(name) for name in names]
-        if worker.engine is Engine.SGLANG and width > 1 and "trtllm_mha" in backends:
-            yield RuleResult(
-                location=worker.config_location("speculative-eagle-topk"),
-                message=f"speculative-eagle-topk is {width}, but attention backend trtllm_mha "
-                "supports only 1",
-                fix=Fix(
-                    text="Set speculative-eagle-topk to 1.", config={"speculative-eagle-topk": 1}
-                ),
-            )
-
-
-@rule(
-    id="PS139",
-    title="asynchronous scheduling with an unsupported draft method",
-    level=Level.ERROR,
-    cause="vLLM's asynchronous scheduler supports only EAGLE, MTP and draft models.",
-    effect="vLLM exits at startup.",
-    remedy="Remove the flag; vLLM enables asynchronous scheduling where it is supported.",
-    source="vllm#31998",
-)
-def unsupported_async_scheduling(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    for worker, value in speculating_workers(deployment):
-        method = str(value.get("method", ""))
-        if worker.engine is Engine.VLLM and worker.get("async-scheduling") is True:
-            if method and _method(method) not in ASYNC_METHODS:
-                yield RuleResult(
-                    location=worker.config_location("async-scheduling"),
-                    message=f"async-scheduling does not support speculative method {method}",
-                    fix=Fix(
-                        text="Set async-scheduling to false.", config={"async-scheduling": False}
-                    ),
-                )
-
-
-@rule(
     id="PS140",
     title="EAGLE-3 with block reuse on gpt-oss",
     level=Level.NOTE,
@@ -342,6 +268,7 @@ def unsupported_async_scheduling(deployment: ServingDeployment) -> Iterable[Rule
     "output.",
     remedy="Measure the acceptance rate before you rely on it.",
     source="TensorRT-LLM blog 11@2772a81b; recipes/kimi-k2.5/trtllm/agg-eagle-kv-router",
+    versions=Versions(trtllm=">=1.3.0rc3,<=1.3.0rc29"),
 )
 def untested_block_reuse(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, value in speculating_workers(deployment):
@@ -354,45 +281,4 @@ def untested_block_reuse(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 message="EAGLE-3 and block reuse are both enabled for gpt-oss, which no "
                 "published configuration does",
                 fix=Fix(text="Compare acceptance rate and output with and without block reuse."),
-            )
-
-
-# vLLM's methods that need no draft model (`SpeculativeConfig.__post_init__` 0.31.0).
-METHODS_WITHOUT_MODEL = (
-    *("mtp", "dspark", "ngram", "[ngram]", "ngram_gpu", "suffix", "custom_class"),
-    "extract_hidden_states",
-)
-SGLANG_METHODS_WITH_MODEL = ("EAGLE3", "STANDALONE", "DFLASH")
-
-
-@rule(
-    id="PS154",
-    title="speculative decoding without a draft model",
-    level=Level.ERROR,
-    cause="The method needs its own draft model, and none is configured.",
-    effect="vLLM and SGLang's DFLASH exit at startup; SGLang's EAGLE3 and STANDALONE load the "
-    "target model as its own draft.",
-    remedy="Set the draft model.",
-    source="vllm/config/speculative.py 0.31.0; sglang/srt/arg_groups/speculative_hook.py 0.5.21",
-)
-def no_draft_model(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    for worker in deployment.workers:
-        value = worker.value("speculation")
-        if worker.engine is Engine.VLLM and isinstance(value, Mapping) and _draft_length(value):
-            method, key = str(value.get("method") or "draft_model"), "speculative-config.model"
-            needs = _method(method) not in METHODS_WITHOUT_MODEL
-        elif worker.engine is Engine.SGLANG and value:
-            method, key = str(value), "speculative-draft-model-path"
-            needs = method.upper() in SGLANG_METHODS_WITH_MODEL
-        else:
-            continue
-        if needs and not worker.get(key):
-            is_120b = deployment.model is not None and deployment.model.name.endswith(
-                "gpt-oss-120b"
-            )
-            config = {key: "nvidia/gpt-oss-120b-Eagle3-v3"} if is_120b else {}
-            yield RuleResult(
-                location=worker.settings.location("speculation"),
-                message=f"speculative method {method} needs a draft model, but {key} is not set",
-                fix=Fix(text=f"Set {key} to a draft model.", config=config),
             )

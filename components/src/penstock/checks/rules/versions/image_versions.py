@@ -7,6 +7,8 @@ from collections.abc import Iterable
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
+from penstock.checks.rules.versions.placeholders import image_placeholder
+from penstock.checks.version_range import CRD, EVERY_IMAGE, Versions
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Component, Role
 from penstock.manifests.pods import V1ALPHA1
@@ -27,13 +29,16 @@ NVIDIA = re.compile(r"nvcr\.io/nvidia/ai-dynamo/")
 @rule(
     id="PS901",
     title="the image tag has no Dynamo version",
-    level=Level.ERROR,
+    level=Level.WARNING,
     cause="The operator reads Dynamo's version from the image tag. A digest, `latest` or a branch "
-    "name is not a version.",
-    effect="The operator's admission webhook rejects the deployment since release 1.6.",
+    "name is not a version. The manifest does not state the operator's version; v1alpha1 is a note, "
+    "as it is often older.",
+    effect="The admission webhook of operator 1.6 rejects the deployment. Rules that depend on the "
+    "version assume the newest release, or those whose flags the file uses.",
     remedy="Set runtimeVersionOverride, or use a tag that is a version. The chart does this for "
     "graphs.",
     source="operator 1.6.0 chart notes; dynamocomponentdeployment_types.go@006b6e10",
+    versions=EVERY_IMAGE,
 )
 def unknown_version(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
@@ -45,8 +50,8 @@ def unknown_version(deployment: ServingDeployment) -> Iterable[RuleResult]:
         ):
             continue
         tag = tag_of(pod.image)
-        if tag is not None and SEMVER.match(tag):
-            continue
+        if image_placeholder(pod.image) or (tag is not None and SEMVER.match(tag)):
+            continue  # PS909 reports placeholders
         yield RuleResult(
             location=Location(component.name, "field", ("main", "image")),
             message=f"the tag of {pod.image} is not a version, and runtimeVersionOverride is unset",
@@ -54,6 +59,7 @@ def unknown_version(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 text="Set runtimeVersionOverride to the Dynamo version in the image.",
                 fields={"runtimeVersionOverride": "1.6.1"},
             ),
+            level=Level.NOTE if deployment.api_version == V1ALPHA1 else None,
         )
 
 
@@ -65,6 +71,7 @@ def unknown_version(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="The API server rejects the deployment.",
     remedy="Write a version such as 1.6.1.",
     source="dynamocomponentdeployment_types.go@006b6e10",
+    versions=CRD,
 )
 def bad_override(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
@@ -83,12 +90,13 @@ def bad_override(deployment: ServingDeployment) -> Iterable[RuleResult]:
 @rule(
     id="PS903",
     title="prefill and decode run different images",
-    level=Level.ERROR,
+    level=Level.WARNING,
     cause="Dynamo supports no version skew between prefill and decode: the KV layout and the "
     "transfer protocol are not versioned.",
-    effect="KV transfers fail, or decode workers read wrong blocks.",
+    effect="KV transfers may fail, or decode workers may read wrong blocks.",
     remedy="Use the same image for both pools, and change it in one apply.",
     source="rolling-updates.mdx@11db1467; dynamo#12796, dynamo#13886",
+    versions=EVERY_IMAGE,
 )
 def mixed_pools(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for prefill, decode in deployment.pairs:
@@ -107,7 +115,7 @@ def mixed_pools(deployment: ServingDeployment) -> Iterable[RuleResult]:
                     fields={"main/image": image},
                     graph={f"{other.name}.image": image},
                 ),
-                level=Level.WARNING if is_same else None,
+                level=Level.NOTE if is_same else None,
             )
 
 
@@ -119,11 +127,12 @@ def _release(version: tuple[int, int]) -> int:
 @rule(
     id="PS904",
     title="frontend and workers are more than two releases apart",
-    level=Level.ERROR,
+    level=Level.WARNING,
     cause="A frontend supports workers of its own release and of the two before it.",
-    effect="The frontend does not discover the workers, or requests fail.",
+    effect="The frontend may not discover the workers, or requests may fail.",
     remedy="Use one release everywhere.",
     source="rolling-updates.mdx@11db1467 (skew table)",
+    versions=EVERY_IMAGE,
 )
 def frontend_skew(deployment: ServingDeployment) -> Iterable[RuleResult]:
     workers = {w.name: v for w in deployment.workers if (v := dynamo_version(w.pod)) is not None}
@@ -157,6 +166,7 @@ def _release_of(component: Component, version: tuple[int, int]) -> Fix:
     effect="The router may miss the KV events of some workers.",
     remedy="Use one release in all components, except during an upgrade.",
     source="Dynamo 1.4 release notes",
+    versions=EVERY_IMAGE,
 )
 def mixed_releases(deployment: ServingDeployment) -> Iterable[RuleResult]:
     seen = {
@@ -187,6 +197,7 @@ def mixed_releases(deployment: ServingDeployment) -> Iterable[RuleResult]:
     "reports errors (1.3.0).",
     remedy="Use 1.5 or later. These checks were verified with 1.6.1.",
     source="dynamo#3872, dynamo#4299, dynamo#6408, dynamo#10671",
+    versions=Versions(dynamo=">=0.4,<1.5"),
 )
 def too_old(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
@@ -198,7 +209,6 @@ def too_old(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 location=Location(component.name, "field", ("main", "image")),
                 message=f"{component.image} is older than Dynamo 1.5",
                 fix=_release_of(component, NEWEST_RELEASE),
-                level=Level.WARNING if version < (1, 0) else None,
             )
 
 
@@ -210,6 +220,7 @@ def too_old(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="It still works, but fields without a v1beta1 counterpart are lost in the conversion.",
     remedy="Use nvidia.com/v1beta1.",
     source="Dynamo 1.5 release notes (#11904)",
+    versions=Versions(dynamo=">=1.5,<1.7"),
 )
 def old_api(deployment: ServingDeployment) -> Iterable[RuleResult]:
     if deployment.api_version == V1ALPHA1:
@@ -229,6 +240,7 @@ def old_api(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="The pool is not autoscaled, and no event or log reports it.",
     remedy="Use a scaling adapter with an HPA or KEDA.",
     source="dynamographdeployment CRD@01cc1c3b; dynamo#4416",
+    versions=Versions(dynamo=">=1.0,<1.7"),
 )
 def ignored_fields(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
@@ -239,4 +251,6 @@ def ignored_fields(deployment: ServingDeployment) -> Iterable[RuleResult]:
                     location=Location(component.name, "field", (field,)),
                     message=f"the operator ignores {field}",
                     fix=Fix(text=f"Remove {field}; scale with a scaling adapter and an HPA."),
+                    # The operator itself sets the namespace.
+                    level=Level.NOTE if field == "dynamoNamespace" else None,
                 )

@@ -1,0 +1,62 @@
+"""The flags of command lines and engine files, with the tables of the modules that read them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.engines.flag_file import arguments_of
+from penstock.engines.flags import FlagTable, GivenFlag, flag_table
+from penstock.engines.settings import Location
+from penstock.manifests.deployment import Engine, KnownConfig, Launch
+from penstock.serving.deployment import ServingDeployment
+
+
+def launches(deployment: ServingDeployment) -> Iterator[tuple[str, Launch, FlagTable]]:
+    for component in deployment.components:
+        for launch in component.launches:
+            table = flag_table(launch.module or "")
+            if table is not None:
+                yield component.name, launch, table
+
+
+def arguments(deployment: ServingDeployment) -> Iterator[tuple[str, Launch, FlagTable, GivenFlag]]:
+    for name, launch, table in launches(deployment):
+        for one in table.read(launch.arguments):
+            yield name, launch, table, one
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileFlag:
+    """A key of vLLM's or SGLang's engine file, which the engine converts to a flag."""
+
+    location: Location
+    module: str
+    key: str
+    value: Any
+    table: FlagTable
+    # The arguments that the key is converted to.
+    arguments: list[str]
+
+
+def file_flags(deployment: ServingDeployment) -> Iterator[FileFlag]:
+    for component in deployment.components:
+        config, engine = component.engine_config, component.engine
+        if engine not in (Engine.VLLM, Engine.SGLANG) or not isinstance(config, KnownConfig):
+            continue
+        module = f"dynamo.{engine}"
+        if (table := flag_table(module)) is None:
+            continue
+        for name, setting in config.values.items():
+            key = str(name)
+            location = Location(component.name, "config", (key,))
+            arguments = arguments_of(engine, table, key, setting)
+            yield FileFlag(
+                location=location,
+                module=module,
+                key=key,
+                value=setting,
+                table=table,
+                arguments=arguments,
+            )

@@ -1,0 +1,217 @@
+"""Rules about flags that a module does not have in the version of the image.
+
+The tables of the newest release come from the parsers; `engines/flag_history.py` knows the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from penstock.checks.finding import Fix, Level, RuleResult
+from penstock.checks.rule import rule
+from penstock.checks.rules.command_line.given_flags import FileFlag, arguments, file_flags
+from penstock.checks.version_range import PENSTOCK, Versions
+from penstock.engines.flag_history import has_history, presence
+from penstock.engines.flags import REMOVED, FlagTable, GivenFlag, Removed
+from penstock.engines.releases import NEWEST, RELEASES, following
+from penstock.engines.settings import Location
+from penstock.manifests.deployment import Launch
+from penstock.manifests.flags import flag_value
+from penstock.nearest import nearest
+from penstock.serving.deployment import ServingDeployment
+
+SIMILARITY = 0.8  # minimum similarity of a suggestion; below it are unrelated flags
+OLDEST = next(iter(RELEASES))
+EVERY_RELEASE = Versions(dynamo=f">={OLDEST},<1.8", of_releases_only=True)
+SOURCE = (
+    "parsers of ai-dynamo 1.6.1, vLLM 0.31.0 and SGLang 0.5.21, dumped to tables; sources of the "
+    "wheels of all releases since Dynamo 0.4 (engines/data/flag_history.json)"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Absence:
+    """Releases that lack a flag."""
+
+    versions: Versions
+    # As the end of a message; empty if no release has the flag.
+    since: str = ""
+    # Whether an older release had it.
+    was_removed: bool = False
+
+
+def absences(module: str, spelling: str, *, is_known: bool) -> Iterator[Absence]:
+    """``is_known``: whether the newest release has the flag, according to its parser."""
+    if not has_history(module):  # penstock's own
+        if not is_known:
+            yield Absence(versions=PENSTOCK)
+        return
+    seen = presence(module, spelling)
+    if seen is None:
+        if not is_known:
+            yield Absence(versions=EVERY_RELEASE)
+        return
+    if seen.first != OLDEST:
+        yield Absence(
+            versions=Versions(dynamo=f">={OLDEST},<{seen.first}"),
+            since=f" before Dynamo {seen.first}",
+        )
+    # The sources of a release may name a flag that its parser rejects.
+    known = list(RELEASES)
+    before = known[known.index(NEWEST) - 1]
+    last = seen.last if is_known else min(seen.last, before, key=known.index)
+    if (first_without := following(last)) is not None:
+        # Pre-releases count, as the next release is one.
+        yield Absence(
+            versions=Versions(dynamo=f">={first_without}.dev0,<1.8"),
+            since=f" since Dynamo {first_without}",
+            was_removed=True,
+        )
+
+
+def _is_checked(launch: Launch, one: GivenFlag) -> bool:
+    has_other_flags = launch.module == "dynamo.frontend" and _has_engine_chat_processor(launch)
+    is_name = one.spelling.startswith("--") and "$" not in one.spelling
+    return is_name and not one.spelling.startswith("--trtllm.") and not has_other_flags
+
+
+def _has_engine_chat_processor(launch: Launch) -> bool:
+    """Whether the frontend uses an engine's chat processor, and so accepts the engine's flags."""
+    processor = flag_value(launch.arguments, "--dyn-chat-processor")
+    return (processor or launch.env.get("DYN_CHAT_PROCESSOR", "dynamo")) != "dynamo"
+
+
+@rule(
+    id="PS141",
+    title="flag that does not exist",
+    level=Level.ERROR,
+    cause="The module's parser does not know the flag in the version of the image.",
+    effect="The process exits with “unrecognized arguments” and restarts in a crash loop.",
+    remedy="Use the suggested flag.",
+    source=SOURCE,
+    versions=EVERY_RELEASE,
+)
+def unknown_flag(deployment: ServingDeployment) -> Iterable[RuleResult]:
+    for name, launch, table, one in arguments(deployment):
+        for absence in _absences(launch, one):
+            if not absence.was_removed and one.spelling not in REMOVED:
+                yield RuleResult(
+                    location=Location(name, "args", (one.spelling,)),
+                    message=f"{launch.module} has no flag {one.spelling}{absence.since}",
+                    fix=_similar(table, one) if one.flag is None else _newer(one.spelling),
+                    versions=absence.versions,
+                )
+
+
+def _absences(launch: Launch, one: GivenFlag) -> Iterator[Absence]:
+    if _is_checked(launch, one):
+        spelling = one.spelling.partition(".")[0]
+        yield from absences(launch.module or "", spelling, is_known=one.flag is not None)
+
+
+def _similar(table: FlagTable, one: GivenFlag) -> Fix:
+    near = nearest(one.spelling, table.by_spelling, SIMILARITY)
+    if not near:
+        return Fix(text=f"Remove {one.spelling}.")
+    takes = table.by_spelling[near].takes
+    value = (one.text,) if takes != "none" and one.text is not None else ()
+    is_complete = takes in ("none", "maybe") or bool(value)
+    args = (near, *value) if is_complete else ()
+    text = f"Replace {one.spelling} with {near}."
+    return Fix(text=text, args=args, replaces=one.spelling)
+
+
+def _newer(spelling: str) -> Fix:
+    return Fix(text=f"Remove {spelling}, or use an image of a release that has it.")
+
+
+@rule(
+    id="PS142",
+    title="key in vLLM's or SGLang's engine file that is not a flag",
+    level=Level.ERROR,
+    cause="Each key of the --config file is converted to a flag, and the version of the image has "
+    "no flag of this name.",
+    effect="The process exits with “unrecognized arguments”.",
+    remedy="Use the name of a flag, without leading dashes.",
+    source=f"vllm/utils/argparse_utils.py 0.31.0; sglang/srt/utils 0.5.21; {SOURCE}",
+    versions=EVERY_RELEASE,
+)
+def unknown_file_key(deployment: ServingDeployment) -> Iterable[RuleResult]:
+    for line in file_flags(deployment):
+        flag = _flag_of(line)
+        is_known = _is_known(line, flag)
+        for absence in absences(line.module, flag, is_known=is_known):
+            if not absence.was_removed and flag not in REMOVED:
+                yield RuleResult(
+                    location=line.location,
+                    message=f"{line.module} has no flag {flag}{absence.since}, and each key of its "
+                    "engine file must be a flag",
+                    fix=_newer(line.key) if is_known else _rename(line, flag),
+                    versions=absence.versions,
+                )
+
+
+def _flag_of(line: FileFlag) -> str:
+    return line.arguments[0] if line.arguments else f"--{line.key.replace('_', '-')}"
+
+
+def _is_known(line: FileFlag, flag: str) -> bool:
+    read = next((one.flag for one in line.table.read(line.arguments)), line.table.find(flag))
+    return read is not None
+
+
+def _rename(line: FileFlag, flag: str) -> Fix:
+    near = nearest(flag, line.table.by_spelling, SIMILARITY)
+    return Fix(
+        text=f"Rename {line.key} to {near[2:]}." if near else f"Remove {line.key}.",
+        config={near[2:]: line.value} if near else {},
+        replaces=line.key if near else None,
+    )
+
+
+@rule(
+    id="PS144",
+    title="flag that was removed",
+    level=Level.ERROR,
+    cause="The flag was removed before the version of the image; published recipes still use it.",
+    effect="The process exits with “unrecognized arguments” and restarts in a crash loop.",
+    remedy="Use the replacement.",
+    source="dynamo#12089, dynamo#6477, dynamo#6513, dynamo#11831, dynamo#11887, dynamo#8693; "
+    f"sglang#8658; {SOURCE}",
+    versions=EVERY_RELEASE,
+)
+def removed_flag(deployment: ServingDeployment) -> Iterable[RuleResult]:
+    for name, launch, _, one in arguments(deployment):
+        location = Location(name, "args", (one.spelling,))
+        for absence in _absences(launch, one):
+            if absence.was_removed or (one.spelling in REMOVED and not absence.since):
+                yield RuleResult(
+                    location=location,
+                    message=f"{launch.module} has no {one.spelling}{absence.since}",
+                    fix=_replacement(one.spelling, one.spelling),
+                    versions=absence.versions,
+                )
+        if one.spelling == "--connector" and launch.module == "dynamo.vllm":
+            yield RuleResult(
+                location=location,
+                message="dynamo.vllm does not accept --connector since Dynamo 1.0, not even with "
+                "none",
+                fix=Fix(text="Use --kv-transfer-config instead of --connector."),
+                versions=Versions(dynamo=">=1.0,<1.8"),
+            )
+    for line in file_flags(deployment):
+        flag = _flag_of(line)
+        for absence in absences(line.module, flag, is_known=_is_known(line, flag)):
+            if absence.was_removed or (flag in REMOVED and not absence.since):
+                yield RuleResult(
+                    location=line.location,
+                    message=f"{line.module} has no {flag}{absence.since}, to which this key is "
+                    "converted",
+                    fix=_replacement(flag, line.key),
+                    versions=absence.versions,
+                )
+
+
+def _replacement(flag: str, name: str) -> Fix:
+    return Fix(text=REMOVED.get(flag, Removed()).fix(name))

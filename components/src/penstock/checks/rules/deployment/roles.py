@@ -1,0 +1,135 @@
+"""Rules about the engines and roles of components: do they fit together, and the manifest?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from penstock.checks.finding import Fix, Level, RuleResult
+from penstock.checks.rule import rule
+from penstock.checks.version_range import Versions
+from penstock.engines.settings import Location
+from penstock.manifests.deployment import Engine, Role
+from penstock.manifests.roles import configured_role
+from penstock.serving.deployment import ServingDeployment
+from penstock.serving.worker import WORKERS
+
+
+@rule(
+    id="PS757",
+    title="backendFramework does not match the workers",
+    level=Level.ERROR,
+    cause="backendFramework must match the workers' command.",
+    effect="The admission webhook rejects the deployment.",
+    remedy="Remove backendFramework.",
+    source="dynamo-graph-deployment.mdx@07c98544",
+    versions=Versions(dynamo=">=1.4,<1.7"),
+)
+def wrong_framework(deployment: ServingDeployment) -> Iterable[RuleResult]:
+    framework = deployment.spec.get("backendFramework")
+    runs = {str(w.engine) for w in deployment.workers if w.engine != "mocker"}
+    if framework and runs and framework not in runs:
+        yield RuleResult(
+            location=Location("", "manifest", ("spec", "backendFramework")),
+            message=f"backendFramework is {framework}, but the workers run "
+            f"{', '.join(sorted(runs))}",
+            fix=Fix(text="Remove backendFramework; the operator infers it."),
+        )
+
+
+@rule(
+    id="PS758",
+    title="several engines in one deployment",
+    level=Level.ERROR,
+    cause="KV layouts and transfer protocols differ between engines.",
+    effect="KV transfers between them fail, and the operator may infer the wrong framework.",
+    remedy="Use one deployment per engine.",
+    source="dynamo-graph-deployment.mdx@07c98544",
+    versions=Versions(dynamo=">=1.0,<1.7"),
+)
+def several_engines(deployment: ServingDeployment) -> Iterable[RuleResult]:
+    engines = sorted({str(w.engine) for w in deployment.workers})
+    if len(engines) > 1:
+        yield RuleResult(
+            location=Location("", "manifest", ("spec",)),
+            message=f"the workers run several engines: {', '.join(engines)}",
+            fix=Fix(text="Use one deployment per engine."),
+            # Only pools that transfer KV need the same engine.
+            level=None if deployment.is_disaggregated and not deployment.pairs else Level.WARNING,
+        )
+
+
+@rule(
+    id="PS766",
+    title="prefill or decode pool is missing",
+    level=Level.ERROR,
+    cause="A prefill worker or a decode worker alone cannot serve requests.",
+    effect="Requests fail: a prefill worker generates no text, and decode workers of TensorRT-LLM "
+    "and SGLang wait for a prefill worker. vLLM's decode workers compute the prompts themselves.",
+    remedy="Add the missing pool.",
+    source="dynamo/trtllm of 1.6.1; dynamo#11467, dynamo#6678",
+    versions=Versions(dynamo=">=1.0,<1.7"),
+)
+def half_disaggregated(deployment: ServingDeployment) -> Iterable[RuleResult]:
+    others = sum(root["kind"].value == "DynamoGraphDeployment" for root in deployment.documents)
+    if others > 1:
+        return  # another deployment of the file may hold the other half
+    for role, other in ((Role.PREFILL, Role.DECODE), (Role.DECODE, Role.PREFILL)):
+        if deployment.pool(role) and not deployment.pool(other):
+            first = deployment.pool(role)[0]
+            name = first.name
+            # Without a frontend here, another deployment may have the other half.
+            serves = bool(deployment.frontends) and first.engine is not Engine.MOCKER
+            computes_prompts = role is Role.DECODE and first.engine is Engine.VLLM
+            # Before 1.4 a worker without a mode was a decode worker.
+            may_decode = role is Role.PREFILL and bool(deployment.pool(Role.WORKER))
+            yield RuleResult(
+                location=Location(name, "field", ("type",)),
+                message=f"{name} is a {role} worker, but there is no {other} worker",
+                fix=Fix(text=f"Add a {other} pool, or make {name} an aggregated worker."),
+                level=None if serves and not computes_prompts else Level.WARNING,
+                versions=Versions(dynamo=">=1.4,<1.7") if may_decode else None,
+            )
+
+
+@rule(
+    id="PS767",
+    title="component type and --disaggregation-mode differ",
+    level=Level.WARNING,
+    cause="The component's type and its --disaggregation-mode name different roles.",
+    effect="Ports, probes and labels follow the type; requests follow the command. A decode "
+    "worker without the flag registers as aggregated, and /v1/models stays empty.",
+    remedy="Use the same role in both.",
+    source="dynamocomponentdeployment_types.go@006b6e10; dynamo#13037, dynamo#11467",
+    versions=Versions(dynamo=">=1.4,<1.7"),
+)
+def role_and_type(deployment: ServingDeployment) -> Iterable[RuleResult]:
+    for worker in deployment.workers:
+        kind = worker.pod.kind
+        component = worker.component
+        role = configured_role(worker.launch, component.engine, component.engine_config)
+        is_pool = worker.role in (Role.PREFILL, Role.DECODE)
+        if role is None and is_pool and worker.settings.is_complete:
+            if worker.engine is not Engine.MOCKER:
+                yield RuleResult(
+                    location=worker.location("args", "--disaggregation-mode"),
+                    message=f"{worker.name} has type {worker.role} but no --disaggregation-mode, "
+                    "so it "
+                    "serves as an aggregated worker",
+                    fix=Fix(
+                        text=f"Add --disaggregation-mode {worker.role}.",
+                        args=("--disaggregation-mode", str(worker.role)),
+                    ),
+                    level=Level.ERROR,  # before 1.4 decode was the default
+                )
+        if kind in ("prefill", "decode") and worker.role in WORKERS and kind != worker.role:
+            if worker.role is Role.WORKER and not deployment.pool(Role.PREFILL):
+                continue
+            yield RuleResult(
+                location=worker.location("field", "type"),
+                message=f"the component has type {kind}, but its command starts a {worker.role} "
+                "worker",
+                fix=Fix(
+                    text="Use the same role in both.",
+                    fields={} if deployment.is_graph else {"type": str(worker.role)},
+                ),
+            )

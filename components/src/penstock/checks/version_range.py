@@ -1,0 +1,151 @@
+"""The versions for which the fact behind a rule was verified, and whether an image has one of them.
+
+`checks/run.py` applies them to the results of every rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
+
+from penstock.engines.releases import NEWEST, RELEASES
+from penstock.manifests.deployment import Engine
+from penstock.serving.versions import Software
+
+# An image without a version is assumed to be one of so many newest releases.
+RECENT = 3
+NAMES = {
+    "dynamo": "Dynamo",
+    Engine.TRTLLM.value: "TensorRT-LLM",
+    Engine.VLLM.value: "vLLM",
+    Engine.SGLANG.value: "SGLang",
+}
+
+
+class Fit(StrEnum):
+    """Whether an image has a version of the range."""
+
+    # It has one, or every known version is in the range.
+    INSIDE = "inside"
+    # It has not.
+    OUTSIDE = "outside"
+    # The image is newer than all known releases, or between a release of the range and another.
+    UNVERIFIED = "unverified"
+    # The image states no version, and the range has the newest releases, or all that it may be.
+    ASSUMED = "assumed"
+    # The same, but only the newest of all is.
+    DOUBTFUL = "doubtful"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Versions:
+    """PEP 440 specifiers of each program, such as `>=1.4,<1.7`. Empty: the fact does not depend
+    on it. Those of an engine count only for components that run it.
+
+    A range that ends before the newest known release states that the fact ended there. A range
+    that includes it says nothing about later releases.
+    """
+
+    dynamo: str = ""
+    trtllm: str = ""
+    vllm: str = ""
+    sglang: str = ""
+    # For facts that hold in every version: why they do. No range is given then.
+    every: str = ""
+    # Whether an image of one's own, without a version, may differ: it may have more flags.
+    of_releases_only: bool = False
+
+    def __post_init__(self) -> None:
+        if bool(self.every) == any(text for _, text in self._all()):
+            raise ValueError("give either ranges or the reason why the fact holds in every version")
+
+    def fit(self, image: Software, engine: Engine | None) -> Fit:
+        """For a component with this image that runs ``engine``, if any."""
+        fits = {_fit(name, SpecifierSet(text), image) for name, text in self._given(engine)}
+        if self.of_releases_only and not image.is_stated:
+            fits = {Fit.ASSUMED if fit is Fit.INSIDE else fit for fit in fits}
+        ranked = (Fit.OUTSIDE, Fit.UNVERIFIED, Fit.DOUBTFUL, Fit.ASSUMED, Fit.INSIDE)
+        return next((fit for fit in ranked if fit in fits), Fit.INSIDE)
+
+    def text(self, engine: Engine | None = None) -> str:
+        """`Dynamo 1.4 to 1.6, vLLM 0.26.0 to 0.31.0`, or only what counts for an engine."""
+        if self.every:
+            return f"every version ({self.every})"
+        given = self._given(engine) if engine else [(n, t) for n, t in self._all() if t]
+        return ", ".join(f"{NAMES[name]} {_span(name, text)}" for name, text in given)
+
+    def _given(self, engine: Engine | None) -> list[tuple[str, str]]:
+        """The specifiers that count for a component with this engine."""
+        names = ("dynamo", engine.value if engine else "")
+        return [(name, text) for name, text in self._all() if name in names and text]
+
+    def _all(self) -> Iterator[tuple[str, str]]:
+        for name in NAMES:
+            yield name, getattr(self, name)
+
+
+def _fit(name: str, wanted: SpecifierSet, image: Software) -> Fit:
+    stated = image.dynamo if name == "dynamo" else image.engines.get(Engine(name), ())
+    if not stated or not image.is_stated:
+        return _without_version(name, wanted, stated, image)
+    newest = _known(name)[-1]
+    inside = [wanted.contains(version, prereleases=True) for version in stated]
+    later = getattr(image.later, name) if image.later else None
+    if all(inside) and (later is None or wanted.contains(later, prereleases=True)):
+        return Fit.INSIDE
+    if any(inside) or (stated[-1] > newest and wanted.contains(newest, prereleases=True)):
+        return Fit.UNVERIFIED
+    return Fit.OUTSIDE
+
+
+def _without_version(
+    name: str, wanted: SpecifierSet, possible: tuple[Version, ...], image: Software
+) -> Fit:
+    """``possible``: the versions that the flags allow, if they exclude the newest release."""
+    known = _known(name)
+    if all(wanted.contains(version, prereleases=True) for version in known):
+        return Fit.INSIDE
+    if possible and all(wanted.contains(version, prereleases=True) for version in possible):
+        return Fit.ASSUMED
+    if not wanted.contains(known[-1], prereleases=True):
+        return Fit.OUTSIDE
+    if image.is_stated and image.dynamo:
+        return Fit.UNVERIFIED  # newer than all releases whose engines are known
+    recent = (wanted.contains(version, prereleases=True) for version in known[-RECENT:])
+    return Fit.ASSUMED if not possible and all(recent) else Fit.DOUBTFUL
+
+
+def _known(name: str) -> list[Version]:
+    """The versions in the known releases, oldest first, without the pre-release after them."""
+    newest = list(RELEASES).index(NEWEST) + 1
+    return [Version(getattr(release, name)) for release in list(RELEASES.values())[:newest]]
+
+
+def _span(name: str, text: str) -> str:
+    """The first and the last known version in the range."""
+    wanted = SpecifierSet(text)
+    versions = {label: getattr(release, name) for label, release in RELEASES.items()}
+    inside = [
+        label if name == "dynamo" else version
+        for label, version in versions.items()
+        if wanted.contains(version, prereleases=True)
+    ]
+    if not inside:
+        return text
+    return inside[0] if inside[0] == inside[-1] else f"{inside[0]} to {inside[-1]}"
+
+
+# Facts that hold in every version, and why.
+ARITHMETIC = Versions(every="arithmetic on the file's own values")
+KUBERNETES = Versions(every="Kubernetes")
+HARDWARE = Versions(every="hardware")
+SHELL = Versions(every="shell, YAML and file system")
+PENSTOCK = Versions(every="penstock itself")
+CRD = Versions(every="the schema of the API version that the file names")
+NETWORK = Versions(every="UCX, NIXL and RDMA devices")
+MODEL_CARD = Versions(every="the model's card")
+EVERY_IMAGE = Versions(every="a comparison of the images' own versions")

@@ -1,0 +1,46 @@
+"""Which releases of Dynamo have a flag, from a table made of the sources of their wheels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock.engines.flags import load
+from penstock.engines.releases import RELEASES
+
+TABLE = "flag_history.json"
+# Flags that the sources name although the module exits with an error: the last release before.
+LAST = {("dynamo.vllm", "--connector"): "0.9"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Presence:
+    """The releases, such as 1.4, from the first to the last that have a flag."""
+
+    first: str
+    last: str
+
+
+def has_history(module: str) -> bool:
+    """Whether the table has the flags of a module."""
+    return module in load(TABLE)
+
+
+def presence(module: str, spelling: str) -> Presence | None:
+    """Where a module has the flag, or one that begins with it; None if no release has it.
+
+    KeyError without a history. The table may contain too many flags, never too few: absence is
+    certain, presence is not.
+    """
+    known = list(RELEASES)
+    flags = load(TABLE)[module]
+    positive = f"--{spelling.removeprefix('--no-')}"
+    seen = [s for name, s in flags.items() if name == positive or name.startswith(spelling)]
+    if not seen:
+        return None
+    if (last := LAST.get((module, spelling))) is not None:
+        return Presence(first=seen[0][0], last=last)
+    order = known.index
+    return Presence(
+        first=min((span[0] for span in seen), key=order),
+        last=max((span[1] for span in seen), key=order),
+    )
