@@ -103,7 +103,7 @@ FILES = (
     ),
     Case(
         rule="PS004",  # a placeholder; in a program's arguments `<think>` is plain text
-        bad=manifest(TRTLLM_DISAGG, {f"{DECODE}/image": "<your-image>"}),
+        bad=manifest(TRTLLM_DISAGG, {f"{DECODE}/workingDir": "<your-folder>"}),
         near=manifest(TRTLLM_DISAGG, {f"{DECODE}/env/MARK": {"name": "MARK", "value": "<think>"}}),
     ),
     Case(
@@ -183,9 +183,9 @@ TRTLLM_FILE = (
         near=config("cuda_graph_config", {"max_batch_size": 64}),
     ),
     Case(
-        rule="PS103",  # a value; a note if the image still accepts it
-        bad=config("moe_config", {"backend": "WIDEEP"}, {"engine/image": f"{IMAGE}:1.4.0"}),
-        near=config("moe_config", {"backend": "CUTEDSL"}, {"engine/image": f"{IMAGE}:1.4.0"}),
+        rule="PS103",  # a value, which the image of 1.4 still accepts
+        bad=config("moe_config", {"backend": "WIDEEP"}, {"engine/image": f"{IMAGE}:1.5.0"}),
+        near=config("moe_config", {"backend": "WIDEEP"}, {"engine/image": f"{IMAGE}:1.4.0"}),
     ),
     Case(
         rule="PS104",

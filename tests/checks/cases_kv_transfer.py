@@ -132,13 +132,20 @@ TRANSFER = (
     ),
     Case(
         rule="PS407",
-        bad=trtllm({"kv_transfer/buffer_tokens": 32736}),
-        near=trtllm({"kv_transfer/buffer_tokens": 32768}),
+        bad=trtllm(CPP | {"kv_transfer/buffer_tokens": 32736}),
+        near=trtllm(CPP | {"kv_transfer/buffer_tokens": 32768}),
+    ),
+    Case(  # the Python runtime has no such buffer
+        rule="PS407",
+        bad=trtllm(CPP | {"kv_transfer/buffer_tokens": 8192}),
+        near=trtllm({"kv_transfer/buffer_tokens": 8192}),
     ),
     Case(  # the decode buffer must hold the longest prompt of prefill
         rule="PS407",
-        bad=trtllm({f"{OWN}/max_tokens_in_buffer": 8192}),
-        near=trtllm({f"{OWN}/max_tokens_in_buffer": 8192, "prefill/config/max_seq_len": 8192}),
+        bad=trtllm(CPP | {f"{OWN}/max_tokens_in_buffer": 8192}),
+        near=trtllm(
+            CPP | {f"{OWN}/max_tokens_in_buffer": 8192, "prefill/config/max_seq_len": 8192}
+        ),
     ),
     Case(
         rule="PS408",
@@ -155,13 +162,13 @@ TRANSFER = (
     ),
     Case(
         rule="PS409",
-        bad=trtllm({f"{OWN}/max_tokens_in_buffer": 32784}),
-        near=trtllm({f"{OWN}/max_tokens_in_buffer": 32800}),
+        bad=trtllm(CPP | {f"{OWN}/max_tokens_in_buffer": 32784}),
+        near=trtllm(CPP | {f"{OWN}/max_tokens_in_buffer": 32800}),
     ),
     Case(
         rule="PS409",
-        bad=trtllm({f"{OWN}/max_tokens_in_buffer": 32800, BLOCK: 64}),
-        near=trtllm({f"{OWN}/max_tokens_in_buffer": 32832, BLOCK: 64}),
+        bad=trtllm(CPP | {f"{OWN}/max_tokens_in_buffer": 32800, BLOCK: 64}),
+        near=trtllm(CPP | {f"{OWN}/max_tokens_in_buffer": 32832, BLOCK: 64}),
     ),
     Case(
         rule="PS410",

@@ -141,8 +141,10 @@ CASES: tuple[Case, ...] = (
     Case(  # the image
         rule="PS440", bad=trtllm(EFA), near=trtllm(EFA | EFA_IMAGE)
     ),
-    Case(  # the variable; vLLM's image has the provider
-        rule="PS440", bad=vllm(EFA | {"engine/env": REMOVE}), near=vllm(EFA)
+    Case(  # another provider; vLLM's image has EFA's
+        rule="PS440",
+        bad=vllm(EFA | {"engine/env": {"FI_PROVIDER": "tcp"}}),
+        near=vllm(EFA | {"engine/env": REMOVE}),
     ),
     Case(  # fewer devices than GPUs
         rule="PS440",

@@ -21,6 +21,7 @@ from tests.checks.support import (
     manifest,
 )
 
+OLD_VLLM = {"engine/image": "nvcr.io/nvidia/ai-dynamo/vllm-runtime:0.8.1"}
 FOLDER = TemporaryDirectory()  # configurations of models that are not packaged; removed at exit
 
 
@@ -118,15 +119,15 @@ PARALLEL = (
         near=trtllm({"model/path": SIXTY, "worker/gpus": 8, EP: 4}),
     ),
     Case(
-        rule="PS203",
-        bad=vllm(
+        rule="PS203",  # vLLM distributes the remainder
+        bad=sglang({"model/path": SIXTY, "worker/gpus": 8, "worker/config/ep-size": 8}),
+        near=vllm(
             {
                 "worker/gpus": 3,
                 "worker/config/data-parallel-size": 3,
                 "worker/config/enable-expert-parallel": True,
             }
         ),
-        near=vllm({"worker/gpus": 3, "worker/config/data-parallel-size": 3}),
     ),
     Case(
         rule="PS203",
@@ -277,9 +278,14 @@ PARALLEL = (
         ),
     ),
     Case(
+        rule="PS219",  # up to vLLM 0.12
+        bad=graph(VLLM_DISAGG, {"prefill/gpus": 4, "decode/gpus": 2} | OLD_VLLM),
+        near=graph(VLLM_DISAGG, {"prefill/gpus": 4, "decode/gpus": 4} | OLD_VLLM),
+    ),
+    Case(  # vLLM 0.31 transfers to fewer ranks, too
         rule="PS219",
-        bad=graph(VLLM_DISAGG, {"prefill/gpus": 4, "decode/gpus": 2}),
-        near=graph(VLLM_DISAGG, {"prefill/gpus": 4, "decode/gpus": 4}),
+        bad=graph(VLLM_DISAGG, {"prefill/gpus": 4, "decode/gpus": 2} | OLD_VLLM),
+        near=graph(VLLM_DISAGG, {"prefill/gpus": 4, "decode/gpus": 2}),
     ),
     Case(
         rule="PS219",
@@ -301,8 +307,10 @@ PARALLEL = (
     ),
     Case(
         rule="PS219",
-        bad=graph(VLLM_DISAGG, {"prefill/gpus": 4, "decode/gpus": 2}),
-        near=graph(VLLM_DISAGG, {"prefill/gpus": 4, "decode/gpus": 2, "model/path": LATENT}),
+        bad=graph(VLLM_DISAGG, {"prefill/gpus": 4, "decode/gpus": 2} | OLD_VLLM),
+        near=graph(
+            VLLM_DISAGG, {"prefill/gpus": 4, "decode/gpus": 2, "model/path": LATENT} | OLD_VLLM
+        ),
     ),
     Case(  # MLA: every rank has the same KV
         rule="PS219",

@@ -241,7 +241,18 @@ STOP_AND_START = (
     Case(
         rule="PS708",  # the operator's period, but it allows three failures
         bad=manifest(VLLM_AGG, {f"{WORKER}/livenessProbe": {**QUICK, "failureThreshold": 1}}),
-        near=manifest(VLLM_AGG, {f"{WORKER}/livenessProbe": {**QUICK, "failureThreshold": 3}}),
+        near=manifest(
+            VLLM_AGG,
+            {f"{WORKER}/livenessProbe": {**QUICK, "failureThreshold": 3, "timeoutSeconds": 4}},
+        ),
+    ),
+    Case(
+        rule="PS708",  # one failure, but after a long timeout
+        bad=manifest(VLLM_AGG, {f"{WORKER}/livenessProbe": {**QUICK, "failureThreshold": 1}}),
+        near=manifest(
+            VLLM_AGG,
+            {f"{WORKER}/livenessProbe": {**QUICK, "failureThreshold": 1, "timeoutSeconds": 30}},
+        ),
     ),
     Case(
         rule="PS708",

@@ -15,6 +15,9 @@ from tests.checks.support import (
     manifest,
 )
 
+# A known issue of that release.
+OF_1_2 = {"engine/image": "nvcr.io/nvidia/ai-dynamo/tensorrtllm-runtime:1.2.1"}
+
 LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
 MAIN = "podTemplate/spec/containers/main"
 DECODE_ARGS = f"dgd/spec/components/decode/{MAIN}/args"
@@ -130,12 +133,12 @@ CASES: tuple[Case, ...] = (
     ),
     Case(
         rule="PS610",
-        bad=graph(TRTLLM_DISAGG, {"engine/args": ["--modality", "multimodal"]}),
-        near=graph(TRTLLM_AGG, {"engine/args": ["--modality", "multimodal"]}),
+        bad=graph(TRTLLM_DISAGG, {"engine/args": ["--modality", "multimodal"]} | OF_1_2),
+        near=graph(TRTLLM_AGG, {"engine/args": ["--modality", "multimodal"]} | OF_1_2),
     ),
     Case(
         rule="PS610",
-        bad=graph(TRTLLM_DISAGG, {"engine/args": ["--enable-multimodal"]}),
-        near=graph(TRTLLM_DISAGG, {"engine/args": ["--no-enable-multimodal"]}),
+        bad=graph(TRTLLM_DISAGG, {"engine/args": ["--enable-multimodal"]} | OF_1_2),
+        near=graph(TRTLLM_DISAGG, {"engine/args": ["--enable-multimodal"]}),
     ),
 )

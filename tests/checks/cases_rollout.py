@@ -188,6 +188,16 @@ VERSIONS = (
         near=manifest(VLLM_AGG, {f"{WORKER}/{MAIN}/image": f"{IMAGE}:1.6.1-cuda13"}),
     ),
     Case(
+        rule="PS909",
+        bad=manifest(VLLM_AGG, {f"{WORKER}/{MAIN}/image": f"{IMAGE}:my-tag"}),
+        near=manifest(VLLM_AGG, {f"{WORKER}/{MAIN}/image": f"{IMAGE}:latest"}),
+    ),
+    Case(
+        rule="PS909",  # a namespace
+        bad=manifest(VLLM_AGG, {"dgd/metadata/namespace": "<your-namespace>"}),
+        near=manifest(VLLM_AGG, {"dgd/metadata/namespace": "serving"}),
+    ),
+    Case(
         rule="PS902",
         bad=manifest(VLLM_AGG, {f"{WORKER}/runtimeVersionOverride": "1.6"}),
         near=manifest(VLLM_AGG, {f"{WORKER}/runtimeVersionOverride": "1.6.0"}),

@@ -16,13 +16,14 @@ from tests.checks.support import REMOVE, TRTLLM_AGG, TRTLLM_DISAGG, check, graph
 from tests.support.command_line import penstock
 
 ROOT = Path(__file__).parents[2]
+POLICY = "decode/config/scheduler_config/capacity_scheduler_policy"
 GRAPHS = sorted((ROOT / "dynamo_graphs").glob("*.yaml"))
 
 
 @pytest.fixture
 def wrong(tmp_path: Path) -> Path:
     path = tmp_path / "wrong.yaml"
-    path.write_text(graph(TRTLLM_DISAGG, {"decode/config/stream_interval": 20}))
+    path.write_text(graph(TRTLLM_DISAGG, {POLICY: "MAX_UTILISATION"}))
     return path
 
 
@@ -36,18 +37,22 @@ def test_a_finding_has_place_reason_and_yaml_to_paste(wrong: Path) -> None:
     done = penstock("check", str(wrong))
     assert done.returncode == 14
     line = next(
-        n for n, t in enumerate(wrong.read_text().splitlines(), 1) if "stream_interval" in t
+        n for n, t in enumerate(wrong.read_text().splitlines(), 1) if "MAX_UTILISATION" in t
     )
-    assert f"{wrong}:{line} decode.config.stream_interval: error PS601" in done.stdout
-    fix = done.stdout.split("PS601")[1].split("PS810")[0]
+    assert (
+        f"{wrong}:{line} decode.config.scheduler_config.capacity_scheduler_policy: error PS102"
+        in done.stdout
+    )
+    fix = done.stdout.split("PS102")[1].split("PS810")[0]
     pasted = "\n".join(line for line in fix.splitlines() if line.startswith("      "))
-    assert yaml.safe_load(pasted) == {"decode": {"config": {"stream_interval": 1}}}
+    policy = {"capacity_scheduler_policy": "MAX_UTILIZATION"}
+    assert yaml.safe_load(pasted) == {"decode": {"config": {"scheduler_config": policy}}}
 
 
 def test_the_pasted_fix_removes_the_finding(wrong: Path) -> None:
-    fixed = graph(TRTLLM_DISAGG, {"decode/config/stream_interval": 1})
-    assert "PS601" in {f.rule for f in check(wrong.read_text())}
-    assert "PS601" not in {f.rule for f in check(fixed)}
+    fixed = graph(TRTLLM_DISAGG, {POLICY: "MAX_UTILIZATION"})
+    assert "PS102" in {f.rule for f in check(wrong.read_text())}
+    assert "PS102" not in {f.rule for f in check(fixed)}
 
 
 def test_the_readme_counts_the_rules() -> None:
@@ -56,14 +61,14 @@ def test_the_readme_counts_the_rules() -> None:
 
 def test_a_dash_is_the_standard_input() -> None:
     command = [sys.executable, "-m", "penstock.cli.main", "check", "-"]
-    text = manifest(TRTLLM_DISAGG, {"decode/stream_interval": 20})
+    text = manifest(TRTLLM_DISAGG, {POLICY.replace("/config", "", 1): "MAX_UTILISATION"})
     done = subprocess.run(command, input=text, capture_output=True, text=True, cwd=ROOT)
-    assert (done.returncode, "PS601" in done.stdout) == (14, True)
+    assert (done.returncode, "PS102" in done.stdout) == (14, True)
 
 
 def test_warnings_fail_only_when_strict(tmp_path: Path) -> None:
     path = tmp_path / "warned.yaml"
-    path.write_text(graph(TRTLLM_DISAGG, {"frontend": {"migration_limit": 0}}))
+    path.write_text(graph(TRTLLM_DISAGG, {"decode/config/stream_interval": 20}))
     assert penstock("check", str(path)).returncode == 0
     assert penstock("check", "--strict", str(path)).returncode == 14
 
@@ -74,7 +79,7 @@ def test_json_has_everything(wrong: Path) -> None:
     assert document["files"] == [str(wrong), str(GRAPHS[0])]
     assert document["errors"] == 1
     (error,) = [f for f in document["findings"] if f["level"] == "error"]
-    assert (error["rule"], error["file"]) == ("PS601", str(wrong))
+    assert (error["rule"], error["file"]) == ("PS102", str(wrong))
     assert yaml.safe_load(error["yaml"])
 
 
@@ -140,16 +145,17 @@ def test_all_files_are_checked_whatever_one_of_them_is(wrong: Path, tmp_path: Pa
     done = penstock("check", str(tmp_path / "none.yaml"), str(tmp_path), str(wrong))
     assert done.returncode == 14
     assert done.stdout.count("PS001") == 2
-    assert "PS601" in done.stdout
+    assert "PS102" in done.stdout
 
 
 def test_set_changes_what_is_checked_and_is_named() -> None:
     path = str(ROOT / "dynamo_graphs" / "gpt-oss-120b-b200-disagg.yaml")
-    done = penstock("check", path, "--set", "kv_transfer.buffer_tokens=1024")
-    assert f"{path} --set kv_transfer.buffer_tokens=1024 kv_transfer.buffer_tokens" in done.stdout
-    fix = done.stdout.split("PS407")[1].split("PS")[0]
+    key = "decode.config.stream_interval"
+    done = penstock("check", path, "--set", f"{key}=20")
+    assert f"{path} --set {key}=20 {key}" in done.stdout
+    fix = done.stdout.split("PS601")[1].split("PS")[0]
     pasted = "\n".join(line for line in fix.splitlines() if line.startswith("      "))
-    assert yaml.safe_load(pasted) == {"kv_transfer": {"buffer_tokens": 131072}}
+    assert yaml.safe_load(pasted) == {"decode": {"config": {"stream_interval": 1}}}
 
 
 def test_a_suppressed_finding_is_shown_and_does_not_count() -> None:

@@ -15,7 +15,7 @@ from penstock.serving.understand import Hints
 CORPUS = Path(__file__).parents[1] / "corpus"
 BAD = sorted((CORPUS / "bad").glob("*.yaml"))
 GOOD = sorted((CORPUS / "good").glob("*.yaml"))
-HEADER = re.compile(r"^# (rule|source|what): *(.*)$", re.MULTILINE)
+HEADER = re.compile(r"^# (rule|level|source|what): *(.*)$", re.MULTILINE)
 
 
 def header(path: Path) -> dict[str, str]:
@@ -37,7 +37,10 @@ def test_a_documented_failure_is_found(path: Path) -> None:
     assert fields["what"]
     expected = {rule.strip() for rule in fields["rule"].split(",")}
     assert expected <= {rule.id for rule in RULES}
-    assert {text[:5] for text in loud(path)} & expected
+    # Failures that need a load, an update or another release are notes, as most files have them.
+    notes = {f.rule for f in check_file(path, Hints()) if f.level is Level.NOTE}
+    found = notes if fields.get("level") == "note" else {text[:5] for text in loud(path)}
+    assert found & expected
 
 
 @pytest.mark.parametrize("path", GOOD, ids=lambda path: path.stem)

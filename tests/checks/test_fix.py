@@ -103,13 +103,12 @@ def test_graph_sizes_are_fixed_for_both_rules(rule: str) -> None:
     assert fix["worker"]["config"]["cuda_graph_config"] == fixed
 
 
-def test_a_key_that_an_older_image_may_have_is_a_warning() -> None:
-    text = graph(VLLM_AGG, {"worker/config/max-partial-prefills": 2})
-    image = {"engine/image": "nvcr.io/nvidia/ai-dynamo/vllm-runtime:1.3.0"}
-    older = graph(VLLM_AGG, {"worker/config/max-partial-prefills": 2, **image})
-    assert found(text, "PS142").level is Level.ERROR
-    assert found(older, "PS142").level is Level.WARNING
-    assert "this image is older" in found(older, "PS142").message
+def test_a_key_that_an_older_image_has_is_an_error_only_for_newer_ones() -> None:
+    text = graph(VLLM_AGG, {"worker/config/swap-space": 2})
+    image = {"engine/image": "nvcr.io/nvidia/ai-dynamo/vllm-runtime:1.0.2"}
+    older = graph(VLLM_AGG, {"worker/config/swap-space": 2, **image})
+    assert found(text, "PS144").level is Level.ERROR
+    assert not {f.rule for f in check(older)} & {"PS142", "PS144"}
 
 
 def test_a_removed_key_is_named_with_its_replacement() -> None:

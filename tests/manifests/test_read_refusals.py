@@ -130,11 +130,12 @@ def test_numbers_in_arguments_need_quotes() -> None:
     "value",
     ["${IMAGE}", "<your-registry>/x:1", "reg/x:<IMAGE_TAG>", "REPLACE_ME", "'{{ .Values.image }}'"],
 )
-def test_an_unfilled_placeholder_is_refused(value: str) -> None:
-    text = beta(FRONTEND.replace("a/frontend:1", f"{value}" if value[0] == "'" else f'"{value}"'))
-    problem = only_problem(text)
+def test_an_unfilled_placeholder_is_refused_except_in_images(value: str) -> None:
+    quoted = value if value[0] == "'" else f'"{value}"'
+    problem = only_problem(beta(worker(VLLM, more=f"podTemplateName: {quoted}\n")))
     assert problem.message.endswith("is an unfilled placeholder")
-    assert problem.place.endswith("containers[0].image")
+    assert problem.place.endswith("podTemplateName")
+    assert problems(beta(FRONTEND.replace("a/frontend:1", quoted))) == ()
 
 
 @pytest.mark.parametrize(

@@ -21,9 +21,19 @@ ABOUT = """\
 `penstock check GRAPH|MANIFEST…` checks what would be installed: a graph as the chart renders it, or
 any DynamoGraphDeployment manifest. Each finding has a level:
 
-- **error**: the deployment does not work.
-- **warning**: it works badly, or breaks under load, in an update or with the next release.
-- **note**: worth knowing.
+- **error**: it cannot start, or responses are wrong or lost, in the version that the image states.
+- **warning**: it works, but badly: it is slow, or it breaks under load or in an update.
+- **note**: worth knowing: a default that many keep, or a fact that was verified for other versions.
+
+[levels.md](levels.md) lists the rules whose level was lowered to fit these definitions.
+
+Each rule states the versions that its source was read for. Dynamo's version comes from
+runtimeVersionOverride or the image tag, those of the engines from Dynamo's releases or from the
+engine's own image. What a rule finds in other versions is not reported. For images that are newer
+than all known releases, or builds between two of them, it is a note that says "verified for …". If
+nothing states a version, the newest release is assumed, or the releases that have all flags of the
+file: a fact that holds in every release stays as it is, an error about some releases is a warning,
+and what holds only in the newest release is a note.
 
 `--strict` also fails on warnings, `--explain PSnnn` prints a section of this page, and `--json` and
 `--sarif` write the findings for programs.
@@ -40,7 +50,8 @@ checks:
 The checks cannot see engine files in images and on volumes (PS108), models without a local
 config.json (PS307), and what the cluster adds. None of the rules was tried on a GPU by us; each
 names its source. `dynamo#4327` is an issue or pull request of ai-dynamo/dynamo, and so on. Paths of
-Python files refer to ai-dynamo 1.6.1, vLLM 0.31.0 and SGLang 0.5.21. The levels are our judgment.
+Python files refer to ai-dynamo 1.6.1, vLLM 0.31.0 and SGLang 0.5.21 unless they name others. The
+levels are our judgment.
 """
 
 
@@ -62,7 +73,7 @@ def _section(rule: Rule) -> str:
     return (
         f"### {rule.id}\n\n**{rule.title}** ({rule.level})\n\n"
         f"- Cause: {rule.cause}\n- Effect: {rule.effect}\n- Fix: {rule.remedy}\n"
-        f"- Source: {rule.source}\n"
+        f"- Source: {rule.source}\n- Verified for: {rule.versions.text()}\n"
     )
 
 

@@ -56,6 +56,9 @@ class Versions:
     sglang: str = ""
     # For facts that hold in every version: why they do. No range is given then.
     every: str = ""
+    # Whether the fact is known not to hold after the range, although that is after the newest
+    # release.
+    is_over: bool = False
     # Whether an image of one's own, without a version, may differ: it may have more flags.
     of_releases_only: bool = False
 
@@ -65,7 +68,11 @@ class Versions:
 
     def fit(self, image: Software, engine: Engine | None) -> Fit:
         """For a component with this image that runs ``engine``, if any."""
-        fits = {_fit(name, SpecifierSet(text), image) for name, text in self._given(engine)}
+        fits = {
+            Fit.OUTSIDE if self.is_over and fit is Fit.UNVERIFIED else fit
+            for name, text in self._given(engine)
+            for fit in (_fit(name, SpecifierSet(text), image),)
+        }
         if self.of_releases_only and not image.is_stated:
             fits = {Fit.ASSUMED if fit is Fit.INSIDE else fit for fit in fits}
         ranked = (Fit.OUTSIDE, Fit.UNVERIFIED, Fit.DOUBTFUL, Fit.ASSUMED, Fit.INSIDE)

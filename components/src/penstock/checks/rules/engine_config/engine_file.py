@@ -74,7 +74,7 @@ def unknown_key(deployment: ServingDeployment) -> Iterable[RuleResult]:
 
 def _before(added: AddedKey) -> Versions:
     """The releases that lack a key."""
-    return Versions(dynamo=f">=1.0,<{shown(added.dynamo)}")
+    return Versions(dynamo=f">=1.0,<{shown(added.dynamo)}", is_over=True)
 
 
 def _too_new(deployment: ServingDeployment) -> Iterator[RuleResult]:

@@ -1,0 +1,205 @@
+"""Rules apply to the versions that they were verified for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.checks.finding import Finding, Level
+from penstock.checks.registry import RULES
+from penstock.checks.run import OF_IMAGES, require_sound
+from penstock.checks.version_range import Versions
+from penstock.engines.releases import NEWEST, RELEASES
+from penstock.errors import CheckError
+from penstock.manifests.source import open_source
+from tests.checks.support import (
+    REMOVE,
+    TRTLLM_AGG,
+    VLLM_AGG,
+    VLLM_DISAGG,
+    check,
+    graph,
+    manifest,
+)
+
+REGISTRY = "nvcr.io/nvidia/ai-dynamo"
+WORKER = "dgd/spec/components/worker"
+IMAGE = f"{WORKER}/podTemplate/spec/containers/main/image"
+ARGS = f"{WORKER}/podTemplate/spec/containers/main/args"
+DECODE_ENV = "dgd/spec/components/decode/podTemplate/spec/containers/main/env"
+
+
+def found(text: str, rule: str) -> list[Finding]:
+    return [finding for finding in check(text) if finding.rule == rule]
+
+
+def levels(text: str, rule: str) -> list[str]:
+    return [str(finding.level) for finding in found(text, rule)]
+
+
+def with_image(base: Mapping[str, Any], tag: str, changes: Mapping[str, Any]) -> str:
+    name = "tensorrtllm-runtime" if base is TRTLLM_AGG else "vllm-runtime"
+    return manifest(base, {IMAGE: f"{REGISTRY}/{name}:{tag}", **changes})
+
+
+VARIABLE = {
+    f"{WORKER}/podTemplate/spec/containers/main/env/VLLM_USE_FLASHINFER_MOE_FP4": {
+        "name": "VLLM_USE_FLASHINFER_MOE_FP4",
+        "value": "1",
+    }
+}
+STATISTICS = {"worker/enable_iter_perf_stats": REMOVE}
+NO_EVENTS = {"worker/kv-events-config": REMOVE}
+
+
+@pytest.mark.parametrize(
+    ("rule", "base", "changes", "expected"),
+    [
+        # vLLM 0.23 of Dynamo 1.3 reads the variable, 0.26 does not.
+        ("PS146", VLLM_AGG, VARIABLE, {"1.3.0": [], "1.4.0": ["warning"], "1.6.1": ["warning"]}),
+        # Only 1.6 enables the statistics because of the operator's variable.
+        (
+            "PS117",
+            TRTLLM_AGG,
+            STATISTICS,
+            {"1.3.0": [], "1.5.0-kimi-k3-dev.1": [], "1.6.1": ["note"]},
+        ),
+        ("PS501", VLLM_AGG, NO_EVENTS, {"1.0.2": [], "1.3.0": [], "1.4.0": ["warning"]}),
+    ],
+)
+def test_a_rule_reports_nothing_for_versions_outside_its_range(
+    rule: str, base: Mapping[str, Any], changes: Mapping[str, Any], expected: Mapping[str, Any]
+) -> None:
+    assert {tag: levels(with_image(base, tag, changes), rule) for tag in expected} == expected
+
+
+@pytest.mark.parametrize("tag", ["1.7.0-dev.20261026", "1.9.0", "1.7.0-some-model-dev.1"])
+def test_what_is_verified_for_older_images_is_a_note_for_newer_ones(tag: str) -> None:
+    (finding,) = found(with_image(VLLM_AGG, tag, VARIABLE), "PS146")
+    assert finding.level is Level.NOTE
+    assert "verified for vLLM 0.26.0 to 0.31.0, not for this image" in finding.message
+
+
+def test_a_build_between_two_releases_gets_what_holds_in_both_and_the_next() -> None:
+    tokens = {"worker/max-num-batched-tokens": 100}
+    assert levels(with_image(VLLM_AGG, "1.4.0-kimi-k3-dev.1", tokens), "PS124") == ["error"]
+    assert levels(with_image(VLLM_AGG, "1.4.0-kimi-k3-dev.1", VARIABLE), "PS146") == ["note"]
+
+
+def test_an_image_without_a_version_is_judged_as_the_newest_release() -> None:
+    image = {IMAGE: "registry.example.com/llm/serving:stable"}
+    (ignored,) = found(manifest(VLLM_AGG, {**image, **VARIABLE}), "PS146")
+    assert ignored.level is Level.WARNING
+    assert ignored.message.endswith("(assuming Dynamo 1.6)")
+    # An error in every version needs no assumption.
+    tokens = {"worker/max-num-batched-tokens": 100}
+    (fewer,) = found(manifest(VLLM_AGG, {**image, **tokens}), "PS124")
+    assert fewer.level is Level.ERROR
+    assert "assuming" not in fewer.message
+    # In the newest release only.
+    (statistics,) = found(manifest(TRTLLM_AGG, {**image, **STATISTICS}), "PS117")
+    assert statistics.level is Level.NOTE
+
+
+def test_flags_tell_the_release_of_an_image_without_a_version() -> None:
+    """Dynamo 1.0 moved --migration-limit from the worker to the frontend."""
+    old = {
+        IMAGE: f"{REGISTRY}/vllm-runtime:latest",
+        f"{ARGS}/2": "--migration-limit=3",
+        "dgd/spec/components/frontend/podTemplate/spec/containers/main/args": ["--router-mode=kv"],
+    }
+    text = manifest(VLLM_AGG, {**old, **VARIABLE})
+    (removed,) = found(text, "PS144")
+    assert removed.level is Level.NOTE
+    assert levels(text, "PS146") == ["note"]
+    tokens = manifest(VLLM_AGG, {**old, "worker/max-num-batched-tokens": 100})
+    assert levels(tokens, "PS124") == ["error"]
+
+
+def test_an_own_image_may_have_flags_that_no_release_has() -> None:
+    flag = {f"{ARGS}/2": "--modelexpress-role=source"}
+    own = {IMAGE: "registry.example.com/llm/serving:stable"}
+    assert levels(manifest(VLLM_AGG, flag), "PS141") == ["error"]
+    assert levels(manifest(VLLM_AGG, {**flag, **own}), "PS141") == ["warning"]
+
+
+def test_a_flag_of_a_newer_release_is_an_error() -> None:
+    flag = {f"{ARGS}/2": "--publish-kv-events"}
+    (early,) = found(with_image(TRTLLM_AGG, "1.2.0", flag), "PS141")
+    assert (early.level, "before Dynamo 1.3" in early.message) == (Level.ERROR, True)
+    assert levels(with_image(TRTLLM_AGG, "1.3.0", flag), "PS141") == []
+
+
+def test_a_placeholder_is_one_finding_and_the_other_rules_apply() -> None:
+    frontend = "dgd/spec/components/frontend/podTemplate/spec/containers/main/image"
+    changes = {
+        IMAGE: "${VLLM_IMAGE}",
+        frontend: f"{REGISTRY}/dynamo-frontend:my-tag",
+        "worker/max-num-batched-tokens": 100,
+    }
+    text = manifest(VLLM_AGG, changes)
+    (placeholder,) = found(text, "PS909")
+    assert placeholder.level is Level.ERROR
+    assert "my-tag, ${VLLM_IMAGE} in 2 places" in placeholder.message
+    assert levels(text, "PS124") == ["error"]
+    assert not {f.rule for f in check(text)} & {"PS004", "PS901"}
+
+
+def test_images_do_not_stop_up(tmp_path: Path) -> None:
+    path = tmp_path / "manifest.yaml"
+    path.write_text(manifest(VLLM_AGG, {IMAGE: "${VLLM_IMAGE}"}))
+    source = open_source(path)
+    with pytest.raises(CheckError, match="PS909"):
+        require_sound(source)
+    require_sound(source, ignored=OF_IMAGES)
+
+
+@pytest.mark.parametrize("value", ["$(ibstat -l | paste -sd,)", "${DEVICES}", "`devices`"])
+def test_nothing_is_concluded_from_values_that_are_computed_at_start(value: str) -> None:
+    for variable in ("UCX_NET_DEVICES", "UCX_TLS"):
+        entry = {f"{DECODE_ENV}/{variable}": {"name": variable, "value": value}}
+        text = manifest(VLLM_DISAGG, entry)
+        rules = {"PS434", "PS435", "PS436", "PS437"}
+        assert not rules & {f.rule for f in check(text)}, variable
+
+
+def test_kv_in_host_memory_needs_no_cuda_transport() -> None:
+    tcp = {f"{DECODE_ENV}/UCX_TLS/value": "tcp"}
+    assert levels(manifest(VLLM_DISAGG, tcp), "PS434") == ["warning"]
+    host = {**tcp, "decode/kv-transfer-config/kv_buffer_device": "cpu"}
+    assert levels(manifest(VLLM_DISAGG, host), "PS434") == []
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--no-router-kv-events", "--router-kv-overlap-score-credit", "0"],
+        ["--load-aware"],
+    ],
+)
+def test_a_router_that_ignores_prefixes_needs_no_caches(arguments: list[str]) -> None:
+    off = {"worker/config/enable-prefix-caching": False}
+    assert levels(graph(VLLM_AGG, off), "PS502") == ["warning"]
+    assert levels(graph(VLLM_AGG, {**off, "frontend": {"args": arguments}}), "PS502") == []
+
+
+def test_every_range_has_a_known_version() -> None:
+    for rule in RULES:
+        assert rule.versions.text(), rule.id
+        assert "<" not in rule.versions.text(), rule.id
+
+
+def test_a_range_states_versions_or_why_there_are_none() -> None:
+    for given in ({}, {"dynamo": ">=1.4", "every": "Kubernetes"}):
+        with pytest.raises(ValueError, match="give either ranges or the reason"):
+            Versions(**given)
+    assert Versions(dynamo=">=1.4,<1.7", vllm=">=0.28,<0.32").text() == (
+        "Dynamo 1.4 to 1.6, vLLM 0.28.0 to 0.31.0"
+    )
+
+
+def test_the_newest_release_is_the_one_before_the_pre_release() -> None:
+    assert list(RELEASES)[-2:] == [NEWEST, "1.7"]

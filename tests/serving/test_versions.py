@@ -1,0 +1,79 @@
+"""The versions of Dynamo and the engines in an image, from its name and tag."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+from pathlib import Path
+
+import pytest
+
+from penstock.engines.releases import NEWEST, RELEASES
+from penstock.manifests.deployment import Engine
+from penstock.manifests.source import open_source
+from penstock.serving.understand import Hints, understand
+from penstock.serving.versions import Software, software
+from tests.checks.support import VLLM_AGG, manifest
+
+WORKER = "dgd/spec/components/worker"
+IMAGE = f"{WORKER}/podTemplate/spec/containers/main/image"
+NVIDIA = "nvcr.io/nvidia/ai-dynamo/vllm-runtime"
+
+
+def of_image(folder: Path, image: str, **override: str) -> Software:
+    changes = {IMAGE: image, **{f"{WORKER}/{key}": value for key, value in override.items()}}
+    path = folder / "manifest.yaml"
+    path.write_text(manifest(VLLM_AGG, changes))
+    return software(understand(open_source(path), Hints()).pods["worker"])
+
+
+@pytest.mark.parametrize(
+    ("image", "dynamo", "vllm"),
+    [
+        (f"{NVIDIA}:1.3.0", "1.3.0", "0.23.0"),
+        (f"{NVIDIA}:v1.6.1-cuda13", "1.6.1", "0.31.0"),
+        (f"{NVIDIA}:1.1.1-efa-amd64", "1.1.1", "0.19.0"),
+        (f"{NVIDIA}:0.8.1.post1", "0.8.1.post1", "0.12.0"),
+        (f"{NVIDIA}:1.6.1-efa@sha256:{'0' * 64}", "1.6.1", "0.31.0"),
+        ("registry.example.com:5000/dynamo/vllm-runtime:v1.6.1-corp.2", "1.6.1", "0.31.0"),
+        # Builds between two releases: from the release before.
+        (f"{NVIDIA}:1.5.0-kimi-k3-dev.1", "1.4.2 1.5.0", "0.26.0 0.28.0"),
+        (f"{NVIDIA}:1.4.0-some-model", "1.3.1 1.4.0", "0.23.0 0.26.0"),
+        # The pre-release whose engines are known.
+        (f"{NVIDIA}:1.7.0.dev20261026", "1.7.0.dev20261026", "0.32.0"),
+        # Newer and older than all known releases.
+        (f"{NVIDIA}:1.9.0", "1.9.0", ""),
+        (f"{NVIDIA}:0.2.1", "0.2.1", "0"),
+        # The engine's own images.
+        ("vllm/vllm-openai:v0.23.0", "", "0.23.0"),
+        # No version.
+        (f"{NVIDIA}:my-tag", "", ""),
+        (f"{NVIDIA}@sha256:{'0' * 64}", "", ""),
+        ("registry.example.com:5000/llm/serving", "", ""),
+        ("registry.example.com/llm/serving:7.2.0", "", ""),
+    ],
+)
+def test_an_image_states_its_versions(tmp_path: Path, image: str, dynamo: str, vllm: str) -> None:
+    found = of_image(tmp_path, image)
+    assert " ".join(map(str, found.dynamo)) == dynamo
+    assert " ".join(map(str, found.engines.get(Engine.VLLM, ()))) == vllm
+
+
+def test_an_override_states_dynamos_version(tmp_path: Path) -> None:
+    image = "registry.example.com/llm/serving:stable"
+    found = of_image(tmp_path, image, runtimeVersionOverride="1.4.0")
+    assert list(map(str, found.dynamo)) == ["1.4.0"]
+    assert list(map(str, found.engines[Engine.SGLANG])) == [RELEASES["1.4"].sglang]
+
+
+def test_the_table_has_the_engines_that_the_installed_dynamo_requires() -> None:
+    release = RELEASES[NEWEST]
+    assert importlib.metadata.version("ai-dynamo") == release.dynamo
+    required = "\n".join(importlib.metadata.requires("ai-dynamo") or ())
+    for package, version in (
+        ("vllm", release.vllm),
+        ("sglang", release.sglang),
+        ("tensorrt-llm", release.trtllm),
+    ):
+        (found,) = re.findall(rf"^{package}(?:\[[^]]*\])?==([\w.]+)", required, re.MULTILINE)
+        assert found == version, package
