@@ -14,7 +14,7 @@ from penstock.checks.files.yaml_text import Path, dump, put, steps_of
 from penstock.checks.finding import Fix
 from penstock.engines.settings import Location
 from penstock.manifests.cursor import Cursor
-from penstock.manifests.deployment import KnownConfig, UnknownConfig
+from penstock.manifests.deployment import KnownConfig, NoConfig, UnknownConfig
 from penstock.manifests.engine_files import ENGINE_FILE
 from penstock.manifests.pods import Container
 from penstock.manifests.read import Manifest
@@ -60,7 +60,9 @@ class ManifestFile:
         config = self.manifest.deployment.component(location.component).engine_config
         dotted = ".".join(str(step) for step in location.path)
         if not isinstance(config, KnownConfig):
-            place = _place(pod.containers[0].cursor)
+            main = pod.containers[0].cursor
+            is_flag = isinstance(config, NoConfig) and main["args"].value
+            place = _place(main["args"] if is_flag else main)
             return Place(place.line, f"{place.path}: {dotted}")
         kind, _, rest = config.place.partition("/")
         name, _, key = rest.rpartition("/")
@@ -76,7 +78,8 @@ class ManifestFile:
         find = _variable if location.what == "env" else _argument
         for container in pod.containers:
             if (found := find(container, location)) is not None:
-                return _place(found)
+                name = str(location.path[0]) if location.path else ""
+                return _in_script(found, name) or _place(found)
         main = pod.containers[0].cursor
         return _place(main[location.what] if main[location.what].value else main)
 
@@ -160,6 +163,18 @@ class ManifestFile:
 
 def _place(cursor: Cursor) -> Place:
     return Place(cursor.line, cursor.place)
+
+
+def _in_script(word: Cursor, name: str) -> Place | None:
+    """The last line of a launch script (`- |`) that names a flag; None if it is no script."""
+    node = node_at(word.document.node, word.path)
+    if not name or not isinstance(word.value, str) or word.line is None:
+        return None
+    if node is None or node.style != "|":
+        return None
+    lines = word.value.splitlines()
+    named = [number for number, line in enumerate(lines, start=1) if name in line]
+    return Place(word.line + named[-1], word.place) if named else None
 
 
 def _in_document(root: Cursor, path: Path) -> Place:

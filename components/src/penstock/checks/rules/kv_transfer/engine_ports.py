@@ -30,7 +30,7 @@ ENDPOINT = re.compile(r"^tcp://.*:(\d+)$")
     remedy="Give every process its own ports.",
     source="vllm/distributed/kv_events.py 355 and 530, "
     "kv_connector/v1/nixl/base_scheduler.py 76-79 of 0.31.0; dynamo#5224",
-    versions=Versions(vllm=">=0.12"),
+    versions=Versions(vllm=">=0.12,<0.32"),
 )
 def shared_port(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for name in dict.fromkeys(worker.name for worker in deployment.workers):

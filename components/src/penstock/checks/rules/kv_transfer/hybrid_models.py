@@ -21,7 +21,7 @@ from penstock.serving.worker import Worker
 LAYOUT = "VLLM_SSM_CONV_STATE_LAYOUT"
 # Before 0.23, vLLM turned the manager off with every connector.
 OFF_BY_DEFAULT = Versions(vllm=">=0.16,<0.23")
-OFF_IF_UNSUPPORTED = Versions(vllm=">=0.23")
+OFF_IF_UNSUPPORTED = Versions(vllm=">=0.23,<0.32")
 
 
 @rule(
@@ -38,7 +38,7 @@ OFF_IF_UNSUPPORTED = Versions(vllm=">=0.23")
     source="vllm/config/vllm.py 2251-2297, v1/core/kv_cache_utils.py unify_hybrid_kv_cache_specs, "
     "distributed/kv_transfer/kv_connector/factory.py 57 of 0.31.0, and the same places of 0.16.0 "
     "to 0.28.0; dynamo#13755, vllm#41847",
-    versions=Versions(vllm=">=0.16"),
+    versions=Versions(vllm=">=0.16,<0.32"),
 )
 def unsupported_layers(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
@@ -130,7 +130,7 @@ def _sliding_windows(worker: Worker, connector: Connector) -> Iterator[RuleResul
     remedy="Set VLLM_SSM_CONV_STATE_LAYOUT=DS.",
     source="vllm/distributed/kv_transfer/kv_connector/v1/nixl/base_worker.py 636-644 of 0.31.0, "
     "nixl/worker.py 154 of 0.20.1",
-    versions=Versions(vllm=">=0.20.1"),
+    versions=Versions(vllm=">=0.20.1,<0.32"),
 )
 def convolution_layout(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:

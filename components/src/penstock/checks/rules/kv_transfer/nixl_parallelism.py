@@ -12,7 +12,7 @@ from penstock.models import ModelFacts
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.worker import Worker
 
-SEVERAL_SIZES = Versions(vllm=">=0.16")
+SEVERAL_SIZES = Versions(vllm=">=0.16,<0.32")
 
 
 @rule(
@@ -67,9 +67,7 @@ def _unequal(prefill: Worker, decode: Worker, facts: ModelFacts | None) -> Itera
         )
 
 
-def _hybrid(
-    decode: Worker, first: int, sizes: str, kv_heads: int | None
-) -> Iterator[RuleResult]:
+def _hybrid(decode: Worker, first: int, sizes: str, kv_heads: int | None) -> Iterator[RuleResult]:
     yield _result(
         decode,
         first,
@@ -83,7 +81,7 @@ def _hybrid(
             first,
             f"{sizes}: with {kv_heads} KV heads, the block size that the recurrent layers require "
             "differs between the pools",
-            versions=Versions(vllm=">=0.20.1"),
+            versions=Versions(vllm=">=0.20.1,<0.32"),
             level=Level.WARNING,
         )
 

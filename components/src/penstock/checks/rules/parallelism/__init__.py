@@ -1,6 +1,15 @@
 """Rules about parallelism and kernels."""
 
-from penstock.checks.rules.parallelism import experts, flag_limits, kernels, parallel, ranks
+from penstock.checks.rules.parallelism import (
+    attention_backends,
+    engine_kernels,
+    experts,
+    flag_limits,
+    kernels,
+    parallel,
+    ranks,
+    shards,
+)
 
 MODULES = (
     parallel,
@@ -8,4 +17,7 @@ MODULES = (
     ranks,
     kernels,
     flag_limits,
+    attention_backends,
+    engine_kernels,
+    shards,
 )
