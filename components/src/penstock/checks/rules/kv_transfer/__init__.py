@@ -9,6 +9,7 @@ from penstock.checks.rules.kv_transfer import (
     lmcache,
     nixl_parallelism,
     nixl_pools,
+    sglang_workers,
     transceiver,
     transfer,
     transports,
@@ -26,4 +27,5 @@ MODULES = (
     lmcache,
     engine_ports,
     transports,
+    sglang_workers,
 )

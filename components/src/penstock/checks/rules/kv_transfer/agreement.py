@@ -50,13 +50,18 @@ def different_backends(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for prefill, decode in deployment.pairs:
         (key, first), (_, second) = effective_backend(prefill), effective_backend(decode)
         composed = {"PdConnector", "MultiConnector"} & {str(first), str(second)}
-        if first and second and first != second and not composed:
+        if first and second and _mode(first) != _mode(second) and not composed:
             yield RuleResult(
                 location=decode.config_location(key),
                 message=f"{decode.name} uses KV transfer backend {second}, but {prefill.name} "
                 f"uses {first}",
                 fix=Fix(text=f"Set the backend to {first} on both pools.", config={key: first}),
             )
+
+
+def _mode(backend: Any) -> str:
+    """NixlPullConnector is another name of NixlConnector (vLLM 0.31.0, nixl/connector.py)."""
+    return "NixlConnector" if backend == "NixlPullConnector" else str(backend)
 
 
 def _different_settings(

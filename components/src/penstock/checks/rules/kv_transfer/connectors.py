@@ -108,7 +108,12 @@ def pipeline_with_nixl(deployment: ServingDeployment) -> Iterable[RuleResult]:
         connector = str(worker.get("kv-transfer-config.kv_connector") or "")
         hybrid = deployment.model is not None and any(deployment.model.windows)
         hybrid = hybrid and worker.get("disable-hybrid-kv-cache-manager") is not True
-        if worker.engine is Engine.VLLM and worker.pp > 1 and "Nixl" in connector and hybrid:
+        if (
+            worker.engine is Engine.VLLM
+            and worker.pp > 1
+            and connector in ("NixlConnector", "NixlPullConnector")
+            and hybrid
+        ):
             yield RuleResult(
                 location=worker.settings.location("pipeline_parallel"),
                 message=f"NIXL does not support pipeline parallelism ({worker.pp}) for a model "

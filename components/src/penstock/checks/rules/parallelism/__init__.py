@@ -8,6 +8,7 @@ from penstock.checks.rules.parallelism import (
     kernels,
     parallel,
     ranks,
+    sglang_backends,
     shards,
 )
 
@@ -20,4 +21,5 @@ MODULES = (
     attention_backends,
     engine_kernels,
     shards,
+    sglang_backends,
 )

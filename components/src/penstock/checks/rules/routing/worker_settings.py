@@ -21,21 +21,22 @@ FLAG_PREFIXES = ("--router-", "--no-router-")
 @rule(
     id="PS516",
     title="workers of one model have different KV block sizes",
-    level=Level.WARNING,
+    level=Level.ERROR,
     cause="The KV router hashes prompts in blocks of one size for each model, and workers of two "
     "components have different ones.",
-    effect="The router finds cached prefixes only on the workers whose block size it uses.",
+    effect="Dynamo rejects the workers that register later, because their model card differs.",
     remedy="Set the same block size on all workers of the model.",
-    source="ModelDeploymentCard.kv_cache_block_size of ai-dynamo 1.6.1; dynamo#9545, dynamo#1232",
-    versions=Versions(dynamo=">=1.0,<1.7"),
+    source="ModelDeploymentCard.kv_cache_block_size and the checksum of model cards in "
+    "lib/llm/src/discovery of ai-dynamo/dynamo (August 2026); dynamo#9545, dynamo#1232",
+    versions=Versions(dynamo=">=1.6,<1.7"),
 )
 def block_sizes_differ(deployment: ServingDeployment) -> Iterable[RuleResult]:
     if not deployment.follows_kv_events:
         return
     first: dict[str, Worker] = {}
     for worker in prefill_workers(deployment):
-        name, size = _served(worker), worker.count("block_size")
-        if name is None or size is None or not worker.settings.is_complete:
+        name, size = f"{_served(worker)} {worker.role}", worker.count("block_size")
+        if _served(worker) is None or size is None or not worker.settings.is_complete:
             continue
         other = first.setdefault(name, worker)
         if other.name != worker.name and other.count("block_size") != size:
@@ -62,8 +63,8 @@ def _served(worker: Worker) -> str | None:
     title="router settings on a worker",
     level=Level.WARNING,
     cause="A worker passes router settings on to the frontends only together with a router mode "
-    "of its own.",
-    effect="The settings have no effect, and the frontend routes with its own.",
+    "of its own, and then they replace those of the frontend.",
+    effect="The settings have no effect, or the frontend routes with another mode than its own.",
     remedy="Set them on the frontend.",
     source="build_router_config in dynamo/common/configuration/groups/router_args.py 332-405 of "
     "1.6.1",
@@ -71,7 +72,18 @@ def _served(worker: Worker) -> str | None:
 )
 def router_settings_on_worker(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
-        if worker.env(MODE_VARIABLE) is not None or worker.flag(MODE_FLAG) is not None:
+        flag, variable = worker.flag(MODE_FLAG), worker.env(MODE_VARIABLE)
+        mode = flag.value if flag is not None else variable
+        if mode is not None:
+            if deployment.frontends and mode != deployment.router_mode:
+                yield RuleResult(
+                    location=worker.location("args", flag.spelling)
+                    if flag is not None
+                    else worker.location("env", MODE_VARIABLE),
+                    message=f"{worker.name} sets router mode {mode}, which replaces "
+                    f"{deployment.router_mode} of the frontend",
+                    fix=Fix(text="Set the router mode on the frontend only."),
+                )
             continue
         for location, name in _router_settings(worker):
             yield RuleResult(
