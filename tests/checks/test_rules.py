@@ -16,7 +16,9 @@ from penstock.checks.registry import RULES
 from tests.checks import (
     cases_autoscaling,
     cases_engine,
+    cases_engine_kernels,
     cases_flag_limits,
+    cases_kv_connectors,
     cases_memory,
     cases_parallelism,
     cases_routing,
@@ -30,6 +32,8 @@ CASES: tuple[Case, ...] = (
     *cases_parallelism.CASES,
     *cases_memory.CASES,
     *cases_routing.CASES,
+    *cases_kv_connectors.CASES,
+    *cases_engine_kernels.CASES,
 )
 # Reported while a file is read, before there is a deployment; tested in test_check.py.
 READ = ("PS001", "PS002", "PS003")

@@ -168,11 +168,10 @@ def draft_parallelism(deployment: ServingDeployment) -> Iterable[RuleResult]:
         yield RuleResult(
             location=worker.config_location(f"speculative-config.{key}"),
             message=f"{key} {problem}",
-            fix=Fix(
+            fix=Fix(text="Rename it to draft_tensor_parallel_size.")
+            if own is None
+            else Fix(
                 text="Set draft_tensor_parallel_size to 1.",
-                config={
-                    "speculative-config.draft_tensor_parallel_size": 1,
-                    **({f"speculative-config.{key}": None} if own is None else {}),
-                },
+                config={"speculative-config.draft_tensor_parallel_size": 1},
             ),
         )

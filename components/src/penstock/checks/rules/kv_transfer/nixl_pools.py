@@ -72,19 +72,16 @@ def _is_on(flag: bool | None, connector: Connector) -> bool | None:
 def _manager_differs(
     prefill: Worker, decode: Worker, is_on: list[Any], versions: Versions
 ) -> RuleResult:
-    with_flag = decode if hma_flag(decode) is not None else prefill
-    other = prefill if with_flag is decode else decode
-    where = (
-        with_flag.config_location(HMA_FLAG)
-        if hma_flag(with_flag) is not None
-        else (decode if is_on[0] else prefill).config_location(SECTION)
-    )
     states = ["on" if on else "off" for on in is_on]
+    flagged = next((w for w in (decode, prefill) if hma_flag(w) is not None), None)
+    on = prefill if is_on[0] else decode
     return RuleResult(
-        location=where,
+        location=(flagged or on).config_location(HMA_FLAG if flagged else SECTION),
         message=f"the hybrid KV cache manager is {states[0]} on {prefill.name} and {states[1]} on "
         f"{decode.name}",
-        fix=Fix(text=f"Set {HMA_FLAG} on both pools ({other.name} too).", config={HMA_FLAG: True}),
+        fix=Fix(text=f"Remove {HMA_FLAG} from {flagged.name}.", config={HMA_FLAG: None})
+        if flagged
+        else Fix(text=f"Set {HMA_FLAG} on {on.name} too.", config={HMA_FLAG: True}),
         versions=versions,
     )
 
