@@ -95,34 +95,34 @@ class Versions:
             yield name, getattr(self, name)
 
 
-def _fit(name: str, wanted: SpecifierSet, image: Software) -> Fit:
+def _fit(name: str, accepted: SpecifierSet, image: Software) -> Fit:
     stated = image.dynamo if name == "dynamo" else image.engines.get(Engine(name), ())
     if not stated or not image.is_stated:
-        return _without_version(name, wanted, stated, image)
+        return _without_version(name, accepted, stated, image)
     newest = _known(name)[-1]
-    inside = [wanted.contains(version, prereleases=True) for version in stated]
+    inside = [accepted.contains(version, prereleases=True) for version in stated]
     later = getattr(image.later, name) if image.later else None
-    if all(inside) and (later is None or wanted.contains(later, prereleases=True)):
+    if all(inside) and (later is None or accepted.contains(later, prereleases=True)):
         return Fit.INSIDE
-    if any(inside) or (stated[-1] > newest and wanted.contains(newest, prereleases=True)):
+    if any(inside) or (stated[-1] > newest and accepted.contains(newest, prereleases=True)):
         return Fit.UNVERIFIED
     return Fit.OUTSIDE
 
 
 def _without_version(
-    name: str, wanted: SpecifierSet, possible: tuple[Version, ...], image: Software
+    name: str, accepted: SpecifierSet, possible: tuple[Version, ...], image: Software
 ) -> Fit:
     """``possible``: the versions that the flags allow, if they exclude the newest release."""
     known = _known(name)
-    if all(wanted.contains(version, prereleases=True) for version in known):
+    if all(accepted.contains(version, prereleases=True) for version in known):
         return Fit.INSIDE
-    if possible and all(wanted.contains(version, prereleases=True) for version in possible):
+    if possible and all(accepted.contains(version, prereleases=True) for version in possible):
         return Fit.ASSUMED
-    if not wanted.contains(known[-1], prereleases=True):
+    if not accepted.contains(known[-1], prereleases=True):
         return Fit.OUTSIDE
     if image.is_stated and image.dynamo:
         return Fit.UNVERIFIED  # newer than all releases whose engines are known
-    recent = (wanted.contains(version, prereleases=True) for version in known[-RECENT:])
+    recent = (accepted.contains(version, prereleases=True) for version in known[-RECENT:])
     return Fit.ASSUMED if not possible and all(recent) else Fit.DOUBTFUL
 
 
@@ -134,12 +134,12 @@ def _known(name: str) -> list[Version]:
 
 def _span(name: str, text: str) -> str:
     """The first and the last known version in the range."""
-    wanted = SpecifierSet(text)
+    accepted = SpecifierSet(text)
     versions = {label: getattr(release, name) for label, release in RELEASES.items()}
     inside = [
         label if name == "dynamo" else version
         for label, version in versions.items()
-        if wanted.contains(version, prereleases=True)
+        if accepted.contains(version, prereleases=True)
     ]
     if not inside:
         return text

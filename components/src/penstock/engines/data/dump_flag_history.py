@@ -2,10 +2,8 @@
 
     uv run python -m penstock.engines.data.dump_flag_history FOLDER > flag_history.json
 
-FOLDER has one folder per wheel: `ai-dynamo-1.4.2`, `vllm-0.26.0`, `sglang-0.5.16`, with the
-versions of `engines/releases.py`. None of their code runs: a flag counts as present where the
-sources contain its literal, or a field from which SGLang makes a flag. So a release may lack a flag
-that this lists.
+FOLDER has one folder per wheel, such as `ai-dynamo-1.4.2`, `vllm-0.26.0` and `sglang-0.5.16`. None
+of their code runs: the sources may name flags that a parser lacks, but never lack one that it has.
 """
 
 from __future__ import annotations

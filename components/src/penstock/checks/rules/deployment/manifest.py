@@ -247,7 +247,7 @@ def missing_type(deployment: ServingDeployment) -> Iterable[RuleResult]:
 @rule(
     id="PS774",
     title="several components of type frontend",
-    level=Level.NOTE,
+    level=Level.WARNING,
     cause="The API server and the operator's webhook accept several frontends in one deployment.",
     effect="Each has a Service of its own, so requests that are sent to one do not reach the other "
     "if it fails.",
@@ -256,7 +256,8 @@ def missing_type(deployment: ServingDeployment) -> Iterable[RuleResult]:
     versions=Versions(dynamo=">=1.4,<1.7"),
 )
 def several_frontends(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    names = [c.name for c in deployment.components if c.role is Role.FRONTEND]
+    running = {component.name for component, _, _ in deployment.frontends}
+    names = [c.name for c in deployment.with_role(Role.FRONTEND) if c.name in running]
     if names[1:]:
         yield RuleResult(
             location=Location(names[1], "field", ("type",)),

@@ -144,7 +144,7 @@ def mixed_fabrics(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 location=worker.location("env", "UCX_NET_DEVICES"),
                 message=f"UCX_NET_DEVICES={worker.env('UCX_NET_DEVICES')} {what}",
                 fix=Fix(text="List devices of one fabric only, all bonded or none."),
-                # UCX may use Ethernet beside InfiniBand to set up connections.
+                # UCX may use Ethernet next to InfiniBand to set up connections.
                 level=Level.NOTE if len(kinds) > 1 else None,
             )
 

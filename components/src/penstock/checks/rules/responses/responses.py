@@ -41,7 +41,7 @@ def _writes_harmony(deployment: ServingDeployment) -> bool:
     effect="`to=functions…` appears in the text and tool calls are lost. NVIDIA's recipe sets 20.",
     remedy="Set stream_interval to 1.",
     source="dynamo#6664 (seen with 0.9, still open); dynamo#10054 and dynamo#10366 changed the "
-    "parser in 1.3, and nobody reported whether that solves it",
+    "parser in 1.3, without a report whether that solves it",
     versions=Versions(dynamo=">=0.9,<1.7"),
 )
 def batched_stream(deployment: ServingDeployment) -> Iterable[RuleResult]:
