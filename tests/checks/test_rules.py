@@ -18,7 +18,9 @@ from tests.checks import (
     cases_autoscaling,
     cases_corrections,
     cases_engine,
+    cases_engine_kernels,
     cases_flag_limits,
+    cases_kv_connectors,
     cases_memory,
     cases_parallelism,
     cases_routing,
@@ -33,6 +35,8 @@ CASES: tuple[Case, ...] = (
     *cases_memory.CASES,
     *cases_routing.CASES,
     *cases_corrections.CASES,
+    *cases_kv_connectors.CASES,
+    *cases_engine_kernels.CASES,
 )
 # Reported while a file is read, before there is a deployment; tested in test_check.py.
 READ = ("PS001", "PS002", "PS003")

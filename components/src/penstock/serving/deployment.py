@@ -13,7 +13,7 @@ from penstock.hardware import Gpu
 from penstock.manifests.cursor import Cursor
 from penstock.manifests.deployment import Component, Deployment, Engine, Launch, Role
 from penstock.manifests.pods import Pod
-from penstock.models import ModelShape
+from penstock.models import ModelFacts, ModelShape, find_facts
 from penstock.serving.worker import WORKERS, Worker
 
 if TYPE_CHECKING:
@@ -40,6 +40,10 @@ class ServingDeployment:
     # None if the model's shape is unknown; `model_unknown` gives the reason.
     model: ModelShape | None
     model_unknown: str
+    # The id or path of the first worker's model.
+    model_name: str | None
+    # What is known of its layers; None if nothing is.
+    facts: ModelFacts | None
     # `model.context_length` of the graph in tokens; None for a manifest.
     context_length: int | None
     # The graph's objectives; None for a manifest.
@@ -103,6 +107,13 @@ class ServingDeployment:
                         pod=self.pods[component.name],
                         settings=read_settings(component, launch),
                     )
+
+    def facts_of(self, worker: Worker) -> ModelFacts | None:
+        """What is known of the layers of the worker's own model."""
+        named = worker.value("model")
+        if named is None or str(named) == self.model_name or self.is_graph:
+            return self.facts
+        return find_facts(str(named))
 
     def processes(self, component: str) -> int:
         """Workers of one pod that run at the same time; of conditional launches only one runs."""

@@ -12,8 +12,9 @@ from penstock.manifests.deployment import Component, Deployment
 from penstock.manifests.pods import Pod
 from penstock.manifests.read import Manifest
 from penstock.manifests.source import Source
-from penstock.models import ModelShape, find_model
-from penstock.models.config import UnknownShapeError
+from penstock.models import ModelFacts, ModelShape, find_facts, find_model
+from penstock.models.config import BrokenConfigError, UnknownShapeError
+from penstock.models.known import known_shape
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.worker import WORKERS
 
@@ -35,7 +36,7 @@ def understand(source: Source, hints: Hints) -> ServingDeployment:
     hardware = graph.hardware if graph is not None else None
     name = hints.gpu or (hardware.gpu if hardware else None)
     gpu = GPUS[name] if name else _gpu_of(source.manifest)
-    model, reason = _model(source, hints)
+    model, reason, facts = _model(source, hints)
     per_node = hardware.gpus_per_node if hardware else None
     return ServingDeployment(
         dgd=source.deployment,
@@ -47,6 +48,8 @@ def understand(source: Source, hints: Hints) -> ServingDeployment:
         gpu_nodes=hardware.nodes if hardware else None,
         model=model,
         model_unknown=reason,
+        model_name=_name(source),
+        facts=facts,
         context_length=graph.model.context_length if graph is not None else None,
         slo=graph.slo if graph is not None else None,
         is_graph=graph is not None,
@@ -81,17 +84,27 @@ def _affinity(value: object) -> Iterator[str]:
             yield from _affinity(item)
 
 
-def _model(source: Source, hints: Hints) -> tuple[ModelShape | None, str]:
+def _model(source: Source, hints: Hints) -> tuple[ModelShape | None, str, ModelFacts | None]:
+    """The model's shape, or the reason why it is unknown; and what is known in both cases."""
     graph = source.loaded.graph if source.loaded is not None else None
     path = graph.model.path if graph is not None else None
-    name = graph.model.id if graph is not None else _model_name(source.deployment)
+    name = _name(source)
     if name is None:
-        return None, "no worker in the manifests sets a model"
-    folders = [hints.model_folder, Path(path) if path else None, Path(name)]
+        return None, "no worker in the manifests sets a model", None
+    named = (hints.model_folder, Path(path) if path else None, Path(name))
+    folders = [folder for folder in named if folder is not None]
+    facts = find_facts(name, *folders)
     try:
-        return find_model(name, *(folder for folder in folders if folder is not None)), ""
+        return find_model(name, *folders), "", facts
+    except BrokenConfigError as error:
+        return None, str(error), facts
     except UnknownShapeError as error:
-        return None, str(error)
+        return known_shape(name), str(error), facts
+
+
+def _name(source: Source) -> str | None:
+    graph = source.loaded.graph if source.loaded is not None else None
+    return graph.model.id if graph is not None else _model_name(source.deployment)
 
 
 def _model_name(deployment: Deployment) -> str | None:

@@ -14,7 +14,7 @@ from penstock.checks.files.yaml_text import Path, dump, put, steps_of
 from penstock.checks.finding import Fix
 from penstock.engines.settings import Location
 from penstock.manifests.cursor import Cursor
-from penstock.manifests.deployment import KnownConfig, UnknownConfig
+from penstock.manifests.deployment import KnownConfig, NoConfig, UnknownConfig
 from penstock.manifests.engine_files import ENGINE_FILE
 from penstock.manifests.pods import Container
 from penstock.manifests.read import Manifest
@@ -52,7 +52,7 @@ class ManifestFile:
             return Place(None, ".".join(map(str, location.path)))
         if location.what == "document":
             root = manifest.documents[int(location.path[0])]
-            return _place(Cursor(root.document, None, location.path[1:]))
+            return self._in_document(root, location.path[1:])
         if location.component not in manifest.pods:
             return _place(Cursor(manifest.root.document, None, location.path))
         if location.what == "config":
@@ -68,7 +68,9 @@ class ManifestFile:
         config = self.manifest.deployment.component(location.component).engine_config
         dotted = ".".join(str(step) for step in location.path)
         if not isinstance(config, KnownConfig):
-            place = _place(pod.containers[0].cursor)
+            main = pod.containers[0].cursor
+            is_flag = isinstance(config, NoConfig) and main["args"].value
+            place = _place(main["args"] if is_flag else main)
             return replace(place, path=f"{place.path}: {dotted}")
         kind, _, rest = config.place.partition("/")
         name, _, key = rest.rpartition("/")
@@ -78,6 +80,17 @@ class ManifestFile:
                     line, column = self._inner_position(root, key, location) or (None, None)
                     return Place(line, f"{config.place}: {dotted}", column=column)
         return replace(_place(pod.containers[0].cursor), path=f"{config.path}: {dotted}")
+
+    def _in_document(self, root: Cursor, path: Path) -> Place:
+        """A place in any object, and in the YAML text of a ConfigMap's key: (data, key, …)."""
+        head, inner = path[:2], path[2:]
+        is_text = head[:1] == ("data",) and isinstance(root.at("data", str(head[-1])).value, str)
+        if not inner or not is_text:
+            return _place(Cursor(root.document, None, path))
+        location = Location("", "document", inner)
+        line, column = self._inner_position(root, str(head[1]), location) or (None, None)
+        dotted = f"{'.'.join(map(str, head))}: {'.'.join(map(str, inner))}"
+        return Place(line, dotted, column=column)
 
     def _inner_position(self, root: Cursor, key: str, location: Location) -> Position | None:
         """The position of a key inside a `|` block; that of the block if the key is not in it."""

@@ -29,7 +29,7 @@ SPELLINGS_COUNT = (Engine.VLLM, Engine.SGLANG)
 SAME_BACKEND = {"NixlPullConnector": "NixlConnector", "mooncake_tcp": "mooncake"}
 
 
-def _backend(worker: Worker) -> tuple[str, Any]:
+def effective_backend(worker: Worker) -> tuple[str, Any]:
     """The key that names the backend, and the backend in effect."""
     key = {
         Engine.TRTLLM: f"{TRANSCEIVER}.backend",
@@ -60,7 +60,7 @@ def _backend(worker: Worker) -> tuple[str, Any]:
 )
 def different_backends(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for prefill, decode in deployment.pairs:
-        (key, first), (_, second) = _backend(prefill), _backend(decode)
+        (key, first), (_, second) = effective_backend(prefill), effective_backend(decode)
         composed = {"PdConnector", "MultiConnector"} & {str(first), str(second)}
         is_same = SAME_BACKEND.get(first, first) == SAME_BACKEND.get(second, second)
         if first and second and not is_same and not composed:
@@ -225,7 +225,7 @@ def _different_draft_details(prefill: Worker, decode: Worker) -> Iterator[RuleRe
         return
     if not (isinstance(first, Mapping) and isinstance(second, Mapping)):
         return
-    is_hashed = "eagle" in _draft(first).lower() and "Nixl" in str(_backend(decode)[1])
+    is_hashed = "eagle" in _draft(first).lower() and "Nixl" in str(effective_backend(decode)[1])
     for name in DRAFT_DETAILS if is_hashed else ():
         values = first.get(name), second.get(name)
         # An unset type is that of the pool's own KV cache.

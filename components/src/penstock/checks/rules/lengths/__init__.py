@@ -1,5 +1,8 @@
 """Rules about sequence lengths."""
 
-from penstock.checks.rules.lengths import sequence_lengths
+from penstock.checks.rules.lengths import sequence_lengths, step_budget
 
-MODULES = (sequence_lengths,)
+MODULES = (
+    sequence_lengths,
+    step_budget,
+)

@@ -1,9 +1,10 @@
 """Rules about the network."""
 
-from penstock.checks.rules.network import fabric, mnnvl, ucx
+from penstock.checks.rules.network import efa, fabric, mnnvl, ucx
 
 MODULES = (
     fabric,
+    efa,
     ucx,
     mnnvl,
 )

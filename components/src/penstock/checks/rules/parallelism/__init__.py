@@ -1,6 +1,16 @@
 """Rules about parallelism and kernels."""
 
-from penstock.checks.rules.parallelism import experts, flag_limits, kernels, parallel, ranks
+from penstock.checks.rules.parallelism import (
+    attention_backends,
+    engine_kernels,
+    experts,
+    flag_limits,
+    kernels,
+    parallel,
+    ranks,
+    sglang_backends,
+    shards,
+)
 
 MODULES = (
     parallel,
@@ -8,4 +18,8 @@ MODULES = (
     ranks,
     kernels,
     flag_limits,
+    attention_backends,
+    engine_kernels,
+    shards,
+    sglang_backends,
 )

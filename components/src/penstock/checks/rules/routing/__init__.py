@@ -6,6 +6,7 @@ from penstock.checks.rules.routing import (
     planes,
     router,
     router_flags,
+    worker_settings,
 )
 
 MODULES = (
@@ -14,4 +15,5 @@ MODULES = (
     planes,
     endpoint_picker,
     router_flags,
+    worker_settings,
 )

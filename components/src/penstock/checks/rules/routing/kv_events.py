@@ -38,9 +38,9 @@ EVENTS = {
     effect="The router finds no cached prefix for any prompt. It routes by load, and the "
     "prefix-cache hit rate is close to that of random routing.",
     remedy="Set --publish-kv-events (TensorRT-LLM) or --kv-events-config (vLLM, SGLang).",
-    source="dynamo/trtllm, dynamo/vllm/args.py and dynamo/sglang/args.py of 1.4 to 1.6; "
+    source="dynamo/trtllm, dynamo/vllm/args.py and dynamo/sglang/args.py of 1.1 to 1.6; "
     "dynamo#11473, dynamo#11648",
-    versions=Versions(dynamo=">=1.4,<1.7"),
+    versions=Versions(dynamo=">=1.1,<1.7"),
 )
 def no_kv_events(deployment: ServingDeployment) -> Iterable[RuleResult]:
     if not deployment.follows_kv_events or not weighs_prefixes(deployment):

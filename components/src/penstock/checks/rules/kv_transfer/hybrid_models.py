@@ -1,0 +1,149 @@
+"""Rules about KV connectors with models of several kinds of layers (vLLM)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from penstock.checks.finding import Fix, Level, RuleResult
+from penstock.checks.rule import rule
+from penstock.checks.rules.kv_transfer.vllm_connectors import (
+    HMA_FLAG,
+    SECTION,
+    Connector,
+    connector_of,
+    hma_flag,
+)
+from penstock.checks.version_range import Versions
+from penstock.manifests.deployment import Engine
+from penstock.serving.deployment import ServingDeployment
+from penstock.serving.worker import Worker
+
+LAYOUT = "VLLM_SSM_CONV_STATE_LAYOUT"
+# Before 0.23, vLLM turned the manager off with every connector.
+OFF_BY_DEFAULT = Versions(vllm=">=0.16,<0.23")
+OFF_IF_UNSUPPORTED = Versions(vllm=">=0.23,<0.32")
+
+
+@rule(
+    id="PS448",
+    title="the KV connector and the hybrid KV cache manager do not fit the model",
+    level=Level.ERROR,
+    cause="A model with recurrent layers (Mamba, gated delta net) requires vLLM's hybrid KV cache "
+    "manager. vLLM turns it off for connectors without support for it, and before 0.23 for every "
+    "connector unless --no-disable-hybrid-kv-cache-manager is set.",
+    effect="vLLM raises ValueError at startup. Models with sliding windows start, but every layer "
+    "keeps the KV of all tokens.",
+    remedy="Use a connector that supports the manager, such as NixlConnector or "
+    "OffloadingConnector, and leave the manager on.",
+    source="vllm/config/vllm.py 2251-2297, v1/core/kv_cache_utils.py unify_hybrid_kv_cache_specs, "
+    "distributed/kv_transfer/kv_connector/factory.py 57 of 0.31.0, and the same places of 0.16.0 "
+    "to 0.28.0; dynamo#13755, vllm#41847",
+    versions=Versions(vllm=">=0.16,<0.32"),
+)
+def unsupported_layers(deployment: ServingDeployment) -> Iterable[RuleResult]:
+    for worker in deployment.workers:
+        facts = deployment.facts_of(worker)
+        connector = connector_of(worker)
+        if connector is not None and hma_flag(worker) is False:
+            yield from _enabled_without_support(worker, connector)
+        elif worker.engine is Engine.VLLM and facts is not None and facts.is_hybrid:
+            yield from _recurrent_layers(worker, connector)
+        elif connector is not None and facts is not None and facts.has_windows:
+            yield from _sliding_windows(worker, connector)
+
+
+def _enabled_without_support(worker: Worker, connector: Connector) -> Iterator[RuleResult]:
+    if connector.supports_hma is False:
+        yield RuleResult(
+            location=worker.config_location(HMA_FLAG),
+            message=f"{HMA_FLAG} is false, but {_without_support(connector)} does not support the "
+            "hybrid KV cache manager",
+            fix=Fix(text=f"Remove {HMA_FLAG}.", config={HMA_FLAG: None}),
+            why="vLLM raises ValueError at startup.",
+            versions=OFF_IF_UNSUPPORTED,
+        )
+
+
+def _without_support(connector: Connector) -> str:
+    return next(
+        (one.name for one in connector.walk() if one.supports_hma is False and not one.children),
+        connector.name,
+    )
+
+
+def _recurrent_layers(worker: Worker, connector: Connector | None) -> Iterator[RuleResult]:
+    flag = hma_flag(worker)
+    why = "The layers need different KV layouts, and vLLM raises ValueError at startup."
+    if flag is True:
+        yield RuleResult(
+            location=worker.config_location(HMA_FLAG),
+            message=f"{HMA_FLAG} is set, but {worker.value('model')} has recurrent layers",
+            fix=Fix(text=f"Remove {HMA_FLAG}.", config={HMA_FLAG: None}),
+            why=why,
+        )
+    elif connector is not None:
+        yield RuleResult(
+            location=worker.config_location(SECTION),
+            message=f"{connector.name} turns the hybrid KV cache manager off, which "
+            f"{worker.value('model')} requires for its recurrent layers",
+            fix=Fix(text=f"Add --no-{HMA_FLAG}.", config={HMA_FLAG: False}),
+            why=why,
+            versions=OFF_BY_DEFAULT,
+        )
+        if connector.supports_hma is False:
+            yield RuleResult(
+                location=worker.config_location(SECTION),
+                message=f"{_without_support(connector)} does not support the hybrid KV cache "
+                f"manager, which {worker.value('model')} requires for its recurrent layers",
+                fix=Fix(text="Use OffloadingConnector, NixlConnector or no connector."),
+                why=why,
+                versions=OFF_IF_UNSUPPORTED,
+            )
+
+
+def _sliding_windows(worker: Worker, connector: Connector) -> Iterator[RuleResult]:
+    if hma_flag(worker) is None and connector.supports_hma is False:
+        yield RuleResult(
+            location=worker.config_location(SECTION),
+            message=f"{_without_support(connector)} does not support the hybrid KV cache manager, "
+            f"so all layers of {worker.value('model')} keep the KV of all tokens",
+            fix=Fix(
+                text="Use a connector that supports it, such as OffloadingConnector, or set "
+                f"{HMA_FLAG} to state that this is intended.",
+                config={HMA_FLAG: True},
+            ),
+            why="The sliding-window layers keep as much KV as the others: the cache holds fewer "
+            "sequences, or one of the full length does not fit. With some models vLLM does not "
+            "start until the flag is set.",
+            level=Level.WARNING,
+            versions=OFF_IF_UNSUPPORTED,
+        )
+
+
+@rule(
+    id="PS447",
+    title="NIXL lacks the state layout that recurrent layers require",
+    level=Level.ERROR,
+    cause="NIXL transfers the convolution states of recurrent layers only in the layout DS, and "
+    "vLLM's default is SD.",
+    effect="vLLM fails an assertion at startup.",
+    remedy="Set VLLM_SSM_CONV_STATE_LAYOUT=DS.",
+    source="vllm/distributed/kv_transfer/kv_connector/v1/nixl/base_worker.py 636-644 of 0.31.0, "
+    "nixl/worker.py 154 of 0.20.1",
+    versions=Versions(vllm=">=0.20.1,<0.32"),
+)
+def convolution_layout(deployment: ServingDeployment) -> Iterable[RuleResult]:
+    for worker in deployment.workers:
+        connector, facts = connector_of(worker), deployment.facts_of(worker)
+        if connector is None or not connector.has_nixl or facts is None or not facts.is_hybrid:
+            continue
+        value = worker.env(LAYOUT)
+        launch = worker.launch
+        if value == "DS" or LAYOUT in launch.unknown_variables or launch.has_unread_variables:
+            continue
+        yield RuleResult(
+            location=worker.location("env", LAYOUT),
+            message=f"{LAYOUT} is {value or 'not set'}, but {connector.name} requires DS for the "
+            f"recurrent layers of {worker.value('model')}",
+            fix=Fix(text=f"Set {LAYOUT}=DS.", env={LAYOUT: "DS"}),
+        )

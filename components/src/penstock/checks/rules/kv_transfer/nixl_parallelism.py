@@ -1,0 +1,105 @@
+"""Rules about pools of different tensor parallelism under vLLM's NIXL connector."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from penstock.checks.finding import Fix, Level, RuleResult
+from penstock.checks.rule import rule
+from penstock.checks.rules.kv_transfer.nixl_pools import nixl_pairs
+from penstock.checks.version_range import Versions
+from penstock.models import ModelFacts
+from penstock.serving.deployment import ServingDeployment
+from penstock.serving.worker import Worker
+
+SEVERAL_SIZES = Versions(vllm=">=0.16,<0.32")
+
+
+@rule(
+    id="PS446",
+    title="NIXL cannot transfer KV between the tensor parallelisms of the pools",
+    level=Level.ERROR,
+    cause="The TP of one pool must divide that of the other. A decode TP below the prefill TP also "
+    "requires that the prefill workers do not store KV heads several times. Recurrent layers "
+    "(Mamba, gated delta net) need the same TP, or block sizes that do not depend on it.",
+    effect="The handshake fails, and requests fail with it.",
+    remedy="Use the same TP on both pools.",
+    source="vllm/distributed/kv_transfer/kv_connector/utils.py 493 and nixl/base_worker.py "
+    "_validate_remote_agent_handshake of 0.31.0; nixl_connector.py 2069 of 0.19.0; vllm#42895, "
+    "vllm#43523, vllm#41863",
+    versions=SEVERAL_SIZES,
+)
+def tensor_parallelism(deployment: ServingDeployment) -> Iterable[RuleResult]:
+    for (prefill, decode), _, _ in nixl_pairs(deployment):
+        if prefill.is_laid_out and decode.is_laid_out and prefill.tp != decode.tp:
+            facts = deployment.facts_of(decode)
+            yield from _unequal(prefill, decode, facts)
+
+
+def _unequal(prefill: Worker, decode: Worker, facts: ModelFacts | None) -> Iterator[RuleResult]:
+    first, second = prefill.tp, decode.tp
+    sizes = f"TP {second} on {decode.name} and TP {first} on {prefill.name}"
+    if max(first, second) % min(first, second):
+        yield _result(decode, first, f"{sizes}: neither divides the other")
+    elif facts is None or facts.is_mla:
+        return
+    elif facts.is_hybrid:
+        yield from _hybrid(decode, first, sizes, facts.kv_heads)
+    elif second < first and facts.kv_heads and first >= facts.kv_heads:
+        # Up to 0.19, one KV head for each GPU counted as several copies.
+        only_old = Versions(vllm=">=0.16,<0.20.1")
+        yield _result(
+            decode,
+            first,
+            f"{sizes}: the prefill workers store each of {facts.kv_heads} KV heads "
+            f"{first // facts.kv_heads} times"
+            if first > facts.kv_heads
+            else f"{sizes}: this version cannot split one KV head for each prefill GPU",
+            versions=SEVERAL_SIZES if first > facts.kv_heads else only_old,
+        )
+    elif second < first:
+        yield _result(
+            decode,
+            first,
+            f"{sizes}: after a failed handshake the decode engine stops with a KeyError",
+            versions=Versions(vllm=">=0.16,<0.20.1"),
+            level=Level.WARNING,
+        )
+
+
+def _hybrid(decode: Worker, first: int, sizes: str, kv_heads: int | None) -> Iterator[RuleResult]:
+    yield _result(
+        decode,
+        first,
+        f"{sizes}: recurrent layers need the same TP",
+        versions=Versions(vllm=">=0.19,<0.20.1"),
+    )
+    # As long as each GPU has other KV heads, both kinds of layers shrink with the TP.
+    if kv_heads and max(first, decode.tp) > kv_heads:
+        yield _result(
+            decode,
+            first,
+            f"{sizes}: with {kv_heads} KV heads, the block size that the recurrent layers require "
+            "differs between the pools",
+            versions=Versions(vllm=">=0.20.1,<0.32"),
+            level=Level.WARNING,
+        )
+
+
+def _result(
+    decode: Worker,
+    first: int,
+    message: str,
+    *,
+    versions: Versions = SEVERAL_SIZES,
+    level: Level | None = None,
+) -> RuleResult:
+    return RuleResult(
+        location=decode.settings.location("tensor_parallel"),
+        message=message,
+        fix=Fix(
+            text=f"Set tensor-parallel-size to {first} on both pools, with as many GPUs.",
+        ),
+        versions=versions,
+        level=level,
+    )

@@ -1,0 +1,38 @@
+"""Rules about transports of TensorRT-LLM that cannot connect the pools."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from penstock.checks.finding import Fix, Level, RuleResult
+from penstock.checks.rule import rule
+from penstock.checks.rules.kv_transfer.agreement import effective_backend
+from penstock.checks.rules.kv_transfer.transfer import TRANSCEIVER, kv_transfer_workers
+from penstock.checks.version_range import Versions
+from penstock.serving.deployment import ServingDeployment
+
+
+@rule(
+    id="PS454",
+    title="the MPI transceiver between pods",
+    level=Level.ERROR,
+    cause="TensorRT-LLM's MPI transceiver connects ranks of one MPI world. The prefill and decode "
+    "workers of Dynamo are separate processes with their own.",
+    effect="No KV transfer succeeds.",
+    remedy="Set the backend to NIXL.",
+    source="Dynamo's page on KV cache transfer with TensorRT-LLM, 0.7.1 and later: its workers "
+    "support NIXL and UCX",
+    versions=Versions(trtllm=">=1.0.0rc0,<=1.3.0rc29"),
+)
+def mpi_between_pods(deployment: ServingDeployment) -> Iterable[RuleResult]:
+    for worker in kv_transfer_workers(deployment):
+        key = f"{TRANSCEIVER}.backend"
+        if worker.is_trtllm and effective_backend(worker)[1] == "MPI":
+            is_variable = worker.get(key) != "MPI"
+            yield RuleResult(
+                location=worker.location("env", "TRTLLM_USE_MPI_KVCACHE")
+                if is_variable
+                else worker.config_location(key),
+                message=f"{worker.name} transfers KV over MPI, which cannot reach another pod",
+                fix=Fix(text="Set the backend to NIXL on both pools.", config={key: "NIXL"}),
+            )

@@ -1,0 +1,127 @@
+"""Rules about what must fit in one step of vLLM besides prompts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from penstock.checks.finding import Fix, Level, RuleResult
+from penstock.checks.rule import rule
+from penstock.checks.version_range import Versions
+from penstock.manifests.deployment import Engine
+from penstock.models import ModelFacts
+from penstock.positive_int import positive_int
+from penstock.serving.deployment import ServingDeployment
+from penstock.serving.worker import Worker
+
+BUDGET = "max-num-batched-tokens"
+KERNEL_BLOCK = 16  # tokens; attention backends need blocks of a multiple of it
+# Methods that compute their draft tokens in parallel, so that each token needs a slot.
+PARALLEL = ("dflash", "dspark")
+
+
+def _vllm_workers(deployment: ServingDeployment) -> Iterator[tuple[Worker, int]]:
+    """The workers that set the tokens of a step, with that number."""
+    for worker in deployment.workers:
+        budget = worker.count("max_batch_tokens")
+        if worker.engine is Engine.VLLM and budget is not None:
+            yield worker, budget
+
+
+@rule(
+    id="PS161",
+    title="draft tokens leave no tokens for a step",
+    level=Level.ERROR,
+    cause="vLLM subtracts the slots of parallel draft tokens, or one slot of a draft model, from "
+    "max-num-batched-tokens: for every sequence up to 0.26, once from 0.28 on.",
+    effect="vLLM raises ValueError at startup.",
+    remedy="Raise max-num-batched-tokens, or lower num_speculative_tokens or max-num-seqs.",
+    source="vllm/config/vllm.py 1577-1595 and speculative.py 1039 of 0.23.0, vllm.py 1698-1716 of "
+    "0.26.0, vllm.py 2355-2386 of 0.31.0; vllm#50708",
+    versions=Versions(vllm=">=0.23,<0.32"),
+)
+def no_tokens_left(deployment: ServingDeployment) -> Iterable[RuleResult]:
+    for worker, budget in _vllm_workers(deployment):
+        section = worker.value("speculation")
+        sequences = worker.count("max_sequences")
+        slots = _slots(section) if isinstance(section, Mapping) else 0
+        if not slots:
+            continue
+        if sequences and slots * sequences >= budget:
+            yield _too_few(
+                worker,
+                budget,
+                slots * sequences + 1,
+                f"{slots} slots for draft tokens × max-num-seqs {sequences} leave none of the "
+                f"{budget} tokens of a step",
+                Versions(vllm=">=0.23,<0.28"),
+            )
+        extra = slots + 1 if section.get("method") in PARALLEL else slots
+        if extra >= budget:
+            yield _too_few(
+                worker,
+                budget,
+                extra + 1,
+                f"{extra} slots for draft tokens leave none of the {budget} tokens of a step",
+                Versions(vllm=">=0.28,<0.32"),
+            )
+
+
+def _slots(section: Mapping[str, object]) -> int:
+    """As `max_num_new_slots_for_drafting` of 0.23.0 to 0.26.0, for one sequence."""
+    tokens = positive_int(section.get("num_speculative_tokens")) or 0
+    is_parallel = section.get("parallel_drafting") is True or section.get("method") in PARALLEL
+    uses_model = section.get("method") == "draft_model"
+    return (max(0, tokens - 1) if is_parallel else 0) + (1 if uses_model else 0)
+
+
+def _too_few(
+    worker: Worker, budget: int, least: int, message: str, versions: Versions
+) -> RuleResult:
+    raised = max(8192, 1 << (least - 1).bit_length())
+    return RuleResult(
+        location=worker.settings.location("max_batch_tokens"),
+        message=message,
+        fix=Fix(text=f"Raise {BUDGET} to {raised}.", config={BUDGET: raised}),
+        versions=versions,
+    )
+
+
+@rule(
+    id="PS162",
+    title="a step is smaller than the block of recurrent layers",
+    level=Level.ERROR,
+    cause="With prefix caching, vLLM raises the block size until one block is as large as the "
+    "state of a recurrent layer. A step must process at least one block.",
+    effect="vLLM fails an assertion at startup (from 0.19 on), or requests hang.",
+    remedy="Raise max-num-batched-tokens to at least the block size.",
+    source="vllm/model_executor/models/config.py 425-520 of 0.16.0, vllm/config/vllm.py 1721 of "
+    "0.19.0 and 2265 of 0.26.0; vllm#36734, vllm#34445",
+    versions=Versions(vllm=">=0.16,<0.28"),
+)
+def block_exceeds_step(deployment: ServingDeployment) -> Iterable[RuleResult]:
+    for worker, budget in _vllm_workers(deployment):
+        facts = deployment.facts_of(worker)
+        if worker.get("enable-prefix-caching") is not True or facts is None:
+            continue
+        block = _smallest_block(worker, facts)
+        if block is not None and block > budget:
+            raised = 1 << (block - 1).bit_length()
+            yield RuleResult(
+                location=worker.settings.location("max_batch_tokens"),
+                message=f"{BUDGET} is {budget}, but the recurrent layers of "
+                f"{worker.value('model')} require blocks of at least {block} tokens",
+                fix=Fix(text=f"Raise {BUDGET} to {raised}.", config={BUDGET: raised}),
+            )
+
+
+def _smallest_block(worker: Worker, facts: ModelFacts) -> int | None:
+    """Tokens of the smallest block that vLLM can choose; None if unknown.
+
+    A KV cache type of one byte, and backends with larger blocks, only raise it.
+    """
+    page = facts.recurrent.page_bytes(worker.tp) if facts.recurrent else None
+    if page is None or not facts.kv_heads or len(facts.head_sizes) != 1:
+        return None
+    heads = max(1, facts.kv_heads // worker.tp)
+    token = 2 * heads * facts.head_sizes[0] * 2
+    return -(-page // (KERNEL_BLOCK * token)) * KERNEL_BLOCK

@@ -1,0 +1,148 @@
+"""Rules about what tensor parallelism must divide: quantization blocks, KV heads, devices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from math import gcd
+
+from penstock.checks.finding import Fix, Level, RuleResult
+from penstock.checks.rule import rule
+from penstock.checks.version_range import HARDWARE, Versions
+from penstock.engines.setting_names import COMMON_SETTINGS
+from penstock.manifests.deployment import Engine
+from penstock.models import ModelFacts
+from penstock.serving.deployment import ServingDeployment
+from penstock.serving.worker import Worker
+
+DEVICES = "CUDA_VISIBLE_DEVICES"
+
+
+@rule(
+    id="PS227",
+    title="tensor parallelism cuts the blocks of the FP8 weights",
+    level=Level.ERROR,
+    cause="Each block of FP8 weights has one scale, and a GPU's share of an MLP must be whole "
+    "blocks. From vLLM 0.31 on, experts may be smaller.",
+    effect="All ranks raise ValueError while they create the weights.",
+    remedy="Use a smaller tensor parallelism, or expert parallelism, which does not split experts.",
+    source="vllm/model_executor/layers/quantization/fp8.py create_weights of 0.16.0 to 0.28.0, "
+    "utils/fp8_utils.py 1231-1262 of 0.31.0; sglang/srt/layers/quantization/fp8.py 1080-1095 of "
+    "0.5.16 and the same lines of 0.5.6 to 0.5.21; vllm#39046",
+    versions=Versions(vllm=">=0.16,<0.32", sglang=">=0.5.6,<0.5.22"),
+)
+def cut_blocks(deployment: ServingDeployment) -> Iterable[RuleResult]:
+    for worker in deployment.workers:
+        facts = deployment.facts_of(worker)
+        if facts is None or facts.quantization != "fp8" or facts.weight_block is None:
+            continue
+        if worker.engine not in (Engine.VLLM, Engine.SGLANG) or not worker.is_laid_out:
+            continue
+        if facts.experts and facts.expert_width:
+            ranks = _expert_ranks(worker)
+            versions = Versions(vllm=">=0.16,<0.31", sglang=">=0.5.6,<0.5.22")
+            yield from _cut(worker, facts, facts.expert_width, ranks, versions)
+        elif not facts.experts and facts.dense_width:
+            versions = Versions(vllm=">=0.16,<0.32", sglang=">=0.5.6,<0.5.22")
+            yield from _cut(worker, facts, facts.dense_width, worker.tp, versions)
+
+
+def _expert_ranks(worker: Worker) -> int:
+    """GPUs that share one expert."""
+    if worker.engine is Engine.VLLM:
+        return 1 if worker.ep > 1 else worker.tp * worker.dp * worker.cp
+    return max(1, worker.tp // worker.ep)
+
+
+def _cut(
+    worker: Worker, facts: ModelFacts, width: int, ranks: int, versions: Versions
+) -> Iterator[RuleResult]:
+    block = facts.weight_block[0] if facts.weight_block else 0
+    if not block or ranks == 1 or (width % ranks == 0 and width // ranks % block == 0):
+        return
+    share = f"{width / ranks:g}"
+    what = "expert" if facts.experts else "MLP"
+    key = COMMON_SETTINGS["tensor_parallel"][worker.engine]
+    fitting = gcd(ranks, width // block)
+    yield RuleResult(
+        location=worker.settings.location("tensor_parallel"),
+        message=f"each of {ranks} GPUs gets {share} of the {width} columns of an {what}, which is "
+        f"not a multiple of the quantization block {block}",
+        fix=Fix(text=f"Use {fitting} GPUs for a worker ({key}), or expert parallelism.")
+        if facts.experts
+        else Fix(text=f"Set {key} to {fitting}.", config={key: fitting}),
+        versions=versions,
+    )
+
+
+@rule(
+    id="PS229",
+    title="the KV heads cannot be divided among the GPUs",
+    level=Level.ERROR,
+    cause="The tensor parallelism must divide the number of KV heads, or be a multiple of it.",
+    effect="The engine fails an assertion while it builds the attention layers.",
+    remedy="Use a divisor or a multiple of the number of KV heads.",
+    source="vllm/model_executor/models/llama.py 151-155, qwen3_moe.py 270-274 of 0.31.0; "
+    "sglang/srt/models/llama.py and qwen3.py of 0.5.21",
+    versions=Versions(vllm=">=0.16,<0.32", sglang=">=0.5.6,<0.5.22"),
+)
+def indivisible_kv_heads(deployment: ServingDeployment) -> Iterable[RuleResult]:
+    for worker in deployment.workers:
+        facts = deployment.facts_of(worker)
+        if worker.engine not in (Engine.VLLM, Engine.SGLANG) or not worker.is_laid_out:
+            continue
+        if facts is None or facts.is_mla or not facts.kv_heads:
+            continue
+        ranks = worker.tp // worker.attention_ranks
+        if max(ranks, facts.kv_heads) % min(ranks, facts.kv_heads):
+            key = COMMON_SETTINGS["tensor_parallel"][worker.engine]
+            fitting = gcd(ranks, facts.kv_heads)
+            yield RuleResult(
+                location=worker.settings.location("tensor_parallel"),
+                message=f"{facts.kv_heads} KV heads cannot be divided among {ranks} GPUs",
+                fix=Fix(text=f"Set {key} to {fitting}.", config={key: fitting}),
+            )
+
+
+@rule(
+    id="PS231",
+    title="CUDA_VISIBLE_DEVICES does not fit the parallelism or the pod",
+    level=Level.ERROR,
+    cause="A process sees only the GPUs that CUDA_VISIBLE_DEVICES lists, by their position among "
+    "the GPUs of the pod. At the first position that does not exist, the list ends.",
+    effect="The engine exits at startup: the parallelism needs more GPUs than it sees.",
+    remedy="List as many GPUs as the parallelism needs, or remove the variable.",
+    source="CUDA C++ programming guide, CUDA_VISIBLE_DEVICES; vllm/config/parallel.py 978, "
+    "v1/worker/gpu_worker.py 453 of 0.31.0",
+    versions=HARDWARE,
+)
+def visible_devices(deployment: ServingDeployment) -> Iterable[RuleResult]:
+    for worker in deployment.workers:
+        text = worker.env(DEVICES)
+        nodes = max(1, worker.component.nodes)
+        if not text or not worker.is_laid_out or not worker.settings.is_complete or nodes > 1:
+            continue
+        if worker.engine is Engine.MOCKER or "data-parallel" in " ".join(worker.launch.arguments):
+            continue
+        listed = [item.strip() for item in text.split(",")]
+        if not all(item.isdigit() for item in listed):
+            continue  # UUIDs, `all`, or a text that only the cluster knows
+        owned = worker.component.gpus
+        seen = _seen(listed, owned)
+        if seen < worker.world and (seen < len(listed) or deployment.processes(worker.name) == 1):
+            missing = f", and the pod has {owned} GPUs" if seen < len(listed) else ""
+            yield RuleResult(
+                location=worker.location("env", DEVICES),
+                message=f"{DEVICES} is {text}{missing}, but the parallelism needs {worker.world} "
+                "GPUs",
+                fix=Fix(text=f"Remove {DEVICES}.", env={DEVICES: None})
+                if deployment.processes(worker.name) == 1
+                else Fix(text=f"List {worker.world} of the pod's GPUs in {DEVICES}."),
+            )
+
+
+def _seen(listed: list[str], owned: int) -> int:
+    """The number of GPUs before the first that the pod does not have."""
+    for at, item in enumerate(listed):
+        if owned and int(item) >= owned:
+            return at
+    return len(listed)

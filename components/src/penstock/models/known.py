@@ -1,0 +1,75 @@
+"""The packaged values of config.json of public models, found by a model's id or path."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from penstock.models.config import UnknownShapeError, shape_of
+from penstock.models.shape import ModelShape
+
+Config = Mapping[str, Any]
+
+# The id in a cache's path: `…/models--openai--gpt-oss-120b/snapshots/…`.
+CACHED = re.compile(r"models--([^/]+?)--([^/]+)")
+# Endings of the names of quantized checkpoints. They have the same layers as the model without it.
+QUANTIZED = re.compile(
+    r"[-_.](fp8|fp4|nvfp4|mxfp4|mxfp8|int4|int8|awq|gptq|w4a16|w8a8|bf16|dynamic|fp8-dynamic|block"
+    r"|gptq-int4|gptq-int8)$",
+    re.IGNORECASE,
+)
+
+
+@cache
+def known_models() -> Mapping[str, Config]:
+    """By id in lower case; `data/dump_known_models.py` writes them."""
+    text = files("penstock.models.data").joinpath("known_models.json").read_text("utf-8")
+    return {name.lower(): config for name, config in json.loads(text).items()}
+
+
+@cache
+def _by_last_part() -> Mapping[str, Config]:
+    """By the last part of the id, without those that two organizations use."""
+    found: dict[str, Config | None] = {}
+    for name, config in known_models().items():
+        last = name.rpartition("/")[2]
+        found[last] = None if last in found else config
+    return {last: config for last, config in found.items() if config is not None}
+
+
+def exact_config(name: str) -> Config | None:
+    """The values of exactly this model: an id, or the path of a cache that contains the id."""
+    cached = CACHED.search(name)
+    id_ = f"{cached[1]}/{cached[2]}" if cached else name
+    return known_models().get(id_.lower())
+
+
+def layers_config(name: str) -> Config | None:
+    """The values of this model, or of a model with the same layers and another quantization.
+
+    In the second case, and for a folder with a model's name, nothing is known about the
+    quantization, and `quantization_config` is absent.
+    """
+    if (exact := exact_config(name)) is not None:
+        return exact
+    cached = CACHED.search(name)
+    last = (cached[2] if cached else name.rstrip("/").rpartition("/")[2]).lower()
+    while (config := _by_last_part().get(last)) is None:
+        shorter = QUANTIZED.sub("", last)
+        if shorter == last:
+            return None
+        last = shorter
+    return {key: value for key, value in config.items() if key != "quantization_config"}
+
+
+def known_shape(name: str) -> ModelShape | None:
+    """The shape of exactly this model; None if it or its model type is unknown."""
+    config = exact_config(name)
+    try:
+        return None if config is None else shape_of(config, name)
+    except UnknownShapeError:
+        return None
