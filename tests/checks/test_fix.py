@@ -56,6 +56,17 @@ def test_a_switch_is_fixed_in_the_spelling_of_the_file() -> None:
     assert not [f for f in check(fixed) if f.rule == "PS502"]
 
 
+def test_the_text_names_the_key_of_the_graph() -> None:
+    parser = found(graph(TRTLLM_AGG, {"model/tool_call_parser": REMOVE}), "PS602")
+    assert parser.fix == "Set model.tool_call_parser: harmony."
+    assert yaml.safe_load(parser.yaml) == {"model": {"tool_call_parser": "harmony"}}
+    vocabulary = found(graph(TRTLLM_AGG), "PS606")
+    assert (
+        vocabulary.fix == "Put the file on a volume and set model.harmony_vocabulary to its folder."
+    )
+    assert "TIKTOKEN_ENCODINGS_BASE" in found(manifest(TRTLLM_AGG), "PS606").fix
+
+
 def test_a_null_in_a_graph_omits_the_key_and_in_a_manifest_the_key_is_removed() -> None:
     key = "num-gpu-blocks-override"
     text = graph(VLLM_AGG, {f"worker/config/{key}": 511})

@@ -63,7 +63,9 @@ def test_a_plan_writes_a_graph_with_its_reasons(
     counts = tally(check_file(path, Hints()))
     assert (counts.errors, counts.warnings) == (0, 0)
     assert main(["simulate", str(path), "--workload", asked[6]]) == 0
-    assert " 100.0%" in capsys.readouterr().out
+    simulated = capsys.readouterr().out
+    assert " 100.0%" in simulated
+    assert re.search(r"requests in the figures: \d+ \(few: ", simulated)
 
 
 @needs_sim

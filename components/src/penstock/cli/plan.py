@@ -103,9 +103,14 @@ def run(args: argparse.Namespace) -> int:
         cache = Cache(None, "") if args.no_cache else environment_cache(python)
         progress = Progress(args, "planning")
         with progress.running(), Replays(cache) as replays:
-            result = plan(
-                request, loaded, replays, budget=args.replays, attain=args.attain, say=progress
-            )
+            try:
+                result = plan(
+                    request, loaded, replays, budget=args.replays, attain=args.attain, say=progress
+                )
+            except KeyboardInterrupt:
+                progress.hide()
+                print("penstock plan: interrupted; nothing was written", file=sys.stderr)
+                raise
     if isinstance(result, NoPlan):
         raise report.no_plan_error(result, args.attain, scale)
     header = report.header(result, args.attain, _command())

@@ -1,8 +1,7 @@
-"""Make and remove the folder of an environment, so that an interrupted command leaves nothing that
-the next one refuses.
+"""Make and remove the folder of an environment. Interrupted commands can be repeated.
 
-A record beside the folder names it by its inode until the installation is complete: the folder of
-the user is never taken for an unfinished one. Removal renames first, then deletes.
+A record next to the folder contains its inode until the installation is complete, so that a
+folder of the user is not mistaken for an unfinished one. Removal renames, then deletes.
 """
 
 from __future__ import annotations

@@ -50,6 +50,8 @@ NEVER_SIMULATED = (
     "prefix-cache hits on the output of earlier turns of a conversation",
     "failures, slow workers, and slow first requests of an engine",
 )
+FEW_REQUESTS = 100
+FEW = " (few: with a closed loop, TTFT depends on the burst of all clients at the start)"
 WHOLE_EXPERTS = (
     "expert parallelism instead of tensor parallelism of the experts, which was not measured"
 )
@@ -148,6 +150,8 @@ def notes(rows: Sequence[Row]) -> Iterator[str]:
         yield f"{deployment.name}: {_shape(deployment)}, router {deployment.router.mode}"
         if deployment.slo:
             yield f"  SLO: {deployment.slo}"
+        counted = min(one.requests for one in row.metrics)
+        yield f"  requests in the figures: {counted}{FEW if counted < FEW_REQUESTS else ''}"
         if spread := _spread_line(row.metrics):
             yield f"  {spread}"
         if unfinished := max(one.unfinished for one in row.metrics):

@@ -57,6 +57,7 @@ class GraphFile:
         return Place(line, written, places.set_of(dotted), column)
 
     def adapt(self, fix: Fix, location: Location) -> Fix:
+        fix = _with_the_graphs_key(fix)
         if location.component not in self.manifest.pods:
             return fix
         component = self.manifest.deployment.component(location.component)
@@ -101,6 +102,19 @@ class GraphFile:
             return ""
         place = self.locate(location).path
         return place if place in SAME_VALUE else ""
+
+
+def _with_the_graphs_key(fix: Fix) -> Fix:
+    """The text names the key that the YAML sets, instead of the flag or variable behind it."""
+    if len(fix.graph) != 1:
+        return fix
+    ((path, value),) = fix.graph.items()
+    text = fix.text
+    if fix.args:
+        text = text.replace(f"{fix.args[0]} {value}", f"{path}: {value}")
+    for name in fix.env:
+        text = text.replace(name, path)
+    return replace(fix, text=text)
 
 
 def _config_path(key: str, location: Location, place: str, *, is_renamed: bool) -> list[str]:
