@@ -172,11 +172,6 @@ CONNECTORS = (
 EVENTS = '{"publisher":"zmq","endpoint":"tcp://*:%d","enable_kv_cache_events":true}'
 
 
-def engines(second: int) -> str:
-    one = f"python3 -m dynamo.vllm --model {DENSE} --kv-events-config '{EVENTS}' &\n"
-    return deployment(component("vllm", script=one % 20080 + one % second + "wait -n\n", gpus=2))
-
-
 P2P = {"LMCACHE_ENABLE_P2P": "true", "PYTHONHASHSEED": "0"}
 SHARED = {"LMCACHE_REMOTE_URL": "redis://cache:6379"}
 
@@ -187,7 +182,6 @@ def cached(env: dict[str, str], **settings: Any) -> str:
 
 
 OTHERS = (
-    Case(rule="PS451", bad=engines(20080), near=engines(20081)),
     Case(
         rule="PS452",
         bad=cached({**P2P, "LMCACHE_P2P_INIT_PORTS": "8200"}),

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.graph.model import Graph
 from penstock.manifests.source import MOST_BYTES
 
 SUFFIXES = (".yaml", ".yml")
@@ -41,6 +40,8 @@ def found_files(paths: Iterable[Path]) -> FoundFiles:
 
 def is_checked(path: Path) -> bool:
     """Whether a file contains a DynamoGraphDeployment or has the keys of a graph."""
+    from penstock.graph.model import Graph  # pydantic: only a folder needs it
+
     try:
         with path.open("rb") as file:
             text = file.read(MOST_BYTES).decode()

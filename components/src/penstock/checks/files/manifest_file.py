@@ -213,7 +213,12 @@ def _line_in_script(cursor: Cursor, location: Location) -> int | None:
     """The line of a flag inside a `|` block, which begins on the line after its key."""
     node = node_at(cursor.document.node, cursor.path)
     text = str(cursor.value)
-    if location.what != "args" or getattr(node, "style", None) != "|" or cursor.line is None:
+    if (
+        location.what != "args"
+        or not location.path
+        or getattr(node, "style", None) != "|"
+        or cursor.line is None
+    ):
         return cursor.line
     lines = text.splitlines()
     flag = str(location.path[0])

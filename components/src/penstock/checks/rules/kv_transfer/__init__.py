@@ -4,7 +4,6 @@ from penstock.checks.rules.kv_transfer import (
     agreement,
     connector_settings,
     connectors,
-    engine_ports,
     hybrid_models,
     lmcache,
     nixl_parallelism,
@@ -25,7 +24,6 @@ MODULES = (
     nixl_parallelism,
     hybrid_models,
     lmcache,
-    engine_ports,
     transports,
     sglang_workers,
 )
