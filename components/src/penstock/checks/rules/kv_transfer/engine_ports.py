@@ -13,6 +13,7 @@ from penstock.checks.rules.routing.router import caches_prefixes, events_config,
 from penstock.checks.version_range import Versions
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Engine
+from penstock.positive_int import positive_int
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.worker import Worker
 
@@ -44,22 +45,38 @@ def shared_port(deployment: ServingDeployment) -> Iterable[RuleResult]:
 
 
 def _clashes(first: Worker, second: Worker) -> Iterator[RuleResult]:
+    ranges = _ranks(first), _ranks(second)
+    if ranges[0] is None or ranges[1] is None:
+        return
     taken = dict(_ports(first))
     for what, (port, location) in _ports(second):
-        other = taken.get(what)
-        if other is None:
+        if what not in taken:
             continue
-        low, high = sorted(((other[0], first.dp), (port, second.dp)))
-        if low[0] + low[1] > high[0]:
+        one = range(taken[what][0] + ranges[0].start, taken[what][0] + ranges[0].stop)
+        other = range(port + ranges[1].start, port + ranges[1].stop)
+        if set(one) & set(other):
             yield RuleResult(
                 location=location,
-                message=f"two processes of {second.name} use port {port} for {what}",
-                fix=Fix(text=f"Use port {low[0] + low[1]} or higher for the second process."),
+                message=f"two processes of {second.name} use port {max(one[0], other[0])} for "
+                f"{what}",
+                fix=Fix(text=f"Use port {one.stop} or higher for the second process."),
             )
 
 
+def _ranks(worker: Worker) -> range | None:
+    """The data-parallel ranks in the process; None if only the cluster knows them."""
+    for key in ("data-parallel-rank", "data-parallel-start-rank"):
+        value = worker.get(key)
+        if value is not None:
+            if isinstance(value, bool) or not str(value).isdigit():
+                return None
+            local = positive_int(worker.get("data-parallel-size-local")) or 1
+            return range(int(value), int(value) + local)
+    return range(worker.dp) if worker.is_laid_out else None
+
+
 def _ports(worker: Worker) -> Iterator[tuple[str, tuple[int, Location]]]:
-    """What the process opens, its first port, and where it is set."""
+    """What the process opens, the port of rank 0, and where it is set."""
     endpoint = ENDPOINT.match(str(events_config(worker, "endpoint") or ""))
     if endpoint and publishes(worker) and caches_prefixes(worker)[0] and worker.runs_prefill:
         location = worker.config_location("kv-events-config")
