@@ -192,7 +192,7 @@ OTHERS = (
         bad=cached(SHARED, replicas=2),
         near=cached({**SHARED, "PYTHONHASHSEED": "0"}, replicas=2),
     ),
-    Case(  # one worker shares with nobody
+    Case(  # a single worker shares nothing
         rule="PS453", bad=cached(SHARED, replicas=3), near=cached(SHARED, replicas=1)
     ),
     Case(

@@ -67,7 +67,7 @@ NO_EVENTS = {"worker/kv-events-config": REMOVE}
             STATISTICS,
             {"1.3.0": [], "1.5.0-kimi-k3-dev.1": [], "1.6.1": ["note"]},
         ),
-        ("PS501", VLLM_AGG, NO_EVENTS, {"1.0.2": [], "1.3.0": [], "1.4.0": ["warning"]}),
+        ("PS501", VLLM_AGG, NO_EVENTS, {"1.0.2": [], "1.3.0": ["warning"], "1.4.0": ["warning"]}),
     ],
 )
 def test_a_rule_reports_nothing_for_versions_outside_its_range(

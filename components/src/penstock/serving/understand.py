@@ -99,7 +99,8 @@ def _model(source: Source, hints: Hints) -> tuple[ModelShape | None, str, ModelF
     except BrokenConfigError as error:
         return None, str(error), facts
     except UnknownShapeError as error:
-        return known_shape(name), str(error), facts
+        has_config = any((folder / "config.json").is_file() for folder in folders)
+        return None if has_config else known_shape(name), str(error), facts
 
 
 def _name(source: Source) -> str | None:

@@ -136,7 +136,7 @@ SECTION_KEYS = (
 
 
 def quantization(config: Mapping[str, Any], beside: Path) -> dict[str, Any] | None:
-    """The section of config.json, or that of ModelOpt's file beside it, without lists of layers."""
+    """The section of config.json, or that of ModelOpt's file next to it, without layer lists."""
     text = config.get("text_config") or {}
     section = config.get("quantization_config") or text.get("quantization_config")
     if section:

@@ -140,6 +140,8 @@ def tensor_parallelism_differs(deployment: ServingDeployment) -> Iterable[RuleRe
                     f"{prefill.name}",
                     level=level,
                     fix=same_tp if has_windows else buffer_or_same_tp,
+                    # The refusal of sliding-window state is older than the staging buffer.
+                    versions=Versions(sglang=">=0.5.9,<0.5.22") if has_windows else None,
                 )
 
 

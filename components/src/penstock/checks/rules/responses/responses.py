@@ -288,7 +288,7 @@ def colon_in_name(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="The worker exits with an error.",
     remedy="Keep only Dynamo's parser.",
     source="dynamo#5849; dynamo/sglang/args.py 725 of 1.6.1",
-    versions=Versions(dynamo=">=1.2,<1.7"),
+    versions=Versions(dynamo=">=1.0,<1.7"),
 )
 def two_tool_parsers(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.one_worker_per_component:
