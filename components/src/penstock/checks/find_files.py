@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.graph.model import Graph
 from penstock.manifests.source import MOST_BYTES
 
 SUFFIXES = (".yaml", ".yml")
@@ -49,7 +48,12 @@ def is_checked(path: Path) -> bool:
     if MANIFEST.search(text):
         return True
     keys = {match[1] for match in KEY.finditer(text)}
-    return bool(keys & {"model", "engine"}) and len(keys & set(Graph.model_fields)) > 1
+    if not keys & {"model", "engine"}:
+        return False
+    # Imported here: pydantic takes longer to import than a manifest takes to check.
+    from penstock.graph.model import Graph
+
+    return len(keys & set(Graph.model_fields)) > 1
 
 
 def _is_in(path: Path, folders: Iterable[Path]) -> bool:
