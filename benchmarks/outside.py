@@ -2,14 +2,14 @@
 
     python benchmarks/outside.py measure FOLDER [--list FILE] [--name NAME]
     python benchmarks/outside.py sample FOLDER [--list FILE] [--seed N] -o SAMPLE.json
-    python benchmarks/outside.py judge SAMPLE.json REVIEW.json REVIEW.json
+    python benchmarks/outside.py review SAMPLE.json REVIEW.json REVIEW.json
 
 FOLDER may contain index.json, a list of {file, repo, path, commit}; --list restricts it to the
 files named there, one a line. measure: files read, refused and crashed, findings by rule and level,
 and times, written to results/outside.json under NAME. sample: findings drawn at random for two
-reviewers, each of whom writes a list of {id, verdict: right|wrong, reason, source}. judge: the
-verdicts as the ledger outside_ledger.json, and the shares of false findings; a finding is right
-only if both say so.
+reviewers, each of whom writes a list of {id, verdict: right|wrong, reason, source}. review:
+the verdicts as the ledger outside_ledger.json, and the shares of false findings; a finding is
+right only if both say so.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def _origins(folder: Path) -> dict[str, dict[str, str]]:
     return {row["file"]: {k: row.get(k, "") for k in ("repo", "path", "commit")} for row in listed}
 
 
-def judged(
+def reviewed(
     sampled: Sequence[Mapping[str, Any]], reviews: Sequence[Sequence[Mapping[str, Any]]]
 ) -> list[dict[str, Any]]:
     """The ledger: what was found where, never the file, with each reviewer's verdict."""
@@ -160,7 +160,7 @@ def shares(ledger: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         rows = [row for row in ledger if row["level"] == level]
         wrong = [row for row in rows if not row["right"]]
         figures[f"{level}s"] = {
-            "judged": len(rows),
+            "reviewed": len(rows),
             "false": len(wrong),
             "false_percent": round(100 * len(wrong) / len(rows), 1) if rows else None,
             "reviewers_disagree": sum(
@@ -189,13 +189,13 @@ def main() -> None:
     verbs.choices["measure"].add_argument("--name", default="measured")
     verbs.choices["sample"].add_argument("--seed", type=int, default=SEED)
     verbs.choices["sample"].add_argument("-o", type=Path, required=True)
-    judge = verbs.add_parser("judge")
-    judge.add_argument("files", type=Path, nargs=3, metavar="JSON")
-    judge.add_argument("--name", default="judged")
+    review = verbs.add_parser("review")
+    review.add_argument("files", type=Path, nargs=3, metavar="JSON")
+    review.add_argument("--name", default="reviewed")
     args = parser.parse_args()
-    if args.verb == "judge":
+    if args.verb == "review":
         sampled, *reviews = (json.loads(path.read_text("utf-8")) for path in args.files)
-        ledger = judged(sampled, reviews)
+        ledger = reviewed(sampled, reviews)
         LEDGER.write_text(json.dumps(ledger, indent=1, ensure_ascii=False) + "\n", "utf-8")
         save(args.name, shares(ledger))
         return

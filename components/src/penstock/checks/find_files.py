@@ -50,7 +50,12 @@ def is_checked(path: Path) -> bool:
     if MANIFEST.search(text):
         return True
     keys = {match[1] for match in KEY.finditer(text)}
-    return bool(keys & {"model", "engine"}) and len(keys & set(Graph.model_fields)) > 1
+    if not keys & {"model", "engine"}:
+        return False
+    # Imported here: pydantic takes longer to import than a manifest takes to check.
+    from penstock.graph.model import Graph
+
+    return len(keys & set(Graph.model_fields)) > 1
 
 
 def _is_in(path: Path, folders: Iterable[Path]) -> bool:
