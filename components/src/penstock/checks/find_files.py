@@ -53,7 +53,6 @@ def is_checked(path: Path) -> bool:
     if not keys & {"model", "engine"}:
         return False
     # Imported here: pydantic takes longer to import than a manifest takes to check.
-    from penstock.graph.model import Graph
 
     return len(keys & set(Graph.model_fields)) > 1
 
