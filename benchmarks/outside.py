@@ -99,7 +99,7 @@ def _seconds(paths: Iterable[Path]) -> float:
 
 def sample(folder: Path, paths: Sequence[Path], seed: int) -> list[dict[str, Any]]:
     """Errors and warnings, drawn at random; those about placeholders and unreadable files only if
-    there are too few others, because nobody doubts them."""
+    there are too few others: they are hardly ever wrong."""
     origins, draw = _origins(folder), random.Random(seed)
     chosen: list[dict[str, Any]] = []
     found = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,7 +100,9 @@ def _model(source: Source, hints: Hints) -> tuple[ModelShape | None, str, ModelF
     except BrokenConfigError as error:
         return None, str(error), facts
     except UnknownShapeError as error:
-        has_config = any((folder / "config.json").is_file() for folder in folders)
+        has_config = any(
+            os.path.isfile(folder / "config.json") for folder in folders
+        )  # False if too long
         return None if has_config else known_shape(name), str(error), facts
 
 
