@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -104,6 +103,13 @@ def _model(source: Source, hints: Hints) -> tuple[ModelShape | None, str, ModelF
             os.path.isfile(folder / "config.json") for folder in folders
         )  # False if too long
         return None if has_config else known_shape(name), str(error), facts
+
+
+def _has_config(folder: Path) -> bool:
+    try:
+        return (folder / "config.json").is_file()
+    except OSError:  # the name is too long, or the path is a loop of links
+        return False
 
 
 def _name(source: Source) -> str | None:
