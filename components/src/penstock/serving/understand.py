@@ -13,7 +13,7 @@ from penstock.manifests.pods import Pod
 from penstock.manifests.read import Manifest
 from penstock.manifests.source import Source
 from penstock.models import ModelFacts, ModelShape, find_facts, find_model
-from penstock.models.config import BrokenConfigError, UnknownShapeError
+from penstock.models.config import MissingConfigError, UnknownShapeError
 from penstock.models.known import known_shape
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.worker import WORKERS
@@ -96,10 +96,10 @@ def _model(source: Source, hints: Hints) -> tuple[ModelShape | None, str, ModelF
     facts = find_facts(name, *folders)
     try:
         return find_model(name, *folders), "", facts
-    except BrokenConfigError as error:
-        return None, str(error), facts
-    except UnknownShapeError as error:
+    except MissingConfigError as error:
         return known_shape(name), str(error), facts
+    except UnknownShapeError as error:  # the config.json that is used states another model
+        return None, str(error), facts
 
 
 def _name(source: Source) -> str | None:
