@@ -198,7 +198,7 @@ OTHERS = (
         bad=cached(SHARED, replicas=2),
         near=cached({**SHARED, "PYTHONHASHSEED": "0"}, replicas=2),
     ),
-    Case(  # one worker shares with nobody
+    Case(  # one worker shares the node with no other
         rule="PS453", bad=cached(SHARED, replicas=3), near=cached(SHARED, replicas=1)
     ),
     Case(

@@ -135,14 +135,14 @@ SECTION_KEYS = (
 )
 
 
-def quantization(config: Mapping[str, Any], beside: Path) -> dict[str, Any] | None:
-    """The section of config.json, or that of ModelOpt's file beside it, without lists of layers."""
+def quantization(config: Mapping[str, Any], modelopt: Path) -> dict[str, Any] | None:
+    """The section of config.json, or that of ModelOpt's file, without lists of layers."""
     text = config.get("text_config") or {}
     section = config.get("quantization_config") or text.get("quantization_config")
     if section:
         return {k: v for k, v in section.items() if k in SECTION_KEYS and v is not None}
-    if beside.is_file():
-        found = json.loads(beside.read_text("utf-8"))["quantization"]
+    if modelopt.is_file():
+        found = json.loads(modelopt.read_text("utf-8"))["quantization"]
         return {"quant_method": "modelopt"} | {
             k: v for k, v in found.items() if k in SECTION_KEYS and v is not None
         }
