@@ -75,7 +75,7 @@ def test_other_values_are_other_causes() -> None:
 
 def test_a_name_inside_a_flag_is_not_the_component() -> None:
     flags = {f"{pool}/args": ["--nsa-decode-backend", "x"] for pool in ("prefill", "decode")}
-    (one,) = of("PS141", graph(SGLANG_DISAGG, flags))
+    (one,) = of("PS144", graph(SGLANG_DISAGG, flags))
     assert len(one.places) == 2
     assert "(also" not in one.message
 

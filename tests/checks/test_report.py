@@ -183,14 +183,15 @@ def test_format_full_and_full_are_the_same(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("level", "code"), [("error", 0), ("warning", 0), ("note", 14), (None, 0)])
 def test_the_highest_level_that_is_no_failure(level: str | None, code: int, tmp_path: Path) -> None:
     path = tmp_path / "warned.yaml"
-    path.write_text(graph(TRTLLM_DISAGG, {"frontend": {"migration_limit": 0}}))
+    path.write_text(graph(TRTLLM_DISAGG, {"decode/config/stream_interval": 20}))
     options = ["--max-level", level] if level else []
     assert penstock("check", *options, str(path)).returncode == code
 
 
 def test_an_error_is_no_failure_only_at_the_level_error(tmp_path: Path) -> None:
     path = tmp_path / "wrong.yaml"
-    path.write_text(graph(TRTLLM_DISAGG, {"decode/config/stream_interval": 20}))
+    policy = {"decode/config/scheduler_config/capacity_scheduler_policy": "MAX_UTILISATION"}
+    path.write_text(graph(TRTLLM_DISAGG, policy))
     assert penstock("check", str(path)).returncode == 14
     assert penstock("check", "--max-level", "error", str(path)).returncode == 0
 

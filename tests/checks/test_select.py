@@ -49,16 +49,17 @@ def test_the_suggestion_begins_like_the_word() -> None:
 
 def test_the_command_reports_the_selected_rules(tmp_path: Path) -> None:
     path = tmp_path / "case.yaml"
-    path.write_text(graph(TRTLLM_DISAGG, {"decode/config/stream_interval": 20}))
+    policy = {"decode/config/scheduler_config/capacity_scheduler_policy": "MAX_UTILISATION"}
+    path.write_text(graph(TRTLLM_DISAGG, policy))
 
     def reported(*options: str) -> tuple[int, set[str]]:
         done = penstock("check", "--json", *options, str(path))
         return done.returncode, {f["rule"] for f in json.loads(done.stdout)["findings"]}
 
-    assert reported("--select", "PS601,PS606") == (14, {"PS601", "PS606"})
-    code, rules = reported("--ignore", "PS6")
+    assert reported("--select", "PS102,PS606") == (14, {"PS102", "PS606"})
+    code, rules = reported("--ignore", "PS1")
     assert code == 0
     assert rules
-    assert not any(rule.startswith("PS6") for rule in rules)
+    assert not any(rule.startswith("PS1") for rule in rules)
     path.write_text("model: {}\nengine: {kind: vllm}\n")
     assert reported("--select", "PS601") == (14, {"PS002"})

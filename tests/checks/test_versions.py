@@ -67,13 +67,35 @@ NO_EVENTS = {"worker/kv-events-config": REMOVE}
             STATISTICS,
             {"1.3.0": [], "1.5.0-kimi-k3-dev.1": [], "1.6.1": ["note"]},
         ),
-        ("PS501", VLLM_AGG, NO_EVENTS, {"1.0.2": [], "1.3.0": ["warning"], "1.4.0": ["warning"]}),
+        # Up to Dynamo 1.0 the vLLM worker enables KV events itself (dynamo/vllm/args.py).
+        (
+            "PS501",
+            VLLM_AGG,
+            NO_EVENTS,
+            {"1.0.2": [], "1.1.1": ["warning"], "1.3.0": ["warning"], "1.6.1": ["warning"]},
+        ),
     ],
 )
 def test_a_rule_reports_nothing_for_versions_outside_its_range(
     rule: str, base: Mapping[str, Any], changes: Mapping[str, Any], expected: Mapping[str, Any]
 ) -> None:
     assert {tag: levels(with_image(base, tag, changes), rule) for tag in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("tag", "flag"),
+    [
+        ("1.2.0", "--publish-events-and-metrics"),
+        ("1.3.0", "--publish-kv-events"),
+        ("1.6.1", "--publish-kv-events"),
+    ],
+)
+def test_the_fix_has_a_flag_of_the_stated_version(tag: str, flag: str) -> None:
+    text = with_image(TRTLLM_AGG, tag, {})
+    (published,) = (line for line in text.splitlines() if "--publish-kv-events" in line)
+    (unpublished,) = found(text.replace(f"{published}\n", ""), "PS501")
+    assert f"- {flag}\n" in f"{unpublished.yaml}\n"
+    assert flag in unpublished.fix
 
 
 @pytest.mark.parametrize("tag", ["1.7.0-dev.20261026", "1.9.0", "1.7.0-some-model-dev.1"])

@@ -20,6 +20,10 @@ class UnknownShapeError(Exception):
     """The model type is not supported, or there is no config."""
 
 
+class MissingConfigError(UnknownShapeError):
+    """There is no config."""
+
+
 class BrokenConfigError(UnknownShapeError):
     """The config cannot be read, or a required number is missing."""
 

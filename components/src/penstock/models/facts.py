@@ -49,7 +49,7 @@ class ModelFacts:
     has_windows: bool
     # Recurrent layers and attention layers.
     is_hybrid: bool
-    # Whether attention has a sink, a learned value among the scores.
+    # Whether attention has a sink, a learned value in addition to the scores.
     has_sinks: bool
     # Tokens whose keys the sparse-attention index pools; None without pooling.
     index_pool: int | None

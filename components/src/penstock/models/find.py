@@ -9,7 +9,12 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from penstock.models.config import BrokenConfigError, UnknownShapeError, shape_of
+from penstock.models.config import (
+    BrokenConfigError,
+    MissingConfigError,
+    UnknownShapeError,
+    shape_of,
+)
 from penstock.models.shape import ModelShape
 from penstock.strict_yaml.loader import load_json
 
@@ -36,7 +41,7 @@ def find_model(name: str, *folders: Path) -> ModelShape:
             return _in_folder(folder, name)
     packaged = PACKAGED.search(name.lower())
     if packaged is None:
-        raise UnknownShapeError(f"there is no config.json of {name} on this machine")
+        raise MissingConfigError(f"there is no config.json of {name} on this machine")
     data = f"{packaged[1] or packaged[2]}.json"
     text = files("penstock.models.data").joinpath(data).read_text("utf-8")
     return shape_of(json.loads(text), name)

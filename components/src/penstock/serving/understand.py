@@ -13,7 +13,7 @@ from penstock.manifests.pods import Pod
 from penstock.manifests.read import Manifest
 from penstock.manifests.source import Source
 from penstock.models import ModelFacts, ModelShape, find_facts, find_model
-from penstock.models.config import BrokenConfigError, UnknownShapeError
+from penstock.models.config import MissingConfigError, UnknownShapeError
 from penstock.models.known import known_shape
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.worker import WORKERS
@@ -96,20 +96,10 @@ def _model(source: Source, hints: Hints) -> tuple[ModelShape | None, str, ModelF
     facts = find_facts(name, *folders)
     try:
         return find_model(name, *folders), "", facts
-    except BrokenConfigError as error:
+    except MissingConfigError as error:
+        return known_shape(name), str(error), facts
+    except UnknownShapeError as error:  # the config.json that is used states another model
         return None, str(error), facts
-    except UnknownShapeError as error:
-        has_config = any(
-            os.path.isfile(folder / "config.json") for folder in folders
-        )  # False if too long
-        return None if has_config else known_shape(name), str(error), facts
-
-
-def _has_config(folder: Path) -> bool:
-    try:
-        return (folder / "config.json").is_file()
-    except OSError:  # the name is too long, or the path is a loop of links
-        return False
 
 
 def _name(source: Source) -> str | None:

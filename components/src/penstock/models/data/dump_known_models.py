@@ -141,8 +141,8 @@ def quantization(config: Mapping[str, Any], beside: Path) -> dict[str, Any] | No
     section = config.get("quantization_config") or text.get("quantization_config")
     if section:
         return {k: v for k, v in section.items() if k in SECTION_KEYS and v is not None}
-    if beside.is_file():
-        found = json.loads(beside.read_text("utf-8"))["quantization"]
+    if modelopt.is_file():
+        found = json.loads(modelopt.read_text("utf-8"))["quantization"]
         return {"quant_method": "modelopt"} | {
             k: v for k, v in found.items() if k in SECTION_KEYS and v is not None
         }

@@ -16,6 +16,7 @@ from penstock.checks.rules.routing.router import (
 from penstock.checks.version_range import Versions
 from penstock.manifests.deployment import Engine
 from penstock.serving.deployment import ServingDeployment
+from penstock.serving.versions import dynamo_version
 from penstock.serving.worker import Worker
 
 EVENTS = {
@@ -63,7 +64,7 @@ def no_kv_events(deployment: ServingDeployment) -> Iterable[RuleResult]:
             yield RuleResult(
                 location=worker.location("args"),
                 message=f"{worker.name} publishes no KV events, but the router routes by them",
-                fix=Fix(text="Add --publish-kv-events.", args=("--publish-kv-events",)),
+                fix=Fix(text=f"Add {_publishing_flag(worker)}.", args=(_publishing_flag(worker),)),
                 level=level,
             )
         else:
@@ -77,6 +78,13 @@ def no_kv_events(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 ),
                 level=level,
             )
+
+
+def _publishing_flag(worker: Worker) -> str:
+    """TensorRT-LLM workers before Dynamo 1.3 refuse the new name."""
+    version = dynamo_version(worker.pod)
+    is_old = version is not None and version < (1, 3)
+    return "--publish-events-and-metrics" if is_old else "--publish-kv-events"
 
 
 def _has_choice(deployment: ServingDeployment, worker: Worker) -> bool:
