@@ -74,8 +74,8 @@ def context_exceeds_positions(deployment: ServingDeployment) -> Iterable[RuleRes
     effect="TensorRT-LLM fails longer prompts with HTTP 500 (1.6.0 known issue); vLLM does not "
     "start.",
     remedy="Enable chunked prefill, or raise the tokens per step.",
-    source="Dynamo 1.6.0 known issues; vllm#33109",
-    versions=Versions(trtllm=">=1.3.0rc27,<=1.3.0rc29", vllm=">=0.10,<0.32"),
+    source="Dynamo 1.6.0 known issues; trtllm#9277; vllm#33109",
+    versions=Versions(trtllm=">=1.2.0rc3,<=1.3.0rc29", vllm=">=0.10,<0.32"),
 )
 def prompt_exceeds_step(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
