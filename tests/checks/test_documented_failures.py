@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.checks.support import TRTLLM_DISAGG, VLLM_AGG, graph, manifest
+from tests.checks.support import REMOVE, TRTLLM_AGG, TRTLLM_DISAGG, VLLM_AGG, graph, manifest
 from tests.checks.test_versions import levels, with_image
 
 WORKER = "dgd/spec/components/worker"
@@ -55,9 +55,31 @@ def test_all_devices_fail_on_roce_nodes_with_many_gpus(
 def test_events_of_several_workers_without_a_selected_router_are_a_mistake(
     mode: str | None, replicas: int, expected: list[str]
 ) -> None:
-    args = ["--router-mode", mode] if mode else []
-    changes = {
-        "dgd/spec/components/frontend/podTemplate/spec/containers/main/args": args,
-        f"{WORKER}/replicas": replicas,
+    frontend = "dgd/spec/components/frontend/podTemplate/spec/containers/main"
+    events = {"publisher": "zmq", "endpoint": "tcp://*:5557", "enable_kv_cache_events": True}
+    base = {
+        **VLLM_AGG,
+        "router": {"mode": "round-robin"},
+        "worker": {
+            **VLLM_AGG["worker"],
+            "replicas": replicas,
+            "config": {"kv-events-config": events},
+        },
     }
-    assert levels(manifest(VLLM_AGG, changes), "PS503") == expected
+    changes = {f"{frontend}/args": ["--router-mode", mode] if mode else []}
+    assert levels(manifest(base, changes), "PS503") == expected
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"worker/enable_chunked_prefill": False, "worker/max_seq_len": 32768}, ["warning"]),
+        ({"worker/enable_chunked_prefill": REMOVE, "worker/max_seq_len": 32768}, []),
+        ({"worker/enable_chunked_prefill": False, "worker/max_seq_len": REMOVE}, []),
+    ],
+)
+def test_a_file_may_contradict_itself_about_the_longest_prompt(
+    changes: dict[str, object], expected: list[str]
+) -> None:
+    changes = {**changes, "worker/max_num_tokens": 8192}
+    assert levels(with_image(TRTLLM_AGG, "0.7.0", changes), "PS121") == expected
