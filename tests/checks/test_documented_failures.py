@@ -31,7 +31,11 @@ def test_min_available_without_grove_is_rejected(
     ("tag", "expected"), [("0.7.0", ["warning"]), ("1.0.2", ["warning"]), ("1.1.1", ["note"])]
 )
 def test_operators_before_1_1_do_not_shorten_names(tag: str, expected: list[str]) -> None:
-    changes = {"dgd/metadata/name": "a" * 36, f"{WORKER}/multinode": {"nodeCount": 2}}
+    changes = {
+        "dgd/metadata/name": "a" * 36,
+        "dgd/metadata/annotations": {},
+        f"{WORKER}/multinode": {"nodeCount": 2},
+    }
     assert levels(with_image(VLLM_AGG, tag, changes), "PS752") == expected
 
 
@@ -66,7 +70,8 @@ def test_events_of_several_workers_without_a_selected_router_are_a_mistake(
             "config": {"kv-events-config": events},
         },
     }
-    changes = {f"{frontend}/args": ["--router-mode", mode] if mode else []}
+    selected = ["--router-mode", mode] if mode else []
+    changes = {f"{frontend}/args": ["-m", "dynamo.frontend", *selected]}
     assert levels(manifest(base, changes), "PS503") == expected
 
 

@@ -81,13 +81,14 @@ def long_for_grove(deployment: ServingDeployment) -> Iterable[RuleResult]:
         # Operators before 1.1 do not shorten names. The file does not state the operator's
         # version, so it is a warning.
         for level, versions in ((Level.WARNING, ">=0.7,<1.1"), (Level.NOTE, ">=1.1,<1.7")):
+            has_no_grove = deployment.annotations().get("nvidia.com/enable-grove") == "false"
             yield RuleResult(
                 location=Location(component.name, "field", ("name",)),
                 message=f"{component.name} ({component.nodes} nodes) would need Grove names of "
                 f"{length} "
                 f"characters; the limit is {GROVE_LIMIT}",
                 fix=Fix(text="Shorten the name of the deployment or of the component."),
-                level=level,
+                level=Level.NOTE if has_no_grove else level,
                 versions=Versions(dynamo=versions),
             )
 
