@@ -135,8 +135,8 @@ SECTION_KEYS = (
 )
 
 
-def quantization(config: Mapping[str, Any], beside: Path) -> dict[str, Any] | None:
-    """The section of config.json, or that of ModelOpt's file next to it, without layer lists."""
+def quantization(config: Mapping[str, Any], modelopt: Path) -> dict[str, Any] | None:
+    """The section of config.json, or that of ModelOpt's file, without lists of layers."""
     text = config.get("text_config") or {}
     section = config.get("quantization_config") or text.get("quantization_config")
     if section:

@@ -67,21 +67,29 @@ def bad_name(deployment: ServingDeployment) -> Iterable[RuleResult]:
     cause="Grove joins deployment, component and role into one name of at most 45 characters.",
     effect="The admission webhook rejects the deployment, unless the operator shortens its name.",
     remedy="Shorten the names.",
-    source="dynamo#4938; dgdComponentNameLengthError in the operator",
-    versions=Versions(dynamo=">=1.0,<1.7"),
+    source="dynamo#4938, dynamo#5449, dynamo#8480; dynamo#8563 (names are shortened); "
+    "dgdComponentNameLengthError in the operator",
+    versions=Versions(dynamo=">=0.7,<1.7"),
 )
 def long_for_grove(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
         length = len(deployment.name) + len(component.name)
         if component.nodes > 1:
             length += len(component.name) + len("-ldr")
-        if component.nodes > 1 and length > GROVE_LIMIT:
+        if component.nodes < 2 or length <= GROVE_LIMIT:
+            continue
+        # Operators before 1.1 do not shorten names. The file does not state the operator's
+        # version, so it is a warning.
+        for level, versions in ((Level.WARNING, ">=0.7,<1.1"), (Level.NOTE, ">=1.1,<1.7")):
+            has_no_grove = deployment.annotations().get("nvidia.com/enable-grove") == "false"
             yield RuleResult(
                 location=Location(component.name, "field", ("name",)),
                 message=f"{component.name} ({component.nodes} nodes) would need Grove names of "
                 f"{length} "
                 f"characters; the limit is {GROVE_LIMIT}",
                 fix=Fix(text="Shorten the name of the deployment or of the component."),
+                level=Level.NOTE if has_no_grove else level,
+                versions=Versions(dynamo=versions),
             )
 
 

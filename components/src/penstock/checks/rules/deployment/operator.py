@@ -12,6 +12,7 @@ from penstock.manifests.deployment import Role
 from penstock.manifests.pods import V1BETA1
 from penstock.serving.deployment import ServingDeployment
 
+GROVE_ANNOTATION = "nvidia.com/enable-grove"
 INTRA_POD = "IntraPod"  # v1beta1's default of both modes
 
 
@@ -44,15 +45,27 @@ def adapter_form(deployment: ServingDeployment) -> Iterable[RuleResult]:
     cause="minAvailable is deprecated in 1.6, immutable, and valid only with Grove.",
     effect="The operator rejects the deployment, or the value cannot be changed later.",
     remedy="Use providerOverride.",
-    source="shared_v1beta1.go@03bd8b47",
+    source="shared_v1beta1.go@03bd8b47; dynamo#10532",
     versions=Versions(dynamo=">=1.6,<1.7"),
 )
 def grove_only(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
         cursor = deployment.pods[component.name].cursor
-        if not cursor["minAvailable"].is_absent:
+        location = Location(component.name, "field", ("minAvailable",))
+        if cursor["minAvailable"].is_absent:
+            continue
+        if str(deployment.annotations().get(GROVE_ANNOTATION)).lower() == "false":
             yield RuleResult(
-                location=Location(component.name, "field", ("minAvailable",)),
+                location=location,
+                message="minAvailable is valid only with Grove, which the annotation "
+                f"{GROVE_ANNOTATION} disables",
+                fix=Fix(text="Remove minAvailable, or the annotation."),
+                level=Level.ERROR,
+                versions=Versions(dynamo=">=1.3,<1.7"),
+            )
+        else:
+            yield RuleResult(
+                location=location,
                 message="minAvailable is deprecated in 1.6, immutable, and valid only with Grove",
                 fix=Fix(text="Use providerOverride.value.spec.minAvailable."),
             )

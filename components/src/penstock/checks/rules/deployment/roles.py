@@ -11,7 +11,7 @@ from penstock.engines.settings import Location
 from penstock.manifests.deployment import Engine, Role
 from penstock.manifests.roles import configured_role
 from penstock.serving.deployment import ServingDeployment
-from penstock.serving.worker import WORKERS
+from penstock.serving.worker import WORKERS, Worker
 
 
 @rule(
@@ -99,7 +99,8 @@ def half_disaggregated(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="Ports, probes and labels follow the type; requests follow the command. A decode "
     "worker without the flag registers as aggregated, and /v1/models stays empty.",
     remedy="Use the same role in both.",
-    source="dynamocomponentdeployment_types.go@006b6e10; dynamo#13037, dynamo#11467",
+    source="dynamocomponentdeployment_types.go@006b6e10; dynamo#13037, dynamo#11467, dynamo#13238; "
+    "dynamo/vllm/args.py of 0.8.1 to 1.3.1",
     versions=Versions(dynamo=">=1.4,<1.7"),
 )
 def role_and_type(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -119,7 +120,8 @@ def role_and_type(deployment: ServingDeployment) -> Iterable[RuleResult]:
                         text=f"Add --disaggregation-mode {worker.role}.",
                         args=("--disaggregation-mode", str(worker.role)),
                     ),
-                    level=Level.ERROR,  # before 1.4 decode was the default
+                    level=Level.ERROR,
+                    versions=_without_mode(worker),
                 )
         if kind in ("prefill", "decode") and worker.role in WORKERS and kind != worker.role:
             if worker.role is Role.WORKER and not deployment.pool(Role.PREFILL):
@@ -133,3 +135,10 @@ def role_and_type(deployment: ServingDeployment) -> Iterable[RuleResult]:
                     fields={} if deployment.is_graph else {"type": str(worker.role)},
                 ),
             )
+
+
+def _without_mode(worker: Worker) -> Versions | None:
+    """The versions in which the command without the flag serves as an aggregated worker. vLLM's
+    prefill workers did so in earlier ones too; decode was its default before 1.4."""
+    is_vllm_prefill = worker.engine is Engine.VLLM and worker.role is Role.PREFILL
+    return Versions(dynamo=">=0.8,<1.7") if is_vllm_prefill else None

@@ -74,7 +74,7 @@ def context_exceeds_positions(deployment: ServingDeployment) -> Iterable[RuleRes
     effect="TensorRT-LLM fails longer prompts with HTTP 500 (1.6.0 known issue); vLLM does not "
     "start.",
     remedy="Enable chunked prefill, or raise the tokens per step.",
-    source="Dynamo 1.6.0 known issues; vllm#33109",
+    source="Dynamo 1.6.0 known issues; trtllm#9277; vllm#33109",
     versions=Versions(trtllm=">=1.3.0rc27,<=1.3.0rc29", vllm=">=0.10,<0.32"),
 )
 def prompt_exceeds_step(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -95,7 +95,16 @@ def prompt_exceeds_step(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 fix=Fix(text=f"Set {key} to true.", config={key: True}),
                 # TensorRT-LLM refuses only long prompts, and all may be short.
                 level=Level.WARNING if worker.is_trtllm else None,
+                versions=_contradicting_lengths(worker),
             )
+
+
+def _contradicting_lengths(worker: Worker) -> Versions | None:
+    """More versions of TensorRT-LLM, for a file that itself states longer sequences and disables
+    chunks. Published files for short prompts keep the defaults of both."""
+    states_both = worker.get("enable_chunked_prefill") is False and worker.count("context_length")
+    is_trtllm = worker.is_trtllm and states_both
+    return Versions(trtllm=">=1.2.0rc3,<=1.3.0rc29") if is_trtllm else None
 
 
 @rule(

@@ -134,7 +134,8 @@ def mixed_fabrics(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 location=worker.location("env", "UCX_NET_DEVICES"),
                 message="UCX_NET_DEVICES=all includes storage and management networks",
                 fix=Fix(text="List the devices of the compute fabric in UCX_NET_DEVICES."),
-                level=Level.NOTE,  # it is the default of UCX
+                # It is the default of UCX; the outage was on RoCE nodes with many devices.
+                level=None if _is_roce_of_many_gpus(worker) else Level.NOTE,
             )
             continue
         bonded = ["bond" in device for device in devices]
@@ -147,6 +148,11 @@ def mixed_fabrics(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 # UCX may use Ethernet next to InfiniBand to set up connections.
                 level=Level.NOTE if len(kinds) > 1 else None,
             )
+
+
+def _is_roce_of_many_gpus(worker: Worker) -> bool:
+    is_roce = (worker.env("UCX_IB_ADDR_TYPE") or "").startswith("eth")
+    return is_roce and worker.component.gpus > 1
 
 
 def _fabric(device: str) -> str:

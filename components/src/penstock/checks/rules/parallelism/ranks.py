@@ -97,7 +97,8 @@ def eplb_without_ep(deployment: ServingDeployment) -> Iterable[RuleResult]:
     "on both.",
     source="nixl_connector.py of vLLM 0.10 to 0.14; kv_connector/utils.py and "
     "nixl/base_worker.py of 0.31.0; llm-d docs/operations/disaggregation/"
-    "vllm.md@3d016852; sglang#15674, llm-d#2433",
+    "vllm.md@3d016852; sglang#15674, llm-d#2433; disaggregation/nixl/conn.py and "
+    "mooncake/conn.py of SGLang 0.5.14 to 0.5.21",
     versions=Versions(vllm=">=0.10,<0.14", sglang=">=0.5.21,<0.5.22"),
 )
 def tensor_parallelism_differs(deployment: ServingDeployment) -> Iterable[RuleResult]:

@@ -287,7 +287,7 @@ def colon_in_name(deployment: ServingDeployment) -> Iterable[RuleResult]:
     "combined.)",
     effect="The worker exits with an error.",
     remedy="Keep only Dynamo's parser.",
-    source="dynamo#5849; dynamo/sglang/args.py 725 of 1.6.1",
+    source="dynamo#5849; dynamo/sglang/args.py of 1.0.2 to 1.6.1 (0.9 only logs a warning)",
     versions=Versions(dynamo=">=1.0,<1.7"),
 )
 def two_tool_parsers(deployment: ServingDeployment) -> Iterable[RuleResult]:

@@ -101,13 +101,16 @@ def _has_choice(deployment: ServingDeployment, worker: Worker) -> bool:
     cause="Workers publish KV events, and the router does not route by them.",
     effect="Publishing the events costs CPU time and memory without benefit.",
     remedy="Set --router-mode kv, or disable KV events.",
-    source="dynamo/frontend/frontend_args.py of 1.6.1",
+    source="dynamo/frontend/frontend_args.py of 1.6.1; dynamo#13021",
     versions=Versions(dynamo=">=1.0,<1.7"),
 )
 def unused_kv_events(deployment: ServingDeployment) -> Iterable[RuleResult]:
     if deployment.follows_kv_events or not deployment.frontends:
         return
     is_kv = deployment.router_mode == "kv"
+    # Nobody chose to route without the events.
+    chosen = deployment.router_setting("--router-mode", "DYN_ROUTER_MODE")
+    is_default = deployment.router_mode == "round-robin" and chosen is None
     for worker in prefill_workers(deployment):
         is_configured = worker.is_trtllm or worker.get("kv-events-config") is not None
         if is_configured and worker.engine is not Engine.MOCKER and publishes(worker):
@@ -121,6 +124,7 @@ def unused_kv_events(deployment: ServingDeployment) -> Iterable[RuleResult]:
                     text="Route by KV events (--router-mode kv), or disable them.",
                     graph={"router.kv_events": True} if is_kv else {"router.mode": "kv"},
                 ),
+                level=Level.WARNING if is_default and worker.component.replicas > 1 else None,
             )
 
 
