@@ -31,6 +31,7 @@ ELSEWHERE = {
     "cpu-disagg.yaml": "takes 78 s; tests/e2e/test_cpu_engine.py runs it",
     "penstock simulate": "takes minutes; tests/simulate replays",
     "penstock plan": "takes minutes; tests/plan replays",
+    "planned.yaml": "the command before it, which is not run, writes the file",
 }
 EXIT_CODES = {"--set kv_transfer.buffer_tokens=8192": 14}  # any other command: 0
 # A command that contains the key prints the value.

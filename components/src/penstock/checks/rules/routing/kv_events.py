@@ -108,7 +108,7 @@ def unused_kv_events(deployment: ServingDeployment) -> Iterable[RuleResult]:
     if deployment.follows_kv_events or not deployment.frontends:
         return
     is_kv = deployment.router_mode == "kv"
-    # Nobody chose to route without the events.
+    # The file does not choose to route without the events.
     chosen = deployment.router_setting("--router-mode", "DYN_ROUTER_MODE")
     is_default = deployment.router_mode == "round-robin" and chosen is None
     for worker in prefill_workers(deployment):
