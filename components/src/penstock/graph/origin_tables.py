@@ -139,6 +139,7 @@ CONFIG: Mapping[str, Rules] = {
             "config:context_parallel_size",
         ),
         "max_seq_len": _LENGTH,
+        "enable_chunked_prefill": (*_LENGTH, "config:max_num_tokens"),
         "revision": _REVISION,
         "kv_cache_config.enable_block_reuse": ("{pool}",),
         "disable_overlap_scheduler": ("{pool}",),
