@@ -10,7 +10,7 @@ import pytest
 
 from penstock.checks.finding import Finding, Level
 from penstock.checks.registry import RULES
-from penstock.checks.run import OF_IMAGES, require_sound
+from penstock.checks.run import ONLY_ON_A_CLUSTER, require_sound
 from penstock.checks.version_range import Versions
 from penstock.engines.releases import NEWEST, RELEASES
 from penstock.errors import CheckError
@@ -176,7 +176,7 @@ def test_images_do_not_stop_up(tmp_path: Path) -> None:
     source = open_source(path)
     with pytest.raises(CheckError, match="PS909"):
         require_sound(source)
-    require_sound(source, ignored=OF_IMAGES)
+    require_sound(source, ignored=ONLY_ON_A_CLUSTER)
 
 
 @pytest.mark.parametrize("value", ["$(ibstat -l | paste -sd,)", "${DEVICES}", "`devices`"])

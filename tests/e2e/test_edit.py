@@ -181,7 +181,8 @@ def test_scaling_starts_and_drains_exactly_those_workers(shared: GraphProcess) -
     text = shared.graph.read_text()
     done = shared.penstock("scale", str(shared.graph), "decode=4")
     assert done.returncode == 0, done.stderr
-    assert len(shared.pids("decode")) == 4, "scale returned before `up` saw the edit"
+    rows = [r for r in shared.state()["replicas"] if r["program"] == "decode"]
+    assert len(rows) == 4, "scale returned before `up` saw the edit"
     grown = shared.wait_counts(decode=4, prefill=2)
     assert before < {r["pid"] for r in grown["replicas"]}
     shared.penstock("scale", str(shared.graph), "decode=2")

@@ -33,7 +33,7 @@ ELSEWHERE = {
     "penstock plan": "takes minutes; tests/plan replays",
     "planned.yaml": "the command before it, which is not run, writes the file",
 }
-EXIT_CODES = {"--set kv_transfer.buffer_tokens=8192": 14}  # any other command: 0
+EXIT_CODES = {"--set prefill.gpus=3": 14}  # any other command: 0
 # A command that contains the key prints the value.
 PRINTED = {
     "scale": "decode.replicas: 2",
@@ -44,7 +44,7 @@ PRINTED = {
     "down": "is down",
     "upgrade": "1.7.0.dev20261026",
     "--strict": "0 errors",
-    "buffer_tokens=8192": "131072",
+    "prefill.gpus=3": "64 attention heads",
     "--explain": "PS407",
     "--memory": "GiB",
 }

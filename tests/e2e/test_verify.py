@@ -52,12 +52,12 @@ def test_the_quickstart_is_verified(running: GraphProcess) -> None:
     report = _report(running, QUICKSTART)
     assert report["ok"], report
     assert {probe["name"] for probe in report["probes"] if probe["required"]} >= {"kv-events"}
-    # With a URL alone there is nothing to compare with, and that fails no probe. One fails because
-    # the output of a mocker is random.
+    # With a URL alone there is nothing to compare with, and that fails no probe.
     done = running.penstock("verify", running.state()["endpoint"], "--json")
     verdicts = {p["name"]: p["verdict"] for p in json.loads(done.stdout)["probes"]}
     assert (verdicts["models"], verdicts["topology"]) == ("pass", "cannot tell")
-    assert {name for name, verdict in verdicts.items() if verdict == "fail"} == {"greedy"}
+    assert verdicts["greedy"] == "cannot tell"  # the output of a mocker is random
+    assert "fail" not in verdicts.values()
 
 
 def test_topology_fails_for_missing_and_for_surplus_workers(

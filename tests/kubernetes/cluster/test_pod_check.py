@@ -223,7 +223,7 @@ def test_14_check_finds_what_the_webhook_accepts(
     file.write_text(manifest_of(edit))
     assert cli.main(["check", "--strict", str(file)]) == CheckError.exit_code
     output = capsys.readouterr().out
-    assert f"{rule}: " in output
+    assert f" {rule} " in output
     assert text in output
 
 

@@ -242,8 +242,12 @@ def tally(findings: Sequence[Finding]) -> Tally:
     )
 
 
-# Rules about what is pulled and where it is installed, which do not matter to `penstock up`.
-OF_IMAGES = ("PS901", "PS902", "PS903", "PS904", "PS905", "PS906", "PS909")
+# Rules about what is pulled, mounted and where it is installed, which do not matter to
+# `penstock up`.
+ONLY_ON_A_CLUSTER = (
+    *("PS901", "PS902", "PS903", "PS904", "PS905", "PS906", "PS909"),
+    *("PS723", "PS724", "PS725", "PS726"),
+)
 
 
 def require_sound(

@@ -10,7 +10,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from penstock.checks.run import OF_IMAGES, require_sound
+from penstock.checks.run import ONLY_ON_A_CLUSTER, require_sound
 from penstock.engines.engine import NoSimulation, Simulation
 from penstock.engines.parsers import (
     NotParsed,
@@ -65,7 +65,7 @@ class Preparer:
         decode workers for prefill workers.
         """
         source = open_source(self._path, self._sets)
-        warnings = require_sound(source, ignored=OF_IMAGES) if self._is_checked else ()
+        warnings = require_sound(source, ignored=ONLY_ON_A_CLUSTER) if self._is_checked else ()
         _require_model(source)
         versions, version_notes = interpreters(source)
         self._parse(source, versions)
