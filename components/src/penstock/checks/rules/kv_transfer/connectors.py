@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
 from penstock.checks.rules.kv_transfer.transfer import kv_role, kv_transfer_workers
+from penstock.checks.rules.kv_transfer.vllm_connectors import PULL_CONNECTORS
 from penstock.checks.version_range import Versions
 from penstock.manifests.deployment import Engine, Role
 from penstock.serving.deployment import ServingDeployment
 
 DECODE_RADIX_CACHE = "disaggregation-decode-enable-radix-cache"
-PULL_CONNECTORS = ("NixlConnector", "NixlPullConnector")
 
 
 @rule(

@@ -9,6 +9,7 @@ from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
 from penstock.checks.rules.kv_transfer.vllm_connectors import (
     HMA_FLAG,
+    PULL_CONNECTORS,
     SECTION,
     Connector,
     connector_of,
@@ -169,7 +170,7 @@ def cross_layer_blocks_differ(deployment: ServingDeployment) -> Iterable[RuleRes
 
 def _crosses_layers(connector: Connector) -> bool | None:
     """None if unknown."""
-    if connector.name in ("NixlConnector", "NixlPullConnector"):
+    if connector.name in PULL_CONNECTORS:
         return str(connector.extra.get("enable_cross_layers_blocks", False)).lower() == "true"
     if connector.name in ("DynamoConnector", "LMCacheConnectorV1"):
         return False

@@ -14,7 +14,9 @@ from penstock.serving.worker import Worker
 
 SECTION = "kv-transfer-config"
 HMA_FLAG = "disable-hybrid-kv-cache-manager"
-NIXL = ("NixlConnector", "NixlPullConnector", "NixlPushConnector")
+# The decode worker reads the KV. Two names of one class (nixl/connector.py of vLLM 0.31.0).
+PULL_CONNECTORS = ("NixlConnector", "NixlPullConnector")
+NIXL = (*PULL_CONNECTORS, "NixlPushConnector")
 COMPOSED = ("MultiConnector", "PdConnector")
 KVBM_MODULE = "kvbm.vllm_integration.connector"
 OF_KVBM = ("DynamoConnector", "PdConnector")
