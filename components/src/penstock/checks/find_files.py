@@ -40,8 +40,6 @@ def found_files(paths: Iterable[Path]) -> FoundFiles:
 
 def is_checked(path: Path) -> bool:
     """Whether a file contains a DynamoGraphDeployment or has the keys of a graph."""
-    from penstock.graph.model import Graph  # pydantic: only a folder needs it
-
     try:
         with path.open("rb") as file:
             text = file.read(MOST_BYTES).decode()
@@ -53,6 +51,7 @@ def is_checked(path: Path) -> bool:
     if not keys & {"model", "engine"}:
         return False
     # Imported here: pydantic takes longer to import than a manifest takes to check.
+    from penstock.graph.model import Graph
 
     return len(keys & set(Graph.model_fields)) > 1
 
