@@ -73,9 +73,8 @@ def unnamed_port(deployment: ServingDeployment) -> Iterable[RuleResult]:
         main = pod.containers[0]
         if kind not in PORT_NAMES or not isinstance(main.cursor["ports"].value, list):
             continue
-        name, number = PORT_NAMES[kind]
-        if name == "system":
-            number = _system_port(component) or number
+        name, default = PORT_NAMES[kind]
+        number = _system_port(component) if name == "system" else None
         if not main.cursor["ports"].value or name in _named_ports(main):
             continue
         replaced = [_own_probe(pod, main, probe) for probe in ADDED.get(kind, PROBES)]
@@ -83,7 +82,7 @@ def unnamed_port(deployment: ServingDeployment) -> Iterable[RuleResult]:
             yield RuleResult(
                 location=Location(component.name, "field", ("main", "ports")),
                 message=f"`ports` has no port named {name}, which the operator's probes use",
-                fix=Fix(text=f"Add {{name: {name}, containerPort: {number}}}, or remove `ports`."),
+                fix=Fix(text=f"Add {{name: {name}, containerPort: {number or default}}}, or remove `ports`."),
             )
 
 
