@@ -82,7 +82,9 @@ def unnamed_port(deployment: ServingDeployment) -> Iterable[RuleResult]:
             yield RuleResult(
                 location=Location(component.name, "field", ("main", "ports")),
                 message=f"`ports` has no port named {name}, which the operator's probes use",
-                fix=Fix(text=f"Add {{name: {name}, containerPort: {number or default}}}, or remove `ports`."),
+                fix=Fix(
+                    text=f"Add {{name: {name}, containerPort: {number or default}}}, or remove `ports`."
+                ),
             )
 
 
