@@ -83,7 +83,8 @@ def unnamed_port(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 location=Location(component.name, "field", ("main", "ports")),
                 message=f"`ports` has no port named {name}, which the operator's probes use",
                 fix=Fix(
-                    text=f"Add {{name: {name}, containerPort: {number or default}}}, or remove `ports`."
+                    text=f"Add {{name: {name}, containerPort: {number or default}}}, "
+                    "or remove `ports`."
                 ),
             )
 
