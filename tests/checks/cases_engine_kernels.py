@@ -6,8 +6,10 @@ import json
 from typing import Any
 
 from tests.checks.own_manifests import component, deployment, flags
-from tests.checks.support import TRTLLM_AGG, TRTLLM_DISAGG, Case, graph
+from tests.checks.support import TRTLLM_AGG, TRTLLM_DISAGG, VLLM_AGG, Case, graph, manifest
 
+MAIN = "dgd/spec/components/worker/podTemplate/spec/containers/main"
+DEVICES = {"name": "CUDA_VISIBLE_DEVICES", "value": "1,2"}
 DENSE, LINEAR = "Qwen/Qwen3-8B", "Qwen/Qwen3.5-122B-A10B"
 LATENT, SINKS, LARGE_HEADS = (
     "deepseek-ai/DeepSeek-R1",
@@ -226,6 +228,14 @@ SHARDS = (
         rule="PS231",
         bad=vllm(tensor_parallel_size=2, gpus=2, env={"CUDA_VISIBLE_DEVICES": "0"}),
         near=vllm(tensor_parallel_size=2, gpus=2, env={"CUDA_VISIBLE_DEVICES": "0,1"}),
+    ),
+    Case(  # a privileged container has all GPUs of the node
+        rule="PS231",
+        bad=manifest(VLLM_AGG, {f"{MAIN}/env/DEVICES": DEVICES}),
+        near=manifest(
+            VLLM_AGG,
+            {f"{MAIN}/env/DEVICES": DEVICES, f"{MAIN}/securityContext": {"privileged": True}},
+        ),
     ),
     Case(  # the pod has no third GPU
         rule="PS231",

@@ -146,6 +146,15 @@ TRANSFER = (
         bad=trtllm(CPP | {"kv_transfer/buffer_tokens": 32736}),
         near=trtllm(CPP | {"kv_transfer/buffer_tokens": 32768}),
     ),
+    Case(  # without chunked prefill, no prompt is above max_num_tokens
+        rule="PS407",
+        bad=trtllm(
+            CPP | {"kv_transfer/buffer_tokens": 8160, "engine/config/enable_chunked_prefill": False}
+        ),
+        near=trtllm(
+            CPP | {"kv_transfer/buffer_tokens": 8192, "engine/config/enable_chunked_prefill": False}
+        ),
+    ),
     Case(  # the Python runtime has no such buffer
         rule="PS407",
         bad=trtllm(CPP | {"kv_transfer/buffer_tokens": 8192}),

@@ -73,6 +73,8 @@ def subject(finding: Finding) -> str:
 def _line(finding: Finding, paint: Paint, *, is_full: bool) -> str:
     word = "suppressed" if finding.suppressed else str(finding.level)
     about = finding.place if is_full and not finding.also else subject(finding)
+    if finding.message.startswith(f"{about} "):
+        about = ""  # the message begins with it
     more = f" ({finding.suppressed})" if finding.suppressed else ""
     if finding.rule in ALWAYS and finding.level is Level.ERROR and finding.fix and not is_full:
         more = f". {finding.fix}"  # a name that was meant, mostly

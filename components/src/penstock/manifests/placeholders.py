@@ -7,8 +7,9 @@ them, and the manifest is read.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
+from penstock.errors import Problem
 from penstock.manifests.cursor import Cursor
 
 _ANYWHERE = re.compile(
@@ -26,6 +27,7 @@ _IMAGE = re.compile(
     r"(\bimage\s*:\s*[\"']?)(?:<[^<>\n]*>|\$\{[^}\n]*\}|\{\{.*?\}\})([\"']?\s*(?:#.*)?)$"
 )
 TURNS = len(_EXAMPLES)
+_UNFILLED = "is an unfilled placeholder"
 
 
 def filled(text: str, lines: Iterable[int], turn: int) -> str:
@@ -47,6 +49,12 @@ def filled(text: str, lines: Iterable[int], turn: int) -> str:
 def find_placeholders(root: Cursor) -> None:
     """Report every unfilled placeholder of a document at its place."""
     _walk(root, in_text=False, seen=set())
+
+
+def without_consequences(problems: Sequence[Problem]) -> list[Problem]:
+    """Without further problems of the values that are placeholders, such as a wrong type."""
+    unfilled = {one.place for one in problems if one.message.endswith(_UNFILLED)}
+    return [p for p in problems if p.place not in unfilled or p.message.endswith(_UNFILLED)]
 
 
 def _walk(cursor: Cursor, *, in_text: bool, seen: set[int]) -> None:
@@ -72,4 +80,4 @@ def _check(cursor: Cursor, value: str, in_text: bool) -> None:
         return
     is_template = text.startswith(("${", "{{"))
     fix = "Render the template first." if is_template else "Replace it with a value."
-    cursor.problem(f"{text} is an unfilled placeholder", fix)
+    cursor.problem(f"{text} {_UNFILLED}", fix)

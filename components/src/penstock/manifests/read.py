@@ -18,7 +18,7 @@ from penstock.manifests.engine_files import read_engine_config
 from penstock.manifests.gpus import claim_templates, pod_gpus
 from penstock.manifests.launches import Expanded, Started, read_container
 from penstock.manifests.mounts import Mounts
-from penstock.manifests.placeholders import find_placeholders
+from penstock.manifests.placeholders import find_placeholders, without_consequences
 from penstock.manifests.pods import V1ALPHA1, V1BETA1, Pod, pods
 from penstock.manifests.scalers import Scaler, adapter_name, scalers
 from penstock.strict_yaml.nodes import node_at
@@ -65,7 +65,9 @@ def read_all(
     objects. A value of the wrong type counts as absent."""
     documents, problems = parse(text, source)
     manifests = _read(documents, problems, source, namespace)
-    return manifests, tuple(sorted(problems, key=lambda problem: problem.line or 0))
+    return manifests, tuple(
+        sorted(without_consequences(problems), key=lambda problem: problem.line or 0)
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,12 @@ from collections.abc import Iterable
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
-from penstock.checks.rules.command_line.given_flags import arguments, file_flags, launches
+from penstock.checks.rules.command_line.given_flags import (
+    arguments,
+    file_flags,
+    launches,
+    level_for_image,
+)
 from penstock.checks.version_range import SHELL, Versions
 from penstock.engines.flags import KINDS, GivenFlag
 from penstock.engines.settings import Location, read_settings
@@ -24,6 +29,7 @@ def _invalid_arguments(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 location=Location(name, "args", (one.spelling,)),
                 message=f"{one.spelling} {message}",
                 fix=Fix(text=text, args=(one.spelling, near) if near else ()),
+                level=level_for_image(deployment, name, launch.module or ""),
             )
 
 
@@ -54,6 +60,7 @@ def _invalid_file_values(deployment: ServingDeployment) -> Iterable[RuleResult]:
             location=line.location,
             message=f"{line.key} {message}",
             fix=Fix(text=text, config={line.key: near} if near else {}),
+            level=level_for_image(deployment, line.location.component, line.module),
         )
 
 
@@ -159,12 +166,25 @@ def same_flag_twice(deployment: ServingDeployment) -> Iterable[RuleResult]:
             if flag is None or flag.takes != "one" or one.inner:
                 continue
             if flag.name in seen and seen[flag.name] != one.text:
-                yield RuleResult(
-                    location=Location(name, "args", (one.spelling,)),
-                    message=f"{one.spelling} is given twice: {seen[flag.name]} and {one.text}",
-                    fix=Fix(text=f"Give {one.spelling} once."),
-                )
+                yield _given_twice(name, one, seen[flag.name])
             seen[flag.name] = one.text
+
+
+def _given_twice(name: str, one: GivenFlag, before: str | None) -> RuleResult:
+    location = Location(name, "args", (one.spelling,))
+    if before is None or one.text is None:
+        return RuleResult(
+            location=location,
+            message=f"{one.spelling} is given twice, once without a value",
+            why="argparse takes one value for each, so the process exits: expected one argument.",
+            fix=Fix(text=f"Give {one.spelling} once, with its value."),
+            level=Level.ERROR,
+        )
+    return RuleResult(
+        location=location,
+        message=f"{one.spelling} is given twice: {before} and {one.text}",
+        fix=Fix(text=f"Give {one.spelling} once."),
+    )
 
 
 @rule(

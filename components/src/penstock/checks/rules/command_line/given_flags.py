@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from penstock.checks.finding import Level
 from penstock.engines.flag_file import arguments_of
+from penstock.engines.flag_history import has_history
 from penstock.engines.flags import FlagTable, GivenFlag, flag_table
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Engine, KnownConfig, Launch
+from penstock.manifests.placeholders import placeholder
 from penstock.serving.deployment import ServingDeployment
+
+# Repositories of the images that Dynamo publishes, also in a mirror.
+_REPOSITORY = re.compile(
+    r"(^|/)((vllm|sglang|tensorrtllm)-runtime|dynamo-frontend|frontend|dynamo-planner)([:@]|$)"
+)
 
 
 def launches(deployment: ServingDeployment) -> Iterator[tuple[str, Launch, FlagTable]]:
@@ -25,6 +34,15 @@ def arguments(deployment: ServingDeployment) -> Iterator[tuple[str, Launch, Flag
     for name, launch, table in launches(deployment):
         for one in table.read(launch.arguments):
             yield name, launch, table, one
+
+
+def level_for_image(deployment: ServingDeployment, component: str, module: str) -> Level | None:
+    """A note for an image of another repository than Dynamo's: its build may have other flags.
+
+    penstock's own modules are the same in every image."""
+    image = deployment.pods[component].image
+    is_known = _REPOSITORY.search(image) or placeholder(image) or not image
+    return None if is_known or not has_history(module) else Level.NOTE
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,12 @@ from dataclasses import dataclass
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
-from penstock.checks.rules.command_line.given_flags import FileFlag, arguments, file_flags
+from penstock.checks.rules.command_line.given_flags import (
+    FileFlag,
+    arguments,
+    file_flags,
+    level_for_image,
+)
 from penstock.checks.version_range import PENSTOCK, Versions
 from penstock.engines.flag_history import has_history, presence
 from penstock.engines.flags import REMOVED, FlagTable, GivenFlag, Removed
@@ -101,6 +106,7 @@ def unknown_flag(deployment: ServingDeployment) -> Iterable[RuleResult]:
                     message=f"{launch.module} has no flag {one.spelling}{absence.since}",
                     fix=_similar(table, one) if one.flag is None else _newer(one.spelling),
                     versions=absence.versions,
+                    level=level_for_image(deployment, name, launch.module or ""),
                 )
 
 

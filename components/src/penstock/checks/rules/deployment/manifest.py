@@ -40,14 +40,20 @@ ENUMS = {
 def bad_name(deployment: ServingDeployment) -> Iterable[RuleResult]:
     name = deployment.name
     if not NAME.fullmatch(name) or len(name) > 63:
+        # The operator replaces dots with dashes in names of Services.
+        has_dots = bool(NAME.fullmatch(name.replace(".", "-"))) and len(name) <= 63
         yield RuleResult(
             location=Location("", "manifest", ("metadata", "name")),
-            message=f"{name!r} ({len(name)} characters) is not a valid name",
+            message=f"{name!r} has dots, which are not valid in names of Services"
+            if has_dots
+            else f"{name!r} ({len(name)} characters) is not a valid name",
             fix=Fix(
                 text="Use at most 63 lower-case letters, digits and dashes, starting with a letter."
             ),
-            # Objects may have dots in their names, Services may not.
-            level=Level.WARNING if NAME.fullmatch(name.replace(".", "-")) else None,
+            level=Level.NOTE if has_dots else None,
+            why="The operator replaces the dots with dashes; releases before may reject the name."
+            if has_dots
+            else "",
         )
     for component in deployment.components:
         service = f"{name}-{component.name.lower()}"

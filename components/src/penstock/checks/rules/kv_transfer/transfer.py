@@ -160,10 +160,19 @@ def _buffer(worker: Worker) -> int | None:
 def _longest(deployment: ServingDeployment, worker: Worker) -> int | None:
     """Tokens of the longest prompt that can reach the worker, which prefill workers limit."""
     if worker.role is Role.PREFILL:
-        return deployment.longest_prompt(worker)
-    lengths = [deployment.longest_prompt(w) for w in deployment.pool(Role.PREFILL)]
+        return _accepted(deployment, worker)
+    lengths = [_accepted(deployment, w) for w in deployment.pool(Role.PREFILL)]
     known = [length for length in lengths if length]
     return max(known) if known else deployment.longest_prompt(worker)
+
+
+def _accepted(deployment: ServingDeployment, worker: Worker) -> int | None:
+    """Without chunked prefill, TensorRT-LLM refuses prompts above the tokens per step."""
+    longest = deployment.longest_prompt(worker)
+    step = worker.count("max_batch_tokens")
+    if longest and step and worker.get("enable_chunked_prefill") is False:
+        return min(longest, step)
+    return longest
 
 
 @rule(

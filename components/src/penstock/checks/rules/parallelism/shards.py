@@ -126,10 +126,19 @@ def visible_devices(deployment: ServingDeployment) -> Iterable[RuleResult]:
         listed = [item.strip() for item in text.split(",")]
         if not all(item.isdigit() for item in listed):
             continue  # UUIDs, `all`, or a text that only the cluster knows
+        if (
+            deployment.pods[worker.name].containers[0].cursor["securityContext"]["privileged"].value
+            is True
+        ):
+            continue  # it has all devices of the node, whatever it requests
         owned = worker.component.gpus
         seen = _seen(listed, owned)
         if seen < worker.world and (seen < len(listed) or deployment.processes(worker.name) == 1):
-            missing = f", and the pod has {owned} GPUs" if seen < len(listed) else ""
+            missing = (
+                f" and the pod has only {owned}, so the process sees {seen}"
+                if seen < len(listed)
+                else ""
+            )
             yield RuleResult(
                 location=worker.location("env", DEVICES),
                 message=f"{DEVICES} is {text}{missing}, but the parallelism needs {worker.world} "

@@ -206,11 +206,11 @@ def reserved_container(deployment: ServingDeployment) -> Iterable[RuleResult]:
 @rule(
     id="PS711",
     title="privileged container",
-    level=Level.WARNING,
-    cause="RDMA over InfiniBand or RoCE needs only IPC_LOCK, not a privileged container.",
+    level=Level.NOTE,
+    cause="RDMA devices of a device plugin need only IPC_LOCK, not a privileged container.",
     effect="The restricted pod security standard rejects the pod, and the container can access the "
     "node.",
-    remedy="Use capabilities: {add: [IPC_LOCK]}. EFA is the exception.",
+    remedy="Request the RDMA devices as a resource, and use capabilities: {add: [IPC_LOCK]}.",
     source="disagg-communication.md@03bc1963; Kubernetes pod security standards",
     versions=KUBERNETES,
 )
@@ -220,21 +220,30 @@ def privileged(deployment: ServingDeployment) -> Iterable[RuleResult]:
             if container.cursor["securityContext"]["privileged"].value is True:
                 own = deployment.pods[component.name].resources["limits"]["custom"].value
                 named = [*_limits(container.cursor), *(own if isinstance(own, Mapping) else ())]
-                efa = any("efa" in str(key) for key in named)
                 yield RuleResult(
                     location=Location(
                         component.name, "field", ("main", "securityContext", "privileged")
                     ),
                     message=f"a container of {component.name} is privileged",
-                    fix=Fix(
-                        text="Use the capability IPC_LOCK instead, which is enough for RDMA.",
-                        fields={
-                            "main/securityContext/privileged": False,
-                            "main/securityContext/capabilities/add": ["IPC_LOCK"],
-                        },
-                    ),
-                    level=Level.NOTE if efa else None,
+                    fix=_unprivileged(str(key) for key in named),
                 )
+
+
+def _unprivileged(resources: Iterable[str]) -> Fix:
+    """A device plugin grants access to its devices. Without one, as with /dev/infiniband by
+    hostPath, the device cgroup denies it to a container that is not privileged."""
+    if not any("rdma" in name or "/ib" in name for name in resources):
+        return Fix(
+            text="Request the devices that the container needs from a device plugin first; "
+            "without one, only a privileged container has access to them."
+        )
+    return Fix(
+        text="Use the capability IPC_LOCK instead: the RDMA resource grants access to the devices.",
+        fields={
+            "main/securityContext/privileged": False,
+            "main/securityContext/capabilities/add": ["IPC_LOCK"],
+        },
+    )
 
 
 def _limits(container: Cursor) -> Iterable[str]:

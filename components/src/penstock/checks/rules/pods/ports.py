@@ -12,7 +12,7 @@ from penstock.checks.rule import rule
 from penstock.checks.rules.containers import Process, mappings, processes
 from penstock.checks.version_range import KUBERNETES, Versions
 from penstock.engines.settings import Location
-from penstock.manifests.deployment import Engine
+from penstock.manifests.deployment import Component, Engine
 from penstock.manifests.pods import Container, Pod
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.worker import Worker
@@ -73,7 +73,8 @@ def unnamed_port(deployment: ServingDeployment) -> Iterable[RuleResult]:
         main = pod.containers[0]
         if kind not in PORT_NAMES or not isinstance(main.cursor["ports"].value, list):
             continue
-        name, number = PORT_NAMES[kind]
+        name, default = PORT_NAMES[kind]
+        number = _system_port(component) if name == "system" else None
         if not main.cursor["ports"].value or name in _named_ports(main):
             continue
         replaced = [_own_probe(pod, main, probe) for probe in ADDED.get(kind, PROBES)]
@@ -81,8 +82,17 @@ def unnamed_port(deployment: ServingDeployment) -> Iterable[RuleResult]:
             yield RuleResult(
                 location=Location(component.name, "field", ("main", "ports")),
                 message=f"`ports` has no port named {name}, which the operator's probes use",
-                fix=Fix(text=f"Add {{name: {name}, containerPort: {number}}}, or remove `ports`."),
+                fix=Fix(
+                    text=f"Add {{name: {name}, containerPort: {number or default}}}, "
+                    "or remove `ports`."
+                ),
             )
+
+
+def _system_port(component: Component) -> str | None:
+    """The port on which a worker serves its probes, if the container sets it."""
+    ports = (launch.env.get("DYN_SYSTEM_PORT") for launch in component.launches)
+    return next((port for port in ports if port and port.isdigit()), None)
 
 
 @rule(

@@ -291,7 +291,7 @@ def planner_and_file(deployment: ServingDeployment) -> Iterable[RuleResult]:
 @rule(
     id="PS809",
     title="pool without replicas",
-    level=Level.WARNING,
+    level=Level.NOTE,
     cause="replicas is 0.",
     effect="Requests fail with 404 or 503 until the pool is scaled up.",
     remedy="Set replicas to at least 1.",

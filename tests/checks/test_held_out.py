@@ -1,0 +1,78 @@
+"""Levels, messages and fixes that reviewers of held-out manifests called wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from penstock.checks.finding import Finding, Level
+from tests.checks.cases_engine_kernels import vllm
+from tests.checks.support import REMOVE, TRTLLM_AGG, TRTLLM_DISAGG, VLLM_AGG, check, graph, manifest
+
+DECODE = "dgd/spec/components/decode/podTemplate/spec/containers/main"
+WORKER = "dgd/spec/components/worker/podTemplate/spec/containers/main"
+NIC = f"{DECODE}/resources/limits/rdma~1ib"
+PRIVILEGED = {f"{DECODE}/securityContext/privileged": True}
+
+
+def only(text: str, rule: str) -> Finding:
+    (finding,) = [one for one in check(text) if one.rule == rule]
+    return finding
+
+
+def trtllm(changes: Mapping[str, Any]) -> str:
+    return manifest(TRTLLM_DISAGG, changes)
+
+
+def test_ipc_lock_replaces_privileged_only_with_an_rdma_resource() -> None:
+    finding = only(trtllm(PRIVILEGED), "PS711")
+    assert (finding.level, "IPC_LOCK" in finding.fix) == (Level.NOTE, True)
+    without = only(trtllm({**PRIVILEGED, NIC: REMOVE}), "PS711")
+    assert (without.level, "IPC_LOCK" in without.fix, without.yaml) == (Level.NOTE, False, "")
+
+
+def test_the_port_of_a_fix_is_the_one_that_the_worker_serves() -> None:
+    ports = {f"{WORKER}/ports": [{"name": "metrics", "containerPort": 9400}]}
+    assert "containerPort: 9090" in only(manifest(VLLM_AGG, ports), "PS727").fix
+    moved = {f"{WORKER}/env/PORT": {"name": "DYN_SYSTEM_PORT", "value": "8081"}}
+    assert "containerPort: 8081" in only(manifest(VLLM_AGG, {**ports, **moved}), "PS727").fix
+
+
+def test_the_message_about_visible_devices_states_what_the_process_sees() -> None:
+    text = vllm(tensor_parallel_size=1, gpus=1, env={"CUDA_VISIBLE_DEVICES": "2"})
+    message = only(text, "PS231").message
+    assert "CUDA_VISIBLE_DEVICES is 2" in message
+    assert "sees 0" in message
+
+
+def test_a_placeholder_has_no_further_problem_at_its_place() -> None:
+    changes = {"dgd/spec/components/decode/replicas": "${REPLICAS}"}
+    messages = [one.message for one in check(trtllm(changes)) if one.level is Level.ERROR]
+    assert messages == ["${REPLICAS} is an unfilled placeholder"]
+    assert [
+        one.rule
+        for one in check(trtllm({"dgd/spec/components/decode/replicas": [2]}))
+        if one.level is Level.ERROR
+    ] == ["PS004"]
+
+
+def test_a_flag_without_its_value_is_not_said_to_use_the_last_one() -> None:
+    twice = ["--max-beam-width", "--max-beam-width", "1"]
+    finding = only(graph(TRTLLM_AGG, {"worker/args": twice}), "PS150")
+    assert (finding.level, "expected one argument" in finding.why) == (Level.ERROR, True)
+    values = ["--max-beam-width", "2", "--max-beam-width", "1"]
+    finding = only(graph(TRTLLM_AGG, {"worker/args": values}), "PS150")
+    assert (finding.level, finding.why) == (Level.WARNING, "The last value is used.")
+
+
+def test_a_name_with_dots_is_a_note() -> None:
+    assert only(manifest(VLLM_AGG, {"dgd/metadata/name": "qwen-0.6b"}), "PS751").level is Level.NOTE
+    assert only(manifest(VLLM_AGG, {"dgd/metadata/name": "Qwen"}), "PS751").level is Level.ERROR
+
+
+def test_a_value_is_a_note_for_an_image_that_is_not_dynamos() -> None:
+    flag = {f"{WORKER}/args/2": "--max-model-len=many"}
+    own = {f"{WORKER}/image": "registry.example/team/build:1.6.1"}
+    mirror = {f"{WORKER}/image": "registry.example/team/vllm-runtime:1.6.1"}
+    assert only(manifest(VLLM_AGG, {**flag, **mirror}), "PS143").level is Level.ERROR
+    assert only(manifest(VLLM_AGG, {**flag, **own}), "PS143").level is Level.NOTE
