@@ -47,8 +47,18 @@ def test_the_message_about_visible_devices_states_what_the_process_sees() -> Non
 
 def test_a_placeholder_has_no_further_problem_at_its_place() -> None:
     changes = {"dgd/spec/components/decode/replicas": "${REPLICAS}"}
-    messages = [one.message for one in check(trtllm(changes)) if one.level is Level.ERROR]
-    assert messages == ["${REPLICAS} is an unfilled placeholder"]
+    found = check(trtllm(changes))
+    assert not [one for one in found if one.level is Level.ERROR]
+    assert "${REPLICAS} in 1 place must be filled by a program" in [one.message for one in found]
+    (replaced,) = [
+        one
+        for one in check(trtllm({"dgd/spec/components/decode/replicas": "<your-replicas>"}))
+        if one.level is Level.ERROR
+    ]
+    assert (replaced.rule, replaced.message) == (
+        "PS909",
+        "<your-replicas> in 1 place must be replaced",
+    )
     assert [
         one.rule
         for one in check(trtllm({"dgd/spec/components/decode/replicas": [2]}))
