@@ -40,8 +40,9 @@ def _cause(finding: Finding) -> Any:
         return finding
     name = re.escape(finding.component)
     word = re.compile(rf"(?<![\w.-]){name}(?![\w-])")  # not in `--nsa-decode-backend`
-    heading = re.compile(rf"(?<=^{PART}).*\b{name}\b.*$", re.MULTILINE)
-    texts = (finding.message, finding.why, finding.fix, heading.sub("\0", finding.yaml))
+    # What is pasted into each component may differ, such as a number of devices.
+    pasted = "" if finding.yaml.startswith(PART) else finding.yaml
+    texts = (finding.message, finding.why, finding.fix, pasted)
     return (
         (finding.file, finding.rule, finding.level, finding.suppressed, finding.replaces),
         tuple(word.sub("\0", text) for text in texts),

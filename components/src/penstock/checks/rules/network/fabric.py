@@ -119,9 +119,9 @@ def no_rdma(deployment: ServingDeployment) -> Iterable[RuleResult]:
             is_explicit = "tcp" in tcp.split(",") and not tcp.startswith("^")
             yield RuleResult(
                 location=worker.location("field", "main", "resources", "limits", "rdma"),
-                message=f"{worker.name} requests no RDMA device, so KV transfers use TCP",
+                message="no RDMA device is requested, so KV transfers use TCP",
                 fix=Fix(
-                    text=f"Request one RDMA device per GPU, {_gpus(worker)} for each pod.",
+                    text="Request one RDMA device per GPU.",
                     fields={"main/resources/limits/rdma~1ib": str(_gpus(worker))},
                     graph={"kv_transfer.transport": "rdma"},
                 ),
