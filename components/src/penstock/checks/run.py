@@ -147,8 +147,10 @@ def _invalid_file(
     ]
     found = list(rest.findings or ())
     if len(problems) < len(error.problems):
-        found = [f for f in found if f.rule != "PS909" or f.level is Level.WARNING]
-        found += _placeholders(text, path)
+        filled = _placeholders(text, path)
+        # The program that fills the placeholders fills $MODEL in a script, too.
+        known = {"PS909"} | ({"PS149"} if any(f.level is Level.NOTE for f in filled) else set())
+        found = [f for f in found if f.rule not in known or f.level is Level.WARNING] + filled
     kept, _ = suppressed((*problems, *found), read_comments(text)[0])
     return tuple(sorted((*kept, _about(rest, path, error)), key=_order))
 

@@ -18,14 +18,16 @@ _ANYWHERE = re.compile(
     r"|\b(REPLACE|CHANGE|FILL)[-_]?(ME|THIS|IN|WITH_[A-Z_]+)\b"
     r"|\{\{-?\s*(\.[A-Z]|include\b|if\b|range\b|end\b|toYaml\b)[^\n]*?\}\}"
 )
-_VALUES = re.compile(r"<[A-Za-z][A-Za-z0-9_. -]*>|\$\{[A-Za-z_][^}\n]*\}|\{\{.*?\}\}")
+_VALUES = re.compile(
+    r"<[A-Za-z][A-Za-z0-9_. -]*>|\$\{[A-Za-z_][^}\n]*\}|\$[A-Z][A-Z0-9_]+\b|\{\{.*?\}\}"
+)
 # Text for shells, engines and programs, in which `${VAR}` and `<think>` are no placeholders.
 _TEXT_KEYS = frozenset({"command", "args", "env", "envs", "data", "annotations", "eppConfig"})
 # What a placeholder may stand for; two of each, as `filled` says.
 _EXAMPLES = ("example-a", "example-b")
 _IMAGES = ("registry.example/a:1.6.1", "registry.example/b:1.5.1")
 _IMAGE = re.compile(
-    r"(\bimage\s*:\s*[\"']?)(?:<[^<>\n]*>|\$\{[^}\n]*\}|\{\{.*?\}\})([\"']?\s*(?:#.*)?)$"
+    r"(\bimage\s*:\s*[\"']?)(?:<[^<>\n]*>|\$\{[^}\n]*\}|\$[A-Z][A-Z0-9_]+|\{\{.*?\}\})([\"']?\s*(?:#.*)?)$"
 )
 TURNS = len(_EXAMPLES)
 UNFILLED = frozenset({ProblemKind.PLACEHOLDER, ProblemKind.TEMPLATE})
