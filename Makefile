@@ -22,6 +22,7 @@ fresh: ## check that generated files are up to date
 	$(RUN) python -m penstock.checks.readme --check
 	$(RUN) python -m penstock.cluster.roles --check
 	$(RUN) python -m penstock.llamacpp.options --check
+	$(RUN) python -m penstock.engines.llm_args.value_table --check
 	$(RUN) python k8s/monitoring/dashboards.py --check
 
 generate: ## write the generated files: chart values and schema, references, roles, dashboards, options
@@ -29,6 +30,7 @@ generate: ## write the generated files: chart values and schema, references, rol
 	$(RUN) python -m penstock.checks.readme
 	$(RUN) python -m penstock.cluster.roles
 	$(RUN) python -m penstock.llamacpp.options
+	$(RUN) python -m penstock.engines.llm_args.value_table
 	$(RUN) python k8s/monitoring/dashboards.py
 
 MAIN_GRAPHS := gpt-oss-120b-h200-disagg gpt-oss-120b-b200-disagg gpt-oss-120b-gb200-disagg gpt-oss-20b-h100

@@ -6,7 +6,9 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -17,6 +19,7 @@ from penstock.graph.load import parse_graph
 from penstock.manifests.source import render_graph
 from tests.checks.support import (
     REMOVE,
+    SGLANG_DISAGG,
     TRTLLM_AGG,
     TRTLLM_DISAGG,
     VLLM_DISAGG,
@@ -267,10 +270,13 @@ def test_the_readme_of_the_rules_is_up_to_date() -> None:
 HEAVY = ("pydantic", "rich", "kubernetes", "helm_python", "asyncio")
 
 
-def test_the_check_of_a_manifest_imports_nothing_heavy(tmp_path: Path) -> None:
+@pytest.mark.parametrize("base", [VLLM_DISAGG, SGLANG_DISAGG, TRTLLM_DISAGG])
+def test_the_check_of_a_manifest_imports_nothing_heavy(
+    base: Mapping[str, Any], tmp_path: Path
+) -> None:
     """They would take longer to import than the manifest takes to check."""
     path = tmp_path / "manifest.yaml"
-    path.write_text(manifest(VLLM_DISAGG, {}))
+    path.write_text(manifest(base, {}))
     code = (
         "import sys; from penstock.cli.main import main; main(['check', sys.argv[1]]);"
         f"print([name for name in {HEAVY} if name in sys.modules])"

@@ -70,12 +70,12 @@ class TorchLlmArgs(EngineArgs):
     load_format: LoadFormat = "AUTO"
     enable_lora: bool = False  # Dynamo: LoRA on TRT-LLM not supported
     lora_config: Annotated[Opaque | None, NotNull] = None
-    kv_cache_config: KvCacheConfig = KvCacheConfig()
+    kv_cache_config: KvCacheConfig = KvCacheConfig.defaults()
     enable_chunked_prefill: bool = False
     guided_decoding_backend: Literal["xgrammar", "llguidance"] | None = None
     iter_stats_max_iterations: Annotated[int, Field(ge=-1)] | None = None
     peft_cache_config: Opaque | None = None
-    scheduler_config: SchedulerConfig = SchedulerConfig()
+    scheduler_config: SchedulerConfig = SchedulerConfig.defaults()
     # None = KV transfer off; disaggregation then fails at the first KV transfer
     cache_transceiver_config: CacheTransceiverConfig | None = None
     sparse_attention_config: Opaque | None = None
@@ -100,11 +100,11 @@ class TorchLlmArgs(EngineArgs):
     generation_config: Literal["auto", "trtllm"] = "trtllm"
     garbage_collection_gen0_threshold: int = 20000
     # null disables CUDA graphs; roughly <=200 MB per captured graph
-    cuda_graph_config: CudaGraphConfig | None = CudaGraphConfig()
+    cuda_graph_config: CudaGraphConfig | None = CudaGraphConfig.defaults()
     attention_dp_config: Annotated[AttentionDpConfig | None, NotNull] = None
     disable_overlap_scheduler: bool = False  # must be true on prefill-only workers
-    moe_config: MoeConfig = MoeConfig()
-    nvfp4_gemm_config: Nvfp4GemmConfig = Nvfp4GemmConfig()
+    moe_config: MoeConfig = MoeConfig.defaults()
+    nvfp4_gemm_config: Nvfp4GemmConfig = Nvfp4GemmConfig.defaults()
     dwdp_config: Annotated[Opaque | None, NotNull] = None
     # gpt-oss (attention sinks) is documented on TRTLLM; an unknown name means TRTLLM (warning)
     attn_backend: str = "TRTLLM"
@@ -133,8 +133,8 @@ class TorchLlmArgs(EngineArgs):
     checkpoint_format: str | None = None
     checkpoint_loader: Opaque | None = None
     checkpoint_io_policy: Literal["auto", "native", "rank_striped_read_ahead"] = "auto"
-    mx_config: MxConfig = MxConfig()
-    gms_config: GmsConfig = GmsConfig()  # ignored (warning) unless load_format GMS
+    mx_config: MxConfig = MxConfig.defaults()
+    gms_config: GmsConfig = GmsConfig.defaults()  # ignored (warning) unless load_format GMS
     kv_connector_config: KvConnectorConfig | None = (
         None  # Dynamo sets it from --connector none|kvbm
     )

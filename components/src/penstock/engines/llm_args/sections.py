@@ -128,7 +128,7 @@ class KvCacheConfig(EngineArgs):
     use_kv_cache_manager_v2: bool | Literal["auto"] = "auto"
     kv_cache_event_hash_algo: Literal["auto", "v1_block_key", "v2_sha256", "v2_sha256_64"] = "auto"
     max_util_for_resume: Annotated[float, Field(gt=0, le=1)] = 0.95
-    block_reuse_config: BlockReuseConfig = BlockReuseConfig()
+    block_reuse_config: BlockReuseConfig = BlockReuseConfig.defaults()
     pool_ratio: PoolRatio | None = None
     secondary_offload_min_priority: int | None = None
     cross_kv_cache_fraction: Annotated[float, Field(ge=0, le=1)] | None = None
@@ -138,7 +138,7 @@ class KvCacheConfig(EngineArgs):
     mamba_ssm_stochastic_rounding: bool = False
     mamba_ssm_philox_rounds: Positive = 10
     mamba_state_cache_interval: Count | None = None  # now in mamba_state_config
-    mamba_state_config: MambaStateConfig = MambaStateConfig()
+    mamba_state_config: MambaStateConfig = MambaStateConfig.defaults()
     enable_swa_scratch_reuse: bool = False
     disk_prefetch_num_reqs: Count = 0
     fp8_context_mla_kv_len_cap: int | None = None

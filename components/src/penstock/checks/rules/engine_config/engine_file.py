@@ -9,6 +9,7 @@ from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
 from penstock.checks.version_range import PENSTOCK, Versions
 from penstock.engines.llm_args.history import ADDED, DEPRECATED, IGNORED, AddedKey
+from penstock.engines.llm_args.surely_valid import is_surely_valid
 from penstock.engines.llm_args.unsupported import Kind, UnsupportedSetting
 from penstock.engines.setting_names import TRTLLM_FLAGS
 from penstock.engines.settings import REPLACED, overrides
@@ -41,6 +42,8 @@ def _unsupported_settings(
     deployment: ServingDeployment, kind: Kind
 ) -> Iterator[tuple[Worker, UnsupportedSetting]]:
     for worker, values in engine_files(deployment):
+        if is_surely_valid(values):
+            continue
         from penstock.engines.llm_args.validate import validate  # it imports pydantic
 
         for setting in validate(values):
