@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.checks.find_files import found_files, is_checked
+from penstock.checks.find_files import found_files, why_skipped
 from tests.checks.support import TRTLLM_AGG, graph, manifest
 from tests.support.command_line import penstock
 
@@ -40,7 +40,7 @@ def test_graphs_and_manifests_are_found_and_the_rest_is_counted(folder: Path) ->
     found = found_files([folder])
     names = [str(path.relative_to(folder)) for path in found.files]
     assert names == ["a.yml", "b.yaml", "deep/er/c.yaml"]
-    assert found.skipped == 6
+    assert len(found.skipped) == 6
 
 
 def test_a_file_is_checked_once(folder: Path) -> None:
@@ -50,7 +50,7 @@ def test_a_file_is_checked_once(folder: Path) -> None:
 
 def test_a_named_file_is_always_checked(folder: Path) -> None:
     found = found_files([folder / "service.yaml", folder / "chart" / "values.yaml"])
-    assert (len(found.files), found.skipped) == (2, 0)
+    assert (len(found.files), found.skipped) == (2, ())
 
 
 def test_a_link_to_a_folder_is_not_followed(folder: Path) -> None:
@@ -69,12 +69,23 @@ def test_a_link_to_a_folder_is_not_followed(folder: Path) -> None:
         ("", False),
         ("- a\n", False),
         ("# kind: DynamoGraphDeployment\n", False),
+        ("  model: {id: x}\n  engine: {kind: vllm}\n", True),
+        ("---\n# a comment\n\n  model: {id: x}\n  engine: {kind: vllm}\n", True),
+        ("modle: {id: x}\nenigne: {kind: vllm}\n", True),
+        ("Model: {id: x}\nEngine: {kind: vllm}\n", True),
+        ('"model": {id: x}\n"engine": {kind: vllm}\n', True),
+        ("{model: {id: x}, engine: {kind: vllm}}\n", True),
+        ("spec:\n  model: {id: x}\n  engine: {kind: vllm}\n", False),
+        ("services:\n  node: {image: x}\nvolumes: {}\n", False),
+        ("mode: fast\nplanes: 2\n", False),
+        ("mode: fast\nworker: 2\n", False),
+        ("modle: {id: x}\nworker: {}\nhardware: {}\n", True),
     ],
 )
 def test_a_graph_or_manifest_is_recognized(text: str, checked: bool, tmp_path: Path) -> None:
     path = tmp_path / "x.yaml"
     path.write_text(text)
-    assert is_checked(path) is checked
+    assert (why_skipped(path) == "") is checked
 
 
 def test_a_file_that_is_not_text_is_reported(folder: Path) -> None:
@@ -88,7 +99,28 @@ def test_the_command_counts_the_skipped_files(folder: Path) -> None:
     assert done.returncode == 0
     assert "3 files: 0 errors" in done.stdout
     assert "; skipped 6 other YAML files" in done.stdout
-    assert json.loads(penstock("check", "--json", str(folder)).stdout)["skipped"] == 6
+    assert f"skipped {folder / 'service.yaml'} (kind: Service), " in done.stdout
+    assert ", 3 more (--full lists all)" in done.stdout
+    found = json.loads(penstock("check", "--json", str(folder)).stdout)
+    assert found["skipped"] == len(found["skipped_files"]) == 6
+
+
+def test_full_names_each_skipped_file_and_the_reason(folder: Path) -> None:
+    (folder / "truncated.yaml").write_text("# a graph\n")
+    done = penstock("check", "--full", str(folder))
+    assert f"skipped {folder / 'truncated.yaml'}: empty\n" in done.stdout
+    assert f"skipped {folder / 'workload.yaml'}: no `model` and `engine` as in a graph\n" in (
+        done.stdout
+    )
+    assert f"skipped {folder / 'chart' / 'values.yaml'}: part of a Helm chart\n" in done.stdout
+
+
+def test_a_graph_with_mistyped_keys_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "x.yaml").write_text("modle: {id: x}\nEngine: {kind: vllm}\n")
+    done = penstock("check", str(tmp_path))
+    assert done.returncode == 14
+    assert "unknown key `modle`. Did you mean `model`?" in done.stdout
+    assert "unknown key `Engine`. Did you mean `engine`?" in done.stdout
 
 
 def test_the_graphs_of_the_repository_are_found() -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from penstock.checks.find_files import SkippedFile
 from penstock.checks.finding import Finding, FindingPlace, Level
 from penstock.checks.formats import as_github, as_json, as_sarif
 from penstock.checks.registry import RULES
@@ -123,7 +124,8 @@ def test_a_merged_finding_lists_its_places() -> None:
 
 
 def test_the_counts_name_skipped_files_and_the_baseline() -> None:
-    report = CheckReport(findings=(), files=("a", "b"), skipped=1, accepted=4)
+    skipped = (SkippedFile(path=Path("c"), reason="empty"),)
+    report = CheckReport(findings=(), files=("a", "b"), skipped=skipped, accepted=4)
     words = "2 files: 0 errors, 0 warnings, 0 notes, 4 in the baseline; skipped 1 other YAML file"
     assert counts_line(report) == words
     assert "The baseline has 2 entries without a finding." in printed(stale=2)[1]

@@ -36,10 +36,17 @@ def test_the_longest_beginning_decides(
     assert [rule for rule in excluded.split() if rules.includes(rule)] == []
 
 
-@pytest.mark.parametrize("prefix", ["PS9999", "ps4", "4", "P", "PS4*", "PS4 PS5", ""])
+@pytest.mark.parametrize("prefix", ["PS9999", "psx", "4", "P", "PS4*", "PS4 PS5", ""])
 def test_an_unknown_beginning_is_an_error(prefix: str) -> None:
     with pytest.raises(UsageError, match="is not the beginning of a rule id"):
         selection([prefix], [])
+
+
+def test_ids_are_read_in_any_case() -> None:
+    rules = selection(["ps803,Ps4"], ["ps401"])
+    assert [rules.includes(rule) for rule in ("PS803", "PS402", "PS401")] == [True, True, False]
+    assert penstock("check", "--explain", "ps803").stdout.startswith("PS803 (")
+    assert "Did you mean PS8" in penstock("check", "--explain", "ps80").stderr
 
 
 def test_the_suggestion_begins_like_the_word() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from penstock.checks.registry import RULES
 from penstock.cli.main import COMMANDS
 from tests.support.command_line import ROOT, penstock
 
@@ -53,6 +54,15 @@ def test_the_shell_parses_its_script(shell: str, tmp_path: Path) -> None:
         ("penstock env ins", {"install"}),
         ("penstock up --engine moc", {"mocker"}),
         ("penstock completion f", {"fish"}),
+        ("penstock env install llama", {"llamacpp", "llamacpp-nixl"}),
+        ("penstock check --gpu h1", {"h100"}),
+        ("penstock plan --gpu gb", {"gb200", "gb300"}),
+        ("penstock check --select PS80", {r.id for r in RULES if r.id.startswith("PS80")}),
+        ("penstock check --ignore PS803", {"PS803"}),
+        ("penstock scale dynamo_graphs/quickstart.y", {"dynamo_graphs/quickstart.yaml"}),
+        ("penstock scale g.yaml de", {"decode="}),
+        ("penstock scale g.yaml decode=2 pre", {"prefill="}),
+        ("penstock init --example smol", {"smollm2-cpu-disagg"}),
     ],
 )
 def test_bash_completes_commands_options_files_and_choices(

@@ -115,6 +115,36 @@ def test_render_prints_the_manifests_or_writes_them(tmp_path: Path) -> None:
     assert target.read_text() == shown.stdout
 
 
+@pytest.mark.parametrize(
+    "command",
+    [("render", str(QUICKSTART)), ("schema",), ("gateway", "render", "k8s/gateway/gateway.yaml")],
+)
+def test_only_a_generated_file_is_overwritten_without_force(
+    command: tuple[str, ...], tmp_path: Path
+) -> None:
+    target = tmp_path / "out.yaml"
+    target.write_text("mine: 1\n")
+    done = penstock(*command, "-o", str(target))
+    assert done.returncode == errors.InputError.exit_code
+    assert f"{target}: already exists, and penstock did not generate it. Fix: " in done.stderr
+    assert target.read_text() == "mine: 1\n"
+    assert penstock(*command, "-o", str(target), "--force").returncode == 0
+    generated = target.read_text()
+    assert "mine: 1" not in generated
+    target.write_text(f"{generated}\n# an edit\n")  # of the same kind
+    assert penstock(*command, "-o", str(target)).returncode == 0
+    assert target.read_text() == generated
+    target.write_text("")
+    assert penstock(*command, "-o", str(target)).returncode == 0
+
+
+def test_render_does_not_replace_its_own_graph(tmp_path: Path) -> None:
+    graph = tmp_path / "graph.yaml"
+    graph.write_text(QUICKSTART.read_text())
+    assert penstock("render", str(graph), "-o", str(graph)).returncode == 3
+    assert graph.read_text() == QUICKSTART.read_text()
+
+
 def test_render_applies_set(tmp_path: Path) -> None:
     shown = penstock("render", str(QUICKSTART), "--set", "decode.replicas=7")
     documents = yaml.safe_load_all(shown.stdout)

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -17,6 +18,7 @@ import pytest
 from penstock.drill import run
 from penstock.drill.faults_file import CommandFault, load_faults
 from penstock.drill.inject import choose
+from penstock.drill.report import summary
 from penstock.drill.run import DrillOptions, Pace, drill_endpoint
 from penstock.drill.targets import RemoteEndpoint, possible
 from penstock.errors import DrillError, GraphError, UsageError
@@ -32,6 +34,7 @@ class Endpoint(BaseHTTPRequestHandler):
     """Serves a model, except while ``down`` exists."""
 
     down: ClassVar[Path]
+    stalled: ClassVar[Path]  # while it exists, streams stop after their first token
     keys: ClassVar[set[str | None]] = set()
 
     def do_GET(self) -> None:
@@ -50,8 +53,18 @@ class Endpoint(BaseHTTPRequestHandler):
     def _stream(self, tokens: int) -> None:
         chunk = {"choices": [{"delta": {"content": "a"}, "finish_reason": None}]}
         usage = {"choices": [], "usage": {"completion_tokens": tokens}}
+        if Endpoint.stalled.exists():
+            self._stall(f"data: {json.dumps(chunk)}\n\n".encode())
+            return
         events = [json.dumps(chunk)] * tokens + [json.dumps(usage), "[DONE]"]
         self._reply(200, "".join(f"data: {event}\n\n" for event in events).encode())
+
+    def _stall(self, first: bytes) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(first)
+        while Endpoint.stalled.exists():
+            time.sleep(0.05)
 
     def _send(self, status: int, content: object) -> None:
         self._reply(status, json.dumps(content).encode())
@@ -72,7 +85,7 @@ QUICK = Pace(warm_up_s=0.3, steady_s=0.3)
 
 @pytest.fixture
 def url(tmp_path: Path) -> Iterator[str]:
-    Endpoint.down = tmp_path / "down"
+    Endpoint.down, Endpoint.stalled = tmp_path / "down", tmp_path / "stalled"
     server = ThreadingHTTPServer(("127.0.0.1", 0), Endpoint)
     Thread(target=server.serve_forever, daemon=True).start()
     yield f"http://127.0.0.1:{server.server_address[1]}/v1"
@@ -167,6 +180,43 @@ def test_an_interrupted_drill_has_the_result_so_far(url: str, tmp_path: Path) ->
     assert result.evaluation.requests > 0
     assert result.evaluation.not_recovered == ()
     assert not (tmp_path / "down").exists()
+
+
+@pytest.mark.parametrize("signals", [1, 2])
+def test_an_interrupted_drill_does_not_wait_for_stalled_requests(
+    signals: int, url: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The requests of this endpoint stall once the fault has begun; its undo command still runs."""
+    undone = tmp_path / "undone"
+    command = {"command": ["touch", str(Endpoint.stalled)], "undo": ["touch", str(undone)]}
+    stalls = fault(tmp_path / "down", name="stall", lasts_s=60.0, **command)
+    endpoint = RemoteEndpoint(url, None, [stalls], 1, HEADERS)
+    options = DrillOptions(count=50, seed=1, streams=2, tokens=4, pace=QUICK)
+    heard: list[str] = []
+
+    def interrupt() -> None:
+        while not Endpoint.stalled.exists():
+            time.sleep(0.02)
+        for _ in range(signals):
+            time.sleep(0.3)
+            os.kill(os.getpid(), signal.SIGINT)
+
+    thread = Thread(target=interrupt)
+    thread.start()
+    started = time.monotonic()
+    try:
+        result = drill_endpoint(endpoint, options, HEADERS, heard.append)
+    finally:
+        thread.join()
+        Endpoint.stalled.unlink()
+    assert time.monotonic() - started < 5
+    assert heard[-1] == "interrupted: stopping the drill"
+    assert undone.exists()
+    assert result.was_interrupted
+    assert result.evaluation.failures == ()  # those of the interrupted fault are left out
+    assert summary(result)[0].startswith("partial result, interrupted: passed until then: 0 faults")
+    assert capfd.readouterr().err == ""  # no traceback of asyncio
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_replicas_of_an_autoscaled_graph_are_not_edited() -> None:

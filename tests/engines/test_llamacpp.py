@@ -7,6 +7,7 @@ import pytest
 from penstock.engines import llamacpp
 from penstock.engines.engine import Effective, Mode, NoSimulation, Unset, Value
 from penstock.engines.parsers import NotParsed, Parsed, Rejected
+from penstock.llamacpp.config import invalid_options
 from penstock.local.launch_errors import launch_error
 from penstock.manifests.deployment import Engine, NoConfig
 from penstock.manifests.source import graph_source
@@ -90,18 +91,36 @@ def test_a_launch_that_was_not_parsed_has_no_settings() -> None:
             "n_paralel: is not an option of penstock's llama.cpp worker. Did you mean "
             "`n_parallel`?",
         ),
-        ("n_parallel: 0\n", "n_parallel: Input should be greater than or equal to 1"),
-        ('n_parallel: "4"\n', "n_parallel: Input should be a valid integer"),
-        ("sampling: {temp: -1}\n", "sampling.temp: Input should be greater than or equal to 0"),
-        ("sampling: {top_p: 1.5}\n", "sampling.top_p: Input should be less than or equal to 1"),
-        ("n_ctx_seq: 16\n", "n_ctx_seq is 16, not more than block_size (16)"),
+        ("n_parallel: 0\n", "n_parallel: must be at least 1, got 0"),
+        ('n_parallel: "4"\n', 'n_parallel: must be an integer, got the string "4"'),
+        ("sampling: {temp: -1}\n", "sampling.temp: must be at least 0, got -1"),
+        ("sampling: {top_p: 1.5}\n", "sampling.top_p: must be at most 1, got 1.5"),
+        ("n_ctx_seq: 16\n", "n_ctx_seq: must be more than block_size (16), got 16"),
         ("sampling: {top_kk: 1}\n", "sampling.top_kk: is not an option"),
         ("a: 1\nb: 2\n", "It has block_size, kv_transfer_backend"),
-        ("kv_transfer_backend: ucx\n", "kv_transfer_backend: Input should be 'shared_memory' or"),
+        ("kv_transfer_backend: ucx\n", "kv_transfer_backend: must be one of shared_memory, nixl"),
     ],
 )
 def test_a_wrong_option_is_rejected_by_name(text: str, message: str) -> None:
     assert message in rejection(LINE, files={FILE: text})
+
+
+@pytest.mark.parametrize(
+    ("value", "message", "fix"),
+    [
+        ("8k", 'must be an integer, got the string "8k"', "Write 8192 (8 × 1024) or 8000."),
+        ("500ms", 'must be an integer, got the string "500ms"', "Write the number alone"),
+        (None, "must be an integer, got nothing (null)", "Give it a value, or remove the key."),
+        ("512", 'must be an integer, got the string "512"', "Write it without quotes."),
+        (0, "must be at least 1, got 0", "Set n_parallel to at least 1."),
+    ],
+)
+def test_a_wrong_value_has_the_message_and_fix_of_the_loader(
+    value: object, message: str, fix: str
+) -> None:
+    (found,) = invalid_options({"n_parallel": value})
+    assert (found.path, found.message) == (("n_parallel",), message)
+    assert found.fix.startswith(fix)
 
 
 GRAPH = """\

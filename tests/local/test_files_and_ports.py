@@ -25,6 +25,7 @@ from penstock.local.file_watch import FileWatch
 from penstock.local.gpus.gpu import Inventory
 from penstock.local.gpus.pool import GpuPool
 from penstock.local.launch import (
+    FRONTEND_LOG,
     LEASE_S,
     RunContext,
     arguments,
@@ -151,6 +152,16 @@ def test_the_lease_in_etcd_is_long_unless_the_graph_sets_it(
     env = environment(program(env=given, files={}), {}, {}, context, 20001)
     assert env["ETCD_LEASE_TTL"] == lease
     assert env["ETCD_ENDPOINTS"] == "http://127.0.0.1:2379"
+
+
+@pytest.mark.parametrize(("given", "log"), [({}, FRONTEND_LOG), ({"DYN_LOG": "debug"}, "debug")])
+def test_only_a_frontend_logs_no_probes_unless_the_graph_sets_its_log(
+    tmp_path: Path, given: dict[str, str], log: str
+) -> None:
+    context = RunContext(state=state(tmp_path), namespace="n", infrastructure=Infrastructure())
+    frontend = program(role=Role.FRONTEND, env=given, files={})
+    assert environment(frontend, {}, {}, context, None)["DYN_LOG"] == log
+    assert "DYN_LOG" not in environment(program(), {}, {}, context, 20001)
 
 
 def test_dynamo_settings_of_the_users_shell_do_not_reach_a_child(

@@ -104,7 +104,7 @@ def test_a_graph_that_is_up_has_its_state_url_and_replicas(up: StateDir, folder:
     assert graph.started_at < time.time()
     (entry,) = json.loads(penstock("ls", "--json").stdout)
     assert entry["replicas"] == {"decode": {"ready": 1, "desired": 1}}
-    shown = penstock("ls").stdout.splitlines()[1].split()
+    shown = penstock("ls", "--wide").stdout.splitlines()[1].split()
     assert shown[:3] == ["up", "ready", "1/1"]
     assert str(folder / "up.yaml") in shown
 
@@ -143,6 +143,18 @@ def test_a_graph_that_ended_normally_is_left_out(up: StateDir) -> None:
     up.clear()
     up.release()
     assert list_graphs() == []
+
+
+def test_the_file_is_a_column_if_it_fits_80(
+    folder: Path, up: StateDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir("/")
+    for name, fits in (("up.yaml", True), (f"{'long/' * 12}up.yaml", False)):
+        up.write(running(pid=os.getpid()).model_copy(update={"source": f"/{name}"}))
+        shown = penstock("ls", folder=Path("/")).stdout
+        assert (name in shown) is fits
+        assert ("Add --wide for the files" in shown) is not fits
+        assert max(map(len, shown.splitlines())) <= 80
 
 
 def test_the_table_fits_80_columns_on_a_terminal(

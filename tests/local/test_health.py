@@ -52,7 +52,7 @@ class Machine:
 
     # As Prober
 
-    async def responds(self, url: str) -> bool:
+    async def responds(self, url: str, method: str = "GET") -> bool:
         self.now += self.probe_s if self.slow_probes > 0 else 0.0
         self.slow_probes -= 1
         return not any(f":{port}/" in url for port in self.silent)

@@ -1,4 +1,4 @@
-"""The graphs and manifests below a folder; other YAML files are counted and not checked."""
+"""The graphs and manifests below a folder; other YAML files are skipped."""
 
 from __future__ import annotations
 
@@ -8,52 +8,96 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from penstock.graph.not_a_graph import REQUIRED, SIMILAR
 from penstock.manifests.source import MOST_BYTES
+from penstock.nearest import nearest
 
 SUFFIXES = (".yaml", ".yml")
 MANIFEST = re.compile(r"^\s*(- )?kind\s*:\s*[\"']?DynamoGraphDeployment\b", re.MULTILINE)
-KEY = re.compile(r"^([a-z_]+)\s*:", re.MULTILINE)
+KIND = re.compile(r"^kind\s*:\s*[\"']?(\w+)", re.MULTILINE)
+# A line that is not empty, a comment or a marker; its indentation is that of the top-level keys.
+CONTENT = re.compile(r"^(?!---|%|\.\.\.)([ \t]*)[^\s#]", re.MULTILINE)
 # Of a Helm chart: its YAML files are templates and values, of which only the output is checked.
 CHART = "Chart.yaml"
 
 
 @dataclass(frozen=True, kw_only=True)
+class SkippedFile:
+    path: Path
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class FoundFiles:
     files: tuple[Path, ...]
-    # Number of other YAML files.
-    skipped: int
+    # The other YAML files of folders.
+    skipped: tuple[SkippedFile, ...]
 
 
 def found_files(paths: Iterable[Path]) -> FoundFiles:
     """The files of ``paths``, with folders replaced by what is in them, each file once."""
     files: dict[Path, Path] = {}
-    skipped = 0
+    skipped: dict[Path, SkippedFile] = {}
     for path in paths:
         below = list(_yaml_files(path)) if path.is_dir() else []
         charts = tuple(one.parent for one in below if one.name == CHART)
-        chosen = [one for one in below if is_checked(one) and not _is_in(one, charts)]
-        skipped += len(below) - len(chosen)
-        for one in chosen or [path]:  # a folder with nothing to check is a finding
+        reasons = {one: _why_skipped(one, charts) for one in below}
+        for one, reason in reasons.items():
+            if reason:
+                skipped[one.absolute()] = SkippedFile(path=one, reason=reason)
+        # A folder with nothing to check is a finding.
+        for one in [one for one in below if not reasons[one]] or [path]:
             files.setdefault(one.absolute(), one)
-    return FoundFiles(files=tuple(files.values()), skipped=skipped)
+    return FoundFiles(
+        files=tuple(files.values()),
+        skipped=tuple(one for path, one in skipped.items() if path not in files),
+    )
 
 
-def is_checked(path: Path) -> bool:
-    """Whether a file contains a DynamoGraphDeployment or has the keys of a graph."""
+def _why_skipped(path: Path, charts: Iterable[Path]) -> str:
+    """Why a file of a folder is not checked; empty if it is."""
+    return "part of a Helm chart" if _is_in(path, charts) else why_skipped(path)
+
+
+def why_skipped(path: Path) -> str:
+    """Empty if a file contains a DynamoGraphDeployment or has the keys of a graph."""
     try:
         with path.open("rb") as file:
-            text = file.read(MOST_BYTES).decode()
+            text = file.read(MOST_BYTES).decode("utf-8-sig")
     except (OSError, UnicodeDecodeError):
-        return True  # `check` says why it cannot be read
+        return ""  # `check` says why it cannot be read
     if MANIFEST.search(text):
-        return True
-    keys = {match[1] for match in KEY.finditer(text)}
-    if not keys & {"model", "engine"}:
+        return ""
+    first = CONTENT.search(text)
+    if first is None:
+        return "empty"
+    if _is_graph(_keys(text, first)):
+        return ""
+    kind = KIND.search(text)
+    return f"kind: {kind[1]}" if kind else "no `model` and `engine` as in a graph"
+
+
+def _keys(text: str, first: re.Match[str]) -> set[str]:
+    """The top-level keys in lower case; of a file in braces, all keys."""
+    before = r"[{,]\s*" if text[first.end() - 1] == "{" else f"^{first[1]}"
+    found = re.finditer(rf"{before}[\"']?(\w+)[\"']?\s*:", text, re.MULTILINE)
+    return {match[1].lower() for match in found}
+
+
+def _is_graph(keys: set[str]) -> bool:
+    """Whether ``keys`` are those of a graph, some perhaps mistyped.
+
+    Programs of other kinds have a `mode`: without `model` or `engine` as such, more must agree.
+    """
+    required = {nearest(key, REQUIRED, SIMILAR) for key in keys} - {""}
+    if not required:
         return False
     # Imported here: pydantic takes longer to import than a manifest takes to check.
     from penstock.graph.model import Graph
 
-    return len(keys & set(Graph.model_fields)) > 1
+    similar = {nearest(key, Graph.model_fields, SIMILAR) for key in keys} - {""}
+    is_sure = not keys.isdisjoint(REQUIRED) or len(required) == len(REQUIRED)
+    return len(similar) >= (2 if is_sure else 3)
 
 
 def _is_in(path: Path, folders: Iterable[Path]) -> bool:

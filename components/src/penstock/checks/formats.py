@@ -21,7 +21,8 @@ def as_json(report: CheckReport) -> str:
     counts = tally(report.findings)
     document = {
         "files": list(report.files),
-        "skipped": report.skipped,
+        "skipped": len(report.skipped),
+        "skipped_files": [{"file": str(one.path), "reason": one.reason} for one in report.skipped],
         "errors": counts.errors,
         "warnings": counts.warnings,
         "notes": counts.notes,

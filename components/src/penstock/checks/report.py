@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from penstock.ansi import Style, painter
+from penstock.checks.find_files import SkippedFile
 from penstock.checks.finding import Finding, Level
 from penstock.checks.registry import by_id
 from penstock.checks.run import Tally, tally
@@ -16,6 +17,8 @@ from penstock.checks.suppress import ALWAYS
 COLOR: dict[Level, Style] = {Level.ERROR: "red", Level.WARNING: "yellow", Level.NOTE: "cyan"}
 # Most findings without a summary by rule.
 FEW = 5
+# Most skipped files that one line names.
+FEW_SKIPPED = 3
 
 Paint = Callable[[str, Style], str]
 
@@ -27,8 +30,8 @@ class CheckReport:
     # In the order of the files; findings with the same cause are one.
     findings: tuple[Finding, ...]
     files: tuple[str, ...]
-    # Number of other YAML files in folders.
-    skipped: int = 0
+    # Other YAML files in folders.
+    skipped: tuple[SkippedFile, ...] = ()
     # Number of findings that the baseline has, and of its entries that no finding has.
     accepted: int = 0
     stale: int = 0
@@ -51,7 +54,7 @@ def print_text(report: CheckReport, *, is_full: bool = False) -> None:
     counted = [finding for finding in findings if not finding.suppressed]
     if len(counted) > FEW:
         print("", *_summary(counted, paint), "", sep="\n")
-    for line in _totals(report):
+    for line in (*_skipped(report.skipped, is_full=is_full), *_totals(report)):
         print(line)
     if counted and not is_full:
         print("Add --full for reasons and fixes, or --explain PSnnn for a rule.")
@@ -107,6 +110,18 @@ def _summary(findings: Sequence[Finding], paint: Paint) -> Iterator[str]:
         yield f"{rule:<7}{word}{count:>5}  {by_id(rule).title}"
 
 
+def _skipped(skipped: Sequence[SkippedFile], *, is_full: bool) -> Iterator[str]:
+    """The names of skipped files: each with its reason, or the first on one line."""
+    if is_full or len(skipped) == 1:
+        yield from (f"skipped {one.path}: {one.reason}" for one in skipped)
+        return
+    if skipped:
+        names = [f"{one.path} ({one.reason})" for one in skipped[:FEW_SKIPPED]]
+        more = len(skipped) - FEW_SKIPPED
+        names += [f"{more} more (--full lists all)"] if more > 0 else []
+        yield f"skipped {', '.join(names)}"
+
+
 def _totals(report: CheckReport) -> Iterator[str]:
     yield counts_line(report)
     if report.stale:
@@ -127,7 +142,9 @@ def counts_line(report: CheckReport) -> str:
     if report.accepted:
         parts.append(f"{report.accepted} in the baseline")
     text = f"{_number(len(report.files), 'file')}: {', '.join(parts)}"
-    return text + (f"; skipped {_number(report.skipped, 'other YAML file')}" * bool(report.skipped))
+    if not report.skipped:
+        return text
+    return f"{text}; skipped {_number(len(report.skipped), 'other YAML file')}"
 
 
 def _number(count: int, noun: str) -> str:

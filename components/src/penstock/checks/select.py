@@ -27,7 +27,8 @@ class Selection:
 
 
 def selection(select: Sequence[str], ignore: Sequence[str]) -> Selection:
-    """The selection of the options' values, each a list with commas. Raises UsageError."""
+    """The selection of the options' values, each a list with commas, in any case. Raises
+    UsageError."""
     selected, ignored = _prefixes("--select", select), _prefixes("--ignore", ignore)
     for prefix in ignored:
         if prefix in ALWAYS:
@@ -43,11 +44,21 @@ def _longest(rule: str, prefixes: Sequence[str]) -> int:
 
 
 def _prefixes(option: str, values: Sequence[str]) -> tuple[str, ...]:
-    found = tuple(part.strip() for value in values for part in value.split(","))
+    found = tuple(part.strip().upper() for value in values for part in value.split(","))
     for prefix in found:
         if not (prefix.startswith(ALL) and any(rule.id.startswith(prefix) for rule in RULES)):
             raise UsageError(_unknown(option, prefix))
     return found
+
+
+def known_rule(text: str) -> str:
+    """The id of one rule, in any case. Raises UsageError."""
+    ids = [rule.id for rule in RULES]
+    if text.upper() in ids:
+        return text.upper()
+    near = nearest(text, ids)
+    hint = f"Did you mean {near}?" if near else f"Rules are {ids[0]} to {ids[-1]}."
+    raise UsageError(f"there is no rule {text}. {hint}")
 
 
 def _unknown(option: str, prefix: str) -> str:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 from penstock.cli.progress import Progress, add_progress, no_progress, print_line
 
+MARKED_BYTES = 500  # the beginning of a file, with the mark of the command that wrote it
+
 if TYPE_CHECKING:
     from penstock.cluster.api import Api
     from penstock.cluster.rollout import Rollout
@@ -227,6 +229,41 @@ def add_output(parser: argparse.ArgumentParser, default: str | None = "-") -> No
     )
 
 
+def add_force(parser: argparse.ArgumentParser, what: str) -> None:
+    parser.add_argument("--force", action="store_true", help=f"replace FILE if {what}")
+
+
+def add_generated_output(parser: argparse.ArgumentParser) -> None:
+    """`-o` of a command whose own output it replaces without a question."""
+    add_output(parser)
+    add_force(parser, "penstock did not generate it")
+
+
+def write_generated(args: argparse.Namespace, text: str, mark: str) -> None:
+    """`write_output`, but InputError for a file with other content, unless --force is given.
+
+    ``mark``: what stands at the beginning of every output of the command.
+    """
+    from penstock.errors import InputError, Problem
+
+    path = Path(args.output)
+    if args.output != "-" and path.is_file() and not args.force and not _has(path, mark):
+        message = "already exists, and penstock did not generate it"
+        fix = "Name another file, or pass --force to replace this one."
+        raise InputError(Problem(file=args.output, message=message, fix=fix))
+    write_output(text, args.output)
+
+
+def _has(path: Path, mark: str) -> bool:
+    """Whether a file begins with the mark, or is empty."""
+    try:
+        with path.open("rb") as file:
+            start = file.read(MARKED_BYTES)
+    except OSError:
+        return False
+    return not start or mark.encode() in start
+
+
 def write_output(text: str, target: str) -> None:
     """Print, or write the file atomically."""
     if target == "-":
@@ -239,7 +276,7 @@ def write_output(text: str, target: str) -> None:
     try:
         if path.is_dir() or (path.exists() and not path.is_file()):
             raise IsADirectoryError(0, "not a regular file")
-        draft.write_text(text)
+        draft.write_text(text, "utf-8")
         draft.replace(path)
     except OSError as error:
         with contextlib.suppress(OSError):

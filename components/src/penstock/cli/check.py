@@ -24,10 +24,11 @@ exit codes:
   2   the command line is invalid
   3   the baseline cannot be read or written
 
-Rules PS001 to PS004 (files that cannot be read or are invalid) are always reported: --select,
---ignore, comments and the baseline do not affect them.
+Rules PS001 to PS004 (files that cannot be read or are invalid) are always
+reported: --select, --ignore, comments and the baseline do not affect them.
 
-To suppress a finding on one line, or a rule in one file, write a comment with a reason:
+To suppress a finding on one line, or a rule in one file, write a comment with a
+reason:
   replicas: 1  # penstock: ignore PS810 one frontend is enough for a test
   # penstock: ignore-file PS803,PS805 updates are planned with another node
 """
@@ -57,6 +58,7 @@ def _add_formats(parser: argparse.ArgumentParser) -> None:
     form.add_argument(
         "--format",
         choices=FORMATS,
+        metavar="FORMAT",
         default="concise",
         help="concise: a line for each finding; full: with reason, fix and YAML to paste; json; "
         "sarif: SARIF 2.1.0 for code scanning; github: annotations of GitHub Actions "
@@ -118,11 +120,11 @@ def run(args: argparse.Namespace) -> int:
     from penstock.checks.merge import merged
     from penstock.checks.report import CheckReport
     from penstock.checks.run import check_file
-    from penstock.checks.select import selection
+    from penstock.checks.select import known_rule, selection
     from penstock.errors import UsageError
 
     if args.explain:
-        print(report.explain(_known(args.explain)))
+        print(report.explain(known_rule(args.explain)))
         return 0
     if not args.files:
         raise UsageError("pass a graph or a manifest to check, or --explain PSnnn")
@@ -147,15 +149,6 @@ def run(args: argparse.Namespace) -> int:
 
 def _path(text: str) -> Path:
     return Path("/dev/stdin" if text == "-" else text)
-
-
-def _known(rule: str) -> str:
-    from penstock.checks.registry import RULES
-    from penstock.errors import UsageError
-
-    if rule not in {known.id for known in RULES}:
-        raise UsageError(f"there is no rule {rule}; rules are {RULES[0].id} to {RULES[-1].id}")
-    return rule
 
 
 def _baseline(path: Path | None, *, is_renewed: bool) -> Baseline | None:

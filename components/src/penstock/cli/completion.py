@@ -25,10 +25,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = "install:\n" + "\n".join(f"  {command}" for command in INSTALL.values())
 
 
+# `complete` adds a space after a word, but `decode=` needs a number.
+NO_SPACE = """
+_penstock() {
+  _shtab_penstock "$@"
+  [[ ${COMPREPLY[0]-} != *= ]] || compopt -o nospace 2>/dev/null || :
+}
+complete -o filenames -F _penstock penstock
+"""
+
+
 def run(args: argparse.Namespace) -> int:
     import shtab
 
-    print(shtab.complete(every_command(), shell=args.shell))
+    script = shtab.complete(every_command(), shell=args.shell)
+    print(script + NO_SPACE if args.shell == "bash" else script)
     return 0
 
 
@@ -39,12 +50,37 @@ def every_command() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(prog="penstock", allow_abbrev=False)
     top.add_argument("--version", action="version", version="", help="print the version")
     commands = top.add_subparsers(parser_class=CommandParser)
+    words = _words()
     for command, text in COMMANDS.items():
         parser = commands.add_parser(command, help=text)
         module_of(command).add_arguments(parser)
         for action in parser.actions():
-            _complete_files(action)
+            names = words.get((command, action.dest)) or words.get(("", action.dest))
+            if names and action.choices is None:
+                action.choices = names  # of this parser, which parses nothing
+            else:
+                _complete_files(action)
     return top
+
+
+def _words() -> dict[tuple[str, str], list[str]]:
+    """Command (empty: all) and argument → its values, as far as they are known."""
+    from penstock.checks.registry import RULES
+    from penstock.environments import list_environments
+    from penstock.graph.shipped_graphs import shipped_graphs
+    from penstock.hardware import GPUS
+
+    rules = [rule.id for rule in RULES]
+    pools = ("frontend", "worker", "prefill", "decode")
+    return {
+        ("", "gpu"): list(GPUS),
+        ("env", "name"): [environment.name for environment in list_environments()],
+        ("scale", "changes"): [f"{pool}=" for pool in pools],
+        ("check", "select"): rules,
+        ("check", "ignore"): rules,
+        ("check", "explain"): rules,
+        ("init", "example"): shipped_graphs(),
+    }
 
 
 def _complete_files(action: argparse.Action) -> None:

@@ -6,7 +6,6 @@ import argparse
 import os
 import random
 import shlex
-import signal
 import sys
 import tempfile
 import time
@@ -128,12 +127,12 @@ def _positive(text: str) -> int:
 
 
 def run(args: argparse.Namespace) -> int:
+    from penstock.drill import interrupts
+
+    interrupts.raise_once()
     from penstock.drill.report import as_json, page, print_result
 
     _require_writable(args.report)
-    # Stop what the drill has started, as after Ctrl-C.
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.default_int_handler)
     args.seed = random.randrange(10**6) if args.seed is None else args.seed
     is_url = args.target.startswith(("http://", "https://"))
     _require_options_of_cluster(args, is_url=is_url)

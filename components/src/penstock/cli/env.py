@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import textwrap
 import time
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from penstock.cli.progress import FIRST_S
+
+if TYPE_CHECKING:
+    from penstock.environments import Environment
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,8 +27,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="environment to install or remove; `penstock env list` prints the names",
     )
     parser.add_argument(
+        "--wide", action="store_true", help="list: print each description on one line"
+    )
+    parser.add_argument(
         "-q", "--quiet", action="store_true", help="print no progress of the installation"
     )
+
+
+def _table(environments: Sequence[Environment], *, wide: bool) -> Iterator[str]:
+    """One environment in each line, or several lines for a description that is too long."""
+    from penstock.terminal import NARROW
+
+    longest = max(len(environment.name) for environment in environments)
+    for environment in environments:
+        before = f"{environment.name:<{longest}}  {environment.state:<13}  "
+        room = NARROW - len(before)
+        text = environment.description
+        lines = [text] if wide else textwrap.wrap(text, room, break_on_hyphens=False)
+        yield before + f"\n{' ' * len(before)}".join(lines)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -30,8 +52,7 @@ def run(args: argparse.Namespace) -> int:
     from penstock.terminal import duration_text
 
     if args.action == "list":
-        for environment in list_environments():
-            print(f"{environment.name:<12} {environment.state:<14} {environment.description}")
+        print(*_table(list_environments(), wide=args.wide), sep="\n")
         return 0
     environment = find_environment(args.name)
     if args.action == "remove":

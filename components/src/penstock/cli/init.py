@@ -116,11 +116,11 @@ def _graph(args: argparse.Namespace) -> StartingGraph:
     )
 
     _require_answers(args)
-    kinds = "; ".join(f"{kind}: {what}" for kind, what in DESCRIPTIONS.items())
+    kinds = "".join(f"  {kind:<9}  {what}\n" for kind, what in DESCRIPTIONS.items())
     model = _answer(args.model, f"Model ({', '.join(MODELS)})", MODELS[0], find_model_id)
     gpu: Gpu = _answer(args.gpu, f"GPU ({', '.join(GPU_NAMES)})", "h100", graph_gpu)
     gpus = _answer(args.gpus, "Number of GPUs", str(gpu.gpus_per_node), _gpus)
-    traffic: Traffic = _answer(args.traffic, f"Traffic ({kinds})", "chat", Traffic)
+    traffic: Traffic = _answer(args.traffic, f"{kinds}Traffic", "chat", Traffic)
     slo = Slo(ttft_ms=args.ttft, itl_ms=args.itl)
     return starting_graph(model, gpu, gpus, traffic, slo=slo, concurrency=args.concurrency)
 

@@ -44,27 +44,54 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _print_table(graphs: list[LocalGraph], *, wide: bool) -> None:
-    from penstock.terminal import columns, console, duration_text
+    from penstock.terminal import NARROW, columns, console
 
-    headings = ["name", "state", "ready", "up", "url", "file"]
-    table = columns(*headings, *(["pid", "replicas", "GPUs", "models"] if wide else []))
-    for graph in graphs:
-        counts = graph.replicas.values()
-        ready = f"{sum(c.ready for c in counts)}/{sum(c.desired for c in counts)}"
-        pools = ", ".join(f"{name} {c.ready}/{c.desired}" for name, c in graph.replicas.items())
-        since = graph.started_at
-        row = [
-            graph.name,
-            graph.state,
-            ready if graph.replicas else "",
-            duration_text(time.time() - since) if since else "",
-            graph.url or "",
-            _shown(graph.source) if graph.source else "",
-        ]
-        gpus = ", ".join(map(str, graph.gpus))
-        more = [str(graph.pid or ""), pools, gpus, ", ".join(graph.models)]
-        table.add_row(*row, *(more if wide else []))
+    headings, rows = ["name", "state", "ready", "up", "url"], [_row(graph) for graph in graphs]
+    if wide:
+        headings += ["file", "pid", "replicas", "GPUs", "models"]
+        rows = [[*row, *_details(graph)] for row, graph in zip(rows, graphs, strict=True)]
+    else:
+        # The command that stops a graph needs its file: without it only if it does not fit.
+        with_file = [[*row, _file(graph)] for row, graph in zip(rows, graphs, strict=True)]
+        if _width([[*headings, "file"], *with_file]) <= NARROW:
+            headings, rows = [*headings, "file"], with_file
+    table = columns(*headings)
+    for row in rows:
+        table.add_row(*row)
     console().print(table)
+    if "file" not in headings:
+        print("Add --wide for the files, replicas, GPUs and models.")
+
+
+def _row(graph: LocalGraph) -> list[str]:
+    from penstock.terminal import duration_text
+
+    counts = graph.replicas.values()
+    ready = f"{sum(c.ready for c in counts)}/{sum(c.desired for c in counts)}"
+    since = graph.started_at
+    return [
+        graph.name,
+        str(graph.state),
+        ready if graph.replicas else "",
+        duration_text(time.time() - since) if since else "",
+        graph.url or "",
+    ]
+
+
+def _details(graph: LocalGraph) -> list[str]:
+    pools = ", ".join(f"{name} {c.ready}/{c.desired}" for name, c in graph.replicas.items())
+    gpus = ", ".join(map(str, graph.gpus))
+    return [_file(graph), str(graph.pid or ""), pools, gpus, ", ".join(graph.models)]
+
+
+def _file(graph: LocalGraph) -> str:
+    return _shown(graph.source) if graph.source else ""
+
+
+def _width(rows: list[list[str]]) -> int:
+    """Of a table with two spaces after each column but the last."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return sum(widths) + 2 * len(widths)
 
 
 def _shown(source: str) -> str:

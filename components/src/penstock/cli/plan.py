@@ -72,7 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     arguments.add_json(parser)
     arguments.add_output(parser, default=None)
-    parser.add_argument("--force", action="store_true", help="replace FILE if it exists")
+    arguments.add_force(parser, "it exists")
     add_progress(parser)
 
 

@@ -11,7 +11,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_graph(parser, "graph YAML")
     arguments.add_sets(parser)
     arguments.add_namespace(parser)
-    arguments.add_output(parser)
+    arguments.add_generated_output(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -19,5 +19,5 @@ def run(args: argparse.Namespace) -> int:
     from penstock.manifests.source import render_graph
 
     rendered = render_graph(load_graph(args.graph, args.sets), args.namespace)
-    arguments.write_output(rendered.text, args.output)
+    arguments.write_generated(args, rendered.text, "# Source: penstock/templates/")
     return 0

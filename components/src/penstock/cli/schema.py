@@ -9,11 +9,12 @@ from penstock.cli import arguments
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    arguments.add_output(parser)
+    arguments.add_generated_output(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     from penstock.graph.schema import graph_schema
 
-    arguments.write_output(json.dumps(graph_schema(), indent=2), args.output)
+    schema = graph_schema()
+    arguments.write_generated(args, json.dumps(schema, indent=2), str(schema["title"]))
     return 0

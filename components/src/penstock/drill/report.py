@@ -41,7 +41,8 @@ def summary(result: DrillResult) -> list[str]:
     evaluation = result.evaluation
     bad = evaluation.avoidable
     verdict = "passed" if evaluation.passes else "failed"
-    verdict += " until it was interrupted" if result.was_interrupted else ""
+    if result.was_interrupted:
+        verdict = f"partial result, interrupted: {verdict} until then"
     lines = [
         f"{verdict}: {len(result.faults)} faults, {evaluation.requests} requests, "
         f"{len(evaluation.failures)} failed, {len(evaluation.failures) - len(bad)} unavoidable"

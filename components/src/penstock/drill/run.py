@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from penstock.drill import interrupts
 from penstock.drill.evaluate import Evaluation, FaultRecord, evaluate
 from penstock.drill.faults import Choice, Fault
 from penstock.drill.graph_process import GraphProcess
@@ -23,6 +25,7 @@ from penstock.local.process import leftover_processes
 from penstock.local.state import StateDir
 
 START_LIMIT_S = 300.0
+INTERRUPTED_S = 2.0  # that requests in flight have left after Ctrl-C
 DEFAULT_STALL_S = 5.0
 RETRIES = 2  # as OpenAI's clients
 PROMPTS = 64  # with `exact`
@@ -71,7 +74,7 @@ class DrillResult:
     memory: tuple[MemoryTrend, ...]
     seconds: float
     was_interrupted: bool = False
-    """By Ctrl-C; the fault of that moment is missing."""
+    """By Ctrl-C; the fault and the requests of that moment are missing."""
 
 
 def drill_graph(
@@ -104,7 +107,8 @@ def drill_graph(
             raise StartError(str(error)) from None
         drill = _Drill(LocalGraph(process, choices, options.seed), options, say)
         drill.run()
-        process.stop()
+        with interrupts.ignored():
+            process.stop()
     return drill.result(_leftovers(copy, folder))
 
 
@@ -163,10 +167,11 @@ class _Drill:
         self._stopping = False
         self._was_interrupted = False
         self._began = 0.0
+        self._known_until_s = float("inf")
 
     def result(self, leftovers: Sequence[str]) -> DrillResult:
         """What the clients observed."""
-        history = tuple(self._traffic.results)
+        history = tuple(r for r in self._traffic.results if r.ended_s < self._known_until_s)
         return DrillResult(
             options=self._options,
             evaluation=evaluate(
@@ -185,34 +190,61 @@ class _Drill:
         )
 
     def run(self) -> None:
-        """KeyboardInterrupt before the first fault; later it ends the drill early."""
-        try:
-            asyncio.run(self._run())
-        except KeyboardInterrupt:
-            if not self._faults:
-                raise
-            self._was_interrupted = True
-            self._say("interrupted: stopping the drill")
+        """KeyboardInterrupt if nothing was measured; later, Ctrl-C ends the drill early."""
+        asyncio.run(self._run())
+        if self._was_interrupted and not self._traffic.results:
+            raise KeyboardInterrupt
 
     async def _run(self) -> None:
+        self._stopped = asyncio.Event()
+        with interrupts.calling(self._interrupt):
+            self._current = asyncio.create_task(self._prepare())
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._current
+            if not self._stopping:
+                await self._measure()
+
+    def _interrupt(self) -> None:
+        """At a signal: the fault is undone, and requests in flight get a moment to end. At the
+        second one they get none."""
+        if not self._was_interrupted:
+            self._say("interrupted: stopping the drill")
+        is_first = not self._was_interrupted and self._began > 0
+        self._was_interrupted = True
+        self._stop()
+        delay_s = INTERRUPTED_S if is_first else 0
+        asyncio.get_running_loop().call_later(delay_s, self._current.cancel)
+
+    def _stop(self) -> None:
+        self._stopping = True
+        self._traffic.until_stopped = False
+        self._stopped.set()
+
+    async def _prepare(self) -> None:
         self._traffic.one_chunk_per_token = await self._has_one_chunk_per_token()
         if self._options.exact:
             self._reference = await self._without_faults()
             self._say(f"{len(self._reference)} of {PROMPTS} prompts have deterministic responses")
+
+    async def _measure(self) -> None:
         self._say(f"sending {self._options.streams} concurrent requests to {self._target.endpoint}")
         self._began = time.monotonic()
-        requests = asyncio.create_task(self._traffic.run(self._began))
+        self._current = asyncio.create_task(self._traffic.run(self._began))
         with self._memory:
             try:
-                await asyncio.sleep(self._options.pace.warm_up_s)
+                await self._warm_up()
                 await asyncio.to_thread(self._inject_all)
-                await asyncio.sleep(self._options.pace.warm_up_s)
+                await self._warm_up()
             except TimeoutError as error:
                 raise DrillError(str(error)) from None
             finally:
-                self._stopping = True
-                self._traffic.until_stopped = False
-                await requests
+                self._stop()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await self._current
+
+    async def _warm_up(self) -> None:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._stopped.wait(), self._options.pace.warm_up_s)
 
     async def _has_one_chunk_per_token(self) -> bool:
         """Whether the chunks of a response can be counted, to find lost tokens."""
@@ -288,6 +320,7 @@ class _Drill:
         if recovered is None:
             recovered = self._wait(fault, self._options.pace.recovery_s, stops_early=True)
         if recovered is None and self._stopping:
+            self._known_until_s = started  # requests from now on may have failed because of it
             return
         self._faults.append(
             FaultRecord(

@@ -216,6 +216,7 @@ def _execute(name: str, command: Sequence[str]) -> None:
             errors="replace",
             timeout=COMMAND_S,
             check=False,
+            start_new_session=True,  # Ctrl-C must not end the command that undoes a fault
         )
     except subprocess.TimeoutExpired:
         raise DrillError(

@@ -11,7 +11,7 @@ import contextlib
 import itertools
 import json
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -212,11 +212,12 @@ class Traffic:
         """The seconds to wait before the next attempt; None: the request has ended."""
         stream.attempt()
         try:
-            async for chunk in self._chunks(client, number, stream):
-                if chunk is None:
-                    stream.is_done = True
-                    break
-                stream.add(chunk)
+            async with contextlib.aclosing(self._chunks(client, number, stream)) as chunks:
+                async for chunk in chunks:
+                    if chunk is None:
+                        stream.is_done = True
+                        break
+                    stream.add(chunk)
         except RejectedError as rejection:
             if len(stream.rejections) < self.retries:
                 stream.waited()
@@ -233,7 +234,7 @@ class Traffic:
 
     async def _chunks(
         self, client: httpx.AsyncClient, number: int, stream: _Stream
-    ) -> AsyncIterator[dict[str, Any] | None]:
+    ) -> AsyncGenerator[dict[str, Any] | None]:
         """The events of the stream; None stands for [DONE]."""
         url = f"{self.url}/chat/completions"
         request = client.build_request("POST", url, json=self._body(number))

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from penstock.errors import GraphError, Problem
+from penstock.nearest import nearest
 from penstock.strict_yaml.document import Document
 
 # Every Kubernetes object has both at its top level; a graph has neither.
@@ -16,6 +17,7 @@ _MANIFEST = (
 )
 START = "Start from a graph in dynamo_graphs/, or write one with `penstock plan`."
 REQUIRED = ("model", "engine")
+SIMILAR = 0.75  # `modle` is `model`; `node` is not
 # Keys of which a file has at least as many as the number says → what it is, and what to do.
 OTHER_FILES: tuple[tuple[frozenset[str], int, str, str], ...] = (
     (frozenset({"services"}), 1, "a Compose file", START),
@@ -56,7 +58,8 @@ def require_no_manifest(text: str, source: str) -> None:
 def require_graph_keys(document: Document, known: Iterable[str], source: str) -> None:
     """GraphError for a mapping that is not a graph at all, instead of one for each key."""
     values: Mapping[str, Any] = document.values
-    if any(key in values for key in REQUIRED) or not values:
+    # A mistyped `modle` or `Engine` is an unknown key, for which a name is suggested.
+    if any(nearest(str(key), REQUIRED, SIMILAR) for key in values) or not values:
         return
     found = next((row for row in OTHER_FILES if len(row[0] & set(values)) >= row[1]), None)
     if found is not None:

@@ -8,10 +8,11 @@ from typing import Annotated, Any, Literal, Self
 
 import yaml
 from pydantic import Field, ValidationError, model_validator
+from pydantic_core import ErrorDetails
 
 from penstock.nearest import nearest
-from penstock.strict_yaml.base import Positive, Spec
-from penstock.strict_yaml.problems import did_you_mean
+from penstock.strict_yaml.base import Positive, Spec, invalid
+from penstock.strict_yaml.problems import FieldProblem, did_you_mean, field_problems
 
 Fraction = Annotated[float, Field(ge=0, le=1)]
 NotNegative = Annotated[float, Field(ge=0)]
@@ -87,8 +88,11 @@ class LlamaCppConfig(Spec):
     @model_validator(mode="after")
     def _context_holds_a_block(self) -> Self:
         if self.n_ctx_seq is not None and self.n_ctx_seq <= self.block_size:
-            message = f"n_ctx_seq is {self.n_ctx_seq}, not more than block_size ({self.block_size})"
-            raise ValueError(message)
+            raise invalid(
+                "n_ctx_seq",
+                f"must be more than block_size ({self.block_size}), got {self.n_ctx_seq}",
+                "Increase n_ctx_seq, or decrease block_size.",
+            )
         return self
 
 
@@ -97,7 +101,9 @@ class InvalidOption:
     path: tuple[str, ...]
     message: str
     """Without the path."""
-    near: str
+    fix: str
+    """Empty if the message says it."""
+    near: str = ""
     """The option that an unknown one probably means; empty if none is close."""
 
     def __str__(self) -> str:
@@ -117,18 +123,19 @@ def invalid_options(content: object) -> list[InvalidOption]:
     try:
         LlamaCppConfig.model_validate(content)
     except ValidationError as error:
-        return [_invalid(one) for one in error.errors()]
+        found = zip(error.errors(), field_problems(error, LlamaCppConfig), strict=True)
+        return [_invalid(one, problem) for one, problem in found]
     return []
 
 
-def _invalid(error: Any) -> InvalidOption:
-    path = tuple(map(str, error["loc"]))
+def _invalid(error: ErrorDetails, problem: FieldProblem) -> InvalidOption:
     if error["type"] != "extra_forbidden":
-        value = f", not {error['input']!r}" if path else ""
-        return InvalidOption(path, f"{error['msg']}{value}", "")
+        path = tuple(problem.place.split(".")) if problem.place else ()
+        return InvalidOption(path, problem.message, problem.fix)
+    path = tuple(map(str, error["loc"]))  # a key may contain a dot
     model = Sampling if path[0] == "sampling" and path[1:] else LlamaCppConfig
     near = nearest(path[-1], model.model_fields)
     known = did_you_mean(path[-1], model.model_fields)
     known = known or f"It has {', '.join(sorted(model.model_fields))}."
     message = f"is not an option of penstock's llama.cpp worker. {known}"
-    return InvalidOption(path, message, near)
+    return InvalidOption(path, message, "", near)

@@ -47,8 +47,9 @@ async def drain(
     deadline = clock() + replica.program.grace_s
     unfinished = 0
     if replica.worker_id is not None:
-        unregister = discovery.remove_model_card if with_generation else discovery.remove
-        await unregister(replica.worker_id)
+        if settle_s:  # without a frontend, no request comes; Dynamo removes what it registered
+            unregister = discovery.remove_model_card if with_generation else discovery.remove
+            await unregister(replica.worker_id)
         unfinished, hung = await _finish(replica, prober, deadline, settle_s)
         if hung:
             deadline = min(deadline, clock() + HUNG_S)

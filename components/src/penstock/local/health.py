@@ -175,8 +175,12 @@ class HealthCheck:
             return await self._prober.greets(LOOPBACK, replica.probe_port)
         if replica.program.role is Role.FRONTEND:
             return await self._prober.responds(f"{self._endpoint.frontend_url(replica)}/live")
-        port = replica.probe_port if replica.program.service else replica.system_port
-        return await self._prober.responds(f"http://{LOOPBACK}:{port}/live")
+        if replica.program.service:
+            return await self._prober.responds(f"http://{LOOPBACK}:{replica.probe_port}/live")
+        # GET is 503 for a worker without a canary, and its log gets an ERROR each time. The same
+        # server responds to OPTIONS with 405.
+        url = f"http://{LOOPBACK}:{replica.system_port}/live"
+        return await self._prober.responds(url, "OPTIONS")
 
     async def _sees_models(self, frontend: Replica, health: Health, has_models: bool) -> bool:
         """Whether the frontend sees what is registered, so that requests reach the workers."""

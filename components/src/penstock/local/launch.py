@@ -22,6 +22,9 @@ from penstock.manifests.deployment import Role
 # A process exits if etcd is unreachable until its lease expires (Dynamo's default: 10 s). A long
 # lease does not delay cleanup: `up` removes the records of processes that have ended.
 LEASE_S = 30
+# Without a line for each probe of `up`, several a second. A client's request has lines of another
+# target, `dynamo_llm::http::service::metrics`.
+FRONTEND_LOG = "info,dynamo_llm::http::service::service_v2=warn"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,6 +117,7 @@ def environment(
     env["DYN_GRACEFUL_SHUTDOWN_GRACE_PERIOD_SECS"] = "0"
     if program.role is Role.FRONTEND:
         env["DYN_NAMESPACE_PREFIX"] = context.namespace
+        env.setdefault("DYN_LOG", FRONTEND_LOG)
     if gpus:
         # Not UUIDs: some engines convert the entries to integers.
         env |= {VARIABLE: ",".join(map(str, gpus)), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}

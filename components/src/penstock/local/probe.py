@@ -62,9 +62,9 @@ class Prober:
     async def close(self) -> None:
         await self._client.aclose()
 
-    async def _get(self, url: str) -> httpx.Response | None:
+    async def _get(self, url: str, method: str = "GET") -> httpx.Response | None:
         try:
-            return await self._client.get(url)
+            return await self._client.request(method, url)
         except httpx.HTTPError:
             return None
 
@@ -77,9 +77,9 @@ class Prober:
             worker_id=int(worker_id.group(1), 16), inflight=_inflight(response.text)
         )
 
-    async def responds(self, url: str) -> bool:
+    async def responds(self, url: str, method: str = "GET") -> bool:
         """Whether an HTTP server responds, with any status."""
-        return await self._get(url) is not None
+        return await self._get(url, method) is not None
 
     async def greets(self, host: str, port: int) -> bool:
         """Whether the server at ``port`` sends something to a client that connects.

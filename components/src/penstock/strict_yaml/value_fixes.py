@@ -31,7 +31,8 @@ def number_fix(field: str, text: str, is_integer: bool) -> str:
         return f"Write {number * 1024} ({number} × 1024) or {number * 1000}."
     if GROUPED.fullmatch(text):
         return f"Write {text.replace(',', '')}."
-    if duration := DURATION.fullmatch(text):
+    is_time = field.endswith(("_s", "_ms"))
+    if is_time and (duration := DURATION.fullmatch(text)):
         return _duration_fix(field, text, Fraction(duration[1]) * SECONDS[duration[2]], is_integer)
     if field.endswith("_gib") and (size := SIZE.fullmatch(text)):
         return f"Write {size[1]}; the unit is GiB."
@@ -42,8 +43,6 @@ def number_fix(field: str, text: str, is_integer: bool) -> str:
 
 def _duration_fix(field: str, text: str, seconds: Fraction, is_integer: bool) -> str:
     unit, words = (1000, "milliseconds") if field.endswith("_ms") else (1, "seconds")
-    if not field.endswith(("_s", "_ms")):
-        return ""
     number = float(seconds * unit)
     if number.is_integer():
         return f"Write {int(number)}; the unit is {words}."

@@ -42,6 +42,8 @@ def invalid_llamacpp_option(deployment: ServingDeployment) -> Iterable[RuleResul
 
 def _fix(option: InvalidOption, config: KnownConfig) -> Fix:
     key = ".".join(option.path)
+    if option.fix:
+        return Fix(text=option.fix)
     if not option.near:
         return Fix(text=f"Correct or remove {key}; components/llamacpp.md lists the options.")
     renamed = ".".join((*option.path[:-1], option.near))

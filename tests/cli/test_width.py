@@ -1,0 +1,73 @@
+"""What people read fits a terminal of 80 columns."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from penstock.cli.main import COMMANDS
+from penstock.local.load import GraphLoad, WorkerLoad
+from penstock.local.reconcile import ReplicaState
+from penstock.local.status_table import overview
+from penstock.serving.frontend_metrics import FrontendMetrics
+from tests.local.builders import running
+from tests.support.command_line import penstock
+
+NARROW = 80
+
+
+def too_wide(text: str) -> list[str]:
+    return [line for line in text.splitlines() if len(line) > NARROW]
+
+
+@pytest.mark.parametrize("command", ["", *COMMANDS])
+def test_the_help_fits(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(NARROW))
+    assert too_wide(penstock(*command.split(), "--help").stdout) == []
+
+
+def test_the_environments_fit_and_wide_prints_one_in_each_line() -> None:
+    narrow, wide = penstock("env", "list").stdout, penstock("env", "list", "--wide").stdout
+    assert too_wide(narrow) == []
+    assert len(wide.splitlines()) < len(narrow.splitlines())
+    assert narrow.split() == wide.split()
+
+
+def test_the_questions_of_init_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setattr("sys.stdin", Terminal("\n\n\n\n"))
+    done = penstock("init", str(tmp_path / "mine.yaml"))
+    assert "  documents  long prompts" in done.stdout
+    questions = done.stdout.partition(str(tmp_path))[0].replace("]: ", "]: \n")  # the answers
+    assert questions.count("]: \n") == 4
+    assert too_wide(questions) == []
+
+
+def test_the_status_of_a_busy_graph_fits() -> None:
+    replica = running().replicas[0]
+    busy = replica.model_copy(
+        update={
+            "name": "event-broker.10",
+            "state": ReplicaState.UNHEALTHY,
+            "pid": 4_194_304,
+            "restarts": 120,
+        }
+    )
+    worker = WorkerLoad(running=1024, queued=20_000, request_rate=1234.5, kv_usage=1.0)
+    total = FrontendMetrics(
+        models={}, requests=123_456_789, ttft_s=12.345, itl_s=0.1, prefix_hit_rate=1.0
+    )
+    load = GraphLoad(
+        interval_s=120, interval=total, total=total, router_queue=9, workers={busy.name: worker}
+    )
+    state = running().model_copy(update={"replicas": (busy,)})
+    output = io.StringIO()
+    Console(file=output, width=200).print(overview(state, load))
+    assert "event-broker.10" in output.getvalue()
+    assert too_wide("\n".join(map(str.rstrip, output.getvalue().splitlines()))) == []
