@@ -89,12 +89,12 @@ class Output:
     def require_allowed(self, text: str, ends: bool) -> None:
         """InvalidArgument if the schema does not allow the next ``text``. ``ends``: with the
         model's end token."""
-        if not self._matcher.accepts(text.encode()) or (ends and not self._matcher.may_end):
-            raise InvalidArgument(
-                "llama.cpp cannot apply the JSON schema of this request to the whole output, "
-                f"because the schema is too complex: it does not allow {text or 'the end'!r}. "
-                "Simplify its patterns and alternatives."
-            )
+        if self._matcher.accepts(text.encode()) and (not ends or self._matcher.may_end):
+            return
+        raise InvalidArgument(
+            "llama.cpp stopped applying the JSON schema of this request in the middle of the "
+            f"output: {self._matcher.problem or 'the output ended too early'}. Simplify the schema."
+        )
 
 
 def schema_grammar(schema: Any) -> str:

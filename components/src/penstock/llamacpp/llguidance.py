@@ -21,9 +21,9 @@ SPECIAL = b"\xff"  # llguidance's mark of a special token
 # A verdict does not depend on the vocabulary, except for the names of special tokens. With one
 # token per byte it needs 2 ms instead of 1.1 s and 1 MB instead of 40 MB (49,152 tokens).
 BYTES = tuple(bytes([value]) for value in range(256))
-# `at 2(8): failed to compile JSON schema: `, and the lines of the grammar at the end.
+# `at 2(8): failed to compile JSON schema: `; the lines of the grammar or the parser's state.
 POSITION = re.compile(r"\A(at \d+\(\d+\): )?(failed to compile JSON schema: )?")
-LISTING = re.compile(r"\n +1 \| .*\Z", re.DOTALL)
+LISTING = re.compile(r"\n *(1 \||<state>).*\Z", re.DOTALL)
 PANIC = re.compile(r"\Apanic: (.*?)(\n.*)?\Z", re.DOTALL)
 
 
