@@ -94,6 +94,10 @@ def test_a_prompt_that_fills_the_context_is_refused_with_both_numbers(length: in
         ({"sampling_options": {"guided_decoding": {"json": '{"type":'}}}, "not JSON"),
         ({"sampling_options": {"guided_decoding": {"json": "[" * 10_000}}}, "not JSON"),
         ({"sampling_options": {"guided_decoding": {"choice": []}}}, "no choices"),
+        (
+            {"sampling_options": {"guided_decoding": {"json": {}, "whitespace_pattern": " "}}},
+            "guided_whitespace_pattern",
+        ),
     ],
 )
 def test_what_llama_cpp_cannot_do_is_refused_by_name(

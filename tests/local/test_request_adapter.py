@@ -137,12 +137,24 @@ async def test_a_request_passes_with_its_default_and_the_response_unchanged() ->
 
 
 @pytest.mark.asyncio
-async def test_a_body_that_is_not_json_is_left_to_the_frontend() -> None:
+async def test_a_body_that_is_not_a_json_object_is_left_to_the_frontend() -> None:
+    played = Played(_ok)
+    bodies = [b"{", b"[]", b"[" * 100_000 + b"]" * 100_000]
+    async with adapted(played) as url:
+        for body in bodies:
+            assert (await _post(f"{url}{CHAT}", body))[0] == 200
+    assert played.bodies == bodies
+
+
+@pytest.mark.asyncio
+async def test_a_body_that_is_not_utf8_is_refused() -> None:
+    """The frontend would replace the bytes, and the rules would not see the parameters."""
     played = Played(_ok)
     async with adapted(played) as url:
-        for body in (b"{", b"[]", b"\xff"):
-            assert (await _post(f"{url}{CHAT}", body))[0] == 200
-    assert played.bodies == [b"{", b"[]", b"\xff"]
+        status, raw, _ = await _post(f"{url}{CHAT}", b'{"n": 2, "user": "\xff"}')
+    assert status == 400
+    assert "UTF-8" in json.loads(raw)["error"]["message"]
+    assert played.bodies == []
 
 
 @pytest.mark.asyncio

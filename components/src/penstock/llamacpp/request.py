@@ -115,6 +115,8 @@ def _grammar(guided: Any) -> dict[str, Any]:
     """`json_schema` or `grammar` of one of Dynamo's guided decoding fields."""
     if not isinstance(guided, Mapping):
         return {}
+    if guided.get("whitespace_pattern") is not None:
+        raise InvalidArgument("llama.cpp does not support guided_whitespace_pattern.")
     given = {k: v for k, v in guided.items() if v is not None and k in GUIDED}
     if not given:
         unsupported = [k for k in ("regex", "structural_tag") if guided.get(k) is not None]
