@@ -224,6 +224,21 @@ async def test_an_error_of_dynamo_or_of_a_worker_is_in_openais_format(
 
 
 @pytest.mark.asyncio
+async def test_an_unknown_path_of_the_api_is_an_error_in_openais_format() -> None:
+    async def unknown(request: web.Request) -> web.StreamResponse:
+        body = {"message": f"Route not found: {request.path}", "type": "Not Found", "code": 404}
+        return web.json_response(body, status=404)
+
+    async with adapted(Played(unknown)) as url:
+        status, raw, _ = await _post(f"{url}/v1/nope", {})
+        other = await _post(f"{url}/nope", {})
+    error = json.loads(raw)["error"]
+    assert (status, error["type"], error["code"]) == (404, "invalid_request_error", None)
+    assert "/v1/nope" in error["message"]
+    assert "error" not in json.loads(other[1])
+
+
+@pytest.mark.asyncio
 @pytest.mark.parametrize("body", [b"", b"busy", b'{"error": {"message": "a"}}', b"[]"])
 async def test_an_error_in_another_format_is_passed_on(body: bytes) -> None:
     async def failed(_: web.Request) -> web.StreamResponse:

@@ -307,7 +307,9 @@ def unwrapped_error(path: str, status: int, answer: Any) -> Refusal | None:
         return None
     if status == 400 and CONTEXT_WORDS in message:
         return Refusal(message=message, param=_prompt_param(path), code=CONTEXT_CODE)
-    return Refusal(message=message, param=None, code=CODES.get(status), status=status)
+    has_a_model = path in (*LIMITS, EMBEDDINGS)
+    code = CODES.get(status) if has_a_model or status != 404 else None  # an unknown path
+    return Refusal(message=message, param=None, code=code, status=status)
 
 
 def _prompt_param(path: str) -> str:

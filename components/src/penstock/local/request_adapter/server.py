@@ -137,7 +137,7 @@ class Adapter:
             request.method, url, headers=headers, data=raw or None, allow_redirects=False
         ) as answer:
             first = b""
-            if request.path in (*LIMITS, EMBEDDINGS):
+            if request.path in (*LIMITS, EMBEDDINGS) or _is_unknown(request, answer):
                 first = await answer.content.readany()
                 first += await answer.content.read() if answer.status >= 400 else b""
                 refusal = await self._rewritten(request.path, body, answer.status, first)
@@ -219,6 +219,11 @@ async def _pass_on(
         return response
     await response.write_eof()
     return response
+
+
+def _is_unknown(request: web.Request, answer: aiohttp.ClientResponse) -> bool:
+    """Dynamo reports an unknown path of the API in a format of its own."""
+    return answer.status == 404 and request.path.startswith("/v1/")
 
 
 def _is_utf8(raw: bytes) -> bool:
