@@ -81,6 +81,28 @@ FILES = (
         bad=graph(LLAMACPP, {"engine/config/n_ctx_seq": 16}),
         near=graph(LLAMACPP, {"engine/config/n_ctx_seq": 512}),
     ),
+    Case(  # more slots than llama.cpp can have
+        rule="PS160",
+        bad=graph(LLAMACPP, {"engine/config/n_parallel": 257}),
+        near=graph(LLAMACPP, {"engine/config/n_parallel": 256}),
+    ),
+    Case(  # a missing file; in a cluster's image it may exist
+        rule="PS172",
+        bad=graph(LLAMACPP, {"model/path": "/models/missing.gguf"}),
+        near=graph(
+            LLAMACPP, {"model/path": "/models/missing.gguf", "engine/image": "registry/llama:1"}
+        ),
+    ),
+    Case(  # a file of another kind; a packaged model needs no file
+        rule="PS172",
+        bad=graph(LLAMACPP, {"model/path": str(ROOT / "pyproject.toml")}),
+        near=graph(LLAMACPP),
+    ),
+    Case(  # neither a file nor a packaged model
+        rule="PS172",
+        bad=graph(LLAMACPP, {"model/id": "my/model"}),
+        near=graph(LLAMACPP, {"model/id": "my/model", "engine/image": "registry/llama:1"}),
+    ),
     Case(
         rule="PS003",
         bad=graph(TRTLLM_DISAGG, {"kv_transfer/buffer_tokens": 32769}),

@@ -140,6 +140,45 @@ def test_a_json_schema_is_kept(graph: GraphProcess) -> None:
     assert answer["choices"][0]["finish_reason"] == "stop"
 
 
+def _invalid(part: str) -> list[tuple[str, dict[str, Any]]]:
+    """Requests whose schema or grammar llama.cpp cannot apply: paths and parameters."""
+    schema = {"type": "object", "properties": {"age": {"type": part}}}
+    function = {"name": "f", "parameters": schema}
+    tools = {"tools": [{"type": "function", "function": function}]}
+    form = {"type": "json_schema", "name": "p", "schema": schema}
+    chat = {"messages": [{"role": "user", "content": "Make up a person."}], "max_tokens": 8}
+    completion = {"prompt": "Hello", "max_tokens": 8}
+    return [
+        (
+            "chat/completions",
+            chat | {"response_format": {"type": form["type"], form["type"]: form}},
+        ),
+        ("chat/completions", chat | tools | {"tool_choice": "required"}),
+        (
+            "chat/completions",
+            chat | tools | {"tool_choice": {"type": "function", "function": {"name": "f"}}},
+        ),
+        ("responses", {"input": "Hi", "max_output_tokens": 8, "text": {"format": form}}),
+        ("completions", completion | {"guided_json": schema}),
+        ("completions", completion | {"guided_grammar": f'root ::= {part} "a"{{5,2}}'}),
+    ]
+
+
+def test_a_schema_that_llama_cpp_cannot_apply_is_a_400_with_the_reason(graph: GraphProcess) -> None:
+    for stream in (False, True):
+        for path, body in _invalid("intger"):
+            response = httpx.post(
+                f"{graph.state()['endpoint']}/{path}",
+                json={"model": SMOLLM2, "stream": stream, **body},
+                timeout=60,
+                trust_env=False,
+            )
+            assert response.status_code == 400, (path, body, response.text)
+            error = response.json()["error"]
+            assert error["type"] == "invalid_request_error"
+            assert "Invalid type: intger" in error["message"] or "{5,2}" in error["message"]
+
+
 def test_a_required_tool_is_called(graph: GraphProcess) -> None:
     more: dict[str, Any] = {"tools": [TOOL], "tool_choice": "required", "max_tokens": 80}
     answer = _chat(graph, "How is the weather in Paris?", **more, **GREEDY)

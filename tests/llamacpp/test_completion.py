@@ -9,9 +9,10 @@ from contextlib import aclosing
 from typing import Any, cast
 
 import pytest
-from dynamo.llm.exceptions import EngineShutdown
+from dynamo.llm.exceptions import EngineShutdown, InvalidArgument
 
 from penstock.llamacpp.completion import UNKNOWN_LOGPROB, Chunk, Completion, KvTransfer
+from penstock.llamacpp.grammar import Output
 from penstock.llamacpp.metrics import Metrics
 from penstock.llamacpp.request import Asked
 from penstock.llamacpp.server import LlamaServer, SlotError
@@ -78,6 +79,7 @@ class Worker:
         self.files = KvFiles(60.0)
 
     def completion(self, prompt: tuple[int, ...] = PROMPT, **asked: Any) -> Completion:
+        output = asked.pop("output", None)
         body = {"prompt": prompt, "max_tokens": 8, "body": {"temperature": 0}}
         return Completion(
             asked=Asked(**{**body, **asked}),
@@ -86,6 +88,7 @@ class Worker:
             vocabulary=Vocabulary(FOLDER / "tokenizer.json"),
             metrics=self.metrics,
             changed=lambda slot, tokens: self.slots.set_content(slot, tokens) and None,
+            output=output,
         )
 
     def chunks(self, made: Completion, transferred: KvTransfer | None = None) -> list[Chunk]:
@@ -164,6 +167,46 @@ def test_tokens_of_a_character_that_the_limit_cuts_are_generated_again() -> None
     assert chunks[-1]["completion_usage"]["completion_tokens"] == 3
     assert worker.server.bodies[1]["prompt"] == (*PROMPT, 7)
     assert worker.server.bodies[1]["n_predict"] == 2
+
+
+def test_with_a_grammar_they_are_left_out() -> None:
+    """It would begin again with them."""
+    last = {**event(0, 3, stop=True, stop_type="limit"), "tokens": [], "content": ""}
+    worker = Worker(FakeServer([event(7, 1), last]))
+    chunks = worker.chunks(worker.completion(max_tokens=3, body={"json_schema": {}}))
+    assert [chunk["token_ids"] for chunk in chunks] == [[7], []]
+    assert chunks[-1]["finish_reason"] == "length"
+    assert len(worker.server.bodies) == 1
+
+
+def test_an_output_that_the_schema_does_not_allow_is_not_sent() -> None:
+    class Strict(Output):
+        def __init__(self) -> None:
+            self.seen: list[tuple[str, bool]] = []
+
+        def require_allowed(self, text: str, ends: bool) -> None:
+            self.seen.append((text, ends))
+            if len(self.seen) == 2:
+                raise InvalidArgument("the schema is too complex")
+
+    worker, output = Worker(FakeServer([event(7, 1), event(8, 2), event(9, 3)])), Strict()
+    sent: list[Chunk] = []
+
+    async def collect() -> None:
+        async with aclosing(worker.completion(output=output).chunks(None)) as chunks:
+            async for chunk in chunks:
+                sent.append(chunk)
+
+    with pytest.raises(InvalidArgument, match="too complex"):
+        asyncio.run(collect())
+    assert [chunk["token_ids"] for chunk in sent] == [[7]]
+    assert output.seen == [("x", False), ("x", False)]
+    assert worker.slots.running == 0
+
+    ended = Worker(FakeServer([event(7, 1, stop=True, stop_type="eos")]))
+    output = Strict()
+    ended.chunks(ended.completion(output=output))
+    assert output.seen == [("x", True)]
 
 
 def test_decode_continues_after_the_first_token_of_prefill_with_its_kv() -> None:

@@ -91,6 +91,13 @@ def test_a_prompt_that_fills_the_context_is_refused_with_both_numbers(length: in
         ({"sampling_options": {"guided_decoding": {"regex": "a+"}}}, "by regex"),
         ({"sampling_options": {"guided_decoding": {"structural_tag": {}}}}, "by structural_tag"),
         ({"sampling_options": {"guided_decoding": {"json": {}, "choice": ["a"]}}}, "choice, json"),
+        ({"sampling_options": {"guided_decoding": {"json": '{"type":'}}}, "not JSON"),
+        ({"sampling_options": {"guided_decoding": {"json": "[" * 10_000}}}, "not JSON"),
+        ({"sampling_options": {"guided_decoding": {"choice": []}}}, "no choices"),
+        (
+            {"sampling_options": {"guided_decoding": {"json": {}, "whitespace_pattern": " "}}},
+            "guided_whitespace_pattern",
+        ),
     ],
 )
 def test_what_llama_cpp_cannot_do_is_refused_by_name(
@@ -132,8 +139,9 @@ def test_a_json_schema_is_passed_as_an_object_or_as_text() -> None:
 
 
 def test_a_choice_becomes_a_grammar_whose_words_are_quoted() -> None:
-    made = guided(choice=["yes", 'say "no"', "né"])
-    assert made.body["grammar"] == 'root ::= "yes" | "say \\"no\\"" | "né"'
+    made = guided(choice=["yes", 'say "no"', "né", "a\\\n\b"])
+    expected = 'root ::= "yes" | "say \\"no\\"" | "né" | "a\\\\\\x0A\\x08"'
+    assert made.body["grammar"] == expected
     assert made.is_constrained
 
 

@@ -137,12 +137,24 @@ async def test_a_request_passes_with_its_default_and_the_response_unchanged() ->
 
 
 @pytest.mark.asyncio
-async def test_a_body_that_is_not_json_is_left_to_the_frontend() -> None:
+async def test_a_body_that_is_not_a_json_object_is_left_to_the_frontend() -> None:
+    played = Played(_ok)
+    bodies = [b"{", b"[]", b"[" * 100_000 + b"]" * 100_000]
+    async with adapted(played) as url:
+        for body in bodies:
+            assert (await _post(f"{url}{CHAT}", body))[0] == 200
+    assert played.bodies == bodies
+
+
+@pytest.mark.asyncio
+async def test_a_body_that_is_not_utf8_is_refused() -> None:
+    """The frontend would replace the bytes, and the rules would not see the parameters."""
     played = Played(_ok)
     async with adapted(played) as url:
-        for body in (b"{", b"[]", b"\xff"):
-            assert (await _post(f"{url}{CHAT}", body))[0] == 200
-    assert played.bodies == [b"{", b"[]", b"\xff"]
+        status, raw, _ = await _post(f"{url}{CHAT}", b'{"n": 2, "user": "\xff"}')
+    assert status == 400
+    assert "UTF-8" in json.loads(raw)["error"]["message"]
+    assert played.bodies == []
 
 
 @pytest.mark.asyncio
@@ -209,6 +221,21 @@ async def test_an_error_of_dynamo_or_of_a_worker_is_in_openais_format(
     assert (got, json.loads(raw)) == (status, {"error": error})
     assert headers["retry-after"] == "2"
     assert headers.getall("content-type") == ["application/json"]  # as Envoy expects
+
+
+@pytest.mark.asyncio
+async def test_an_unknown_path_of_the_api_is_an_error_in_openais_format() -> None:
+    async def unknown(request: web.Request) -> web.StreamResponse:
+        body = {"message": f"Route not found: {request.path}", "type": "Not Found", "code": 404}
+        return web.json_response(body, status=404)
+
+    async with adapted(Played(unknown)) as url:
+        status, raw, _ = await _post(f"{url}/v1/nope", {})
+        other = await _post(f"{url}/nope", {})
+    error = json.loads(raw)["error"]
+    assert (status, error["type"], error["code"]) == (404, "invalid_request_error", None)
+    assert "/v1/nope" in error["message"]
+    assert "error" not in json.loads(other[1])
 
 
 @pytest.mark.asyncio

@@ -24,7 +24,7 @@ SCHEMA = {"type": "json_schema", "json_schema": {"name": "s", "schema": {}}}
 REFUSED_BY_THE_MOCKER = [
     (CHAT, {"n": 2}, "n"),
     (CHAT, {"logprobs": True}, "logprobs"),
-    (CHAT, {"top_logprobs": 1}, "top_logprobs"),
+    (CHAT, {"logprobs": True, "top_logprobs": 1}, "logprobs"),
     (CHAT, {"tool_choice": "required"}, "tool_choice"),
     (CHAT, {"tool_choice": {"type": "function"}}, "tool_choice"),
     (CHAT, {"response_format": {"type": "json_object"}}, "response_format"),
@@ -47,7 +47,14 @@ REFUSED_BY_ALL = [
     (RESPONSES, {"conversation": "c"}, "conversation"),
     (RESPONSES, {"include": ["message.output_text.logprobs"]}, "include"),
 ]
+CONTRADICTORY = [
+    (CHAT, {"top_logprobs": 2}, "top_logprobs"),
+    (CHAT, {"top_logprobs": 2, "logprobs": False}, "top_logprobs"),
+    (CHAT, {"guided_choice": []}, "guided_choice"),
+    (COMPLETIONS, {"guided_choice": []}, "guided_choice"),
+]
 HARMLESS = [
+    (CHAT, {"top_logprobs": 0, "logprobs": None, "guided_choice": None}),
     (CHAT, {"n": 1, "logprobs": False, "tool_choice": "auto", "messages": TEXT}),
     (CHAT, {"response_format": {"type": "text"}, "modalities": ["text"], "logit_bias": {}}),
     (COMPLETIONS, {"echo": False, "suffix": None, "best_of": 1, "logprobs": None}),
@@ -64,6 +71,20 @@ def test_what_only_the_mocker_would_ignore_is_refused_for_the_mocker_alone(
     assert (refusal.status, refusal.param, refusal.code) == (400, param, "unsupported_parameter")
     assert repr(param) in refusal.message
     assert review(path, body, "vllm").refusal is None
+
+
+@pytest.mark.parametrize(("path", "body", "param"), CONTRADICTORY)
+@pytest.mark.parametrize("engine", ["mocker", "vllm", "llamacpp"])
+def test_what_contradicts_itself_is_refused_for_every_engine(
+    path: str, body: dict[str, Any], param: str, engine: str
+) -> None:
+    refusal = review(path, body, engine).refusal
+    assert refusal is not None
+    assert (refusal.status, refusal.param, refusal.code) == (400, param, None)
+    assert repr(param) in refusal.message
+    near = {"logprobs": True, "top_logprobs": 2} if param == "top_logprobs" else {param: ["a"]}
+    found = review(path, near, engine).refusal
+    assert found is None or found.code == "unsupported_parameter"
 
 
 @pytest.mark.parametrize(("path", "body", "param"), REFUSED_BY_ALL)

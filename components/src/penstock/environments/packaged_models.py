@@ -41,6 +41,11 @@ PACKAGED_MODELS = (
 )
 
 
+def packaged_ids(form: Form) -> tuple[str, ...]:
+    """The models that an environment contains, whether it is installed or not."""
+    return tuple(model.id for model in PACKAGED_MODELS if model.form == form)
+
+
 def packaged_model(model_id: str, form: Form) -> Path | None:
     """The model's GGUF file or safetensors folder; None if it is not packaged or not installed."""
     packaged = _find(model_id, form)

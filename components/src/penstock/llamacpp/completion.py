@@ -9,6 +9,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Self
 
+from penstock.llamacpp.grammar import Output
 from penstock.llamacpp.metrics import Metrics
 from penstock.llamacpp.request import Asked
 from penstock.llamacpp.server import LlamaServer, SlotError
@@ -49,6 +50,8 @@ class Completion:
     metrics: Metrics
     changed: Callable[[int, tuple[int, ...]], None]
     """Called with the new content of a slot."""
+    output: Output | None = None
+    """Of a request with a JSON schema."""
     _output: list[int] = field(default_factory=list)
     _given: int = 0
     """Tokens that the prefill worker generated."""
@@ -154,6 +157,9 @@ class Completion:
         async with aclosing(self.server.stream({**body, "n_predict": limit})) as events:
             async for event in events:
                 tokens = self._tokens(event)
+                if self.output is not None:
+                    ends_itself = event.get("stop_type") == "eos"
+                    self.output.require_allowed(event["content"], ends_itself)
                 if event["stop"] and event.get("stop_type") == "limit":
                     tokens += await self._cut_tokens(slot, prompt, event, tokens)
                 if tokens and not self._output[self._given :]:
@@ -182,8 +188,11 @@ class Completion:
     ) -> list[int]:
         """The tokens after the last whole character, where the limit cuts a character.
 
-        llama.cpp's stream leaves them out, so that they are generated again.
+        llama.cpp's stream leaves them out, so that they are generated again. A grammar would begin
+        again with them.
         """
+        if self.asked.is_constrained:
+            return []
         sent = [*self._output[self._given :], *tokens]
         missing = int(event["tokens_predicted"]) - len(sent)
         if missing <= 0:

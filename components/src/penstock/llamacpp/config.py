@@ -41,9 +41,10 @@ class Sampling(Spec):
 class LlamaCppConfig(Spec):
     n_parallel: Positive = Field(
         default=4,
+        le=256,  # LLAMA_MAX_SEQ, above which llama.cpp does not load the model
         description=(
-            "Slots: concurrent requests of a worker. Each slot keeps the KV cache of its last "
-            "request."
+            "Slots: concurrent requests of a worker, at most 256. Each slot keeps the KV cache of "
+            "its last request."
         ),
     )
     n_ctx_seq: Positive | None = Field(

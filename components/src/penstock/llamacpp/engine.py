@@ -29,6 +29,7 @@ from penstock.gguf.folder import TOKENIZER, write_folder
 from penstock.llamacpp import backends, server
 from penstock.llamacpp.arguments import Arguments, parse
 from penstock.llamacpp.completion import Completion, KvTransfer
+from penstock.llamacpp.grammar import Grammars, Output
 from penstock.llamacpp.kv_events import KvEvents
 from penstock.llamacpp.metrics import Metrics
 from penstock.llamacpp.request import Asked, read_request
@@ -59,6 +60,7 @@ class LlamaCppEngine(LLMEngine):
         self._sender: KvSender | None = None
         self._receiver: KvReceiver | None = None
         self._vocabulary = Vocabulary(folder / TOKENIZER)
+        self._grammars = Grammars(None)
         self._metrics = Metrics(self._slots)
         self._events = KvEvents(self._slots)
         self._snapshots: Any = None
@@ -85,6 +87,7 @@ class LlamaCppEngine(LLMEngine):
         self._server = await asyncio.to_thread(
             server.start, str(self._arguments.model), self._config, self._context_length
         )
+        self._grammars = Grammars.of(server.library(), self._vocabulary.special)
         await self._compare_tokenizers(self._server)
         if self._mode is DisaggregationMode.PREFILL:
             self._sender = await asyncio.to_thread(backends.sender, self._config)
@@ -132,14 +135,17 @@ class LlamaCppEngine(LLMEngine):
             result = require_prefill_result(request, self._mode)
             transferred = KvTransfer.read(result["disaggregated_params"])
         asked = read_request(request, self._context_length, self._config.sampling)
+        await self._grammars.require_valid(asked.body)
         if self._mode is DisaggregationMode.PREFILL:
             sender = None if is_probe(request) else self._sender
             yield cast(GenerateChunk, await self._completion(asked).prefill(sender))
             return
-        async for chunk in self._completion(asked).chunks(transferred, self._receiver):
-            yield cast(GenerateChunk, chunk)
+        async with self._grammars.followed(asked.body) as output:
+            made = self._completion(asked, output)
+            async for chunk in made.chunks(transferred, self._receiver):
+                yield cast(GenerateChunk, chunk)
 
-    def _completion(self, asked: Asked) -> Completion:
+    def _completion(self, asked: Asked, output: Output | None = None) -> Completion:
         assert self._server is not None, "generate before start"
         return Completion(
             asked=asked,
@@ -148,6 +154,7 @@ class LlamaCppEngine(LLMEngine):
             vocabulary=self._vocabulary,
             metrics=self._metrics,
             changed=self._changed,
+            output=output,
         )
 
     def _changed(self, slot: int, tokens: tuple[int, ...]) -> None:

@@ -115,6 +115,8 @@ def _grammar(guided: Any) -> dict[str, Any]:
     """`json_schema` or `grammar` of one of Dynamo's guided decoding fields."""
     if not isinstance(guided, Mapping):
         return {}
+    if guided.get("whitespace_pattern") is not None:
+        raise InvalidArgument("llama.cpp does not support guided_whitespace_pattern.")
     given = {k: v for k, v in guided.items() if v is not None and k in GUIDED}
     if not given:
         unsupported = [k for k in ("regex", "structural_tag") if guided.get(k) is not None]
@@ -130,13 +132,25 @@ def _grammar(guided: Any) -> dict[str, Any]:
 
 
 def _json(value: Any) -> dict[str, Any]:
-    schema = json.loads(value) if isinstance(value, str) else value
-    return {"json_schema": schema}
+    """``value``: a JSON schema, or its text."""
+    if not isinstance(value, str):
+        return {"json_schema": value}
+    try:
+        return {"json_schema": json.loads(value)}
+    except (ValueError, RecursionError) as error:
+        raise InvalidArgument(f"The JSON schema of this request is not JSON: {error}") from None
 
 
 def _choice(value: Any) -> dict[str, Any]:
-    words = " | ".join(json.dumps(str(word), ensure_ascii=False) for word in value)
-    return {"grammar": f"root ::= {words}"}
+    if not value:
+        raise InvalidArgument("guided_choice has no choices.")
+    return {"grammar": "root ::= " + " | ".join(f'"{_quoted(str(word))}"' for word in value)}
+
+
+def _quoted(word: str) -> str:
+    """In GBNF, which has fewer escapes than JSON."""
+    escaped = word.replace("\\", "\\\\").replace('"', '\\"')
+    return "".join(c if c >= " " else f"\\x{ord(c):02X}" for c in escaped)
 
 
 GUIDED: Mapping[str, Callable[[Any], dict[str, Any]]] = {

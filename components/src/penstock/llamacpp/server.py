@@ -10,6 +10,7 @@ import json
 import os
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -23,6 +24,13 @@ RESPONSE_FIELDS += ["completion_probabilities"]
 KV_FOLDER = "/proc/self/fd/"  # KV caches are saved to memory files of this process
 LONGEST_LINE = 2**22
 STOPPED = "llama.cpp has stopped"
+# Of llama.cpp's messages → what is wrong with the request.
+GRAMMAR_ERRORS = {
+    "failed to parse grammar": "llama.cpp cannot parse the grammar of this request as GBNF. The "
+    "log of the worker has the position.",
+    "Unexpected empty grammar stack": "The grammar of this request contains a token that ends the "
+    "output. Remove it: llama.cpp adds it at the end of the grammar.",
+}
 OPTIONAL = ("n_batch", "n_ubatch", "n_gpu_layers")
 
 
@@ -52,6 +60,13 @@ def start(model: str, config: LlamaCppConfig, context_length: int) -> LlamaServe
         if (value := getattr(config, name)) is not None:
             setattr(params, name, value)
     return LlamaServer(xllamacpp.Server(params))
+
+
+def library() -> Path:
+    """llama.cpp's shared library, which the module xllamacpp is."""
+    from xllamacpp import xllamacpp
+
+    return Path(xllamacpp.__file__)
 
 
 class SlotError(Exception):
@@ -182,4 +197,7 @@ def _error(status: int, text: str) -> Exception:
         message = str(json.loads(text.partition("data: ")[2] or text)["error"]["message"])
     except (ValueError, KeyError, TypeError):
         message = text.strip()
+    for words, explained in GRAMMAR_ERRORS.items():
+        if words in message:
+            return InvalidArgument(explained)
     return InvalidArgument(message) if 400 <= status < 500 else EngineShutdown(message)

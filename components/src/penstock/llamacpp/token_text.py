@@ -31,6 +31,12 @@ class Vocabulary:
     def encode(self, text: str) -> list[int]:
         return list(self._tokenizer.encode(text, add_special_tokens=False).ids)
 
+    @property
+    def special(self) -> list[str]:
+        """The names of special tokens, such as `<|im_end|>`."""
+        added = self._tokenizer.get_added_tokens_decoder().values()
+        return [token.content for token in added if token.special]
+
     def tokens(self, text: str, last: int, count: int) -> list[int]:
         """``count`` tokens with the bytes of ``text``, of which ``last`` is the last.
 

@@ -57,6 +57,16 @@ class Rule:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Contradiction:
+    """A parameter that OpenAI refuses and every engine would ignore."""
+
+    param: str
+    paths: tuple[str, ...]
+    is_invalid: Callable[[Body], bool]
+    message: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Refusal:
     """A response with OpenAI's error body."""
 
@@ -105,6 +115,15 @@ def _more_than_n(body: Body) -> bool:
     return isinstance(best_of, int) and best_of > (body.get("n") or 1)
 
 
+def _top_logprobs_alone(body: Body) -> bool:
+    return _count(body.get("top_logprobs")) > 0 and body.get("logprobs") in (None, False)
+
+
+def _count(value: Any) -> int:
+    """0 for other types, which Dynamo refuses."""
+    return value if isinstance(value, int) else 0
+
+
 def _outputs_audio(body: Body) -> bool:
     modalities = body.get("modalities")
     return bool(body.get("audio")) or (isinstance(modalities, list) and "audio" in modalities)
@@ -144,6 +163,20 @@ def _parts(message: Body) -> list[Body]:
     return [part for part in content if isinstance(part, dict)]
 
 
+CONTRADICTIONS = (
+    Contradiction(
+        param="top_logprobs",
+        paths=(CHAT,),
+        is_invalid=_top_logprobs_alone,
+        message="'top_logprobs' requires 'logprobs' to be true.",
+    ),
+    Contradiction(
+        param="guided_choice",
+        paths=(CHAT, COMPLETIONS),
+        is_invalid=lambda body: body.get("guided_choice") == [],
+        message="'guided_choice' has no choices. Give at least one, or remove it.",
+    ),
+)
 RULES = (
     Rule(
         param="n",
@@ -152,7 +185,6 @@ RULES = (
         engines=(MOCKER, LLAMACPP),
     ),
     Rule(param="logprobs", paths=(CHAT,), is_used=_set("logprobs")),
-    Rule(param="top_logprobs", paths=(CHAT,), is_used=_set("top_logprobs")),
     Rule(
         param="logprobs",  # 0 asks for those of the chosen tokens
         paths=(COMPLETIONS,),
@@ -189,6 +221,9 @@ def review(path: str, body: Body, engine: str) -> Verdict:
     """``body``: the request's JSON object. A path without rules is passed on unchanged."""
     if path not in LIMITS:
         return Verdict()
+    for found in CONTRADICTIONS:
+        if path in found.paths and found.is_invalid(body):
+            return Verdict(refusal=Refusal(message=found.message, param=found.param, code=None))
     for rule in RULES:
         if path in rule.paths and engine in rule.engines and rule.is_used(body):
             return Verdict(refusal=_refusal(rule, engine))
@@ -221,6 +256,13 @@ def _refusal(rule: Rule, engine: str) -> Refusal:
             "supports."
         )
     return Refusal(message=message, param=rule.param, code="unsupported_parameter")
+
+
+NOT_UTF8 = Refusal(
+    message="The body of the request is not valid UTF-8.",
+    param=None,
+    code=None,
+)
 
 
 def no_embeddings(engine: str) -> Refusal:
@@ -265,7 +307,9 @@ def unwrapped_error(path: str, status: int, answer: Any) -> Refusal | None:
         return None
     if status == 400 and CONTEXT_WORDS in message:
         return Refusal(message=message, param=_prompt_param(path), code=CONTEXT_CODE)
-    return Refusal(message=message, param=None, code=CODES.get(status), status=status)
+    has_a_model = path in (*LIMITS, EMBEDDINGS)
+    code = CODES.get(status) if has_a_model or status != 404 else None  # an unknown path
+    return Refusal(message=message, param=None, code=code, status=status)
 
 
 def _prompt_param(path: str) -> str:

@@ -21,6 +21,7 @@ from .rules import (
     ENGINES,
     LIMITS,
     MOCKER,
+    NOT_UTF8,
     Body,
     Refusal,
     Verdict,
@@ -112,7 +113,10 @@ class Adapter:
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         raw = await request.read()
-        body = _parsed(raw) if request.method == "POST" and request.path in LIMITS else None
+        has_rules = request.method == "POST" and request.path in LIMITS
+        if has_rules and not _is_utf8(raw):
+            return _error(NOT_UTF8)
+        body = _parsed(raw) if has_rules else None
         verdict = review(request.path, body, self._engine) if body is not None else Verdict()
         if verdict.refusal is not None:
             return _error(verdict.refusal)
@@ -133,7 +137,7 @@ class Adapter:
             request.method, url, headers=headers, data=raw or None, allow_redirects=False
         ) as answer:
             first = b""
-            if request.path in (*LIMITS, EMBEDDINGS):
+            if request.path in (*LIMITS, EMBEDDINGS) or _is_unknown(request, answer):
                 first = await answer.content.readany()
                 first += await answer.content.read() if answer.status >= 400 else b""
                 refusal = await self._rewritten(request.path, body, answer.status, first)
@@ -217,11 +221,25 @@ async def _pass_on(
     return response
 
 
+def _is_unknown(request: web.Request, answer: aiohttp.ClientResponse) -> bool:
+    """Dynamo reports an unknown path of the API in a format of its own."""
+    return answer.status == 404 and request.path.startswith("/v1/")
+
+
+def _is_utf8(raw: bytes) -> bool:
+    """Dynamo replaces invalid bytes of a prompt with U+FFFD."""
+    try:
+        raw.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
 def _parsed(raw: bytes) -> Body | None:
     """None for anything but a JSON object: Dynamo explains what is wrong with it."""
     try:
         body = json.loads(raw)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return body if isinstance(body, dict) else None
 

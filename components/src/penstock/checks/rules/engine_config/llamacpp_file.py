@@ -1,18 +1,24 @@
-"""The rule about the configuration of penstock's own llama.cpp worker."""
+"""The rules about the configuration and the model of penstock's own llama.cpp worker."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
 from penstock.checks.version_range import PENSTOCK
+from penstock.engines.settings import Location
+from penstock.environments.packaged_models import packaged_ids
 from penstock.manifests.deployment import Engine, KnownConfig
+from penstock.manifests.source import LOCAL_IMAGE
 from penstock.serving.deployment import ServingDeployment
 
 if TYPE_CHECKING:
     from penstock.llamacpp.config import InvalidOption
+
+GGUF = b"GGUF"
 
 
 @rule(
@@ -38,6 +44,54 @@ def invalid_llamacpp_option(deployment: ServingDeployment) -> Iterable[RuleResul
                     message=str(option),
                     fix=_fix(option, config),
                 )
+
+
+@rule(
+    id="PS172",
+    title="no GGUF file for llama.cpp",
+    level=Level.ERROR,
+    cause="The graph has no engine.image, so that it runs on this machine, and model.path (or "
+    "model.id without it) is not a GGUF file here. A missing file is a warning, because the graph "
+    "may be meant for another machine.",
+    effect="`penstock up` refuses the graph.",
+    remedy="Set model.path to a GGUF file, relative to the folder in which you run penstock, or "
+    "model.id to a packaged model.",
+    source="penstock/local/llamacpp_engine.py, which `up` finds the file with",
+    versions=PENSTOCK,
+)
+def missing_gguf_file(deployment: ServingDeployment) -> Iterable[RuleResult]:
+    workers = [w for w in deployment.workers if w.engine is Engine.LLAMACPP]
+    if not deployment.is_graph or not workers:
+        return
+    model = workers[0].settings.common("model")
+    if model is None or workers[0].component.image != LOCAL_IMAGE:
+        return
+    problem, level = _file_problem(str(model.value))
+    if problem:
+        by_id = str(model.value) == deployment.model_name
+        yield RuleResult(
+            location=Location("", "graph", ("model", "id" if by_id else "path")),
+            message=f"{str(model.value)!r} {problem}",
+            fix=Fix(
+                text="Set model.path to a GGUF file on this machine, or model.id to "
+                f"{' or '.join(packaged_ids('gguf'))}, which is packaged."
+            ),
+            level=level,
+        )
+
+
+def _file_problem(model: str) -> tuple[str, Level]:
+    if model in packaged_ids("gguf"):
+        return "", Level.ERROR
+    path = Path(model).expanduser()
+    if not path.is_file():
+        return f"is {'a folder' if path.is_dir() else 'no file'} on this machine", Level.WARNING
+    try:
+        with path.open("rb") as stream:
+            beginning = stream.read(len(GGUF))
+    except OSError as error:
+        return f"cannot be read: {error.strerror}", Level.WARNING
+    return ("" if beginning == GGUF else "is not a GGUF file"), Level.ERROR
 
 
 def _fix(option: InvalidOption, config: KnownConfig) -> Fix:

@@ -1,0 +1,114 @@
+"""Refuses a request whose JSON schema or grammar llama.cpp cannot apply, before it starts.
+
+llama.cpp only logs such an error ("llg error") and generates free text.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import re
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from dynamo.llm.exceptions import InvalidArgument
+
+from penstock.llamacpp.llguidance import Llguidance, Matcher
+
+VERDICTS = 512  # most recent grammars
+LLGUIDANCE = "%llguidance"  # llama.cpp takes grammars with this beginning to llguidance
+# A quoted string, a character class, a token or a comment of GBNF: braces in them are text.
+OPAQUE = re.compile(r'"(?:\\.|[^"\\])*"|\[(?:\\.|[^\]\\])*\]|<\[?[^<>\s]*>|#[^\n]*', re.DOTALL)
+REPETITION = re.compile(r"\{\s*(\d+)\s*,\s*(\d+)\s*\}")
+
+
+class Grammars:
+    """The verdicts of one worker's llama.cpp."""
+
+    def __init__(self, llguidance: Llguidance | None) -> None:
+        """``llguidance``: None if llama.cpp was built without it. It then converts schemas to GBNF,
+        whose errors it reports itself."""
+        self._llguidance = llguidance
+        self._verdicts: OrderedDict[bytes, str] = OrderedDict()
+
+    @classmethod
+    def of(cls, library: Path, special_tokens: Iterable[str]) -> Grammars:
+        try:
+            return cls(Llguidance(library, special_tokens))
+        except AttributeError:
+            return cls(None)
+
+    async def require_valid(self, body: Mapping[str, Any]) -> None:
+        """InvalidArgument says why llama.cpp cannot apply the schema or grammar of a request."""
+        if "json_schema" in body:
+            problem = await self._problem(schema_grammar(body["json_schema"]))
+            what = "JSON schema"
+        elif str(body.get("grammar", "")).startswith(LLGUIDANCE):
+            problem, what = await self._problem(str(body["grammar"])), "grammar"
+        else:
+            problem, what = gbnf_problem(body.get("grammar")), "grammar"
+        if problem:
+            raise InvalidArgument(f"llama.cpp cannot apply the {what} of this request: {problem}")
+
+    async def _problem(self, grammar: str) -> str:
+        if self._llguidance is None:
+            return ""
+        key = hashlib.sha256(grammar.encode()).digest()
+        if key not in self._verdicts:
+            self._verdicts[key] = await asyncio.to_thread(self._llguidance.problem, grammar)
+        self._verdicts.move_to_end(key)
+        if len(self._verdicts) > VERDICTS:
+            self._verdicts.popitem(last=False)
+        return self._verdicts[key]
+
+    @asynccontextmanager
+    async def followed(self, body: Mapping[str, Any]) -> AsyncGenerator[Output | None, None]:
+        """What follows the output of a request with a JSON schema; None for other requests."""
+        if self._llguidance is None or "json_schema" not in body:
+            yield None
+            return
+        grammar = schema_grammar(body["json_schema"])
+        with await asyncio.to_thread(self._llguidance.matcher, grammar) as matcher:
+            yield Output(matcher)
+
+
+class Output:
+    """The output of a request with a JSON schema.
+
+    When a schema exceeds llguidance's limits in the middle of an output, llama.cpp only logs the
+    error and continues with free text.
+    """
+
+    def __init__(self, matcher: Matcher) -> None:
+        self._matcher = matcher
+
+    def require_allowed(self, text: str, ends: bool) -> None:
+        """InvalidArgument if the schema does not allow the next ``text``. ``ends``: with the
+        model's end token."""
+        if self._matcher.accepts(text.encode()) and (not ends or self._matcher.may_end):
+            return
+        raise InvalidArgument(
+            "llama.cpp stopped applying the JSON schema of this request in the middle of the "
+            f"output: {self._matcher.problem or 'the output ended too early'}. Simplify the schema."
+        )
+
+
+def schema_grammar(schema: Any) -> str:
+    """As llama.cpp writes it for llguidance."""
+    return f"{LLGUIDANCE} {{}}\nstart: %json {json.dumps(schema)}"
+
+
+def gbnf_problem(grammar: str | None) -> str:
+    """What llama.cpp does not notice in a GBNF grammar; it reports other errors itself."""
+    if grammar is None:
+        return ""
+    if not grammar.strip():
+        return "it is empty"
+    for found in REPETITION.finditer(OPAQUE.sub(" ", grammar)):
+        if int(found[1]) > int(found[2]):  # llama.cpp would expand it until its memory is used up
+            return f"the minimum of the repetition {found[0]} is greater than its maximum"
+    return ""
