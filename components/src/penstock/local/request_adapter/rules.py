@@ -308,7 +308,7 @@ def unwrapped_error(path: str, status: int, answer: Any) -> Refusal | None:
         return None
     if status == 400 and CONTEXT_WORDS in message:
         return Refusal(message=message, param=_prompt_param(path), code=CONTEXT_CODE)
-    has_a_model = path in (*LIMITS, EMBEDDINGS)
+    has_a_model = path in (*LIMITS, EMBEDDINGS) or path.startswith("/v1/models/")
     code = CODES.get(status) if has_a_model or status != 404 else None  # an unknown path
     return _reworded(message, code, status)
 
