@@ -38,9 +38,8 @@ def run(args: argparse.Namespace) -> int:
 
     sampler = LoadSampler()
     if args.watch:
-        return watch_status(
-            lambda: status_with_load(args.graph, sampler, args.sets), wide=args.wide
-        )
+        watch_status(lambda: status_with_load(args.graph, sampler, args.sets), wide=args.wide)
+        return 0
     graph = status_with_load(args.graph, sampler, args.sets, INTERVAL_S)
     if args.json:
         json.dump(graph.as_dict(), sys.stdout, indent=1)
