@@ -24,16 +24,25 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     os.close(controller)
 
 
-def test_a_key_is_read_without_return_and_the_terminal_restored(terminal: int) -> None:
-    before = termios.tcgetattr(terminal)
-    with pytest.raises(KeyboardInterrupt), keys() as pressed:
-        assert termios.tcgetattr(terminal) != before
+def test_a_key_is_read_without_return(terminal: int) -> None:
+    with keys() as pressed:
         assert pressed(0.01) == ""
         os.write(terminal, b"q")
         started = time.monotonic()
         assert pressed(10) == "q"
         assert time.monotonic() - started < 5
-        raise KeyboardInterrupt
+
+
+def test_the_terminal_is_restored_after_ctrl_c(terminal: int) -> None:
+    before = termios.tcgetattr(terminal)
+
+    def interrupted() -> None:
+        with keys():
+            assert termios.tcgetattr(terminal) != before
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
     assert termios.tcgetattr(terminal) == before
 
 

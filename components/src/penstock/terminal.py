@@ -18,6 +18,7 @@ from typing import TextIO
 from rich.console import Console
 from rich.table import Table
 
+QUIT = ("q", "Q")  # keys that end a command that refreshes
 NARROW = 80  # columns of the narrowest terminal, which tables fit without --wide
 UNLIMITED = 1000  # columns; a pipe or a file has no width, and wrapped rows cannot be searched
 

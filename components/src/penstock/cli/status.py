@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="show the release on a cluster instead of local processes",
     )
-    parser.add_argument("--watch", action="store_true", help="refresh every 2 s until Ctrl-C")
+    parser.add_argument("--watch", action="store_true", help="refresh every 2 s until q or Ctrl-C")
     arguments.add_wide(parser)
     arguments.add_cluster(parser)
 

@@ -20,10 +20,9 @@ from penstock.local.load import GraphLoad, LoadSampler, WorkerLoad
 from penstock.local.reconcile import ReplicaState
 from penstock.local.state_file import LocalState, Phase, ReplicaStatus
 from penstock.serving.frontend_metrics import FrontendMetrics
-from penstock.terminal import columns, console, duration_text, keys
+from penstock.terminal import QUIT, columns, console, duration_text, keys
 
 SAMPLE_INTERVAL_S = 2.0
-QUIT = ("q", "Q")
 COLORS = {
     ReplicaState.READY: "green",
     ReplicaState.STARTING: "yellow",
