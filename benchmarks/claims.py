@@ -178,7 +178,7 @@ def interactivity(replays: Replays) -> dict[str, Any]:
             slo=Slo(ttft_ms=2000),
             objective=Objective.INTERACTIVITY,
         )
-        found = plan(request, loaded, replays, budget=100, attain=0.95, say=lambda _: None)
+        found = plan(request, loaded, replays, budget=100, attain=0.95, say=lambda *_: None)
         assert isinstance(found, Plan)
         pools = [c for c in candidates(request, layouts(request)) if _is_aggregated(c)]
         made = dict(Deployments(request).of([found.winner.candidate, *pools]))

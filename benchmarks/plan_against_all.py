@@ -98,7 +98,7 @@ def request_of(case: Case, scratch: Path) -> tuple[PlanRequest, LoadedWorkload]:
     return request, loaded
 
 
-def quiet(_: str) -> None: ...
+def quiet(*_: object) -> None: ...
 
 
 def exhausted(found: Plan, trials: Trials, everything: Sequence[Candidate]) -> Trial:

@@ -224,6 +224,27 @@ async def test_an_error_of_dynamo_or_of_a_worker_is_in_openais_format(
 
 
 @pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("status", "kind"), [(400, "invalid_request_error"), (503, "server_error")]
+)
+async def test_a_stream_that_begins_with_an_error_has_its_status(status: int, kind: str) -> None:
+    async def failed(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        error = {"message": "Invalid request", "type": "x", "code": status}
+        event = json.dumps({"error": error}, separators=(",", ":"))
+        await response.write(f"data: {event}\n\ndata: [DONE]\n\n".encode())
+        return response
+
+    async with adapted(Played(failed), "vllm") as url:
+        got, raw, headers = await _post(f"{url}{CHAT}", {"stream": True})
+    error = json.loads(raw)["error"]
+    assert (got, error["type"]) == (status, kind)
+    assert "penstock logs" in error["message"], "Dynamo's message has no reason"
+    assert headers.getall("content-type") == ["application/json"]
+
+
+@pytest.mark.asyncio
 async def test_an_unknown_path_of_the_api_is_an_error_in_openais_format() -> None:
     async def unknown(request: web.Request) -> web.StreamResponse:
         body = {"message": f"Route not found: {request.path}", "type": "Not Found", "code": 404}

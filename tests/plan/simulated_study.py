@@ -110,7 +110,7 @@ def trials(
     behaviors: dict[Candidate, Behavior],
     *,
     left: int = 200,
-    say: Callable[[str], None] = lambda _: None,
+    say: Callable[[str, int], None] = lambda *_: None,
 ) -> Trials:
     study = SimulatedStudy(
         workload=LOADED,

@@ -14,7 +14,7 @@ from penstock.simulate.cache import Cache
 from penstock.simulate.metrics import replay_metrics
 from penstock.simulate.model import InputLimit, Replayable
 from penstock.simulate.replay import Job, Replays, Result
-from penstock.simulate.report import narrow_table, notes, table
+from penstock.simulate.report import narrow_table, notes, sustained_load_line, table
 from penstock.simulate.study import LONG, Row, Study
 from penstock.workload import find_workload
 from penstock.workload.load import LoadedWorkload, parse_workload
@@ -71,6 +71,20 @@ def test_a_scale_that_misses_the_slo_only_in_a_long_replay_is_not_sustained() ->
     assert 4.5 < found.highest.scale < 5 <= found.lowest_failing.scale < 5.5
     (never,) = replace(study(7), long_breaks_at=0).sustained_loads([replayed_deployment()])
     assert never.highest is None
+
+
+def test_the_line_of_a_sustained_load_says_how_its_replay_differs_from_one_of_the_scale() -> None:
+    asked = study(5)
+    (found,) = asked.sustained_loads([replayed_deployment()])
+    assert found.highest is not None
+    line = sustained_load_line(found, asked.workload)
+    once = asked.workload.at_scale(found.highest.scale).workload.requests
+    long = asked.workload.at_scale(found.highest.scale, repeat=5).workload.requests
+    assert f"of a replay with {long:,} requests" in line
+    assert line.endswith(f"`--scale {found.highest.scale:.2f}` replays {once:,}")
+    capped = asked.workload.with_workload(asked.workload.workload.with_requests(20_000))
+    (found,) = replace(asked, workload=capped).sustained_loads([replayed_deployment()])
+    assert "`--scale" not in sustained_load_line(found, capped)  # 20,000 in both
 
 
 def test_an_slo_that_is_never_and_always_met() -> None:

@@ -117,6 +117,41 @@ def test_a_nonsense_response_neither_passes_nor_crashes(
     assert verdict(target, name)[0] is not Verdict.PASS
 
 
+WORKER = (
+    'dynamo_frontend_router_worker_state{{reason="none",router_worker_id="{id}",target_component='
+    '"{component}",target_endpoint="generate",target_namespace="{namespace}"}} 1\n'
+)
+
+
+@pytest.mark.parametrize(
+    ("workers", "expected_verdict", "words"),
+    [
+        ([("prefill", "n-1"), ("backend", "n-1")], "pass", "1 prefill, 1 decode or aggregated"),
+        ([("backend", "n-1"), ("backend", "other")], "fail", "prefill: 0 workers, expected 1"),
+        ([("prefill", "n-1"), ("backend", "n-2")], "fail", "workers of 2 generations"),
+        ([], "cannot tell", "lists no workers"),
+    ],
+)
+def test_the_workers_of_dynamo_1_7_are_those_of_the_frontends_metrics(
+    serve: Callable[[Respond], str],
+    workers: list[tuple[str, str]],
+    expected_verdict: str,
+    words: str,
+) -> None:
+    metrics = "".join(
+        WORKER.format(id=2**63 + number, component=component, namespace=namespace)
+        for number, (component, namespace) in enumerate(workers)
+    )
+
+    def respond(path: str, body: dict[str, Any]) -> tuple[int, str]:
+        health = {"status": "healthy", "stage": "ready"}
+        return 200, metrics if path == "/metrics" else json.dumps(health)
+
+    target = ProbeTarget(url=serve(respond), expected=expected(), namespace="n-")
+    got, text = verdict(target, "topology")
+    assert (str(got), words in text) == (expected_verdict, True), text
+
+
 def _chat(message: dict[str, Any]) -> Respond:
     def respond(path: str, body: dict[str, Any]) -> tuple[int, str]:
         if path == "/v1/models":

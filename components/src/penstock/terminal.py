@@ -5,12 +5,20 @@ rich leaves out colors and control codes where there is no terminal, with NO_COL
 
 from __future__ import annotations
 
+import os
+import select
 import sys
+import termios
+import time
+import tty
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TextIO
 
 from rich.console import Console
 from rich.table import Table
 
+QUIT = ("q", "Q")  # keys that end a command that refreshes
 NARROW = 80  # columns of the narrowest terminal, which tables fit without --wide
 UNLIMITED = 1000  # columns; a pipe or a file has no width, and wrapped rows cannot be searched
 
@@ -32,6 +40,34 @@ def columns(*headings: str, numbers: tuple[str, ...] = ()) -> Table:
         is_number = heading in numbers
         table.add_column(heading, overflow="fold", justify="right" if is_number else "left")
     return table
+
+
+@contextmanager
+def keys() -> Iterator[Callable[[float], str]]:
+    """A function that waits up to so many seconds for a key, and returns it or nothing.
+
+    Without a terminal on standard input it only waits. The terminal is restored at the end.
+    """
+    if not sys.stdin.isatty():
+        yield _no_key
+        return
+    terminal = sys.stdin.fileno()
+    before = termios.tcgetattr(terminal)
+
+    def key(seconds: float) -> str:
+        ready, _, _ = select.select([terminal], [], [], seconds)
+        return os.read(terminal, 1).decode(errors="replace") if ready else ""
+
+    try:
+        tty.setcbreak(terminal)  # Ctrl-C still works
+        yield key
+    finally:
+        termios.tcsetattr(terminal, termios.TCSADRAIN, before)
+
+
+def _no_key(seconds: float) -> str:
+    time.sleep(seconds)
+    return ""
 
 
 def duration_text(seconds: float) -> str:

@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="show the release on a cluster instead of local processes",
     )
-    parser.add_argument("--watch", action="store_true", help="refresh every 2 s until Ctrl-C")
+    parser.add_argument("--watch", action="store_true", help="refresh every 2 s until q or Ctrl-C")
     arguments.add_wide(parser)
     arguments.add_cluster(parser)
 
@@ -38,9 +38,8 @@ def run(args: argparse.Namespace) -> int:
 
     sampler = LoadSampler()
     if args.watch:
-        return watch_status(
-            lambda: status_with_load(args.graph, sampler, args.sets), wide=args.wide
-        )
+        watch_status(lambda: status_with_load(args.graph, sampler, args.sets), wide=args.wide)
+        return 0
     graph = status_with_load(args.graph, sampler, args.sets, INTERVAL_S)
     if args.json:
         json.dump(graph.as_dict(), sys.stdout, indent=1)

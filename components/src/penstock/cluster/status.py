@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -157,7 +156,7 @@ def as_dict(status: Status) -> dict[str, Any]:
 
 
 def watch(reader: StatusReader) -> int:
-    """Print the status every two seconds until Ctrl-C; a terminal is updated in place.
+    """Print the status every two seconds until q or Ctrl-C; a terminal is updated in place.
 
     Raises ClusterError, but retries while the API server is unavailable.
     """
@@ -165,8 +164,10 @@ def watch(reader: StatusReader) -> int:
     from rich.live import Live
     from rich.text import Text
 
+    from penstock.terminal import QUIT, keys
+
     console = Console(highlight=False)
-    with Live(console=console, auto_refresh=False) as live:
+    with keys() as pressed, Live(console=console, auto_refresh=False) as live:
         while True:
             try:
                 text = as_text(reader.read())
@@ -176,4 +177,5 @@ def watch(reader: StatusReader) -> int:
                 live.update(Text(text), refresh=True)
             else:
                 print(text, flush=True)
-            time.sleep(WATCH_INTERVAL_S)
+            if pressed(WATCH_INTERVAL_S) in QUIT:
+                return 0

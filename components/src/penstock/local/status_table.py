@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from types import TracebackType
-from typing import NoReturn, Self
+from typing import Self
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -20,7 +20,7 @@ from penstock.local.load import GraphLoad, LoadSampler, WorkerLoad
 from penstock.local.reconcile import ReplicaState
 from penstock.local.state_file import LocalState, Phase, ReplicaStatus
 from penstock.serving.frontend_metrics import FrontendMetrics
-from penstock.terminal import columns, console, duration_text
+from penstock.terminal import QUIT, columns, console, duration_text, keys
 
 SAMPLE_INTERVAL_S = 2.0
 COLORS = {
@@ -138,11 +138,11 @@ def print_status(status: GraphStatus, *, wide: bool = False) -> None:
     console().print(status_view(status, wide=wide))
 
 
-def watch_status(read: Callable[[], GraphStatus], *, wide: bool = False) -> NoReturn:
-    """Print what ``read`` returns every two seconds until Ctrl-C, or until it raises; a terminal
+def watch_status(read: Callable[[], GraphStatus], *, wide: bool = False) -> None:
+    """Print what ``read`` returns every two seconds until q, Ctrl-C, or until it raises; a terminal
     is updated in place."""
     screen = console()
-    with Live(console=screen, auto_refresh=False) as live:
+    with keys() as pressed, Live(console=screen, auto_refresh=False) as live:
         while True:
             view = status_view(read(), wide=wide)
             if screen.is_terminal:
@@ -150,7 +150,8 @@ def watch_status(read: Callable[[], GraphStatus], *, wide: bool = False) -> NoRe
             else:
                 screen.print(view)
                 sys.stdout.flush()
-            time.sleep(SAMPLE_INTERVAL_S)
+            if pressed(SAMPLE_INTERVAL_S) in QUIT:
+                return
 
 
 class Screen:

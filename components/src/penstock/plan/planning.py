@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -29,6 +30,7 @@ from penstock.workload.duration import (
 )
 from penstock.workload.load import LoadedWorkload
 
+Say = Callable[[str, int, int], None]
 SEARCHED = 0.8  # share of the budget that the search may take
 RUNNERS_UP = 4
 
@@ -74,9 +76,11 @@ def plan(
     *,
     budget: int,
     attain: float,
-    say: Callable[[str], None],
+    say: Say,
 ) -> Plan | NoPlan:
     """``budget``: replays; ``attain``: share of requests that must meet the SLO.
+
+    ``say`` gets a text, and how many of how many replays at most were run.
 
     SimulationError if no layout fits the model, or none was measured.
     """
@@ -89,7 +93,8 @@ def plan(
     _require_replayable_length(workload, 1.0)
     study = Study(workload=workload, replays=replays, attain=attain)
     share = int(budget * SEARCHED / max(1, sum(bool(f.candidates) for f in families)))
-    searches = [Trials(study, Deployments(request), share, say) for _ in families]
+    count = counted(say, budget, len(space.candidates))
+    searches = [Trials(study, Deployments(request), share, count) for _ in families]
     finalists = _searched(request, searches, families)
     trials = joined(searches, budget)
     if not any(finalists):
@@ -105,6 +110,20 @@ def plan(
         and (search.undecided or request.objective is Objective.THROUGHPUT)
     ]
     return replace(_plan(trials, space, workload, *finalists), too_few=frozenset(too_few))
+
+
+def counted(say: Say, budget: int, candidates: int) -> Callable[[str, int], None]:
+    """Adds up the replays of both families, which are searched at once."""
+    done, lock = 0, threading.Lock()
+
+    def count(result: str, replays: int) -> None:
+        nonlocal done
+        with lock:
+            done += replays
+            say(f"{done} of at most {budget} replays: {result}", done, budget)
+
+    say(f"replaying the best of {candidates} candidates", 0, budget)
+    return count
 
 
 def _require_replayable_length(workload: LoadedWorkload, scale: float) -> None:

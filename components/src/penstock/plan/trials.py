@@ -45,7 +45,7 @@ class Trials:
     study: Study
     deployments: Deployments
     left: int  # replays in the budget
-    say: Callable[[str], None]
+    say: Callable[[str, int], None]  # a result, and how many replays it took
     replays: int = 0  # that were run
     _reserved: int = 0
     _known: dict[TrialSpec, Trial] = field(default_factory=dict)
@@ -86,7 +86,7 @@ class Trials:
                 self.replays += new[spec]
                 scale = "" if spec.scale == 1 else f" at scale × {spec.scale:.3g}"
                 share = f"{trial.goodput:.0%} within the SLO"
-                self.say(f"{self.replays} replays: {spec.candidate}{scale}: {share}")
+                self.say(f"{spec.candidate}{scale}: {share}", new[spec])
         finally:
             pool.shutdown(wait=False, cancel_futures=True)  # `Replays` ends what still runs
         return [self._known[spec] for spec in specs if spec in self._known]

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from penstock.simulate.metrics import ReplayMetrics, Spread, spreads
 from penstock.simulate.model import Replayable
 from penstock.simulate.scaling import Scaling
-from penstock.simulate.study import Row, SustainedLoad
+from penstock.simulate.study import LONG, Row, SustainedLoad
 from penstock.workload.load import LoadedWorkload
 
 DECODE_QUEUE, GPU_HOURS = "decode queue p99 (ms)", "GPU-h"
@@ -235,7 +235,20 @@ def sustained_load_line(load: SustainedLoad, loaded: LoadedWorkload) -> str:
     share = load.highest.goodput or 0.0
     more = "" if load.lowest_failing else "; no higher scale was tried"
     what = f"{name} meets the SLO at scale × {load.highest.scale:.2f} ({arrival})"
-    return f"{what}: {share:.1%} of requests{more}"
+    return f"{what}: {share:.1%} of requests{more}{_length(loaded, load.highest.scale)}"
+
+
+def _length(loaded: LoadedWorkload, scale: float) -> str:
+    """How the replay of a sustained load differs from one of `--scale`; empty if it does not."""
+    once, long = (
+        loaded.at_scale(scale, repeat=repeat).workload.fixed_requests for repeat in (1, LONG)
+    )
+    if not once or not long or once == long:
+        return ""
+    return (
+        f". These figures are of a replay with {long:,} requests, in which a growing queue shows; "
+        f"`--scale {scale:.2f}` replays {once:,}"
+    )
 
 
 def as_json(

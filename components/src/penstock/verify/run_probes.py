@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from penstock.verify.probes import PROBES
-from penstock.verify.result import ProbeResult, Verdict, failed
-from penstock.verify.target import NoResponseError, ProbeTarget, UnreachableError
+from penstock.verify.result import ProbeResult, Verdict, cannot_tell, failed
+from penstock.verify.target import NoResponseError, NotReportedError, ProbeTarget, UnreachableError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +42,8 @@ def run_probes(target: ProbeTarget, only: Collection[str] = ()) -> Iterator[Prob
         except UnreachableError as error:
             unreachable = error if not target.has_responded else None
             result = failed(str(error))
+        except NotReportedError as error:
+            result = cannot_tell(str(error))
         except NoResponseError as error:
             result = failed(str(error))
         except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:

@@ -25,8 +25,15 @@ LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 EXTRA = {"extra_fields": ["worker_id", "timing", "completion_token_ids"]}
 
 
+WORKER_STATE = "dynamo_frontend_router_worker_state"
+
+
 class NoResponseError(Exception):
     """The endpoint sent no usable response; the message is the reason. The probe fails."""
+
+
+class NotReportedError(Exception):
+    """The endpoint has no means to report what a probe asks for."""
 
 
 class UnreachableError(NoResponseError):
@@ -79,6 +86,11 @@ class Instance:
     role: Role
     """PREFILL, or DECODE for any other: the frontend does not distinguish decode and aggregated."""
     worker_id: int
+
+
+def _instance(namespace: str, component: str, worker_id: int | str) -> Instance:
+    role = Role.PREFILL if component == "prefill" else Role.DECODE
+    return Instance(namespace=str(namespace), role=role, worker_id=int(worker_id))
 
 
 @dataclass(kw_only=True)
@@ -218,18 +230,35 @@ class ProbeTarget:
     # --- the frontend's health ------------------------------------------------------------
 
     def instances(self) -> tuple[Instance, ...]:
-        """The workers that the frontend sees in ``namespace``; other graphs may share discovery."""
-        instances = {
-            Instance(
-                namespace=str(item["namespace"]),
-                role=Role.PREFILL if item["component"] == "prefill" else Role.DECODE,
-                worker_id=int(item["instance_id"]),
-            )
+        """The workers that the frontend sees in ``namespace``; other graphs may share discovery.
+
+        NotReportedError if this frontend lists none.
+        """
+        health = self.get("/health").body
+        # Dynamo 1.7: `{"status": "healthy", "stage": "ready"}`.
+        is_listed = "instances" in health or "stage" not in health
+        found = self._instances_of_health() if is_listed else self._instances_of_metrics()
+        mine = {i for i in found if i.namespace.startswith(self.namespace)}
+        return tuple(sorted(mine, key=lambda i: (i.namespace, i.role, i.worker_id)))
+
+    def _instances_of_health(self) -> set[Instance]:
+        return {
+            _instance(item["namespace"], item["component"], item["instance_id"])
             for item in self._listed("/health", "instances")
             if item.get("endpoint") == "generate"
-            and str(item["namespace"]).startswith(self.namespace)
         }
-        return tuple(sorted(instances, key=lambda i: (i.namespace, i.role, i.worker_id)))
+
+    def _instances_of_metrics(self) -> set[Instance]:
+        samples = list(Metrics(tuple(self._samples(f"{self.url}/metrics"))).find(WORKER_STATE))
+        if not samples:
+            raise NotReportedError("/health of this Dynamo lists no workers, nor do its metrics")
+        return {
+            _instance(
+                labels["target_namespace"], labels["target_component"], labels["router_worker_id"]
+            )
+            for sample in samples
+            if (labels := sample.labels)["target_endpoint"] == "generate" and sample.value
+        }
 
     # --- metrics and logs -----------------------------------------------------------------
 

@@ -42,6 +42,7 @@ CODES = {
     501: "not_implemented",
     503: "service_unavailable",
 }
+NO_REASON = ("Bad Request", "Invalid request")  # Dynamo's messages instead of vLLM's
 TEXT_PARTS = ("text", "input_text", "output_text", "refusal")
 
 
@@ -307,8 +308,28 @@ def unwrapped_error(path: str, status: int, answer: Any) -> Refusal | None:
         return None
     if status == 400 and CONTEXT_WORDS in message:
         return Refusal(message=message, param=_prompt_param(path), code=CONTEXT_CODE)
-    has_a_model = path in (*LIMITS, EMBEDDINGS)
+    has_a_model = path in (*LIMITS, EMBEDDINGS) or path.startswith("/v1/models/")
     code = CODES.get(status) if has_a_model or status != 404 else None  # an unknown path
+    return _reworded(message, code, status)
+
+
+def event_error(event: Any) -> Refusal | None:
+    """For a stream that begins with an error, which Dynamo sends with status 200, else None."""
+    error = event.get("error") if isinstance(event, dict) else None
+    if not isinstance(error, dict) or not isinstance(error.get("message"), str):
+        return None
+    status = error.get("code")
+    if not isinstance(status, int) or not 400 <= status < 600:
+        return None
+    return _reworded(error["message"], CODES.get(status), status)
+
+
+def _reworded(message: str, code: str | None, status: int) -> Refusal:
+    if message in NO_REASON:
+        message = (
+            "Dynamo or the engine rejected the request, and Dynamo passes on no reason: see the "
+            "log of the graph (`penstock logs`)."
+        )
     return Refusal(message=message, param=None, code=code, status=status)
 
 

@@ -26,6 +26,7 @@ from .rules import (
     Refusal,
     Verdict,
     context_error,
+    event_error,
     no_embeddings,
     prompt_ids,
     prompt_text,
@@ -45,7 +46,8 @@ HOP = frozenset(
 IGNORED_HEADER = "x-penstock-ignored"
 STOP_S = 5.0  # for open responses, after the frontend has ended
 TEMPLATE_TOKENS = 64  # the chat template's own tokens, at most; plus 8 per message
-EVENT_ERROR = b'data: {"error"'
+EVENT = b"data: "
+EVENT_ERROR = EVENT + b'{"error"'
 
 
 def main(argv: list[str]) -> None:
@@ -161,6 +163,9 @@ class Adapter:
             refusal = await self._too_long(path, body) if self._engine == MOCKER else None
         if refusal is None and status >= 400:
             return unwrapped_error(path, status, _parsed(first))
+        if refusal is None and first.startswith(EVENT_ERROR):
+            event, _, _ = first.removeprefix(EVENT).partition(b"\n")
+            return event_error(_parsed(event))
         return refusal
 
     async def _too_long(self, path: str, body: Body) -> Refusal | None:

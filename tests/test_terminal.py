@@ -1,0 +1,54 @@
+"""Keys of a terminal, which is restored afterwards."""
+
+from __future__ import annotations
+
+import io
+import os
+import pty
+import termios
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from penstock.terminal import keys
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """The other end of the standard input."""
+    controller, own = pty.openpty()
+    with open(own) as stdin:
+        monkeypatch.setattr("sys.stdin", stdin)
+        yield controller
+    os.close(controller)
+
+
+def test_a_key_is_read_without_return(terminal: int) -> None:
+    with keys() as pressed:
+        assert pressed(0.01) == ""
+        os.write(terminal, b"q")
+        started = time.monotonic()
+        assert pressed(10) == "q"
+        assert time.monotonic() - started < 5
+
+
+def test_the_terminal_is_restored_after_ctrl_c(terminal: int) -> None:
+    before = termios.tcgetattr(terminal)
+
+    def interrupted() -> None:
+        with keys():
+            assert termios.tcgetattr(terminal) != before
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert termios.tcgetattr(terminal) == before
+
+
+def test_without_a_terminal_it_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("q"))
+    started = time.monotonic()
+    with keys() as pressed:
+        assert pressed(0.05) == ""
+    assert time.monotonic() - started >= 0.05
