@@ -93,6 +93,7 @@ OBJECTIVES = (
         rule="PS008",
         bad=slo(ttft_ms=2000.0, e2e_ms=1000.0),
         near=slo(ttft_ms=1000.0, e2e_ms=2000.0),
+        is_repaired_by_near=True,
     ),
 )
 PATHS = (
@@ -134,11 +135,13 @@ PORTS = (
         rule="PS727",
         bad=manifest(VLLM_AGG, {f"{WORKER}/{MAIN}/ports": [METRICS]}),
         near=manifest(VLLM_AGG, {f"{WORKER}/{MAIN}/ports": [METRICS, SYSTEM]}),
+        is_repaired_by_near=True,
     ),
     Case(
         rule="PS728",
         bad=manifest(VLLM_AGG, {f"{FRONTEND}/{MAIN}/livenessProbe": probe("web")}),
         near=manifest(VLLM_AGG, {f"{FRONTEND}/{MAIN}/livenessProbe": probe("http")}),
+        is_repaired_by_near=True,
     ),
     Case(
         rule="PS729",
@@ -176,6 +179,7 @@ AMOUNTS = (
         rule="PS733",
         bad=graph(VLLM_AGG, {"drain_timeout_s": 180_000}),
         near=graph(VLLM_AGG, {"drain_timeout_s": 1_800}),
+        is_repaired_by_near=True,
     ),
     Case(rule="PS734", bad=gated(), near=gated(envFromSecret="hf-token-secret")),
 )

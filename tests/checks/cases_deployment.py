@@ -135,11 +135,13 @@ CASES: tuple[Case, ...] = (
         rule="PS760",
         bad=manifest(VLLM_AGG, {f"{WORKER}/minAvailable": 1}),
         near=manifest(VLLM_AGG, {f"{WORKER}/providerOverride/value/spec/minAvailable": 1}),
+        is_repaired_by_near=True,
     ),
     Case(
         rule="PS761",
         bad=manifest(TRTLLM_DISAGG, {POLICY: {"labelKey": "rack", "clusterTopologyName": "dc"}}),
         near=manifest(TRTLLM_DISAGG, {POLICY: {"labelKey": "rack"}}),
+        is_repaired_by_near=True,
     ),
     Case(
         rule="PS761",
@@ -190,6 +192,7 @@ CASES: tuple[Case, ...] = (
         rule="PS768",
         bad=manifest(VLLM_AGG, {f"{COMPONENTS}/worker/replica": 3}),
         near=manifest(VLLM_AGG, {f"{COMPONENTS}/worker/replicas": 3}),
+        is_repaired_by_near=True,
     ),
     Case(  # the operator adds only python3
         rule="PS769",
@@ -288,6 +291,7 @@ CASES: tuple[Case, ...] = (
         rule="PS774",
         bad=manifest(VLLM_AGG, {f"{COMPONENTS}/second": {**pod("frontend"), "name": "second"}}),
         near=manifest(VLLM_AGG, {f"{COMPONENTS}/frontend/replicas": 2}),
+        is_repaired_by_near=True,
     ),
     Case(
         rule="PS766",

@@ -73,6 +73,7 @@ CASES: tuple[Case, ...] = (
         rule="PS142",
         bad=graph(VLLM_AGG, {"worker/config/max-sequences": 64}),
         near=graph(VLLM_AGG, {"worker/config/max_num_seqs": 64}),
+        is_repaired_by_near=True,
     ),
     Case(
         rule="PS142",  # a flag of another engine
@@ -83,6 +84,7 @@ CASES: tuple[Case, ...] = (
         rule="PS143",
         bad=trtllm("--guided-decoding-backend", "outlines"),
         near=trtllm("--guided-decoding-backend", "llguidance"),
+        is_repaired_by_near=True,
     ),
     Case(
         rule="PS143",  # vLLM reads `-` in a choice as `_`
@@ -148,6 +150,7 @@ CASES: tuple[Case, ...] = (
         rule="PS145",
         bad=trtllm("--publish-events-and-metrics"),
         near=trtllm("--publish-metrics"),
+        is_repaired_by_near=True,
     ),
     Case(
         rule="PS145",
@@ -203,6 +206,7 @@ CASES: tuple[Case, ...] = (
         rule="PS149",
         bad=revised("$REVISION"),
         near=revised("$(REVISION)"),
+        is_repaired_by_near=True,
     ),
     Case(
         rule="PS149",

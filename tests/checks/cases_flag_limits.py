@@ -146,6 +146,7 @@ CASES: tuple[Case, ...] = (
         rule="PS159",
         bad=vllm({"worker/args": [*CAPTURE, "8"], GRAPHS: {"cudagraph_capture_sizes": [8]}}),
         near=vllm({"worker/args": [*CAPTURE, "8"], GRAPHS: {"cudagraph_mode": "FULL"}}),
+        is_repaired_by_near=True,
     ),
     Case(
         rule="PS159",

@@ -88,9 +88,15 @@ ROUTING = (
         rule="PS532",
         bad=with_picker({"DYN_EPP_MODE": "standalone"}),
         near=with_picker(STANDALONE),
+        is_repaired_by_near=True,
     ),
-    Case(rule="PS533", bad=prefix_blocks(1), near=prefix_blocks(64)),
-    Case(rule="PS534", bad=sidecar("--router-mode", "kv"), near=sidecar("--router-mode", "direct")),
+    Case(rule="PS533", bad=prefix_blocks(1), near=prefix_blocks(64), is_repaired_by_near=True),
+    Case(
+        rule="PS534",
+        bad=sidecar("--router-mode", "kv"),
+        near=sidecar("--router-mode", "direct"),
+        is_repaired_by_near=True,
+    ),
     Case(
         rule="PS535",
         bad=frontend("--active-decode-blocks-threshold", "85"),
@@ -105,6 +111,7 @@ ROUTING = (
         rule="PS537",
         bad=manifest(VLLM_AGG, variable("worker", "DYN_ROUTER_TEMPERATURE", "0.5")),
         near=manifest(VLLM_AGG, variable("frontend", "DYN_ROUTER_TEMPERATURE", "0.5")),
+        is_repaired_by_near=True,
     ),
 )
 DEPLOYMENT = (
@@ -117,6 +124,7 @@ DEPLOYMENT = (
         rule="PS776",
         bad=manifest(VLLM_AGG, {"dgd/spec/topologyConstraint": TOPOLOGY}),
         near=manifest(VLLM_AGG, {"dgd/spec/topologyConstraint": TOPOLOGY | {"packDomain": "rack"}}),
+        is_repaired_by_near=True,
     ),
     Case(
         rule="PS776",
@@ -138,11 +146,13 @@ DEPLOYMENT = (
         rule="PS778",
         bad=with_picker({}, {"config": {}, "configMapRef": {"name": "epp"}}),
         near=with_picker({}, {"configMapRef": {"name": "epp"}}),
+        is_repaired_by_near=True,
     ),
     Case(
         rule="PS779",
         bad=manifest(VLLM_AGG, {GMS: {"mode": "intraPod"}}),
         near=manifest(VLLM_AGG, {GMS: {"mode": "IntraPod"}}),
+        is_repaired_by_near=True,
     ),
     Case(
         rule="PS780",
@@ -155,6 +165,7 @@ DEPLOYMENT = (
         near=manifest(
             VLLM_AGG, {"dgd/spec/restart": {"strategy": {"order": ["worker", "frontend"]}}}
         ),
+        is_repaired_by_near=True,
     ),
 )
 FABRIC = (
@@ -188,6 +199,7 @@ FABRIC = (
             variable("worker", "UCX_TLS", "^tcp")
             | variable("worker", "UCX_CUDA_IPC_ENABLE_MNNVL", "1"),
         ),
+        is_repaired_by_near=True,
     ),
 )
 CASES: tuple[Case, ...] = (*ROUTING, *DEPLOYMENT, *FABRIC)

@@ -237,6 +237,7 @@ PARALLEL = (
         rule="PS216",
         bad=trtllm({PP: 2, "worker/config/pp_partition": [12, 20]}),
         near=trtllm({PP: 2, "worker/config/pp_partition": [16, 20]}),
+        is_repaired_by_near=True,
     ),
     Case(
         rule="PS216",
@@ -354,6 +355,7 @@ KERNELS = (
         rule="PS214",
         bad=trtllm({"hardware": H100, "worker/env/OVERRIDE_QUANT_ALGO": "W4A8_MXFP4_MXFP8"}),
         near=trtllm({"worker/env/OVERRIDE_QUANT_ALGO": "W4A8_MXFP4_MXFP8"}),
+        is_repaired_by_near=True,
     ),
     Case(
         rule="PS215",

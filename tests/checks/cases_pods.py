@@ -290,6 +290,7 @@ RIGHTS_AND_NODES = (
         rule="PS709",
         bad=graph(TRTLLM_AGG, {"worker/pod/initContainers": [{"name": "runtime"}]}),
         near=graph(TRTLLM_AGG, {"worker/pod/initContainers": [{"name": "runtime-files"}]}),
+        is_repaired_by_near=True,
     ),
     Case(
         rule="PS709",
@@ -331,6 +332,7 @@ RIGHTS_AND_NODES = (
         rule="PS719",
         bad=manifest(VLLM_AGG, {f"{WORKER}/resources/requests/nvidia.com~1gpu": "0.5"}),
         near=manifest(VLLM_AGG, {f"{WORKER}/resources/requests/nvidia.com~1gpu": "2"}),
+        is_repaired_by_near=True,
     ),
 )
 

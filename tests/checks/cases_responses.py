@@ -135,6 +135,7 @@ CASES: tuple[Case, ...] = (
         rule="PS610",
         bad=graph(TRTLLM_DISAGG, {"engine/args": ["--modality", "multimodal"]} | OF_1_2),
         near=graph(TRTLLM_AGG, {"engine/args": ["--modality", "multimodal"]} | OF_1_2),
+        is_repaired_by_near=True,
     ),
     Case(
         rule="PS610",

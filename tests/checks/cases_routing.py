@@ -125,6 +125,7 @@ ROUTING = (
         rule="PS504",
         bad=graph(VLLM_AGG, {"router/mode": "round-robin"}),
         near=graph(VLLM_AGG, {"router/mode": "round-robin", "worker/replicas": 1}),
+        is_repaired_by_near=True,
     ),
     Case(
         rule="PS504",  # decode workers have no prefix cache
@@ -234,6 +235,7 @@ ROUTING = (
         rule="PS514",
         bad=graph(SGLANG_DISAGG, {"router/conditional_disagg": True}),
         near=graph(SGLANG_DISAGG, {"router/conditional_disagg": False}),
+        is_repaired_by_near=True,
     ),
     Case(
         rule="PS514",

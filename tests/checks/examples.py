@@ -1,6 +1,6 @@
 """The example of each rule's page: a file that violates the rule, and its repair.
 
-It is the rule's first case, or the one with ``is_example``. The repair is the case's ``fixed``, or
+It is the rule's first case, or the one with ``is_example``. The repair is what the case states, or
 else the YAML of the fix pasted in, or else the file before the change, or else the near miss.
 """
 
@@ -53,8 +53,18 @@ def example_of(case: Case) -> Example:
 
 
 def _repaired(case: Case, findings: tuple[Finding, ...]) -> str:
+    if case.is_repaired_by_near:
+        return case.near
     of_graph = is_graph(case.bad)
-    if is_pasteable(findings, is_graph=of_graph):
+    if is_pasteable(findings, is_graph=of_graph) and not _is_pasted_over(findings):
         paste = pasted_graph if of_graph else pasted_manifest
         return paste(case.bad, findings)
     return base_of(case.bad) or case.near
+
+
+def _is_pasted_over(findings: tuple[Finding, ...]) -> bool:
+    """Whether the YAML overrides a setting of all pools in each pool, and leaves it there."""
+    return any(
+        finding.place.startswith("engine.") and not finding.yaml.startswith("engine:")
+        for finding in findings
+    )

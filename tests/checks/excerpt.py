@@ -16,7 +16,7 @@ from tests.checks.yaml_lines import Node, Path, flag_groups, nodes_of
 LEFT_OUT = "# …"
 # A section with so few values is shown as a whole, if a finding is about it.
 SMALL = 6
-# Neighbors that are shown of a value that the other file does not have.
+# Items that are shown of a list of flags in which the other file has one more.
 NEIGHBORS = 2
 POOLS = ("worker", "prefill", "decode")
 # A script of at most so many lines is shown.
@@ -48,7 +48,7 @@ class _File:
         found: dict[tuple[Path, str | None], Node] = {}
         for node in self.nodes:
             group = self.groups.get(node.path)
-            words = "\n".join(str(one.text) for one in group) if group else node.text
+            words = "\n".join(["-", *(str(one.text) for one in group)]) if group else node.text
             found[node.path[:-1] if group else node.path, words] = node
         return found
 
@@ -81,7 +81,7 @@ def _add_differences(file: _File, other: _File, *, mark: bool = False) -> None:
     others = other.values()
     paths = {node.path for node in other.nodes}
     for (path, text), node in file.values().items():
-        if (path, text) in others or node.text is None and node.path in paths:
+        if (path, text) in others or (node.text is None and node.path in paths):
             continue
         file.add(node, mark=mark)
         if node.path not in paths:
@@ -89,13 +89,14 @@ def _add_differences(file: _File, other: _File, *, mark: bool = False) -> None:
 
 
 def _add_neighbors(file: _File, missing: Path, paths: set[Path]) -> None:
+    """The section where the other file has a value, and the first flags of a list of flags."""
     above = missing[:-1]
     while above and above not in paths:
         above = above[:-1]
-    if len(above) < 1:
+    if not above:
         return
     file.keep.add(above)
-    if above[-1] in POOLS or above[-1] == "args":
+    if above[-1] == "args":
         beside = [n for n in file.nodes if n.path[:-1] == above and n.text is not None]
         for node in beside[:NEIGHBORS]:
             file.add(node)
@@ -108,7 +109,7 @@ def _add_finding(file: _File, finding: Finding) -> None:
             continue
         file.add(node, mark=True)
         below = [n for n in file.nodes if n.path[: len(node.path)] == node.path]
-        if len(below) <= SMALL + 1 and node.text is None:
+        if len(below) <= SMALL + 1 and node.text is None and node.path[-1] not in POOLS:
             file.keep |= {n.path for n in below}
     if not any(node.first in lines for node in file.nodes):
         file.marked |= lines  # a comment, or a text that is not YAML
@@ -121,6 +122,7 @@ def _add_finding(file: _File, finding: Finding) -> None:
 
 
 def _is_named(node: Node, words: set[str]) -> bool:
+    """Whether the message names the setting, or its value if that is a word."""
     if node.text is None:
         return False
     step = node.path[-1]
@@ -129,6 +131,8 @@ def _is_named(node: Node, words: set[str]) -> bool:
         return flag.startswith("--") and (flag in words or flag[2:] in words)
     if step == "value" and len(node.path) > 2:
         step = str(node.path[-2])
+    if re.fullmatch(r"[A-Za-z][\w./:-]{4,}", node.text) and node.text in words:
+        return step != "name"
     is_special = re.search(r"[-_A-Z]", step) or step in ("replicas", "gpus", "nodes", "gpu")
     return bool(is_special) and step in words
 
@@ -168,7 +172,12 @@ def _add_names(file: _File) -> None:
     sections = {path[1] for path in file.keep if len(path) > 1 and path[0] == ""}
     if sections & {"engine", *POOLS}:
         file.keep.add(("", "engine", "kind"))
+    known = {node.path for node in file.nodes}
     for path in list(file.keep):
+        items = (path[:n] for n in range(2, len(path) + 1))
+        file.keep |= {(*item, "name") for item in items if (*item, "name") in known}
+        if path[-1] == "image":
+            file.keep |= {p for p in known if p[:-1] == (*path[:-1], "command")}
         if component_of(path) and path[0] != "":
             file.keep |= {(*path[:4], "name"), (*path[:4], "type"), (*path[:4], "componentType")}
     if len({path[0] for path in file.keep}) > 1:
