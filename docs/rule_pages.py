@@ -37,11 +37,11 @@ MOST_LINES = 3
 def rule_pages() -> dict[str, str]:
     """Path of the site → Markdown."""
     cases = example_cases()
-    pages = {f"rules/{rule.id}.md": _page(rule, example_of(cases[rule.id])) for rule in RULES}
-    return {"rules/index.md": _index(), **pages}
+    pages = {f"rules/{rule.id}.md": rule_page(rule, example_of(cases[rule.id])) for rule in RULES}
+    return {"rules/index.md": rule_index(), **pages}
 
 
-def _index() -> str:
+def rule_index() -> str:
     """What findings are, all rules by family, and how to work with findings."""
     before, heading, after = ABOUT.read_text("utf-8").partition("\n## Output\n")
     tables = "\n".join(_table(family, rules) for family, rules in TOPICS.items())
@@ -57,7 +57,7 @@ def _table(family: str, rules: Iterable[Rule]) -> str:
     return "\n".join([f"### {family}\n", *head, *rows]) + "\n"
 
 
-def _page(rule: Rule, example: Example) -> str:
+def rule_page(rule: Rule, example: Example) -> str:
     bad, fixed = excerpts(example.bad, example.fixed, example.findings)
     parts = [
         f"# {rule.id}: {rule.title}",

@@ -101,6 +101,7 @@ PATHS = (
         rule="PS723",
         bad=manifest(VLLM_AGG, worker_args("--model", "/models/qwen") | mounted("/cache")),
         near=manifest(VLLM_AGG, worker_args("--model", "/models/qwen") | mounted("/models")),
+        is_repaired_by_near=True,
     ),
     Case(
         rule="PS723",
@@ -117,6 +118,7 @@ PATHS = (
             worker_args("--model", "a/b", "--custom-jinja-template", "/etc2/chat.j2")
             | mounted("/etc2"),
         ),
+        is_repaired_by_near=True,
     ),
     Case(
         rule="PS725",
@@ -128,6 +130,7 @@ PATHS = (
         rule="PS726",
         bad=manifest(VLLM_AGG, mounted("/cache", "model-cashe")),
         near=manifest(VLLM_AGG, mounted("/cache")),
+        is_repaired_by_near=True,
     ),
 )
 PORTS = (
@@ -151,14 +154,16 @@ PORTS = (
             frontend_args("--http-port", "8080")
             | {f"{FRONTEND}/{MAIN}/ports": [{"name": "http", "containerPort": 8080}]},
         ),
+        is_repaired_by_near=True,
     ),
-    Case(rule="PS730", bad=two_engines(20080), near=two_engines(20081)),
+    Case(rule="PS730", bad=two_engines(20080), near=two_engines(20081), is_repaired_by_near=True),
 )
 AMOUNTS = (
     Case(
         rule="PS731",
         bad=graph(VLLM_AGG, memory("64m")),
         near=graph(VLLM_AGG, memory("64Gi")),
+        fixed=graph(VLLM_AGG, memory("128Gi")),
     ),
     Case(
         rule="PS731",
@@ -174,6 +179,7 @@ AMOUNTS = (
         rule="PS732",
         bad=manifest(VLLM_AGG, {f"{WORKER}/{MAIN}/resources/limits/memory": "64GB"}),
         near=manifest(VLLM_AGG, {f"{WORKER}/{MAIN}/resources/limits/memory": "64G"}),
+        fixed=manifest(VLLM_AGG, {f"{WORKER}/{MAIN}/resources/limits/memory": "128Gi"}),
     ),
     Case(
         rule="PS733",

@@ -93,7 +93,7 @@ CASES: tuple[Case, ...] = (
             },
         ),
     ),
-    Case(rule="PS219", bad=pools(2, 3), near=pools(2, 4), is_repaired_by_near=True),
+    Case(rule="PS219", bad=pools(2, 3), near=pools(2, 4)),
     Case(  # prefill ranks that share KV heads
         rule="PS219",
         bad=pools(4, 2, **{"model/path": TWO_KV_HEADS}),

@@ -118,6 +118,7 @@ FILES = (
                 f"{FRONTEND}/args": REMOVE,
             },
         ),
+        is_example=True,
     ),
     Case(
         rule="PS004",  # no deployment in the file
@@ -349,6 +350,7 @@ LIMITS = (
             {"enable_piecewise_cuda_graph": True},
             {"worker/config/prefill_cuda_graph_backend": "piecewise"},
         ),
+        fixed=config("prefill_cuda_graph_backend", "disabled"),
     ),
     Case(
         rule="PS115",

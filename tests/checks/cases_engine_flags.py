@@ -222,6 +222,7 @@ CASES: tuple[Case, ...] = (
         rule="PS150",
         bad=trtllm("--max-beam-width", "1", "--max-beam-width", "2"),
         near=trtllm("--max-beam-width", "1", "--max-beam-width", "1"),
+        fixed=trtllm("--max-beam-width", "2"),
     ),
     Case(
         rule="PS150",  # another spelling of the flag; a flag that appends is allowed
@@ -232,6 +233,7 @@ CASES: tuple[Case, ...] = (
         rule="PS151",
         bad=frontend("--tls-cert-path", "/tls.crt"),
         near=frontend("--tls-cert-path", "/tls.crt", "--tls-key-path", "/tls.key"),
+        also=("PS724",),
     ),
     Case(
         rule="PS151",  # the certificate, set twice, is not a key

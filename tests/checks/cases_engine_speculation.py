@@ -179,7 +179,13 @@ CASES: tuple[Case, ...] = (
         rule="PS140",
         bad=drafting({}),
         near=drafting({}, {"worker/config/kv_cache_config/enable_block_reuse": False}),
-        is_repaired_by_near=True,
+        fixed=drafting(
+            {},
+            {
+                "worker/config/kv_cache_config/enable_block_reuse": False,
+                "router/mode": "least-loaded",
+            },
+        ),
     ),
     Case(
         rule="PS154",

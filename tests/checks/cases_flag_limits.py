@@ -72,6 +72,7 @@ CASES: tuple[Case, ...] = (
         rule="PS158",
         bad=vllm({"worker/args": ["--kv-events-config.publisher", "zmq"]}),
         near=vllm({"worker/args": ["--compilation-config.mode", "3"]}),
+        also=("PS501",),
     ),
     Case(
         rule="PS155",

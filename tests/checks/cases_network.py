@@ -48,6 +48,7 @@ CASES: tuple[Case, ...] = (
         rule="PS432",
         bad=manifest(TRTLLM_DISAGG, {NIC: "3"}),
         near=manifest(TRTLLM_DISAGG, {NIC: "4"}),
+        also=("PS704",),
     ),
     Case(  # one resource grants access to all devices
         rule="PS432",

@@ -106,6 +106,8 @@ ROUTING = (
         rule="PS536",
         bad=frontend("--serve-indexer"),
         near=frontend("--serve-indexer", "--router-mode", "kv"),
+        is_repaired_by_near=True,
+        also=("PS503",),
     ),
     Case(
         rule="PS537",
@@ -158,6 +160,7 @@ DEPLOYMENT = (
         rule="PS780",
         bad=manifest(VLLM_AGG, variable("worker", "DYN_DISCOVERY_BACKEND", "mem")),
         near=manifest(VLLM_AGG, variable("worker", "DYN_DISCOVERY_BACKEND", "etcd")),
+        also=("PS512",),
     ),
     Case(
         rule="PS781",

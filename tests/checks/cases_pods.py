@@ -146,6 +146,7 @@ MEMORY = (
         rule="PS704",
         bad=manifest(TRTLLM_DISAGG, {f"{DECODE}/resources/requests/rdma~1ib": 2}),
         near=manifest(TRTLLM_DISAGG, {f"{DECODE}/resources/requests/rdma~1ib": 4}),
+        is_repaired_by_near=True,
     ),
     Case(
         rule="PS704",
@@ -333,6 +334,7 @@ RIGHTS_AND_NODES = (
         bad=manifest(VLLM_AGG, {f"{WORKER}/resources/requests/nvidia.com~1gpu": "0.5"}),
         near=manifest(VLLM_AGG, {f"{WORKER}/resources/requests/nvidia.com~1gpu": "2"}),
         is_repaired_by_near=True,
+        also=("PS704",),
     ),
 )
 
@@ -341,6 +343,7 @@ CODE = (
         rule="PS722",
         bad=with_code("/etc/x", PYTHONPATH="/opt/lib:/etc/x/m.zip"),
         near=with_code("/etc/x", PYTHONPATH="/opt/lib:/etc/xy"),
+        fixed=with_code("/etc/x", PYTHONPATH="/opt/lib"),
     ),
     Case(
         rule="PS722",
@@ -381,6 +384,7 @@ VOLUMES = (
         rule="PS713",
         bad=with_document(manifest(TRTLLM_AGG), claim("ReadWriteOnce")),
         near=with_document(manifest(TRTLLM_AGG), claim("ReadWriteOnce", "ReadWriteMany")),
+        fixed=with_document(manifest(TRTLLM_AGG), claim("ReadWriteMany")),
     ),
     Case(
         rule="PS713",
@@ -419,6 +423,7 @@ VOLUMES = (
                 "worker/pod/securityContext": {"runAsUser": 0},
             },
         ),
+        fixed=graph(TRTLLM_AGG),
     ),
     Case(
         rule="PS721",

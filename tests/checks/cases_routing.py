@@ -51,6 +51,7 @@ ROUTING = (
         rule="PS501",
         bad=graph(TRTLLM_DISAGG, {"prefill/args": ["--no-publish-kv-events"]}),
         near=graph(TRTLLM_DISAGG, {"decode/args": ["--no-publish-kv-events"]}),
+        fixed=graph(TRTLLM_DISAGG, {"prefill/args": ["--publish-kv-events"]}),
     ),
     Case(
         rule="PS501",
@@ -125,7 +126,7 @@ ROUTING = (
         rule="PS504",
         bad=graph(VLLM_AGG, {"router/mode": "round-robin"}),
         near=graph(VLLM_AGG, {"router/mode": "round-robin", "worker/replicas": 1}),
-        is_repaired_by_near=True,
+        fixed=graph(VLLM_AGG, {"router/mode": "kv"}),
     ),
     Case(
         rule="PS504",  # decode workers have no prefix cache

@@ -19,6 +19,11 @@ SMALL = 6
 # Items that are shown of a list of flags in which the other file has one more.
 NEIGHBORS = 2
 POOLS = ("worker", "prefill", "decode")
+# What is shown of a long component that only one of the files has, and what is long.
+ESSENTIAL = ("name", "type", "replicas", "gpus")
+LONGEST_COMPONENT = 24
+# Items of a list of flags; of a longer one only the first and the changed are shown.
+MOST_ITEMS = 8
 # A script of at most so many lines is shown.
 LONGEST_SCRIPT = 14
 
@@ -73,19 +78,46 @@ def excerpts(bad: str, fixed: str, findings: Sequence[Finding]) -> tuple[Excerpt
     _add_flags_of_other(first, second)
     for file in (first, second):
         _add_names(file)
-    return _cut(first), _cut(second)
+    return _cut(first), _cut(second, otherwise=findings)
 
 
 def _add_differences(file: _File, other: _File, *, mark: bool = False) -> None:
     """The values that the other file does not have, and where it would have them."""
     others = other.values()
     paths = {node.path for node in other.nodes}
+    brief = set(_brief_components(file, paths))
     for (path, text), node in file.values().items():
         if (path, text) in others or (node.text is None and node.path in paths):
+            continue
+        if component_of(node.path) in brief and node.path[-1] not in (*ESSENTIAL, *brief):
+            continue
+        if _is_long(file, node) and not _has_flag(other, node, file):
             continue
         file.add(node, mark=mark)
         if node.path not in paths:
             _add_neighbors(other, node.path, paths)
+
+
+def _brief_components(file: _File, others: set[Path]) -> Iterator[str]:
+    """Components that the other file does not have, and that are long."""
+    for component in dict.fromkeys(component_of(node.path) for node in file.nodes):
+        nodes = [node for node in file.nodes if component_of(node.path) == component]
+        if component and nodes[0].path not in others and len(nodes) > LONGEST_COMPONENT:
+            yield component
+
+
+def _is_long(file: _File, node: Node) -> bool:
+    """Whether the node is one of many items by which two lists differ."""
+    if node.path not in file.groups:
+        return False
+    beside = [n for n in file.nodes if n.path in file.groups and n.path[:-1] == node.path[:-1]]
+    return len(beside) > MOST_ITEMS and node not in beside[: NEIGHBORS + 1]
+
+
+def _has_flag(file: _File, node: Node, of: _File) -> bool:
+    """Whether the file has the flag of the node, with another value."""
+    flag = of.groups[node.path][0].text or ""
+    return flag.startswith("--") and any(flag == n.text for n in file.nodes)
 
 
 def _add_neighbors(file: _File, missing: Path, paths: set[Path]) -> None:
@@ -132,7 +164,7 @@ def _is_named(node: Node, words: set[str]) -> bool:
     if step == "value" and len(node.path) > 2:
         step = str(node.path[-2])
     if re.fullmatch(r"[A-Za-z][\w./:-]{4,}", node.text) and node.text in words:
-        return step != "name"
+        return step not in ("name", "type") and "labels" not in node.path
     is_special = re.search(r"[-_A-Z]", step) or step in ("replicas", "gpus", "nodes", "gpu")
     return bool(is_special) and step in words
 
@@ -186,7 +218,8 @@ def _add_names(file: _File) -> None:
         file.keep |= {(*path, *more) for path in maps for more in (("kind",), ("metadata", "name"))}
 
 
-def _cut(file: _File) -> Excerpt:
+def _cut(file: _File, *, otherwise: Sequence[Finding] = ()) -> Excerpt:
+    """``otherwise``: the findings whose sections are removed, if nothing else is shown."""
     lines = file.text.splitlines()
     by_path = {node.path: node for node in file.nodes}
     kept: set[int] = set(file.marked)
@@ -207,6 +240,7 @@ def _cut(file: _File) -> Excerpt:
             marked.append(len(result))
         previous = number
     result += _left_out(lines, previous, len(lines) + 1)
+    result = result or [f"# without {finding.place}" for finding in otherwise[:1]]
     return Excerpt(text="\n".join(result) + "\n", marked=tuple(marked))
 
 
