@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
+from docs.rule_pages import rule_index, rule_page
 from penstock.checks.finding import Level
 from penstock.checks.registry import RULES, by_id
 from tests.checks.examples import example_cases, example_of
@@ -38,7 +41,7 @@ def test_the_example_violates_the_rule_and_its_repair_solves_that_alone(case: Ca
 
 
 @pytest.mark.parametrize("case", by_rule())
-def test_the_excerpts_show_the_place_and_differ(case: Case) -> None:
+def test_the_page_has_all_sections_and_its_excerpts_show_the_place(case: Case) -> None:
     example = example_of(case)
     bad, fixed = excerpts(example.bad, example.fixed, example.findings)
     lines = example.bad.splitlines()
@@ -48,11 +51,7 @@ def test_the_excerpts_show_the_place_and_differ(case: Case) -> None:
             if place.line is not None:
                 assert lines[place.line - 1] in shown
     assert bad.text != fixed.text
-
-
-@pytest.mark.parametrize("case", by_rule())
-def test_each_section_of_the_page_has_a_text(case: Case) -> None:
-    page = rule_page(by_id(case.rule), example_of(case))
+    page = rule_page(by_id(case.rule), example)
     assert page.startswith(f"# {case.rule}: ")
     sections = dict(re.findall(r"^## (.+)\n\n(.+)$", page, flags=re.MULTILINE))
     assert [name for name in SECTIONS if name not in sections] == []
