@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 
 import pytest
-
 from docs.rule_pages import rule_index, rule_page
+
 from penstock.checks.finding import Level
 from penstock.checks.registry import RULES, by_id
+from penstock.checks.suppress import ALWAYS
 from tests.checks.examples import example_cases, example_of
 from tests.checks.excerpt import excerpts
 from tests.checks.support import Case, check, fired
@@ -56,6 +57,14 @@ def test_the_page_has_all_sections_and_its_excerpts_show_the_place(case: Case) -
     sections = dict(re.findall(r"^## (.+)\n\n(.+)$", page, flags=re.MULTILINE))
     assert [name for name in SECTIONS if name not in sections] == []
     assert f" {case.rule} " in page.partition("$ penstock check ")[2]
+
+
+@pytest.mark.parametrize("case", by_rule())
+def test_levels_and_engines_are_those_of_the_rule(case: Case) -> None:
+    example, rule = example_of(case), by_id(case.rule)
+    problem = {f.level for f in example.findings if f.rule not in ALWAYS}
+    assert problem <= {rule.level, *rule.other_levels}
+    assert not rule.applies_to or any(engine.value in example.bad for engine in rule.applies_to)
 
 
 def test_the_index_has_a_line_for_each_rule() -> None:

@@ -21,7 +21,7 @@ from penstock.engines.flag_history import has_history, presence
 from penstock.engines.flags import REMOVED, FlagTable, GivenFlag, Removed
 from penstock.engines.releases import NEWEST, RELEASES, following
 from penstock.engines.settings import Location
-from penstock.manifests.deployment import Launch
+from penstock.manifests.deployment import Engine, Launch
 from penstock.manifests.flags import flag_value
 from penstock.nearest import nearest
 from penstock.serving.deployment import ServingDeployment
@@ -142,6 +142,7 @@ def _newer(spelling: str) -> Fix:
     remedy="Use the name of a flag, without leading dashes.",
     source=f"vllm/utils/argparse_utils.py 0.31.0; sglang/srt/utils 0.5.21; {SOURCE}",
     versions=EVERY_RELEASE,
+    engines=(Engine.VLLM, Engine.SGLANG),
 )
 def unknown_file_key(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for line in file_flags(deployment):

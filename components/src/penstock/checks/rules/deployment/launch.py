@@ -41,6 +41,7 @@ TWO_FLAGS = re.compile(r"--[\w.-]+[= ]\S* --\w")
     remedy="Write the whole command, such as `python3 -m dynamo.frontend`.",
     source="component_frontend.go@132ccbe3; packages of ai-dynamo 1.6.1",
     versions=SHELL,
+    other_levels=(Level.WARNING,),
 )
 def cannot_start(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component, launch in _launches(deployment):

@@ -36,6 +36,7 @@ ENUMS = {
     remedy="Use at most 63 lower-case letters, digits and dashes, starting with a letter.",
     source="RFC 1123; AISimulate generator rules",
     versions=KUBERNETES,
+    other_levels=(Level.NOTE,),
 )
 def bad_name(deployment: ServingDeployment) -> Iterable[RuleResult]:
     name = deployment.name
@@ -76,6 +77,7 @@ def bad_name(deployment: ServingDeployment) -> Iterable[RuleResult]:
     source="dynamo#4938, dynamo#5449, dynamo#8480; dynamo#8563 (names are shortened); "
     "dgdComponentNameLengthError in the operator",
     versions=Versions(dynamo=">=0.7,<1.7"),
+    other_levels=(Level.WARNING,),
 )
 def long_for_grove(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
@@ -128,6 +130,7 @@ def too_many(deployment: ServingDeployment) -> Iterable[RuleResult]:
     remedy="Remove spec.restart.",
     source="dynamographdeployment_types.go@0fddc01b; operator webhook",
     versions=Versions(dynamo=">=1.4,<1.7"),
+    other_levels=(Level.ERROR,),
 )
 def restart_at_create(deployment: ServingDeployment) -> Iterable[RuleResult]:
     restart = deployment.spec.get("restart")

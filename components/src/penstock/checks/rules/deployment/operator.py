@@ -47,6 +47,7 @@ def adapter_form(deployment: ServingDeployment) -> Iterable[RuleResult]:
     remedy="Use providerOverride.",
     source="shared_v1beta1.go@03bd8b47; dynamo#10532",
     versions=Versions(dynamo=">=1.6,<1.7"),
+    other_levels=(Level.ERROR,),
 )
 def grove_only(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:

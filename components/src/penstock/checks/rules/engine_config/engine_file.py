@@ -12,7 +12,7 @@ from penstock.engines.llm_args.history import ADDED, DEPRECATED, IGNORED, AddedK
 from penstock.engines.llm_args.unsupported import Kind, UnsupportedSetting
 from penstock.engines.setting_names import TRTLLM_FLAGS
 from penstock.engines.settings import REPLACED, overrides
-from penstock.manifests.deployment import KnownConfig, UnknownConfig
+from penstock.manifests.deployment import Engine, KnownConfig, UnknownConfig
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.versions import NEWEST_RELEASE, shown
 from penstock.serving.worker import Worker
@@ -123,6 +123,7 @@ def invalid_value(deployment: ServingDeployment) -> Iterable[RuleResult]:
     source="TensorRT-LLM#4603, #5014, #17119; dynamo#2217, dynamo#2278; AISimulate's generator "
     "writes WIDEEP",
     versions=Versions(dynamo=">=1.0,<1.7"),
+    engines=(Engine.TRTLLM,),
 )
 def removed_key(deployment: ServingDeployment) -> Iterable[RuleResult]:
     return (
@@ -180,6 +181,7 @@ def deprecated_key(deployment: ServingDeployment) -> Iterable[RuleResult]:
     source="dynamo/trtllm/workers/llm_worker.py of ai-dynamo 1.6.1; TensorRT-LLM#14635; "
     "EagleDecodingConfig in TensorRT-LLM llm_args.py",
     versions=Versions(dynamo=">=1.5,<1.7"),
+    engines=(Engine.TRTLLM,),
 )
 def key_without_effect(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
@@ -249,6 +251,7 @@ def _replaced_values(worker: Worker) -> Iterator[RuleResult]:
     remedy="Put all settings into the engine file.",
     source="dynamo/trtllm/utils/trtllm_utils.py of ai-dynamo 1.6.1 (deep_update)",
     versions=Versions(dynamo=">=1.6,<1.7"),
+    engines=(Engine.TRTLLM,),
 )
 def override_discards_settings(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, values in engine_files(deployment):
@@ -280,6 +283,7 @@ def override_discards_settings(deployment: ServingDeployment) -> Iterable[RuleRe
     remedy="Put both into the engine file.",
     source="dynamo#8659; dynamo/trtllm/args.py of 1.6.1",
     versions=Versions(dynamo=">=1.2,<1.7"),
+    engines=(Engine.TRTLLM,),
 )
 def two_overrides(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
@@ -301,6 +305,7 @@ def two_overrides(deployment: ServingDeployment) -> Iterable[RuleResult]:
     remedy="Set the value in one place.",
     source="update_llm_args_with_extra_dict in TensorRT-LLM llm_args.py",
     versions=Versions(dynamo=">=1.6,<1.7"),
+    engines=(Engine.TRTLLM,),
 )
 def flag_overridden_by_file(deployment: ServingDeployment) -> Iterable[RuleResult]:
     """The model is skipped: PS105 reports it."""

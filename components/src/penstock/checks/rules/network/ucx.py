@@ -123,6 +123,7 @@ def rdma_devices_unused(deployment: ServingDeployment) -> Iterable[RuleResult]:
     remedy="List the devices of one fabric, with UCX_IB_ADDR_TYPE=eth for RoCE.",
     source="dynamo#10202, dynamo#10852",
     versions=NETWORK,
+    other_levels=(Level.NOTE,),
 )
 def mixed_fabrics(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in filter(_uses_ucx, kv_transfer_pods(deployment)):

@@ -104,6 +104,7 @@ def indivisible_experts(deployment: ServingDeployment) -> Iterable[RuleResult]:
     remedy="Disable expert parallelism.",
     source="TensorRT-LLM mapping.py; vllm/config/model.py 0.31.0",
     versions=Versions(dynamo=">=0.4,<1.7"),
+    other_levels=(Level.ERROR,),
 )
 def expert_parallelism_for_dense_model(deployment: ServingDeployment) -> Iterable[RuleResult]:
     model = deployment.model

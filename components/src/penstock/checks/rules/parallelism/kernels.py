@@ -58,6 +58,7 @@ def triton_ep(deployment: ServingDeployment) -> Iterable[RuleResult]:
     remedy="Use TRITON on Hopper and TRTLLM on Blackwell.",
     source=GPT_OSS_TABLE + "; TensorRT-LLM#17570, #8179, #14612",
     versions=Versions(trtllm=">=1.3.0rc3,<=1.3.0rc29"),
+    other_levels=(Level.WARNING,),
 )
 def moe_kernels(deployment: ServingDeployment) -> Iterable[RuleResult]:
     gpu, model = deployment.gpu, deployment.model
@@ -240,6 +241,7 @@ def hopper_attention_on_blackwell(deployment: ServingDeployment) -> Iterable[Rul
     source="TensorRT-LLM deployment guide for gpt-oss; TensorRT-LLM#6507; "
     "sglang/srt/arg_groups/model_hook.py 0.5.21",
     versions=Versions(trtllm=">=1.1.0rc5,<=1.3.0rc29", sglang=">=0.5.3,<0.5.22"),
+    other_levels=(Level.ERROR,),
 )
 def no_attention_sinks(deployment: ServingDeployment) -> Iterable[RuleResult]:
     yield from _trtllm_without_sinks(deployment)

@@ -65,6 +65,7 @@ def indivisible_heads(deployment: ServingDeployment) -> Iterable[RuleResult]:
     remedy="Make both numbers equal.",
     source="dynamo#4934; TensorRT-LLM llm_args.py (world size)",
     versions=Versions(dynamo=">=0.4,<1.7"),
+    other_levels=(Level.WARNING,),
 )
 def gpus_do_not_match_parallelism(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:

@@ -70,6 +70,7 @@ def _served_name(worker: Worker) -> str | None:
     source="EppStandaloneConfig.block_size in ext-proc/src/epp_standalone_config.rs; plugin.go of "
     "dynamo_kv_scorer; dynamo#13904",
     versions=Versions(dynamo=">=0.6"),
+    other_levels=(Level.ERROR,),
 )
 def picker_block_size(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for picker, env in _pickers(deployment):
@@ -104,6 +105,7 @@ def picker_block_size(deployment: ServingDeployment) -> Iterable[RuleResult]:
     source="EppStandaloneConfig.model_name in ext-proc/src/epp_standalone_config.rs; plugin.go of "
     "dynamo_kv_scorer",
     versions=Versions(dynamo=">=0.6"),
+    other_levels=(Level.ERROR,),
 )
 def picker_model_name(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for picker, env in _pickers(deployment):

@@ -260,6 +260,7 @@ def no_migration(deployment: ServingDeployment) -> Iterable[RuleResult]:
     remedy="Remove the flag, or meet the requirements.",
     source="dynamo#11723",
     versions=Versions(dynamo=">=1.5,<1.7"),
+    other_levels=(Level.WARNING,),
 )
 def conditional_disaggregation(deployment: ServingDeployment) -> Iterable[RuleResult]:
     setting = deployment.router_setting(

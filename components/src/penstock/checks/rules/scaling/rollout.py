@@ -136,6 +136,7 @@ def _surges(deployment: ServingDeployment, component: Component) -> bool:
     remedy="Set RollingRecreate explicitly: sources disagree on the default in 1.6.",
     source="grove#873; rolling-updates.mdx@11db1467",
     versions=Versions(dynamo=">=1.4,<1.7"),
+    other_levels=(Level.NOTE,),
 )
 def coherent(deployment: ServingDeployment) -> Iterable[RuleResult]:
     strategy = deployment.annotations().get(GROVE)

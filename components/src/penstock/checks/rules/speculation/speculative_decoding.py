@@ -139,6 +139,7 @@ def sampling_with_suffix_automaton(deployment: ServingDeployment) -> Iterable[Ru
     versions=Versions(
         trtllm=">=1.3.0rc27,<=1.3.0rc29", vllm=">=0.31,<0.32", sglang=">=0.5.21,<0.5.22"
     ),
+    other_levels=(Level.WARNING,),
 )
 def speculation_with_pipeline_parallelism(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
