@@ -6,6 +6,7 @@ a folder. The texts come from the rules, the examples from their test cases.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -23,7 +24,9 @@ from tests.checks.examples import Example, example_cases, example_of  # noqa: E4
 from tests.checks.excerpt import Excerpt, excerpts  # noqa: E402
 from tests.checks.support import is_graph  # noqa: E402
 
-ABOUT = ROOT / "components" / "src" / "penstock" / "checks" / "README.md"
+FOLDER = "components/src/penstock/checks"
+ABOUT = ROOT / FOLDER / "README.md"
+LINKS = "Each rule links to its page, with an example and its repair.\n"
 TITLES = {
     "trtllm": "TensorRT-LLM",
     "vllm": "vLLM",
@@ -43,7 +46,9 @@ def rule_pages() -> dict[str, str]:
 
 def rule_index() -> str:
     """What findings are, all rules by family, and how to work with findings."""
-    before, heading, after = ABOUT.read_text("utf-8").partition("\n## Output\n")
+    about = re.sub(r"\[(\w+\.md)\]\(\1\)", rf"`{FOLDER}/\1`", ABOUT.read_text("utf-8"))
+    about = re.sub(r"^`[^`]+levels.md`[^\n]*\n(?:[^\n]+\n)*", LINKS, about, flags=re.MULTILINE)
+    before, heading, after = about.partition("\n## Output\n")
     tables = "\n".join(_table(family, rules) for family, rules in TOPICS.items())
     return f"{before}\n## The rules\n\n{tables}{heading}{after}"
 

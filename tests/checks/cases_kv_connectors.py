@@ -114,6 +114,11 @@ CONNECTORS = (
             transfer("MultiConnector", NIXL, CPU),
             env=HOST,
         ),
+        fixed=pools(
+            transfer("MultiConnector", NIXL, CPU),
+            transfer("MultiConnector", NIXL, CPU),
+            env=HOST,
+        ).replace("value: 10.0.0.1", "valueFrom: {fieldRef: {fieldPath: status.podIP}}"),
     ),
     Case(
         rule="PS444",

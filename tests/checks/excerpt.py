@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 
 from penstock.checks.finding import Finding
 from tests.checks.yaml_lines import Node, Path, flag_groups, nodes_of
@@ -22,6 +23,8 @@ POOLS = ("worker", "prefill", "decode")
 # What is shown of a long component that only one of the files has, and what is long.
 ESSENTIAL = ("name", "type", "replicas", "gpus")
 LONGEST_COMPONENT = 24
+# Components that are shown of those that only one of the files has.
+MOST_COMPONENTS = 2
 # Items of a list of flags; of a longer one only the first and the changed are shown.
 MOST_ITEMS = 8
 # A script of at most so many lines is shown.
@@ -64,7 +67,8 @@ class _File:
                 self.marked |= set(range(one.first, one.last + 1))
 
 
-def excerpts(bad: str, fixed: str, findings: Sequence[Finding]) -> tuple[Excerpt, Excerpt]:
+@cache
+def excerpts(bad: str, fixed: str, findings: tuple[Finding, ...]) -> tuple[Excerpt, Excerpt]:
     """The excerpts of the file with the findings, and of the repaired file."""
     first, second = _File(bad), _File(fixed)
     _add_differences(first, second)
@@ -86,8 +90,11 @@ def _add_differences(file: _File, other: _File, *, mark: bool = False) -> None:
     others = other.values()
     paths = {node.path for node in other.nodes}
     brief = set(_brief_components(file, paths))
+    hidden = _new_components(file, paths)[MOST_COMPONENTS:]
     for (path, text), node in file.values().items():
         if (path, text) in others or (node.text is None and node.path in paths):
+            continue
+        if component_of(node.path) in hidden:
             continue
         if component_of(node.path) in brief and node.path[-1] not in (*ESSENTIAL, *brief):
             continue
@@ -98,11 +105,17 @@ def _add_differences(file: _File, other: _File, *, mark: bool = False) -> None:
             _add_neighbors(other, node.path, paths)
 
 
+def _new_components(file: _File, others: set[Path]) -> list[str]:
+    """Components that the other file does not have."""
+    first = {component_of(node.path): node for node in reversed(file.nodes)}
+    new = [name for name, node in first.items() if name and node.path not in others]
+    return sorted(new, key=lambda name: first[name].first)
+
+
 def _brief_components(file: _File, others: set[Path]) -> Iterator[str]:
-    """Components that the other file does not have, and that are long."""
-    for component in dict.fromkeys(component_of(node.path) for node in file.nodes):
+    for component in _new_components(file, others):
         nodes = [node for node in file.nodes if component_of(node.path) == component]
-        if component and nodes[0].path not in others and len(nodes) > LONGEST_COMPONENT:
+        if len(nodes) > LONGEST_COMPONENT:
             yield component
 
 

@@ -93,7 +93,7 @@ def _has_engine_chat_processor(launch: Launch) -> bool:
     level=Level.ERROR,
     cause="The module's parser does not know the flag in the version of the image.",
     effect="The process exits with “unrecognized arguments” and restarts in a crash loop.",
-    remedy="Use the suggested flag.",
+    remedy="Use the flag that the finding suggests, or remove the flag.",
     source=SOURCE,
     versions=EVERY_RELEASE,
 )
@@ -183,7 +183,7 @@ def _rename(line: FileFlag, flag: str) -> Fix:
     level=Level.ERROR,
     cause="The flag was removed before the version of the image; published recipes still use it.",
     effect="The process exits with “unrecognized arguments” and restarts in a crash loop.",
-    remedy="Use the replacement.",
+    remedy="Use the replacement that the finding names, or remove the flag.",
     source="dynamo#12089, dynamo#6477, dynamo#6513, dynamo#11831, dynamo#11887, dynamo#8693; "
     f"sglang#8658; {SOURCE}",
     versions=EVERY_RELEASE,

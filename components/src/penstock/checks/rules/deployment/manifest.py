@@ -15,6 +15,7 @@ from penstock.manifests.pods import V1BETA1
 from penstock.nearest import nearest
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.worker import WORKERS
+from penstock.strict_yaml.places import place_of
 
 NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 GROVE_LIMIT = 45  # characters of deployment, component and role together
@@ -177,7 +178,7 @@ def owned_annotation(deployment: ServingDeployment) -> Iterable[RuleResult]:
     level=Level.ERROR,
     cause="The operator's webhook accepts only a fixed set of values.",
     effect="The admission webhook rejects the deployment.",
-    remedy="Use one of the accepted values.",
+    remedy="Use one of the values that the finding lists.",
     source="dynamographdeployment.go@003d1ee5",
     versions=Versions(dynamo=">=1.5,<1.7"),
 )
@@ -301,6 +302,6 @@ def unknown_field(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for field in unknown_fields(value):
         yield RuleResult(
             location=Location("", "manifest", field.path),
-            message=f"{field.path[-1]!r} is not a field of {'.'.join(map(str, field.path[:-1]))}",
+            message=f"{field.path[-1]!r} is not a field of {place_of(field.path[:-1])}",
             fix=Fix(text=f"Use {field.near}." if field.near else "Remove it."),
         )

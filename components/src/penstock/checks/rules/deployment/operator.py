@@ -33,7 +33,8 @@ def adapter_form(deployment: ServingDeployment) -> Iterable[RuleResult]:
         if is_beta and isinstance(adapter.value, Mapping) and adapter.value:
             yield RuleResult(
                 location=Location(component.name, "field", ("scalingAdapter",)),
-                message=f"scalingAdapter has fields that v1beta1 lacks: {dict(adapter.value)}",
+                message="scalingAdapter has fields that v1beta1 lacks: "
+                f"{', '.join(map(str, adapter.value))}",
                 fix=Fix(text="Write an empty map.", fields={"scalingAdapter": {}}),
             )
 
@@ -44,7 +45,7 @@ def adapter_form(deployment: ServingDeployment) -> Iterable[RuleResult]:
     level=Level.WARNING,
     cause="minAvailable is deprecated in 1.6, immutable, and valid only with Grove.",
     effect="The operator rejects the deployment, or the value cannot be changed later.",
-    remedy="Use providerOverride.",
+    remedy="Set minAvailable in providerOverride.",
     source="shared_v1beta1.go@03bd8b47; dynamo#10532",
     versions=Versions(dynamo=">=1.6,<1.7"),
     other_levels=(Level.ERROR,),

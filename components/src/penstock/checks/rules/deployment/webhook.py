@@ -134,8 +134,9 @@ def epp_config(deployment: ServingDeployment) -> Iterable[RuleResult]:
         if component.role is not Role.EPP:
             message = f"eppConfig is set on {component.name}, which is no endpoint picker"
         elif reference.is_absent == config.is_absent:
-            has = "neither" if config.is_absent else "both"
-            message = f"eppConfig has {has} of config and configMapRef"
+            has_both = "has both config and configMapRef"
+            has_none = "has neither config nor configMapRef"
+            message = f"eppConfig {has_none if config.is_absent else has_both}"
         elif isinstance(reference.value, Mapping) and not reference.value.get("name"):
             message = "configMapRef has no name"
         if message:
@@ -153,7 +154,7 @@ def epp_config(deployment: ServingDeployment) -> Iterable[RuleResult]:
     cause="The CRD gives the values of backendFramework and of the modes of gpuMemoryService and "
     "failover, the minimum of nodeCount (2) and the range of preferredWeight (0 to 1).",
     effect="The API server rejects the deployment.",
-    remedy="Use one of the values.",
+    remedy="Use one of the values that the finding lists.",
     source="nvidia.com_dynamographdeployments.yaml of the operator (enum, minimum, maximum)",
     versions=V1BETA1_OPERATOR,
 )

@@ -65,7 +65,7 @@ def _result(
     level=Level.ERROR,
     cause="TensorRT-LLM rejects unknown keys at every level of the file.",
     effect="The worker exits at startup with a pydantic error, after the image was pulled.",
-    remedy="Use the suggested key, or remove the key.",
+    remedy="Use the key that the finding suggests, or remove the key.",
     source=LLM_ARGS,
     versions=Versions(trtllm=">=1.3.0rc22,<=1.3.0rc29"),
 )
@@ -119,7 +119,7 @@ def invalid_value(deployment: ServingDeployment) -> Iterable[RuleResult]:
     cause="The key was renamed or removed in an earlier TensorRT-LLM release; published files "
     "and generators still use it.",
     effect="The worker exits at startup.",
-    remedy="Use the replacement.",
+    remedy="Use the replacement that the finding names, or remove the key.",
     source="TensorRT-LLM#4603, #5014, #17119; dynamo#2217, dynamo#2278; AISimulate's generator "
     "writes WIDEEP",
     versions=Versions(dynamo=">=1.0,<1.7"),
@@ -280,7 +280,7 @@ def override_discards_settings(deployment: ServingDeployment) -> Iterable[RuleRe
     level=Level.ERROR,
     cause="--override-engine-args and --trtllm.* are mutually exclusive.",
     effect="The worker exits at startup.",
-    remedy="Put both into the engine file.",
+    remedy="Remove one of them, or put both into the engine file.",
     source="dynamo#8659; dynamo/trtllm/args.py of 1.6.1",
     versions=Versions(dynamo=">=1.2,<1.7"),
     engines=(Engine.TRTLLM,),

@@ -39,7 +39,7 @@ def _workers_of(deployment: ServingDeployment, engine: Engine) -> Iterable[Worke
     level=Level.ERROR,
     cause="The JSON value of a flag has an unknown key, or a value outside its choices or bounds.",
     effect="vLLM exits at startup with a validation error.",
-    remedy="Use the suggested name or an allowed value.",
+    remedy="Use the name or one of the values that the finding suggests.",
     source="configuration classes of vLLM 0.31.0, dumped to a table",
     versions=Versions(vllm=">=0.31,<0.32"),
 )

@@ -124,7 +124,7 @@ def fp8_on_hopper(deployment: ServingDeployment) -> Iterable[RuleResult]:
     cause="OVERRIDE_QUANT_ALGO=W4A8_MXFP4_MXFP8 and vLLM's MoE activation mxfp8 require "
     "Blackwell's tensor cores.",
     effect="The engine fails while it builds its layers.",
-    remedy="Remove the setting.",
+    remedy="Remove the setting, or use Blackwell GPUs.",
     source=GPT_OSS_TABLE + "; vllm fused_moe/oracle/mxfp4.py 0.31.0",
     versions=Versions(trtllm=">=1.1.0rc5,<=1.3.0rc29", vllm=">=0.31,<0.32"),
 )

@@ -62,7 +62,7 @@ def indivisible_heads(deployment: ServingDeployment) -> Iterable[RuleResult]:
     level=Level.ERROR,
     cause="TP × PP × CP × DP differs from the number of GPUs of a replica.",
     effect="With too few GPUs, the worker exits at startup. With too many, some GPUs are unused.",
-    remedy="Make both numbers equal.",
+    remedy="Request as many GPUs as the parallelism needs, or change the parallelism.",
     source="dynamo#4934; TensorRT-LLM llm_args.py (world size)",
     versions=Versions(dynamo=">=0.4,<1.7"),
     other_levels=(Level.WARNING,),

@@ -100,7 +100,7 @@ def picker_block_size(deployment: ServingDeployment) -> Iterable[RuleResult]:
     cause="DYN_MODEL_NAME of the endpoint picker is not the name under which the workers serve the "
     "model. In standalone mode the picker selects workers by it; otherwise it only logs it since "
     "1.1.",
-    effect="In standalone mode the picker finds no worker; otherwise the variable misleads.",
+    effect="In standalone mode the picker finds no worker. Otherwise the variable has no effect.",
     remedy="Use the served name.",
     source="EppStandaloneConfig.model_name in ext-proc/src/epp_standalone_config.rs; plugin.go of "
     "dynamo_kv_scorer",
@@ -132,7 +132,7 @@ def picker_model_name(deployment: ServingDeployment) -> Iterable[RuleResult]:
     cause="DYN_EPP_MODE is standalone, and a required variable is missing; or the mode is neither "
     "standalone nor dynamo.",
     effect="The picker stops at startup.",
-    remedy="Set the variables.",
+    remedy="Set the variables that the finding lists.",
     source="EppMode::parse and EppStandaloneConfig::parse in ext-proc/src/epp_standalone_config.rs",
     versions=Versions(dynamo=">=1.3"),
 )
