@@ -114,7 +114,7 @@ def _failing(example: Example, excerpt: Excerpt) -> str:
     text = f"{_code(excerpt, name)}\n\n```text\n{output}\n```"
     if example.also:
         rules = ", ".join(f"[{rule}]({rule}.md)" for rule in example.also)
-        text += f"\n\nThe file also violates {rules}, for the same reason."
+        text += f"\n\nThe file also violates {rules}, and the repair below solves that, too."
     return text
 
 

@@ -161,7 +161,7 @@ PORTS = (
 AMOUNTS = (
     Case(
         rule="PS731",
-        bad=graph(VLLM_AGG, memory("64m")),
+        bad=graph(VLLM_AGG, memory("128m")),
         near=graph(VLLM_AGG, memory("64Gi")),
         fixed=graph(VLLM_AGG, memory("128Gi")),
     ),
@@ -177,7 +177,7 @@ AMOUNTS = (
     ),
     Case(
         rule="PS732",
-        bad=manifest(VLLM_AGG, {f"{WORKER}/{MAIN}/resources/limits/memory": "64GB"}),
+        bad=manifest(VLLM_AGG, {f"{WORKER}/{MAIN}/resources/limits/memory": "128GB"}),
         near=manifest(VLLM_AGG, {f"{WORKER}/{MAIN}/resources/limits/memory": "64G"}),
         fixed=manifest(VLLM_AGG, {f"{WORKER}/{MAIN}/resources/limits/memory": "128Gi"}),
     ),

@@ -150,7 +150,7 @@ CASES: tuple[Case, ...] = (
         rule="PS145",
         bad=trtllm("--publish-events-and-metrics"),
         near=trtllm("--publish-metrics"),
-        is_repaired_by_near=True,
+        fixed=trtllm("--publish-kv-events", "--publish-metrics"),
     ),
     Case(
         rule="PS145",

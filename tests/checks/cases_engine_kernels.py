@@ -188,7 +188,6 @@ KERNELS = (
             {"model/id": LATENT, "hardware/gpu": "b200"}
             | {"engine/config/moe_config/backend": "TRTLLM"},
         ),
-        also=("PS301",),
     ),
     Case(
         rule="PS232",

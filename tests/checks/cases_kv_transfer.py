@@ -133,7 +133,6 @@ TRANSFER = (
             }
         ),
         near=trtllm({f"{ALL}/enable_pipelined_transfer": True}),
-        also=("PS121",),
     ),
     Case(
         rule="PS406",

@@ -332,13 +332,11 @@ KERNELS = (
         rule="PS211",
         bad=trtllm({"hardware": H200, "engine/config/moe_config/backend": "TRITON"}),
         near=trtllm({"hardware": H200, "engine/config/moe_config/backend": "TRITON"} | {EP: 4}),
-        also=("PS213",),
     ),
     Case(
         rule="PS212",
         bad=trtllm({"hardware": H200}),
         near=trtllm({"hardware": H200, "engine/config/moe_config/backend": "CUTLASS"}),
-        also=("PS213",),
     ),
     Case(  # slow on this GPU, but not an error
         rule="PS212",
@@ -349,7 +347,6 @@ KERNELS = (
         rule="PS213",
         bad=trtllm({"hardware": H200}),
         near=trtllm({"hardware": H200, "engine/config/kv_cache_config/dtype": "auto"}),
-        also=("PS212",),
     ),
     Case(
         rule="PS213",

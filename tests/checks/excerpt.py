@@ -15,6 +15,7 @@ from penstock.checks.finding import Finding
 from tests.checks.yaml_lines import Node, Path, flag_groups, nodes_of
 
 LEFT_OUT = "# …"
+INDEX = r"\[\d+\]$"
 # A section with so few values is shown as a whole, if a finding is about it.
 SMALL = 6
 # Items that are shown of a list of flags in which the other file has one more.
@@ -94,6 +95,8 @@ def _add_differences(file: _File, other: _File, *, mark: bool = False) -> None:
     for (path, text), node in file.values().items():
         if (path, text) in others or (node.text is None and node.path in paths):
             continue
+        if node.path not in paths or node.path in file.groups:
+            _add_neighbors(other, node.path, paths)
         if component_of(node.path) in hidden:
             continue
         if component_of(node.path) in brief and node.path[-1] not in (*ESSENTIAL, *brief):
@@ -101,8 +104,6 @@ def _add_differences(file: _File, other: _File, *, mark: bool = False) -> None:
         if _is_long(file, node) and not _has_flag(other, node, file):
             continue
         file.add(node, mark=mark)
-        if node.path not in paths:
-            _add_neighbors(other, node.path, paths)
 
 
 def _new_components(file: _File, others: set[Path]) -> list[str]:
@@ -253,7 +254,7 @@ def _cut(file: _File, *, otherwise: Sequence[Finding] = ()) -> Excerpt:
             marked.append(len(result))
         previous = number
     result += _left_out(lines, previous, len(lines) + 1)
-    result = result or [f"# without {finding.place}" for finding in otherwise[:1]]
+    result = result or [f"# without {re.sub(INDEX, '', f.place)}" for f in otherwise[:1]]
     return Excerpt(text="\n".join(result) + "\n", marked=tuple(marked))
 
 

@@ -132,7 +132,7 @@ class Case:
     # The repair of `bad`, if not the default: `near`, or another complete file.
     is_repaired_by_near: bool = False
     fixed: str = ""
-    # Rules that `bad` violates for the same reason.
+    # Further rules that `bad` violates and its repair does not.
     also: tuple[str, ...] = ()
 
 

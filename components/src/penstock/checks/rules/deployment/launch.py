@@ -135,7 +135,8 @@ def _launches(deployment: ServingDeployment) -> Iterator[tuple[Component, Launch
     level=Level.NOTE,
     cause="The command runs no engine module of Dynamo, or the image's entrypoint decides.",
     effect="The checks of its engine, memory and KV transfer are skipped.",
-    remedy="Write the whole command.",
+    remedy="Run an engine module of Dynamo, such as `python3 -m dynamo.vllm`, and write the "
+    "whole command.",
     source="penstock",
     versions=PENSTOCK,
 )

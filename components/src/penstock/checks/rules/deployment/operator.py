@@ -80,7 +80,8 @@ def grove_only(deployment: ServingDeployment) -> Iterable[RuleResult]:
     cause="labelKey and clusterTopologyName exclude each other, and preferredWeight requires "
     "enforcement: preferred.",
     effect="The admission webhook rejects the deployment.",
-    remedy="Keep one of the two.",
+    remedy="Keep only one of labelKey and clusterTopologyName, and set enforcement: preferred "
+    "for preferredWeight.",
     source="dynamographdeployment_types.go@0fddc01b; dynamo#12448",
     versions=Versions(dynamo=">=1.5,<1.7"),
 )

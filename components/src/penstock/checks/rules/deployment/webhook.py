@@ -71,7 +71,7 @@ def _gms(deployment: ServingDeployment, name: str) -> Mapping[str, Any] | None:
     cause="gpuMemoryService needs a component of type worker, prefill or decode with a GPU limit, "
     "and its extraClientContainers must be containers of the pod, each named once.",
     effect="The admission webhook rejects the deployment.",
-    remedy="Move it to a worker, or correct the names.",
+    remedy="Move gpuMemoryService to a worker, or correct the names of the containers.",
     source="validateGPUMemoryServiceSpec in webhook/validation/shared_v1beta1.go",
     versions=V1BETA1_OPERATOR,
 )
@@ -119,7 +119,7 @@ def _gms_problems(
     cause="eppConfig needs exactly one of config and configMapRef, the latter with a name; it "
     "belongs to a component of type epp.",
     effect="The API server or the admission webhook rejects the deployment.",
-    remedy="Set one of them on the endpoint picker.",
+    remedy="Set only config or configMapRef, on the endpoint picker.",
     source="validateEPPConfig in webhook/validation/shared_v1beta1.go; XValidation rules of "
     "EPPConfig in the CRD",
     versions=V1BETA1_OPERATOR,

@@ -244,8 +244,8 @@ def _replaced_values(worker: Worker) -> Iterator[RuleResult]:
     id="PS106",
     title="override that discards settings of the engine file",
     level=Level.WARNING,
-    cause="--override-engine-args and --trtllm.a.b merge into maps, but kv_cache_config and some "
-    "other sections are already objects, which they replace.",
+    cause="--override-engine-args and --trtllm.SECTION.KEY replace kv_cache_config and some "
+    "other sections of the engine file as a whole, instead of merging into them.",
     effect="Settings such as fp8 KV, memory fraction or block reuse silently revert to their "
     "defaults.",
     remedy="Put all settings into the engine file.",

@@ -154,7 +154,7 @@ def unsupported_kv_dtype(deployment: ServingDeployment) -> Iterable[RuleResult]:
     level=Level.WARNING,
     cause="vLLM's kv-cache-dtype is float16 or bfloat16 and is not the model's type.",
     effect="The model generates invalid output.",
-    remedy="Set auto or fp8.",
+    remedy="Set kv-cache-dtype to auto or fp8.",
     source="vllm#54338",
     versions=Versions(vllm=">=0.31,<0.32"),
 )

@@ -141,7 +141,7 @@ def _converts(prefill: Worker, decode: Worker) -> bool:
     id="PS414",
     title="the pools have different KV cache types",
     level=Level.ERROR,
-    cause="One pool stores KV as fp8, the other as another type.",
+    cause="The pools store the KV cache in different types, such as fp8 and the model's type.",
     effect="The handshake fails, or the decode worker reads invalid data.",
     remedy="Set the same KV cache type on both pools.",
     source="vllm#29503, sglang#19398; AISimulate generator rules",

@@ -96,7 +96,7 @@ def _has_connector(worker: Worker) -> bool:
     cause="DEFAULT uses the backend of TRTLLM_USE_*_KVCACHE, or NIXL if none is set.",
     effect="The image or a variable selects the backend.",
     example="4 + 4 workers on one host failed because of this.",
-    remedy="Name NIXL or UCX.",
+    remedy="Set the backend to NIXL or UCX.",
     source="dynamo#5884; kv-cache-transfer.md@2f345512",
     versions=Versions(trtllm=">=1.3.0rc22,<=1.3.0rc29"),
 )

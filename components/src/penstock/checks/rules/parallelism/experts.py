@@ -70,7 +70,8 @@ def moe_parallelism_mismatch(deployment: ServingDeployment) -> Iterable[RuleResu
     level=Level.ERROR,
     cause="The number of experts is not divisible by the expert parallelism.",
     effect="TensorRT-LLM and SGLang do not start. (vLLM distributes the remainder.)",
-    remedy="Use a divisor: gpt-oss-120b has 128 experts, 20b has 32.",
+    remedy="Use an expert parallelism that divides the experts: gpt-oss-120b has 128, "
+    "gpt-oss-20b has 32.",
     source="MoE slots in TensorRT-LLM (num_slots // moe_ep)",
     versions=Versions(trtllm=">=1.3.0rc19,<=1.3.0rc29", sglang=">=0.5.14,<0.5.22"),
 )

@@ -228,7 +228,7 @@ def _effective(worker: Worker, flag: str) -> tuple[str, Any]:
     level=Level.ERROR,
     cause="long-prefill-token-threshold is above max-model-len.",
     effect="vLLM does not start.",
-    remedy="Set at most the context length.",
+    remedy="Lower long-prefill-token-threshold to at most the context length.",
     source="vllm/config/scheduler.py 0.31.0",
     versions=Versions(vllm=">=0.28,<0.32"),
 )

@@ -55,7 +55,7 @@ def triton_ep(deployment: ServingDeployment) -> Iterable[RuleResult]:
     "and CUTLASS, and RTX PRO only TRITON. TRITON on Blackwell works but is 14 to 376% "
     "slower.",
     effect="The engine exits while it builds its layers.",
-    remedy="Use TRITON on Hopper and TRTLLM on Blackwell.",
+    remedy="Set moe_config.backend to TRITON on Hopper and to TRTLLM on Blackwell.",
     source=GPT_OSS_TABLE + "; TensorRT-LLM#17570, #8179, #14612",
     versions=Versions(trtllm=">=1.3.0rc3,<=1.3.0rc29"),
     other_levels=(Level.WARNING,),
@@ -98,7 +98,8 @@ def moe_kernels(deployment: ServingDeployment) -> Iterable[RuleResult]:
     level=Level.ERROR,
     cause="TensorRT-LLM has no fp8 KV kernels for gpt-oss on SM 90.",
     effect="The engine does not start or generates wrong output.",
-    remedy="Set dtype to auto. A token then needs 72 KiB for 120b instead of 36.",
+    remedy="Set kv_cache_config.dtype to auto. A token of gpt-oss-120b then needs 72 KiB "
+    "instead of 36.",
     source=GPT_OSS_TABLE,
     versions=Versions(trtllm=">=1.3.0rc3,<=1.3.0rc29"),
 )

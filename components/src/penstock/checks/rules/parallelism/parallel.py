@@ -28,7 +28,7 @@ ELASTIC = ("enable-elastic-ep", "elastic-ep-backend")
     level=Level.ERROR,
     cause="The number of attention heads is not divisible by the tensor parallelism.",
     effect="The engine does not start.",
-    remedy="Use a divisor: gpt-oss has 64 heads, so 1, 2, 4, 8 …",
+    remedy="Use a tensor parallelism that divides the heads: gpt-oss has 64, so 1, 2, 4, 8 …",
     source="vllm#2652; gpt_oss modeling in TensorRT-LLM (sinks are split by TP)",
     versions=Versions(
         trtllm=">=1.0.0rc6,<=1.3.0rc29", vllm=">=0.10,<0.32", sglang=">=0.5.0rc2,<0.5.22"
@@ -212,7 +212,7 @@ def beyond_nvlink(deployment: ServingDeployment) -> Iterable[RuleResult]:
     level=Level.NOTE,
     cause="The GPUs per node are not divisible by the GPUs per replica.",
     effect="This pool leaves the remaining GPUs of each node unused.",
-    remedy="Use a divisor of the GPUs per node.",
+    remedy="Use a number of GPUs per replica that divides the GPUs per node.",
     source="penstock.hardware",
     versions=HARDWARE,
 )

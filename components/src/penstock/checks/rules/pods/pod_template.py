@@ -349,7 +349,7 @@ def _tolerates_arm(tolerations: Any) -> bool:
     level=Level.ERROR,
     cause="The device plugin counts nvidia.com/gpu in integers.",
     effect="The API server rejects the pod.",
-    remedy="Use an integer. MIG slices have their own resource names.",
+    remedy="Request an integer. MIG slices have resource names of their own.",
     source="Kubernetes, manage-gpus/scheduling-gpus",
     versions=KUBERNETES,
 )

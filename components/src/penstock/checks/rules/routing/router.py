@@ -255,7 +255,8 @@ def no_migration(deployment: ServingDeployment) -> Iterable[RuleResult]:
     id="PS514",
     title="conditional disaggregation lacks a requirement",
     level=Level.ERROR,
-    cause="It requires the KV router with KV events, and decode workers that publish KV events.",
+    cause="Conditional disaggregation requires the KV router with KV events, and decode workers "
+    "that publish KV events.",
     effect="The frontend does not start, or no request skips prefill.",
     remedy="Remove the flag, or meet the requirements.",
     source="dynamo#11723",
