@@ -99,6 +99,9 @@ def _has_other_network(worker: Worker) -> bool:
     source="disagg-communication.md@03bc1963; dynamo#6370, dynamo#622, dynamo#1314, nixl#1097",
     versions=NETWORK,
     other_levels=(Level.NOTE,),
+    exceptions="Nothing is reported if the devices may come from elsewhere: a resource claim, "
+    "the host network, a CNI annotation or a resource with another name. If UCX_TLS lists "
+    "tcp, it is a note.",
 )
 def no_rdma(deployment: ServingDeployment) -> Iterable[RuleResult]:
     if deployment.shares_a_pod:
@@ -133,6 +136,8 @@ def _gpus(worker: Worker) -> int:
     source="disagg-communication.md@03bc1963",
     versions=NETWORK,
     other_levels=(Level.NOTE,),
+    exceptions="EFA devices and shared devices are not counted. One device is a note: on some "
+    "clusters it grants access to all devices of the node.",
 )
 def fewer_devices(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in kv_transfer_pods(deployment):
@@ -163,6 +168,7 @@ def fewer_devices(deployment: ServingDeployment) -> Iterable[RuleResult]:
     remedy="Set capabilities: {add: [IPC_LOCK]}.",
     source="disagg-communication.md@03bc1963",
     versions=NETWORK,
+    exceptions="Privileged containers have the capability.",
 )
 def no_ipc_lock(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in kv_transfer_pods(deployment):
@@ -225,6 +231,7 @@ def multi_node_nvlink_disabled(deployment: ServingDeployment) -> Iterable[RuleRe
     remedy="Claim the channel, or remove the variable.",
     source="nccl#2186; disagg-communication.md@03bc1963",
     versions=NETWORK,
+    exceptions="Any resource claim of the pod counts as a claim of the channel.",
 )
 def nvlink_without_compute_domain(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:

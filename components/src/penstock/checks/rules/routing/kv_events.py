@@ -43,6 +43,8 @@ EVENTS = {
     "dynamo#11473, dynamo#11648",
     versions=Versions(dynamo=">=1.1,<1.7"),
     other_levels=(Level.NOTE,),
+    exceptions="Nothing is reported if the router is configured to route by load alone. If the "
+    "router has only one worker to choose, it is a note.",
 )
 def no_kv_events(deployment: ServingDeployment) -> Iterable[RuleResult]:
     if not deployment.follows_kv_events or not weighs_prefixes(deployment):
@@ -105,6 +107,8 @@ def _has_choice(deployment: ServingDeployment, worker: Worker) -> bool:
     source="dynamo/frontend/frontend_args.py of 1.6.1; dynamo#13021",
     versions=Versions(dynamo=">=1.0,<1.7"),
     other_levels=(Level.WARNING,),
+    exceptions="It is a warning if no router mode is set and a pool has several replicas, "
+    "because the events then seem to be meant for routing.",
 )
 def unused_kv_events(deployment: ServingDeployment) -> Iterable[RuleResult]:
     if deployment.follows_kv_events or not deployment.frontends:
@@ -174,6 +178,7 @@ def _streams(config: Any) -> bool:
     source="dynamo/trtllm/publisher.py of 1.6.1",
     versions=Versions(dynamo=">=1.6,<1.7"),
     engines=(Engine.TRTLLM,),
+    exceptions="Nothing is reported if the publisher is null.",
 )
 def streamed_events(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
@@ -269,6 +274,8 @@ def _backend_sets_page_size(worker: Worker, deployment: ServingDeployment) -> bo
     source="dynamo#8395",
     versions=Versions(sglang=">=0.5.21,<0.5.22"),
     other_levels=(Level.NOTE,),
+    exceptions="Nothing is reported if the attention backend sets the page size, as trtllm_mha "
+    "does.",
 )
 def page_size_of_one(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in prefill_workers(deployment):

@@ -82,6 +82,9 @@ def caches_prefixes(worker: Worker) -> tuple[bool, str]:
     remedy="Enable prefix caching.",
     source="dynamo#592; dynamo/trtllm/workers/llm_worker.py 545 of 1.6.1",
     versions=Versions(dynamo=">=1.0,<1.7"),
+    exceptions="Nothing is reported if the router is configured to route by load alone, by "
+    "--load-aware, a prefix credit of 0 or --router-assume-kv-reuse false, or if a policy "
+    "file decides.",
 )
 def no_prefix_caching(deployment: ServingDeployment) -> Iterable[RuleResult]:
     if deployment.router_mode != "kv" or not _expects_prefix_caching(deployment):
@@ -136,6 +139,7 @@ def _expects_prefix_caching(deployment: ServingDeployment) -> bool:
     remedy="Set --router-mode kv.",
     source="dynamo/frontend/frontend_args.py of 1.6.1; llm-d guides/optimized-baseline",
     versions=Versions(dynamo=">=0.4,<1.7"),
+    exceptions="Workers with prefix caching disabled and embedding models do not count.",
 )
 def prefix_caches_ignored(deployment: ServingDeployment) -> Iterable[RuleResult]:
     workers = tuple(
@@ -231,6 +235,7 @@ def router_block_size(deployment: ServingDeployment) -> Iterable[RuleResult]:
     remedy="Set --migration-limit 3.",
     source="dynamo/frontend/frontend_args.py 418 of 1.6.1; benchmarks/edit_under_load.py",
     versions=Versions(dynamo=">=1.0,<1.7"),
+    exceptions="Nothing is reported with router mode direct.",
 )
 def no_migration(deployment: ServingDeployment) -> Iterable[RuleResult]:
     if not deployment.frontends or deployment.router_mode == "direct":
