@@ -9,6 +9,7 @@ from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
 from penstock.checks.rules.routing.router import (
     events_config,
+    has_choice,
     prefill_workers,
     publishes,
     weighs_prefixes,
@@ -53,7 +54,7 @@ def no_kv_events(deployment: ServingDeployment) -> Iterable[RuleResult]:
         if publishes(worker):
             continue
         # A router with a single worker has no choice.
-        level = None if _has_choice(deployment, worker) else Level.NOTE
+        level = None if has_choice(deployment, worker) else Level.NOTE
         disabled = worker.flag("--no-publish-kv-events")
         if worker.is_trtllm and disabled and not disabled.value:
             yield RuleResult(
@@ -88,13 +89,6 @@ def _publishing_flag(worker: Worker) -> str:
     version = dynamo_version(worker.pod)
     is_old = version is not None and version < (1, 3)
     return "--publish-events-and-metrics" if is_old else "--publish-kv-events"
-
-
-def _has_choice(deployment: ServingDeployment, worker: Worker) -> bool:
-    """Whether the router selects among several workers for the same prompts."""
-    ranks = worker.count("data_parallel") or 1
-    replicas = sum(w.component.replicas for w in deployment.pool(worker.role))
-    return replicas * ranks > 1 or worker.attention_ranks > 1
 
 
 @rule(

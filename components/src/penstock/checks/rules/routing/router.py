@@ -71,6 +71,13 @@ def caches_prefixes(worker: Worker) -> tuple[bool, str]:
     return worker.get(key) is not False, key
 
 
+def has_choice(deployment: ServingDeployment, worker: Worker) -> bool:
+    """Whether the router selects among several workers for the same prompts."""
+    ranks = worker.count("data_parallel") or 1
+    replicas = sum(w.component.replicas for w in deployment.pool(worker.role))
+    return replicas * ranks > 1 or worker.attention_ranks > 1
+
+
 @rule(
     id="PS502",
     title="the KV router routes to workers without prefix caching",
@@ -98,6 +105,7 @@ def no_prefix_caching(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 message=f"{worker.name} has prefix caching disabled, but the router routes by "
                 "cached prefixes",
                 fix=Fix(text=f"Set {key} to {str(value).lower()}.", config={key: value}),
+                level=None if has_choice(deployment, worker) else Level.NOTE,
             )
 
 

@@ -298,20 +298,24 @@ def planner_and_file(deployment: ServingDeployment) -> Iterable[RuleResult]:
 @rule(
     id="PS809",
     title="pool without replicas",
-    level=Level.NOTE,
-    cause="replicas is 0.",
+    level=Level.WARNING,
+    cause="replicas is 0. With a planner or a scaling adapter, which may raise it, it is a note.",
     effect="Requests fail with 404 or 503 until the pool is scaled up.",
     remedy="Set replicas to at least 1.",
     source="production-stack#1003",
     versions=KUBERNETES,
 )
 def no_replicas(deployment: ServingDeployment) -> Iterable[RuleResult]:
+    has_planner = bool(deployment.with_role(Role.PLANNER))
     for component in deployment.components:
+        adapter = deployment.pods[component.name].cursor["scalingAdapter"]
+        is_scaled = has_planner or not adapter.is_absent
         if component.replicas == 0 and component.role in (*WORKERS, Role.FRONTEND):
             yield RuleResult(
                 location=Location(component.name, "field", ("replicas",)),
                 message=f"{component.name} has 0 replicas",
                 fix=Fix(text="Set replicas to at least 1.", fields={"replicas": 1}),
+                level=Level.NOTE if is_scaled else None,
             )
 
 
