@@ -187,6 +187,8 @@ def different_half_precision(deployment: ServingDeployment) -> Iterable[RuleResu
     remedy="Set enable_attention_dp, or remove attention_dp_config.",
     source="recipes/gpt-oss-120b/trtllm/disagg of ai-dynamo/dynamo@04521f47",
     versions=Versions(trtllm=">=1.3.0rc19,<=1.3.0rc29"),
+    other_levels=(Level.NOTE,),
+    exceptions="If enable_attention_dp is set to false, it is a note.",
 )
 def unused_attention_dp_config(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, values in engine_files(deployment):

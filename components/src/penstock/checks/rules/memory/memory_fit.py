@@ -245,7 +245,7 @@ def token_limit_too_large(deployment: ServingDeployment) -> Iterable[RuleResult]
     remedy="Set a fraction from 0.8 to 0.9.",
     source="recipes/gpt-oss-120b/trtllm (0.8, 0.85); vllm#27508",
     versions=ARITHMETIC,
-    other_levels=(Level.ERROR,),
+    other_levels=(Level.ERROR, Level.NOTE),
 )
 def memory_fraction_too_large(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:

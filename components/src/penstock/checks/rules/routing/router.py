@@ -92,6 +92,7 @@ def has_choice(deployment: ServingDeployment, worker: Worker) -> bool:
     exceptions="Nothing is reported if the router is configured to route by load alone, by "
     "--load-aware, a prefix credit of 0 or --router-assume-kv-reuse false, or if a policy "
     "file decides.",
+    other_levels=(Level.NOTE,),
 )
 def no_prefix_caching(deployment: ServingDeployment) -> Iterable[RuleResult]:
     if deployment.router_mode != "kv" or not _expects_prefix_caching(deployment):

@@ -299,11 +299,13 @@ def planner_and_file(deployment: ServingDeployment) -> Iterable[RuleResult]:
     id="PS809",
     title="pool without replicas",
     level=Level.WARNING,
-    cause="replicas is 0. With a planner or a scaling adapter, which may raise it, it is a note.",
+    cause="replicas is 0.",
     effect="Requests fail with 404 or 503 until the pool is scaled up.",
     remedy="Set replicas to at least 1.",
     source="production-stack#1003",
     versions=KUBERNETES,
+    other_levels=(Level.NOTE,),
+    exceptions="With a planner or a scaling adapter, which may raise the number, it is a note.",
 )
 def no_replicas(deployment: ServingDeployment) -> Iterable[RuleResult]:
     has_planner = bool(deployment.with_role(Role.PLANNER))
