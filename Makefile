@@ -19,7 +19,6 @@ imports: ## check that packages import in one direction
 
 fresh: ## check that generated files are up to date
 	$(RUN) python -m penstock.graph.generate --check
-	$(RUN) python -m penstock.checks.readme --check
 	$(RUN) python -m penstock.cluster.roles --check
 	$(RUN) python -m penstock.llamacpp.options --check
 	$(RUN) python -m penstock.engines.llm_args.value_table --check
@@ -27,7 +26,6 @@ fresh: ## check that generated files are up to date
 
 generate: ## write the generated files: chart values and schema, references, roles, dashboards, options
 	$(RUN) python -m penstock.graph.generate
-	$(RUN) python -m penstock.checks.readme
 	$(RUN) python -m penstock.cluster.roles
 	$(RUN) python -m penstock.llamacpp.options
 	$(RUN) python -m penstock.engines.llm_args.value_table

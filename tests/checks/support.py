@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -104,8 +104,19 @@ BASES = {
 }
 REMOVE = object()
 # Ten times as fast as PyYAML's own: a thousand cases are written while the tests are collected.
-DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class DUMPER(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
+    """It writes a text of several lines as a block, as people do."""
+
+
+def _write_text(dumper: Any, text: str) -> Any:
+    style = "|" if "\n" in text else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+DUMPER.add_representer(str, _write_text)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,6 +127,26 @@ class Case:
     bad: str
     near: str
     gpu: str | None = None
+    # For the rule's page, see examples.py. Whether this case is the example, instead of the first.
+    is_example: bool = False
+    # The repair of `bad`, if not the default: `near`, or another complete file.
+    is_repaired_by_near: bool = False
+    fixed: str = ""
+    # Further rules that `bad` violates and its repair does not.
+    also: tuple[str, ...] = ()
+
+
+# The changed text of `graph` or `manifest` → its base as a text.
+_BASES: dict[str, Callable[[], str]] = {}
+
+
+def base_of(text: str) -> str:
+    """The file of which a case is a change; empty if it is not known."""
+    return _BASES[text]() if text in _BASES else ""
+
+
+def is_graph(text: str) -> bool:
+    return "apiVersion:" not in text and "\nmodel:" in f"\n{text}"
 
 
 def dump(*documents: Any) -> str:
@@ -125,7 +156,9 @@ def dump(*documents: Any) -> str:
 def graph(base: Mapping[str, Any], changes: Mapping[str, Any] | None = None) -> str:
     """The base with values changed, as YAML. Keys are paths with `/` between the steps
     (`decode/config/max_batch_size`); the value REMOVE removes the key."""
-    return dump(_changed(base, changes or {}))
+    text = dump(_changed(base, changes or {}))
+    _BASES[text] = lambda: dump(dict(base))
+    return text
 
 
 def manifest(base: Mapping[str, Any], changes: Mapping[str, Any] | None = None) -> str:
@@ -137,7 +170,9 @@ def manifest(base: Mapping[str, Any], changes: Mapping[str, Any] | None = None) 
     documents = copy.deepcopy(list(_rendered(dump(dict(base)))))
     for path, value in (changes or {}).items():
         _change_document(documents, path.split("/"), value)
-    return dump(*documents)
+    text = dump(*documents)
+    _BASES[text] = lambda: dump(*_rendered(dump(dict(base))))
+    return text
 
 
 @cache
@@ -145,7 +180,8 @@ def check(text: str, *, gpu: str | None = None) -> tuple[Finding, ...]:
     """The findings of a file with ``text``, cached because several tests use the same text."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "case.yaml"
-        path.write_text(text)
+        # "\udce9" in a text is the byte 0xe9, which is not UTF-8.
+        path.write_text(text, "utf-8", errors="surrogateescape")
         return check_file(path, Hints(gpu=gpu))
 
 

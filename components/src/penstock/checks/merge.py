@@ -15,6 +15,7 @@ import yaml
 
 from penstock.checks.files.yaml_text import dump
 from penstock.checks.finding import Finding
+from penstock.checks.registry import by_id
 
 PART = "# in "
 
@@ -42,9 +43,12 @@ def _cause(finding: Finding) -> Any:
     word = re.compile(rf"(?<![\w.-]){name}(?![\w-])")  # not in `--nsa-decode-backend`
     # What is pasted into each component may differ, such as a number of devices.
     pasted = "" if finding.yaml.startswith(PART) else finding.yaml
-    texts = (finding.message, finding.why, finding.fix, pasted)
+    texts = (finding.message, finding.fix, pasted)
+    # What the rule states about "the prefill worker" is the same for every component.
+    is_own = finding.why != by_id(finding.rule).effect
     return (
         (finding.file, finding.rule, finding.level, finding.suppressed, finding.replaces),
+        word.sub("\0", finding.why) if is_own else finding.why,
         tuple(word.sub("\0", text) for text in texts),
     )
 

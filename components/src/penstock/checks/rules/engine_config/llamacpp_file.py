@@ -31,6 +31,7 @@ GGUF = b"GGUF"
     remedy="Use an option of the table in components/llamacpp.md.",
     source="penstock/llamacpp/config.py, which the worker reads its file with",
     versions=PENSTOCK,
+    engines=(Engine.LLAMACPP,),
 )
 def invalid_llamacpp_option(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:

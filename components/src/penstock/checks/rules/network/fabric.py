@@ -106,9 +106,14 @@ def _mounts_devices(worker: Worker) -> bool:
     effect="KV transfers are slow, which delays the first token of each request.",
     example="Users reported a TTFT of 98 s instead of 0.2 to 0.5 s, and 1803 ms per transfer "
     "instead of 3 ms.",
-    remedy="Request one RDMA device per GPU and IPC_LOCK, and set UCX_TLS without tcp.",
+    remedy="Request one RDMA device per GPU and the capability IPC_LOCK, and set UCX_TLS "
+    "without tcp. In a graph, set kv_transfer.transport to rdma.",
     source="disagg-communication.md@03bc1963; dynamo#6370, dynamo#622, dynamo#1314, nixl#1097",
     versions=NETWORK,
+    other_levels=(Level.NOTE,),
+    exceptions="Nothing is reported if the devices may come from elsewhere: a resource claim, "
+    "the host network, a CNI annotation or a resource with another name. If UCX_TLS lists "
+    "tcp, it is a note.",
 )
 def no_rdma(deployment: ServingDeployment) -> Iterable[RuleResult]:
     if deployment.shares_a_pod:
@@ -142,6 +147,9 @@ def _gpus(worker: Worker) -> int:
     remedy="Request one RDMA device per GPU.",
     source="disagg-communication.md@03bc1963",
     versions=NETWORK,
+    other_levels=(Level.NOTE,),
+    exceptions="EFA devices and shared devices are not counted. One device is a note: on some "
+    "clusters it grants access to all devices of the node.",
 )
 def fewer_devices(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in kv_transfer_pods(deployment):
@@ -172,6 +180,7 @@ def fewer_devices(deployment: ServingDeployment) -> Iterable[RuleResult]:
     remedy="Set capabilities: {add: [IPC_LOCK]}.",
     source="disagg-communication.md@03bc1963",
     versions=NETWORK,
+    exceptions="Privileged containers have the capability.",
 )
 def no_ipc_lock(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in kv_transfer_pods(deployment):
@@ -234,6 +243,7 @@ def multi_node_nvlink_disabled(deployment: ServingDeployment) -> Iterable[RuleRe
     remedy="Claim the channel, or remove the variable.",
     source="nccl#2186; disagg-communication.md@03bc1963",
     versions=NETWORK,
+    exceptions="Any resource claim of the pod counts as a claim of the channel.",
 )
 def nvlink_without_compute_domain(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
@@ -257,6 +267,7 @@ def nvlink_without_compute_domain(deployment: ServingDeployment) -> Iterable[Rul
     remedy="Request all EFA devices of the node, set FI_PROVIDER=efa and use the -efa image.",
     source="Dynamo release notes (EFA); disagg-communication.md@03bc1963",
     versions=Versions(dynamo=">=1.3,<1.7"),
+    other_levels=(Level.NOTE,),
 )
 def incomplete_efa(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in kv_transfer_pods(deployment):

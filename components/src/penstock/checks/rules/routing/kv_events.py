@@ -43,6 +43,9 @@ EVENTS = {
     source="dynamo/trtllm, dynamo/vllm/args.py and dynamo/sglang/args.py of 1.1 to 1.6; "
     "dynamo#11473, dynamo#11648",
     versions=Versions(dynamo=">=1.1,<1.7"),
+    other_levels=(Level.NOTE,),
+    exceptions="Nothing is reported if the router is configured to route by load alone. If the "
+    "router has only one worker to choose, it is a note.",
 )
 def no_kv_events(deployment: ServingDeployment) -> Iterable[RuleResult]:
     if not deployment.follows_kv_events or not weighs_prefixes(deployment):
@@ -97,6 +100,9 @@ def _publishing_flag(worker: Worker) -> str:
     remedy="Set --router-mode kv, or disable KV events.",
     source="dynamo/frontend/frontend_args.py of 1.6.1; dynamo#13021",
     versions=Versions(dynamo=">=1.0,<1.7"),
+    other_levels=(Level.WARNING,),
+    exceptions="It is a warning if no router mode is set and a pool has several replicas, "
+    "because the events then seem to be meant for routing.",
 )
 def unused_kv_events(deployment: ServingDeployment) -> Iterable[RuleResult]:
     if deployment.follows_kv_events or not deployment.frontends:
@@ -131,6 +137,7 @@ def unused_kv_events(deployment: ServingDeployment) -> Iterable[RuleResult]:
     remedy="Set kv_cache_config.tokens_per_block.",
     source="dynamo/trtllm/backend_args.py of 1.6.1; dynamo#5015",
     versions=Versions(dynamo=">=1.6,<1.7"),
+    engines=(Engine.TRTLLM,),
 )
 def fallback_block_size(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
@@ -164,6 +171,8 @@ def _streams(config: Any) -> bool:
     remedy="Set the variable.",
     source="dynamo/trtllm/publisher.py of 1.6.1",
     versions=Versions(dynamo=">=1.6,<1.7"),
+    engines=(Engine.TRTLLM,),
+    exceptions="Nothing is reported if the publisher is null.",
 )
 def streamed_events(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
@@ -192,6 +201,7 @@ def streamed_events(deployment: ServingDeployment) -> Iterable[RuleResult]:
     remedy="No change is needed.",
     source="dynamo/trtllm/publisher.py of 1.6.1; dynamo#2241",
     versions=Versions(dynamo=">=1.6,<1.7"),
+    engines=(Engine.TRTLLM,),
 )
 def largest_window_events(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in prefill_workers(deployment):
@@ -257,6 +267,9 @@ def _backend_sets_page_size(worker: Worker, deployment: ServingDeployment) -> bo
     remedy="Set --page-size to 16 or 64.",
     source="dynamo#8395",
     versions=Versions(sglang=">=0.5.21,<0.5.22"),
+    other_levels=(Level.NOTE,),
+    exceptions="Nothing is reported if the attention backend sets the page size, as trtllm_mha "
+    "does.",
 )
 def page_size_of_one(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in prefill_workers(deployment):

@@ -89,6 +89,10 @@ def has_choice(deployment: ServingDeployment, worker: Worker) -> bool:
     remedy="Enable prefix caching.",
     source="dynamo#592; dynamo/trtllm/workers/llm_worker.py 545 of 1.6.1",
     versions=Versions(dynamo=">=1.0,<1.7"),
+    exceptions="Nothing is reported if the router is configured to route by load alone, by "
+    "--load-aware, a prefix credit of 0 or --router-assume-kv-reuse false, or if a policy "
+    "file decides.",
+    other_levels=(Level.NOTE,),
 )
 def no_prefix_caching(deployment: ServingDeployment) -> Iterable[RuleResult]:
     if deployment.router_mode != "kv" or not _expects_prefix_caching(deployment):
@@ -144,6 +148,7 @@ def _expects_prefix_caching(deployment: ServingDeployment) -> bool:
     remedy="Set --router-mode kv.",
     source="dynamo/frontend/frontend_args.py of 1.6.1; llm-d guides/optimized-baseline",
     versions=Versions(dynamo=">=0.4,<1.7"),
+    exceptions="Workers with prefix caching disabled and embedding models do not count.",
 )
 def prefix_caches_ignored(deployment: ServingDeployment) -> Iterable[RuleResult]:
     workers = tuple(
@@ -239,6 +244,7 @@ def router_block_size(deployment: ServingDeployment) -> Iterable[RuleResult]:
     remedy="Set --migration-limit 3.",
     source="dynamo/frontend/frontend_args.py 418 of 1.6.1; benchmarks/edit_under_load.py",
     versions=Versions(dynamo=">=1.0,<1.7"),
+    exceptions="Nothing is reported with router mode direct.",
 )
 def no_migration(deployment: ServingDeployment) -> Iterable[RuleResult]:
     if not deployment.frontends or deployment.router_mode == "direct":
@@ -263,11 +269,13 @@ def no_migration(deployment: ServingDeployment) -> Iterable[RuleResult]:
     id="PS514",
     title="conditional disaggregation lacks a requirement",
     level=Level.ERROR,
-    cause="It requires the KV router with KV events, and decode workers that publish KV events.",
+    cause="Conditional disaggregation requires the KV router with KV events, and decode workers "
+    "that publish KV events.",
     effect="The frontend does not start, or no request skips prefill.",
     remedy="Remove the flag, or meet the requirements.",
     source="dynamo#11723",
     versions=Versions(dynamo=">=1.5,<1.7"),
+    other_levels=(Level.WARNING,),
 )
 def conditional_disaggregation(deployment: ServingDeployment) -> Iterable[RuleResult]:
     setting = deployment.router_setting(

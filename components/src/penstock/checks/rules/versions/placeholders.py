@@ -52,6 +52,7 @@ def image_placeholder(image: str) -> str | None:
     remedy="Replace it. `penstock up` ignores images and namespaces.",
     source="Kubernetes, names and images",
     versions=KUBERNETES,
+    other_levels=(Level.WARNING, Level.NOTE),
 )
 def unfilled_placeholder(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for kind, found in _by_kind(_placeholders(deployment)).items():
