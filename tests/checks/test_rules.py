@@ -19,11 +19,13 @@ from tests.checks import (
     cases_corrections,
     cases_engine,
     cases_engine_kernels,
+    cases_exclusions,
     cases_flag_limits,
     cases_kv_connectors,
     cases_memory,
     cases_parallelism,
     cases_routing,
+    cases_versions_of_values,
 )
 from tests.checks.support import BASES, Case, check, fired, graph, loud, manifest
 
@@ -37,6 +39,8 @@ CASES: tuple[Case, ...] = (
     *cases_corrections.CASES,
     *cases_kv_connectors.CASES,
     *cases_engine_kernels.CASES,
+    *cases_versions_of_values.CASES,
+    *cases_exclusions.CASES,
 )
 # Reported while a file is read, before there is a deployment; tested in test_check.py.
 READ = ("PS001", "PS002", "PS003")

@@ -1,9 +1,11 @@
 """Rules about an engine's configuration file."""
 
 from penstock.checks.rules.engine_config import (
+    accepted_values,
     engine_file,
     engine_limits,
     llamacpp_file,
+    mamba_state,
     vllm_flags,
 )
 
@@ -12,4 +14,6 @@ MODULES = (
     engine_limits,
     llamacpp_file,
     vllm_flags,
+    accepted_values,
+    mamba_state,
 )
