@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.checks.cases_versions_of_values import DENSE, HYBRID, drafting, worker
 from tests.checks.own_manifests import component, deployment, flags, transfer
-from tests.checks.support import Case, dump
+from tests.checks.support import TRTLLM_AGG, Case, dump, graph
 
 MLA, EXPERTS = "deepseek-ai/DeepSeek-V3.1", "Qwen/Qwen3-30B-A3B"
 V4 = "deepseek-ai/DeepSeek-V4-Pro"
@@ -298,7 +298,37 @@ def claimed(nodes: int) -> str:
     return dump(TEMPLATE) + "---\n" + deployment(own, version="1.3.0")
 
 
+CACHE = "worker/config/kv_cache_config"
 OTHER = (
+    Case(
+        rule="PS176",
+        bad=graph(TRTLLM_AGG, {f"{CACHE}/disk_cache_size": 1 << 30}),
+        near=graph(
+            TRTLLM_AGG,
+            {f"{CACHE}/disk_cache_size": 1 << 30, f"{CACHE}/disk_cache_path": "/tmp/kv"},
+        ),
+    ),
+    Case(
+        rule="PS176",
+        bad=graph(TRTLLM_AGG, {"worker/config/mx_config": {"server_url": "http://mx"}}),
+        near=graph(
+            TRTLLM_AGG,
+            {
+                "worker/config/mx_config": {"server_url": "http://mx"},
+                "worker/config/checkpoint_format": "MX",
+            },
+        ),
+    ),
+    Case(
+        rule="PS177",
+        bad=worker(version="1.3.0", env={"VLLM_RPC_TIMEOUT": "1"}),
+        near=worker(version="1.2.0", env={"VLLM_RPC_TIMEOUT": "1"}),
+    ),
+    Case(
+        rule="PS177",
+        bad=sglang(version="1.6.1", env={"SGLANG_CUTLASS_MOE": "1"}),
+        near=sglang(version="1.6.1", env={"SGLANG_OF_ACME": "1"}),
+    ),
     Case(
         rule="PS612",
         bad=worker(*PARSER, version="1.2.0"),

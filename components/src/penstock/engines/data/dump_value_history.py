@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -32,6 +33,8 @@ SECTIONS = {
 FIRST = {"vllm": "0.14.1", "sglang": "0.5.6.post2"}
 # Fields whose flag has another name.
 RENAMED = {"cache-dtype": "kv-cache-dtype"}
+VLLM_VARIABLE = re.compile(r"""["'](VLLM_[A-Z0-9_]+)["']""")
+SGLANG_VARIABLE = re.compile(r"\b(SGLANG_[A-Z0-9_]*[A-Z0-9])\b")
 Choices = dict[str, list[str] | None]
 Constants = Mapping[str, ast.expr]
 
@@ -49,10 +52,12 @@ def _history(folder: Path, engine: str, read: object) -> dict[str, object]:
     versions = list(dict.fromkeys(getattr(r, engine) for r in RELEASES.values()))
     versions = versions[versions.index(FIRST[engine]) :]
     found = {v: read(folder / f"{engine}-{v}") for v in versions}  # type: ignore[operator]
-    return {
-        "versions": versions,
-        **{kind: _merged({v: found[v][kind] for v in versions}) for kind in found[versions[-1]]},
-    }
+    tables = {kind: _merged({v: found[v][kind] for v in versions}) for kind in found[versions[-1]]}
+    # What no version declares is a variable of another program.
+    declared = tables["variables"].pop("declared")
+    named = tables["variables"]["named"]
+    tables["variables"]["named"] = {n: at for n, at in named.items() if n in declared}
+    return {"versions": versions, **tables}
 
 
 def _merged(by_version: Mapping[str, Choices]) -> dict[str, dict[str, list[int]]]:
@@ -89,7 +94,24 @@ def _vllm(root: Path) -> dict[str, Choices]:
     choices["attention-backend"] = sorted(_members(_tree(registry), "AttentionBackendEnum"))
     factory = _tree(root / "vllm/distributed/kv_transfer/kv_connector/factory.py")
     names = sorted(_registered(factory))
-    return {"sections": sections, "choices": choices, "connectors": {"kv_connector": names}}
+    variables = _variables(root / "vllm", VLLM_VARIABLE, root / "vllm" / "envs.py")
+    return {
+        "sections": sections,
+        "choices": choices,
+        "connectors": {"kv_connector": names},
+        "variables": variables,
+    }
+
+
+def _variables(package: Path, pattern: re.Pattern[str], declared_in: Path) -> Choices:
+    """The variables that the package declares, and all that it names."""
+    declared = (
+        set(pattern.findall(declared_in.read_text("utf-8"))) if declared_in.exists() else set()
+    )
+    named: set[str] = set()
+    for path in package.rglob("*.py"):
+        named.update(pattern.findall(path.read_text("utf-8")))
+    return {"declared": sorted(declared), "named": sorted(named)}
 
 
 def _members(tree: ast.Module, name: str) -> Iterator[str]:
@@ -119,7 +141,8 @@ def _sglang(root: Path) -> dict[str, Choices]:
             for keyword in call.keywords:
                 if keyword.arg == "choices":
                     choices[name] = _listed(keyword.value, constants)
-    return {"choices": choices}
+    variables = _variables(folder, SGLANG_VARIABLE, folder / "environ.py")
+    return {"choices": choices, "variables": variables}
 
 
 def _options(tree: ast.Module) -> Iterator[tuple[str, ast.Call]]:

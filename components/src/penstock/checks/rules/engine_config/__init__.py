@@ -6,6 +6,7 @@ from penstock.checks.rules.engine_config import (
     engine_limits,
     llamacpp_file,
     mamba_state,
+    trtllm_exclusions,
     vllm_flags,
 )
 
@@ -16,4 +17,5 @@ MODULES = (
     vllm_flags,
     accepted_values,
     mamba_state,
+    trtllm_exclusions,
 )

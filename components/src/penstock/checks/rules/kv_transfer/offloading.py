@@ -139,7 +139,7 @@ def _has_several_block_sizes(facts: ModelFacts) -> bool:
     id="PS464",
     title="the offloading connector needs prefix caching",
     level=Level.ERROR,
-    cause="Without prefix caching the recurrent layers' blocks are no multiple of the attention "
+    cause="Without prefix caching the recurrent layers' blocks are not a multiple of the attention "
     "layers'. SimpleCPUOffloadConnector works only on cached prefixes.",
     effect="vLLM fails an assertion at startup, or the simple connector offloads nothing.",
     remedy="Set --enable-prefix-caching.",
