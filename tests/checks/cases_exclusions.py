@@ -224,6 +224,11 @@ SGLANG = (
         near=sglang("--moe-runner-backend", "flashinfer_cutlass", "--quantization", "modelopt_fp4"),
     ),
     Case(
+        rule="PS235",
+        bad=sglang("--attention-backend", "trtllm_mha", gpu="h200", version="1.0.1"),
+        near=sglang("--attention-backend", "trtllm_mha", gpu="h200", version="1.1.0"),
+    ),
+    Case(
         rule="PS172",
         bad=sglang(*EAGLE, "--enable-lora", version="1.4.0"),
         near=sglang("--speculative-algorithm", "NGRAM", "--enable-lora", version="1.4.0"),
@@ -300,6 +305,16 @@ def claimed(nodes: int) -> str:
 
 CACHE = "worker/config/kv_cache_config"
 OTHER = (
+    Case(
+        rule="PS178",
+        bad=sglang("--disagg-config", "/c.yaml", version="1.3.0"),
+        near=sglang("--disagg-config", "/c.yaml", "--disagg-config-key", "a", version="1.3.0"),
+    ),
+    Case(
+        rule="PS178",
+        bad=worker("--dyn-endpoint-types", "chat,embeddings"),
+        near=worker("--dyn-endpoint-types", "chat,completions"),
+    ),
     Case(
         rule="PS176",
         bad=graph(TRTLLM_AGG, {f"{CACHE}/disk_cache_size": 1 << 30}),

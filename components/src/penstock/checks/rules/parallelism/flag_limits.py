@@ -27,8 +27,10 @@ ALIASES_OF_SECTION_KEYS: Mapping[str, tuple[str, ...]] = {
     **{flag: tuple(key.split(".")) for flag, key in PARTS.items()},
 }
 # Since when vLLM refuses both, if not always.
-REFUSED_SINCE = {"attention-backend": "0.14.1", "enable-flashinfer-autotune": "0.16"} | {
-    flag: "0.23" for flag in PARTS
+REFUSED_SINCE: Mapping[str, str] = {
+    "attention-backend": "0.14.1",
+    "enable-flashinfer-autotune": "0.16",
+    **dict.fromkeys(PARTS, "0.23"),
 }
 KV_ROLE = ("kv-transfer-config", "kv_role")  # PS416 reports it
 

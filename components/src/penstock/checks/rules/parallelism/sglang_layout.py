@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from penstock.checks.exclusion import Exclusion, results
 from penstock.checks.finding import Level, RuleResult
 from penstock.checks.rule import rule
+from penstock.checks.rules.parallelism.kernels import ATTENTION_BACKENDS
 from penstock.checks.version_range import Versions
 from penstock.engines.setting_names import COMMON_SETTINGS
 from penstock.manifests.deployment import Engine
@@ -33,7 +34,7 @@ KV = COMMON_SETTINGS["kv_dtype"][Engine.SGLANG]
     "some sizes and formats.",
     effect="SGLang fails an assertion at startup, or while it creates the weights.",
     remedy="Change the setting that the message names.",
-    source="sglang/srt/server_args.py 1594 and 1652 of 0.5.6, 1976-1981 and 2137-2148 of 0.5.8, "
+    source="sglang/srt/server_args.py 1594 and 1652 of 0.5.6, 1761, 1976-1981 and 2137 of 0.5.8, "
     "2122, 2243 and 5150 of 0.5.9, 3140 and 6798 of 0.5.11, 6663 of 0.5.14; arg_groups/moe_hook.py "
     "54-139, parallel_hook.py 153-175 and 658, overrides.py 517, 883 and 1364, validation_hook.py "
     "206 of 0.5.21; layers/quantization/mxfp4_flashinfer_cutlass_moe.py 97 of 0.5.14, 67 of 0.5.21",
@@ -45,6 +46,8 @@ def refused_layout(deployment: ServingDeployment) -> Iterable[RuleResult]:
             facts = deployment.facts_of(worker)
             is_hopper = deployment.gpu is not None and deployment.gpu.is_hopper
             yield from results(worker, (*_ranks(worker), *_runner(worker)))
+            if is_hopper:
+                yield from results(worker, _hopper(worker))
             if facts is not None:
                 yield from results(worker, _model(worker, facts, is_hopper=is_hopper))
 
@@ -109,6 +112,17 @@ def _runner(worker: Worker) -> Iterator[Exclusion]:
             fix="Set speculative-moe-runner-backend to triton.",
             versions=">=0.5.8,<0.5.14",
         )
+
+
+def _hopper(worker: Worker) -> Iterator[Exclusion]:
+    for key in ATTENTION_BACKENDS:
+        if worker.get(key) == "trtllm_mha":
+            yield Exclusion(
+                key=key,
+                problem=f"{key} trtllm_mha has no kernels for Hopper in this version",
+                fix=f"Remove {key}.",
+                versions=">=0.5.6,<0.5.10",
+            )
 
 
 def _model(worker: Worker, facts: ModelFacts, *, is_hopper: bool) -> Iterator[Exclusion]:
