@@ -69,10 +69,10 @@ def value_of_other_versions(deployment: ServingDeployment) -> Iterable[RuleResul
 
 
 def _refused(worker: Worker, name: str, value: str) -> Iterator[RuleResult]:
-    wanted = value.upper() if name in FOLDED else value
+    requested = value.upper() if name in FOLDED else value
     engine = worker.engine
-    for refusal in refusals(engine, "choices", name, wanted, before=newest(engine)):
-        near = nearest(wanted, refusal.accepted, 0.75)
+    for refusal in refusals(engine, "choices", name, requested, before=newest(engine)):
+        near = nearest(requested, refusal.accepted, 0.75)
         other = f"Set {name} to another value, or use another image."
         yield RuleResult(
             location=worker.config_location(name),
