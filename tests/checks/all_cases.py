@@ -7,11 +7,13 @@ from tests.checks import (
     cases_corrections,
     cases_engine,
     cases_engine_kernels,
+    cases_exclusions,
     cases_flag_limits,
     cases_kv_connectors,
     cases_memory,
     cases_parallelism,
     cases_routing,
+    cases_versions_of_values,
 )
 from tests.checks.support import Case
 
@@ -25,6 +27,8 @@ CASES: tuple[Case, ...] = (
     *cases_corrections.CASES,
     *cases_kv_connectors.CASES,
     *cases_engine_kernels.CASES,
+    *cases_versions_of_values.CASES,
+    *cases_exclusions.CASES,
 )
 # Of each rule.
 FIRST_CASES = {case.rule: case for case in reversed(CASES)}

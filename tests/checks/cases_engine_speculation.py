@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tests.checks.own_manifests import component, deployment, flags
 from tests.checks.support import SGLANG_AGG, SGLANG_DISAGG, TRTLLM_AGG, VLLM_AGG, Case, graph
 
 EAGLE = {"method": "eagle3", "draft_model": "nvidia/gpt-oss-120b-Eagle3-v3"}
@@ -25,6 +26,12 @@ def vllm(method: str, more: Mapping[str, object]) -> str:
     """The pool's options are merged over those of the graph's `speculation`."""
     speculative = {"method": method, "model": "m", "num_speculative_tokens": 3}
     return graph(VLLM_AGG, {"worker/config/speculative-config": speculative, **more})
+
+
+def mtp_in_stages(version: str, model: str) -> str:
+    drafts = '{"method": "deepseek_mtp", "num_speculative_tokens": 1}'
+    args = (*flags(model, pipeline_parallel_size=2), "--speculative-config", drafts)
+    return deployment(component("vllm", *args, version=version, gpus=2), version=version)
 
 
 def sglang(algorithm: str, **options: object) -> str:
@@ -91,9 +98,14 @@ CASES: tuple[Case, ...] = (
         near=vllm("ngram", {"worker/config/pipeline-parallel-size": 2}),
     ),
     Case(
-        rule="PS134",  # a former name of MTP
-        bad=vllm("deepseek_mtp", {"worker/config/pipeline-parallel-size": 2}),
-        near=vllm("deepseek_mtp", {"worker/config/pipeline-parallel-size": 1}),
+        rule="PS134",  # a former name of MTP; the draft has stages before vLLM 0.31
+        bad=mtp_in_stages("1.4.0", "Qwen/Qwen3.5-27B"),
+        near=mtp_in_stages("1.6.1", "Qwen/Qwen3.5-27B"),
+    ),
+    Case(
+        rule="PS134",  # its MTP class supports them
+        bad=mtp_in_stages("1.4.0", "deepseek-ai/DeepSeek-V3.1"),
+        near=mtp_in_stages("1.4.0", "nvidia/Nemotron-H-56B-Base-8K"),
     ),
     Case(
         rule="PS134",

@@ -89,6 +89,11 @@ NIXL_POOLS = (
     Case(
         rule="PS446", bad=pools(tp=(2, 3)), near=pools(tp=(2, 4)), also=("PS202", "PS219", "PS229")
     ),
+    Case(  # 2 KV heads in full-attention layers, 8 in the others
+        rule="PS446",
+        bad=pools(model="google/gemma-4-26B-A4B-it", tp=(2, 4), version="1.4.0"),
+        near=pools(model="google/gemma-4-26B-A4B-it", tp=(1, 2), version="1.4.0"),
+    ),
     Case(  # 8 prefill GPUs hold copies of 4 KV heads
         rule="PS446",
         bad=pools(model=SMALL_HEADS, tp=(8, 4)),

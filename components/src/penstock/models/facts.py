@@ -35,6 +35,8 @@ class ModelFacts:
     kind: str
     heads: int | None
     kv_heads: int | None
+    # Of the full-attention layers, if they have another number than the sliding-window layers.
+    global_kv_heads: int | None
     # Of all attention layers; some models have two kinds. Empty for MLA.
     head_sizes: tuple[int, ...]
     # Tokens of the longest sequence.
@@ -83,6 +85,7 @@ def facts_of(config: Config, *, is_exact: bool = True) -> ModelFacts:
         kind=kind,
         heads=heads,
         kv_heads=positive_int(config.get("num_key_value_heads")) or heads,
+        global_kv_heads=positive_int(config.get("num_global_key_value_heads")),
         head_sizes=() if is_mla else _head_sizes(config, heads),
         positions=_positions(config),
         experts=experts,

@@ -22,6 +22,10 @@ QUANTIZED = re.compile(
     r"|gptq-int4|gptq-int8)$",
     re.IGNORECASE,
 )
+# Endings of later or tuned versions of a model, which has the same layers. Their context length and
+# the scaling of positions may differ.
+VARIANT = re.compile(r"-(\d{4}|instruct|thinking|chat|base|it)$", re.IGNORECASE)
+OF_POSITIONS = ("max_position_embeddings", "rope_scaling", "rope_parameters")
 
 
 @cache
@@ -52,18 +56,22 @@ def layers_config(name: str) -> Config | None:
     """The values of this model, or of a model with the same layers and another quantization.
 
     In the second case, and for a folder with a model's name, nothing is known about the
-    quantization, and `quantization_config` is absent.
+    quantization, and `quantization_config` is absent. For a later or tuned version of a model the
+    keys of positions are absent too.
     """
     if (exact := exact_config(name)) is not None:
         return exact
     cached = CACHED.search(name)
     last = (cached[2] if cached else name.rstrip("/").rpartition("/")[2]).lower()
+    absent = {"quantization_config"}
     while (config := _by_last_part().get(last)) is None:
         shorter = QUANTIZED.sub("", last)
+        if shorter == last and (shorter := VARIANT.sub("", last)) != last:
+            absent.update(OF_POSITIONS)
         if shorter == last:
             return None
         last = shorter
-    return {key: value for key, value in config.items() if key != "quantization_config"}
+    return {key: value for key, value in config.items() if key not in absent}
 
 
 def known_shape(name: str) -> ModelShape | None:

@@ -1,6 +1,14 @@
 """Rules about the deployment manifest and how its processes are started."""
 
-from penstock.checks.rules.deployment import images, launch, manifest, operator, roles, webhook
+from penstock.checks.rules.deployment import (
+    claims,
+    images,
+    launch,
+    manifest,
+    operator,
+    roles,
+    webhook,
+)
 
 MODULES = (
     manifest,
@@ -9,4 +17,5 @@ MODULES = (
     launch,
     images,
     webhook,
+    claims,
 )

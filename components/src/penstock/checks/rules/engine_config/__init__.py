@@ -1,9 +1,12 @@
 """Rules about an engine's configuration file."""
 
 from penstock.checks.rules.engine_config import (
+    accepted_values,
     engine_file,
     engine_limits,
     llamacpp_file,
+    mamba_state,
+    trtllm_exclusions,
     vllm_flags,
 )
 
@@ -12,4 +15,7 @@ MODULES = (
     engine_limits,
     llamacpp_file,
     vllm_flags,
+    accepted_values,
+    mamba_state,
+    trtllm_exclusions,
 )

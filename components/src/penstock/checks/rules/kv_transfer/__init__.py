@@ -6,12 +6,16 @@ from penstock.checks.rules.kv_transfer import (
     connectors,
     hybrid_models,
     lmcache,
+    lmcache_settings,
     nixl_parallelism,
     nixl_pools,
+    offloading,
+    sglang_exclusions,
     sglang_workers,
     transceiver,
     transfer,
     transports,
+    vllm_exclusions,
 )
 
 MODULES = (
@@ -26,4 +30,8 @@ MODULES = (
     lmcache,
     transports,
     sglang_workers,
+    offloading,
+    vllm_exclusions,
+    sglang_exclusions,
+    lmcache_settings,
 )

@@ -12,6 +12,8 @@ from penstock.models import ModelFacts
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.worker import Worker
 
+# `_validate_remote_agent_handshake` computes all layers with one number of KV heads.
+TWO_KINDS = Versions(vllm=">=0.26,<0.32")
 SEVERAL_SIZES = Versions(vllm=">=0.16,<0.32")
 
 
@@ -21,12 +23,13 @@ SEVERAL_SIZES = Versions(vllm=">=0.16,<0.32")
     level=Level.ERROR,
     cause="The TP of one pool must divide that of the other. A decode TP below the prefill TP also "
     "requires that the prefill workers do not store KV heads several times. Recurrent layers "
-    "(Mamba, gated delta net) need the same TP, or block sizes that do not depend on it.",
+    "(Mamba, gated delta net) need the same TP, or block sizes that do not depend on it. So do "
+    "models whose full-attention layers have other KV heads than the sliding-window layers.",
     effect="The handshake fails, and requests fail with it.",
     remedy="Use the same TP on both pools.",
     source="vllm/distributed/kv_transfer/kv_connector/utils.py 493 and nixl/base_worker.py "
-    "_validate_remote_agent_handshake of 0.31.0; nixl_connector.py 2069 of 0.19.0; vllm#42895, "
-    "vllm#43523, vllm#41863",
+    "_validate_remote_agent_handshake of 0.31.0, nixl/base_worker.py 1775-1800 of 0.26.0; "
+    "nixl_connector.py 2069 of 0.19.0; vllm#42895, vllm#43523, vllm#41863, vllm#50765",
     versions=SEVERAL_SIZES,
 )
 def tensor_parallelism(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -45,6 +48,15 @@ def _unequal(prefill: Worker, decode: Worker, facts: ModelFacts | None) -> Itera
         return
     elif facts.is_hybrid:
         yield from _hybrid(decode, first, sizes, facts.kv_heads)
+    elif facts.global_kv_heads and max(first, second) > facts.global_kv_heads:
+        # A GPU's share of the two kinds of layers then has another ratio in each pool.
+        yield _result(
+            decode,
+            first,
+            f"{sizes}: the full-attention layers of {decode.value('model')} have only "
+            f"{facts.global_kv_heads} KV heads, the others {facts.kv_heads}",
+            versions=TWO_KINDS,
+        )
     elif second < first and facts.kv_heads and first >= facts.kv_heads:
         # Up to 0.19, one KV head for each GPU counted as several copies.
         only_old = Versions(vllm=">=0.16,<0.20.1")

@@ -7,9 +7,12 @@ from penstock.checks.rules.parallelism import (
     flag_limits,
     kernels,
     parallel,
+    quantized_kernels,
     ranks,
     sglang_backends,
+    sglang_layout,
     shards,
+    vllm_layout,
 )
 
 MODULES = (
@@ -22,4 +25,7 @@ MODULES = (
     engine_kernels,
     shards,
     sglang_backends,
+    sglang_layout,
+    vllm_layout,
+    quantized_kernels,
 )

@@ -26,6 +26,12 @@ ALIASES_OF_SECTION_KEYS: Mapping[str, tuple[str, ...]] = {
     "enable-flashinfer-autotune": ("kernel-config", "enable_flashinfer_autotune"),
     **{flag: tuple(key.split(".")) for flag, key in PARTS.items()},
 }
+# Since when vLLM refuses both, if not always.
+REFUSED_SINCE: Mapping[str, str] = {
+    "attention-backend": "0.14.1",
+    "enable-flashinfer-autotune": "0.16",
+    **dict.fromkeys(PARTS, "0.23"),
+}
 KV_ROLE = ("kv-transfer-config", "kv_role")  # PS416 reports it
 
 
@@ -116,24 +122,25 @@ def replaced_section(deployment: ServingDeployment) -> Iterable[RuleResult]:
     "fewer values.",
     effect="vLLM does not start.",
     remedy="Set 1, or a tensor parallelism of that many times the KV heads.",
-    source="vllm/config/parallel.py, model.py and vllm.py 0.31.0",
-    versions=Versions(vllm=">=0.31,<0.32"),
+    source="vllm/config/parallel.py, model.py and vllm.py 0.31.0; model.py 1252-1267 of 0.12.0 to "
+    "0.26.0 and arg_utils.py 1392 of 0.14.1, parallel.py 352 of 0.16.0, 598 of 0.26.0",
+    versions=Versions(vllm=">=0.12,<0.32"),
 )
 def invalid_decode_context_parallelism(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in _workers_of(deployment, Engine.VLLM):
         dcp, model = worker.dcp, deployment.model
         if dcp == 1:
             continue
-        problem = ""
+        problem, since = "", "0.12"
         transfers_kv = (
             worker.role is not Role.WORKER and worker.get("kv-transfer-config") is not None
         )
         if transfers_kv and model is not None and not model.is_mla:
-            problem = "is supported with KV transfer only for MLA models"
+            problem, since = "is supported with KV transfer only for MLA models", "0.31"
         elif transfers_kv and dcp != max(worker.tp, worker.cp):
-            problem = f"must be 1 or {max(worker.tp, worker.cp)} with KV transfer"
+            problem, since = f"must be 1 or {max(worker.tp, worker.cp)} with KV transfer", "0.31"
         elif worker.cp > 1:
-            allowed = (worker.cp, worker.tp * worker.cp)
+            allowed, since = (worker.cp, worker.tp * worker.cp), "0.26"
             problem = "" if dcp in allowed else f"must be 1, {allowed[0]} or {allowed[1]}"
         elif worker.tp % dcp:
             problem = f"does not divide tensor-parallel-size {worker.tp}"
@@ -150,6 +157,7 @@ def invalid_decode_context_parallelism(deployment: ServingDeployment) -> Iterabl
                 location=worker.config_location(DCP),
                 message=f"{DCP} {dcp} {problem}",
                 fix=Fix(text=f"Set {DCP} to 1.", config={DCP: 1}),
+                versions=Versions(vllm=f">={since},<0.32"),
             )
 
 
@@ -190,8 +198,9 @@ def contradicting_graph_sizes(deployment: ServingDeployment) -> Iterable[RuleRes
     cause="A vLLM flag is an alias of a key of a section, and both are set.",
     effect="vLLM exits at startup because they are mutually exclusive.",
     remedy="Set it only in the section.",
-    source="vllm/engine/arg_utils.py 0.31.0, create_engine_config",
-    versions=Versions(vllm=">=0.31,<0.32"),
+    source="vllm/engine/arg_utils.py, create_engine_config of 0.12.0 to 0.31.0 (“mutually "
+    "exclusive”)",
+    versions=Versions(vllm=">=0.12,<0.32"),
 )
 def configured_twice(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in _workers_of(deployment, Engine.VLLM):
@@ -206,6 +215,7 @@ def configured_twice(deployment: ServingDeployment) -> Iterable[RuleResult]:
                     location=worker.config_location(flag),
                     message=f"{flag} and {section}.{key} are both set",
                     fix=Fix(text=f"Keep {section}.{key} and remove {flag}."),
+                    versions=Versions(vllm=f">={REFUSED_SINCE.get(flag, '0.12')},<0.32"),
                 )
 
 
@@ -252,8 +262,10 @@ def long_threshold(deployment: ServingDeployment) -> Iterable[RuleResult]:
     "two-batch overlap requires an all-to-all backend or attention DP.",
     effect="SGLang fails an assertion or exits with an error at startup.",
     remedy="Set ep-size to 1; set moe-a2a-backend or disable the overlap.",
-    source="sglang/srt/arg_groups/model_hook.py, validation_hook.py 0.5.21",
-    versions=Versions(sglang=">=0.5.21,<0.5.22"),
+    source="sglang/srt/arg_groups/model_hook.py, validation_hook.py 0.5.21; server_args.py 1174 of "
+    "0.5.6 to 3937 of 0.5.14 (triton_kernel), 5258 of 0.5.9, 6778 of 0.5.14 and 9131 of 0.5.18 "
+    "(two-batch overlap)",
+    versions=Versions(sglang=">=0.5.6,<0.5.22"),
 )
 def unsupported_expert_layout(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in _workers_of(deployment, Engine.SGLANG):
@@ -269,10 +281,17 @@ def unsupported_expert_layout(deployment: ServingDeployment) -> Iterable[RuleRes
                 f"({worker.ep})",
                 fix=Fix(text="Disable expert parallelism.", config=config),
             )
-        has_backend = worker.get("moe-a2a-backend") not in (None, "none")
-        if worker.get(TBO) is True and not has_backend and not worker.has_attention_dp:
-            yield RuleResult(
-                location=worker.config_location(TBO),
-                message=f"{TBO} requires moe-a2a-backend or enable-dp-attention",
-                fix=Fix(text=f"Set {TBO} to false.", config={TBO: False}),
-            )
+        if worker.get(TBO) is True and worker.get("moe-a2a-backend") in (None, "none"):
+            yield from _overlap_without_backend(worker)
+
+
+def _overlap_without_backend(worker: Worker) -> Iterable[RuleResult]:
+    """Since 0.5.16 attention DP is enough."""
+    since_dp = [] if worker.has_attention_dp else [" or enable-dp-attention"]
+    for versions, other in ((">=0.5.9,<0.5.16", ""), *((">=0.5.16,<0.5.22", o) for o in since_dp)):
+        yield RuleResult(
+            location=worker.config_location(TBO),
+            message=f"{TBO} requires moe-a2a-backend{other}",
+            fix=Fix(text=f"Set {TBO} to false.", config={TBO: False}),
+            versions=Versions(sglang=versions),
+        )

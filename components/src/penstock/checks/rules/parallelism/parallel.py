@@ -35,15 +35,15 @@ ELASTIC = ("enable-elastic-ep", "elastic-ep-backend")
     ),
 )
 def indivisible_heads(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    model = deployment.model
-    for worker in deployment.workers if model else ():
-        if model and model.heads % worker.tp and not worker.has_attention_dp:
-            fitting = max(n for n in range(1, worker.tp + 1) if model.heads % n == 0)
+    for worker in deployment.workers:
+        heads = _heads(deployment, worker)
+        if heads and heads % worker.tp and worker.is_laid_out and not worker.has_attention_dp:
+            fitting = max(n for n in range(1, worker.tp + 1) if heads % n == 0)
             key = COMMON_SETTINGS["tensor_parallel"].get(worker.engine, "tensor_parallel_size")
             others, nodes = worker.world // worker.tp, worker.component.nodes
             yield RuleResult(
                 location=worker.settings.location("tensor_parallel"),
-                message=f"{model.heads} attention heads are not divisible by tensor parallelism "
+                message=f"{heads} attention heads are not divisible by tensor parallelism "
                 f"{worker.tp}",
                 fix=Fix(
                     text=f"Set {key} to {fitting}.",
@@ -54,6 +54,13 @@ def indivisible_heads(deployment: ServingDeployment) -> Iterable[RuleResult]:
                     },
                 ),
             )
+
+
+def _heads(deployment: ServingDeployment, worker: Worker) -> int | None:
+    facts = deployment.facts_of(worker)
+    if facts is not None and facts.heads:
+        return facts.heads
+    return deployment.model.heads if deployment.model else None
 
 
 @rule(

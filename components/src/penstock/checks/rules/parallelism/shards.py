@@ -38,12 +38,21 @@ def cut_blocks(deployment: ServingDeployment) -> Iterable[RuleResult]:
         if worker.engine not in (Engine.VLLM, Engine.SGLANG) or not worker.is_laid_out:
             continue
         if facts.experts and facts.expert_width:
+            if _has_four_bit_experts(worker, facts):
+                continue
             ranks = _expert_ranks(worker)
             versions = Versions(vllm=">=0.16,<0.31", sglang=">=0.5.6,<0.5.22")
             yield from _cut(worker, facts, facts.expert_width, ranks, versions)
         elif not facts.experts and facts.dense_width:
             versions = Versions(vllm=">=0.16,<0.32", sglang=">=0.5.6,<0.5.22")
             yield from _cut(worker, facts, facts.dense_width, worker.tp, versions)
+
+
+def _has_four_bit_experts(worker: Worker, facts: ModelFacts) -> bool:
+    """Whether SGLang loads DeepSeek-V4's MXFP4 experts without FP8 blocks
+    (layers/quantization/fp8.py get_quant_method since 0.5.14)."""
+    is_v4 = facts.kind.startswith("deepseek_v4")
+    return is_v4 and worker.get("moe-runner-backend") in ("marlin", "humming")
 
 
 def _expert_ranks(worker: Worker) -> int:

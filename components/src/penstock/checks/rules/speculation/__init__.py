@@ -1,5 +1,5 @@
 """Rules about speculative decoding."""
 
-from penstock.checks.rules.speculation import draft_settings, speculative_decoding
+from penstock.checks.rules.speculation import draft_settings, speculative_decoding, vllm_drafts
 
-MODULES = (speculative_decoding, draft_settings)
+MODULES = (speculative_decoding, draft_settings, vllm_drafts)

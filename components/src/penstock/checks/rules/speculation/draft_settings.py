@@ -91,8 +91,9 @@ def tree_with_chain_attention(deployment: ServingDeployment) -> Iterable[RuleRes
     cause="vLLM's asynchronous scheduler supports only EAGLE, MTP and draft models.",
     effect="vLLM exits at startup.",
     remedy="Remove the flag; vLLM enables asynchronous scheduling where it is supported.",
-    source="vllm#31998",
-    versions=Versions(vllm=">=0.31,<0.32"),
+    source="vllm/config/vllm.py of 0.14.1 to 0.31.0 (“async scheduling is only supported with”); "
+    "vllm#31998",
+    versions=Versions(vllm=">=0.14,<0.32"),
 )
 def unsupported_async_scheduling(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, value in speculating_workers(deployment):
@@ -124,8 +125,10 @@ SGLANG_METHODS_WITH_MODEL = ("EAGLE3", "STANDALONE", "DFLASH")
     effect="vLLM and SGLang's DFLASH exit at startup; SGLang's EAGLE3 and STANDALONE load the "
     "target model as its own draft.",
     remedy="Set the draft model.",
-    source="vllm/config/speculative.py 0.31.0; sglang/srt/arg_groups/speculative_hook.py 0.5.21",
-    versions=Versions(vllm=">=0.31,<0.32", sglang=">=0.5.21,<0.5.22"),
+    source="vllm/config/speculative.py of 0.14.1 to 0.31.0 (num_speculative_tokens without a "
+    "model); sglang/srt/arg_groups/speculative_hook.py 0.5.21, managers/tp_worker.py of 0.5.8 to "
+    "0.5.18 (the draft worker's model_path); sglang#36528",
+    versions=Versions(vllm=">=0.14,<0.32", sglang=">=0.5.8,<0.5.22"),
 )
 def no_draft_model(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:

@@ -10,6 +10,7 @@ from penstock.checks.rule import rule
 from penstock.checks.version_range import MODEL_CARD, Versions
 from penstock.engines.setting_names import COMMON_SETTINGS
 from penstock.manifests.deployment import Engine, Role
+from penstock.models import ModelFacts
 from penstock.positive_int import positive_int
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.worker import Worker
@@ -18,6 +19,8 @@ from penstock.serving.worker import Worker
 NO_GAIN_BATCH = 128
 SHORT_CONTEXT = 8192
 LONG_CONTEXT = "nvidia/gpt-oss-120b-Eagle3-v3"
+# Models whose MTP class implements SupportsPP in vLLM before 0.31.
+STAGED_DRAFTS = ("nemotron_h", "glm4_moe_lite", "glm_ocr")
 WIDEST = 32  # kMaxTriedPerLevel of TensorRT-LLM's dynamicTreeKernels.cu
 
 
@@ -129,39 +132,59 @@ def sampling_with_suffix_automaton(deployment: ServingDeployment) -> Iterable[Ru
     id="PS134",
     title="speculative decoding with pipeline parallelism",
     level=Level.ERROR,
-    cause="TensorRT-LLM supports no speculative decoding with pipeline parallelism. vLLM does "
-    "not support MTP with it, and EAGLE only for Llama, Qwen2 and MiMo. SGLang supports "
-    "EAGLE only on prefill workers.",
+    cause="TensorRT-LLM supports no speculative decoding with pipeline parallelism. Before vLLM "
+    "0.31 the draft has as many pipeline stages as the model, which most EAGLE and MTP drafts do "
+    "not support; since then EAGLE works only for Llama, Qwen2 and MiMo. SGLang supports no "
+    "speculation with it before 0.5.21, and EAGLE on prefill workers since.",
     effect="The engine does not start.",
     remedy="Use tensor parallelism, or disable speculative decoding.",
-    source="TensorRT-LLM#14195 (feature matrix); vllm#52069 and eagle3_utils.py 0.31.0; "
-    "sglang#37154 and validation_hook.py 0.5.21",
+    source="TensorRT-LLM#14195 (feature matrix); vllm#52069, create_draft_parallel_config and "
+    "verify_with_parallel_config in vllm/config of 0.14.1 to 0.28.0 and the classes with "
+    "SupportsPP in model_executor/models, eagle3_utils.py 0.31.0; sglang#37154, "
+    "sglang/srt/server_args.py 4088 of 0.5.6 to 9160 of 0.5.18, validation_hook.py 0.5.21",
     versions=Versions(
-        trtllm=">=1.3.0rc27,<=1.3.0rc29", vllm=">=0.31,<0.32", sglang=">=0.5.21,<0.5.22"
+        trtllm=">=1.3.0rc27,<=1.3.0rc29", vllm=">=0.14,<0.32", sglang=">=0.5.6,<0.5.22"
     ),
     other_levels=(Level.WARNING,),
 )
 def speculation_with_pipeline_parallelism(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
         value = worker.value("speculation")
-        kind = str(value.get("method", "")) if isinstance(value, Mapping) else str(value or "")
-        vllm_fails = worker.engine is Engine.VLLM and current_method(kind).startswith(
-            ("eagle", "mtp")
-        )
-        sglang_fails = (
-            worker.engine is Engine.SGLANG and value and not _supports_pipeline(worker, kind)
-        )
-        if worker.pp > 1 and ((worker.is_trtllm and value) or vllm_fails or sglang_fails):
-            # vLLM passes on EAGLE-3's hidden states in Llama, Qwen2 and MiMo.
-            is_gpt_oss = deployment.model is not None and deployment.model.is_gpt_oss
-            may_run = vllm_fails and kind.startswith("eagle") and not is_gpt_oss
+        if worker.pp < 2 or not value:
+            continue
+        kind = str(value.get("method", "")) if isinstance(value, Mapping) else str(value)
+        is_gpt_oss = deployment.model is not None and deployment.model.is_gpt_oss
+        limits: list[tuple[Versions | None, Level | None]] = []
+        if worker.is_trtllm:
+            limits = [(None, None)]
+        elif worker.engine is Engine.SGLANG:
+            limits = [(Versions(sglang=">=0.5.6,<0.5.21"), None)]
+            if not _supports_pipeline(worker, kind):
+                limits.append((Versions(sglang=">=0.5.21,<0.5.22"), None))
+        elif worker.engine is Engine.VLLM:
+            limits = [*_vllm_limits(kind, deployment.facts_of(worker), is_gpt_oss=is_gpt_oss)]
+        for versions, level in limits:
             yield RuleResult(
                 location=worker.settings.location("speculation"),
                 message="speculative decoding is not supported with pipeline parallelism "
                 f"({worker.pp})",
                 fix=Fix(text="Use tensor parallelism, or disable speculative decoding."),
-                level=Level.WARNING if may_run else None,
+                versions=versions,
+                level=level,
             )
+
+
+def _vllm_limits(
+    kind: str, facts: ModelFacts | None, *, is_gpt_oss: bool
+) -> Iterator[tuple[Versions, Level | None]]:
+    """The versions that refuse a draft method with pipeline stages, and the level."""
+    method = current_method(kind)
+    has_stages = method == "mtp" and facts is not None and facts.kind in STAGED_DRAFTS
+    if method.startswith(("eagle", "mtp")) and not has_stages:
+        yield Versions(vllm=">=0.14,<0.31"), None
+    if method.startswith("eagle"):
+        # vLLM passes on EAGLE-3's hidden states in Llama, Qwen2 and MiMo.
+        yield Versions(vllm=">=0.31,<0.32"), None if is_gpt_oss else Level.WARNING
 
 
 def current_method(name: str) -> str:

@@ -1,0 +1,74 @@
+"""Rules about flags of Dynamo's workers that require or exclude each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from penstock.checks.finding import Fix, Level, RuleResult
+from penstock.checks.rule import rule
+from penstock.checks.version_range import Versions
+from penstock.engines.settings import Location
+from penstock.manifests.deployment import Engine, Role
+from penstock.serving.deployment import ServingDeployment
+from penstock.serving.worker import Worker
+
+CONFIG, KEY = "--disagg-config", "--disagg-config-key"
+SHADOW, TYPES = "--gms-shadow-mode", ("--endpoint-types", "--dyn-endpoint-types")
+EMBEDS, ENCODER = "--embedding-worker", "--custom-encoder-class"
+ENDPOINTS = ("chat", "completions", "none")
+# (flag, message, fix, versions of Dynamo)
+Problem = tuple[str, str, str, str]
+
+
+@rule(
+    id="PS178",
+    title="flags of a worker that Dynamo refuses together",
+    level=Level.ERROR,
+    cause="A flag of the worker requires another one, or excludes the worker's role.",
+    effect="The worker exits at startup with a ValueError.",
+    remedy="Change the flag that the message names.",
+    source="dynamo/sglang/backend_args.py 115 of 1.0.2, 249 of 1.6.1; dynamo/vllm/args.py 136 of "
+    "1.2.1, 216 of 1.6.1, backend_args.py 801-841 of 1.6.1; dynamo/common/utils/endpoint_types.py "
+    "of 1.3.1 and 1.6.1",
+    versions=Versions(dynamo=">=1.0,<1.7"),
+)
+def paired_flags(deployment: ServingDeployment) -> Iterable[RuleResult]:
+    for worker in deployment.workers:
+        for flag, message, fix, versions in (*_pairs(worker), *_endpoints(worker)):
+            yield RuleResult(
+                location=Location(worker.name, "args", (flag,)),
+                message=message,
+                fix=Fix(text=fix),
+                versions=Versions(dynamo=versions),
+            )
+
+
+def _pairs(worker: Worker) -> Iterator[Problem]:
+    if worker.engine is Engine.SGLANG:
+        given = [flag for flag in (CONFIG, KEY) if worker.flag(flag) is not None]
+        if len(given) == 1:
+            (other,) = {CONFIG, KEY} - set(given)
+            yield given[0], f"{given[0]} requires {other}", f"Add {other}.", ">=1.0,<1.7"
+    if worker.engine is not Engine.VLLM:
+        return
+    if worker.flag(SHADOW) is not None and worker.get("load-format") != "gms":
+        yield SHADOW, f"{SHADOW} requires --load-format gms", "Add it.", ">=1.2,<1.7"
+    role = worker.role in (Role.PREFILL, Role.DECODE)
+    for flag in (EMBEDS, ENCODER):
+        if worker.flag(flag) is not None and role:
+            message = f"{flag} does not work with --disaggregation-mode {worker.role}"
+            yield flag, message, f"Remove {flag}.", ">=1.6,<1.7"
+
+
+def _endpoints(worker: Worker) -> Iterator[Problem]:
+    given = worker.flag(*TYPES)
+    if given is None or not given.text or "$" in given.text:
+        return
+    flag = given.spelling
+    types = [part.strip().lower() for part in given.text.split(",") if part.strip()]
+    unknown = [one for one in types if one not in ENDPOINTS]
+    if unknown:
+        message = f"{flag} has the unknown type {unknown[0]}"
+        yield flag, message, f"Use {', '.join(ENDPOINTS)}.", ">=1.0,<1.7"
+    elif "none" in types and len(types) > 1:
+        yield flag, f"{flag} combines none with other types", "Remove none.", ">=1.6,<1.7"

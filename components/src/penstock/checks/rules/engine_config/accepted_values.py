@@ -1,0 +1,114 @@
+"""Rules about values and keys that the engine of the image does not have, but other versions do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from penstock.checks.finding import Fix, Level, RuleResult
+from penstock.checks.rule import rule
+from penstock.checks.version_range import Versions
+from penstock.engines.releases import NEWEST, RELEASES
+from penstock.engines.value_history import Refusal, names, refusals
+from penstock.manifests.deployment import Engine
+from penstock.nearest import nearest
+from penstock.serving.deployment import ServingDeployment
+from penstock.serving.worker import Worker
+
+ENGINES = (Engine.VLLM, Engine.SGLANG)
+SOURCE = "engines/data/value_history.json, made of the sources of "
+# Values that vLLM's parsers accept under another name (`_parse…` of the configuration classes).
+FOLDED = ("attention-backend", "speculative-config.attention_backend")
+# What replaced a key that is gone.
+INSTEAD: Mapping[str, str] = {
+    "encoder_cudagraph_max_images_per_batch": "encoder_cudagraph_max_vision_items_per_batch",
+    "compile_ranges_split_points": "compile_ranges_endpoints",
+    "level": "mode",
+    "use_fp4_indexer_cache": "indexer_kv_dtype: mxfp4",
+    "synthetic_acceptance_rate": "synthetic_acceptance_rates",
+}
+
+
+def newest(engine: Engine) -> str:
+    """The engine's version in the newest release, whose values other rules check."""
+    return str(getattr(RELEASES[NEWEST], engine.value))
+
+
+def versions_of(engine: Engine, refusal: Refusal) -> Versions:
+    if engine is Engine.VLLM:
+        return Versions(vllm=refusal.specifier)
+    return Versions(sglang=refusal.specifier)
+
+
+def since(engine: Engine, refusal: Refusal) -> str:
+    """` before vLLM 0.23.0`, or ` since vLLM 0.16.0`."""
+    name = "vLLM" if engine is Engine.VLLM else "SGLang"
+    if refusal.added_in:
+        return f" before {name} {refusal.added_in}"
+    return f" since {name} {refusal.first}"
+
+
+@rule(
+    id="PS163",
+    title="value that this version of the engine does not have",
+    level=Level.ERROR,
+    cause="Backends, KV cache types and methods are added and removed with the versions of vLLM "
+    "and SGLang, and the image has another version.",
+    effect="The engine exits at startup: invalid choice, or a validation error.",
+    remedy="Use a value that the version has, or another image.",
+    source=f"{SOURCE}vLLM 0.14.1 to 0.31.0 and SGLang 0.5.6 to 0.5.21",
+    versions=Versions(vllm=">=0.14,<0.31", sglang=">=0.5.6,<0.5.21"),
+)
+def value_of_other_versions(deployment: ServingDeployment) -> Iterable[RuleResult]:
+    for worker in deployment.workers:
+        if worker.engine not in ENGINES:
+            continue
+        for name in names(worker.engine, "choices"):
+            value = worker.get(name)
+            if isinstance(value, str):
+                yield from _refused(worker, name, value)
+
+
+def _refused(worker: Worker, name: str, value: str) -> Iterator[RuleResult]:
+    requested = value.upper() if name in FOLDED else value
+    engine = worker.engine
+    for refusal in refusals(engine, "choices", name, requested, before=newest(engine)):
+        near = nearest(requested, refusal.accepted, 0.75)
+        other = f"Set {name} to another value, or use another image."
+        yield RuleResult(
+            location=worker.config_location(name),
+            message=f"{name} has no value {value}{since(engine, refusal)}",
+            fix=Fix(text=f"Set {name} to {near}." if near else other),
+            versions=versions_of(engine, refusal),
+        )
+
+
+@rule(
+    id="PS169",
+    title="key of a section that this version of vLLM does not have",
+    level=Level.ERROR,
+    cause="vLLM adds, renames and removes keys of --kv-transfer-config, --speculative-config, "
+    "--compilation-config and other sections, and the image has another version.",
+    effect="vLLM exits at startup with a validation error.",
+    remedy="Remove or rename the key.",
+    source=f"{SOURCE}vLLM 0.14.1 to 0.31.0; `config` in vllm/config/utils.py forbids other keys",
+    versions=Versions(vllm=">=0.14,<0.31"),
+)
+def key_of_other_versions(deployment: ServingDeployment) -> Iterable[RuleResult]:
+    for worker in deployment.workers:
+        if worker.engine is Engine.VLLM:
+            for section in names(Engine.VLLM, "sections"):
+                values = worker.get(section)
+                for key in values if isinstance(values, Mapping) else ():
+                    yield from _unknown_key(worker, section, str(key))
+
+
+def _unknown_key(worker: Worker, section: str, key: str) -> Iterator[RuleResult]:
+    engine, name = Engine.VLLM, key.replace("-", "_")
+    for refusal in refusals(engine, "sections", section, name, before=newest(engine)):
+        instead = INSTEAD.get(key, "") if refusal.removed_after else ""
+        yield RuleResult(
+            location=worker.config_location(f"{section}.{key}"),
+            message=f"{section} has no key {key}{since(engine, refusal)}",
+            fix=Fix(text=f"Use {instead}." if instead else f"Remove {key}."),
+            versions=versions_of(engine, refusal),
+        )

@@ -1,0 +1,369 @@
+"""Cases of settings that vLLM, SGLang, LMCache and Dynamo refuse together."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tests.checks.cases_versions_of_values import DENSE, HYBRID, drafting, worker
+from tests.checks.own_manifests import component, deployment, flags, transfer
+from tests.checks.support import TRTLLM_AGG, Case, dump, graph
+
+MLA, EXPERTS = "deepseek-ai/DeepSeek-V3.1", "Qwen/Qwen3-30B-A3B"
+V4 = "deepseek-ai/DeepSeek-V4-Pro"
+SPARSE = "deepseek-ai/DeepSeek-V3.2"
+RADIX = "--disaggregation-decode-enable-radix-cache"
+EAGLE = ("--speculative-algorithm", "EAGLE")
+NIXL = ("--disaggregation-transfer-backend", "nixl")
+OFFLOAD = "--disaggregation-decode-enable-offload-kvcache"
+STRATEGY = "--mamba-radix-cache-strategy"
+LMCACHE = (*flags(DENSE), *transfer("LMCacheConnectorV1"))
+
+
+def sglang(*args: str, model: str = DENSE, tp: int = 1, **settings: Any) -> str:
+    return worker("--tp-size", str(tp), *args, model=model, kind="sglang", gpus=tp, **settings)
+
+
+def vllm(*args: str, model: str = DENSE, tp: int = 1, dp: int = 1, **settings: Any) -> str:
+    sizes = ("--tensor-parallel-size", str(tp), "--data-parallel-size", str(dp))
+    return worker(*sizes, *args, model=model, gpus=tp * dp, **settings)
+
+
+def pool(name: str, kind: str, *args: str, version: str = "1.6.1", **settings: Any) -> str:
+    """One worker of a disaggregated deployment."""
+    model = ("--model-path", DENSE) if kind == "sglang" else flags(DENSE)
+    own = (*model, "--disaggregation-mode", name, *args)
+    return deployment(component(kind, *own, name=name, version=version, **settings))
+
+
+def lmcache(**values: Any) -> str:
+    env = {f"LMCACHE_{key.upper()}": str(value) for key, value in values.items()}
+    return deployment(component("vllm", *LMCACHE, env=env))
+
+
+def hybrid(*args: str, version: str = "1.3.0") -> str:
+    return sglang(*args, model=HYBRID, version=version)
+
+
+def eplb(extra: int = 0, **settings: Any) -> str:
+    config = ("--eplb-config", json.dumps({"num_redundant_experts": extra})) if extra else ()
+    args = ("--enable-expert-parallel", "--enable-eplb", *config)
+    return vllm(*args, model=EXPERTS, **settings)
+
+
+VLLM = (
+    Case(
+        rule="PS466",
+        bad=pool("prefill", "vllm", *transfer("NixlPushConnector", bidirectional_kv_xfer=True)),
+        near=pool("prefill", "vllm", *transfer("NixlConnector", bidirectional_kv_xfer=True)),
+    ),
+    Case(
+        rule="PS466",
+        bad=worker(
+            *transfer("MooncakeConnector"), "--pipeline-parallel-size", "2", version="1.2.0", gpus=2
+        ),
+        near=worker(
+            *transfer("MooncakeConnector"), "--pipeline-parallel-size", "2", version="1.4.0", gpus=2
+        ),
+    ),
+    Case(
+        rule="PS466",
+        bad=worker(*transfer("OffloadingConnector", cpu_bytes_to_use=1), "--use-replayssm"),
+        near=worker("--use-replayssm"),
+    ),
+    Case(
+        rule="PS466",
+        bad=worker(*transfer("HiSparseConnector")),
+        near=worker(*transfer("HiSparseConnector", host_pool_gib=64)),
+    ),
+    Case(
+        rule="PS173",
+        bad=worker(*drafting(num_speculative_tokens=3, prompt_lookup_min=5, prompt_lookup_max=2)),
+        near=worker(*drafting(num_speculative_tokens=3, prompt_lookup_min=2, prompt_lookup_max=5)),
+    ),
+    Case(
+        rule="PS173",
+        bad=worker(*drafting(method="eagle3", model="acme/draft"), version="1.3.0"),
+        near=worker(
+            *drafting(method="eagle3", model="acme/draft", num_speculative_tokens=2),
+            version="1.3.0",
+        ),
+    ),
+    Case(  # 0.16 knows no target of this type, 0.23 checks the class
+        rule="PS173",
+        bad=worker(
+            *drafting(method="eagle3", model="acme/draft", num_speculative_tokens=2),
+            model=MLA,
+            version="1.0.0",
+        ),
+        near=worker(
+            *drafting(method="eagle3", model="acme/draft", num_speculative_tokens=2),
+            model=MLA,
+            version="1.3.0",
+        ),
+    ),
+    Case(
+        rule="PS173",
+        bad=worker(*drafting(disable_padded_drafter_batch=True), "--async-scheduling"),
+        near=worker(*drafting(disable_padded_drafter_batch=True)),
+    ),
+    Case(rule="PS234", bad=eplb(tp=3, version="1.4.0"), near=eplb(1, tp=3, version="1.4.0")),
+    Case(rule="PS234", bad=eplb(), near=eplb(tp=2)),
+    Case(
+        rule="PS234",
+        bad=vllm("--eplb-config", '{"num_redundant_experts": 2}', model=EXPERTS),
+        near=vllm("--eplb-config", '{"num_redundant_experts": 0}', model=EXPERTS),
+    ),
+    Case(
+        rule="PS234",
+        bad=vllm("--data-parallel-rank", "2", dp=2, model=EXPERTS),
+        near=vllm("--data-parallel-rank", "1", dp=2, model=EXPERTS),
+    ),
+    Case(
+        rule="PS234",
+        bad=vllm("--data-parallel-external-lb", dp=2),
+        near=vllm("--data-parallel-external-lb", dp=2, model=EXPERTS),
+    ),
+    Case(
+        rule="PS234",
+        bad=vllm("--load-format", "safetensors", model="s3://bucket/model"),
+        near=vllm("--load-format", "runai_streamer", model="s3://bucket/model"),
+    ),
+    Case(
+        rule="PS234",
+        bad=vllm("--kv-cache-dtype", "nvfp4", model=MLA, version="1.4.0"),
+        near=vllm("--kv-cache-dtype", "nvfp4", version="1.4.0"),
+    ),
+    Case(
+        rule="PS234",
+        bad=vllm("--max-long-partial-prefills", "4", version="1.3.0"),
+        near=vllm(
+            *("--max-long-partial-prefills", "4", "--max-num-partial-prefills", "4"),
+            version="1.3.0",
+        ),
+    ),
+    Case(
+        rule="PS175",
+        bad=vllm("--enable-lora", "--max-loras", "4", "--max-cpu-loras", "2"),
+        near=vllm("--enable-lora", "--max-loras", "4", "--max-cpu-loras", "4"),
+    ),
+)
+SGLANG = (
+    Case(
+        rule="PS467",
+        bad=pool("decode", "sglang", RADIX, *NIXL, *EAGLE, version="1.3.0"),
+        near=pool("decode", "sglang", RADIX, *NIXL, version="1.3.0"),
+    ),
+    Case(
+        rule="PS467",
+        bad=pool("decode", "sglang", RADIX, version="1.2.0"),
+        near=pool("decode", "sglang", RADIX, version="1.3.0"),
+    ),
+    Case(
+        rule="PS467",
+        bad=pool("prefill", "sglang", OFFLOAD, version="1.3.0"),
+        near=pool("decode", "sglang", OFFLOAD, version="1.3.0"),
+    ),
+    Case(
+        rule="PS467",
+        bad=pool("prefill", "sglang", STRATEGY, "extra_buffer_lazy"),
+        near=pool("prefill", "sglang", STRATEGY, "extra_buffer"),
+    ),
+    Case(
+        rule="PS174",
+        bad=hybrid(
+            "--disable-radix-cache", "--mamba-scheduler-strategy", "extra_buffer", version="1.0.1"
+        ),
+        near=hybrid(
+            "--disable-radix-cache", "--mamba-scheduler-strategy", "no_buffer", version="1.0.1"
+        ),
+    ),
+    Case(rule="PS174", bad=hybrid(*EAGLE, version="1.2.0"), near=hybrid(*EAGLE)),
+    Case(
+        rule="PS174",
+        bad=hybrid(STRATEGY, "no_buffer", "--page-size", "64", "--disable-overlap-schedule"),
+        near=hybrid(STRATEGY, "no_buffer", "--page-size", "1", "--disable-overlap-schedule"),
+    ),
+    Case(
+        rule="PS174",
+        bad=hybrid(STRATEGY, "extra_buffer", "--page-size", "48"),
+        near=hybrid(STRATEGY, "extra_buffer", "--page-size", "64"),
+    ),
+    Case(
+        rule="PS174",
+        bad=sglang(STRATEGY, "extra_buffer"),
+        near=sglang(STRATEGY, "extra_buffer", model=HYBRID),
+    ),
+    Case(
+        rule="PS235",
+        bad=sglang(
+            "--moe-runner-backend", "flashinfer_mxfp4", model=V4, tp=16, gpu="h200", version="1.3.0"
+        ),
+        near=sglang(
+            "--moe-runner-backend", "flashinfer_mxfp4", model=V4, tp=8, gpu="h200", version="1.3.0"
+        ),
+    ),
+    Case(
+        rule="PS235",
+        bad=sglang("--enable-eplb", model=EXPERTS, tp=4),
+        near=sglang("--enable-eplb", "--ep-size", "4", model=EXPERTS, tp=4),
+    ),
+    Case(
+        rule="PS235",
+        bad=sglang("--enable-dp-lm-head", "--dp-size", "2", model=EXPERTS, tp=4),
+        near=sglang("--enable-dp-lm-head", model=EXPERTS, tp=4),
+    ),
+    Case(
+        rule="PS235",
+        bad=sglang("--kv-cache-dtype", "fp8_e5m2", model=SPARSE, tp=8),
+        near=sglang("--kv-cache-dtype", "fp8_e4m3", model=SPARSE, tp=8),
+    ),
+    Case(
+        rule="PS235",
+        bad=sglang("--moe-runner-backend", "flashinfer_cutlass", "--quantization", "fp8"),
+        near=sglang("--moe-runner-backend", "flashinfer_cutlass", "--quantization", "modelopt_fp4"),
+    ),
+    Case(
+        rule="PS235",
+        bad=sglang("--attention-backend", "trtllm_mha", gpu="h200", version="1.0.1"),
+        near=sglang("--attention-backend", "trtllm_mha", gpu="h200", version="1.1.0"),
+    ),
+    Case(
+        rule="PS172",
+        bad=sglang(*EAGLE, "--enable-lora", version="1.4.0"),
+        near=sglang("--speculative-algorithm", "NGRAM", "--enable-lora", version="1.4.0"),
+    ),
+    Case(
+        rule="PS172",
+        bad=sglang(
+            *EAGLE,
+            "--speculative-eagle-topk",
+            "4",
+            "--page-size",
+            "64",
+            "--attention-backend",
+            "flashmla",
+        ),
+        near=sglang(
+            *EAGLE,
+            "--speculative-eagle-topk",
+            "4",
+            "--page-size",
+            "64",
+            "--attention-backend",
+            "fa3",
+        ),
+    ),
+    Case(
+        rule="PS175",
+        bad=sglang("--enable-lora"),
+        near=sglang("--enable-lora", "--lora-paths", "a=/models/a"),
+    ),
+    Case(
+        rule="PS236",
+        bad=sglang(model="nvidia/Qwen3-235B-A22B-NVFP4", tp=4, gpu="h200", version="1.2.0"),
+        near=sglang(model="nvidia/Qwen3-235B-A22B-NVFP4", tp=4, gpu="h200", version="1.3.0"),
+    ),
+    Case(  # a model that only its name describes
+        rule="PS236",
+        bad=worker(model="acme/model-FP4", kind="trtllm", version="1.0.1", gpu="h200"),
+        near=worker(model="acme/model-FP4", kind="trtllm", version="1.0.1", gpu="b200"),
+    ),
+    Case(
+        rule="PS611",
+        bad=sglang("--skip-tokenizer-init"),
+        near=sglang("--skip-tokenizer-init", version="1.0.1"),  # Dynamo sets it itself
+    ),
+)
+PARSER = ("--dyn-reasoning-parser", "glm45")
+CLAIMS = {"resourceClaims": [{"name": "gpus", "resourceClaimTemplateName": "four"}]}
+TEMPLATE = {
+    "apiVersion": "resource.k8s.io/v1",
+    "kind": "ResourceClaimTemplate",
+    "metadata": {"name": "four"},
+    "spec": {
+        "spec": {
+            "devices": {
+                "requests": [
+                    {"name": "gpus", "exactly": {"deviceClassName": "gpu.nvidia.com", "count": 4}}
+                ]
+            }
+        }
+    },
+}
+
+
+def claimed(nodes: int) -> str:
+    own = component("vllm", *flags(DENSE, tensor_parallel_size=4 * nodes), version="1.3.0")
+    own["podTemplate"]["spec"] |= CLAIMS
+    main = own["podTemplate"]["spec"]["containers"][0]
+    main["resources"] = {"limits": {}, "claims": [{"name": "gpus"}]}
+    if nodes > 1:
+        own["multinode"] = {"nodeCount": nodes}
+    return dump(TEMPLATE) + "---\n" + deployment(own, version="1.3.0")
+
+
+CACHE = "worker/config/kv_cache_config"
+OTHER = (
+    Case(
+        rule="PS178",
+        bad=sglang("--disagg-config", "/c.yaml", version="1.3.0"),
+        near=sglang("--disagg-config", "/c.yaml", "--disagg-config-key", "a", version="1.3.0"),
+    ),
+    Case(
+        rule="PS178",
+        bad=worker("--dyn-endpoint-types", "chat,embeddings"),
+        near=worker("--dyn-endpoint-types", "chat,completions"),
+    ),
+    Case(
+        rule="PS176",
+        bad=graph(TRTLLM_AGG, {f"{CACHE}/disk_cache_size": 1 << 30}),
+        near=graph(
+            TRTLLM_AGG,
+            {f"{CACHE}/disk_cache_size": 1 << 30, f"{CACHE}/disk_cache_path": "/tmp/kv"},
+        ),
+    ),
+    Case(
+        rule="PS176",
+        bad=graph(TRTLLM_AGG, {"worker/config/mx_config": {"server_url": "http://mx"}}),
+        near=graph(
+            TRTLLM_AGG,
+            {
+                "worker/config/mx_config": {"server_url": "http://mx"},
+                "worker/config/checkpoint_format": "MX",
+            },
+        ),
+    ),
+    Case(
+        rule="PS177",
+        bad=worker(version="1.3.0", env={"VLLM_RPC_TIMEOUT": "1"}),
+        near=worker(version="1.2.0", env={"VLLM_RPC_TIMEOUT": "1"}),
+    ),
+    Case(
+        rule="PS177",
+        bad=sglang(version="1.6.1", env={"SGLANG_CUTLASS_MOE": "1"}),
+        near=sglang(version="1.6.1", env={"SGLANG_OF_ACME": "1"}),
+    ),
+    Case(
+        rule="PS612",
+        bad=worker(*PARSER, version="1.2.0"),
+        near=worker(*PARSER, "--reasoning-parser", "glm45", version="1.2.0"),
+    ),
+    Case(rule="PS782", bad=claimed(2), near=claimed(1)),
+    Case(
+        rule="PS468",
+        bad=lmcache(remote_url="lm://server:1", local_cpu=False, max_local_cpu_size=0),
+        near=lmcache(remote_url="lm://server:1", local_cpu=False, max_local_cpu_size=5),
+    ),
+    Case(
+        rule="PS468",
+        bad=lmcache(local_disk="file:///cache"),
+        near=lmcache(local_disk="file:///cache", max_local_disk_size=100),
+    ),
+    Case(
+        rule="PS468",
+        bad=lmcache(enable_pd=True, pd_role="sender", pd_buffer_size=1),
+        near=lmcache(enable_pd=True, pd_role="sender", pd_buffer_size=1, pd_buffer_device="cuda"),
+    ),
+)
+CASES = (*VLLM, *SGLANG, *OTHER)
