@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import yaml
 
 from penstock.cli.main import main
 from penstock.llamacpp.config import LlamaCppConfig
@@ -17,10 +18,17 @@ GRAPHS = [text.removeprefix("yaml\n") for text in TEXT.split("```")[1::2]]
 
 @pytest.mark.parametrize("graph", GRAPHS)
 def test_a_graph_on_the_page_passes_the_strict_check(
-    graph: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    graph: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     file = tmp_path / "graph.yaml"
     file.write_text(graph)
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / yaml.safe_load(graph)["model"]["path"]
+    path.parent.mkdir()
+    path.write_bytes(b"GGUF")
     assert main(["check", "--strict", str(file)]) == 0, capsys.readouterr().out
 
 
