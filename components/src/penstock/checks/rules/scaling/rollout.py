@@ -305,19 +305,21 @@ def planner_and_file(deployment: ServingDeployment) -> Iterable[RuleResult]:
     source="production-stack#1003",
     versions=KUBERNETES,
     other_levels=(Level.NOTE,),
-    exceptions="With a planner or a scaling adapter, which may raise the number, it is a note.",
+    exceptions="It is a note with a planner or a scaling adapter, which may raise the number, and "
+    "if another component of the role has replicas.",
 )
 def no_replicas(deployment: ServingDeployment) -> Iterable[RuleResult]:
     has_planner = bool(deployment.with_role(Role.PLANNER))
     for component in deployment.components:
         adapter = deployment.pods[component.name].cursor["scalingAdapter"]
-        is_scaled = has_planner or not adapter.is_absent
+        others = any(c.replicas for c in deployment.with_role(component.role))
+        may_serve = has_planner or others or not adapter.is_absent
         if component.replicas == 0 and component.role in (*WORKERS, Role.FRONTEND):
             yield RuleResult(
                 location=Location(component.name, "field", ("replicas",)),
                 message=f"{component.name} has 0 replicas",
                 fix=Fix(text="Set replicas to at least 1.", fields={"replicas": 1}),
-                level=Level.NOTE if is_scaled else None,
+                level=Level.NOTE if may_serve else None,
             )
 
 
