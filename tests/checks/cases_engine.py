@@ -88,19 +88,19 @@ FILES = (
         near=graph(LLAMACPP, {"engine/config/n_parallel": 256}),
     ),
     Case(  # a missing file; in a cluster's image it may exist
-        rule="PS172",
+        rule="PS179",
         bad=graph(LLAMACPP, {"model/path": "/models/missing.gguf"}),
         near=graph(
             LLAMACPP, {"model/path": "/models/missing.gguf", "engine/image": "registry/llama:1"}
         ),
     ),
     Case(  # a file of another kind; a packaged model needs no file
-        rule="PS172",
+        rule="PS179",
         bad=graph(LLAMACPP, {"model/path": str(ROOT / "pyproject.toml")}),
         near=graph(LLAMACPP),
     ),
     Case(  # neither a file nor a packaged model
-        rule="PS172",
+        rule="PS179",
         bad=graph(LLAMACPP, {"model/id": "my/model"}),
         near=graph(LLAMACPP, {"model/id": "my/model", "engine/image": "registry/llama:1"}),
     ),

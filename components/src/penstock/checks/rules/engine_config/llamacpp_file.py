@@ -48,7 +48,7 @@ def invalid_llamacpp_option(deployment: ServingDeployment) -> Iterable[RuleResul
 
 
 @rule(
-    id="PS172",
+    id="PS179",
     title="no GGUF file for llama.cpp",
     level=Level.ERROR,
     cause="The graph has no engine.image, so that it runs on this machine, and model.path (or "
