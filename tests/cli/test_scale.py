@@ -34,7 +34,7 @@ def test_a_read_only_graph_is_an_error_and_stays(
     path = tmp_path / "graph.yaml"
     path.write_text("model: {}\n")
     monkeypatch.setattr("os.access", lambda file, mode: False)  # root may write every file
-    with pytest.raises(InputError, match="cannot be written: the file is read-only. Fix: Use a"):
+    with pytest.raises(InputError, match=r"cannot be written: the file is read-only\. Fix: Use a"):
         write_text(path, "changed")
     assert path.read_text() == "model: {}\n"
     assert list(tmp_path.iterdir()) == [path]
