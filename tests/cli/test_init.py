@@ -71,6 +71,25 @@ def test_the_file_has_the_answers_and_the_next_steps_name_it(tmp_path: Path) -> 
     assert done.stdout.count(str(file)) == 3
 
 
+def test_few_requests_get_few_workers_and_the_output_says_how_they_were_chosen(
+    tmp_path: Path,
+) -> None:
+    h100 = GPUS["h100"]
+    for concurrency, replicas in ((1, 1), (9, 2), (40, 4), (5000, 4)):
+        graph = starting_graph(MODELS[0], h100, 8, Traffic.CHAT, concurrency=concurrency)
+        assert graph.candidate.worker.replicas == replicas
+    pools = starting_graph(MODELS[0], h100, 64, Traffic.DOCUMENTS, concurrency=4).candidate
+    assert (pools.prefill[0].replicas, pools.worker.replicas) == (1, 1)
+    done = penstock("init", str(tmp_path / "a.yaml"), *ANSWERS)
+    assert (
+        "chosen by rule, for all of the GPUs: the number of concurrent requests is" in done.stdout
+    )
+    assert "`penstock plan` chooses by replaying the workload" in done.stdout
+    done = penstock("init", str(tmp_path / "b.yaml"), *ANSWERS, "--concurrency", "3")
+    assert "1 × TP2/EP2 aggregated, batch 8" in done.stdout
+    assert "chosen by rule, for 3 concurrent requests; " in done.stdout
+
+
 def test_long_prompts_get_separate_pools_if_the_gpus_suffice(tmp_path: Path) -> None:
     for count, is_disaggregated in ((2, False), (4, True), (8, True), (64, True)):
         graph = starting_graph(MODELS[0], GPUS["h100"], count, Traffic.DOCUMENTS)

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from penstock.cli.main import main
+from penstock.errors import InputError
+from penstock.graph.edit import write_text
 from penstock.graph.shipped_graphs import shipped_graph
 
 
@@ -24,3 +26,15 @@ def test_more_gpus_than_the_hardware_has_are_a_warning(
     assert "warning: PS209: the graph needs " in output.err
     assert len(output.err.splitlines()) == 1
     assert "replicas: 40" in graph.read_text()
+
+
+def test_a_read_only_graph_is_an_error_and_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "graph.yaml"
+    path.write_text("model: {}\n")
+    monkeypatch.setattr("os.access", lambda file, mode: False)  # root may write every file
+    with pytest.raises(InputError, match=r"cannot be written: the file is read-only\. Fix: Use a"):
+        write_text(path, "changed")
+    assert path.read_text() == "model: {}\n"
+    assert list(tmp_path.iterdir()) == [path]

@@ -192,7 +192,7 @@ def test_an_interrupted_drill_does_not_wait_for_stalled_requests(
     stalls = fault(tmp_path / "down", name="stall", lasts_s=60.0, **command)
     endpoint = RemoteEndpoint(url, None, [stalls], 1, HEADERS)
     options = DrillOptions(count=50, seed=1, streams=2, tokens=4, pace=QUICK)
-    heard: list[str] = []
+    lines: list[str] = []
 
     def interrupt() -> None:
         while not Endpoint.stalled.exists():
@@ -205,12 +205,12 @@ def test_an_interrupted_drill_does_not_wait_for_stalled_requests(
     thread.start()
     started = time.monotonic()
     try:
-        result = drill_endpoint(endpoint, options, HEADERS, heard.append)
+        result = drill_endpoint(endpoint, options, HEADERS, lines.append)
     finally:
         thread.join()
         Endpoint.stalled.unlink()
     assert time.monotonic() - started < 5
-    assert heard[-1] == "interrupted: stopping the drill"
+    assert lines[-1] == "interrupted: stopping the drill"
     assert undone.exists()
     assert result.was_interrupted
     assert result.evaluation.failures == ()  # those of the interrupted fault are left out

@@ -58,8 +58,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--concurrency",
         type=integer_between(1, 1_000_000),
         metavar="N",
-        help="requests at the same time; limits the batch of each worker (default: no limit "
-        "beyond the usual batch)",
+        help="requests at the same time; limits the number of workers and their batch (default: "
+        "use all GPUs, with the usual batch)",
     )
     parser.add_argument(
         "--ttft", type=duration_ms, metavar="500ms", help="SLO: maximum time to first token"
@@ -83,6 +83,7 @@ def run(args: argparse.Namespace) -> int:
     _require_new(file)
     _write(file, graph.text(_command(args, file, graph)))
     print(f"{file}: {graph.summary()}")
+    print(f"chosen {graph.reason()}; `penstock plan` chooses by replaying the workload")
     return _checked(file, graph)
 
 

@@ -5,6 +5,7 @@ The text is spliced at the positions of the values, as a YAML library would refo
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -15,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from penstock.errors import GraphError, Problem
+from penstock.errors import GraphError, InputError, Problem
 from penstock.graph.load import LoadedGraph, parse_graph
 from penstock.graph.renamed_keys import warn_of
 from penstock.strict_yaml.limits import MOST_REPLICAS
@@ -142,8 +143,20 @@ def scalable_pools(text: str, source: str = "graph.yaml") -> tuple[str, ...]:
 
 
 def write_text(path: FilePath, text: str) -> None:
-    """Replace a file atomically and keep its mode."""
+    """Replace a file atomically and keep its mode. InputError if it may not be written: a
+    replacement would not respect that it is read-only."""
     path = path.resolve()
+    try:
+        if not os.access(path, os.W_OK):
+            raise PermissionError(errno.EACCES, "the file is read-only")
+        _replace(path, text)
+    except PermissionError as error:
+        message = f"cannot be written: {error.strerror}"
+        fix = "Use a copy of the file in a folder in which you may write."
+        raise InputError(Problem(file=str(path), message=message, fix=fix)) from None
+
+
+def _replace(path: FilePath, text: str) -> None:
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     temporary = FilePath(name)
     try:

@@ -49,7 +49,7 @@ class StateDir:
     """The folder of the graph or manifest at ``source``; created on demand."""
 
     def __init__(self, source: Path, root: Path | None = None) -> None:
-        resolved = source.resolve()
+        resolved = Path(os.path.realpath(source))  # `resolve` raises for a loop of links
         digest = hashlib.sha256(str(resolved).encode()).hexdigest()[:8]
         self.source = resolved
         self.path = (root or state_root()) / f"{resolved.stem}-{digest}"

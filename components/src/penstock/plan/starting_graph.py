@@ -60,6 +60,12 @@ class StartingGraph:
         request = self.request
         return f"{self.candidate}: {self.candidate.gpus} of {request.gpus} × {request.gpu.name}"
 
+    def reason(self) -> str:
+        """How the layout was chosen, for the output."""
+        if self.concurrency is None:
+            return "by rule, for all of the GPUs: the number of concurrent requests is unknown"
+        return f"by rule, for {self.concurrency} concurrent requests"
+
     def _header(self, command: str) -> Iterator[str]:
         yield f"{self.request.shape.name} for {self.traffic}: {DESCRIPTIONS[self.traffic]}."
         yield f"GPUs, as written: {self.summary()}."
@@ -188,13 +194,22 @@ _LAYOUTS: dict[Traffic, Callable[[Gpu, int, int], Candidate]] = {
 
 
 def _limited(candidate: Candidate, concurrency: int) -> Candidate:
-    """With the batch of a decode or aggregated worker reduced to its share of the requests."""
-    pool = candidate.worker
+    """With no more workers than the requests keep busy, and the batch of a decode or aggregated
+    worker reduced to its share of them."""
+    pool = _enough(candidate.worker, concurrency)
     share = -(-concurrency // (pool.replicas * pool.layout.ranks))
     batch = SMALLEST_BATCH
     while batch < share:
         batch *= 2
-    return replace(candidate, worker=replace(pool, batch=min(batch, pool.batch)))
+    prefill = tuple(_enough(one, concurrency) for one in candidate.prefill)
+    worker = replace(pool, batch=min(batch, pool.batch))
+    return replace(candidate, prefill=prefill, worker=worker)
+
+
+def _enough(pool: PoolCandidate, concurrency: int) -> PoolCandidate:
+    """Without the replicas that would have fewer than `SMALLEST_BATCH` requests each."""
+    most = -(-concurrency // (SMALLEST_BATCH * pool.layout.ranks))
+    return replace(pool, replicas=min(pool.replicas, most))
 
 
 def _power_of_two(most: int) -> int:
