@@ -33,6 +33,7 @@ TITLES = {
     "sglang": "SGLang",
     "llamacpp": "llama.cpp",
 }
+SHORTENED = "Lines that do not matter here are left out (`# …`); the output counts them."
 # Most lines of output that a page shows.
 MOST_LINES = 3
 
@@ -101,7 +102,7 @@ def _prose(text: str) -> str:
     """The text of a rule as Markdown: what is not code has no emphasis and no tags."""
     parts = text.split("`")
     return "`".join(
-        re.sub(r"([*<])", r"\\\1", part) if index % 2 == 0 else part
+        part.replace("*", "\\*").replace("<", "&lt;") if index % 2 == 0 else part
         for index, part in enumerate(parts)
     )
 
@@ -120,7 +121,7 @@ def _failing(example: Example, excerpt: Excerpt) -> str:
     lines = list(_output(example, name))
     shown = lines[:MOST_LINES] + ["…"] * (len(lines) > MOST_LINES)
     output = "\n".join([f"$ penstock check{gpu} {name}", *shown])
-    text = f"{_code(excerpt, name)}\n\n```text\n{output}\n```"
+    text = f"{SHORTENED}\n\n{_code(excerpt, name)}\n\n```text\n{output}\n```"
     if example.also:
         rules = ", ".join(f"[{rule}]({rule}.md)" for rule in example.also)
         text += f"\n\nThe file also violates {rules}, and the repair below solves that, too."
