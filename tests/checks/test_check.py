@@ -136,7 +136,7 @@ def test_explain_prints_the_rule() -> None:
     ("arguments", "words"),
     [
         ((), "pass a graph"),
-        (("--explain", "PS999"), "rules are PS001"),
+        (("--explain", "PS999"), "there is no rule PS999"),
         (("--gpu", "h1000", "x.yaml"), "--gpu: h1000 is unknown. Fix: Did you mean h100?"),
         (("--model", "/nowhere", "x.yaml"), "no config.json"),
         (("--json", "--sarif", "x.yaml"), "not allowed with"),

@@ -59,6 +59,7 @@ def invalid_llamacpp_option(deployment: ServingDeployment) -> Iterable[RuleResul
     "model.id to a packaged model.",
     source="penstock/local/llamacpp_engine.py, which `up` finds the file with",
     versions=PENSTOCK,
+    other_levels=(Level.WARNING,),
 )
 def missing_gguf_file(deployment: ServingDeployment) -> Iterable[RuleResult]:
     workers = [w for w in deployment.workers if w.engine is Engine.LLAMACPP]
