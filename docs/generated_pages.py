@@ -1,0 +1,54 @@
+"""Pages of the site that come from elsewhere: rules, decisions and files of the top level."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import re
+from pathlib import Path
+
+
+def rule_pages() -> dict[str, str]:
+    """Path → Markdown of the rules' pages."""
+    if importlib.util.find_spec("rule_pages") is not None:
+        pages: dict[str, str] = importlib.import_module("rule_pages").rule_pages()
+        return pages
+    return _short_rule_pages()
+
+
+def _short_rule_pages() -> dict[str, str]:
+    from penstock.checks.registry import RULES
+
+    pages = {
+        f"rules/{rule.id}.md": f"# {rule.id}: {rule.title}\n\n{rule.cause} {rule.effect}\n\n"
+        f"**Fix.** {rule.remedy}\n\n**Source.** {rule.source}\n"
+        for rule in RULES
+    }
+    lines = [f"| [{rule.id}]({rule.id}.md) | {rule.title} |" for rule in RULES]
+    head = ["# Rules of `penstock check`", "", "| rule | finding |", "|---|---|"]
+    return pages | {"rules/index.md": "\n".join([*head, *lines, ""])}
+
+
+def decision_index(folder: Path) -> str:
+    """A list of the decision records, from their titles."""
+    lines = ["# Decisions", "", "One page per decision: context, choice, consequences.", ""]
+    for path in sorted(folder.glob("[0-9]*.md")):
+        title = path.read_text("utf-8").splitlines()[0].removeprefix("# ")
+        number, _, text = title.partition(". ")
+        lines.append(f"- [{number}]({path.name}): {text}")
+    return "\n".join([*lines, ""])
+
+
+def root_page(path: Path, page: str) -> str:
+    """A file of the top level as the page ``page``: its links start one or more folders deeper."""
+    up = "../" * page.count("/")
+
+    def link(match: re.Match[str]) -> str:
+        target = match[1]
+        if ":" in target or target.startswith("#"):
+            return match[0]
+        if target.startswith("docs/"):
+            return f"]({up}{target.removeprefix('docs/')}"
+        return f"]({up}../{target}"
+
+    return re.sub(r"\]\(([^)\s]+)", link, path.read_text("utf-8"))
