@@ -19,14 +19,12 @@ imports: ## check that packages import in one direction
 
 fresh: ## check that generated files are up to date
 	$(RUN) python -m penstock.graph.generate --check
-	$(RUN) python -m penstock.checks.readme --check
 	$(RUN) python -m penstock.cluster.roles --check
 	$(RUN) python -m penstock.llamacpp.options --check
 	$(RUN) python k8s/monitoring/dashboards.py --check
 
 generate: ## write the generated files: chart values and schema, references, roles, dashboards, options
 	$(RUN) python -m penstock.graph.generate
-	$(RUN) python -m penstock.checks.readme
 	$(RUN) python -m penstock.cluster.roles
 	$(RUN) python -m penstock.llamacpp.options
 	$(RUN) python k8s/monitoring/dashboards.py

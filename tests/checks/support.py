@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -116,6 +116,25 @@ class Case:
     bad: str
     near: str
     gpu: str | None = None
+    # For the rule's page, see examples.py: whether this case is the example, instead of the rule's
+    # first case; its repair, a complete file, if not the default; and other rules that the repair
+    # satisfies as well.
+    is_example: bool = False
+    fixed: str = ""
+    also: tuple[str, ...] = ()
+
+
+# The changed text of `graph` or `manifest` → its base as a text.
+_BASES: dict[str, Callable[[], str]] = {}
+
+
+def base_of(text: str) -> str:
+    """The file of which a case is a change; empty if it is not known."""
+    return _BASES[text]() if text in _BASES else ""
+
+
+def is_graph(text: str) -> bool:
+    return "apiVersion:" not in text and "\nmodel:" in f"\n{text}"
 
 
 def dump(*documents: Any) -> str:
@@ -125,7 +144,9 @@ def dump(*documents: Any) -> str:
 def graph(base: Mapping[str, Any], changes: Mapping[str, Any] | None = None) -> str:
     """The base with values changed, as YAML. Keys are paths with `/` between the steps
     (`decode/config/max_batch_size`); the value REMOVE removes the key."""
-    return dump(_changed(base, changes or {}))
+    text = dump(_changed(base, changes or {}))
+    _BASES[text] = lambda: dump(dict(base))
+    return text
 
 
 def manifest(base: Mapping[str, Any], changes: Mapping[str, Any] | None = None) -> str:
@@ -137,7 +158,9 @@ def manifest(base: Mapping[str, Any], changes: Mapping[str, Any] | None = None) 
     documents = copy.deepcopy(list(_rendered(dump(dict(base)))))
     for path, value in (changes or {}).items():
         _change_document(documents, path.split("/"), value)
-    return dump(*documents)
+    text = dump(*documents)
+    _BASES[text] = lambda: dump(*_rendered(dump(dict(base))))
+    return text
 
 
 @cache
@@ -145,7 +168,8 @@ def check(text: str, *, gpu: str | None = None) -> tuple[Finding, ...]:
     """The findings of a file with ``text``, cached because several tests use the same text."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "case.yaml"
-        path.write_text(text)
+        # "\udce9" in a text is the byte 0xe9, which is not UTF-8.
+        path.write_text(text, "utf-8", errors="surrogateescape")
         return check_file(path, Hints(gpu=gpu))
 
 

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from penstock.checks.readme import README, text
 from penstock.checks.registry import RULES
 from penstock.graph.load import parse_graph
 from penstock.manifests.source import render_graph
@@ -256,12 +255,6 @@ def test_explain_prints_the_memory(tmp_path: Path) -> None:
     path = tmp_path / "unknown.yaml"
     path.write_text(graph({**TRTLLM_AGG, "hardware": {}}))
     assert "the GPU is not stated" in penstock("explain", "--memory", str(path)).stderr
-
-
-def test_the_readme_of_the_rules_is_up_to_date() -> None:
-    assert README.read_text("utf-8") == text()
-    for rule in RULES:
-        assert f"### {rule.id}\n" in text()
 
 
 HEAVY = ("pydantic", "rich", "kubernetes", "helm_python", "asyncio")

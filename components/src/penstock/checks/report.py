@@ -45,7 +45,7 @@ def print_text(report: CheckReport, *, is_full: bool = False) -> None:
     paint = painter(sys.stdout)
     findings = by_level(report.findings)
     for finding in findings:
-        print(_line(finding, paint, is_full=is_full))
+        print(one_line(finding, paint, is_full=is_full))
         for line in _details(finding) if is_full else ():
             print(f"    {line}")
     counted = [finding for finding in findings if not finding.suppressed]
@@ -70,7 +70,8 @@ def subject(finding: Finding) -> str:
     return finding.subject or finding.place
 
 
-def _line(finding: Finding, paint: Paint, *, is_full: bool) -> str:
+def one_line(finding: Finding, paint: Paint, *, is_full: bool = False) -> str:
+    """`graph.yaml:8:5 PS124 error prefill: …`"""
     word = "suppressed" if finding.suppressed else str(finding.level)
     about = finding.place if is_full and not finding.also else subject(finding)
     if finding.message.startswith(f"{about} "):
@@ -137,9 +138,11 @@ def _number(count: int, noun: str) -> str:
 def explain(rule: str) -> str:
     """The documentation of a rule."""
     found = by_id(rule)
-    example = f"Example: {found.example}\n" if found.example else ""
-    return (
-        f"{found.id} ({found.level}): {found.title}\n\n"
-        f"Cause:   {found.cause}\nEffect:  {found.effect}\n{example}Fix:     {found.remedy}\n"
-        f"Source:  {found.source}\nVerified for: {found.versions.text()}"
-    )
+    levels = " or ".join(map(str, (found.level, *found.other_levels)))
+    lines = [f"{found.id} ({levels}): {found.title}", ""]
+    lines += [f"Cause:   {found.cause}", f"Effect:  {found.effect}"]
+    lines += [f"Example: {found.example}"] if found.example else []
+    lines += [f"Fix:     {found.remedy}"]
+    lines += [f"Except:  {found.exceptions}"] if found.exceptions else []
+    lines += [f"Source:  {found.source}", f"Verified for: {found.versions.text()}"]
+    return "\n".join(lines)

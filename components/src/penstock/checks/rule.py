@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from penstock.checks.finding import Level, RuleResult
 from penstock.checks.version_range import Versions
+from penstock.manifests.deployment import Engine
 
 if TYPE_CHECKING:
     from penstock.serving.deployment import ServingDeployment
@@ -21,7 +22,7 @@ Check = Callable[["ServingDeployment"], Iterable[RuleResult]]
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
-    """The texts are printed by `penstock check --explain` and in the README of the rules."""
+    """The texts are printed by `penstock check --explain` and on the rule's page of the site."""
 
     id: str
     # A noun phrase or a short statement of the problem.
@@ -40,6 +41,17 @@ class Rule:
     check: Check
     # A measurement or a case of another deployment. Not part of findings, which are about one file.
     example: str = ""
+    # Levels that some results have instead of `level`.
+    other_levels: tuple[Level, ...] = ()
+    # The engines whose workers it concerns, if not those of `versions`. Empty: all.
+    engines: tuple[Engine, ...] = ()
+    # When it reports nothing although the cause is there.
+    exceptions: str = ""
+
+    @property
+    def applies_to(self) -> tuple[Engine, ...]:
+        """The engines whose workers it concerns; empty: all, or no engine at all."""
+        return self.engines or tuple(e for e in Engine if getattr(self.versions, e.value, ""))
 
 
 def rule(
@@ -53,6 +65,9 @@ def rule(
     source: str,
     versions: Versions,
     example: str = "",
+    other_levels: tuple[Level, ...] = (),
+    engines: tuple[Engine, ...] = (),
+    exceptions: str = "",
 ) -> Callable[[Check], Rule]:
     """Declare the decorated function as the check of a rule."""
 
@@ -68,6 +83,9 @@ def rule(
             versions=versions,
             check=check,
             example=example,
+            other_levels=other_levels,
+            engines=engines,
+            exceptions=exceptions,
         )
 
     return declare

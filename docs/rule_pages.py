@@ -1,0 +1,156 @@
+"""Write the reference of the rules of `penstock check`: an index, and a page for each rule.
+
+The build of the site calls `rule_pages`; `python docs/rule_pages.py FOLDER` writes the pages into
+a folder. The texts come from the rules, the examples from their test cases.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+if str(ROOT) not in sys.path:
+    sys.path.insert(0, str(ROOT))
+
+from penstock.checks.registry import RULES, TOPICS  # noqa: E402
+from penstock.checks.report import one_line  # noqa: E402
+from penstock.checks.rule import Rule  # noqa: E402
+from penstock.checks.suppress import ALWAYS  # noqa: E402
+from tests.checks.examples import Example, example_cases, example_of  # noqa: E402
+from tests.checks.excerpt import Excerpt, excerpts  # noqa: E402
+from tests.checks.support import is_graph  # noqa: E402
+
+ABOUT = ROOT / "components" / "src" / "penstock" / "checks" / "README.md"
+TITLES = {
+    "trtllm": "TensorRT-LLM",
+    "vllm": "vLLM",
+    "sglang": "SGLang",
+    "llamacpp": "llama.cpp",
+}
+# Most lines of output that a page shows.
+MOST_LINES = 3
+
+
+def rule_pages() -> dict[str, str]:
+    """Path of the site → Markdown."""
+    cases = example_cases()
+    pages = {f"rules/{rule.id}.md": _page(rule, example_of(cases[rule.id])) for rule in RULES}
+    return {"rules/index.md": _index(), **pages}
+
+
+def _index() -> str:
+    """What findings are, all rules by family, and how to work with findings."""
+    before, heading, after = ABOUT.read_text("utf-8").partition("\n## Output\n")
+    tables = "\n".join(_table(family, rules) for family, rules in TOPICS.items())
+    return f"{before}\n## The rules\n\n{tables}{heading}{after}"
+
+
+def _table(family: str, rules: Iterable[Rule]) -> str:
+    rows = [
+        f"| [{rule.id}]({rule.id}.md) | {_cell(rule.title)} | {_levels(rule)} | {_engines(rule)} |"
+        for rule in sorted(rules, key=lambda rule: rule.id)
+    ]
+    head = ["| Rule | Finds | Level | Engines |", "|---|---|---|---|"]
+    return "\n".join([f"### {family}\n", *head, *rows]) + "\n"
+
+
+def _page(rule: Rule, example: Example) -> str:
+    bad, fixed = excerpts(example.bad, example.fixed, example.findings)
+    parts = [
+        f"# {rule.id}: {rule.title}",
+        _facts(rule),
+        f"## What it finds\n\n{rule.cause}",
+        f"## Why it matters\n\n{_why(rule)}",
+        f"## Example\n\n{_failing(example, bad)}",
+        f"## Use instead\n\n{rule.remedy}\n\n{_code(fixed, _file_name(example))}",
+    ]
+    if rule.exceptions:
+        parts.append(f"## Exceptions\n\n{rule.exceptions}")
+    parts += [f"## Suppress it\n\n{_suppression(rule)}", f"## Source\n\n{rule.source}"]
+    return "\n\n".join(parts) + "\n"
+
+
+def _facts(rule: Rule) -> str:
+    family = next(name for name, rules in TOPICS.items() if rule in rules)
+    rows = (
+        ("Level", _levels(rule)),
+        ("Versions", rule.versions.text()),
+        ("Engines", _engines(rule)),
+        ("Family", f"[{family}](index.md#{family.lower().replace(' ', '-')})"),
+    )
+    return "\n".join(["| | |", "|---|---|", *(f"| {name} | {_cell(v)} |" for name, v in rows)])
+
+
+def _levels(rule: Rule) -> str:
+    return " or ".join(dict.fromkeys(str(level) for level in (rule.level, *rule.other_levels)))
+
+
+def _engines(rule: Rule) -> str:
+    return ", ".join(TITLES[engine] for engine in rule.applies_to) or "all"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def _why(rule: Rule) -> str:
+    return f"{rule.effect}\n\nFor example: {rule.example}" if rule.example else rule.effect
+
+
+def _failing(example: Example, excerpt: Excerpt) -> str:
+    name = _file_name(example)
+    gpu = f" --gpu {example.gpu}" if example.gpu else ""
+    lines = list(_output(example, name))
+    shown = lines[:MOST_LINES] + ["…"] * (len(lines) > MOST_LINES)
+    output = "\n".join([f"$ penstock check{gpu} {name}", *shown])
+    text = f"{_code(excerpt, name)}\n\n```text\n{output}\n```"
+    if example.also:
+        rules = ", ".join(f"[{rule}]({rule}.md)" for rule in example.also)
+        text += f"\n\nThe file also violates {rules}, for the same reason."
+    return text
+
+
+def _output(example: Example, name: str) -> Iterator[str]:
+    for finding in example.findings:
+        yield one_line(replace(finding, file=name), lambda text, _: text)
+
+
+def _file_name(example: Example) -> str:
+    return "graph.yaml" if is_graph(example.fixed) else "manifest.yaml"
+
+
+def _code(excerpt: Excerpt, name: str) -> str:
+    marked = " ".join(map(str, excerpt.marked))
+    options = f' hl_lines="{marked}"' if marked else ""
+    text = excerpt.text.encode("utf-8", errors="replace").decode("utf-8")
+    return f'```yaml title="{name}"{options}\n{text}```'
+
+
+def _suppression(rule: Rule) -> str:
+    if rule.id in ALWAYS:
+        return "It cannot be suppressed: nothing can be deployed from such a file."
+    return (
+        "Give the reason in a comment on the line of the finding, or above it:\n\n"
+        f"```yaml\n# penstock: ignore {rule.id} REASON\n```\n\n"
+        "In a graph, `checks.suppress` applies to the whole file:\n\n"
+        f"```yaml\nchecks:\n  suppress:\n    {rule.id}: REASON\n```"
+    )
+
+
+def write(folder: Path) -> int:
+    """Write all pages into ``folder``; returns their number."""
+    pages = rule_pages()
+    for name, text in pages.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, "utf-8")
+    return len(pages)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit("usage: python docs/rule_pages.py FOLDER")
+    print(f"wrote {write(Path(sys.argv[1]))} pages to {sys.argv[1]}")

@@ -1,0 +1,60 @@
+"""The example of each rule's page: a file that violates the rule, and its repair.
+
+It is the rule's first case, or the one with ``is_example``. The repair is the case's ``fixed``, or
+else the YAML of the fix pasted in, or else the file before the change, or else the near miss.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+
+from penstock.checks.finding import Finding
+from penstock.checks.merge import merged
+from tests.checks.all_cases import CASES, FIRST_CASES
+from tests.checks.literal_examples import LITERAL
+from tests.checks.paste import is_pasteable, pasted_graph, pasted_manifest
+from tests.checks.support import Case, base_of, check, is_graph
+
+
+@dataclass(frozen=True, kw_only=True)
+class Example:
+    """``bad`` and ``fixed`` are complete files."""
+
+    rule: str
+    bad: str
+    fixed: str
+    gpu: str | None
+    # Of the rule, in `bad`.
+    findings: tuple[Finding, ...]
+    # Rules that `bad` violates as well and `fixed` does not.
+    also: tuple[str, ...]
+
+
+def example_cases() -> Mapping[str, Case]:
+    """Rule id → its case."""
+    chosen = {case.rule: case for case in CASES if case.is_example}
+    return {**LITERAL, **FIRST_CASES, **chosen}
+
+
+@cache
+def example_of(case: Case) -> Example:
+    found = merged(check(case.bad, gpu=case.gpu))
+    findings = tuple(finding for finding in found if finding.rule == case.rule)
+    return Example(
+        rule=case.rule,
+        bad=case.bad,
+        fixed=case.fixed or _repaired(case, findings),
+        gpu=case.gpu,
+        findings=findings,
+        also=case.also,
+    )
+
+
+def _repaired(case: Case, findings: tuple[Finding, ...]) -> str:
+    of_graph = is_graph(case.bad)
+    if is_pasteable(findings, is_graph=of_graph):
+        paste = pasted_graph if of_graph else pasted_manifest
+        return paste(case.bad, findings)
+    return base_of(case.bad) or case.near
