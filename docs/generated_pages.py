@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 
@@ -39,14 +40,17 @@ def decision_index(folder: Path) -> str:
     return "\n".join([*lines, ""])
 
 
-def root_page(path: Path, page: str) -> str:
-    """A file of the top level as the page ``page``: its links start one or more folders deeper."""
+def root_page(path: Path, page: str, pages: Mapping[str, str]) -> str:
+    """A file of the top level as the page ``page``. Links to ``pages``, which are such files too,
+    and to docs/ stay inside the site."""
     up = "../" * page.count("/")
 
     def link(match: re.Match[str]) -> str:
         target = match[1]
         if ":" in target or target.startswith("#"):
             return match[0]
+        if target in pages:
+            return f"]({up}{pages[target]}"
         if target.startswith("docs/"):
             return f"]({up}{target.removeprefix('docs/')}"
         return f"]({up}../{target}"

@@ -26,19 +26,23 @@ from generated_pages import decision_index, root_page, rule_pages  # noqa: E402
 LINK = re.compile(r"(?<=\]\()([^)#\s]+)")
 CODE = re.compile(r"^```.*?^```$|`[^`\n]+`", re.DOTALL | re.MULTILINE)
 # Files of the repository's top level that are pages of the site too.
-ROOT_PAGES = {"CONTRIBUTING.md": "contributing/index.md", "CHANGELOG.md": "changelog.md"}
+ROOT_PAGES = {
+    "CHANGELOG.md": "changelog.md",
+    "CONTRIBUTING.md": "contributing/index.md",
+    "SECURITY.md": "security.md",
+}
 
 
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
     """Add the generated pages, and copies of the files that pages link to."""
     pages: dict[str, str] = {"decisions/index.md": decision_index(DOCS / "decisions")}
-    pages |= {page: root_page(ROOT / name, page) for name, page in ROOT_PAGES.items()}
+    pages |= {page: root_page(ROOT / name, page, ROOT_PAGES) for name, page in ROOT_PAGES.items()}
     pages |= rule_pages()
     for path, text in pages.items():
         files.append(File.generated(config, path, content=text))
     texts = {f.src_uri: f.content_string for f in files.documentation_pages()}
     for name in sorted(linked_files(texts)):
-        files.append(File(name, str(ROOT), config.site_dir, False, dest_uri=f"files/{name}"))
+        files.append(File.generated(config, f"files/{name}", abs_src_path=str(ROOT / name)))
     return files
 
 
@@ -50,13 +54,14 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
 
 def linked_files(texts: Mapping[str, str]) -> set[str]:
     """The files outside docs/ that pages link to, as paths from the top level."""
-    return {name for page, text in texts.items() for _, name in _outside(text, page)}
+    names = {name for page, text in texts.items() for _, name in _outside(text, page)}
+    return names - set(ROOT_PAGES)
 
 
 def with_copies(text: str, page: str) -> str:
     """``text`` with links to the copies; links in code stay."""
-    for link, name in set(_outside(text, page)):
-        copy = posixpath.relpath(f"files/{name}", posixpath.dirname(page))
+    for link, name in sorted(set(_outside(text, page))):
+        copy = posixpath.relpath(ROOT_PAGES.get(name, f"files/{name}"), posixpath.dirname(page))
         text = re.sub(rf"(?<=\]\(){re.escape(link)}(?=[)#])", copy, text)
     return text
 

@@ -1,4 +1,4 @@
-"""Writes the tables of components/local-engines.md from the results of client_matrix.py."""
+"""Writes the tables of docs/local-engines.md from the results of client_matrix.py."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from clients.deviations import DEVIATIONS
 from clients.drivers import CLIENTS
 from clients.parameters import PARAMETERS
 
-FILE = Path(__file__).parents[2] / "components" / "local-engines.md"
+FILE = Path(__file__).parents[2] / "docs" / "local-engines.md"
 MARKS = {SUPPORTED: "yes", REJECTED: "400", NOT_APPLICABLE: "–"}
 NAMES = {"mocker": "mocker", "vllm": "vLLM on a CPU", "llamacpp": "llama.cpp"}
 

@@ -81,7 +81,7 @@ def _add_differences(file: _File, other: _File, *, mark: bool = False) -> None:
     others = other.values()
     paths = {node.path for node in other.nodes}
     for (path, text), node in file.values().items():
-        if (path, text) in others or node.text is None and node.path in paths:
+        if (path, text) in others or (node.text is None and node.path in paths):
             continue
         file.add(node, mark=mark)
         if node.path not in paths:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     cause="engine.config has a key that penstock's llama.cpp worker does not know, or a value that "
     "it does not accept.",
     effect="The worker exits at startup and names the option.",
-    remedy="Use an option of the table in components/llamacpp.md.",
+    remedy="Use an option of the table in docs/llamacpp.md.",
     source="penstock/llamacpp/config.py, which the worker reads its file with",
     versions=PENSTOCK,
 )
@@ -43,7 +43,7 @@ def invalid_llamacpp_option(deployment: ServingDeployment) -> Iterable[RuleResul
 def _fix(option: InvalidOption, config: KnownConfig) -> Fix:
     key = ".".join(option.path)
     if not option.near:
-        return Fix(text=f"Correct or remove {key}; components/llamacpp.md lists the options.")
+        return Fix(text=f"Correct or remove {key}; docs/llamacpp.md lists the options.")
     renamed = ".".join((*option.path[:-1], option.near))
     value = config.values
     for step in option.path:
