@@ -1,33 +1,10 @@
-"""Pages of the site that come from elsewhere: rules, decisions and files of the top level."""
+"""Pages of the site that come from elsewhere: decisions and files of the top level."""
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import re
 from collections.abc import Mapping
 from pathlib import Path
-
-
-def rule_pages() -> dict[str, str]:
-    """Path → Markdown of the rules' pages."""
-    if importlib.util.find_spec("rule_pages") is not None:
-        pages: dict[str, str] = importlib.import_module("rule_pages").rule_pages()
-        return pages
-    return _short_rule_pages()
-
-
-def _short_rule_pages() -> dict[str, str]:
-    from penstock.checks.registry import RULES
-
-    pages = {
-        f"rules/{rule.id}.md": f"# {rule.id}: {rule.title}\n\n{rule.cause} {rule.effect}\n\n"
-        f"**Fix.** {rule.remedy}\n\n**Source.** {rule.source}\n"
-        for rule in RULES
-    }
-    lines = [f"| [{rule.id}]({rule.id}.md) | {rule.title} |" for rule in RULES]
-    head = ["# Rules of `penstock check`", "", "| rule | finding |", "|---|---|"]
-    return pages | {"rules/index.md": "\n".join([*head, *lines, ""])}
 
 
 def decision_index(folder: Path) -> str:

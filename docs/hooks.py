@@ -21,7 +21,8 @@ ROOT = DOCS.parent
 sys.path.insert(0, str(DOCS))
 
 from command_pages import COMMANDS_MARK, command_reference  # noqa: E402
-from generated_pages import decision_index, root_page, rule_pages  # noqa: E402
+from generated_pages import decision_index, root_page  # noqa: E402
+from rule_pages import rule_pages  # noqa: E402
 
 LINK = re.compile(r"(?<=\]\()([^)#\s]+)")
 CODE = re.compile(r"^```.*?^```$|`[^`\n]+`", re.DOTALL | re.MULTILINE)
