@@ -6,6 +6,7 @@ a folder. The texts come from the rules, the examples from their test cases.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -23,7 +24,9 @@ from tests.checks.examples import Example, example_cases, example_of  # noqa: E4
 from tests.checks.excerpt import Excerpt, excerpts  # noqa: E402
 from tests.checks.support import is_graph  # noqa: E402
 
-ABOUT = ROOT / "components" / "src" / "penstock" / "checks" / "README.md"
+FOLDER = "components/src/penstock/checks"
+ABOUT = ROOT / FOLDER / "README.md"
+LINKS = "Each rule links to its page, with an example and its repair.\n"
 TITLES = {
     "trtllm": "TensorRT-LLM",
     "vllm": "vLLM",
@@ -37,13 +40,15 @@ MOST_LINES = 3
 def rule_pages() -> dict[str, str]:
     """Path of the site → Markdown."""
     cases = example_cases()
-    pages = {f"rules/{rule.id}.md": _page(rule, example_of(cases[rule.id])) for rule in RULES}
-    return {"rules/index.md": _index(), **pages}
+    pages = {f"rules/{rule.id}.md": rule_page(rule, example_of(cases[rule.id])) for rule in RULES}
+    return {"rules/index.md": rule_index(), **pages}
 
 
-def _index() -> str:
+def rule_index() -> str:
     """What findings are, all rules by family, and how to work with findings."""
-    before, heading, after = ABOUT.read_text("utf-8").partition("\n## Output\n")
+    about = re.sub(r"\[(\w+\.md)\]\(\1\)", rf"`{FOLDER}/\1`", ABOUT.read_text("utf-8"))
+    about = re.sub(r"^`[^`]+levels.md`[^\n]*\n(?:[^\n]+\n)*", LINKS, about, flags=re.MULTILINE)
+    before, heading, after = about.partition("\n## Output\n")
     tables = "\n".join(_table(family, rules) for family, rules in TOPICS.items())
     return f"{before}\n## The rules\n\n{tables}{heading}{after}"
 
@@ -57,7 +62,7 @@ def _table(family: str, rules: Iterable[Rule]) -> str:
     return "\n".join([f"### {family}\n", *head, *rows]) + "\n"
 
 
-def _page(rule: Rule, example: Example) -> str:
+def rule_page(rule: Rule, example: Example) -> str:
     bad, fixed = excerpts(example.bad, example.fixed, example.findings)
     parts = [
         f"# {rule.id}: {rule.title}",
@@ -109,7 +114,7 @@ def _failing(example: Example, excerpt: Excerpt) -> str:
     text = f"{_code(excerpt, name)}\n\n```text\n{output}\n```"
     if example.also:
         rules = ", ".join(f"[{rule}]({rule}.md)" for rule in example.also)
-        text += f"\n\nThe file also violates {rules}, for the same reason."
+        text += f"\n\nThe file also violates {rules}, and the repair below solves that, too."
     return text
 
 

@@ -25,6 +25,7 @@ TOP_LEVEL = {
     "README.md",
     "benchmarks",
     "components",
+    "docs",
     "dynamo_graphs",
     "helm",
     "k8s",

@@ -53,6 +53,7 @@ CASES: tuple[Case, ...] = (
         rule="PS811",
         bad=graph(TRTLLM_DISAGG, planned(load_predicter="kalman")),
         near=graph(TRTLLM_DISAGG, planned(load_predictor="kalman")),
+        is_repaired_by_near=True,
     ),
     Case(
         rule="PS811",
@@ -118,6 +119,7 @@ CASES: tuple[Case, ...] = (
         rule="PS812",  # needs 3 × 4 and 1 GPUs; the default is 8
         bad=beside(decode_min_endpoint=3),
         near=beside(decode_min_endpoint=3, max_gpu_budget=13),
+        is_repaired_by_near=True,
     ),
     Case(
         rule="PS812",
@@ -128,6 +130,7 @@ CASES: tuple[Case, ...] = (
         rule="PS813",
         bad=beside(ttft_ms=300),
         near=beside(ttft_ms=300, itl_ms=20, optimization_target="sla"),
+        is_repaired_by_near=True,
     ),
     Case(
         rule="PS814",
@@ -149,5 +152,6 @@ CASES: tuple[Case, ...] = (
         rule="PS815",
         bad=graph(TRTLLM_DISAGG, {**planned(), STATISTICS: False}),
         near=graph(TRTLLM_DISAGG, planned()),
+        fixed=graph(TRTLLM_DISAGG, {**planned(), STATISTICS: True}),
     ),
 )

@@ -93,6 +93,7 @@ OBJECTIVES = (
         rule="PS008",
         bad=slo(ttft_ms=2000.0, e2e_ms=1000.0),
         near=slo(ttft_ms=1000.0, e2e_ms=2000.0),
+        is_repaired_by_near=True,
     ),
 )
 PATHS = (
@@ -100,6 +101,7 @@ PATHS = (
         rule="PS723",
         bad=manifest(VLLM_AGG, worker_args("--model", "/models/qwen") | mounted("/cache")),
         near=manifest(VLLM_AGG, worker_args("--model", "/models/qwen") | mounted("/models")),
+        is_repaired_by_near=True,
     ),
     Case(
         rule="PS723",
@@ -116,6 +118,7 @@ PATHS = (
             worker_args("--model", "a/b", "--custom-jinja-template", "/etc2/chat.j2")
             | mounted("/etc2"),
         ),
+        is_repaired_by_near=True,
     ),
     Case(
         rule="PS725",
@@ -127,6 +130,7 @@ PATHS = (
         rule="PS726",
         bad=manifest(VLLM_AGG, mounted("/cache", "model-cashe")),
         near=manifest(VLLM_AGG, mounted("/cache")),
+        is_repaired_by_near=True,
     ),
 )
 PORTS = (
@@ -134,11 +138,13 @@ PORTS = (
         rule="PS727",
         bad=manifest(VLLM_AGG, {f"{WORKER}/{MAIN}/ports": [METRICS]}),
         near=manifest(VLLM_AGG, {f"{WORKER}/{MAIN}/ports": [METRICS, SYSTEM]}),
+        is_repaired_by_near=True,
     ),
     Case(
         rule="PS728",
         bad=manifest(VLLM_AGG, {f"{FRONTEND}/{MAIN}/livenessProbe": probe("web")}),
         near=manifest(VLLM_AGG, {f"{FRONTEND}/{MAIN}/livenessProbe": probe("http")}),
+        is_repaired_by_near=True,
     ),
     Case(
         rule="PS729",
@@ -148,14 +154,16 @@ PORTS = (
             frontend_args("--http-port", "8080")
             | {f"{FRONTEND}/{MAIN}/ports": [{"name": "http", "containerPort": 8080}]},
         ),
+        is_repaired_by_near=True,
     ),
-    Case(rule="PS730", bad=two_engines(20080), near=two_engines(20081)),
+    Case(rule="PS730", bad=two_engines(20080), near=two_engines(20081), is_repaired_by_near=True),
 )
 AMOUNTS = (
     Case(
         rule="PS731",
-        bad=graph(VLLM_AGG, memory("64m")),
+        bad=graph(VLLM_AGG, memory("128m")),
         near=graph(VLLM_AGG, memory("64Gi")),
+        fixed=graph(VLLM_AGG, memory("128Gi")),
     ),
     Case(
         rule="PS731",
@@ -169,13 +177,15 @@ AMOUNTS = (
     ),
     Case(
         rule="PS732",
-        bad=manifest(VLLM_AGG, {f"{WORKER}/{MAIN}/resources/limits/memory": "64GB"}),
+        bad=manifest(VLLM_AGG, {f"{WORKER}/{MAIN}/resources/limits/memory": "128GB"}),
         near=manifest(VLLM_AGG, {f"{WORKER}/{MAIN}/resources/limits/memory": "64G"}),
+        fixed=manifest(VLLM_AGG, {f"{WORKER}/{MAIN}/resources/limits/memory": "128Gi"}),
     ),
     Case(
         rule="PS733",
         bad=graph(VLLM_AGG, {"drain_timeout_s": 180_000}),
         near=graph(VLLM_AGG, {"drain_timeout_s": 1_800}),
+        is_repaired_by_near=True,
     ),
     Case(rule="PS734", bad=gated(), near=gated(envFromSecret="hf-token-secret")),
 )

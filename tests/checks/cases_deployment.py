@@ -78,11 +78,13 @@ CASES: tuple[Case, ...] = (
             TRTLLM_DISAGG,
             {"dgd/metadata/name": "a" * 29, f"{DECODE}/multinode": {"nodeCount": 2}},
         ),
+        also=("PS205",),
     ),
     Case(
         rule="PS753",
         bad=manifest(TRTLLM_DISAGG, many(23)),
         near=manifest(TRTLLM_DISAGG, many(22)),
+        also=("PS774",),
     ),
     Case(
         rule="PS754",
@@ -98,6 +100,7 @@ CASES: tuple[Case, ...] = (
         rule="PS756",
         bad=graph(VLLM_AGG, {f"worker/annotations/{STRATEGY}": "recreate"}),
         near=graph(VLLM_AGG, {f"worker/annotations/{STRATEGY}": "Recreate"}),
+        fixed=graph(VLLM_AGG, {f"worker/annotations/{STRATEGY}": "RollingUpdate"}),
     ),
     Case(
         rule="PS756",
@@ -120,6 +123,7 @@ CASES: tuple[Case, ...] = (
         near=manifest(
             TRTLLM_DISAGG, {f"{DECODE}/{MAIN}/command": ["python", "-m", "dynamo.trtllm"]}
         ),
+        also=("PS141", "PS401", "PS775"),
     ),
     Case(
         rule="PS759",  # v1alpha1 has the field
@@ -130,16 +134,20 @@ CASES: tuple[Case, ...] = (
         rule="PS759",
         bad=manifest(TRTLLM_DISAGG, {**SCALED, f"{DECODE}/scalingAdapter": {"enabled": False}}),
         near=manifest(TRTLLM_DISAGG, SCALED),
+        is_repaired_by_near=True,
+        is_example=True,
     ),
     Case(
         rule="PS760",
         bad=manifest(VLLM_AGG, {f"{WORKER}/minAvailable": 1}),
         near=manifest(VLLM_AGG, {f"{WORKER}/providerOverride/value/spec/minAvailable": 1}),
+        is_repaired_by_near=True,
     ),
     Case(
         rule="PS761",
         bad=manifest(TRTLLM_DISAGG, {POLICY: {"labelKey": "rack", "clusterTopologyName": "dc"}}),
         near=manifest(TRTLLM_DISAGG, {POLICY: {"labelKey": "rack"}}),
+        is_repaired_by_near=True,
     ),
     Case(
         rule="PS761",
@@ -190,6 +198,7 @@ CASES: tuple[Case, ...] = (
         rule="PS768",
         bad=manifest(VLLM_AGG, {f"{COMPONENTS}/worker/replica": 3}),
         near=manifest(VLLM_AGG, {f"{COMPONENTS}/worker/replicas": 3}),
+        is_repaired_by_near=True,
     ),
     Case(  # the operator adds only python3
         rule="PS769",
@@ -197,6 +206,7 @@ CASES: tuple[Case, ...] = (
         near=manifest(
             VLLM_AGG, FRONTEND | {f"{FIRST}/args": ["-m", "dynamo.frontend", "--router-mode", "kv"]}
         ),
+        is_repaired_by_near=True,
     ),
     Case(
         rule="PS769",
@@ -215,6 +225,7 @@ CASES: tuple[Case, ...] = (
             VLLM_AGG,
             SCRIPT | {f"{WORKER}/{MAIN}/args": [f'{VLLM} "$@"', "run", "--max-num-seqs", "64"]},
         ),
+        also=("PS501", "PS602"),
     ),
     Case(  # a loop over the arguments without a list
         rule="PS771",
@@ -229,6 +240,7 @@ CASES: tuple[Case, ...] = (
         rule="PS772",
         bad=manifest(VLLM_AGG, {f"{WORKER}/{MAIN}/args": ["--model", "hub/" + "é" * 128]}),
         near=manifest(VLLM_AGG, {f"{WORKER}/{MAIN}/args": ["--model", "/a/" * 99 + "e" * 255]}),
+        also=("PS501",),
     ),
     Case(  # one argument
         rule="PS771",
@@ -246,6 +258,7 @@ CASES: tuple[Case, ...] = (
             {f"{WORKER}/{MAIN}/command": ["python3", "-m", "vllm.entrypoints.openai.api_server"]},
         ),
         near=manifest(VLLM_AGG, {f"{WORKER}/{MAIN}/command": ["python3", "-m", "dynamo.vllm"]}),
+        is_repaired_by_near=True,
     ),
     Case(
         rule="PS770",
@@ -288,6 +301,7 @@ CASES: tuple[Case, ...] = (
         rule="PS774",
         bad=manifest(VLLM_AGG, {f"{COMPONENTS}/second": {**pod("frontend"), "name": "second"}}),
         near=manifest(VLLM_AGG, {f"{COMPONENTS}/frontend/replicas": 2}),
+        is_repaired_by_near=True,
     ),
     Case(
         rule="PS766",

@@ -45,6 +45,7 @@ FILES = (
         rule="PS002",  # an unknown key
         bad=graph(TRTLLM_DISAGG, {"decode/replica": 2}),
         near=graph(TRTLLM_DISAGG, {"decode/replicas": 2}),
+        is_repaired_by_near=True,
     ),
     Case(
         rule="PS002",  # a wrong type
@@ -85,6 +86,7 @@ FILES = (
         rule="PS003",
         bad=graph(TRTLLM_DISAGG, {"kv_transfer/buffer_tokens": 32769}),
         near=graph(TRTLLM_DISAGG, {"kv_transfer/buffer_tokens": 32768}),
+        is_repaired_by_near=True,
     ),
     Case(
         rule="PS003",  # more GPUs than a node has
@@ -116,6 +118,7 @@ FILES = (
                 f"{FRONTEND}/args": REMOVE,
             },
         ),
+        is_example=True,
     ),
     Case(
         rule="PS004",  # no deployment in the file
@@ -178,6 +181,7 @@ TRTLLM_FILE = (
         rule="PS103",
         bad=config("use_cuda_graph", True),
         near=config("cuda_graph_config", {"max_batch_size": 64}),
+        is_repaired_by_near=True,
     ),
     Case(
         rule="PS103",  # a value, which the image of 1.4 still accepts
@@ -188,6 +192,7 @@ TRTLLM_FILE = (
         rule="PS104",
         bad=config("torch_compile_config", {"capture_num_tokens": [1024]}),
         near=config("prefill_capture_num_tokens", [1024]),
+        is_repaired_by_near=True,
     ),
     Case(
         rule="PS104",  # removed and ignored; its replacement is an error
@@ -249,6 +254,7 @@ TRTLLM_FILE = (
         rule="PS109",
         bad=manifest(TRTLLM_AGG, {**DOTTED, f"{WORKER}/args/3": f"{OVERRIDE}={{}}"}),
         near=manifest(TRTLLM_AGG, DOTTED),
+        is_repaired_by_near=True,
     ),
     Case(
         rule="PS107",
@@ -344,6 +350,7 @@ LIMITS = (
             {"enable_piecewise_cuda_graph": True},
             {"worker/config/prefill_cuda_graph_backend": "piecewise"},
         ),
+        fixed=config("prefill_cuda_graph_backend", "disabled"),
     ),
     Case(
         rule="PS115",
@@ -354,6 +361,7 @@ LIMITS = (
         rule="PS116",
         bad=config("load_format", "GMS", {BALANCER: {"num_slots": 128}}),
         near=config("load_format", "AUTO", {BALANCER: {"num_slots": 128}}),
+        is_repaired_by_near=True,
     ),
     Case(
         rule="PS117",  # draining a prefill worker reads them

@@ -73,6 +73,7 @@ CASES: tuple[Case, ...] = (
         rule="PS142",
         bad=graph(VLLM_AGG, {"worker/config/max-sequences": 64}),
         near=graph(VLLM_AGG, {"worker/config/max_num_seqs": 64}),
+        is_repaired_by_near=True,
     ),
     Case(
         rule="PS142",  # a flag of another engine
@@ -83,6 +84,7 @@ CASES: tuple[Case, ...] = (
         rule="PS143",
         bad=trtllm("--guided-decoding-backend", "outlines"),
         near=trtllm("--guided-decoding-backend", "llguidance"),
+        is_repaired_by_near=True,
     ),
     Case(
         rule="PS143",  # vLLM reads `-` in a choice as `_`
@@ -148,6 +150,7 @@ CASES: tuple[Case, ...] = (
         rule="PS145",
         bad=trtllm("--publish-events-and-metrics"),
         near=trtllm("--publish-metrics"),
+        fixed=trtllm("--publish-kv-events", "--publish-metrics"),
     ),
     Case(
         rule="PS145",
@@ -203,6 +206,7 @@ CASES: tuple[Case, ...] = (
         rule="PS149",
         bad=revised("$REVISION"),
         near=revised("$(REVISION)"),
+        is_repaired_by_near=True,
     ),
     Case(
         rule="PS149",
@@ -218,6 +222,7 @@ CASES: tuple[Case, ...] = (
         rule="PS150",
         bad=trtllm("--max-beam-width", "1", "--max-beam-width", "2"),
         near=trtllm("--max-beam-width", "1", "--max-beam-width", "1"),
+        fixed=trtllm("--max-beam-width", "2"),
     ),
     Case(
         rule="PS150",  # another spelling of the flag; a flag that appends is allowed
@@ -228,6 +233,7 @@ CASES: tuple[Case, ...] = (
         rule="PS151",
         bad=frontend("--tls-cert-path", "/tls.crt"),
         near=frontend("--tls-cert-path", "/tls.crt", "--tls-key-path", "/tls.key"),
+        also=("PS724",),
     ),
     Case(
         rule="PS151",  # the certificate, set twice, is not a key

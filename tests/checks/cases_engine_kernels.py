@@ -83,7 +83,12 @@ FLAGS = (
         ),
     ),
     Case(rule="PS164", bad=vllm(SINKS, dtype="float16"), near=vllm(DENSE, dtype="float16")),
-    Case(rule="PS165", bad=vllm(SINKS, quantization="fp8"), near=vllm(DENSE, quantization="fp8")),
+    Case(
+        rule="PS165",
+        bad=vllm(SINKS, quantization="fp8"),
+        near=vllm(DENSE, quantization="fp8"),
+        also=("PS602",),
+    ),
     Case(
         rule="PS165",
         bad=vllm(FP8_DENSE, quantization="awq_marlin"),
@@ -126,6 +131,7 @@ KERNELS = (
         rule="PS224",
         bad=vllm(SINKS, "1.0.1", "rtx", attention_backend="FLASHINFER"),
         near=vllm(SINKS, "1.0.1", "b200", attention_backend="FLASHINFER"),
+        fixed=vllm(SINKS, "1.0.1", "rtx"),
     ),
     Case(
         rule="PS224",
@@ -168,6 +174,7 @@ KERNELS = (
         rule="PS226",
         bad=vllm("zai-org/GLM-5.3-Flash", "1.5.0", "h200", kv_cache_dtype="fp8"),
         near=vllm("zai-org/GLM-5.3-Flash", "1.5.0", "b200", kv_cache_dtype="fp8"),
+        fixed=vllm("zai-org/GLM-5.3-Flash", "1.5.0", "h200"),
     ),
     Case(
         rule="PS228",
@@ -184,8 +191,9 @@ KERNELS = (
     ),
     Case(
         rule="PS232",
-        bad=sglang(LATENT, "h200", attention_backend="trtllm_mla"),
-        near=sglang(LATENT, "b200", attention_backend="trtllm_mla"),
+        bad=sglang(LATENT, "h200", attention_backend="trtllm_mla", page_size=64),
+        near=sglang(LATENT, "b200", attention_backend="trtllm_mla", page_size=64),
+        fixed=sglang(LATENT, "h200", page_size=64),
     ),
     Case(
         rule="PS232",
@@ -196,6 +204,7 @@ KERNELS = (
         rule="PS233",
         bad=sglang(tp_size=2, dp_size=2, enable_dp_attention=True, speculative_algorithm="NGRAM"),
         near=sglang(tp_size=2, speculative_algorithm="NGRAM"),
+        also=("PS501",),
     ),
 )
 SHARDS = (
@@ -297,6 +306,7 @@ ROUTING = (
             kv_events_config=KV,
         ),
         near=vllm(tensor_parallel_size=8, decode_context_parallel_size=2, kv_events_config=KV),
+        fixed=vllm(version="1.4.0", tensor_parallel_size=8, kv_events_config=KV),
     ),
 )
 CASES = FLAGS + KERNELS + SHARDS + OTHERS + ROUTING

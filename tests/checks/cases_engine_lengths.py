@@ -63,6 +63,7 @@ CASES: tuple[Case, ...] = (
         rule="PS123",
         bad=graph(TRTLLM_DISAGG, {"decode/config/max_seq_len": 32767}),
         near=graph(TRTLLM_DISAGG, {"prefill/config/max_seq_len": 32767}),
+        also=("PS126",),
     ),
     Case(
         rule="PS123",

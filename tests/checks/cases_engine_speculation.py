@@ -51,6 +51,7 @@ CASES: tuple[Case, ...] = (
         rule="PS131",
         bad=drafting({"max_concurrency": 32, "draft_len_schedule": {"4": 3, "32": 1}}),
         near=drafting({"draft_len_schedule": {"4": 3, "32": 1}}),
+        is_repaired_by_near=True,
     ),
     Case(
         rule="PS131",  # ordered by batch size, not by position in the file
@@ -76,11 +77,13 @@ CASES: tuple[Case, ...] = (
         rule="PS133",
         bad=drafting({"use_rejection_sampling": True, "sa_config": {}}),
         near=drafting({"use_rejection_sampling": False, "sa_config": {}}),
+        is_repaired_by_near=True,
     ),
     Case(
         rule="PS134",
         bad=drafting({}, STAGES),
         near=graph(TRTLLM_AGG, STAGES),
+        is_repaired_by_near=True,
     ),
     Case(
         rule="PS134",
@@ -176,6 +179,13 @@ CASES: tuple[Case, ...] = (
         rule="PS140",
         bad=drafting({}),
         near=drafting({}, {"worker/config/kv_cache_config/enable_block_reuse": False}),
+        fixed=drafting(
+            {},
+            {
+                "worker/config/kv_cache_config/enable_block_reuse": False,
+                "router/mode": "least-loaded",
+            },
+        ),
     ),
     Case(
         rule="PS154",

@@ -72,6 +72,7 @@ CASES: tuple[Case, ...] = (
         rule="PS158",
         bad=vllm({"worker/args": ["--kv-events-config.publisher", "zmq"]}),
         near=vllm({"worker/args": ["--compilation-config.mode", "3"]}),
+        also=("PS501",),
     ),
     Case(
         rule="PS155",
@@ -146,6 +147,7 @@ CASES: tuple[Case, ...] = (
         rule="PS159",
         bad=vllm({"worker/args": [*CAPTURE, "8"], GRAPHS: {"cudagraph_capture_sizes": [8]}}),
         near=vllm({"worker/args": [*CAPTURE, "8"], GRAPHS: {"cudagraph_mode": "FULL"}}),
+        is_repaired_by_near=True,
     ),
     Case(
         rule="PS159",

@@ -82,8 +82,13 @@ NIXL_POOLS = (
             transfer("PdConnector", KVBM, NIXL),
             transfer("NixlConnector", enable_cross_layers_blocks=True),
         ),
+        fixed=pools(
+            transfer("PdConnector", KVBM, NIXL), transfer("NixlConnector"), version="1.1.1"
+        ),
     ),
-    Case(rule="PS446", bad=pools(tp=(2, 3)), near=pools(tp=(2, 4))),
+    Case(
+        rule="PS446", bad=pools(tp=(2, 3)), near=pools(tp=(2, 4)), also=("PS202", "PS219", "PS229")
+    ),
     Case(  # 8 prefill GPUs hold copies of 4 KV heads
         rule="PS446",
         bad=pools(model=SMALL_HEADS, tp=(8, 4)),
@@ -109,6 +114,11 @@ CONNECTORS = (
             transfer("MultiConnector", NIXL, CPU),
             env=HOST,
         ),
+        fixed=pools(
+            transfer("MultiConnector", NIXL, CPU),
+            transfer("MultiConnector", NIXL, CPU),
+            env=HOST,
+        ).replace("value: 10.0.0.1", "valueFrom: {fieldRef: {fieldPath: status.podIP}}"),
     ),
     Case(
         rule="PS444",
@@ -119,11 +129,13 @@ CONNECTORS = (
         rule="PS445",
         bad=pools(("--kv-offloading-size", "64")),
         near=worker("--kv-offloading-size", "64"),
+        fixed=pools(),
     ),
     Case(  # sliding windows: works, with more KV
         rule="PS448",
         bad=worker(*transfer("LMCacheConnectorV1"), model=WINDOWED),
         near=worker(*transfer("LMCacheConnectorV1"), HMA, model=WINDOWED),
+        fixed=worker(*transfer("NixlConnector"), model=WINDOWED),
     ),
     Case(
         rule="PS448",
@@ -147,6 +159,7 @@ CONNECTORS = (
             "--kv-transfer-config",
             '{"kv_connector":"MyConnector","kv_role":"kv_both","kv_connector_module_path":"my"}',
         ),
+        fixed=worker(*transfer("NixlConnector")),
     ),
     Case(
         rule="PS449",
@@ -167,6 +180,7 @@ CONNECTORS = (
             json.dumps({**NIXL, "kv_role": "kv_consumer"}),
         ),
         near=worker(*("--pipeline-parallel-size", "2"), *NIXL_ARGS),
+        also=("PS205",),
     ),
 )
 EVENTS = '{"publisher":"zmq","endpoint":"tcp://*:%d","enable_kv_cache_events":true}'
@@ -199,16 +213,19 @@ OTHERS = (
         rule="PS456",
         bad=pools(decode=("--enable-hierarchical-cache",), kind="sglang"),
         near=pools(prefill=("--enable-hierarchical-cache",), kind="sglang"),
+        also=("PS422",),
     ),
     Case(
         rule="PS457",
         bad=pools(prefill=("--enable-lmcache",), kind="sglang"),
         near=deployment(component("sglang", "--model-path", DENSE, "--enable-lmcache")),
+        fixed=pools(kind="sglang"),
     ),
     Case(
         rule="PS458",
         bad=pools(decode=("--pp-size", "2"), kind="sglang"),
         near=pools(("--pp-size", "2"), ("--pp-size", "2"), kind="sglang"),
+        also=("PS205",),
     ),
     Case(
         rule="PS459",

@@ -48,6 +48,7 @@ TRANSFER = (
             {"hardware/gpu": "h100", "kv_transfer/buffer_tokens": 163840}
             | {"engine/config/kv_cache_config/dtype": "auto"}
         ),
+        also=("PS301",),
     ),
     Case(
         rule="PS401",
@@ -71,6 +72,7 @@ TRANSFER = (
         rule="PS402",
         bad=trtllm({f"{OWN}/backend": "UCX"}),
         near=trtllm({f"{OWN}/backend": "DEFAULT"}),
+        also=("PS405",),
     ),
     Case(  # the backend that DEFAULT selects
         rule="PS402",
@@ -384,6 +386,7 @@ CACHES = (
         rule="PS422",
         bad=graph(SGLANG_AGG, {TIERS: True, "worker/config/disable-radix-cache": True}),
         near=graph(SGLANG_AGG, {TIERS: True, "worker/config/disable-radix-cache": False}),
+        also=("PS502",),
     ),
 )
 

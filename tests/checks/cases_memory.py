@@ -70,6 +70,7 @@ CASES: tuple[Case, ...] = (
         rule="PS307",
         bad=trtllm({"hardware/gpu": REMOVE}),
         near=trtllm({"hardware/gpu": REMOVE, "worker/pod/nodeSelector": B200_NODES}),
+        is_example=True,
     ),
     Case(
         rule="PS307",

@@ -48,6 +48,7 @@ CASES: tuple[Case, ...] = (
         rule="PS432",
         bad=manifest(TRTLLM_DISAGG, {NIC: "3"}),
         near=manifest(TRTLLM_DISAGG, {NIC: "4"}),
+        also=("PS704",),
     ),
     Case(  # one resource grants access to all devices
         rule="PS432",
@@ -90,6 +91,7 @@ CASES: tuple[Case, ...] = (
         rule="PS436",
         bad=trtllm({"decode/env/UCX_NET_DEVICES": "mlx5_0:1,eth0"}),
         near=trtllm({"decode/env/UCX_NET_DEVICES": "mlx5_0:1,mlx5_1:1"}),
+        is_repaired_by_near=True,
     ),
     Case(
         rule="PS436",
@@ -139,7 +141,7 @@ CASES: tuple[Case, ...] = (
         near=vllm({"decode/env/UCX_CUDA_IPC_ENABLE_MNNVL": "0"}),
     ),
     Case(  # the image
-        rule="PS440", bad=trtllm(EFA), near=trtllm(EFA | EFA_IMAGE)
+        rule="PS440", bad=trtllm(EFA), near=trtllm(EFA | EFA_IMAGE), is_repaired_by_near=True
     ),
     Case(  # another provider; vLLM's image has EFA's
         rule="PS440",

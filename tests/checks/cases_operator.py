@@ -88,9 +88,15 @@ ROUTING = (
         rule="PS532",
         bad=with_picker({"DYN_EPP_MODE": "standalone"}),
         near=with_picker(STANDALONE),
+        is_repaired_by_near=True,
     ),
-    Case(rule="PS533", bad=prefix_blocks(1), near=prefix_blocks(64)),
-    Case(rule="PS534", bad=sidecar("--router-mode", "kv"), near=sidecar("--router-mode", "direct")),
+    Case(rule="PS533", bad=prefix_blocks(1), near=prefix_blocks(64), is_repaired_by_near=True),
+    Case(
+        rule="PS534",
+        bad=sidecar("--router-mode", "kv"),
+        near=sidecar("--router-mode", "direct"),
+        is_repaired_by_near=True,
+    ),
     Case(
         rule="PS535",
         bad=frontend("--active-decode-blocks-threshold", "85"),
@@ -100,11 +106,14 @@ ROUTING = (
         rule="PS536",
         bad=frontend("--serve-indexer"),
         near=frontend("--serve-indexer", "--router-mode", "kv"),
+        is_repaired_by_near=True,
+        also=("PS503",),
     ),
     Case(
         rule="PS537",
         bad=manifest(VLLM_AGG, variable("worker", "DYN_ROUTER_TEMPERATURE", "0.5")),
         near=manifest(VLLM_AGG, variable("frontend", "DYN_ROUTER_TEMPERATURE", "0.5")),
+        is_repaired_by_near=True,
     ),
 )
 DEPLOYMENT = (
@@ -117,6 +126,7 @@ DEPLOYMENT = (
         rule="PS776",
         bad=manifest(VLLM_AGG, {"dgd/spec/topologyConstraint": TOPOLOGY}),
         near=manifest(VLLM_AGG, {"dgd/spec/topologyConstraint": TOPOLOGY | {"packDomain": "rack"}}),
+        is_repaired_by_near=True,
     ),
     Case(
         rule="PS776",
@@ -138,16 +148,19 @@ DEPLOYMENT = (
         rule="PS778",
         bad=with_picker({}, {"config": {}, "configMapRef": {"name": "epp"}}),
         near=with_picker({}, {"configMapRef": {"name": "epp"}}),
+        is_repaired_by_near=True,
     ),
     Case(
         rule="PS779",
         bad=manifest(VLLM_AGG, {GMS: {"mode": "intraPod"}}),
         near=manifest(VLLM_AGG, {GMS: {"mode": "IntraPod"}}),
+        is_repaired_by_near=True,
     ),
     Case(
         rule="PS780",
         bad=manifest(VLLM_AGG, variable("worker", "DYN_DISCOVERY_BACKEND", "mem")),
         near=manifest(VLLM_AGG, variable("worker", "DYN_DISCOVERY_BACKEND", "etcd")),
+        also=("PS512",),
     ),
     Case(
         rule="PS781",
@@ -155,6 +168,7 @@ DEPLOYMENT = (
         near=manifest(
             VLLM_AGG, {"dgd/spec/restart": {"strategy": {"order": ["worker", "frontend"]}}}
         ),
+        is_repaired_by_near=True,
     ),
 )
 FABRIC = (
@@ -188,6 +202,7 @@ FABRIC = (
             variable("worker", "UCX_TLS", "^tcp")
             | variable("worker", "UCX_CUDA_IPC_ENABLE_MNNVL", "1"),
         ),
+        is_repaired_by_near=True,
     ),
 )
 CASES: tuple[Case, ...] = (*ROUTING, *DEPLOYMENT, *FABRIC)

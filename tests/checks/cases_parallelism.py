@@ -144,7 +144,7 @@ PARALLEL = (
         bad=vllm({"model/path": DENSE, "worker/config/enable-expert-parallel": True}),
         near=vllm({"worker/config/enable-expert-parallel": True}),
     ),
-    Case(rule="PS205", bad=trtllm({TP: 8}), near=trtllm({TP: 2, PP: 2})),
+    Case(rule="PS205", bad=trtllm({TP: 8}), near=trtllm({TP: 2, PP: 2}), is_example=True),
     Case(  # unused GPUs
         rule="PS205",
         bad=trtllm({TP: 2}),
@@ -225,18 +225,20 @@ PARALLEL = (
         rule="PS209",
         bad=trtllm({"hardware/nodes": 1, "worker/replicas": 3}),
         near=trtllm({"hardware/nodes": 1}),
+        is_repaired_by_near=True,
     ),
     Case(
         rule="PS209",
         bad=graph(TRTLLM_DISAGG, {"hardware/nodes": 1, "prefill/replicas": 5}),
         near=graph(TRTLLM_DISAGG, {"hardware/nodes": 1, "prefill/replicas": 4}),
     ),
-    Case(rule="PS210", bad=trtllm(TWO_NODES), near=trtllm({"worker/gpus": 8})),
+    Case(rule="PS210", bad=trtllm(TWO_NODES), near=trtllm({"worker/gpus": 8}), also=("PS207",)),
     Case(rule="PS210", bad=sglang(TWO_NODES), near=sglang(TWO_NODES | {"model/path": LATENT})),
     Case(
         rule="PS216",
         bad=trtllm({PP: 2, "worker/config/pp_partition": [12, 20]}),
         near=trtllm({PP: 2, "worker/config/pp_partition": [16, 20]}),
+        is_repaired_by_near=True,
     ),
     Case(
         rule="PS216",
@@ -281,6 +283,7 @@ PARALLEL = (
         rule="PS219",  # up to vLLM 0.12
         bad=graph(VLLM_DISAGG, {"prefill/gpus": 4, "decode/gpus": 2} | OLD_VLLM),
         near=graph(VLLM_DISAGG, {"prefill/gpus": 4, "decode/gpus": 4} | OLD_VLLM),
+        is_repaired_by_near=True,
     ),
     Case(  # vLLM 0.31 transfers to fewer ranks, too
         rule="PS219",
@@ -354,6 +357,8 @@ KERNELS = (
         rule="PS214",
         bad=trtllm({"hardware": H100, "worker/env/OVERRIDE_QUANT_ALGO": "W4A8_MXFP4_MXFP8"}),
         near=trtllm({"worker/env/OVERRIDE_QUANT_ALGO": "W4A8_MXFP4_MXFP8"}),
+        is_repaired_by_near=True,
+        also=("PS212", "PS213"),
     ),
     Case(
         rule="PS215",

@@ -146,6 +146,7 @@ MEMORY = (
         rule="PS704",
         bad=manifest(TRTLLM_DISAGG, {f"{DECODE}/resources/requests/rdma~1ib": 2}),
         near=manifest(TRTLLM_DISAGG, {f"{DECODE}/resources/requests/rdma~1ib": 4}),
+        is_repaired_by_near=True,
     ),
     Case(
         rule="PS704",
@@ -290,6 +291,7 @@ RIGHTS_AND_NODES = (
         rule="PS709",
         bad=graph(TRTLLM_AGG, {"worker/pod/initContainers": [{"name": "runtime"}]}),
         near=graph(TRTLLM_AGG, {"worker/pod/initContainers": [{"name": "runtime-files"}]}),
+        is_repaired_by_near=True,
     ),
     Case(
         rule="PS709",
@@ -331,6 +333,8 @@ RIGHTS_AND_NODES = (
         rule="PS719",
         bad=manifest(VLLM_AGG, {f"{WORKER}/resources/requests/nvidia.com~1gpu": "0.5"}),
         near=manifest(VLLM_AGG, {f"{WORKER}/resources/requests/nvidia.com~1gpu": "2"}),
+        is_repaired_by_near=True,
+        also=("PS704",),
     ),
 )
 
@@ -339,6 +343,7 @@ CODE = (
         rule="PS722",
         bad=with_code("/etc/x", PYTHONPATH="/opt/lib:/etc/x/m.zip"),
         near=with_code("/etc/x", PYTHONPATH="/opt/lib:/etc/xy"),
+        fixed=with_code("/etc/x", PYTHONPATH="/opt/lib"),
     ),
     Case(
         rule="PS722",
@@ -379,6 +384,7 @@ VOLUMES = (
         rule="PS713",
         bad=with_document(manifest(TRTLLM_AGG), claim("ReadWriteOnce")),
         near=with_document(manifest(TRTLLM_AGG), claim("ReadWriteOnce", "ReadWriteMany")),
+        fixed=with_document(manifest(TRTLLM_AGG), claim("ReadWriteMany")),
     ),
     Case(
         rule="PS713",
@@ -417,6 +423,7 @@ VOLUMES = (
                 "worker/pod/securityContext": {"runAsUser": 0},
             },
         ),
+        fixed=graph(TRTLLM_AGG),
     ),
     Case(
         rule="PS721",

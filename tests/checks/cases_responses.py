@@ -70,6 +70,7 @@ CASES: tuple[Case, ...] = (
         rule="PS603",
         bad=graph(TRTLLM_AGG, {"model/reasoning_parser": "gpt-oss"}),
         near=graph(TRTLLM_AGG, {"model/reasoning_parser": "gpt_oss"}),
+        also=("PS602",),
     ),
     Case(
         rule="PS603",
@@ -82,6 +83,7 @@ CASES: tuple[Case, ...] = (
         rule="PS604",
         bad=graph(TRTLLM_DISAGG, {"decode/args": ["--dyn-reasoning-parser", "basic"]}),
         near=graph(TRTLLM_DISAGG, {"engine/args": ["--dyn-reasoning-parser", "basic"]}),
+        also=("PS150",),
     ),
     Case(
         rule="PS604",
@@ -107,6 +109,7 @@ CASES: tuple[Case, ...] = (
         rule="PS607",
         bad=graph(TRTLLM_DISAGG, {"decode/args": ["--served-model-name", "gpt-oss"]}),
         near=graph(TRTLLM_DISAGG, {"engine/args": ["--served-model-name", "gpt-oss"]}),
+        also=("PS150",),
     ),
     Case(
         rule="PS607",  # set in the engine file
@@ -135,6 +138,7 @@ CASES: tuple[Case, ...] = (
         rule="PS610",
         bad=graph(TRTLLM_DISAGG, {"engine/args": ["--modality", "multimodal"]} | OF_1_2),
         near=graph(TRTLLM_AGG, {"engine/args": ["--modality", "multimodal"]} | OF_1_2),
+        is_repaired_by_near=True,
     ),
     Case(
         rule="PS610",

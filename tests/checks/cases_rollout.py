@@ -18,6 +18,7 @@ from tests.checks.cases_deployment import (
     pod,
 )
 from tests.checks.cases_pods import alpha, with_document
+from tests.checks.own_manifests import component, deployment, flags
 from tests.checks.support import (
     REMOVE,
     TRTLLM_DISAGG,
@@ -86,6 +87,7 @@ CHANGE = (
         rule="PS803",  # 8 GPUs; a worker uses 2
         bad=graph(VLLM_AGG, {"hardware/nodes": 1, "worker/replicas": 4}),
         near=graph(VLLM_AGG, {"hardware/nodes": 1, "worker/replicas": 3}),
+        is_repaired_by_near=True,
     ),
     Case(
         rule="PS803",
@@ -128,6 +130,7 @@ CHANGE = (
         rule="PS807",
         bad=hpa("Deployment", "case-decode"),
         near=hpa("Deployment", "casestudy"),
+        fixed=hpa("DynamoGraphDeploymentScalingAdapter", "case-decode", SCALED),
     ),
     Case(
         rule="PS807",
@@ -211,6 +214,7 @@ VERSIONS = (
         rule="PS904",
         bad=graph(VLLM_AGG, {"worker/image": f"{IMAGE}:1.3.2"}),
         near=graph(VLLM_AGG, {"worker/image": f"{IMAGE}:1.4.2"}),
+        also=("PS905",),
     ),
     Case(
         rule="PS904",  # release 1.0 followed 0.9
@@ -228,6 +232,8 @@ VERSIONS = (
         rule="PS906",
         bad=graph(VLLM_AGG, {"engine/image": f"{IMAGE}:1.4.2"}),
         near=graph(VLLM_AGG, {"engine/image": f"{IMAGE}:1.5.0"}),
+        is_repaired_by_near=True,
+        also=("PS141",),
     ),
     Case(
         rule="PS906",  # images of other builders may have the fixes
@@ -238,6 +244,9 @@ VERSIONS = (
         rule="PS907",
         bad=alpha({}),
         near=manifest(VLLM_AGG),
+        fixed=deployment(
+            component("vllm", *flags("openai/gpt-oss-120b", tensor_parallel_size=2), gpus=2)
+        ),
     ),
     Case(
         rule="PS908",

@@ -51,6 +51,7 @@ ROUTING = (
         rule="PS501",
         bad=graph(TRTLLM_DISAGG, {"prefill/args": ["--no-publish-kv-events"]}),
         near=graph(TRTLLM_DISAGG, {"decode/args": ["--no-publish-kv-events"]}),
+        fixed=graph(TRTLLM_DISAGG, {"prefill/args": ["--publish-kv-events"]}),
     ),
     Case(
         rule="PS501",
@@ -125,6 +126,7 @@ ROUTING = (
         rule="PS504",
         bad=graph(VLLM_AGG, {"router/mode": "round-robin"}),
         near=graph(VLLM_AGG, {"router/mode": "round-robin", "worker/replicas": 1}),
+        fixed=graph(VLLM_AGG, {"router/mode": "kv"}),
     ),
     Case(
         rule="PS504",  # decode workers have no prefix cache
@@ -234,6 +236,7 @@ ROUTING = (
         rule="PS514",
         bad=graph(SGLANG_DISAGG, {"router/conditional_disagg": True}),
         near=graph(SGLANG_DISAGG, {"router/conditional_disagg": False}),
+        is_repaired_by_near=True,
     ),
     Case(
         rule="PS514",

@@ -9,16 +9,25 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 
 from penstock.checks.finding import Finding
 from tests.checks.yaml_lines import Node, Path, flag_groups, nodes_of
 
 LEFT_OUT = "# …"
+INDEX = r"\[\d+\]$"
 # A section with so few values is shown as a whole, if a finding is about it.
 SMALL = 6
-# Neighbors that are shown of a value that the other file does not have.
+# Items that are shown of a list of flags in which the other file has one more.
 NEIGHBORS = 2
 POOLS = ("worker", "prefill", "decode")
+# What is shown of a long component that only one of the files has, and what is long.
+ESSENTIAL = ("name", "type", "replicas", "gpus")
+LONGEST_COMPONENT = 24
+# Components that are shown of those that only one of the files has.
+MOST_COMPONENTS = 2
+# Items of a list of flags; of a longer one only the first and the changed are shown.
+MOST_ITEMS = 8
 # A script of at most so many lines is shown.
 LONGEST_SCRIPT = 14
 
@@ -48,7 +57,7 @@ class _File:
         found: dict[tuple[Path, str | None], Node] = {}
         for node in self.nodes:
             group = self.groups.get(node.path)
-            words = "\n".join(str(one.text) for one in group) if group else node.text
+            words = "\n".join(["-", *(str(one.text) for one in group)]) if group else node.text
             found[node.path[:-1] if group else node.path, words] = node
         return found
 
@@ -59,7 +68,8 @@ class _File:
                 self.marked |= set(range(one.first, one.last + 1))
 
 
-def excerpts(bad: str, fixed: str, findings: Sequence[Finding]) -> tuple[Excerpt, Excerpt]:
+@cache
+def excerpts(bad: str, fixed: str, findings: tuple[Finding, ...]) -> tuple[Excerpt, Excerpt]:
     """The excerpts of the file with the findings, and of the repaired file."""
     first, second = _File(bad), _File(fixed)
     _add_differences(first, second)
@@ -73,29 +83,66 @@ def excerpts(bad: str, fixed: str, findings: Sequence[Finding]) -> tuple[Excerpt
     _add_flags_of_other(first, second)
     for file in (first, second):
         _add_names(file)
-    return _cut(first), _cut(second)
+    return _cut(first), _cut(second, otherwise=findings)
 
 
 def _add_differences(file: _File, other: _File, *, mark: bool = False) -> None:
     """The values that the other file does not have, and where it would have them."""
     others = other.values()
     paths = {node.path for node in other.nodes}
+    brief = set(_brief_components(file, paths))
+    hidden = _new_components(file, paths)[MOST_COMPONENTS:]
     for (path, text), node in file.values().items():
         if (path, text) in others or (node.text is None and node.path in paths):
             continue
-        file.add(node, mark=mark)
-        if node.path not in paths:
+        if node.path not in paths or node.path in file.groups:
             _add_neighbors(other, node.path, paths)
+        if component_of(node.path) in hidden:
+            continue
+        if component_of(node.path) in brief and node.path[-1] not in (*ESSENTIAL, *brief):
+            continue
+        if _is_long(file, node) and not _has_flag(other, node, file):
+            continue
+        file.add(node, mark=mark)
+
+
+def _new_components(file: _File, others: set[Path]) -> list[str]:
+    """Components that the other file does not have."""
+    first = {component_of(node.path): node for node in reversed(file.nodes)}
+    new = [name for name, node in first.items() if name and node.path not in others]
+    return sorted(new, key=lambda name: first[name].first)
+
+
+def _brief_components(file: _File, others: set[Path]) -> Iterator[str]:
+    for component in _new_components(file, others):
+        nodes = [node for node in file.nodes if component_of(node.path) == component]
+        if len(nodes) > LONGEST_COMPONENT:
+            yield component
+
+
+def _is_long(file: _File, node: Node) -> bool:
+    """Whether the node is one of many items by which two lists differ."""
+    if node.path not in file.groups:
+        return False
+    beside = [n for n in file.nodes if n.path in file.groups and n.path[:-1] == node.path[:-1]]
+    return len(beside) > MOST_ITEMS and node not in beside[: NEIGHBORS + 1]
+
+
+def _has_flag(file: _File, node: Node, of: _File) -> bool:
+    """Whether the file has the flag of the node, with another value."""
+    flag = of.groups[node.path][0].text or ""
+    return flag.startswith("--") and any(flag == n.text for n in file.nodes)
 
 
 def _add_neighbors(file: _File, missing: Path, paths: set[Path]) -> None:
+    """The section where the other file has a value, and the first flags of a list of flags."""
     above = missing[:-1]
     while above and above not in paths:
         above = above[:-1]
-    if len(above) < 1:
+    if not above:
         return
     file.keep.add(above)
-    if above[-1] in POOLS or above[-1] == "args":
+    if above[-1] == "args":
         beside = [n for n in file.nodes if n.path[:-1] == above and n.text is not None]
         for node in beside[:NEIGHBORS]:
             file.add(node)
@@ -108,7 +155,7 @@ def _add_finding(file: _File, finding: Finding) -> None:
             continue
         file.add(node, mark=True)
         below = [n for n in file.nodes if n.path[: len(node.path)] == node.path]
-        if len(below) <= SMALL + 1 and node.text is None:
+        if len(below) <= SMALL + 1 and node.text is None and node.path[-1] not in POOLS:
             file.keep |= {n.path for n in below}
     if not any(node.first in lines for node in file.nodes):
         file.marked |= lines  # a comment, or a text that is not YAML
@@ -121,6 +168,7 @@ def _add_finding(file: _File, finding: Finding) -> None:
 
 
 def _is_named(node: Node, words: set[str]) -> bool:
+    """Whether the message names the setting, or its value if that is a word."""
     if node.text is None:
         return False
     step = node.path[-1]
@@ -129,6 +177,8 @@ def _is_named(node: Node, words: set[str]) -> bool:
         return flag.startswith("--") and (flag in words or flag[2:] in words)
     if step == "value" and len(node.path) > 2:
         step = str(node.path[-2])
+    if re.fullmatch(r"[A-Za-z][\w./:-]{4,}", node.text) and node.text in words:
+        return step not in ("name", "type") and "labels" not in node.path
     is_special = re.search(r"[-_A-Z]", step) or step in ("replicas", "gpus", "nodes", "gpu")
     return bool(is_special) and step in words
 
@@ -168,7 +218,12 @@ def _add_names(file: _File) -> None:
     sections = {path[1] for path in file.keep if len(path) > 1 and path[0] == ""}
     if sections & {"engine", *POOLS}:
         file.keep.add(("", "engine", "kind"))
+    known = {node.path for node in file.nodes}
     for path in list(file.keep):
+        items = (path[:n] for n in range(2, len(path) + 1))
+        file.keep |= {(*item, "name") for item in items if (*item, "name") in known}
+        if path[-1] == "image":
+            file.keep |= {p for p in known if p[:-1] == (*path[:-1], "command")}
         if component_of(path) and path[0] != "":
             file.keep |= {(*path[:4], "name"), (*path[:4], "type"), (*path[:4], "componentType")}
     if len({path[0] for path in file.keep}) > 1:
@@ -177,7 +232,8 @@ def _add_names(file: _File) -> None:
         file.keep |= {(*path, *more) for path in maps for more in (("kind",), ("metadata", "name"))}
 
 
-def _cut(file: _File) -> Excerpt:
+def _cut(file: _File, *, otherwise: Sequence[Finding] = ()) -> Excerpt:
+    """``otherwise``: the findings whose sections are removed, if nothing else is shown."""
     lines = file.text.splitlines()
     by_path = {node.path: node for node in file.nodes}
     kept: set[int] = set(file.marked)
@@ -198,6 +254,7 @@ def _cut(file: _File) -> Excerpt:
             marked.append(len(result))
         previous = number
     result += _left_out(lines, previous, len(lines) + 1)
+    result = result or [f"# without {re.sub(INDEX, '', f.place)}" for f in otherwise[:1]]
     return Excerpt(text="\n".join(result) + "\n", marked=tuple(marked))
 
 

@@ -12,14 +12,14 @@ LITERAL: Mapping[str, Case] = {
     for case in (
         Case(
             rule="PS001",
-            # The byte 0xe9: "é" in Latin-1.
-            bad=f"# Mod\udce9le de production\n{GRAPH}",
-            near=f"# Modéle de production\n{GRAPH}",
+            bad=GRAPH.replace("openai/gpt-oss-120b", "acme/cin\udce9ma"),  # é in Latin-1
+            near=GRAPH.replace("openai/gpt-oss-120b", "acme/cinéma"),
         ),
         Case(
             rule="PS005",
             bad=graph(VLLM_AGG, {"checks/suppress/PS803": "one node is all there is"}),
-            near=GRAPH,
+            near=graph(VLLM_AGG, {"checks/suppress/PS810": "a test needs one frontend"}),
+            is_repaired_by_near=True,
         ),
         Case(
             rule="PS006",

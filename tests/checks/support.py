@@ -104,8 +104,19 @@ BASES = {
 }
 REMOVE = object()
 # Ten times as fast as PyYAML's own: a thousand cases are written while the tests are collected.
-DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class DUMPER(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
+    """It writes a text of several lines as a block, as people do."""
+
+
+def _write_text(dumper: Any, text: str) -> Any:
+    style = "|" if "\n" in text else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+DUMPER.add_representer(str, _write_text)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,11 +127,12 @@ class Case:
     bad: str
     near: str
     gpu: str | None = None
-    # For the rule's page, see examples.py: whether this case is the example, instead of the rule's
-    # first case; its repair, a complete file, if not the default; and other rules that the repair
-    # satisfies as well.
+    # For the rule's page, see examples.py. Whether this case is the example, instead of the first.
     is_example: bool = False
+    # The repair of `bad`, if not the default: `near`, or another complete file.
+    is_repaired_by_near: bool = False
     fixed: str = ""
+    # Further rules that `bad` violates and its repair does not.
     also: tuple[str, ...] = ()
 
 

@@ -15,6 +15,7 @@ import yaml
 
 from penstock.checks.files.yaml_text import dump
 from penstock.checks.finding import Finding
+from penstock.checks.registry import by_id
 
 PART = "# in "
 
@@ -41,9 +42,12 @@ def _cause(finding: Finding) -> Any:
     name = re.escape(finding.component)
     word = re.compile(rf"(?<![\w.-]){name}(?![\w-])")  # not in `--nsa-decode-backend`
     heading = re.compile(rf"(?<=^{PART}).*\b{name}\b.*$", re.MULTILINE)
-    texts = (finding.message, finding.why, finding.fix, heading.sub("\0", finding.yaml))
+    texts = (finding.message, finding.fix, heading.sub("\0", finding.yaml))
+    # What the rule states about "the prefill worker" is the same for every component.
+    is_own = finding.why != by_id(finding.rule).effect
     return (
         (finding.file, finding.rule, finding.level, finding.suppressed, finding.replaces),
+        word.sub("\0", finding.why) if is_own else finding.why,
         tuple(word.sub("\0", text) for text in texts),
     )
 

@@ -193,7 +193,7 @@ def _given_twice(name: str, one: GivenFlag, before: str | None) -> RuleResult:
     level=Level.ERROR,
     cause="The frontend has a certificate without a key, or a key without a certificate.",
     effect="The frontend exits at startup.",
-    remedy="Set both.",
+    remedy="Set both --tls-cert-path and --tls-key-path.",
     source="dynamo/frontend/frontend_args.py of 1.6.1",
     versions=Versions(dynamo=">=0.9,<1.7"),
 )
@@ -229,7 +229,7 @@ def incomplete_tls(deployment: ServingDeployment) -> Iterable[RuleResult]:
     level=Level.ERROR,
     cause="The value is not one of the flag's choices, has the wrong type, or is missing.",
     effect="The process exits with an error message of its parser.",
-    remedy="Use one of the accepted values.",
+    remedy="Use one of the values that the finding lists.",
     source="parsers of ai-dynamo 1.6.1, vLLM 0.31.0 and SGLang 0.5.21, dumped to tables",
     versions=Versions(dynamo=">=1.6,<1.7"),
 )

@@ -21,7 +21,7 @@ from penstock.engines.flag_history import has_history, presence
 from penstock.engines.flags import REMOVED, FlagTable, GivenFlag, Removed
 from penstock.engines.releases import NEWEST, RELEASES, following
 from penstock.engines.settings import Location
-from penstock.manifests.deployment import Launch
+from penstock.manifests.deployment import Engine, Launch
 from penstock.manifests.flags import flag_value
 from penstock.nearest import nearest
 from penstock.serving.deployment import ServingDeployment
@@ -93,7 +93,7 @@ def _has_engine_chat_processor(launch: Launch) -> bool:
     level=Level.ERROR,
     cause="The module's parser does not know the flag in the version of the image.",
     effect="The process exits with “unrecognized arguments” and restarts in a crash loop.",
-    remedy="Use the suggested flag.",
+    remedy="Use the flag that the finding suggests, or remove the flag.",
     source=SOURCE,
     versions=EVERY_RELEASE,
 )
@@ -142,6 +142,7 @@ def _newer(spelling: str) -> Fix:
     remedy="Use the name of a flag, without leading dashes.",
     source=f"vllm/utils/argparse_utils.py 0.31.0; sglang/srt/utils 0.5.21; {SOURCE}",
     versions=EVERY_RELEASE,
+    engines=(Engine.VLLM, Engine.SGLANG),
 )
 def unknown_file_key(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for line in file_flags(deployment):
@@ -182,7 +183,7 @@ def _rename(line: FileFlag, flag: str) -> Fix:
     level=Level.ERROR,
     cause="The flag was removed before the version of the image; published recipes still use it.",
     effect="The process exits with “unrecognized arguments” and restarts in a crash loop.",
-    remedy="Use the replacement.",
+    remedy="Use the replacement that the finding names, or remove the flag.",
     source="dynamo#12089, dynamo#6477, dynamo#6513, dynamo#11831, dynamo#11887, dynamo#8693; "
     f"sglang#8658; {SOURCE}",
     versions=EVERY_RELEASE,

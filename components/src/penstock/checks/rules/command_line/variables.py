@@ -137,6 +137,7 @@ def variable_without_effect(deployment: ServingDeployment) -> Iterable[RuleResul
     source="_REMOVED_MULTIMODAL_ENV_VARS in dynamo/vllm/backend_args.py and "
     "dynamo/sglang/backend_args.py of 1.6.1; dynamo#6513",
     versions=Versions(dynamo=">=1.4,<1.7"),
+    engines=(Engine.VLLM, Engine.SGLANG),
 )
 def rejected_variable(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:

@@ -39,7 +39,7 @@ def _contained(process: Process) -> tuple[str, str] | None:
     cause="The image contains another engine than the one that the command, engine.kind or the "
     "frontend's chat processor needs.",
     effect="The process exits with ModuleNotFoundError in a crash loop.",
-    remedy="Use the image of the engine.",
+    remedy="Use the image of the engine that the command runs.",
     source="container/ of ai-dynamo/dynamo (one image for each engine); dynamo/frontend/main.py "
     "278 and 303 of 1.6.1 (chat processor)",
     versions=Versions(dynamo=">=0.4"),

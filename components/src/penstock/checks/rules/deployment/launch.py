@@ -41,6 +41,7 @@ TWO_FLAGS = re.compile(r"--[\w.-]+[= ]\S* --\w")
     remedy="Write the whole command, such as `python3 -m dynamo.frontend`.",
     source="component_frontend.go@132ccbe3; packages of ai-dynamo 1.6.1",
     versions=SHELL,
+    other_levels=(Level.WARNING,),
 )
 def cannot_start(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component, launch in _launches(deployment):
@@ -134,7 +135,8 @@ def _launches(deployment: ServingDeployment) -> Iterator[tuple[Component, Launch
     level=Level.NOTE,
     cause="The command runs no engine module of Dynamo, or the image's entrypoint decides.",
     effect="The checks of its engine, memory and KV transfer are skipped.",
-    remedy="Write the whole command.",
+    remedy="Run an engine module of Dynamo, such as `python3 -m dynamo.vllm`, and write the "
+    "whole command.",
     source="penstock",
     versions=PENSTOCK,
 )

@@ -15,6 +15,7 @@ from penstock.manifests.pods import V1BETA1
 from penstock.nearest import nearest
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.worker import WORKERS
+from penstock.strict_yaml.places import place_of
 
 NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 GROVE_LIMIT = 45  # characters of deployment, component and role together
@@ -36,6 +37,7 @@ ENUMS = {
     remedy="Use at most 63 lower-case letters, digits and dashes, starting with a letter.",
     source="RFC 1123; AISimulate generator rules",
     versions=KUBERNETES,
+    other_levels=(Level.NOTE,),
 )
 def bad_name(deployment: ServingDeployment) -> Iterable[RuleResult]:
     name = deployment.name
@@ -76,6 +78,7 @@ def bad_name(deployment: ServingDeployment) -> Iterable[RuleResult]:
     source="dynamo#4938, dynamo#5449, dynamo#8480; dynamo#8563 (names are shortened); "
     "dgdComponentNameLengthError in the operator",
     versions=Versions(dynamo=">=0.7,<1.7"),
+    other_levels=(Level.WARNING,),
 )
 def long_for_grove(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
@@ -128,6 +131,7 @@ def too_many(deployment: ServingDeployment) -> Iterable[RuleResult]:
     remedy="Remove spec.restart.",
     source="dynamographdeployment_types.go@0fddc01b; operator webhook",
     versions=Versions(dynamo=">=1.4,<1.7"),
+    other_levels=(Level.ERROR,),
 )
 def restart_at_create(deployment: ServingDeployment) -> Iterable[RuleResult]:
     restart = deployment.spec.get("restart")
@@ -174,7 +178,7 @@ def owned_annotation(deployment: ServingDeployment) -> Iterable[RuleResult]:
     level=Level.ERROR,
     cause="The operator's webhook accepts only a fixed set of values.",
     effect="The admission webhook rejects the deployment.",
-    remedy="Use one of the accepted values.",
+    remedy="Use one of the values that the finding lists.",
     source="dynamographdeployment.go@003d1ee5",
     versions=Versions(dynamo=">=1.5,<1.7"),
 )
@@ -298,6 +302,6 @@ def unknown_field(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for field in unknown_fields(value):
         yield RuleResult(
             location=Location("", "manifest", field.path),
-            message=f"{field.path[-1]!r} is not a field of {'.'.join(map(str, field.path[:-1]))}",
+            message=f"{field.path[-1]!r} is not a field of {place_of(field.path[:-1])}",
             fix=Fix(text=f"Use {field.near}." if field.near else "Remove it."),
         )

@@ -33,7 +33,8 @@ def adapter_form(deployment: ServingDeployment) -> Iterable[RuleResult]:
         if is_beta and isinstance(adapter.value, Mapping) and adapter.value:
             yield RuleResult(
                 location=Location(component.name, "field", ("scalingAdapter",)),
-                message=f"scalingAdapter has fields that v1beta1 lacks: {dict(adapter.value)}",
+                message="scalingAdapter has fields that v1beta1 lacks: "
+                f"{', '.join(map(str, adapter.value))}",
                 fix=Fix(text="Write an empty map.", fields={"scalingAdapter": {}}),
             )
 
@@ -44,9 +45,10 @@ def adapter_form(deployment: ServingDeployment) -> Iterable[RuleResult]:
     level=Level.WARNING,
     cause="minAvailable is deprecated in 1.6, immutable, and valid only with Grove.",
     effect="The operator rejects the deployment, or the value cannot be changed later.",
-    remedy="Use providerOverride.",
+    remedy="Set minAvailable in providerOverride.",
     source="shared_v1beta1.go@03bd8b47; dynamo#10532",
     versions=Versions(dynamo=">=1.6,<1.7"),
+    other_levels=(Level.ERROR,),
 )
 def grove_only(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
@@ -78,7 +80,8 @@ def grove_only(deployment: ServingDeployment) -> Iterable[RuleResult]:
     cause="labelKey and clusterTopologyName exclude each other, and preferredWeight requires "
     "enforcement: preferred.",
     effect="The admission webhook rejects the deployment.",
-    remedy="Keep one of the two.",
+    remedy="Keep only one of labelKey and clusterTopologyName, and set enforcement: preferred "
+    "for preferredWeight.",
     source="dynamographdeployment_types.go@0fddc01b; dynamo#12448",
     versions=Versions(dynamo=">=1.5,<1.7"),
 )

@@ -45,6 +45,7 @@ def wrong_framework(deployment: ServingDeployment) -> Iterable[RuleResult]:
     remedy="Use one deployment per engine.",
     source="dynamo-graph-deployment.mdx@07c98544",
     versions=Versions(dynamo=">=1.0,<1.7"),
+    other_levels=(Level.WARNING,),
 )
 def several_engines(deployment: ServingDeployment) -> Iterable[RuleResult]:
     engines = sorted({str(w.engine) for w in deployment.workers})
@@ -68,6 +69,7 @@ def several_engines(deployment: ServingDeployment) -> Iterable[RuleResult]:
     remedy="Add the missing pool.",
     source="dynamo/trtllm of 1.6.1; dynamo#11467, dynamo#6678",
     versions=Versions(dynamo=">=1.0,<1.7"),
+    other_levels=(Level.WARNING,),
 )
 def half_disaggregated(deployment: ServingDeployment) -> Iterable[RuleResult]:
     others = sum(root["kind"].value == "DynamoGraphDeployment" for root in deployment.documents)
@@ -102,6 +104,7 @@ def half_disaggregated(deployment: ServingDeployment) -> Iterable[RuleResult]:
     source="dynamocomponentdeployment_types.go@006b6e10; dynamo#13037, dynamo#11467, dynamo#13238; "
     "dynamo/vllm/args.py of 0.8.1 to 1.3.1",
     versions=Versions(dynamo=">=1.4,<1.7"),
+    other_levels=(Level.ERROR,),
 )
 def role_and_type(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:

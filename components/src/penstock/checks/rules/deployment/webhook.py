@@ -71,7 +71,7 @@ def _gms(deployment: ServingDeployment, name: str) -> Mapping[str, Any] | None:
     cause="gpuMemoryService needs a component of type worker, prefill or decode with a GPU limit, "
     "and its extraClientContainers must be containers of the pod, each named once.",
     effect="The admission webhook rejects the deployment.",
-    remedy="Move it to a worker, or correct the names.",
+    remedy="Move gpuMemoryService to a worker, or correct the names of the containers.",
     source="validateGPUMemoryServiceSpec in webhook/validation/shared_v1beta1.go",
     versions=V1BETA1_OPERATOR,
 )
@@ -119,7 +119,7 @@ def _gms_problems(
     cause="eppConfig needs exactly one of config and configMapRef, the latter with a name; it "
     "belongs to a component of type epp.",
     effect="The API server or the admission webhook rejects the deployment.",
-    remedy="Set one of them on the endpoint picker.",
+    remedy="Set only config or configMapRef, on the endpoint picker.",
     source="validateEPPConfig in webhook/validation/shared_v1beta1.go; XValidation rules of "
     "EPPConfig in the CRD",
     versions=V1BETA1_OPERATOR,
@@ -134,8 +134,9 @@ def epp_config(deployment: ServingDeployment) -> Iterable[RuleResult]:
         if component.role is not Role.EPP:
             message = f"eppConfig is set on {component.name}, which is no endpoint picker"
         elif reference.is_absent == config.is_absent:
-            has = "neither" if config.is_absent else "both"
-            message = f"eppConfig has {has} of config and configMapRef"
+            has_both = "has both config and configMapRef"
+            has_none = "has neither config nor configMapRef"
+            message = f"eppConfig {has_none if config.is_absent else has_both}"
         elif isinstance(reference.value, Mapping) and not reference.value.get("name"):
             message = "configMapRef has no name"
         if message:
@@ -153,7 +154,7 @@ def epp_config(deployment: ServingDeployment) -> Iterable[RuleResult]:
     cause="The CRD gives the values of backendFramework and of the modes of gpuMemoryService and "
     "failover, the minimum of nodeCount (2) and the range of preferredWeight (0 to 1).",
     effect="The API server rejects the deployment.",
-    remedy="Use one of the values.",
+    remedy="Use one of the values that the finding lists.",
     source="nvidia.com_dynamographdeployments.yaml of the operator (enum, minimum, maximum)",
     versions=V1BETA1_OPERATOR,
 )

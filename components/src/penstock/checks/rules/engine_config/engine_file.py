@@ -12,7 +12,7 @@ from penstock.engines.llm_args.history import ADDED, DEPRECATED, IGNORED, AddedK
 from penstock.engines.llm_args.unsupported import Kind, UnsupportedSetting
 from penstock.engines.setting_names import TRTLLM_FLAGS
 from penstock.engines.settings import REPLACED, overrides
-from penstock.manifests.deployment import KnownConfig, UnknownConfig
+from penstock.manifests.deployment import Engine, KnownConfig, UnknownConfig
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.versions import NEWEST_RELEASE, shown
 from penstock.serving.worker import Worker
@@ -65,7 +65,7 @@ def _result(
     level=Level.ERROR,
     cause="TensorRT-LLM rejects unknown keys at every level of the file.",
     effect="The worker exits at startup with a pydantic error, after the image was pulled.",
-    remedy="Use the suggested key, or remove the key.",
+    remedy="Use the key that the finding suggests, or remove the key.",
     source=LLM_ARGS,
     versions=Versions(trtllm=">=1.3.0rc22,<=1.3.0rc29"),
 )
@@ -119,10 +119,11 @@ def invalid_value(deployment: ServingDeployment) -> Iterable[RuleResult]:
     cause="The key was renamed or removed in an earlier TensorRT-LLM release; published files "
     "and generators still use it.",
     effect="The worker exits at startup.",
-    remedy="Use the replacement.",
+    remedy="Use the replacement that the finding names, or remove the key.",
     source="TensorRT-LLM#4603, #5014, #17119; dynamo#2217, dynamo#2278; AISimulate's generator "
     "writes WIDEEP",
     versions=Versions(dynamo=">=1.0,<1.7"),
+    engines=(Engine.TRTLLM,),
 )
 def removed_key(deployment: ServingDeployment) -> Iterable[RuleResult]:
     return (
@@ -180,6 +181,7 @@ def deprecated_key(deployment: ServingDeployment) -> Iterable[RuleResult]:
     source="dynamo/trtllm/workers/llm_worker.py of ai-dynamo 1.6.1; TensorRT-LLM#14635; "
     "EagleDecodingConfig in TensorRT-LLM llm_args.py",
     versions=Versions(dynamo=">=1.5,<1.7"),
+    engines=(Engine.TRTLLM,),
 )
 def key_without_effect(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
@@ -242,13 +244,14 @@ def _replaced_values(worker: Worker) -> Iterator[RuleResult]:
     id="PS106",
     title="override that discards settings of the engine file",
     level=Level.WARNING,
-    cause="--override-engine-args and --trtllm.a.b merge into maps, but kv_cache_config and some "
-    "other sections are already objects, which they replace.",
+    cause="--override-engine-args and --trtllm.SECTION.KEY replace kv_cache_config and some "
+    "other sections of the engine file as a whole, instead of merging into them.",
     effect="Settings such as fp8 KV, memory fraction or block reuse silently revert to their "
     "defaults.",
     remedy="Put all settings into the engine file.",
     source="dynamo/trtllm/utils/trtllm_utils.py of ai-dynamo 1.6.1 (deep_update)",
     versions=Versions(dynamo=">=1.6,<1.7"),
+    engines=(Engine.TRTLLM,),
 )
 def override_discards_settings(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, values in engine_files(deployment):
@@ -277,9 +280,10 @@ def override_discards_settings(deployment: ServingDeployment) -> Iterable[RuleRe
     level=Level.ERROR,
     cause="--override-engine-args and --trtllm.* are mutually exclusive.",
     effect="The worker exits at startup.",
-    remedy="Put both into the engine file.",
+    remedy="Remove one of them, or put both into the engine file.",
     source="dynamo#8659; dynamo/trtllm/args.py of 1.6.1",
     versions=Versions(dynamo=">=1.2,<1.7"),
+    engines=(Engine.TRTLLM,),
 )
 def two_overrides(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
@@ -301,6 +305,7 @@ def two_overrides(deployment: ServingDeployment) -> Iterable[RuleResult]:
     remedy="Set the value in one place.",
     source="update_llm_args_with_extra_dict in TensorRT-LLM llm_args.py",
     versions=Versions(dynamo=">=1.6,<1.7"),
+    engines=(Engine.TRTLLM,),
 )
 def flag_overridden_by_file(deployment: ServingDeployment) -> Iterable[RuleResult]:
     """The model is skipped: PS105 reports it."""

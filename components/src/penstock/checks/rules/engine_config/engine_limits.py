@@ -66,6 +66,7 @@ def _positive_sizes(sizes: object) -> list[int]:
     remedy="Capture graphs up to and including max_batch_size.",
     source="_filter_cuda_graph_batch_sizes in TensorRT-LLM's model_engine.py; TensorRT-LLM#4249",
     versions=Versions(trtllm=">=1.3.0rc27,<=1.3.0rc29"),
+    other_levels=(Level.NOTE,),
 )
 def unused_graph_sizes(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, _ in engine_files(deployment):
@@ -153,7 +154,7 @@ def unsupported_kv_dtype(deployment: ServingDeployment) -> Iterable[RuleResult]:
     level=Level.WARNING,
     cause="vLLM's kv-cache-dtype is float16 or bfloat16 and is not the model's type.",
     effect="The model generates invalid output.",
-    remedy="Set auto or fp8.",
+    remedy="Set kv-cache-dtype to auto or fp8.",
     source="vllm#54338",
     versions=Versions(vllm=">=0.31,<0.32"),
 )
@@ -256,6 +257,7 @@ def gms_and_balancer(deployment: ServingDeployment) -> Iterable[RuleResult]:
     "need the statistics to drain.",
     source="dynamo/trtllm/args.py 43-75 of ai-dynamo 1.6.1",
     versions=Versions(dynamo=">=1.6,<1.7"),
+    engines=(Engine.TRTLLM,),
 )
 def iteration_statistics(deployment: ServingDeployment) -> Iterable[RuleResult]:
     """The operator sets DYN_FORWARDPASS_METRIC_PORT on every worker, which enables the statistics.

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     remedy="Use an option of the table in docs/llamacpp.md.",
     source="penstock/llamacpp/config.py, which the worker reads its file with",
     versions=PENSTOCK,
+    engines=(Engine.LLAMACPP,),
 )
 def invalid_llamacpp_option(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:

@@ -13,7 +13,7 @@ UNREADABLE_FILE = Rule(
     cause="The path does not exist, is a folder without graphs and manifests, or is not UTF-8 "
     "text.",
     effect="Nothing can be checked or deployed.",
-    remedy="Pass the path of a graph YAML or a manifest.",
+    remedy="Pass the path of a graph or a manifest that is saved as UTF-8.",
     source="penstock's loader",
     versions=PENSTOCK,
     check=reported_by_reader,

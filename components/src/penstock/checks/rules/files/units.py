@@ -17,12 +17,12 @@ LIMITS = {"ttft_ms": (10.0, 600_000.0), "itl_ms": (1.0, 600_000.0), "e2e_ms": (1
 
 @rule(
     id="PS007",
-    title="an objective in another unit than milliseconds",
+    title="a latency objective in the wrong unit",
     level=Level.WARNING,
-    cause="An objective below slo is shorter than any deployment can be, or longer than any user "
-    "waits; it is in milliseconds.",
-    effect="No deployment meets the objective, or each does: `simulate`, `plan` and the planner "
-    "give useless results.",
+    cause="A time below `slo` is so short or so long that it is probably in another unit. All "
+    "times there are in milliseconds.",
+    effect="`simulate`, `plan` and the planner give useless results, because no deployment "
+    "meets the objective, or every deployment does.",
     remedy="Give the time in milliseconds.",
     source="penstock.graph.slo",
     versions=ARITHMETIC,
@@ -44,8 +44,9 @@ def unit_of_objective(deployment: ServingDeployment) -> Iterable[RuleResult]:
     id="PS008",
     title="objectives that contradict each other",
     level=Level.ERROR,
-    cause="The end-to-end objective is shorter than that of the first token, a part of it.",
-    effect="No request that uses its time to first token meets the objective.",
+    cause="`slo.e2e_ms`, the time of the whole response, is shorter than `slo.ttft_ms`, the "
+    "time to the first token, which is a part of it.",
+    effect="A request that takes all of ttft_ms always misses e2e_ms.",
     remedy="Raise e2e_ms above ttft_ms.",
     source="penstock.graph.slo",
     versions=ARITHMETIC,

@@ -116,6 +116,7 @@ def _shown(value: Any) -> str:
     remedy="Set the same block size on both pools.",
     source="dynamo#1232, dynamo#9545, dynamo#5015; vllm#42895, sglang#14474",
     versions=Versions(dynamo=">=0.4,<1.7"),
+    other_levels=(Level.WARNING,),
 )
 def different_block_sizes(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for result in _different_settings(deployment, "block_size", "a KV block size of"):
@@ -140,11 +141,12 @@ def _converts(prefill: Worker, decode: Worker) -> bool:
     id="PS414",
     title="the pools have different KV cache types",
     level=Level.ERROR,
-    cause="One pool stores KV as fp8, the other as another type.",
+    cause="The pools store the KV cache in different types, such as fp8 and the model's type.",
     effect="The handshake fails, or the decode worker reads invalid data.",
     remedy="Set the same KV cache type on both pools.",
     source="vllm#29503, sglang#19398; AISimulate generator rules",
     versions=Versions(dynamo=">=0.4,<1.7"),
+    other_levels=(Level.WARNING,),
 )
 def different_kv_types(deployment: ServingDeployment) -> Iterable[RuleResult]:
     lacks = any(
@@ -189,6 +191,7 @@ def _dtype(value: Any) -> str:
     remedy="Use the same speculative decoding on both pools, or on neither.",
     source="Dynamo 1.3.0 release notes; vllm#49230",
     versions=Versions(dynamo=">=1.3,<1.7"),
+    other_levels=(Level.WARNING, Level.NOTE),
 )
 def different_speculation(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for prefill, decode in deployment.pairs:

@@ -37,6 +37,7 @@ OFFLOADING = "kv-offloading-size"
     source="dynamo/vllm/args.py 566-586 of 1.6.1 and the same function of 1.0.2 to 1.5.1; "
     "vllm/envs.py 231 of 0.31.0; vllm#27083",
     versions=Versions(dynamo=">=1.0,<1.7"),
+    engines=(Engine.VLLM,),
 )
 def no_side_channel(deployment: ServingDeployment) -> Iterable[RuleResult]:
     if not deployment.is_disaggregated:

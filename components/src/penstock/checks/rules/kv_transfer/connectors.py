@@ -80,7 +80,8 @@ def expandable_segments(deployment: ServingDeployment) -> Iterable[RuleResult]:
     level=Level.ERROR,
     cause="VLLM_NIXL_SIDE_CHANNEL_HOST is a loopback address.",
     effect="The decode worker connects to itself, and every KV transfer times out.",
-    remedy="Set the variable to status.podIP.",
+    remedy="Remove the variable, which Dynamo sets to the pod's address, or set it to "
+    "status.podIP.",
     source="srt-slurm#158",
     versions=Versions(vllm=">=0.10,<0.32"),
 )

@@ -39,6 +39,7 @@ OFF_IF_UNSUPPORTED = Versions(vllm=">=0.23,<0.32")
     "distributed/kv_transfer/kv_connector/factory.py 57 of 0.31.0, and the same places of 0.16.0 "
     "to 0.28.0; dynamo#13755, vllm#41847",
     versions=Versions(vllm=">=0.16,<0.32"),
+    other_levels=(Level.WARNING,),
 )
 def unsupported_layers(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:

@@ -11,6 +11,7 @@ from penstock.checks.rule import rule
 from penstock.checks.rules.kv_transfer.vllm_connectors import connector_of
 from penstock.checks.version_range import Versions
 from penstock.engines.settings import Location
+from penstock.manifests.deployment import Engine
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.worker import Worker
 from penstock.strict_yaml.loader import load
@@ -93,6 +94,7 @@ def _uses_lmcache(worker: Worker) -> bool:
     source="lmcache/v1/cache_controller/worker.py 121, storage_backend/p2p_backend.py 190 of "
     "0.4.2, and worker.py 96, p2p_backend.py 121 of 0.3.9; LMCache#1966, LMCache#2854",
     versions=Versions(every="LMCache 0.3.9 to 0.5.6"),
+    engines=(Engine.VLLM,),
 )
 def too_few_ports(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for settings in lmcache_workers(deployment):
@@ -123,6 +125,7 @@ def too_few_ports(deployment: ServingDeployment) -> Iterable[RuleResult]:
     source="lmcache/v1/token_database.py 61-80 and 141 of 0.4.2, 0.3.9 and 0.5.6; "
     "vllm/v1/core/kv_cache_utils.py init_none_hash; vllm#42625, LMCache#2581",
     versions=Versions(every="LMCache 0.3.9 to 0.5.6"),
+    engines=(Engine.VLLM,),
 )
 def no_hash_seed(deployment: ServingDeployment) -> Iterable[RuleResult]:
     settings = tuple(lmcache_workers(deployment))

@@ -73,7 +73,7 @@ def _is_on(flag: bool | None, connector: Connector) -> bool | None:
 def _manager_differs(
     prefill: Worker, decode: Worker, is_on: list[Any], versions: Versions
 ) -> RuleResult:
-    states = ["on" if on else "off" for on in is_on]
+    states = ["enabled" if on else "disabled" for on in is_on]
     flagged = next((w for w in (decode, prefill) if hma_flag(w) is not None), None)
     on = prefill if is_on[0] else decode
     return RuleResult(

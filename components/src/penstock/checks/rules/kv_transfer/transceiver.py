@@ -26,6 +26,7 @@ from penstock.serving.deployment import ServingDeployment
     remedy="Set transceiver_runtime to PYTHON (or CPP) on both pools.",
     source="CacheTransceiverConfig in TensorRT-LLM llm_args.py; TensorRT-LLM#17665",
     versions=Versions(trtllm=">=1.3.0rc27,<=1.3.0rc29"),
+    other_levels=(Level.ERROR, Level.NOTE),
 )
 def runtimes_may_differ(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for prefill, decode in deployment.pairs:

@@ -41,6 +41,7 @@ def kv_role(worker: Worker, connector: str) -> str:
     source="dynamo/trtllm/workers/llm_worker.py, dynamo/vllm/args.py 286-300 of 1.6.1; "
     "dynamo#2278, aiconfigurator#519, aiconfigurator#287",
     versions=Versions(dynamo=">=1.0,<1.7"),
+    other_levels=(Level.WARNING, Level.NOTE),
 )
 def no_backend(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in kv_transfer_workers(deployment):
@@ -95,7 +96,7 @@ def _has_connector(worker: Worker) -> bool:
     cause="DEFAULT uses the backend of TRTLLM_USE_*_KVCACHE, or NIXL if none is set.",
     effect="The image or a variable selects the backend.",
     example="4 + 4 workers on one host failed because of this.",
-    remedy="Name NIXL or UCX.",
+    remedy="Set the backend to NIXL or UCX.",
     source="dynamo#5884; kv-cache-transfer.md@2f345512",
     versions=Versions(trtllm=">=1.3.0rc22,<=1.3.0rc29"),
 )
@@ -128,6 +129,7 @@ def transceiver_runtime(worker: Worker) -> str:
     "block size.",
     source="Dynamo TensorRT-LLM known issues; dynamo#4327",
     versions=Versions(trtllm=">=1.1.0rc5,<=1.3.0rc29"),
+    other_levels=(Level.WARNING,),
 )
 def small_buffer(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in kv_transfer_workers(deployment):
@@ -245,6 +247,7 @@ def partial_block_buffer(deployment: ServingDeployment) -> Iterable[RuleResult]:
     remedy="Set kv_transfer_timeout_ms to 600000.",
     source="dynamo#10671; TensorRT-LLM#15152, #13868",
     versions=Versions(trtllm=">=1.3.0rc22,<=1.3.0rc29"),
+    other_levels=(Level.NOTE,),
 )
 def short_timeout(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in kv_transfer_workers(deployment):

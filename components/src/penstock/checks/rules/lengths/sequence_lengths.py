@@ -42,6 +42,7 @@ def chunks_prompts(worker: Worker) -> bool | None:
     versions=Versions(
         trtllm=">=1.0.0rc6,<=1.3.0rc29", vllm=">=0.10,<0.32", sglang=">=0.5.0rc2,<0.5.22"
     ),
+    other_levels=(Level.WARNING,),
 )
 def context_exceeds_positions(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
@@ -76,6 +77,7 @@ def context_exceeds_positions(deployment: ServingDeployment) -> Iterable[RuleRes
     remedy="Enable chunked prefill, or raise the tokens per step.",
     source="Dynamo 1.6.0 known issues; trtllm#9277; vllm#33109",
     versions=Versions(trtllm=">=1.3.0rc27,<=1.3.0rc29", vllm=">=0.10,<0.32"),
+    other_levels=(Level.WARNING,),
 )
 def prompt_exceeds_step(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:

@@ -208,6 +208,7 @@ def large_transfer_buffers(deployment: ServingDeployment) -> Iterable[RuleResult
     remedy="Remove the limit.",
     source="TensorRT-LLM llm_args.py (max_tokens); penstock.memory",
     versions=Versions(dynamo=">=1.0,<1.7"),
+    engines=(Engine.TRTLLM, Engine.SGLANG),
 )
 def token_limit_too_large(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, budget in memory_budgets(deployment):
@@ -239,9 +240,10 @@ def token_limit_too_large(deployment: ServingDeployment) -> Iterable[RuleResult]
     cause="The KV cache gets more than 95% of the memory, or the fraction is not between 0 and 1.",
     effect="The engine runs out of memory later, when activations, CUDA graphs or transfers grow. "
     "Above 1 or at 0, the engine does not start.",
-    remedy="Set 0.8 to 0.9.",
+    remedy="Set a fraction from 0.8 to 0.9.",
     source="recipes/gpt-oss-120b/trtllm (0.8, 0.85); vllm#27508",
     versions=ARITHMETIC,
+    other_levels=(Level.ERROR,),
 )
 def memory_fraction_too_large(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:

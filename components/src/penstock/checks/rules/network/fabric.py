@@ -94,9 +94,11 @@ def _has_other_network(worker: Worker) -> bool:
     effect="KV transfers are slow, which delays the first token of each request.",
     example="Users reported a TTFT of 98 s instead of 0.2 to 0.5 s, and 1803 ms per transfer "
     "instead of 3 ms.",
-    remedy="Request one RDMA device per GPU and IPC_LOCK, and set UCX_TLS without tcp.",
+    remedy="Request one RDMA device per GPU and the capability IPC_LOCK, and set UCX_TLS "
+    "without tcp. In a graph, set kv_transfer.transport to rdma.",
     source="disagg-communication.md@03bc1963; dynamo#6370, dynamo#622, dynamo#1314, nixl#1097",
     versions=NETWORK,
+    other_levels=(Level.NOTE,),
 )
 def no_rdma(deployment: ServingDeployment) -> Iterable[RuleResult]:
     if deployment.shares_a_pod:
@@ -130,6 +132,7 @@ def _gpus(worker: Worker) -> int:
     remedy="Request one RDMA device per GPU.",
     source="disagg-communication.md@03bc1963",
     versions=NETWORK,
+    other_levels=(Level.NOTE,),
 )
 def fewer_devices(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in kv_transfer_pods(deployment):
@@ -245,6 +248,7 @@ def nvlink_without_compute_domain(deployment: ServingDeployment) -> Iterable[Rul
     remedy="Request all EFA devices of the node, set FI_PROVIDER=efa and use the -efa image.",
     source="Dynamo release notes (EFA); disagg-communication.md@03bc1963",
     versions=Versions(dynamo=">=1.3,<1.7"),
+    other_levels=(Level.NOTE,),
 )
 def incomplete_efa(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in kv_transfer_pods(deployment):

@@ -57,7 +57,7 @@ def _keeps_kv_in_host_memory(worker: Worker) -> bool:
     "from there (kv_buffer_device is not cpu).",
     effect="The worker may crash with a segmentation fault, or the first KV transfer may fail with "
     "NIXL_ERR_BACKEND; published examples of a small model have it nevertheless.",
-    remedy="Add cuda_copy and cuda_ipc.",
+    remedy="Add cuda_copy and cuda_ipc to UCX_TLS.",
     source="ucx#3776",
     versions=NETWORK,
 )
@@ -81,7 +81,8 @@ def ucx_without_cuda(deployment: ServingDeployment) -> Iterable[RuleResult]:
     cause="The pod has RDMA devices, but UCX_TLS lists no RDMA transport or UCX_NET_DEVICES no "
     "RDMA device.",
     effect="KV transfers use TCP, or UCX finds no transport.",
-    remedy="Allow rc and dc, and list the devices of the compute fabric.",
+    remedy="Allow rc and dc in UCX_TLS, and list the devices of the compute fabric in "
+    "UCX_NET_DEVICES.",
     source="dynamo#1314, dynamo#10852",
     versions=NETWORK,
 )
@@ -123,6 +124,7 @@ def rdma_devices_unused(deployment: ServingDeployment) -> Iterable[RuleResult]:
     remedy="List the devices of one fabric, with UCX_IB_ADDR_TYPE=eth for RoCE.",
     source="dynamo#10202, dynamo#10852",
     versions=NETWORK,
+    other_levels=(Level.NOTE,),
 )
 def mixed_fabrics(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in filter(_uses_ucx, kv_transfer_pods(deployment)):

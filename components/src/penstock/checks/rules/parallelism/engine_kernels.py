@@ -77,7 +77,7 @@ def fp8_with_pooled_index(deployment: ServingDeployment) -> Iterable[RuleResult]
     level=Level.ERROR,
     cause="The kernels of moe_config.backend TRTLLM exist only for SM 100 and 103.",
     effect="Every rank fails while it loads the weights.",
-    remedy="Use CUTLASS.",
+    remedy="Set moe_config.backend to CUTLASS.",
     source="TensorRT-LLM#17570 (nvbug 5986434; 1.3.0rc7 on H200)",
     versions=Versions(trtllm=">=1.2.0rc0,<=1.3.0rc29"),
 )

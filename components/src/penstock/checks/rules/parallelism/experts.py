@@ -70,7 +70,8 @@ def moe_parallelism_mismatch(deployment: ServingDeployment) -> Iterable[RuleResu
     level=Level.ERROR,
     cause="The number of experts is not divisible by the expert parallelism.",
     effect="TensorRT-LLM and SGLang do not start. (vLLM distributes the remainder.)",
-    remedy="Use a divisor: gpt-oss-120b has 128 experts, 20b has 32.",
+    remedy="Use an expert parallelism that divides the experts: gpt-oss-120b has 128, "
+    "gpt-oss-20b has 32.",
     source="MoE slots in TensorRT-LLM (num_slots // moe_ep)",
     versions=Versions(trtllm=">=1.3.0rc19,<=1.3.0rc29", sglang=">=0.5.14,<0.5.22"),
 )
@@ -104,6 +105,7 @@ def indivisible_experts(deployment: ServingDeployment) -> Iterable[RuleResult]:
     remedy="Disable expert parallelism.",
     source="TensorRT-LLM mapping.py; vllm/config/model.py 0.31.0",
     versions=Versions(dynamo=">=0.4,<1.7"),
+    other_levels=(Level.ERROR,),
 )
 def expert_parallelism_for_dense_model(deployment: ServingDeployment) -> Iterable[RuleResult]:
     model = deployment.model

@@ -39,7 +39,7 @@ def _workers_of(deployment: ServingDeployment, engine: Engine) -> Iterable[Worke
     level=Level.ERROR,
     cause="The JSON value of a flag has an unknown key, or a value outside its choices or bounds.",
     effect="vLLM exits at startup with a validation error.",
-    remedy="Use the suggested name or an allowed value.",
+    remedy="Use the name or one of the values that the finding suggests.",
     source="configuration classes of vLLM 0.31.0, dumped to a table",
     versions=Versions(vllm=">=0.31,<0.32"),
 )
@@ -228,7 +228,7 @@ def _effective(worker: Worker, flag: str) -> tuple[str, Any]:
     level=Level.ERROR,
     cause="long-prefill-token-threshold is above max-model-len.",
     effect="vLLM does not start.",
-    remedy="Set at most the context length.",
+    remedy="Lower long-prefill-token-threshold to at most the context length.",
     source="vllm/config/scheduler.py 0.31.0",
     versions=Versions(vllm=">=0.28,<0.32"),
 )

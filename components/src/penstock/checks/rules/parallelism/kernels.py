@@ -55,9 +55,10 @@ def triton_ep(deployment: ServingDeployment) -> Iterable[RuleResult]:
     "and CUTLASS, and RTX PRO only TRITON. TRITON on Blackwell works but is 14 to 376% "
     "slower.",
     effect="The engine exits while it builds its layers.",
-    remedy="Use TRITON on Hopper and TRTLLM on Blackwell.",
+    remedy="Set moe_config.backend to TRITON on Hopper and to TRTLLM on Blackwell.",
     source=GPT_OSS_TABLE + "; TensorRT-LLM#17570, #8179, #14612",
     versions=Versions(trtllm=">=1.3.0rc3,<=1.3.0rc29"),
+    other_levels=(Level.WARNING,),
 )
 def moe_kernels(deployment: ServingDeployment) -> Iterable[RuleResult]:
     gpu, model = deployment.gpu, deployment.model
@@ -97,7 +98,8 @@ def moe_kernels(deployment: ServingDeployment) -> Iterable[RuleResult]:
     level=Level.ERROR,
     cause="TensorRT-LLM has no fp8 KV kernels for gpt-oss on SM 90.",
     effect="The engine does not start or generates wrong output.",
-    remedy="Set dtype to auto. A token then needs 72 KiB for 120b instead of 36.",
+    remedy="Set kv_cache_config.dtype to auto. A token of gpt-oss-120b then needs 72 KiB "
+    "instead of 36.",
     source=GPT_OSS_TABLE,
     versions=Versions(trtllm=">=1.3.0rc3,<=1.3.0rc29"),
 )
@@ -123,7 +125,7 @@ def fp8_on_hopper(deployment: ServingDeployment) -> Iterable[RuleResult]:
     cause="OVERRIDE_QUANT_ALGO=W4A8_MXFP4_MXFP8 and vLLM's MoE activation mxfp8 require "
     "Blackwell's tensor cores.",
     effect="The engine fails while it builds its layers.",
-    remedy="Remove the setting.",
+    remedy="Remove the setting, or use Blackwell GPUs.",
     source=GPT_OSS_TABLE + "; vllm fused_moe/oracle/mxfp4.py 0.31.0",
     versions=Versions(trtllm=">=1.1.0rc5,<=1.3.0rc29", vllm=">=0.31,<0.32"),
 )
@@ -240,6 +242,7 @@ def hopper_attention_on_blackwell(deployment: ServingDeployment) -> Iterable[Rul
     source="TensorRT-LLM deployment guide for gpt-oss; TensorRT-LLM#6507; "
     "sglang/srt/arg_groups/model_hook.py 0.5.21",
     versions=Versions(trtllm=">=1.1.0rc5,<=1.3.0rc29", sglang=">=0.5.3,<0.5.22"),
+    other_levels=(Level.ERROR,),
 )
 def no_attention_sinks(deployment: ServingDeployment) -> Iterable[RuleResult]:
     yield from _trtllm_without_sinks(deployment)

@@ -28,7 +28,7 @@ ELASTIC = ("enable-elastic-ep", "elastic-ep-backend")
     level=Level.ERROR,
     cause="The number of attention heads is not divisible by the tensor parallelism.",
     effect="The engine does not start.",
-    remedy="Use a divisor: gpt-oss has 64 heads, so 1, 2, 4, 8 …",
+    remedy="Use a tensor parallelism that divides the heads: gpt-oss has 64, so 1, 2, 4, 8 …",
     source="vllm#2652; gpt_oss modeling in TensorRT-LLM (sinks are split by TP)",
     versions=Versions(
         trtllm=">=1.0.0rc6,<=1.3.0rc29", vllm=">=0.10,<0.32", sglang=">=0.5.0rc2,<0.5.22"
@@ -62,9 +62,10 @@ def indivisible_heads(deployment: ServingDeployment) -> Iterable[RuleResult]:
     level=Level.ERROR,
     cause="TP × PP × CP × DP differs from the number of GPUs of a replica.",
     effect="With too few GPUs, the worker exits at startup. With too many, some GPUs are unused.",
-    remedy="Make both numbers equal.",
+    remedy="Request as many GPUs as the parallelism needs, or change the parallelism.",
     source="dynamo#4934; TensorRT-LLM llm_args.py (world size)",
     versions=Versions(dynamo=">=0.4,<1.7"),
+    other_levels=(Level.WARNING,),
 )
 def gpus_do_not_match_parallelism(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
@@ -211,7 +212,7 @@ def beyond_nvlink(deployment: ServingDeployment) -> Iterable[RuleResult]:
     level=Level.NOTE,
     cause="The GPUs per node are not divisible by the GPUs per replica.",
     effect="This pool leaves the remaining GPUs of each node unused.",
-    remedy="Use a divisor of the GPUs per node.",
+    remedy="Use a number of GPUs per replica that divides the GPUs per node.",
     source="penstock.hardware",
     versions=HARDWARE,
 )

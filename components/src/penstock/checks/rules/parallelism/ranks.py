@@ -25,6 +25,7 @@ from penstock.serving.worker import Worker
     remedy="Set dp-size to a divisor of tp-size.",
     source="sglang/srt/server_args.py 0.5.21; sglang#3750, sglang#15385",
     versions=Versions(sglang=">=0.5.0rc2,<0.5.22"),
+    other_levels=(Level.WARNING,),
 )
 def invalid_data_parallelism(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
@@ -100,6 +101,7 @@ def eplb_without_ep(deployment: ServingDeployment) -> Iterable[RuleResult]:
     "vllm.md@3d016852; sglang#15674, llm-d#2433; disaggregation/nixl/conn.py and "
     "mooncake/conn.py of SGLang 0.5.14 to 0.5.21",
     versions=Versions(vllm=">=0.10,<0.14", sglang=">=0.5.21,<0.5.22"),
+    other_levels=(Level.ERROR, Level.NOTE),
 )
 def tensor_parallelism_differs(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for prefill, decode in deployment.pairs:

@@ -154,6 +154,7 @@ def _seconds(probe: Mapping[str, Any]) -> int:
     remedy="Remove the probe; the operator's allows 2 hours.",
     source="component_worker.go (10 s × 720); dynamo#14735",
     versions=KUBERNETES,
+    other_levels=(Level.NOTE,),
 )
 def short_startup(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.one_worker_per_component:

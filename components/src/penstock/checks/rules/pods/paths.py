@@ -187,6 +187,7 @@ def _mounts_location(process: Process, name: str) -> Location:
     remedy="Use the name of a volume, or declare the volume.",
     source="appendMissingPVCVolumesForMounts in deploy/operator/internal/dynamo/graph.go",
     versions=KUBERNETES,
+    other_levels=(Level.ERROR,),
 )
 def unknown_volume(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:

@@ -349,7 +349,7 @@ def _tolerates_arm(tolerations: Any) -> bool:
     level=Level.ERROR,
     cause="The device plugin counts nvidia.com/gpu in integers.",
     effect="The API server rejects the pod.",
-    remedy="Use an integer. MIG slices have their own resource names.",
+    remedy="Request an integer. MIG slices have resource names of their own.",
     source="Kubernetes, manage-gpus/scheduling-gpus",
     versions=KUBERNETES,
 )
@@ -375,6 +375,7 @@ def fractional_gpu(deployment: ServingDeployment) -> Iterable[RuleResult]:
     remedy="Raise the limit.",
     source="TensorRT-LLM llm_args.py (host_cache_size); Kubernetes, emptyDir",
     versions=Versions(trtllm=">=1.3.0rc19,<=1.3.0rc29"),
+    other_levels=(Level.WARNING,),
 )
 def host_cache_above_memory_limit(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.one_worker_per_component:

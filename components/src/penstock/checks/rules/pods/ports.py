@@ -139,7 +139,7 @@ def _http_port(process: Process) -> tuple[int, Location] | None:
     cause="The operator's probes and Service use the container's port named http, which is 8000 "
     "unless the container's `ports` say otherwise. The frontend listens on another one.",
     effect="The pod never becomes ready and gets no request.",
-    remedy="Remove the port, or name it in the container's `ports`.",
+    remedy="Remove the port, or give it in the container's `ports` under the name http.",
     source="component_frontend.go (DynamoServicePort 8000, probes by name); "
     "GenerateComponentService in graph.go",
     versions=Versions(dynamo=">=0.4"),

@@ -163,7 +163,7 @@ def no_quantity(deployment: ServingDeployment) -> Iterable[RuleResult]:
     cause="terminationGracePeriodSeconds, or drain_timeout_s of a graph, is longer than two hours; "
     "both are in seconds.",
     effect="A stopping pod that hangs keeps its GPUs for that time.",
-    remedy="Give the time in seconds.",
+    remedy="Give the grace period in seconds.",
     source="Kubernetes, pod-lifecycle (termination)",
     versions=ARITHMETIC,
 )

@@ -25,7 +25,7 @@ SECRET_VALUE = re.compile(r"^(hf_[A-Za-z0-9]{20,}|nvapi-[\w-]{20,}|sk-[\w-]{20,}
     level=Level.WARNING,
     cause="A token is the plain value of a variable or of a KEDA trigger.",
     effect="It is visible in Git, in `kubectl get`, and wherever the manifest is logged.",
-    remedy="Reference a Secret.",
+    remedy="Store the value in a Secret, and reference it with valueFrom or envFrom.",
     source="Kubernetes, secrets; dynamo#14078",
     versions=KUBERNETES,
 )
@@ -102,7 +102,7 @@ def _is_secret(name: str, value: str) -> bool:
     level=Level.WARNING,
     cause="The claim is ReadWriteOnce, and several pods mount it.",
     effect="Pods on other nodes stay in ContainerCreating with a Multi-Attach error.",
-    remedy="Use ReadWriteMany.",
+    remedy="Use a claim with the access mode ReadWriteMany.",
     source="dynamo#4964; Kubernetes, persistent volumes",
     versions=KUBERNETES,
 )

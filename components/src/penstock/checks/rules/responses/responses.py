@@ -44,6 +44,7 @@ def _writes_harmony(deployment: ServingDeployment) -> bool:
     source="dynamo#6664 (seen with 0.9, still open); dynamo#10054 and dynamo#10366 changed the "
     "parser in 1.3, without a report whether that solves it",
     versions=Versions(dynamo=">=0.9,<1.7"),
+    other_levels=(Level.WARNING,),
 )
 def batched_stream(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.one_worker_per_component:
@@ -77,6 +78,7 @@ def batched_stream(deployment: ServingDeployment) -> Iterable[RuleResult]:
     remedy="Set --dyn-reasoning-parser gpt_oss and --dyn-tool-call-parser harmony on the workers.",
     source="docs/backends/trtllm/gpt-oss.md@03e49489; TensorRT-LLM#9256",
     versions=Versions(dynamo=">=0.5,<1.7"),
+    other_levels=(Level.WARNING,),
 )
 def no_parsers(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.one_worker_per_component:
@@ -167,6 +169,7 @@ def different_parsers(deployment: ServingDeployment) -> Iterable[RuleResult]:
     remedy="Remove --dyn-chat-processor.",
     source="dynamo#14936, TensorRT-LLM#9256",
     versions=Versions(dynamo=">=1.5,<1.7"),
+    engines=(Engine.VLLM, Engine.SGLANG),
 )
 def other_processor(deployment: ServingDeployment) -> Iterable[RuleResult]:
     processor = deployment.router_setting("--dyn-chat-processor", "DYN_CHAT_PROCESSOR")
@@ -192,6 +195,7 @@ def other_processor(deployment: ServingDeployment) -> Iterable[RuleResult]:
     remedy="Put the file on a volume and set TIKTOKEN_ENCODINGS_BASE (model.harmony_vocabulary).",
     source="docs/verify.md; recipes/gpt-oss-120b/README.md@0e72f06c",
     versions=Versions(dynamo=">=1.4,<1.7"),
+    other_levels=(Level.WARNING,),
 )
 def no_vocabulary(deployment: ServingDeployment) -> Iterable[RuleResult]:
     uses_harmony = any(
@@ -289,6 +293,7 @@ def colon_in_name(deployment: ServingDeployment) -> Iterable[RuleResult]:
     remedy="Keep only Dynamo's parser.",
     source="dynamo#5849; dynamo/sglang/args.py of 1.0.2 to 1.6.1 (0.9 only logs a warning)",
     versions=Versions(dynamo=">=1.0,<1.7"),
+    engines=(Engine.SGLANG,),
 )
 def two_tool_parsers(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.one_worker_per_component:
@@ -310,6 +315,7 @@ def two_tool_parsers(deployment: ServingDeployment) -> Iterable[RuleResult]:
     remedy="Serve them with an aggregated pool.",
     source="Dynamo 1.2 known issues",
     versions=Versions(dynamo=">=1.2,<1.3"),
+    engines=(Engine.TRTLLM,),
 )
 def multimodal_disagg(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.pool(Role.PREFILL, Role.DECODE):

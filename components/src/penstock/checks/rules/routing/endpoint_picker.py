@@ -70,6 +70,7 @@ def _served_name(worker: Worker) -> str | None:
     source="EppStandaloneConfig.block_size in ext-proc/src/epp_standalone_config.rs; plugin.go of "
     "dynamo_kv_scorer; dynamo#13904",
     versions=Versions(dynamo=">=0.6"),
+    other_levels=(Level.ERROR,),
 )
 def picker_block_size(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for picker, env in _pickers(deployment):
@@ -99,11 +100,12 @@ def picker_block_size(deployment: ServingDeployment) -> Iterable[RuleResult]:
     cause="DYN_MODEL_NAME of the endpoint picker is not the name under which the workers serve the "
     "model. In standalone mode the picker selects workers by it; otherwise it only logs it since "
     "1.1.",
-    effect="In standalone mode the picker finds no worker; otherwise the variable misleads.",
+    effect="In standalone mode the picker finds no worker. Otherwise the variable has no effect.",
     remedy="Use the served name.",
     source="EppStandaloneConfig.model_name in ext-proc/src/epp_standalone_config.rs; plugin.go of "
     "dynamo_kv_scorer",
     versions=Versions(dynamo=">=0.6"),
+    other_levels=(Level.ERROR,),
 )
 def picker_model_name(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for picker, env in _pickers(deployment):
@@ -130,7 +132,7 @@ def picker_model_name(deployment: ServingDeployment) -> Iterable[RuleResult]:
     cause="DYN_EPP_MODE is standalone, and a required variable is missing; or the mode is neither "
     "standalone nor dynamo.",
     effect="The picker stops at startup.",
-    remedy="Set the variables.",
+    remedy="Set the variables that the finding lists.",
     source="EppMode::parse and EppStandaloneConfig::parse in ext-proc/src/epp_standalone_config.rs",
     versions=Versions(dynamo=">=1.3"),
 )

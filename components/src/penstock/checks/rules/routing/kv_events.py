@@ -42,6 +42,7 @@ EVENTS = {
     source="dynamo/trtllm, dynamo/vllm/args.py and dynamo/sglang/args.py of 1.1 to 1.6; "
     "dynamo#11473, dynamo#11648",
     versions=Versions(dynamo=">=1.1,<1.7"),
+    other_levels=(Level.NOTE,),
 )
 def no_kv_events(deployment: ServingDeployment) -> Iterable[RuleResult]:
     if not deployment.follows_kv_events or not weighs_prefixes(deployment):
@@ -103,6 +104,7 @@ def _has_choice(deployment: ServingDeployment, worker: Worker) -> bool:
     remedy="Set --router-mode kv, or disable KV events.",
     source="dynamo/frontend/frontend_args.py of 1.6.1; dynamo#13021",
     versions=Versions(dynamo=">=1.0,<1.7"),
+    other_levels=(Level.WARNING,),
 )
 def unused_kv_events(deployment: ServingDeployment) -> Iterable[RuleResult]:
     if deployment.follows_kv_events or not deployment.frontends:
@@ -137,6 +139,7 @@ def unused_kv_events(deployment: ServingDeployment) -> Iterable[RuleResult]:
     remedy="Set kv_cache_config.tokens_per_block.",
     source="dynamo/trtllm/backend_args.py of 1.6.1; dynamo#5015",
     versions=Versions(dynamo=">=1.6,<1.7"),
+    engines=(Engine.TRTLLM,),
 )
 def fallback_block_size(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
@@ -170,6 +173,7 @@ def _streams(config: Any) -> bool:
     remedy="Set the variable.",
     source="dynamo/trtllm/publisher.py of 1.6.1",
     versions=Versions(dynamo=">=1.6,<1.7"),
+    engines=(Engine.TRTLLM,),
 )
 def streamed_events(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
@@ -198,6 +202,7 @@ def streamed_events(deployment: ServingDeployment) -> Iterable[RuleResult]:
     remedy="No change is needed.",
     source="dynamo/trtllm/publisher.py of 1.6.1; dynamo#2241",
     versions=Versions(dynamo=">=1.6,<1.7"),
+    engines=(Engine.TRTLLM,),
 )
 def largest_window_events(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in prefill_workers(deployment):
@@ -263,6 +268,7 @@ def _backend_sets_page_size(worker: Worker, deployment: ServingDeployment) -> bo
     remedy="Set --page-size to 16 or 64.",
     source="dynamo#8395",
     versions=Versions(sglang=">=0.5.21,<0.5.22"),
+    other_levels=(Level.NOTE,),
 )
 def page_size_of_one(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in prefill_workers(deployment):

@@ -98,6 +98,7 @@ def _set(location: Location, value: str) -> Fix:
     remedy="Set NATS_SERVER, or leave the planes at tcp and zmq.",
     source="dynamo#11951, dynamo#11921",
     versions=Versions(dynamo=">=1.4,<1.7"),
+    other_levels=(Level.NOTE,),
 )
 def nats_mismatch(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:

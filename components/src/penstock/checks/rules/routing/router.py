@@ -255,11 +255,13 @@ def no_migration(deployment: ServingDeployment) -> Iterable[RuleResult]:
     id="PS514",
     title="conditional disaggregation lacks a requirement",
     level=Level.ERROR,
-    cause="It requires the KV router with KV events, and decode workers that publish KV events.",
+    cause="Conditional disaggregation requires the KV router with KV events, and decode workers "
+    "that publish KV events.",
     effect="The frontend does not start, or no request skips prefill.",
     remedy="Remove the flag, or meet the requirements.",
     source="dynamo#11723",
     versions=Versions(dynamo=">=1.5,<1.7"),
+    other_levels=(Level.WARNING,),
 )
 def conditional_disaggregation(deployment: ServingDeployment) -> Iterable[RuleResult]:
     setting = deployment.router_setting(

@@ -251,7 +251,7 @@ def _conditional(process: Process) -> Iterator[_Conflict]:
     cause="A worker has router settings. Without a router mode of its own it advertises none of "
     "them; with one, they replace the frontend's for this set of workers.",
     effect="The settings have no effect, or another router mode is used than the frontend says.",
-    remedy="Set them on the frontend.",
+    remedy="Set the router settings on the frontend.",
     source="build_router_config and WorkerRouterConfig in router_args.py of 1.6.1 (dynamo#13192)",
     versions=Versions(dynamo=">=1.4"),
 )

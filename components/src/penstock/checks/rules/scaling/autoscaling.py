@@ -32,6 +32,7 @@ from penstock.serving.worker import WORKERS
     remedy="Use the fields and values of PlannerConfig.",
     source="dynamo/planner/config/planner_config.py 1.6.1",
     versions=Versions(dynamo=">=1.6,<1.7"),
+    other_levels=(Level.WARNING,),
 )
 def invalid_configuration(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for location, config in configurations(deployment):

@@ -98,7 +98,8 @@ def recreate(deployment: ServingDeployment) -> Iterable[RuleResult]:
     cause="A change of any worker starts one more replica of each pool before old ones stop, "
     "and hardware.nodes has no GPUs for them.",
     effect="New workers stay Pending and the update never completes, while the old ones serve.",
-    remedy="Leave GPUs free, add a node during updates, or state the reason in checks.suppress.",
+    remedy="Leave GPUs free, add a node for the time of the update, or suppress the rule and "
+    "state how updates are done.",
     source="rolling-updates.mdx@11db1467",
     versions=Versions(dynamo=">=1.0,<1.7"),
 )
@@ -136,6 +137,7 @@ def _surges(deployment: ServingDeployment, component: Component) -> bool:
     remedy="Set RollingRecreate explicitly: sources disagree on the default in 1.6.",
     source="grove#873; rolling-updates.mdx@11db1467",
     versions=Versions(dynamo=">=1.4,<1.7"),
+    other_levels=(Level.NOTE,),
 )
 def coherent(deployment: ServingDeployment) -> Iterable[RuleResult]:
     strategy = deployment.annotations().get(GROVE)

@@ -29,7 +29,8 @@ ASYNC_METHODS = (
     cause="Steps, top-k and draft tokens must be set together or not at all. Draft tokens may be "
     "omitted where top-k is 1.",
     effect="SGLang raises a TypeError or fails an assertion at startup.",
-    remedy="Set 3, 1 and 4, SGLang's own values for gpt-oss.",
+    remedy="Set speculative-num-steps, speculative-eagle-topk and speculative-num-draft-tokens, "
+    "such as 3, 1 and 4, SGLang's own values for gpt-oss.",
     source="sglang#22895",
     versions=Versions(sglang=">=0.5.14,<0.5.22"),
 )

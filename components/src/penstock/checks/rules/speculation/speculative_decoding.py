@@ -139,6 +139,7 @@ def sampling_with_suffix_automaton(deployment: ServingDeployment) -> Iterable[Ru
     versions=Versions(
         trtllm=">=1.3.0rc27,<=1.3.0rc29", vllm=">=0.31,<0.32", sglang=">=0.5.21,<0.5.22"
     ),
+    other_levels=(Level.WARNING,),
 )
 def speculation_with_pipeline_parallelism(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
@@ -240,7 +241,8 @@ def single_token_draft_model(deployment: ServingDeployment) -> Iterable[RuleResu
     cause="A large batch uses the whole GPU, which leaves no compute for drafts.",
     effect="The speedup shrinks with the batch, and large batches become slower.",
     example="On 8 H200 the speedup was 1.97× at batch 1, 1.31× at 32, and 1.00× at 128.",
-    remedy="Limit it with max_concurrency or draft_len_schedule, or disable it.",
+    remedy="Limit drafting to small batches with max_concurrency or draft_len_schedule, or "
+    "disable it.",
     source="TensorRT-LLM#12130",
     versions=Versions(trtllm=">=1.3.0rc3,<=1.3.0rc29"),
 )

@@ -39,6 +39,7 @@ NVIDIA = re.compile(r"nvcr\.io/nvidia/ai-dynamo/")
     "graphs.",
     source="operator 1.6.0 chart notes; dynamocomponentdeployment_types.go@006b6e10",
     versions=EVERY_IMAGE,
+    other_levels=(Level.NOTE,),
 )
 def unknown_version(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
@@ -97,6 +98,7 @@ def bad_override(deployment: ServingDeployment) -> Iterable[RuleResult]:
     remedy="Use the same image for both pools, and change it in one apply.",
     source="rolling-updates.mdx@11db1467; dynamo#12796, dynamo#13886",
     versions=EVERY_IMAGE,
+    other_levels=(Level.NOTE,),
 )
 def mixed_pools(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for prefill, decode in deployment.pairs:
@@ -242,6 +244,7 @@ def old_api(deployment: ServingDeployment) -> Iterable[RuleResult]:
     remedy="Use a scaling adapter with an HPA or KEDA.",
     source="dynamographdeployment CRD@01cc1c3b; dynamo#4416",
     versions=Versions(dynamo=">=1.0,<1.7"),
+    other_levels=(Level.NOTE,),
 )
 def ignored_fields(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:

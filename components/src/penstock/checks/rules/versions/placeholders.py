@@ -36,6 +36,7 @@ def image_placeholder(image: str) -> str | None:
     remedy="Replace it. `penstock up` ignores images and namespaces.",
     source="Kubernetes, names and images",
     versions=KUBERNETES,
+    other_levels=(Level.WARNING,),
 )
 def unfilled_placeholder(deployment: ServingDeployment) -> Iterable[RuleResult]:
     found = list(_placeholders(deployment))

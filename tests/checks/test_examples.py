@@ -1,0 +1,73 @@
+"""Each rule has a page, whose example violates that rule alone and whose repair solves it."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from docs.rule_pages import rule_index, rule_page
+
+from penstock.checks.finding import Level
+from penstock.checks.registry import RULES, by_id
+from penstock.checks.suppress import ALWAYS
+from tests.checks.examples import example_cases, example_of
+from tests.checks.excerpt import excerpts
+from tests.checks.support import Case, check, fired
+
+CASES = example_cases()
+SECTIONS = ("What it finds", "Why it matters", "Example", "Use instead", "Suppress it", "Source")
+
+
+def by_rule() -> list[pytest.ParameterSet]:
+    """On the same worker as the tests of the rule's cases, whose findings are cached."""
+    return [
+        pytest.param(CASES[rule.id], id=rule.id, marks=pytest.mark.xdist_group(rule.id))
+        for rule in RULES
+    ]
+
+
+def problems(text: str, gpu: str | None) -> set[str]:
+    """The rules with errors or warnings. Sound files have notes as well."""
+    return {finding.rule for finding in check(text, gpu=gpu) if finding.level is not Level.NOTE}
+
+
+@pytest.mark.parametrize("case", by_rule())
+def test_the_example_violates_the_rule_and_its_repair_solves_that_alone(case: Case) -> None:
+    example = example_of(case)
+    assert case.rule in fired(example.bad, gpu=case.gpu)
+    assert case.rule not in fired(example.fixed, gpu=case.gpu)
+    before, after = problems(example.bad, case.gpu), problems(example.fixed, case.gpu)
+    assert before - after - {case.rule} == set(case.also), "the repair solves other problems"
+    assert after - before == set(), "the repair causes problems"
+
+
+@pytest.mark.parametrize("case", by_rule())
+def test_the_page_has_all_sections_and_its_excerpts_show_the_place(case: Case) -> None:
+    example = example_of(case)
+    bad, fixed = excerpts(example.bad, example.fixed, example.findings)
+    lines = example.bad.splitlines()
+    shown = bad.text.splitlines()
+    for finding in example.findings:
+        for place in finding.places:
+            if place.line is not None:
+                assert lines[place.line - 1] in shown
+    assert bad.text != fixed.text
+    page = rule_page(by_id(case.rule), example)
+    assert page.startswith(f"# {case.rule}: ")
+    sections = dict(re.findall(r"^## (.+)\n\n(.+)$", page, flags=re.MULTILINE))
+    assert [name for name in SECTIONS if name not in sections] == []
+    assert f" {case.rule} " in page.partition("$ penstock check ")[2]
+
+
+@pytest.mark.parametrize("case", by_rule())
+def test_levels_and_engines_are_those_of_the_rule(case: Case) -> None:
+    example, rule = example_of(case), by_id(case.rule)
+    problem = {f.level for f in example.findings if f.rule not in ALWAYS}
+    assert problem <= {rule.level, *rule.other_levels}
+    assert not rule.applies_to or any(engine.value in example.bad for engine in rule.applies_to)
+
+
+def test_the_index_has_a_line_for_each_rule() -> None:
+    index = rule_index()
+    for rule in RULES:
+        assert f"| [{rule.id}]({rule.id}.md) | {rule.title} |" in index
