@@ -15,12 +15,12 @@ ROOT = FOLDER.parents[1]
 PENSTOCK = [sys.executable, "-m", "penstock.cli.main"]
 GRAPHS = [f"dynamo_graphs/gpt-oss-120b-b200-{name}.yaml" for name in ("disagg", "throughput")]
 SLO = ["--ttft", "500ms", "--itl", "10ms"]
+FAULTS = ["--faults", "kill:decode", "--count", "4", "--streams", "8", "--seed", "1"]
 # Picture → the command that writes its report, and the height in pixels.
 REPORTS = {
     "simulate": (["simulate", *GRAPHS, "--workload", "short-chat", "--rate", "4", *SLO], 860),
     "drill": (
-        ["drill", "dynamo_graphs/quickstart-simulated.yaml", "--set", "decode.replicas=2"]
-        + ["--faults", "kill:decode", "--count", "4", "--streams", "8", "--seed", "1"],
+        ["drill", "dynamo_graphs/quickstart-simulated.yaml", "--set", "decode.replicas=2", *FAULTS],
         680,
     ),
 }

@@ -25,7 +25,11 @@ from tests.support.local_graphs import ROOT, assert_nothing_left
 README = PAGES["README.md"]
 RESPONSE = re.compile(r"The response is `([^`]+)`")
 INSTALL = re.compile(r"penstock env install (\S+)")  # not run: CI installs the environments
-EXIT_CODES = {"gpus=3": 14, "examples/dgd.yaml": 14, "examples/graph.yaml": 14}  # any other command: 0
+EXIT_CODES = {
+    "gpus=3": 14,
+    "examples/dgd.yaml": 14,
+    "examples/graph.yaml": 14,
+}  # any other command: 0
 # A command that contains the key prints the value.
 PRINTED = {
     "scale": "decode.replicas: ",
