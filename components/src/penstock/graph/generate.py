@@ -85,8 +85,7 @@ def generated_files() -> dict[str, str]:
         + yaml.safe_dump(_requirements(), sort_keys=False, width=WIDTH, allow_unicode=True),
         "helm/penstock/files/gateway-errors.yaml": f"# {BY_ERRORS}\n{ABOUT_ERRORS}"
         + yaml.safe_dump(chart_errors(), sort_keys=False, width=WIDTH),
-        "docs/graph.md": f"<!-- {BY} -->\n{ABOUT_REFERENCE}\n"
-        + reference_markdown(),
+        "docs/graph.md": f"<!-- {BY} -->\n{ABOUT_REFERENCE}\n" + reference_markdown(),
     }
 
 
