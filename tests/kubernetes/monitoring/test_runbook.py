@@ -1,4 +1,4 @@
-"""The commands, rules, metrics, panels and links of docs/runbook.md and docs/monitoring.md exist."""
+"""What docs/runbook.md and docs/monitoring.md name exists: commands, rules, metrics, panels."""
 
 from __future__ import annotations
 
