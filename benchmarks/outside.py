@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.checks.finding import Finding, Level
+from penstock.checks.merge import merged
 from penstock.checks.run import check_file
 from penstock.serving.understand import Hints
 from report import RESULTS, write_result
@@ -98,15 +99,15 @@ def _seconds(paths: Iterable[Path]) -> float:
 
 
 def sample(folder: Path, paths: Sequence[Path], seed: int) -> list[dict[str, Any]]:
-    """Errors and warnings, drawn at random; those about placeholders and unreadable files only if
-    there are too few others: they are hardly ever wrong."""
+    """Errors and warnings as a user sees them, drawn at random; those about placeholders and
+    unreadable files only if there are too few others: they are hardly ever wrong."""
     origins, draw = _origins(folder), random.Random(seed)
     chosen: list[dict[str, Any]] = []
     found = [
         (path, finding)
         for path in paths
-        for finding in findings_of(path)
-        if isinstance(finding, Finding) and not finding.suppressed
+        for finding in merged([f for f in findings_of(path) if isinstance(f, Finding)])
+        if not finding.suppressed
     ]
     for level, count in SAMPLED.items():
         candidates = [pair for pair in found if pair[1].level is level]

@@ -35,6 +35,7 @@ TITLES = {
     "sglang": "SGLang",
     "llamacpp": "llama.cpp",
 }
+SHORTENED = "Lines that do not matter here are left out (`# …`); the output counts them."
 # Most lines of output that a page shows.
 MOST_LINES = 3
 
@@ -66,14 +67,14 @@ def rule_page(rule: Rule, example: Example) -> str:
     parts = [
         f"# {rule.id}: {rule.title}",
         _facts(rule),
-        f"## What it finds\n\n{rule.cause}",
-        f"## Why it matters\n\n{_why(rule)}",
+        f"## What it finds\n\n{_prose(rule.cause)}",
+        f"## Why it matters\n\n{_prose(_why(rule))}",
         f"## Example\n\n{_failing(example, bad)}",
-        f"## Use instead\n\n{rule.remedy}\n\n{_code(fixed, _file_name(example))}",
+        f"## Use instead\n\n{_prose(rule.remedy)}\n\n{_code(fixed, _file_name(example))}",
     ]
     if rule.exceptions:
-        parts.append(f"## Exceptions\n\n{rule.exceptions}")
-    parts += [f"## Suppress it\n\n{_suppression(rule)}", f"## Source\n\n{rule.source}"]
+        parts.append(f"## Exceptions\n\n{_prose(rule.exceptions)}")
+    parts += [f"## Suppress it\n\n{_suppression(rule)}", f"## Source\n\n{_prose(rule.source)}"]
     return "\n\n".join(parts) + "\n"
 
 
@@ -96,8 +97,17 @@ def _engines(rule: Rule) -> str:
     return ", ".join(TITLES[engine] for engine in rule.applies_to) or "all"
 
 
+def _prose(text: str) -> str:
+    """The text of a rule as Markdown: what is not code has no emphasis and no tags."""
+    parts = text.split("`")
+    return "`".join(
+        part.replace("*", "\\*").replace("<", "&lt;") if index % 2 == 0 else part
+        for index, part in enumerate(parts)
+    )
+
+
 def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
+    return _prose(text).replace("|", "\\|")
 
 
 def _why(rule: Rule) -> str:
@@ -110,7 +120,7 @@ def _failing(example: Example, excerpt: Excerpt) -> str:
     lines = list(_output(example, name))
     shown = lines[:MOST_LINES] + ["…"] * (len(lines) > MOST_LINES)
     output = "\n".join([f"$ penstock check{gpu} {name}", *shown])
-    text = f"{_code(excerpt, name)}\n\n```text\n{output}\n```"
+    text = f"{SHORTENED}\n\n{_code(excerpt, name)}\n\n```text\n{output}\n```"
     if example.also:
         rules = ", ".join(f"[{rule}]({rule}.md)" for rule in example.also)
         text += f"\n\nThe file also violates {rules}, and the repair below solves that, too."

@@ -29,6 +29,10 @@ EAGLE = {"decoding_type": "Eagle3", "max_draft_len": 3, "speculative_model": "ac
 OVERRIDE = '{"cache_transceiver_config": {"backend": "NIXL"}}'
 BLOCK = "decode/config/kv_cache_config/tokens_per_block"
 CPP = {f"{ALL}/transceiver_runtime": "CPP"}
+MANIFEST_CPP = {f"{FILE}/transceiver_runtime": REMOVE}
+ZERO_COPY = {
+    f"{MAIN}/env/ZERO_COPY": {"name": "TRTLLM_TRY_ZCOPY_FOR_KVCACHE_TRANSFER", "value": "1"}
+}
 LLAMACPP = {
     "model": {"id": "acme/model", "path": "model.gguf", "context_length": 2048},
     "engine": {"kind": "llamacpp", "config": {}},
@@ -155,6 +159,19 @@ TRANSFER = (
         ),
         near=trtllm(
             CPP | {"kv_transfer/buffer_tokens": 8192, "engine/config/enable_chunked_prefill": False}
+        ),
+    ),
+    Case(  # max_seq_len counts the response too
+        rule="PS407",
+        bad=manifest(TRTLLM_DISAGG, MANIFEST_CPP | {f"{FILE}/max_tokens_in_buffer": 28672}),
+        near=manifest(TRTLLM_DISAGG, MANIFEST_CPP | {f"{FILE}/max_tokens_in_buffer": 30720}),
+    ),
+    Case(  # zero-copy transfers use no buffer
+        rule="PS407",
+        bad=manifest(TRTLLM_DISAGG, MANIFEST_CPP | {f"{FILE}/max_tokens_in_buffer": 8192}),
+        near=manifest(
+            TRTLLM_DISAGG,
+            MANIFEST_CPP | {f"{FILE}/max_tokens_in_buffer": 8192} | ZERO_COPY,
         ),
     ),
     Case(  # the Python runtime has no such buffer

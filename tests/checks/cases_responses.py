@@ -83,7 +83,7 @@ CASES: tuple[Case, ...] = (
         rule="PS604",
         bad=graph(TRTLLM_DISAGG, {"decode/args": ["--dyn-reasoning-parser", "basic"]}),
         near=graph(TRTLLM_DISAGG, {"engine/args": ["--dyn-reasoning-parser", "basic"]}),
-        also=("PS150",),
+        also=("PS150", "PS602"),
     ),
     Case(
         rule="PS604",

@@ -126,6 +126,8 @@ def test_explain_prints_the_rule() -> None:
     done = penstock("check", "--explain", "PS407")
     assert done.returncode == 0
     assert all(word in done.stdout for word in ("Cause:", "Effect:", "dynamo#4327"))
+    assert "Except:" not in done.stdout
+    assert "Except:  Nothing is reported " in penstock("check", "--explain", "PS511").stdout
 
 
 @pytest.mark.parametrize(

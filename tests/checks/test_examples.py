@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 
 import pytest
@@ -64,7 +65,15 @@ def test_levels_and_engines_are_those_of_the_rule(case: Case) -> None:
     example, rule = example_of(case), by_id(case.rule)
     problem = {f.level for f in example.findings if f.rule not in ALWAYS}
     assert problem <= {rule.level, *rule.other_levels}
+    assert case.rule not in ALWAYS or rule.level in {f.level for f in example.findings}
     assert not rule.applies_to or any(engine.value in example.bad for engine in rule.applies_to)
+
+
+def test_a_rule_states_the_levels_that_its_function_gives() -> None:
+    for rule in RULES:
+        body = inspect.getsource(rule.check).partition("\ndef ")[2]
+        given = {Level[name] for name in re.findall(r"\bLevel\.(\w+)", body)}
+        assert given <= {rule.level, *rule.other_levels}, f"{rule.id}: add to other_levels"
 
 
 def test_the_index_has_a_line_for_each_rule() -> None:

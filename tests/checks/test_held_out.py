@@ -47,8 +47,18 @@ def test_the_message_about_visible_devices_states_what_the_process_sees() -> Non
 
 def test_a_placeholder_has_no_further_problem_at_its_place() -> None:
     changes = {"dgd/spec/components/decode/replicas": "${REPLICAS}"}
-    messages = [one.message for one in check(trtllm(changes)) if one.level is Level.ERROR]
-    assert messages == ["${REPLICAS} is an unfilled placeholder"]
+    found = check(trtllm(changes))
+    assert not [one for one in found if one.level is Level.ERROR]
+    assert "${REPLICAS} in 1 place must be filled by a program" in [one.message for one in found]
+    (replaced,) = [
+        one
+        for one in check(trtllm({"dgd/spec/components/decode/replicas": "<your-replicas>"}))
+        if one.level is Level.ERROR
+    ]
+    assert (replaced.rule, replaced.message) == (
+        "PS909",
+        "<your-replicas> in 1 place must be replaced",
+    )
     assert [
         one.rule
         for one in check(trtllm({"dgd/spec/components/decode/replicas": [2]}))
@@ -76,3 +86,18 @@ def test_a_value_is_a_note_for_an_image_that_is_not_dynamos() -> None:
     mirror = {f"{WORKER}/image": "registry.example/team/vllm-runtime:1.6.1"}
     assert only(manifest(VLLM_AGG, {**flag, **mirror}), "PS143").level is Level.ERROR
     assert only(manifest(VLLM_AGG, {**flag, **own}), "PS143").level is Level.NOTE
+
+
+def test_a_file_for_a_heredoc_is_a_template() -> None:
+    name = {"dgd/metadata/name": "$NAME", f"{WORKER}/args/1": "$MODEL_PATH"}
+    found = [one for one in check(manifest(VLLM_AGG, name)) if one.level is not Level.NOTE]
+    assert found == []
+    (filled,) = [one for one in check(manifest(VLLM_AGG, name)) if one.rule == "PS909"]
+    assert filled.message == "$NAME in 1 place must be filled by a program"
+
+
+def test_vllm_counts_activations_in_the_memory_fraction() -> None:
+    fractions = {0.97: Level.NOTE, 0.99: Level.WARNING, 1.5: Level.ERROR}
+    for fraction, level in fractions.items():
+        text = graph(VLLM_AGG, {"worker/config/gpu-memory-utilization": fraction})
+        assert only(text, "PS306").level is level

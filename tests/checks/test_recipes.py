@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from penstock.checks.finding import Finding, Level
+from penstock.checks.merge import merged
 from penstock.checks.run import check_file
 from penstock.serving.understand import Hints
 from tests.support.outside_files import recipes
@@ -48,3 +49,16 @@ def rules_of(found: tuple[Finding, ...], level: Level) -> list[str]:
     """`PS404 PS408×2`"""
     rules = [f.rule for f in found if f.level is level]
     return [f"{r}×{n}" if (n := rules.count(r)) > 1 else r for r in sorted(set(rules))]
+
+
+@pytest.mark.parametrize("name", [name for name in FILES if "gpt-oss" in name])
+def test_every_finding_in_the_gpt_oss_recipes_is_explained(name: str) -> None:
+    recipe = name.removeprefix("recipes_gpt-oss-120b_").removesuffix("_deploy.yaml")
+    rows = re.findall(
+        rf"^\| {re.escape(recipe)} \| (\d+) \| (PS\d+) (\w+) \| .+ \|$",
+        (SUMMARY.parent / "gpt-oss-recipes.md").read_text(),
+        re.MULTILINE,
+    )
+    found = [(str(f.line), f.rule, str(f.level)) for f in merged(findings(name))]
+    assert sorted(rows) == sorted(found)
+    assert "error" not in {level for _, _, level in rows}

@@ -32,6 +32,12 @@ class ProblemKind(StrEnum):
     OTHER = "other"
     # The value has the wrong type only because it is quoted, or is not quoted, in YAML.
     QUOTING = "quoting"
+    # A person must replace the value: `<your-namespace>`.
+    PLACEHOLDER = "placeholder"
+    # A program such as envsubst must fill the value before the file is applied: `${REPLICAS}`.
+    TEMPLATE = "template"
+    # The file may be right, but does not say what runs: the image or the operator decides.
+    UNDECIDED = "undecided"
 
 
 @dataclass(frozen=True, kw_only=True)

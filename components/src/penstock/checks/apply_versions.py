@@ -27,9 +27,9 @@ class VersionFilter:
     def apply(self, rule: Rule, result: RuleResult) -> RuleResult | None:
         """The result as it applies to the image, or None.
 
-        Nothing states which version an image without one has. So an error about it is a warning,
-        unless it is true in every known version, and what is true only in the newest release is a
-        note.
+        Nothing states which version an image without one has. So a finding about it is one level
+        lower, unless it is true in every known version, and what is true only in the newest release
+        is a note.
         """
         versions = result.versions or rule.versions
         if versions.every:
@@ -46,7 +46,7 @@ class VersionFilter:
         else:
             reason = f"assuming Dynamo {self._assumed(fit)}"
         if fit is Fit.ASSUMED:
-            level = Level.WARNING if level is Level.ERROR else level
+            level = Level.WARNING if level is Level.ERROR else Level.NOTE
         else:
             level = Level.NOTE
         return replace(result, message=f"{result.message} ({reason})", level=level)

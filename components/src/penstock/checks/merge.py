@@ -41,8 +41,9 @@ def _cause(finding: Finding) -> Any:
         return finding
     name = re.escape(finding.component)
     word = re.compile(rf"(?<![\w.-]){name}(?![\w-])")  # not in `--nsa-decode-backend`
-    heading = re.compile(rf"(?<=^{PART}).*\b{name}\b.*$", re.MULTILINE)
-    texts = (finding.message, finding.fix, heading.sub("\0", finding.yaml))
+    # What is pasted into each component may differ, such as a number of devices.
+    pasted = "" if finding.yaml.startswith(PART) else finding.yaml
+    texts = (finding.message, finding.fix, pasted)
     # What the rule states about "the prefill worker" is the same for every component.
     is_own = finding.why != by_id(finding.rule).effect
     return (

@@ -16,6 +16,7 @@ from penstock.checks.finding import Finding, Fix, Level, RuleResult
 from penstock.checks.merge import merged
 from penstock.checks.registry import RULES, by_id
 from penstock.checks.rule import Rule
+from penstock.checks.rules.versions.placeholders import FIXES, LEVELS, about_placeholders
 from penstock.checks.suppress import (
     Suppression,
     broken_comments,
@@ -32,8 +33,11 @@ from penstock.errors import (
     ManifestError,
     PenstockError,
     Problem,
+    ProblemKind,
 )
 from penstock.graph.text_file import read_text_file
+from penstock.manifests.placeholders import UNFILLED
+from penstock.manifests.read import placeholders_of
 from penstock.manifests.source import MOST_BYTES, Source, is_manifest, sources_of
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.understand import Hints, understand
@@ -136,9 +140,38 @@ def _invalid_file(
         rest = incomplete_manifest(text, str(path), error.problems, check)
     else:
         rest = incomplete_graph(text, str(path), sets, error.problems, check)
-    found, _ = suppressed(rest.findings or (), read_comments(text)[0])
-    problems = [_read_error(problem, path, error) for problem in (*error.problems, *rest.problems)]
-    return tuple(sorted((*problems, *found, _about(rest, path, error)), key=_order))
+    problems = [
+        _read_error(problem, path, error)
+        for problem in (*error.problems, *rest.problems)
+        if problem.kind not in UNFILLED
+    ]
+    found = list(rest.findings or ())
+    if len(problems) < len(error.problems):
+        filled = _placeholders(text, path)
+        # The program that fills the placeholders fills $MODEL in a script, too.
+        known = {"PS909"} | ({"PS149"} if any(f.level is Level.NOTE for f in filled) else set())
+        found = [f for f in found if f.rule not in known or f.level is Level.WARNING] + filled
+    kept, _ = suppressed((*problems, *found), read_comments(text)[0])
+    return tuple(sorted((*kept, _about(rest, path, error)), key=_order))
+
+
+def _placeholders(text: str, path: Path) -> list[Finding]:
+    """What PS909 reports of a manifest that cannot be read with its placeholders."""
+    all_of = placeholders_of(text, str(path))
+    found = []
+    for kind in dict.fromkeys(one.kind for one in all_of):
+        unfilled = [one for one in all_of if one.kind is kind]
+        first = unfilled[0].cursor
+        line, column = first.position or (None, None)
+        problem = Problem(
+            line=line,
+            column=column,
+            place=first.place,
+            message=about_placeholders(kind, [one.text for one in unfilled]),
+            fix=FIXES[kind],
+        )
+        found.append(_of_file(problem, path, by_id("PS909"), LEVELS[kind]))
+    return found
 
 
 def _about(rest: Incomplete, path: Path, error: PenstockError) -> Finding:
@@ -185,9 +218,14 @@ def _order(finding: Finding) -> tuple[Any, ...]:
 
 
 def _read_error(
-    problem: Problem, path: Path, error: PenstockError, level: Level = Level.ERROR
+    problem: Problem, path: Path, error: PenstockError, level: Level | None = None
 ) -> Finding:
-    rule = by_id(READ_ERRORS[type(error)])
+    is_decided = problem.kind is not ProblemKind.UNDECIDED
+    chosen = level or (Level.ERROR if is_decided else Level.NOTE)
+    return _of_file(problem, path, by_id(READ_ERRORS[type(error)]), chosen)
+
+
+def _of_file(problem: Problem, path: Path, rule: Rule, level: Level) -> Finding:
     return Finding(
         rule=rule.id,
         level=level,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from penstock.errors import Problem
+from penstock.errors import Problem, ProblemKind
 from penstock.manifests.documents import Document
 from penstock.strict_yaml.nodes import position_of
 from penstock.strict_yaml.places import Position
@@ -59,7 +59,7 @@ class Cursor:
         found = self.position
         return found.line if found else None
 
-    def problem(self, message: str, fix: str = "") -> None:
+    def problem(self, message: str, fix: str = "", kind: ProblemKind = ProblemKind.OTHER) -> None:
         line, column = self.position or (None, None)
         found = Problem(
             file=self.document.source,
@@ -68,6 +68,7 @@ class Cursor:
             place=self.place,
             message=message,
             fix=fix,
+            kind=kind,
         )
         self.document.problems.add(found)
 

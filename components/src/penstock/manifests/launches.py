@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from penstock.errors import ProblemKind
 from penstock.manifests import shell
 from penstock.manifests.configmaps import ConfigMaps
 from penstock.manifests.deployment import Launch
@@ -113,6 +114,7 @@ def _processes(
         container.cursor.problem(
             f"command and args start no process that penstock can find{why}",
             "End the script with the command that serves, such as `exec python3 -m dynamo.vllm …`",
+            ProblemKind.UNDECIDED,
         )
     return processes
 

@@ -7,9 +7,10 @@ them, and the manifest is read.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
-from penstock.errors import Problem
+from penstock.errors import Problem, ProblemKind
 from penstock.manifests.cursor import Cursor
 
 _ANYWHERE = re.compile(
@@ -17,17 +18,19 @@ _ANYWHERE = re.compile(
     r"|\b(REPLACE|CHANGE|FILL)[-_]?(ME|THIS|IN|WITH_[A-Z_]+)\b"
     r"|\{\{-?\s*(\.[A-Z]|include\b|if\b|range\b|end\b|toYaml\b)[^\n]*?\}\}"
 )
-_VALUES = re.compile(r"<[A-Za-z][A-Za-z0-9_. -]*>|\$\{[A-Za-z_][^}\n]*\}|\{\{.*?\}\}")
+_VALUES = re.compile(
+    r"<[A-Za-z][A-Za-z0-9_. -]*>|\$\{[A-Za-z_][^}\n]*\}|\$[A-Z][A-Z0-9_]+\b|\{\{.*?\}\}"
+)
 # Text for shells, engines and programs, in which `${VAR}` and `<think>` are no placeholders.
 _TEXT_KEYS = frozenset({"command", "args", "env", "envs", "data", "annotations", "eppConfig"})
 # What a placeholder may stand for; two of each, as `filled` says.
 _EXAMPLES = ("example-a", "example-b")
 _IMAGES = ("registry.example/a:1.6.1", "registry.example/b:1.5.1")
 _IMAGE = re.compile(
-    r"(\bimage\s*:\s*[\"']?)(?:<[^<>\n]*>|\$\{[^}\n]*\}|\{\{.*?\}\})([\"']?\s*(?:#.*)?)$"
+    r"(\bimage\s*:\s*[\"']?)(?:<[^<>\n]*>|\$\{[^}\n]*\}|\$[A-Z][A-Z0-9_]+|\{\{.*?\}\})([\"']?\s*(?:#.*)?)$"
 )
 TURNS = len(_EXAMPLES)
-_UNFILLED = "is an unfilled placeholder"
+UNFILLED = frozenset({ProblemKind.PLACEHOLDER, ProblemKind.TEMPLATE})
 
 
 def filled(text: str, lines: Iterable[int], turn: int) -> str:
@@ -46,38 +49,64 @@ def filled(text: str, lines: Iterable[int], turn: int) -> str:
     return "".join(result)
 
 
-def find_placeholders(root: Cursor) -> None:
-    """Report every unfilled placeholder of a document at its place."""
-    _walk(root, in_text=False, seen=set())
+@dataclass(frozen=True, kw_only=True)
+class Unfilled:
+    """A value with a placeholder."""
+
+    cursor: Cursor
+    # The placeholder alone.
+    text: str
+
+    @property
+    def kind(self) -> ProblemKind:
+        return kind_of(self.text)
+
+    @property
+    def is_read(self) -> bool:
+        """Whether the manifest can be read with it."""
+        path = self.cursor.path
+        return path[-1] == "image" or path == ("metadata", "namespace")
+
+
+def kind_of(text: str) -> ProblemKind:
+    """Whether a person replaces the placeholder or a program such as envsubst or Helm fills it."""
+    return ProblemKind.TEMPLATE if text.startswith(("$", "{{")) else ProblemKind.PLACEHOLDER
+
+
+def report_placeholders(root: Cursor) -> None:
+    """Report every placeholder at whose place the manifest needs a value to be read."""
+    for one in unfilled(root):
+        if one.is_read:
+            continue
+        is_template = one.kind is ProblemKind.TEMPLATE
+        fix = "Render the template first." if is_template else "Replace it with a value."
+        one.cursor.problem(f"{one.text} is an unfilled placeholder", fix, one.kind)
 
 
 def without_consequences(problems: Sequence[Problem]) -> list[Problem]:
     """Without further problems of the values that are placeholders, such as a wrong type."""
-    unfilled = {one.place for one in problems if one.message.endswith(_UNFILLED)}
-    return [p for p in problems if p.place not in unfilled or p.message.endswith(_UNFILLED)]
+    places = {one.place for one in problems if one.kind in UNFILLED}
+    return [p for p in problems if p.place not in places or p.kind in UNFILLED]
 
 
-def _walk(cursor: Cursor, *, in_text: bool, seen: set[int]) -> None:
+def unfilled(root: Cursor) -> Iterator[Unfilled]:
+    """The values of a document with a placeholder; an aliased value once, at its anchor."""
+    return _walk(root, in_text=False, seen=set())
+
+
+def _walk(cursor: Cursor, *, in_text: bool, seen: set[int]) -> Iterator[Unfilled]:
     value = cursor.value
     if isinstance(value, str):
-        _check(cursor, value, in_text)
+        if text := placeholder(value, in_text=in_text):
+            yield Unfilled(cursor=cursor, text=text)
     elif isinstance(value, (dict, list)) and id(value) not in seen:
-        seen.add(id(value))  # an aliased value is reported once, at its anchor
+        seen.add(id(value))
         children = cursor.items() if isinstance(value, list) else (c for _, c in cursor.entries())
         for child in children:
-            _walk(child, in_text=in_text or child.path[-1] in _TEXT_KEYS, seen=seen)
+            yield from _walk(child, in_text=in_text or child.path[-1] in _TEXT_KEYS, seen=seen)
 
 
 def placeholder(value: str, *, in_text: bool = False) -> str | None:
     """The first placeholder in a value; ``in_text``: in text for shells, engines and programs."""
     found = _ANYWHERE.search(value) or (None if in_text else _VALUES.search(value))
     return found.group() if found else None
-
-
-def _check(cursor: Cursor, value: str, in_text: bool) -> None:
-    text = placeholder(value, in_text=in_text)
-    if text is None or cursor.path[-1] == "image" or cursor.path == ("metadata", "namespace"):
-        return
-    is_template = text.startswith(("${", "{{"))
-    fix = "Render the template first." if is_template else "Replace it with a value."
-    cursor.problem(f"{text} {_UNFILLED}", fix)

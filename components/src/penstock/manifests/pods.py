@@ -144,7 +144,7 @@ def _service(name: str, cursor: Cursor, spec: Cursor) -> Pod | None:
     pod_spec = cursor["extraPodSpec"]
     main = pod_spec["mainContainer"]
     if not main.mapping():
-        cursor.problem("no extraPodSpec.mainContainer", _INCOMPLETE)
+        cursor.problem("no extraPodSpec.mainContainer, which has the image", _INCOMPLETE)
         return None
     kind = cursor["componentType"].text() or ""
     env = (spec["envs"], cursor["envs"])

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from penstock.errors import ManifestError, Problem
+from penstock.errors import ManifestError, Problem, ProblemKind
 from penstock.manifests import roles
 from penstock.manifests.configmaps import ConfigMaps, collect
 from penstock.manifests.cursor import Cursor
@@ -18,7 +18,12 @@ from penstock.manifests.engine_files import read_engine_config
 from penstock.manifests.gpus import claim_templates, pod_gpus
 from penstock.manifests.launches import Expanded, Started, read_container
 from penstock.manifests.mounts import Mounts
-from penstock.manifests.placeholders import find_placeholders, without_consequences
+from penstock.manifests.placeholders import (
+    Unfilled,
+    report_placeholders,
+    unfilled,
+    without_consequences,
+)
 from penstock.manifests.pods import V1ALPHA1, V1BETA1, Pod, pods
 from penstock.manifests.scalers import Scaler, adapter_name, scalers
 from penstock.strict_yaml.nodes import node_at
@@ -70,6 +75,13 @@ def read_all(
     )
 
 
+def placeholders_of(text: str, source: str) -> tuple[Unfilled, ...]:
+    """Every placeholder of a text, also those with which it can be read."""
+    documents, _ = parse(text, source)
+    roots = [Cursor.at_root(document) for document in _flat(documents)]
+    return tuple(one for root in roots if _has_values(root) for one in unfilled(root))
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Context:
     """The other documents of the text, to which a deployment may refer."""
@@ -91,8 +103,8 @@ def _read(
     if not graphs and not problems:
         problems.append(_no_deployment(roots, source))
     for root in roots:
-        if root["kind"].value in (_KIND, "ConfigMap"):
-            find_placeholders(root)
+        if _has_values(root):
+            report_placeholders(root)
     context = _Context(
         maps=collect(documents, namespace),
         claims=claim_templates(documents),
@@ -103,6 +115,11 @@ def _read(
     graphs = [] if _has_too_many(graphs) else graphs
     manifests = [_manifest(root, context, tuple(roots)) for root in graphs]
     return tuple(manifest for manifest in manifests if manifest is not None)
+
+
+def _has_values(root: Cursor) -> bool:
+    """Whether a deployment is read from the document."""
+    return root["kind"].value in (_KIND, "ConfigMap")
 
 
 def _has_too_many(graphs: list[Cursor]) -> bool:
@@ -219,7 +236,9 @@ def _report_no_command(main: Cursor) -> None:
     """Report a container whose image alone decides what runs."""
     if main["command"].is_absent and main["args"].is_absent:
         main.problem(
-            "no command and no args: only the image decides what runs", "Set command and args."
+            "no command and no args: only the image decides what runs",
+            "Set command and args, so that they can be checked.",
+            ProblemKind.UNDECIDED,
         )
 
 

@@ -13,6 +13,7 @@ from penstock.hardware import Gpu
 from penstock.manifests.cursor import Cursor
 from penstock.manifests.deployment import Component, Deployment, Engine, Launch, Role
 from penstock.manifests.pods import Pod
+from penstock.manifests.roles import configured_role
 from penstock.models import ModelFacts, ModelShape, find_facts
 from penstock.serving.worker import WORKERS, Worker
 
@@ -134,7 +135,10 @@ class ServingDeployment:
 
     @property
     def is_disaggregated(self) -> bool:
-        return bool(self.pool(Role.PREFILL)) and bool(self.pool(Role.DECODE))
+        """Whether KV is transferred: a prefill worker that has only the component type of one
+        serves as an aggregated worker."""
+        is_prefill = any(_starts_as_prefill(worker) for worker in self.pool(Role.PREFILL))
+        return is_prefill and bool(self.pool(Role.DECODE))
 
     @property
     def shares_a_pod(self) -> bool:
@@ -189,3 +193,10 @@ class ServingDeployment:
         """Tokens of the longest prompt the worker must take: its context length or the model's."""
         own = worker.count("context_length")
         return own or (self.model.positions if self.model else None) or None
+
+
+def _starts_as_prefill(worker: Worker) -> bool:
+    """Whether the command says prefill, or may say so in a part that is not known."""
+    component = worker.component
+    role = configured_role(worker.launch, component.engine, component.engine_config)
+    return role is not None or not worker.settings.is_complete

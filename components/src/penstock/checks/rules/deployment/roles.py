@@ -88,7 +88,7 @@ def half_disaggregated(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 location=Location(name, "field", ("type",)),
                 message=f"{name} is a {role} worker, but there is no {other} worker",
                 fix=Fix(text=f"Add a {other} pool, or make {name} an aggregated worker."),
-                level=None if serves and not computes_prompts else Level.WARNING,
+                level=None if serves and not computes_prompts and not may_decode else Level.WARNING,
                 versions=Versions(dynamo=">=1.4,<1.7") if may_decode else None,
             )
 

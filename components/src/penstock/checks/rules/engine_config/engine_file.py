@@ -306,6 +306,7 @@ def two_overrides(deployment: ServingDeployment) -> Iterable[RuleResult]:
     source="update_llm_args_with_extra_dict in TensorRT-LLM llm_args.py",
     versions=Versions(dynamo=">=1.6,<1.7"),
     engines=(Engine.TRTLLM,),
+    exceptions="The model is not compared: PS105 reports a model of the engine file.",
 )
 def flag_overridden_by_file(deployment: ServingDeployment) -> Iterable[RuleResult]:
     """The model is skipped: PS105 reports it."""

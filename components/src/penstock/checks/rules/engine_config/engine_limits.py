@@ -181,11 +181,14 @@ def different_half_precision(deployment: ServingDeployment) -> Iterable[RuleResu
     title="attention-DP settings without attention DP",
     level=Level.WARNING,
     cause="attention_dp_config is set, but enable_attention_dp is not.",
-    effect="Requests are not balanced across ranks.",
-    example="A published recipe has this combination.",
+    effect="The engine ignores the section: without attention DP there are no ranks to balance.",
+    example="A published recipe has this combination. With enable_attention_dp: false it is a "
+    "note.",
     remedy="Set enable_attention_dp, or remove attention_dp_config.",
     source="recipes/gpt-oss-120b/trtllm/disagg of ai-dynamo/dynamo@04521f47",
     versions=Versions(trtllm=">=1.3.0rc19,<=1.3.0rc29"),
+    other_levels=(Level.NOTE,),
+    exceptions="If enable_attention_dp is set to false, it is a note.",
 )
 def unused_attention_dp_config(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, values in engine_files(deployment):
@@ -197,6 +200,7 @@ def unused_attention_dp_config(deployment: ServingDeployment) -> Iterable[RuleRe
                     text="Set enable_attention_dp to true, or delete attention_dp_config.",
                     config={"enable_attention_dp": True},
                 ),
+                level=Level.NOTE if values.get("enable_attention_dp") is False else None,
             )
 
 

@@ -57,6 +57,8 @@ def effective_backend(worker: Worker) -> tuple[str, Any]:
     remedy="Set the same backend on both pools.",
     source="AISimulate generator rules; dynamo#10027",
     versions=Versions(dynamo=">=0.4,<1.7"),
+    exceptions="PdConnector and MultiConnector are not compared, because they contain other "
+    "connectors.",
 )
 def different_backends(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for prefill, decode in deployment.pairs:

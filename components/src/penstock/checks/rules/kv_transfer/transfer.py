@@ -13,6 +13,8 @@ from penstock.serving.deployment import ServingDeployment
 from penstock.serving.worker import Worker
 
 TRANSCEIVER = "cache_transceiver_config"
+# Of max_seq_len, which counts the response too.
+MOST_PROMPT = 0.9
 LONG_PROMPT = 32768  # tokens; for longer prompts the default timeout of 60 s was too short
 
 
@@ -135,7 +137,9 @@ def small_buffer(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in kv_transfer_workers(deployment):
         buffer = _buffer(worker)
         longest = _longest(deployment, worker)
-        if not buffer or not longest or buffer >= longest:
+        if not buffer or not longest or _copies_nothing(worker):
+            continue
+        if buffer >= longest * (1 if deployment.context_length else MOST_PROMPT):
             continue
         block = worker.count("block_size") or 1
         needed = -(-longest // block) * block
@@ -150,6 +154,11 @@ def small_buffer(deployment: ServingDeployment) -> Iterable[RuleResult]:
             # The engine's limit counts the response as well, and all prompts may be shorter.
             level=None if deployment.context_length else Level.WARNING,
         )
+
+
+def _copies_nothing(worker: Worker) -> bool:
+    """Whether blocks are sent from the KV cache itself, where the models and pools allow it."""
+    return worker.env("TRTLLM_TRY_ZCOPY_FOR_KVCACHE_TRANSFER") == "1"
 
 
 def _buffer(worker: Worker) -> int | None:
@@ -172,7 +181,7 @@ def _accepted(deployment: ServingDeployment, worker: Worker) -> int | None:
     """Without chunked prefill, TensorRT-LLM refuses prompts above the tokens per step."""
     longest = deployment.longest_prompt(worker)
     step = worker.count("max_batch_tokens")
-    if longest and step and worker.get("enable_chunked_prefill") is False:
+    if longest and step and worker.get("enable_chunked_prefill") is not True:
         return min(longest, step)
     return longest
 

@@ -43,6 +43,9 @@ def chunks_prompts(worker: Worker) -> bool | None:
         trtllm=">=1.0.0rc6,<=1.3.0rc29", vllm=">=0.10,<0.32", sglang=">=0.5.0rc2,<0.5.22"
     ),
     other_levels=(Level.WARNING,),
+    exceptions="Nothing is reported if the file changes the model's configuration: "
+    "hf-overrides, json-model-override-args or model_kwargs. With TensorRT-LLM, or with the "
+    "variable that allows longer sequences, it is a warning.",
 )
 def context_exceeds_positions(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
@@ -78,6 +81,7 @@ def context_exceeds_positions(deployment: ServingDeployment) -> Iterable[RuleRes
     source="Dynamo 1.6.0 known issues; trtllm#9277; vllm#33109",
     versions=Versions(trtllm=">=1.3.0rc27,<=1.3.0rc29", vllm=">=0.10,<0.32"),
     other_levels=(Level.WARNING,),
+    exceptions="With TensorRT-LLM it is a warning, because only long prompts fail.",
 )
 def prompt_exceeds_step(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
@@ -119,6 +123,7 @@ def _contradicting_lengths(worker: Worker) -> Versions | None:
     remedy="Round max_num_tokens up to a multiple of tokens_per_block.",
     source="AISimulate generator rules, marked CRASH",
     versions=Versions(trtllm=">=1.3.0rc19,<=1.3.0rc29"),
+    exceptions="It applies to prefill workers of disaggregated deployments.",
 )
 def partial_block_step(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:

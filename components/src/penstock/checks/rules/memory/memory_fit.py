@@ -25,6 +25,7 @@ from penstock.serving.worker import Worker
 
 # With fewer full-length sequences than this, one long prompt blocks the others.
 FEW_SEQUENCES = 2.0
+MOST_OF_VLLM = 0.97  # vllm#27508 ran out of memory with 0.98
 # Fields of `MemoryInputs`, and the keys that set them.
 LIMITS = {"set_pool_gib": POOL_BYTES, "max_kv_tokens": TOKEN_LIMITS}
 
@@ -237,13 +238,14 @@ def token_limit_too_large(deployment: ServingDeployment) -> Iterable[RuleResult]
     id="PS306",
     title="the memory fraction leaves no reserve",
     level=Level.WARNING,
-    cause="The KV cache gets more than 95% of the memory, or the fraction is not between 0 and 1.",
+    cause="The KV cache gets more than 95% of the memory, or the fraction is not between 0 and 1. "
+    "It is a note up to 97% with vLLM, which counts activations in the fraction.",
     effect="The engine runs out of memory later, when activations, CUDA graphs or transfers grow. "
     "Above 1 or at 0, the engine does not start.",
     remedy="Set a fraction from 0.8 to 0.9.",
     source="recipes/gpt-oss-120b/trtllm (0.8, 0.85); vllm#27508",
     versions=ARITHMETIC,
-    other_levels=(Level.ERROR,),
+    other_levels=(Level.ERROR, Level.NOTE),
 )
 def memory_fraction_too_large(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
@@ -253,11 +255,13 @@ def memory_fraction_too_large(deployment: ServingDeployment) -> Iterable[RuleRes
             is_possible = 0 < fraction <= 1
             if worker.is_trtllm and not is_possible and setting.location.what == "config":
                 continue  # PS102 reports it
+            # vLLM measures the activations and counts them in the fraction.
+            may_work = worker.engine is Engine.VLLM and fraction <= MOST_OF_VLLM
             yield RuleResult(
                 location=setting.location,
                 message=f"the memory fraction is {fraction:g}, "
                 + (
-                    "which leaves too little memory for activations"
+                    f"which leaves {1 - fraction:.0%} of the memory"
                     if is_possible
                     else "which is not between 0 and 1"
                 ),
@@ -265,7 +269,7 @@ def memory_fraction_too_large(deployment: ServingDeployment) -> Iterable[RuleRes
                     text="Set the memory fraction to 0.9.",
                     config={COMMON_SETTINGS["memory_fraction"][worker.engine]: 0.9},
                 ),
-                level=None if is_possible else Level.ERROR,
+                level=Level.ERROR if not is_possible else Level.NOTE if may_work else None,
             )
 
 

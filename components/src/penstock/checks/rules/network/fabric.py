@@ -7,6 +7,7 @@ from typing import Any
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
+from penstock.checks.rules.containers import mappings
 from penstock.checks.version_range import NETWORK, Versions
 from penstock.manifests.deployment import Engine, Role
 from penstock.serving.deployment import ServingDeployment
@@ -70,8 +71,8 @@ def _security(worker: Worker) -> Mapping[str, Any]:
 
 
 def _has_other_network(worker: Worker) -> bool:
-    """Whether devices may come from DRA claims, the host network, a CNI annotation or a resource
-    with another name."""
+    """Whether devices may come from DRA claims, the host network, a CNI annotation, a resource
+    with another name or a folder of the node."""
     template = worker.pod.cursor.at("podTemplate", "metadata", "annotations").value
     alpha = worker.pod.cursor["extraPodMetadata"]["annotations"].value
     names = [
@@ -82,7 +83,18 @@ def _has_other_network(worker: Worker) -> bool:
     ]
     by_cni = any("networks" in name or "interfaces" in name for name in names)
     others = [n for n in resource_amounts(worker) if "/" in n and not n.endswith("/gpu")]
-    return _claims_devices(worker) or _uses_host_network(worker) or by_cni or bool(others)
+    is_granted = by_cni or bool(others) or _mounts_devices(worker)
+    return is_granted or _claims_devices(worker) or _uses_host_network(worker)
+
+
+def _mounts_devices(worker: Worker) -> bool:
+    """Whether the pod mounts the devices of its node."""
+    for volume in mappings(worker.pod.volumes.value):
+        host = volume.get("hostPath")
+        path = str(host.get("path")) if isinstance(host, Mapping) else ""
+        if path == "/dev" or path.startswith("/dev/infiniband"):
+            return True
+    return False
 
 
 @rule(
@@ -99,6 +111,9 @@ def _has_other_network(worker: Worker) -> bool:
     source="disagg-communication.md@03bc1963; dynamo#6370, dynamo#622, dynamo#1314, nixl#1097",
     versions=NETWORK,
     other_levels=(Level.NOTE,),
+    exceptions="Nothing is reported if the devices may come from elsewhere: a resource claim, "
+    "the host network, a CNI annotation or a resource with another name. If UCX_TLS lists "
+    "tcp, it is a note.",
 )
 def no_rdma(deployment: ServingDeployment) -> Iterable[RuleResult]:
     if deployment.shares_a_pod:
@@ -109,9 +124,9 @@ def no_rdma(deployment: ServingDeployment) -> Iterable[RuleResult]:
             is_explicit = "tcp" in tcp.split(",") and not tcp.startswith("^")
             yield RuleResult(
                 location=worker.location("field", "main", "resources", "limits", "rdma"),
-                message=f"{worker.name} requests no RDMA device, so KV transfers use TCP",
+                message="no RDMA device is requested, so KV transfers use TCP",
                 fix=Fix(
-                    text=f"Request one RDMA device per GPU, {_gpus(worker)} for each pod.",
+                    text="Request one RDMA device per GPU.",
                     fields={"main/resources/limits/rdma~1ib": str(_gpus(worker))},
                     graph={"kv_transfer.transport": "rdma"},
                 ),
@@ -133,6 +148,8 @@ def _gpus(worker: Worker) -> int:
     source="disagg-communication.md@03bc1963",
     versions=NETWORK,
     other_levels=(Level.NOTE,),
+    exceptions="EFA devices and shared devices are not counted. One device is a note: on some "
+    "clusters it grants access to all devices of the node.",
 )
 def fewer_devices(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in kv_transfer_pods(deployment):
@@ -163,6 +180,7 @@ def fewer_devices(deployment: ServingDeployment) -> Iterable[RuleResult]:
     remedy="Set capabilities: {add: [IPC_LOCK]}.",
     source="disagg-communication.md@03bc1963",
     versions=NETWORK,
+    exceptions="Privileged containers have the capability.",
 )
 def no_ipc_lock(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in kv_transfer_pods(deployment):
@@ -225,6 +243,7 @@ def multi_node_nvlink_disabled(deployment: ServingDeployment) -> Iterable[RuleRe
     remedy="Claim the channel, or remove the variable.",
     source="nccl#2186; disagg-communication.md@03bc1963",
     versions=NETWORK,
+    exceptions="Any resource claim of the pod counts as a claim of the channel.",
 )
 def nvlink_without_compute_domain(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:

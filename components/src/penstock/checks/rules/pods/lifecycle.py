@@ -100,6 +100,7 @@ def _grace_period(worker: Worker) -> int:
     remedy="Set it to the duration of the longest response, and the grace period above it.",
     source="graceful-shutdown.md@02c00da1; dynamo#13559",
     versions=Versions(dynamo=">=1.4,<1.7"),
+    exceptions="Deployments of embedding models have no streams and are not checked.",
 )
 def frontend_grace(deployment: ServingDeployment) -> Iterable[RuleResult]:
     if deployment.workers and all(worker.embeds for worker in deployment.workers):
@@ -155,6 +156,8 @@ def _seconds(probe: Mapping[str, Any]) -> int:
     source="component_worker.go (10 s × 720); dynamo#14735",
     versions=KUBERNETES,
     other_levels=(Level.NOTE,),
+    exceptions="If the size of the model is not known, the estimate is for 20 GiB and the "
+    "finding is a note.",
 )
 def short_startup(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.one_worker_per_component:
@@ -224,6 +227,7 @@ def _patience(probe: Mapping[str, Any]) -> int:
     remedy="Keep DYN_SYSTEM_PORT at 9090.",
     source="dynamo#14460; component_worker.go",
     versions=Versions(dynamo=">=1.4,<1.7"),
+    exceptions="Nothing is reported if the file has its own startup and liveness probes.",
 )
 def probed_port(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.one_worker_per_component:

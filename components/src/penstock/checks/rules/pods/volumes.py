@@ -105,6 +105,8 @@ def _is_secret(name: str, value: str) -> bool:
     remedy="Use a claim with the access mode ReadWriteMany.",
     source="dynamo#4964; Kubernetes, persistent volumes",
     versions=KUBERNETES,
+    exceptions="A component whose node selector names one host does not count. The claim must "
+    "be in the file.",
 )
 def one_node_volume(deployment: ServingDeployment) -> Iterable[RuleResult]:
     modes = {}
@@ -156,6 +158,7 @@ def _claims(deployment: ServingDeployment, component: Component) -> Iterator[str
     remedy="Set model.cache to a claim that is filled once.",
     source="docs/kubernetes/model-caching.md; recipes/gpt-oss-120b/model-cache",
     versions=Versions(dynamo=">=0.4,<1.7"),
+    exceptions="Volumes of type hostPath, nfs and csi count as a cache.",
 )
 def no_cache(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.one_worker_per_component:
@@ -208,6 +211,7 @@ def _host_paths(pod: Pod) -> bool:
     remedy="Use another folder, with fsGroup.",
     source="dynamo#3935",
     versions=Versions(dynamo=">=0.7,<1.7"),
+    exceptions="Images of other registries and pods that run as root are not checked.",
 )
 def root_cache(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:

@@ -27,6 +27,14 @@ def parser(worker: Worker, flag: str) -> str | None:
     return given.text if given is not None else worker.env(variable)
 
 
+# The frontend takes the parsers from the worker that registers for chat: the decode worker
+# (discovery/watcher.rs@2a6da14c), and before 1.0 the prefill worker, which got the request first.
+_CHAT_CARD = {
+    Role.DECODE: Versions(dynamo=">=1.0,<1.7"),
+    Role.PREFILL: Versions(dynamo=">=0.5,<1.0"),
+}
+
+
 def _writes_harmony(deployment: ServingDeployment) -> bool:
     """Whether it is gpt-oss with its own vocabulary; test models have other vocabularies."""
     model = deployment.model
@@ -82,7 +90,7 @@ def batched_stream(deployment: ServingDeployment) -> Iterable[RuleResult]:
 )
 def no_parsers(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.one_worker_per_component:
-        if not _writes_harmony(deployment) or worker.role is Role.DECODE:
+        if not _writes_harmony(deployment):
             continue
         kinds = worker.flag("--endpoint-types", "--dyn-endpoint-types")
         if kinds is not None and "chat" not in (kinds.text or ""):
@@ -101,6 +109,7 @@ def no_parsers(deployment: ServingDeployment) -> Iterable[RuleResult]:
                         graph={f"model.{field}": name},
                     ),
                     level=Level.WARNING if configured is None else None,
+                    versions=_CHAT_CARD.get(worker.role),
                 )
 
 

@@ -9,6 +9,7 @@ from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
 from penstock.checks.rules.routing.router import (
     events_config,
+    has_choice,
     prefill_workers,
     publishes,
     weighs_prefixes,
@@ -43,6 +44,8 @@ EVENTS = {
     "dynamo#11473, dynamo#11648",
     versions=Versions(dynamo=">=1.1,<1.7"),
     other_levels=(Level.NOTE,),
+    exceptions="Nothing is reported if the router is configured to route by load alone. If the "
+    "router has only one worker to choose, it is a note.",
 )
 def no_kv_events(deployment: ServingDeployment) -> Iterable[RuleResult]:
     if not deployment.follows_kv_events or not weighs_prefixes(deployment):
@@ -51,7 +54,7 @@ def no_kv_events(deployment: ServingDeployment) -> Iterable[RuleResult]:
         if publishes(worker):
             continue
         # A router with a single worker has no choice.
-        level = None if _has_choice(deployment, worker) else Level.NOTE
+        level = None if has_choice(deployment, worker) else Level.NOTE
         disabled = worker.flag("--no-publish-kv-events")
         if worker.is_trtllm and disabled and not disabled.value:
             yield RuleResult(
@@ -88,13 +91,6 @@ def _publishing_flag(worker: Worker) -> str:
     return "--publish-events-and-metrics" if is_old else "--publish-kv-events"
 
 
-def _has_choice(deployment: ServingDeployment, worker: Worker) -> bool:
-    """Whether the router selects among several workers for the same prompts."""
-    ranks = worker.count("data_parallel") or 1
-    replicas = sum(w.component.replicas for w in deployment.pool(worker.role))
-    return replicas * ranks > 1 or worker.attention_ranks > 1
-
-
 @rule(
     id="PS503",
     title="KV events are published but not used",
@@ -105,6 +101,8 @@ def _has_choice(deployment: ServingDeployment, worker: Worker) -> bool:
     source="dynamo/frontend/frontend_args.py of 1.6.1; dynamo#13021",
     versions=Versions(dynamo=">=1.0,<1.7"),
     other_levels=(Level.WARNING,),
+    exceptions="It is a warning if no router mode is set and a pool has several replicas, "
+    "because the events then seem to be meant for routing.",
 )
 def unused_kv_events(deployment: ServingDeployment) -> Iterable[RuleResult]:
     if deployment.follows_kv_events or not deployment.frontends:
@@ -174,6 +172,7 @@ def _streams(config: Any) -> bool:
     source="dynamo/trtllm/publisher.py of 1.6.1",
     versions=Versions(dynamo=">=1.6,<1.7"),
     engines=(Engine.TRTLLM,),
+    exceptions="Nothing is reported if the publisher is null.",
 )
 def streamed_events(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
@@ -269,6 +268,8 @@ def _backend_sets_page_size(worker: Worker, deployment: ServingDeployment) -> bo
     source="dynamo#8395",
     versions=Versions(sglang=">=0.5.21,<0.5.22"),
     other_levels=(Level.NOTE,),
+    exceptions="Nothing is reported if the attention backend sets the page size, as trtllm_mha "
+    "does.",
 )
 def page_size_of_one(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in prefill_workers(deployment):

@@ -71,6 +71,13 @@ def caches_prefixes(worker: Worker) -> tuple[bool, str]:
     return worker.get(key) is not False, key
 
 
+def has_choice(deployment: ServingDeployment, worker: Worker) -> bool:
+    """Whether the router selects among several workers for the same prompts."""
+    ranks = worker.count("data_parallel") or 1
+    replicas = sum(w.component.replicas for w in deployment.pool(worker.role))
+    return replicas * ranks > 1 or worker.attention_ranks > 1
+
+
 @rule(
     id="PS502",
     title="the KV router routes to workers without prefix caching",
@@ -82,6 +89,10 @@ def caches_prefixes(worker: Worker) -> tuple[bool, str]:
     remedy="Enable prefix caching.",
     source="dynamo#592; dynamo/trtllm/workers/llm_worker.py 545 of 1.6.1",
     versions=Versions(dynamo=">=1.0,<1.7"),
+    exceptions="Nothing is reported if the router is configured to route by load alone, by "
+    "--load-aware, a prefix credit of 0 or --router-assume-kv-reuse false, or if a policy "
+    "file decides.",
+    other_levels=(Level.NOTE,),
 )
 def no_prefix_caching(deployment: ServingDeployment) -> Iterable[RuleResult]:
     if deployment.router_mode != "kv" or not _expects_prefix_caching(deployment):
@@ -95,6 +106,7 @@ def no_prefix_caching(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 message=f"{worker.name} has prefix caching disabled, but the router routes by "
                 "cached prefixes",
                 fix=Fix(text=f"Set {key} to {str(value).lower()}.", config={key: value}),
+                level=None if has_choice(deployment, worker) else Level.NOTE,
             )
 
 
@@ -136,6 +148,7 @@ def _expects_prefix_caching(deployment: ServingDeployment) -> bool:
     remedy="Set --router-mode kv.",
     source="dynamo/frontend/frontend_args.py of 1.6.1; llm-d guides/optimized-baseline",
     versions=Versions(dynamo=">=0.4,<1.7"),
+    exceptions="Workers with prefix caching disabled and embedding models do not count.",
 )
 def prefix_caches_ignored(deployment: ServingDeployment) -> Iterable[RuleResult]:
     workers = tuple(
@@ -231,6 +244,7 @@ def router_block_size(deployment: ServingDeployment) -> Iterable[RuleResult]:
     remedy="Set --migration-limit 3.",
     source="dynamo/frontend/frontend_args.py 418 of 1.6.1; benchmarks/edit_under_load.py",
     versions=Versions(dynamo=">=1.0,<1.7"),
+    exceptions="Nothing is reported with router mode direct.",
 )
 def no_migration(deployment: ServingDeployment) -> Iterable[RuleResult]:
     if not deployment.frontends or deployment.router_mode == "direct":

@@ -102,6 +102,8 @@ def recreate(deployment: ServingDeployment) -> Iterable[RuleResult]:
     "state how updates are done.",
     source="rolling-updates.mdx@11db1467",
     versions=Versions(dynamo=">=1.0,<1.7"),
+    exceptions="Pools that span nodes, have the strategy Recreate or a max-surge of 0 are not "
+    "counted. Without hardware.nodes nothing is reported.",
 )
 def spare_gpus(deployment: ServingDeployment) -> Iterable[RuleResult]:
     pools = [c for c in _pools(deployment) if c.gpus and c.nodes == 1]
@@ -138,6 +140,7 @@ def _surges(deployment: ServingDeployment, component: Component) -> bool:
     source="grove#873; rolling-updates.mdx@11db1467",
     versions=Versions(dynamo=">=1.4,<1.7"),
     other_levels=(Level.NOTE,),
+    exceptions="An unset strategy of a manifest with multi-node components is a note.",
 )
 def coherent(deployment: ServingDeployment) -> Iterable[RuleResult]:
     strategy = deployment.annotations().get(GROVE)
@@ -224,6 +227,7 @@ def two_owners(deployment: ServingDeployment) -> Iterable[RuleResult]:
     remedy="Target the DynamoGraphDeploymentScalingAdapter.",
     source="autoscaling.md; dynamo#12080, dynamo#4420",
     versions=Versions(dynamo=">=1.0,<1.7"),
+    exceptions="A target that the file itself defines is accepted.",
 )
 def wrong_target(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for index, root in enumerate(deployment.documents):
@@ -270,6 +274,7 @@ def wrong_target(deployment: ServingDeployment) -> Iterable[RuleResult]:
     remedy="Add a scaling adapter and remove replicas.",
     source="dynamo#4420, dynamo#12080",
     versions=Versions(dynamo=">=1.0,<1.7"),
+    exceptions="Nothing is reported if the planner is advisory.",
 )
 def planner_and_file(deployment: ServingDeployment) -> Iterable[RuleResult]:
     planners = deployment.with_role(Role.PLANNER)
@@ -293,20 +298,26 @@ def planner_and_file(deployment: ServingDeployment) -> Iterable[RuleResult]:
 @rule(
     id="PS809",
     title="pool without replicas",
-    level=Level.NOTE,
+    level=Level.WARNING,
     cause="replicas is 0.",
     effect="Requests fail with 404 or 503 until the pool is scaled up.",
     remedy="Set replicas to at least 1.",
     source="production-stack#1003",
     versions=KUBERNETES,
+    other_levels=(Level.NOTE,),
+    exceptions="With a planner or a scaling adapter, which may raise the number, it is a note.",
 )
 def no_replicas(deployment: ServingDeployment) -> Iterable[RuleResult]:
+    has_planner = bool(deployment.with_role(Role.PLANNER))
     for component in deployment.components:
+        adapter = deployment.pods[component.name].cursor["scalingAdapter"]
+        is_scaled = has_planner or not adapter.is_absent
         if component.replicas == 0 and component.role in (*WORKERS, Role.FRONTEND):
             yield RuleResult(
                 location=Location(component.name, "field", ("replicas",)),
                 message=f"{component.name} has 0 replicas",
                 fix=Fix(text="Set replicas to at least 1.", fields={"replicas": 1}),
+                level=Level.NOTE if is_scaled else None,
             )
 
 
@@ -320,6 +331,7 @@ def no_replicas(deployment: ServingDeployment) -> Iterable[RuleResult]:
     remedy="Use two frontends with replica sync, which graphs enable by default.",
     source="measured with Dynamo 1.6.1 mockers",
     versions=KUBERNETES,
+    exceptions="Deployments without GPUs are not checked.",
 )
 def single_frontend(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.with_role(Role.FRONTEND):

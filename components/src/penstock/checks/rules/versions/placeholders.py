@@ -1,15 +1,17 @@
-"""The rule about placeholders in the namespace and in images."""
+"""The rule about placeholders. Of those outside of the namespace and images `run` makes findings,
+because a manifest cannot be read with them."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
 from penstock.checks.version_range import KUBERNETES
 from penstock.engines.settings import Location
-from penstock.manifests.placeholders import placeholder
+from penstock.errors import ProblemKind
+from penstock.manifests.placeholders import kind_of, placeholder
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.versions import tag_of
 
@@ -17,6 +19,19 @@ from penstock.serving.versions import tag_of
 _TAGS = re.compile(
     r"(my|your)[-_.]?(image[-_.]?)?tag|(image[-_])?tag|x\.y\.z|vx\.y\.z", re.IGNORECASE
 )
+
+FEW = 3  # placeholders that a message names
+WHY_TEMPLATE = "The values are not known here, so findings that depend on them are missing."
+LEVELS = {
+    ProblemKind.PLACEHOLDER: Level.ERROR,
+    ProblemKind.TEMPLATE: Level.NOTE,
+    ProblemKind.OTHER: Level.WARNING,  # a tag, which is valid for Kubernetes
+}
+FIXES = {
+    ProblemKind.PLACEHOLDER: "Replace the placeholders with values of your cluster.",
+    ProblemKind.TEMPLATE: "Render the file, for example with envsubst, and check the result.",
+    ProblemKind.OTHER: "Replace the tag with that of your image.",
+}
 
 
 def image_placeholder(image: str) -> str | None:
@@ -27,36 +42,52 @@ def image_placeholder(image: str) -> str | None:
 
 @rule(
     id="PS909",
-    title="placeholder in the namespace or an image",
+    title="placeholder that must be replaced",
     level=Level.ERROR,
-    cause="The namespace or an image contains text to replace, such as `${IMAGE}`, or a tag such "
-    "as `my-tag`. All of a deployment are one finding, and the other rules apply.",
-    effect="Kubernetes rejects the name, or finds no such image. Without a version in the tag, "
+    cause="The manifest contains text to replace, such as `<your-registry>`, or a tag such as "
+    "`my-tag`. All of a deployment are one finding, and rules that do not need the values apply. "
+    "Text that a program fills, such as `${IMAGE}`, is a note; a tag is a warning.",
+    effect="Kubernetes rejects the value, or finds no such image. Without a version in the tag, "
     "rules assume the newest release.",
     remedy="Replace it. `penstock up` ignores images and namespaces.",
     source="Kubernetes, names and images",
     versions=KUBERNETES,
-    other_levels=(Level.WARNING,),
+    other_levels=(Level.WARNING, Level.NOTE),
 )
 def unfilled_placeholder(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    found = list(_placeholders(deployment))
-    if not found:
-        return
-    location, _ = found[0]
-    names = list(dict.fromkeys(text for _, text in found))
-    places = "1 place" if len(found) == 1 else f"{len(found)} places"
-    is_invalid = any(not _TAGS.fullmatch(text) for text in names)
-    yield RuleResult(
-        location=location,
-        message=f"{', '.join(names)} in {places} must be replaced",
-        fix=Fix(text="Replace the placeholders with the namespace and images of your cluster."),
-        level=None if is_invalid else Level.WARNING,
-    )
+    for kind, found in _by_kind(_placeholders(deployment)).items():
+        location, _ = found[0]
+        yield RuleResult(
+            location=location,
+            message=about_placeholders(kind, [text for _, text in found]),
+            fix=Fix(text=FIXES[kind]),
+            why=WHY_TEMPLATE if kind is ProblemKind.TEMPLATE else "",
+            level=LEVELS[kind],
+        )
+
+
+def about_placeholders(kind: ProblemKind, texts: Sequence[str]) -> str:
+    """The message about one or more placeholders of one kind."""
+    names = list(dict.fromkeys(texts))
+    more = [f"{len(names) - FEW} more"] if len(names) > FEW else []
+    places = "1 place" if len(texts) == 1 else f"{len(texts)} places"
+    must = "must be filled by a program" if kind is ProblemKind.TEMPLATE else "must be replaced"
+    return f"{', '.join([*names[:FEW], *more])} in {places} {must}"
 
 
 def is_template(deployment: ServingDeployment) -> bool:
     """Whether a program such as envsubst or Helm must fill the file before it is applied."""
-    return any(text.startswith(("$", "{{")) for _, text in _placeholders(deployment))
+    return ProblemKind.TEMPLATE in _by_kind(_placeholders(deployment))
+
+
+def _by_kind(
+    found: Iterable[tuple[Location, str]],
+) -> dict[ProblemKind, list[tuple[Location, str]]]:
+    kinds: dict[ProblemKind, list[tuple[Location, str]]] = {}
+    for location, text in found:
+        kind = ProblemKind.OTHER if _TAGS.fullmatch(text) else kind_of(text)
+        kinds.setdefault(kind, []).append((location, text))
+    return kinds
 
 
 def _placeholders(deployment: ServingDeployment) -> Iterator[tuple[Location, str]]:
