@@ -6,7 +6,6 @@ a folder. The texts come from the rules, the examples from their test cases.
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -24,9 +23,12 @@ from tests.checks.examples import Example, example_cases, example_of  # noqa: E4
 from tests.checks.excerpt import Excerpt, excerpts  # noqa: E402
 from tests.checks.support import is_graph  # noqa: E402
 
-FOLDER = "components/src/penstock/checks"
-ABOUT = ROOT / FOLDER / "README.md"
-LINKS = "Each rule links to its page, with an example and its repair.\n"
+ABOUT = """\
+# Rules of `penstock check`
+
+Each rule has a page with what it finds, why it matters, an example and its repair. How to run
+`check`, what the levels mean and how to suppress a finding: [Check a configuration](../check.md).
+"""
 TITLES = {
     "trtllm": "TensorRT-LLM",
     "vllm": "vLLM",
@@ -46,12 +48,9 @@ def rule_pages() -> dict[str, str]:
 
 
 def rule_index() -> str:
-    """What findings are, all rules by family, and how to work with findings."""
-    about = re.sub(r"\[(\w+\.md)\]\(\1\)", rf"`{FOLDER}/\1`", ABOUT.read_text("utf-8"))
-    about = re.sub(r"^`[^`]+levels.md`[^\n]*\n(?:[^\n]+\n)*", LINKS, about, flags=re.MULTILINE)
-    before, heading, after = about.partition("\n## Output\n")
+    """All rules by family."""
     tables = "\n".join(_table(family, rules) for family, rules in TOPICS.items())
-    return f"{before}\n## The rules\n\n{tables}{heading}{after}"
+    return f"{ABOUT}\n{tables}"
 
 
 def _table(family: str, rules: Iterable[Rule]) -> str:
