@@ -58,10 +58,6 @@ class Unfilled:
     text: str
 
     @property
-    def kind(self) -> ProblemKind:
-        return kind_of(self.text)
-
-    @property
     def is_read(self) -> bool:
         """Whether the manifest can be read with it."""
         path = self.cursor.path
@@ -78,9 +74,10 @@ def report_placeholders(root: Cursor) -> None:
     for one in unfilled(root):
         if one.is_read:
             continue
-        is_template = one.kind is ProblemKind.TEMPLATE
+        kind = kind_of(one.text)
+        is_template = kind is ProblemKind.TEMPLATE
         fix = "Render the template first." if is_template else "Replace it with a value."
-        one.cursor.problem(f"{one.text} is an unfilled placeholder", fix, one.kind)
+        one.cursor.problem(f"{one.text} is an unfilled placeholder", fix, kind)
 
 
 def without_consequences(problems: Sequence[Problem]) -> list[Problem]:
