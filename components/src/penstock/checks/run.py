@@ -16,7 +16,13 @@ from penstock.checks.finding import Finding, Fix, Level, RuleResult
 from penstock.checks.merge import merged
 from penstock.checks.registry import RULES, by_id
 from penstock.checks.rule import Rule
-from penstock.checks.rules.versions.placeholders import FIXES, LEVELS, about_placeholders, by_kind
+from penstock.checks.rules.versions.placeholders import (
+    FIXES,
+    LEVELS,
+    REASONS,
+    about_placeholders,
+    by_kind,
+)
 from penstock.checks.suppress import (
     Suppression,
     broken_comments,
@@ -172,7 +178,7 @@ def _placeholders(text: str, path: Path) -> list[Finding]:
             message=about_placeholders(kind, [text for _, text in placed]),
             fix=FIXES[kind],
         )
-        found.append(_of_file(problem, path, by_id("PS909"), LEVELS[kind]))
+        found.append(_of_file(problem, path, by_id("PS909"), LEVELS[kind], REASONS.get(kind, "")))
     return found
 
 
@@ -227,7 +233,8 @@ def _read_error(
     return _of_file(problem, path, by_id(READ_ERRORS[type(error)]), chosen)
 
 
-def _of_file(problem: Problem, path: Path, rule: Rule, level: Level) -> Finding:
+def _of_file(problem: Problem, path: Path, rule: Rule, level: Level, why: str = "") -> Finding:
+    """``why``: the consequence, if it differs from the rule's effect."""
     return Finding(
         rule=rule.id,
         level=level,
@@ -236,7 +243,7 @@ def _of_file(problem: Problem, path: Path, rule: Rule, level: Level) -> Finding:
         column=problem.column,
         place=problem.place,
         message=problem.message,
-        why=rule.effect,
+        why=why or rule.effect,
         fix=problem.fix,
     )
 

@@ -1,4 +1,4 @@
-"""Unfilled placeholders: `<your-namespace>`, `${VLLM_IMAGE}`, `{{ .Values.x }}`, `REPLACE_ME`.
+"""Unfilled placeholders: `<your-namespace>`, `${IMAGE}`, `$NAME`, `{{ .Values.x }}`, `REPLACE_ME`.
 
 Those in a namespace or an image do not change what the rest of the manifest means: `checks` reports
 them, and the manifest is read.

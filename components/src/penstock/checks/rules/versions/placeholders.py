@@ -23,7 +23,11 @@ _TAGS = re.compile(
 Place = TypeVar("Place")
 
 FEW = 3  # placeholders that a message names
-WHY_TEMPLATE = "The values are not known here, so findings that depend on them are missing."
+# Where it differs from the rule's effect.
+REASONS = {
+    ProblemKind.TEMPLATE: "The values are not known here, so findings that depend on them are "
+    "missing."
+}
 LEVELS = {
     ProblemKind.PLACEHOLDER: Level.ERROR,
     ProblemKind.TEMPLATE: Level.NOTE,
@@ -62,7 +66,7 @@ def unfilled_placeholder(deployment: ServingDeployment) -> Iterable[RuleResult]:
             location=location,
             message=about_placeholders(kind, [text for _, text in found]),
             fix=Fix(text=FIXES[kind]),
-            why=WHY_TEMPLATE if kind is ProblemKind.TEMPLATE else "",
+            why=REASONS.get(kind, ""),
             level=LEVELS[kind],
         )
 
