@@ -94,6 +94,7 @@ def test_a_file_for_a_heredoc_is_a_template() -> None:
     assert found == []
     (filled,) = [one for one in check(manifest(VLLM_AGG, name)) if one.rule == "PS909"]
     assert filled.message == "$NAME in 1 place must be filled by a program"
+    assert filled.why.startswith("The values are not known here")
 
 
 def test_vllm_counts_activations_in_the_memory_fraction() -> None:

@@ -16,7 +16,13 @@ from penstock.checks.finding import Finding, Fix, Level, RuleResult
 from penstock.checks.merge import merged
 from penstock.checks.registry import RULES, by_id
 from penstock.checks.rule import Rule
-from penstock.checks.rules.versions.placeholders import FIXES, LEVELS, about_placeholders
+from penstock.checks.rules.versions.placeholders import (
+    FIXES,
+    LEVELS,
+    REASONS,
+    about_placeholders,
+    by_kind,
+)
 from penstock.checks.suppress import (
     Suppression,
     broken_comments,
@@ -146,31 +152,33 @@ def _invalid_file(
         if problem.kind not in UNFILLED
     ]
     found = list(rest.findings or ())
-    if len(problems) < len(error.problems):
-        filled = _placeholders(text, path)
-        # The program that fills the placeholders fills $MODEL in a script, too.
-        known = {"PS909"} | ({"PS149"} if any(f.level is Level.NOTE for f in filled) else set())
-        found = [f for f in found if f.rule not in known or f.level is Level.WARNING] + filled
-    kept, _ = suppressed((*problems, *found), read_comments(text)[0])
-    return tuple(sorted((*kept, _about(rest, path, error)), key=_order))
+    kinds = {problem.kind for problem in error.problems}
+    if kinds & UNFILLED:
+        placeholders = _placeholders(text, path)
+        replaced = {"PS909"}
+        if any(f.level is Level.NOTE for f in placeholders):
+            replaced.add("PS149")  # what fills the placeholders fills $MODEL in a script, too
+        kept = (f for f in found if f.rule not in replaced or f.level is Level.WARNING)
+        found = [*kept, *placeholders]
+    findings, _ = suppressed((*problems, *found), read_comments(text)[0])
+    return tuple(sorted((*findings, _about(rest, path, error)), key=_order))
 
 
 def _placeholders(text: str, path: Path) -> list[Finding]:
     """What PS909 reports of a manifest that cannot be read with its placeholders."""
-    all_of = placeholders_of(text, str(path))
+    unfilled = ((one.cursor, one.text) for one in placeholders_of(text, str(path)))
     found = []
-    for kind in dict.fromkeys(one.kind for one in all_of):
-        unfilled = [one for one in all_of if one.kind is kind]
-        first = unfilled[0].cursor
+    for kind, placed in by_kind(unfilled).items():
+        first, _ = placed[0]
         line, column = first.position or (None, None)
         problem = Problem(
             line=line,
             column=column,
             place=first.place,
-            message=about_placeholders(kind, [one.text for one in unfilled]),
+            message=about_placeholders(kind, [text for _, text in placed]),
             fix=FIXES[kind],
         )
-        found.append(_of_file(problem, path, by_id("PS909"), LEVELS[kind]))
+        found.append(_of_file(problem, path, by_id("PS909"), LEVELS[kind], REASONS.get(kind, "")))
     return found
 
 
@@ -225,7 +233,8 @@ def _read_error(
     return _of_file(problem, path, by_id(READ_ERRORS[type(error)]), chosen)
 
 
-def _of_file(problem: Problem, path: Path, rule: Rule, level: Level) -> Finding:
+def _of_file(problem: Problem, path: Path, rule: Rule, level: Level, why: str = "") -> Finding:
+    """``why``: the consequence, if it differs from the rule's effect."""
     return Finding(
         rule=rule.id,
         level=level,
@@ -234,7 +243,7 @@ def _of_file(problem: Problem, path: Path, rule: Rule, level: Level) -> Finding:
         column=problem.column,
         place=problem.place,
         message=problem.message,
-        why=rule.effect,
+        why=why or rule.effect,
         fix=problem.fix,
     )
 

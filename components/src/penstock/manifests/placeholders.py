@@ -1,4 +1,4 @@
-"""Unfilled placeholders: `<your-namespace>`, `${VLLM_IMAGE}`, `{{ .Values.x }}`, `REPLACE_ME`.
+"""Unfilled placeholders: `<your-namespace>`, `${IMAGE}`, `$NAME`, `{{ .Values.x }}`, `REPLACE_ME`.
 
 Those in a namespace or an image do not change what the rest of the manifest means: `checks` reports
 them, and the manifest is read.
@@ -58,10 +58,6 @@ class Unfilled:
     text: str
 
     @property
-    def kind(self) -> ProblemKind:
-        return kind_of(self.text)
-
-    @property
     def is_read(self) -> bool:
         """Whether the manifest can be read with it."""
         path = self.cursor.path
@@ -78,9 +74,10 @@ def report_placeholders(root: Cursor) -> None:
     for one in unfilled(root):
         if one.is_read:
             continue
-        is_template = one.kind is ProblemKind.TEMPLATE
+        kind = kind_of(one.text)
+        is_template = kind is ProblemKind.TEMPLATE
         fix = "Render the template first." if is_template else "Replace it with a value."
-        one.cursor.problem(f"{one.text} is an unfilled placeholder", fix, one.kind)
+        one.cursor.problem(f"{one.text} is an unfilled placeholder", fix, kind)
 
 
 def without_consequences(problems: Sequence[Problem]) -> list[Problem]:

@@ -45,8 +45,9 @@ INVALID_MANIFEST = Rule(
     id="PS004",
     title="the manifest cannot be read",
     level=Level.ERROR,
-    cause="It is not YAML, has an unfilled placeholder, lacks what the operator requires (a "
-    "container `main`, an image, a command), or contains no DynamoGraphDeployment.",
+    cause="It is not YAML, lacks what the operator requires (a container `main`, an image), or "
+    "contains no DynamoGraphDeployment. It is a note where only the image or the operator decides "
+    "what runs. PS909 reports placeholders.",
     effect="The operator rejects the deployment, or other values than intended are used.",
     remedy="Fix the manifest, or build the overlay that it is a part of and check the result.",
     source="DGD CRD v1beta1 and v1alpha1; dynamo#10494, dynamo#4416",

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeVar
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
@@ -19,9 +20,14 @@ from penstock.serving.versions import tag_of
 _TAGS = re.compile(
     r"(my|your)[-_.]?(image[-_.]?)?tag|(image[-_])?tag|x\.y\.z|vx\.y\.z", re.IGNORECASE
 )
+Place = TypeVar("Place")
 
 FEW = 3  # placeholders that a message names
-WHY_TEMPLATE = "The values are not known here, so findings that depend on them are missing."
+# Where it differs from the rule's effect.
+REASONS = {
+    ProblemKind.TEMPLATE: "The values are not known here, so findings that depend on them are "
+    "missing."
+}
 LEVELS = {
     ProblemKind.PLACEHOLDER: Level.ERROR,
     ProblemKind.TEMPLATE: Level.NOTE,
@@ -55,13 +61,13 @@ def image_placeholder(image: str) -> str | None:
     other_levels=(Level.WARNING, Level.NOTE),
 )
 def unfilled_placeholder(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    for kind, found in _by_kind(_placeholders(deployment)).items():
+    for kind, found in by_kind(_placeholders(deployment)).items():
         location, _ = found[0]
         yield RuleResult(
             location=location,
             message=about_placeholders(kind, [text for _, text in found]),
             fix=Fix(text=FIXES[kind]),
-            why=WHY_TEMPLATE if kind is ProblemKind.TEMPLATE else "",
+            why=REASONS.get(kind, ""),
             level=LEVELS[kind],
         )
 
@@ -77,16 +83,15 @@ def about_placeholders(kind: ProblemKind, texts: Sequence[str]) -> str:
 
 def is_template(deployment: ServingDeployment) -> bool:
     """Whether a program such as envsubst or Helm must fill the file before it is applied."""
-    return ProblemKind.TEMPLATE in _by_kind(_placeholders(deployment))
+    return ProblemKind.TEMPLATE in by_kind(_placeholders(deployment))
 
 
-def _by_kind(
-    found: Iterable[tuple[Location, str]],
-) -> dict[ProblemKind, list[tuple[Location, str]]]:
-    kinds: dict[ProblemKind, list[tuple[Location, str]]] = {}
-    for location, text in found:
+def by_kind(found: Iterable[tuple[Place, str]]) -> dict[ProblemKind, list[tuple[Place, str]]]:
+    """Placeholders with their places, by the key of LEVELS and FIXES."""
+    kinds: dict[ProblemKind, list[tuple[Place, str]]] = {}
+    for place, text in found:
         kind = ProblemKind.OTHER if _TAGS.fullmatch(text) else kind_of(text)
-        kinds.setdefault(kind, []).append((location, text))
+        kinds.setdefault(kind, []).append((place, text))
     return kinds
 
 
