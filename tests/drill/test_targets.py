@@ -201,6 +201,7 @@ def test_an_interrupted_drill_does_not_wait_for_stalled_requests(
             time.sleep(0.3)
             os.kill(os.getpid(), signal.SIGINT)
 
+    handler = signal.getsignal(signal.SIGINT)
     thread = Thread(target=interrupt)
     thread.start()
     started = time.monotonic()
@@ -216,7 +217,7 @@ def test_an_interrupted_drill_does_not_wait_for_stalled_requests(
     assert result.evaluation.failures == ()  # those of the interrupted fault are left out
     assert summary(result)[0].startswith("partial result, interrupted: passed until then: 0 faults")
     assert capfd.readouterr().err == ""  # no traceback of asyncio
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.getsignal(signal.SIGINT) is handler
 
 
 def test_replicas_of_an_autoscaled_graph_are_not_edited() -> None:
