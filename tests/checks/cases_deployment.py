@@ -19,6 +19,8 @@ MAIN = "podTemplate/spec/containers/main"
 DECODE = f"{COMPONENTS}/decode"
 WORKER = f"{COMPONENTS}/worker"
 SCRIPT = {f"{WORKER}/{MAIN}/command": ["bash", "-c"]}
+# Without a command, the operator runs `/bin/sh -c`.
+SHELL = {f"{WORKER}/{MAIN}/command": REMOVE}
 VLLM = "exec python3 -m dynamo.vllm --model openai/gpt-oss-120b"
 FIRST = f"{COMPONENTS}/frontend/{MAIN}"
 FRONTEND = {f"{FIRST}/command": REMOVE, f"{FIRST}/args": REMOVE}
@@ -217,6 +219,27 @@ CASES: tuple[Case, ...] = (
         rule="PS769",
         bad=manifest(VLLM_AGG, {f"{WORKER}/{MAIN}/command": ["python3 -m dynamo.vllm"]}),
         near=manifest(VLLM_AGG, {f"{WORKER}/{MAIN}/command": ["python3", "-m", "dynamo.vllm"]}),
+    ),
+    Case(  # the operator runs `sh -c --model`
+        rule="PS769",
+        bad=manifest(VLLM_AGG, SHELL | {f"{WORKER}/{MAIN}/args": ["--model", "Qwen/Qwen3-0.6B"]}),
+        near=manifest(VLLM_AGG, SHELL | {f"{WORKER}/{MAIN}/args": [VLLM]}),
+    ),
+    Case(  # the operator runs `python3 "python3 -m dynamo.frontend"`
+        rule="PS769",
+        bad=manifest(VLLM_AGG, FRONTEND | {f"{FIRST}/args": ["python3 -m dynamo.frontend"]}),
+        near=manifest(VLLM_AGG, FRONTEND | {f"{FIRST}/args": ["-m", "dynamo.frontend"]}),
+    ),
+    Case(  # the operator runs `sh -c python3` without the arguments
+        rule="PS771",
+        bad=manifest(VLLM_AGG, SHELL | {f"{WORKER}/{MAIN}/args": ["python3", "-m", "dynamo.vllm"]}),
+        near=manifest(
+            VLLM_AGG,
+            {
+                f"{WORKER}/{MAIN}/command": ["python3"],
+                f"{WORKER}/{MAIN}/args": ["-m", "dynamo.vllm"],
+            },
+        ),
     ),
     Case(
         rule="PS771",

@@ -225,8 +225,14 @@ def test_an_argument_without_a_shell_keeps_its_braces_and_is_noted() -> None:
     assert len(launch.unresolved) == 2
 
 
-def test_arguments_without_a_command_go_to_the_image() -> None:
-    launch = first(beta(worker("args: [serve, --x]\n"))).launches[0]
+def test_arguments_without_a_command_are_a_script_of_the_operators_shell() -> None:
+    launch = first(beta(worker("args: ['python3 -m dynamo.vllm --model a/b', -x]\n"))).launches[0]
+    assert launch.shell
+    assert launch.argv == ("python3", "-m", "dynamo.vllm", "--model", "a/b")
+
+
+def test_arguments_of_an_endpoint_picker_without_a_command_go_to_the_image() -> None:
+    launch = first(beta(worker("args: [serve, --x]\n", kind="epp"))).launches[0]
     assert launch.argv == ("serve", "--x")
     assert launch.unresolved == ("no command: the image's entrypoint gets these arguments",)
 

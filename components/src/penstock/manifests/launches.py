@@ -22,7 +22,6 @@ from penstock.manifests.pods import Container, Pod
 
 MOST_CHARACTERS = 8 * 2**20  # of the arguments and variables of all containers of a file
 MOST_PROCESSES = 200  # of all containers of a file
-_FRONTEND = ("python3", "-m", "dynamo.frontend")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,13 +120,12 @@ def _processes(
 
 def _argv(container: Container, environment: Environment) -> tuple[tuple[str, ...], list[str]]:
     """Command and args with `$(VAR)` replaced, and notes about them."""
-    command = container.cursor["command"].texts() or ()
-    arguments = container.cursor["args"].texts() or ()
+    command, arguments = container.command, container.arguments
     notes = []
-    if not command and container.defaults_to_frontend:
-        command, arguments = (_FRONTEND[:1], arguments) if arguments else (_FRONTEND, ())
-    elif not command and arguments:
+    if not command and arguments:
         notes.append("no command: the image's entrypoint gets these arguments")
+    if container.defaults_to_shell and not arguments and container.cursor["command"].is_absent:
+        return (), notes  # `sh -c` without a script
     try:
         argv = tuple(environment.expand_all((*command, *arguments)))
     except TooLongError as error:

@@ -30,6 +30,25 @@ class Container:
     is_main: bool
     # Whether the operator sets `python3 -m dynamo.frontend` if there is no command.
     defaults_to_frontend: bool
+    # Whether the operator sets `/bin/sh -c` if there is no command.
+    defaults_to_shell: bool
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        """The command, or the operator's (GetBaseContainer in its component_*.go, since August
+        2025); empty if the image decides."""
+        written = self.cursor["command"].texts() or ()
+        if written or not (self.defaults_to_frontend or self.defaults_to_shell):
+            return tuple(written)
+        return ("python3",) if self.defaults_to_frontend else ("/bin/sh", "-c")
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """The args, or those of the operator's frontend."""
+        written = self.cursor["args"].texts() or ()
+        if written or self.cursor["command"].texts() or not self.defaults_to_frontend:
+            return tuple(written)
+        return ("-m", "dynamo.frontend")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,11 +143,11 @@ def _component(name: str, cursor: Cursor, spec: Cursor) -> Pod | None:
         cursor["frontendSidecar"].problem(
             f"the pod has no container {sidecar!r}", f"Use one of its containers: {names}."
         )
-    containers = [_container(main, (spec["env"],), is_main=True, frontend=kind == "frontend")]
+    containers = [_container(main, (spec["env"],), main_of=kind, frontend=kind == "frontend")]
     for container_name, container in listed.items():
         is_frontend = container_name == sidecar
         env = (spec["env"],) if is_frontend else ()
-        containers.append(_container(container, env, is_main=False, frontend=is_frontend))
+        containers.append(_container(container, env, frontend=is_frontend))
     return _pod(
         name,
         cursor,
@@ -150,13 +169,13 @@ def _service(name: str, cursor: Cursor, spec: Cursor) -> Pod | None:
     env = (spec["envs"], cursor["envs"])
     secret = (cursor["envFromSecret"],)
     is_frontend = kind == "frontend"
-    containers = [_container(main, env, is_main=True, frontend=is_frontend, secrets=secret)]
+    containers = [_container(main, env, main_of=kind, frontend=is_frontend, secrets=secret)]
     for container in pod_spec["containers"].items():
-        containers.append(_container(container, (), is_main=False, frontend=False))
+        containers.append(_container(container, (), frontend=False))
     sidecar = cursor["frontendSidecar"]
     if sidecar.mapping():
         envs, secret = (spec["envs"], sidecar["envs"]), (sidecar["envFromSecret"],)
-        containers.append(_container(sidecar, envs, is_main=False, frontend=True, secrets=secret))
+        containers.append(_container(sidecar, envs, frontend=True, secrets=secret))
     return _pod(
         name,
         cursor,
@@ -172,12 +191,20 @@ def _container(
     cursor: Cursor,
     env: tuple[Cursor, ...],
     *,
-    is_main: bool,
+    main_of: str | None = None,
     frontend: bool,
     secrets: tuple[Cursor, ...] = (),
 ) -> Container:
+    """``main_of``: the type of the component whose main container it is."""
     sources = EnvSources(env_from=cursor["envFrom"], env=(*env, cursor["env"]), secrets=secrets)
-    return Container(cursor=cursor, env=sources, is_main=is_main, defaults_to_frontend=frontend)
+    return Container(
+        cursor=cursor,
+        env=sources,
+        is_main=main_of is not None,
+        defaults_to_frontend=frontend,
+        # An endpoint picker's image has an entrypoint, which the operator keeps.
+        defaults_to_shell=not frontend and main_of not in (None, "epp"),
+    )
 
 
 def _pod(

@@ -24,7 +24,7 @@ from penstock.manifests.placeholders import (
     unfilled,
     without_consequences,
 )
-from penstock.manifests.pods import V1ALPHA1, V1BETA1, Pod, pods
+from penstock.manifests.pods import V1ALPHA1, V1BETA1, Container, Pod, pods
 from penstock.manifests.scalers import Scaler, adapter_name, scalers
 from penstock.strict_yaml.nodes import node_at
 
@@ -210,7 +210,7 @@ def _component(pod: Pod, context: _Context) -> Component:
     config = read_engine_config(launch, engine, mounts, pod.cursor) if launch else NoConfig()
     role = roles.role_of(pod.kind, pod.sub_kind, launches, engine, config)
     if not launches and role not in _WITHOUT_LAUNCH:
-        _report_no_command(pod.containers[0].cursor)
+        _report_no_command(pod.containers[0])
     return Component(
         name=pod.name,
         role=role,
@@ -232,11 +232,17 @@ def _replicas(pod: Pod, adapter: str, scalers: Mapping[str, Scaler]) -> int:
     return pod.replicas if is_set or adapter not in scalers else scalers[adapter].min_replicas
 
 
-def _report_no_command(main: Cursor) -> None:
-    """Report a container whose image alone decides what runs."""
+def _report_no_command(container: Container) -> None:
+    """Report a container whose file does not say what runs."""
+    main = container.cursor
     if main["command"].is_absent and main["args"].is_absent:
+        runs = (
+            "the operator runs /bin/sh -c without a script, which exits"
+            if container.defaults_to_shell
+            else "only the image decides what runs"
+        )
         main.problem(
-            "no command and no args: only the image decides what runs",
+            f"no command and no args: {runs}",
             "Set command and args, so that they can be checked.",
             ProblemKind.UNDECIDED,
         )

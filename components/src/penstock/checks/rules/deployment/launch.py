@@ -35,11 +35,13 @@ TWO_FLAGS = re.compile(r"--[\w.-]+[= ]\S* --\w")
     id="PS769",
     title="the command cannot start",
     level=Level.ERROR,
-    cause="Python gets a flag without a module, or a module that Dynamo does not have. For a "
-    "frontend without a command, the operator runs python3 with only the args.",
+    cause="Python gets a flag without a module, or a module that Dynamo does not have. If a "
+    "frontend has no command, the operator runs python3 with the args; another component's args "
+    "are a script of `/bin/sh -c`.",
     effect="The container exits at once and goes into a crash loop.",
     remedy="Write the whole command, such as `python3 -m dynamo.frontend`.",
-    source="component_frontend.go@132ccbe3; packages of ai-dynamo 1.6.1",
+    source="component_frontend.go@132ccbe3; component_common.go (getCommonContainer); packages of "
+    "ai-dynamo 1.6.1",
     versions=SHELL,
     other_levels=(Level.WARNING,),
 )
@@ -51,10 +53,24 @@ def cannot_start(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 location=Location(component.name, "field", ("main", "command")),
                 message=f"the program name {program!r} contains spaces",
                 fix=Fix(text="Write each word as an entry of command; no shell splits it."),
-                # Operators before 0.6 ran `sh -c` if there was no command.
+            )
+        options = _options_of_shell(deployment, component)
+        if options:
+            yield RuleResult(
+                location=Location(component.name, "args", options),
+                message=f"the operator runs /bin/sh -c, and {options[0]} is no script",
+                fix=Fix(text="Set command, such as [python3, -m, dynamo.vllm]."),
+            )
+            continue
+        is_python = program.rsplit("/", 1)[-1] in ("python", "python3")
+        if is_python and " " in word.strip() and launch.module is None and not launch.shell:
+            yield RuleResult(
+                location=Location(component.name, "args", (word,)),
+                message=f"{program} looks for a file with the name {word!r}",
+                fix=Fix(text="Write each word as an entry of args; no shell splits it."),
+                # Operators before 0.6 ran the args of a frontend with `sh -c`.
                 versions=None if _has_command(deployment, component) else NO_SHELL,
             )
-        is_python = program.rsplit("/", 1)[-1] in ("python", "python3")
         is_flag = word.startswith("--") and word not in PYTHON_OPTIONS and launch.module is None
         if is_python and is_flag:
             module = FRONTEND if component.role is Role.FRONTEND else "MODULE"
@@ -91,12 +107,13 @@ def cannot_start(deployment: ServingDeployment) -> Iterable[RuleResult]:
 def lost_arguments(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
         for container in deployment.pods[component.name].containers:
-            words = [str(w) for k in ("command", "args") for w in container.cursor[k].texts() or ()]
-            lost = _after_script(words)
+            lost = _after_script([*container.command, *container.arguments])
             if lost:
+                is_default = container.cursor["command"].is_absent
+                of = "/bin/sh -c, the operator's default command," if is_default else "-c"
                 yield RuleResult(
                     location=Location(component.name, "args", (lost[0],)),
-                    message="the script of -c does not use the arguments after it: "
+                    message=f"the script of {of} does not use the arguments after it: "
                     f"{' '.join(lost)}",
                     fix=Fix(text="Move the arguments into the script."),
                 )
@@ -113,6 +130,14 @@ def lost_arguments(deployment: ServingDeployment) -> Iterable[RuleResult]:
 def _has_command(deployment: ServingDeployment, component: Component) -> bool:
     containers = deployment.pods[component.name].containers
     return not containers[0].cursor["command"].is_absent
+
+
+def _options_of_shell(deployment: ServingDeployment, component: Component) -> tuple[str, ...]:
+    """The first of the args that the operator gives to `/bin/sh -c`, if it is an option."""
+    main = deployment.pods[component.name].containers[0]
+    if main.defaults_to_shell and not _has_command(deployment, component):
+        return tuple(word for word in main.arguments[:1] if word.startswith("--"))
+    return ()
 
 
 def _after_script(words: list[str]) -> list[str]:

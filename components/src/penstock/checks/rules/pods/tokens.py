@@ -15,7 +15,7 @@ from penstock.serving.worker import WORKERS
 
 # Repositories that the Hugging Face hub serves only with a token (2026-11).
 GATED = re.compile(
-    r"(meta-llama/(Meta-)?Llama-[2-4].*|meta-llama/Llama-Guard.*"
+    r"(meta-llama/(Llama-2-|Meta-Llama-3-|(Meta-)?Llama-3\.[1-3]-|Llama-4-|(Meta-)?Llama-Guard).*"
     r"|google/gemma-(2b|7b|1\.1|2-|3-|3n).*|google/(codegemma|paligemma|medgemma|shieldgemma).*"
     r"|mistralai/(Mistral-7B-v0\.1|Mistral-Large-Instruct-24(07|11)|Ministral-8B-Instruct-2410"
     r"|Codestral-22B-v0\.1)|CohereForAI/.*|CohereLabs/.*|databricks/dbrx-.*)"
