@@ -230,6 +230,15 @@ CASES: tuple[Case, ...] = (
         bad=manifest(VLLM_AGG, FRONTEND | {f"{FIRST}/args": ["python3 -m dynamo.frontend"]}),
         near=manifest(VLLM_AGG, FRONTEND | {f"{FIRST}/args": ["-m", "dynamo.frontend"]}),
     ),
+    Case(
+        rule="PS771",
+        bad=manifest(VLLM_AGG, SCRIPT | {f"{WORKER}/{MAIN}/args": [VLLM, "--max-num-seqs", "64"]}),
+        near=manifest(
+            VLLM_AGG,
+            SCRIPT | {f"{WORKER}/{MAIN}/args": [f'{VLLM} "$@"', "run", "--max-num-seqs", "64"]},
+        ),
+        also=("PS501", "PS602"),
+    ),
     Case(  # the operator runs `sh -c python3` without the arguments
         rule="PS771",
         bad=manifest(VLLM_AGG, SHELL | {f"{WORKER}/{MAIN}/args": ["python3", "-m", "dynamo.vllm"]}),
@@ -240,15 +249,6 @@ CASES: tuple[Case, ...] = (
                 f"{WORKER}/{MAIN}/args": ["-m", "dynamo.vllm"],
             },
         ),
-    ),
-    Case(
-        rule="PS771",
-        bad=manifest(VLLM_AGG, SCRIPT | {f"{WORKER}/{MAIN}/args": [VLLM, "--max-num-seqs", "64"]}),
-        near=manifest(
-            VLLM_AGG,
-            SCRIPT | {f"{WORKER}/{MAIN}/args": [f'{VLLM} "$@"', "run", "--max-num-seqs", "64"]},
-        ),
-        also=("PS501", "PS602"),
     ),
     Case(  # a loop over the arguments without a list
         rule="PS771",

@@ -231,6 +231,12 @@ def test_arguments_without_a_command_are_a_script_of_the_operators_shell() -> No
     assert launch.argv == ("python3", "-m", "dynamo.vllm", "--model", "a/b")
 
 
+def test_words_without_a_command_are_read_as_one_command() -> None:
+    launch = first(beta(worker("args: [python3, -m, dynamo.vllm]\n"))).launches[0]
+    assert not launch.shell
+    assert launch.argv == ("python3", "-m", "dynamo.vllm")
+
+
 def test_arguments_of_an_endpoint_picker_without_a_command_go_to_the_image() -> None:
     launch = first(beta(worker("args: [serve, --x]\n", kind="epp"))).launches[0]
     assert launch.argv == ("serve", "--x")

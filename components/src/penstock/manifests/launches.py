@@ -122,10 +122,11 @@ def _argv(container: Container, environment: Environment) -> tuple[tuple[str, ..
     """Command and args with `$(VAR)` replaced, and notes about them."""
     command, arguments = container.command, container.arguments
     notes = []
+    if container.has_default_shell and not any(c.isspace() for c in "".join(arguments[:1])):
+        # Not a script: read what the author meant, so that it is checked too (PS769, PS771).
+        command = ()
     if not command and arguments:
         notes.append("no command: the image's entrypoint gets these arguments")
-    if container.defaults_to_shell and not arguments and container.cursor["command"].is_absent:
-        return (), notes  # `sh -c` without a script
     try:
         argv = tuple(environment.expand_all((*command, *arguments)))
     except TooLongError as error:

@@ -37,10 +37,15 @@ class Container:
     def command(self) -> tuple[str, ...]:
         """The command, or the operator's (GetBaseContainer in its component_*.go, since August
         2025); empty if the image decides."""
+        if self.has_default_shell:
+            return ("/bin/sh", "-c")
         written = self.cursor["command"].texts() or ()
-        if written or not (self.defaults_to_frontend or self.defaults_to_shell):
-            return tuple(written)
-        return ("python3",) if self.defaults_to_frontend else ("/bin/sh", "-c")
+        return tuple(written) or (("python3",) if self.defaults_to_frontend else ())
+
+    @property
+    def has_default_shell(self) -> bool:
+        """Whether the args are the script of the operator's `/bin/sh -c`."""
+        return self.defaults_to_shell and not self.cursor["command"].texts()
 
     @property
     def arguments(self) -> tuple[str, ...]:

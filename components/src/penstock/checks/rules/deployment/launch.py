@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
@@ -22,6 +23,8 @@ MODULES = (
     *("slot_tracker", "squeeze_evolve", "thunderagent_router", "tokenspeed", "triton"),
     *("common", "experimental", "llm", "nixl_connect", "replay", "runtime"),
 )
+# The operator's default command, from 81c27803 on (between 0.4.0 and 0.5.0).
+DEFAULT_SHELL = Versions(dynamo=">=0.5,<1.7")
 NO_SHELL = Versions(dynamo=">=0.6,<1.7")
 NAME_MAX = 255  # bytes of one part of a path
 # Options of the Python interpreter.
@@ -60,6 +63,7 @@ def cannot_start(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 location=Location(component.name, "args", options),
                 message=f"the operator runs /bin/sh -c, and {options[0]} is no script",
                 fix=Fix(text="Set command, such as [python3, -m, dynamo.vllm]."),
+                versions=DEFAULT_SHELL,
             )
             continue
         is_python = program.rsplit("/", 1)[-1] in ("python", "python3")
@@ -108,14 +112,15 @@ def lost_arguments(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
         for container in deployment.pods[component.name].containers:
             lost = _after_script([*container.command, *container.arguments])
-            if lost:
-                is_default = container.cursor["command"].is_absent
+            is_default = container.has_default_shell
+            if lost and not (is_default and _is_before_0_5(lost)):
                 of = "/bin/sh -c, the operator's default command," if is_default else "-c"
                 yield RuleResult(
                     location=Location(component.name, "args", (lost[0],)),
                     message=f"the script of {of} does not use the arguments after it: "
                     f"{' '.join(lost)}",
-                    fix=Fix(text="Move the arguments into the script."),
+                    fix=Fix(text="Move the arguments into the script, or set command."),
+                    versions=DEFAULT_SHELL if is_default else None,
                 )
     for component, launch in _launches(deployment):
         for word in launch.arguments if not launch.shell else ():
@@ -132,10 +137,16 @@ def _has_command(deployment: ServingDeployment, component: Component) -> bool:
     return not containers[0].cursor["command"].is_absent
 
 
+def _is_before_0_5(words: list[str]) -> bool:
+    """Whether the words start no module of Dynamo 0.5 or later, such as `dynamo serve`."""
+    modules = [word for flag, word in pairwise(words) if flag == "-m"]
+    return not any(m.startswith("dynamo.") and m[len("dynamo.") :] in MODULES for m in modules)
+
+
 def _options_of_shell(deployment: ServingDeployment, component: Component) -> tuple[str, ...]:
     """The first of the args that the operator gives to `/bin/sh -c`, if it is an option."""
     main = deployment.pods[component.name].containers[0]
-    if main.defaults_to_shell and not _has_command(deployment, component):
+    if main.has_default_shell:
         return tuple(word for word in main.arguments[:1] if word.startswith("--"))
     return ()
 
@@ -144,6 +155,8 @@ def _after_script(words: list[str]) -> list[str]:
     """Flags after `bash -c SCRIPT` that the script does not use."""
     if len(words) < 4 or words[0].rsplit("/", 1)[-1] not in SHELLS or words[1] not in SCRIPT:
         return []
+    if words[2].startswith("--"):
+        return []  # PS769
     uses = POSITIONAL.search(words[2])
     return words[3:] if not uses and any(word.startswith("-") for word in words[3:]) else []
 
