@@ -142,10 +142,10 @@ class Cluster(Spec):
     security: Literal["least", "nonroot", "image"] = Field(
         default="least",
         description=(
-            "Security context of the pods. least: user 1000 without capabilities, but root with "
-            "IPC_LOCK for pods with RDMA devices, since only root keeps that capability. nonroot:"
-            " user 1000 for those too, which needs nodes without a locked-memory limit. image: "
-            "none."
+            "Security context of the pods. least: pods run as user 1000 without capabilities; "
+            "pods with RDMA devices run as root with the capability IPC_LOCK, which other users "
+            "cannot keep. nonroot: all pods run as user 1000, which with RDMA needs nodes without "
+            "a limit of locked memory. image: no security context, so the image decides."
         ),
     )
     ssh_secret: ObjectName | None = Field(

@@ -46,7 +46,7 @@ class Component(Spec):
     )
     args: Items[str] = Field(
         default=(),
-        description="Additional command-line arguments of this component, passed unchanged.",
+        description="Additional command-line arguments of this component.",
     )
     pod: Opaque = Field(
         default={},

@@ -63,10 +63,10 @@ ABOUT_REFERENCE = """\
 # Graph YAML
 
 A graph is one YAML file that both `penstock` and `helm install NAME helm/penstock -f GRAPH` read.
-Unknown keys, duplicate keys and wrong types are errors, and so are values that Helm's YAML parser
-and Python's read differently. penstock reports all of them in one run, each with its line and a
-fix. *unset* means that a field has no default
-and that penstock passes no value on.
+Unknown keys, duplicate keys and wrong types are errors. So are values such as `on` and `0o17`,
+which Helm and Python read differently. penstock reports all errors in one run, each with its line
+and a fix. *unset* in the column "default" means that penstock does not pass the option on, so that
+the engine or Dynamo decides.
 """
 
 

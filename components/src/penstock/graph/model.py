@@ -114,7 +114,7 @@ class EngineSpec(Spec):
     )
     args: Items[str] = Field(
         default=(),
-        description="Additional command-line arguments of every worker, passed unchanged.",
+        description="Additional command-line arguments of every worker.",
     )
     env: Env = Field(default={}, description="Environment variables of every worker.")
 
@@ -126,8 +126,9 @@ class KvTransfer(Spec):
     transport: Literal["auto", "rdma", "tcp"] = Field(
         default="auto",
         description=(
-            "Network transport. auto: the one of hardware.fabric, or what UCX finds if that is "
-            "unset. rdma: request RDMA devices and forbid TCP. tcp: no RDMA."
+            "Network transport. auto: by hardware.fabric, which is rdma for ib, roce and efa, "
+            "NVLink for mnnvl and tcp for none; if that is unset, UCX chooses. rdma: request RDMA "
+            "devices and forbid TCP. tcp: no RDMA."
         ),
     )
     rdma_resource: Text | None = Field(
@@ -252,8 +253,9 @@ class Graph(Spec):
     planner: Planner | None = Field(
         default=None,
         description=(
-            "Dynamo's planner, which scales pools with autoscaling.owner planner. No component "
-            "can be added to an installed graph, so a planner without such pools is created with "
+            "Dynamo's planner, which scales the pools whose autoscaling.owner is planner. Set it "
+            "before the first installation if you may need it later, because no component can be "
+            "added to an installed graph; while no pool has this owner, the planner has "
             "no pods."
         ),
     )

@@ -38,8 +38,8 @@ class Router(Spec):
     replica_sync: bool = Field(
         default=True,
         description=(
-            "Share load state between frontends; also on with one frontend, so that adding a "
-            "second changes none of its flags."
+            "Share load state between frontends. It is also on if there is one frontend, so that "
+            "a second one can be added without restarting the first."
         ),
     )
     overlap_score_credit: Annotated[float, Field(ge=0)] | None = Field(
