@@ -6,7 +6,11 @@ from collections.abc import Iterable
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
-from penstock.checks.rules.kv_transfer.vllm_connectors import SECTION, connector_of
+from penstock.checks.rules.kv_transfer.vllm_connectors import (
+    SECTION,
+    connector_of,
+    hma_flag,
+)
 from penstock.checks.version_range import Versions
 from penstock.manifests.deployment import Engine
 from penstock.models import ModelFacts
@@ -70,7 +74,9 @@ def _connector_key(worker: Worker) -> str | None:
 
 
 def _offloads(worker: Worker) -> bool:
-    """Whether the only connector is OffloadingConnector."""
+    """Whether OffloadingConnector lays the KV of all layers out as one block."""
+    if hma_flag(worker) is False:
+        return False
     connector = connector_of(worker)
     if connector is not None:
         return connector.name == "OffloadingConnector"

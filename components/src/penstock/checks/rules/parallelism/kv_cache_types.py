@@ -57,7 +57,9 @@ def no_backend_for_type(deployment: ServingDeployment) -> Iterable[RuleResult]:
             yield RuleResult(
                 location=worker.settings.location("kv_dtype"),
                 message=f"no attention backend has {KV} {dtype} for {worker.value('model')}"
-                + (f" on {deployment.gpu.name}" if versions is ON_HOPPER and deployment.gpu else ""),
+                + (
+                    f" on {deployment.gpu.name}" if versions is ON_HOPPER and deployment.gpu else ""
+                ),
                 fix=Fix(text=f"Set {KV} to {fits}.", config={KV: fits}),
                 versions=versions,
             )

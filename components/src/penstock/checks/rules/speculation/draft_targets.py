@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -12,6 +13,7 @@ from penstock.engines.setting_names import COMMON_SETTINGS
 from penstock.hardware import Gpu
 from penstock.manifests.deployment import Engine
 from penstock.serving.deployment import ServingDeployment
+from penstock.serving.understand import PRODUCT_LABELS
 from penstock.serving.worker import Worker
 
 SECTION, DRAFT_TYPE = "speculative-config", "kv_cache_dtype"
@@ -26,6 +28,8 @@ WITHOUT_EAGLE3: Mapping[str, Versions] = {
 }
 # Drafts that attend to later tokens; on Blackwell they have no fp8 KV cache at all (vllm#48787).
 NOT_CAUSAL = ("dflash", "dspark")
+# Words in the product labels of GPUs with SM 89, about which nothing else is known.
+ADA = frozenset({"4090", "4080", "l4", "l40", "l40s"})
 
 
 @rule(
@@ -91,7 +95,15 @@ def _drafts_with_flashinfer(worker: Worker, section: Mapping[Any, Any], gpu: Gpu
     if given is not None:
         return str(given).upper() == "FLASHINFER"
     if gpu is None:
-        return False
-    # On SM 89, FlashAttention 2 has no fp8 KV cache, and FlashInfer is next.
+        # On SM 89, FlashAttention 2 has no fp8 KV cache, and FlashInfer is next.
+        return _is_ada(worker)
     method = str(section.get("method") or "")
-    return gpu.sm == 89 or (gpu.is_blackwell and bool(method) and method not in NOT_CAUSAL)
+    return gpu.is_blackwell and bool(method) and method not in NOT_CAUSAL
+
+
+def _is_ada(worker: Worker) -> bool:
+    """Whether the node selector names a GPU of SM 89."""
+    selector = worker.pod.spec.get("nodeSelector")
+    labels = selector if isinstance(selector, Mapping) else {}
+    words = (re.split(r"[^a-z0-9]+", str(labels.get(key, "")).lower()) for key in PRODUCT_LABELS)
+    return any(not ADA.isdisjoint(found) for found in words)
