@@ -23,13 +23,24 @@ fresh: ## check that generated files are up to date
 	$(RUN) python -m penstock.llamacpp.options --check
 	$(RUN) python -m penstock.engines.llm_args.value_table --check
 	$(RUN) python k8s/monitoring/dashboards.py --check
+	$(RUN) python docs/outputs.py --check
 
-generate: ## write the generated files: chart values and schema, references, roles, dashboards, options
+generate: ## write the generated files: chart values and schema, references, roles, dashboards, options, output in documents
 	$(RUN) python -m penstock.graph.generate
 	$(RUN) python -m penstock.cluster.roles
 	$(RUN) python -m penstock.llamacpp.options
 	$(RUN) python -m penstock.engines.llm_args.value_table
 	$(RUN) python k8s/monitoring/dashboards.py
+	$(RUN) python docs/outputs.py
+
+docs: ## build the documentation into .penstock/site, offline and strictly
+	NO_MKDOCS_2_WARNING=1 uv run --group docs mkdocs build
+
+pictures: ## render docs/pictures/*.dot with Graphviz
+	$(RUN) python docs/pictures/render.py
+
+screenshots: ## make the reports that the documentation shows, and take pictures of them
+	$(RUN) python docs/pictures/screenshots.py
 
 MAIN_GRAPHS := gpt-oss-120b-h200-disagg gpt-oss-120b-b200-disagg gpt-oss-120b-gb200-disagg gpt-oss-20b-h100
 
@@ -95,4 +106,4 @@ environments: ## install the environments of the tests
 pins: ## update the exact versions of indirect dependencies
 	$(RUN) python .ci/pins.py
 
-.PHONY: help check lint types imports fresh generate versions manifests test unit e2e fuzz stability measures bench environments pins
+.PHONY: help check lint types imports fresh generate versions manifests test unit e2e fuzz stability measures bench environments pins docs pictures screenshots

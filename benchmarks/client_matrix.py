@@ -4,7 +4,7 @@ python benchmarks/client_matrix.py [--engine E]… [--client C]… [--at E=URL]�
 
 Starts the engine's graph, or uses the endpoint given by `--at`. Results are written after each
 client, to benchmarks/results/client_matrix.json; what is not measured again keeps its result.
-`--write-docs` only writes the tables of components/local-engines.md. Exit code 1: a cell FAILED.
+`--write-docs` only writes the tables of docs/local-engines.md. Exit code 1: a cell FAILED.
 """
 
 from __future__ import annotations

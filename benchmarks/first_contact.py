@@ -25,7 +25,7 @@ from clean_root import USER, CleanRoot, debootstrap
 from report import RESULTS, write_result
 
 CHECKOUT = Path(__file__).parents[1]
-FENCE = re.compile(r"```\n(.*?)\n```", re.DOTALL)
+FENCE = re.compile(r"```bash\n(.*?)\n```", re.DOTALL)
 WARM_RUNS = 3
 MEGABIT = 1e6 / 8  # bytes
 FOLDER = "penstock"
@@ -45,7 +45,7 @@ class FirstScreen:
 
 def read_first_screen(readme: str) -> FirstScreen:
     """SystemExit when the README has another form."""
-    text = readme[: readme.index("## How it works")]
+    text = readme[: readme.index("\n## ")]
     blocks = FENCE.findall(text)
     inline = re.findall(r"`([^`\n]+)`", text)
     (up,) = [block for block in blocks if "penstock up " in block]

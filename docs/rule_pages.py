@@ -6,7 +6,6 @@ a folder. The texts come from the rules, the examples from their test cases.
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -24,15 +23,19 @@ from tests.checks.examples import Example, example_cases, example_of  # noqa: E4
 from tests.checks.excerpt import Excerpt, excerpts  # noqa: E402
 from tests.checks.support import is_graph  # noqa: E402
 
-FOLDER = "components/src/penstock/checks"
-ABOUT = ROOT / FOLDER / "README.md"
-LINKS = "Each rule links to its page, with an example and its repair.\n"
+ABOUT = """\
+# Rules of `penstock check`
+
+Each rule has a page with what it finds, why it matters, an example and its repair. How to run
+`check`, what the levels mean and how to suppress a finding: [Check a configuration](../check.md).
+"""
 TITLES = {
     "trtllm": "TensorRT-LLM",
     "vllm": "vLLM",
     "sglang": "SGLang",
     "llamacpp": "llama.cpp",
 }
+SHORTENED = "Lines that do not matter here are left out (`# …`); the output counts them."
 # Most lines of output that a page shows.
 MOST_LINES = 3
 
@@ -45,12 +48,9 @@ def rule_pages() -> dict[str, str]:
 
 
 def rule_index() -> str:
-    """What findings are, all rules by family, and how to work with findings."""
-    about = re.sub(r"\[(\w+\.md)\]\(\1\)", rf"`{FOLDER}/\1`", ABOUT.read_text("utf-8"))
-    about = re.sub(r"^`[^`]+levels.md`[^\n]*\n(?:[^\n]+\n)*", LINKS, about, flags=re.MULTILINE)
-    before, heading, after = about.partition("\n## Output\n")
+    """All rules by family."""
     tables = "\n".join(_table(family, rules) for family, rules in TOPICS.items())
-    return f"{before}\n## The rules\n\n{tables}{heading}{after}"
+    return f"{ABOUT}\n{tables}"
 
 
 def _table(family: str, rules: Iterable[Rule]) -> str:
@@ -67,14 +67,14 @@ def rule_page(rule: Rule, example: Example) -> str:
     parts = [
         f"# {rule.id}: {rule.title}",
         _facts(rule),
-        f"## What it finds\n\n{rule.cause}",
-        f"## Why it matters\n\n{_why(rule)}",
+        f"## What it finds\n\n{_prose(rule.cause)}",
+        f"## Why it matters\n\n{_prose(_why(rule))}",
         f"## Example\n\n{_failing(example, bad)}",
-        f"## Use instead\n\n{rule.remedy}\n\n{_code(fixed, _file_name(example))}",
+        f"## Use instead\n\n{_prose(rule.remedy)}\n\n{_code(fixed, _file_name(example))}",
     ]
     if rule.exceptions:
-        parts.append(f"## Exceptions\n\n{rule.exceptions}")
-    parts += [f"## Suppress it\n\n{_suppression(rule)}", f"## Source\n\n{rule.source}"]
+        parts.append(f"## Exceptions\n\n{_prose(rule.exceptions)}")
+    parts += [f"## Suppress it\n\n{_suppression(rule)}", f"## Source\n\n{_prose(rule.source)}"]
     return "\n\n".join(parts) + "\n"
 
 
@@ -97,8 +97,17 @@ def _engines(rule: Rule) -> str:
     return ", ".join(TITLES[engine] for engine in rule.applies_to) or "all"
 
 
+def _prose(text: str) -> str:
+    """The text of a rule as Markdown: what is not code has no emphasis and no tags."""
+    parts = text.split("`")
+    return "`".join(
+        part.replace("*", "\\*").replace("<", "&lt;") if index % 2 == 0 else part
+        for index, part in enumerate(parts)
+    )
+
+
 def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
+    return _prose(text).replace("|", "\\|")
 
 
 def _why(rule: Rule) -> str:
@@ -111,7 +120,7 @@ def _failing(example: Example, excerpt: Excerpt) -> str:
     lines = list(_output(example, name))
     shown = lines[:MOST_LINES] + ["…"] * (len(lines) > MOST_LINES)
     output = "\n".join([f"$ penstock check{gpu} {name}", *shown])
-    text = f"{_code(excerpt, name)}\n\n```text\n{output}\n```"
+    text = f"{SHORTENED}\n\n{_code(excerpt, name)}\n\n```text\n{output}\n```"
     if example.also:
         rules = ", ".join(f"[{rule}]({rule}.md)" for rule in example.also)
         text += f"\n\nThe file also violates {rules}, and the repair below solves that, too."

@@ -10,7 +10,8 @@ import pytest
 from tests.language import BANS, Ban, Context, Use, banned, uses
 
 ROOT = Path(__file__).parents[1]
-FOLDERS = (".ci", "benchmarks", "components", "dynamo_graphs", "helm", "k8s", "tests")
+FOLDERS = (".ci", "benchmarks", "components", "docs", "dynamo_graphs", "helm", "k8s", "tests")
+PAGES = ("CONTRIBUTING.md", "README.md", "SECURITY.md", "mkdocs.yml")
 # Files that must name what is banned, or that hold the text of others.
 EXEMPT = {
     "tests/language.py": "the list itself",
@@ -36,7 +37,7 @@ def files() -> list[str]:
     return [
         name
         for name in names
-        if (name.startswith(FOLDERS) or name == "README.md")
+        if (name.startswith(FOLDERS) or name in PAGES)
         and name not in EXEMPT
         and not name.startswith(EXEMPT_FOLDERS)
     ]

@@ -1,4 +1,4 @@
-"""The walk-throughs of components/README.md name modules that exist, and all that `check` runs."""
+"""The walk-throughs of docs/architecture.md name modules that exist, and all that `check` runs."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from penstock.cli.main import main
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "components" / "src" / "penstock"
-README = (ROOT / "components" / "README.md").read_text()
-NAMED = set(re.findall(r"`((?:\w+/)*\w+\.py)`", README))
+PAGE = (ROOT / "docs" / "architecture.md").read_text()
+NAMED = set(re.findall(r"`((?:\w+/)*\w+\.py)`", PAGE))
 HEADING = re.compile(r"^## Walk-through: .*`penstock (\w+)`$", re.MULTILINE)
 
 
@@ -48,7 +48,7 @@ def test_every_named_module_exists() -> None:
 
 
 def test_there_is_a_walk_through_for_check_up_apply_and_plan() -> None:
-    assert HEADING.findall(README) == ["check", "up", "apply", "plan"]
+    assert HEADING.findall(PAGE) == ["check", "up", "apply", "plan"]
 
 
 def test_the_first_walk_through_names_every_module_that_check_calls(

@@ -1,9 +1,10 @@
-"""Writes the tables of components/local-engines.md from the results of client_matrix.py."""
+"""Writes the tables of docs/local-engines.md from the results of client_matrix.py."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 from clients.cases import CASES, NOT_APPLICABLE, REJECTED, SUPPORTED
@@ -11,7 +12,13 @@ from clients.deviations import DEVIATIONS
 from clients.drivers import CLIENTS
 from clients.parameters import PARAMETERS
 
-FILE = Path(__file__).parents[2] / "components" / "local-engines.md"
+FILE = Path(__file__).parents[2] / "docs" / "local-engines.md"
+WIDTH = 118
+WRAP: dict[str, Any] = {
+    "subsequent_indent": "  ",
+    "break_long_words": False,
+    "break_on_hyphens": False,
+}
 MARKS = {SUPPORTED: "yes", REJECTED: "400", NOT_APPLICABLE: "–"}
 NAMES = {"mocker": "mocker", "vllm": "vLLM on a CPU", "llamacpp": "llama.cpp"}
 
@@ -52,7 +59,8 @@ def client_table(results: Mapping[str, Any]) -> str:
 
 
 def deviation_list() -> str:
-    return "\n".join(f"- {deviation.text}" for deviation in DEVIATIONS)
+    texts = [f"- {deviation.text}" for deviation in DEVIATIONS]
+    return "\n".join(fill(text, WIDTH, **WRAP) for text in texts)
 
 
 def _mark(cell: Mapping[str, Any] | None) -> str:

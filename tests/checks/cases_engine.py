@@ -131,6 +131,12 @@ FILES = (
         near=manifest(TRTLLM_DISAGG, {f"{DECODE}/env/MARK": {"name": "MARK", "value": "<think>"}}),
     ),
     Case(
+        rule="PS004",
+        bad=manifest(TRTLLM_DISAGG, {f"{DECODE}/image": REMOVE}),
+        near=manifest(TRTLLM_DISAGG),
+        is_example=True,
+    ),
+    Case(
         rule="PS004",  # a container without a command and arguments
         bad=manifest(TRTLLM_DISAGG, {f"{DECODE}/command": REMOVE, f"{DECODE}/args": REMOVE}),
         near=manifest(
@@ -140,7 +146,6 @@ FILES = (
                 f"{FRONTEND}/args": REMOVE,
             },
         ),
-        is_example=True,
     ),
     Case(
         rule="PS004",  # no deployment in the file

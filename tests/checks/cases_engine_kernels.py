@@ -307,6 +307,7 @@ ROUTING = (
         ),
         near=vllm(tensor_parallel_size=8, decode_context_parallel_size=2, kv_events_config=KV),
         fixed=vllm(version="1.4.0", tensor_parallel_size=8, kv_events_config=KV),
+        also=("PS221",),
     ),
 )
 CASES = FLAGS + KERNELS + SHARDS + OTHERS + ROUTING

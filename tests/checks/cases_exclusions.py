@@ -168,6 +168,8 @@ SGLANG = (
         rule="PS467",
         bad=pool("prefill", "sglang", STRATEGY, "extra_buffer_lazy"),
         near=pool("prefill", "sglang", STRATEGY, "extra_buffer"),
+        is_example=True,
+        is_repaired_by_near=True,
     ),
     Case(
         rule="PS174",
@@ -207,6 +209,8 @@ SGLANG = (
         rule="PS235",
         bad=sglang("--enable-eplb", model=EXPERTS, tp=4),
         near=sglang("--enable-eplb", "--ep-size", "4", model=EXPERTS, tp=4),
+        is_example=True,
+        is_repaired_by_near=True,
     ),
     Case(
         rule="PS235",
@@ -273,6 +277,7 @@ SGLANG = (
         rule="PS611",
         bad=sglang("--skip-tokenizer-init"),
         near=sglang("--skip-tokenizer-init", version="1.0.1"),  # Dynamo sets it itself
+        fixed=sglang(),
     ),
 )
 PARSER = ("--dyn-reasoning-parser", "glm45")

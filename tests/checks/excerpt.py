@@ -99,11 +99,17 @@ def _add_differences(file: _File, other: _File, *, mark: bool = False) -> None:
             _add_neighbors(other, node.path, paths)
         if component_of(node.path) in hidden:
             continue
-        if component_of(node.path) in brief and node.path[-1] not in (*ESSENTIAL, *brief):
+        if component_of(node.path) in brief and not _is_essential(node.path):
             continue
         if _is_long(file, node) and not _has_flag(other, node, file):
             continue
         file.add(node, mark=mark)
+
+
+def _is_essential(path: Path) -> bool:
+    """Whether it is a component, or one of its own keys that say what it is."""
+    depth = 2 if path[0] == "" else 4
+    return len(path) <= depth or (len(path) == depth + 1 and path[-1] in ESSENTIAL)
 
 
 def _new_components(file: _File, others: set[Path]) -> list[str]:

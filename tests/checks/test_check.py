@@ -67,8 +67,9 @@ def test_the_pasted_fix_removes_the_finding(wrong: Path) -> None:
     assert "PS102" not in {f.rule for f in check(fixed)}
 
 
-def test_the_readme_counts_the_rules() -> None:
-    assert f"has {len(RULES)} rules" in (ROOT / "README.md").read_text()
+def test_there_are_as_many_rules_as_the_readme_says() -> None:
+    assert "`check` has more than 280 rules" in (ROOT / "README.md").read_text()
+    assert len(RULES) > 280
 
 
 def test_a_dash_is_the_standard_input() -> None:
@@ -136,7 +137,7 @@ def test_explain_prints_the_rule() -> None:
     ("arguments", "words"),
     [
         ((), "pass a graph"),
-        (("--explain", "PS999"), "rules are PS001"),
+        (("--explain", "PS999"), "there is no rule PS999"),
         (("--gpu", "h1000", "x.yaml"), "--gpu: h1000 is unknown. Fix: Did you mean h100?"),
         (("--model", "/nowhere", "x.yaml"), "no config.json"),
         (("--json", "--sarif", "x.yaml"), "not allowed with"),

@@ -65,6 +65,7 @@ def test_levels_and_engines_are_those_of_the_rule(case: Case) -> None:
     example, rule = example_of(case), by_id(case.rule)
     problem = {f.level for f in example.findings if f.rule not in ALWAYS}
     assert problem <= {rule.level, *rule.other_levels}
+    assert case.rule not in ALWAYS or rule.level in {f.level for f in example.findings}
     assert not rule.applies_to or any(engine.value in example.bad for engine in rule.applies_to)
 
 

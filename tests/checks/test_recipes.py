@@ -11,9 +11,10 @@ from penstock.checks.finding import Finding, Level
 from penstock.checks.merge import merged
 from penstock.checks.run import check_file
 from penstock.serving.understand import Hints
+from tests.support.outside_files import recipes
 
 ROOT = Path(__file__).parents[2]
-RECIPES = ROOT.parent / "shared" / "recipes"
+RECIPES = recipes()
 FILES = sorted(path.name for path in RECIPES.glob("*.yaml"))
 SUMMARY = ROOT / "tests" / "corpus" / "recipes.md"
 

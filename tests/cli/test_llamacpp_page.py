@@ -1,4 +1,4 @@
-"""The graphs and the table of components/llamacpp.md."""
+"""The graphs and the table of docs/llamacpp.md."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.cli.main import main
 from penstock.llamacpp.config import LlamaCppConfig
 from penstock.llamacpp.options import options, with_table
 
-PAGE = Path(__file__).parents[2] / "components" / "llamacpp.md"
+PAGE = Path(__file__).parents[2] / "docs" / "llamacpp.md"
 TEXT = PAGE.read_text("utf-8")
 GRAPHS = [text.removeprefix("yaml\n") for text in TEXT.split("```")[1::2]]
 

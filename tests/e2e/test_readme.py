@@ -1,10 +1,15 @@
-"""The README's commands in its own order, one section after another, with copies of the graphs."""
+"""The commands of README.md and docs/, in the order of each page, with copies of the graphs.
+
+A page whose commands need an environment that is missing skips. Blocks that a comment excludes are
+listed by `python -m tests.support.documents`.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,64 +19,52 @@ import httpx
 import pytest
 
 from penstock.environments import environments_root
-from tests.support.local_graphs import ROOT, assert_nothing_left, require_envoy
+from tests.support.documents import PAGES, Block, blocks
+from tests.support.local_graphs import ROOT, assert_nothing_left
 
-README = (ROOT / "README.md").read_text()
-FIRST, GATEWAY = "penstock", "API keys and limits"
-FENCE = re.compile(r"^```\n(.*?)\n```$", re.DOTALL | re.MULTILINE)
+README = PAGES["README.md"]
 RESPONSE = re.compile(r"The response is `([^`]+)`")
-# A command that contains the words is not run here.
-ELSEWHERE = {
-    "env install": "downloads packages; CI installs the environments",
-    "helm install": "needs a cluster",
-    "penstock apply": "needs a cluster",
-    "--cluster": "needs a cluster",
-    "penstock rollback": "needs a cluster",
-    "tiny-model": "tests/e2e/test_cpu_engine.py writes it and runs cpu-disagg.yaml",
-    "cpu-disagg.yaml": "takes 78 s; tests/e2e/test_cpu_engine.py runs it",
-    "penstock simulate": "takes minutes; tests/simulate replays",
-    "penstock plan": "takes minutes; tests/plan replays",
-    "planned.yaml": "the command before it, which is not run, writes the file",
-}
-EXIT_CODES = {"--set prefill.gpus=3": 14}  # any other command: 0
+INSTALL = re.compile(r"penstock env install (\S+)")  # not run: CI installs the environments
+EXIT_CODES = {
+    "gpus=3": 14,
+    "examples/dgd.yaml": 14,
+    "examples/graph.yaml": 14,
+}  # any other command: 0
 # A command that contains the key prints the value.
 PRINTED = {
-    "scale": "decode.replicas: 2",
-    "status": "decode.1",
+    "scale": "decode.replicas: ",
+    "status": "decode.0",
     "penstock verify": " 0 fail,",
-    "logs": "decode.1",
+    "logs": "decode.",
     "penstock ls": "quickstart",
     "down": "is down",
     "upgrade": "1.7.0.dev20261026",
     "--strict": "0 errors",
     "prefill.gpus=3": "64 attention heads",
-    "--explain": "PS407",
     "--memory": "GiB",
+    "penstock init": "checked: no errors",
+    "penstock simulate": "SLO met",
+    "penstock plan": "recommended: ",
 }
 
 
-def sections() -> dict[str, list[str]]:
-    """The shell commands under each heading; those under the title are the first screen."""
-    found = {}
-    for part in re.split(r"^##? ", README, flags=re.MULTILINE)[1:]:
-        heading, _, text = part.partition("\n")
-        blocks = [block for block in FENCE.findall(text) if re.match("[a-z]+ ", block)]
-        commands = [command for block in blocks for command in _commands(block)]
-        if commands:
-            found[heading] = commands
-    return found
+def pages() -> dict[str, list[Block]]:
+    """The blocks that are run, by page."""
+    run = [block for block in blocks() if block.is_run]
+    return {page: [b for b in run if b.page == page] for page in dict.fromkeys(b.page for b in run)}
 
 
-def _commands(block: str) -> list[str]:
-    """One command a line, except the one with a body in several lines. uv is installed."""
-    if block.startswith("curl "):
-        return [block]
-    lines = block.removeprefix("pip install uv && ").replace("\\\n", " ").splitlines()
-    return [re.sub(r"\s+# .*", "", line).strip() for line in lines]
+def commands(page: str) -> list[str]:
+    """uv is installed, and so are the environments."""
+    found = [command for block in pages()[page] for command in block.commands()]
+    return [c.removeprefix("pip install uv && ") for c in found if not INSTALL.search(c)]
 
 
-def is_elsewhere(command: str) -> bool:
-    return any(words in command for words in ELSEWHERE)
+def environments(page: str) -> set[str]:
+    """The environments that the commands of a page need."""
+    named = {name for b in pages()[page] for name in INSTALL.findall(b.text)}
+    is_llamacpp = any("quickstart.yaml" in command for command in commands(page))
+    return named | ({"llamacpp"} if is_llamacpp else set())
 
 
 class Reader:
@@ -82,6 +75,8 @@ class Reader:
         self.endpoint = ""
         self._up: list[str] = []
         (folder / "dynamo_graphs").mkdir()
+        shutil.copytree(ROOT / "docs" / "examples", folder / "docs" / "examples")
+        shutil.copytree(ROOT / "k8s" / "gateway", folder / "k8s" / "gateway")
         for graph in (ROOT / "dynamo_graphs").glob("*.yaml"):
             # `verify` fills the context once, which takes 5 s of CPU time less with 512 tokens.
             text = graph.read_text().replace("context_length: 2048 ", "context_length: 512 ")
@@ -127,33 +122,21 @@ def reader(tmp_path: Path) -> Iterator[Reader]:
     assert_nothing_left(tmp_path)
 
 
-def _require(heading: str) -> None:
-    """Skip where an environment that the section uses is missing."""
-    if heading == GATEWAY:
-        require_envoy()
-    is_installed = (environments_root() / "llamacpp" / "installed.txt").exists()
-    if heading in (FIRST, GATEWAY) and not is_installed:
-        pytest.skip("the llamacpp environment is not installed: penstock env install llamacpp")
-
-
-@pytest.mark.parametrize("heading", list(sections()))
-def test_the_commands_of_a_section_work_in_sequence(heading: str, reader: Reader) -> None:
-    _require(heading)
-    commands = sections()[heading]
-    if all(map(is_elsewhere, commands)):
-        pytest.skip("; ".join({r for w, r in ELSEWHERE.items() if any(w in c for c in commands)}))
-    for command in commands:
-        if is_elsewhere(command):
-            continue
+@pytest.mark.parametrize("page", list(pages()))
+def test_the_commands_of_a_page_work_in_sequence(page: str, reader: Reader) -> None:
+    for name in sorted(environments(page)):
+        if not (environments_root() / name / "installed.txt").exists():
+            pytest.skip(f"environment {name} is not installed: penstock env install {name}")
+    for command in commands(page):
         output = reader.run(command.replace("requests=600", "requests=3"))  # can be reached here
         for words, printed in PRINTED.items():
             if words in command:
                 assert printed in output, (command, output)
         if "chat/completions" in command:
             content = json.loads(output)["choices"][0]["message"]["content"]
-            assert content == RESPONSE.search(README)[1]  # type: ignore[index]
-    if heading == GATEWAY:
-        _limits_are_enforced(reader)
+            assert content == RESPONSE.search(PAGES[page])[1]  # type: ignore[index]
+        if "v1/models" in command:
+            _limits_are_enforced(reader)
 
 
 def _limits_are_enforced(reader: Reader) -> None:
@@ -171,13 +154,25 @@ def _limits_are_enforced(reader: Reader) -> None:
 
 def test_the_first_screen_verifies_after_it_scales() -> None:
     """So that the test above covers it."""
-    verbs = [c.split("penstock ")[1].split()[0] for c in sections()[FIRST] if "uv run" in c]
+    first = [b for b in pages()["README.md"] if b.heading == "penstock"]
+    verbs = [
+        command.split("penstock ")[1].split()[0]
+        for block in first
+        for command in block.commands()
+        if "uv run" in command
+    ]
     assert verbs == ["up", "scale", "status", "verify", "logs", "ls", "down"]
 
 
-def test_most_commands_of_the_readme_are_run() -> None:
-    commands = [command for found in sections().values() for command in found]
-    run = [command for command in commands if not is_elsewhere(command)]
-    assert len(run) >= 14, commands
-    unused = [w for w in ELSEWHERE if not any(w in command for command in commands)]
-    assert unused == []
+def test_a_block_that_is_not_run_says_why_or_names_its_test() -> None:
+    excluded = [block for block in blocks() if block.language == "bash" and not block.is_run]
+    for block in excluded:
+        assert len(block.reason) > 10, block
+        assert block.test_file is None or block.test_file.is_file(), block
+    run = [block for block in blocks() if block.is_run]
+    assert len(run) > len(excluded) / 2
+
+
+def test_every_block_has_a_language() -> None:
+    known = {"bash", "json", "text", "yaml"}
+    assert [(b.page, b.text) for b in blocks() if b.language not in known] == []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,8 +14,9 @@ from penstock.engines.llm_args.history import DEPRECATED, REMOVED
 from penstock.engines.llm_args.speculation import Eagle3
 from penstock.engines.llm_args.unsupported import Kind
 from penstock.engines.llm_args.validate import validate
+from tests.support.outside_files import shared
 
-FACTS = Path(__file__).parents[3] / "shared" / "facts" / "trtllm_llm_args.json"
+FACTS = shared() / "facts" / "trtllm_llm_args.json"
 # What the facts have and the release does not (API reference of 1.3.0rc27 and rc29).
 REMOVED_SINCE = {"eagle3_one_model", "eagle_choices"}
 

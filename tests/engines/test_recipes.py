@@ -7,7 +7,6 @@ with the real vLLM, and is listed with its reason.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -17,10 +16,11 @@ from penstock.engines.table import ENGINES
 from penstock.errors import ManifestError
 from penstock.manifests.deployment import Component, Launch
 from penstock.manifests.read import read_text
+from tests.support.outside_files import recipes
 
 from .launches import checked_all, mocker_accepts
 
-RECIPES = Path(__file__).parents[3] / "shared" / "recipes"
+RECIPES = recipes()
 Checked = tuple[str, Component, Launch, ParseResult]
 pytestmark = pytest.mark.skipif(not RECIPES.is_dir(), reason=f"no recipes at {RECIPES}")
 

@@ -28,7 +28,7 @@ from tests.gateway.samples import (
 )
 from tests.support.local_graphs import require_envoy
 
-README = ROOT / "k8s" / "gateway" / "README.md"
+PAGE = ROOT / "docs" / "gateway.md"
 
 
 def penstock(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -168,8 +168,9 @@ def test_a_key_that_is_part_of_another_is_redacted_too() -> None:
     assert redact_keys(keys, f"a {PLANTED}-longer b {PLANTED}") == "a (key) b (key)"
 
 
-def test_every_command_of_the_readme_parses() -> None:
-    lines = [line.strip() for line in README.read_text().replace("`", "\n").splitlines()]
+def test_every_command_of_the_page_parses() -> None:
+    text = PAGE.read_text().replace("`", "\n").replace("\\\n", " ").replace("uv run ", "")
+    lines = [" ".join(line.split()) for line in text.splitlines()]
     commands = [line for line in lines if line.startswith("penstock gateway ")]
     assert len(commands) >= 3
     parser = argparse.ArgumentParser()
@@ -178,9 +179,9 @@ def test_every_command_of_the_readme_parses() -> None:
         parser.parse_args(command.split(" | ")[0].split()[2:])
 
 
-def test_the_readmes_figures_are_the_benchmarks() -> None:
+def test_the_pages_figures_are_the_benchmarks() -> None:
     result = json.loads((ROOT / "benchmarks" / "results" / "shadow.json").read_text())
-    text = README.read_text()
+    text = PAGE.read_text()
     assert result["copied_to_the_live_shadow"] in text
     for mode in ("shadow_killed", "shadow_hangs", "shadow_20_percent"):
         measured = result["modes"][mode]

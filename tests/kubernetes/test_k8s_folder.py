@@ -62,5 +62,8 @@ def test_gitops_examples_reference_a_graph_and_the_chart() -> None:
 
 def test_the_platform_version_matches_the_charts_dynamo_version() -> None:
     version = yaml.safe_load((chart_path() / "Chart.yaml").read_text())["appVersion"]
-    for text in ((K8S / "README.md"), (K8S / "operators" / "dynamo-platform.values.yaml")):
+    for text in (
+        (ROOT / "docs" / "cluster.md"),
+        (K8S / "operators" / "dynamo-platform.values.yaml"),
+    ):
         assert version in text.read_text("utf-8")

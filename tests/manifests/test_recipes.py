@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -17,8 +16,9 @@ from penstock.manifests.deployment import (
     UnknownConfig,
 )
 from penstock.manifests.read import read_text
+from tests.support.outside_files import recipes
 
-RECIPES = Path(__file__).parents[3] / "shared" / "recipes"
+RECIPES = recipes()
 FILES = sorted(path.name for path in RECIPES.glob("*.yaml"))
 
 pytestmark = pytest.mark.skipif(not FILES, reason=f"no recipes in {RECIPES}")

@@ -11,10 +11,11 @@ import yaml
 
 from penstock.graph.model import Graph
 from penstock.manifests.render import Rendered, render
+from tests.support.outside_files import crds
 
 ROOT = Path(__file__).parents[2]
 GRAPHS = sorted((ROOT / "dynamo_graphs").glob("*.yaml"))
-CRD = ROOT.parent / "shared/facts/crds/nvidia.com_dynamographdeployments.yaml"
+CRD = crds() / "nvidia.com_dynamographdeployments.yaml"
 
 Values = dict[str, Any]
 OWN_IMAGE = "registry.example/llamacpp:1.6.1"

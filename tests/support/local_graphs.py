@@ -12,10 +12,10 @@ import pytest
 
 from penstock.drill.graph_process import GraphProcess
 from penstock.environments import environments_root
+from tests.support.outside_files import recipes
 
 ROOT = Path(__file__).parents[2]
 QUICKSTART = ROOT / "dynamo_graphs" / "quickstart-simulated.yaml"
-RECIPES = ROOT.parent / "shared" / "recipes"
 
 Up = Callable[..., GraphProcess]
 
@@ -46,9 +46,10 @@ def assert_nothing_left(folder: Path) -> None:
 
 
 def require_recipes() -> Path:
-    if not RECIPES.is_dir():
-        pytest.skip("the published recipes are not next to this checkout (../shared/recipes)")
-    return RECIPES
+    folder = recipes()
+    if not folder.is_dir():
+        pytest.skip(f"the published recipes are not in {folder}: see CONTRIBUTING.md")
+    return folder
 
 
 def require_envoy() -> None:

@@ -88,7 +88,7 @@ def verdict(target: ProbeTarget, name: str) -> tuple[Verdict, str]:
 
 def test_table_graph_model_and_documentation_name_the_same_probes() -> None:
     documented = re.findall(
-        r"^\| `([a-z-]+)` \|", (ROOT / "components/verify.md").read_text(), re.MULTILINE
+        r"^\| `([a-z-]+)` \|", (ROOT / "docs/verify.md").read_text(), re.MULTILINE
     )
     assert set(PROBES) == set(get_args(Probe)) == set(documented)
     modules = {

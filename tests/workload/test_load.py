@@ -9,9 +9,10 @@ from penstock.graph.load import parse_graph
 from penstock.workload import find_workload, ready_names
 from penstock.workload.duration import exceeds_sample_limit
 from penstock.workload.load import parse_workload
+from tests.support.outside_files import shared
 
 GOOD = "input: 1024\noutput: 256\narrival: {poisson: 2}\n"
-TRACE = Path(__file__).parents[3] / "shared" / "traces" / "mooncake_conversation.jsonl"
+TRACE = shared() / "traces" / "mooncake_conversation.jsonl"
 
 
 @pytest.mark.parametrize(

@@ -153,7 +153,7 @@ def test_8_crds_that_are_installed_in_part(fresh: Cluster, plural: str, verb: st
     assert f"the CRDs of Dynamo are installed only in part: {plural}.nvidia.com is missing" in (
         output
     )
-    assert "Fix: Install the Dynamo operator with its CRDs: see k8s/README.md." in output
+    assert "Fix: Install the Dynamo operator with its CRDs: see docs/cluster.md." in output
 
 
 @pytest.mark.parametrize("verb", ["diff", "apply"])

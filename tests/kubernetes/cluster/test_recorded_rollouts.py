@@ -20,14 +20,14 @@ import pytest
 from tests.support.emulated_cluster.api_server import ApiServer
 from tests.support.emulated_cluster.operator import Operator
 from tests.support.emulated_cluster.player import (
-    ROOT,
     Player,
     generation_names,
     recorded_machine,
     reported,
 )
+from tests.support.outside_files import recordings
 
-RECORDED = ROOT.parent / "shared" / "real-cluster" / "rollouts"
+RECORDED = recordings() / "rollouts"
 LASTING_S = 6
 CONFLICT = (
     "the recorded operator failed for a moment, because it had changed a component since it read "

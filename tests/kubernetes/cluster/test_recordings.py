@@ -13,11 +13,11 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.support.charts import ROOT
 from tests.support.emulated_cluster import defaults, fields, writes
 from tests.support.emulated_cluster.api_server import ApiServer
+from tests.support.outside_files import recordings
 
-RECORDINGS = ROOT.parent / "shared" / "real-cluster"
+RECORDINGS = recordings()
 pytestmark = pytest.mark.skipif(
     not RECORDINGS.exists(), reason="the recordings are not next to this checkout (../shared)"
 )

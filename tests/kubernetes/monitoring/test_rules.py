@@ -16,6 +16,7 @@ import yaml
 
 from tests.support.monitoring.files import (
     MONITORING,
+    ROOT,
     RULE_FILES,
     alerts,
     promtool,
@@ -105,7 +106,7 @@ def test_every_alert_has(fires: bool) -> None:
 
 
 def test_alerts_and_runbook_sections_match() -> None:
-    sections = re.findall(r"^### (\w+)$", (MONITORING / "runbook.md").read_text(), re.MULTILINE)
+    sections = re.findall(r"^### (\w+)$", (ROOT / "docs" / "runbook.md").read_text(), re.MULTILINE)
     assert sorted(sections) == sorted(alerts())
     for name, rule in alerts().items():
         assert rule["annotations"]["runbook_url"] == f"runbook.md#{name.lower()}"

@@ -1,4 +1,4 @@
-"""The commands, rules, metrics, panels and links in the runbook and the README exist."""
+"""What docs/runbook.md and docs/monitoring.md name exists: commands, rules, metrics, panels."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import re
 
 import pytest
 
+from penstock.checks.registry import RULES
 from penstock.cli.main import COMMANDS
 from tests.support.monitoring import names
-from tests.support.monitoring.files import MONITORING, ROOT, alerts, panels, rules
+from tests.support.monitoring.files import ROOT, alerts, panels, rules
 
-TEXTS = {name: (MONITORING / name).read_text() for name in ("runbook.md", "README.md")}
+TEXTS = {name: (ROOT / "docs" / name).read_text() for name in ("runbook.md", "monitoring.md")}
 METRIC = re.compile(r"\b(?:dynamo|trtllm|vllm|kube|container|penstock)[_:][a-z_:]*[a-z]\b")
 
 
@@ -21,9 +22,8 @@ def test_every_named_command_exists() -> None:
 
 
 def test_every_named_check_rule_exists() -> None:
-    known = (ROOT / "components" / "src" / "penstock" / "checks" / "README.md").read_text()
-    for number in re.findall(r"PS\d{3}", TEXTS["runbook.md"]):
-        assert f"[{number}]" in known, number
+    known = {rule.id for rule in RULES}
+    assert set(re.findall(r"PS\d{3}", TEXTS["runbook.md"])) <= known
 
 
 def test_every_link_targets_a_section() -> None:
@@ -52,6 +52,6 @@ def test_every_named_metric_exists(name: str) -> None:
 PYTHON_ONLY = {"dynamo_component_kv_cache_hit_rate", "dynamo_component_gpu_cache_usage_percent"}
 
 
-def test_the_readme_counts_the_alerts() -> None:
-    counts = [int(n) for n in re.findall(r"\| (\d+) (?:alerts|more)", TEXTS["README.md"])]
+def test_the_page_counts_the_alerts() -> None:
+    counts = [int(n) for n in re.findall(r"\| (\d+) (?:alerts|more)", TEXTS["monitoring.md"])]
     assert sum(counts) == len(alerts())

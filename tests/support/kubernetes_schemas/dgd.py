@@ -12,11 +12,11 @@ from penstock.graph.load import parse_graph
 from penstock.manifests.render import render
 from tests.support.charts import installable
 from tests.support.kubernetes_schemas.crd import Loader
+from tests.support.outside_files import crds, recipes
 
 ROOT = Path(__file__).parents[3]
-SHARED = ROOT.parent / "shared"
-CRD = SHARED / "facts" / "crds" / "nvidia.com_dynamographdeployments.yaml"
-RECIPES = SHARED / "recipes"
+CRD = crds() / "nvidia.com_dynamographdeployments.yaml"
+RECIPES = recipes()
 SAMPLES_FILE = Path(__file__).with_name("samples.yaml")
 GRAPHS = sorted(path.name for path in (ROOT / "dynamo_graphs").glob("*.yaml"))
 KIND = "DynamoGraphDeployment"

@@ -86,7 +86,7 @@ def module_of(command: str) -> ModuleType:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Parse, run the command, and return the exit code of the README's table.
+    """Parse, run the command, and return the exit code of docs/commands.md's table.
 
     Without a command it prints the help and returns 0, as kubectl and helm do: nothing failed.
     """

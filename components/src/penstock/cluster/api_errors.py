@@ -32,11 +32,11 @@ def problem(error: ApiException, place: str, manifest: Object, right: str) -> Pr
     text = "; ".join(causes(error, manifest)) or str(error.reason)
     fix = fixes.get(error.status, "")
     if is_unknown_kind(error):
-        fix = "Install the operator that provides this CRD: see k8s/README.md."
+        fix = "Install the operator that provides this CRD: see docs/cluster.md."
     if error.status == 500 and WEBHOOK.search(text):
         fix = "Check that the pods behind this webhook run, such as the Dynamo operator's."
     if is_malformed(error):
-        fix = "Install the CRDs of the Dynamo version that the graph targets: see k8s/README.md."
+        fix = "Install the CRDs of the Dynamo version that the graph targets: see docs/cluster.md."
     if ANONYMOUS in text:
         fix = WITHOUT_CREDENTIALS
     return Problem(place=place, message=f"{error.status}: {text}", fix=fix)

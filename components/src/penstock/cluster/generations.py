@@ -2,7 +2,7 @@
 
 If workers get the content of the generation that serves back, the operator ends the update without
 surge: pods that were replaced already are missing. The same content with an annotation is another
-generation, to which it rolls. Pure. See decision 19 in components/decisions.
+generation, to which it rolls. Pure. See decision 19 in docs/decisions.
 """
 
 from __future__ import annotations

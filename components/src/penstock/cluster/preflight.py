@@ -146,7 +146,7 @@ def _missing(verb: Verb, target: ReleaseTarget, rights: Sequence[Right]) -> Prob
         message=f"{verb} requires permissions that you do not have {'; '.join(parts)}. "
         "Nothing was changed",
         fix=f"Ask an administrator to run {commands} and to bind the role to you: see "
-        "k8s/README.md.",
+        "docs/cluster.md.",
     )
 
 

@@ -176,7 +176,7 @@ def _fix_of(text: str) -> str:
     if ANONYMOUS in text:
         return WITHOUT_CREDENTIALS
     if text.startswith("the cluster has no kind"):
-        return "Install the operator that provides this CRD: see k8s/README.md."
+        return "Install the operator that provides this CRD: see docs/cluster.md."
     return LATER if TOO_MANY.search(text) else ""
 
 

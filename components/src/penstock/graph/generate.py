@@ -60,10 +60,12 @@ ABOUT_HARDWARE = """\
 # For each GPU, the values of the node label nvidia.com/gpu.product, and whether the CPU is Arm.
 """
 ABOUT_REFERENCE = """\
-# Graph YAML: every field
+# Graph YAML
 
 A graph is one YAML file that both `penstock` and `helm install NAME helm/penstock -f GRAPH` read.
-Unknown keys, duplicate keys and wrong types are errors. *unset* means that a field has no default
+Unknown keys, duplicate keys and wrong types are errors, and so are values that Helm's YAML parser
+and Python's read differently. penstock reports all of them in one run, each with its line and a
+fix. *unset* means that a field has no default
 and that penstock passes no value on.
 """
 
@@ -83,8 +85,7 @@ def generated_files() -> dict[str, str]:
         + yaml.safe_dump(_requirements(), sort_keys=False, width=WIDTH, allow_unicode=True),
         "helm/penstock/files/gateway-errors.yaml": f"# {BY_ERRORS}\n{ABOUT_ERRORS}"
         + yaml.safe_dump(chart_errors(), sort_keys=False, width=WIDTH),
-        "components/graph-reference.md": f"<!-- {BY} -->\n{ABOUT_REFERENCE}\n"
-        + reference_markdown(),
+        "docs/graph.md": f"<!-- {BY} -->\n{ABOUT_REFERENCE}\n" + reference_markdown(),
     }
 
 

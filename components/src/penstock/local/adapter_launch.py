@@ -72,5 +72,5 @@ def note(engine: str) -> str:
     default = "sets max_tokens where it is missing and " if engine == "mocker" else ""
     return (
         f"frontend: an adapter {default}rejects parameters that would be ignored "
-        "(components/local-engines.md)"
+        "(docs/local-engines.md)"
     )

@@ -113,7 +113,7 @@ def crd_problems(definitions: Mapping[str, Definition | None]) -> Iterator[Probl
     missing = [name for name, found in definitions.items() if found is None]
     if len(missing) == len(definitions):
         message = "Dynamo's CRDs are not installed"
-        yield Problem(message=message, fix="Install the operator first: see k8s/README.md.")
+        yield Problem(message=message, fix="Install the operator first: see docs/cluster.md.")
         return
     for name, found in definitions.items():
         if found is None:

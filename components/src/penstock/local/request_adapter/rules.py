@@ -1,7 +1,7 @@
 """What the adapter does with a request to each engine: set, reject, or report as ignored. Pure.
 
 The rules are those that Dynamo 1.6 and 1.7 need: measured by benchmarks/client_matrix.py, and
-listed for users in components/local-engines.md.
+listed for users in docs/local-engines.md.
 """
 
 from __future__ import annotations
@@ -253,7 +253,7 @@ def _refusal(rule: Rule, engine: str) -> Refusal:
         name = "the mocker, which generates random text," if engine == MOCKER else engine
         message = (
             f"{rule.param!r} with this value is not supported by {name} on this machine. Remove "
-            "it, or run a graph with another engine: components/local-engines.md lists what each "
+            "it, or run a graph with another engine: docs/local-engines.md lists what each "
             "supports."
         )
     return Refusal(message=message, param=rule.param, code="unsupported_parameter")

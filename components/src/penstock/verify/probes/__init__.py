@@ -1,7 +1,7 @@
 """The probes: one module each, registered in `PROBES`.
 
 To add one, write a module with `probe(target) -> ProbeResult`, add its name to `Probe` in
-`graph/`, a row to `PROBES`, and a section to the reference in `components/verify.md`.
+`graph/`, a row to `PROBES`, and a section to the reference in `docs/verify.md`.
 """
 
 from __future__ import annotations

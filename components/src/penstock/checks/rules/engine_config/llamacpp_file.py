@@ -28,7 +28,7 @@ GGUF = b"GGUF"
     cause="engine.config has a key that penstock's llama.cpp worker does not know, or a value that "
     "it does not accept.",
     effect="The worker exits at startup and names the option.",
-    remedy="Use an option of the table in components/llamacpp.md.",
+    remedy="Use an option of the table in docs/llamacpp.md.",
     source="penstock/llamacpp/config.py, which the worker reads its file with",
     versions=PENSTOCK,
     engines=(Engine.LLAMACPP,),
@@ -59,6 +59,7 @@ def invalid_llamacpp_option(deployment: ServingDeployment) -> Iterable[RuleResul
     "model.id to a packaged model.",
     source="penstock/local/llamacpp_engine.py, which `up` finds the file with",
     versions=PENSTOCK,
+    other_levels=(Level.WARNING,),
 )
 def missing_gguf_file(deployment: ServingDeployment) -> Iterable[RuleResult]:
     workers = [w for w in deployment.workers if w.engine is Engine.LLAMACPP]
@@ -100,7 +101,7 @@ def _fix(option: InvalidOption, config: KnownConfig) -> Fix:
     if option.fix:
         return Fix(text=option.fix)
     if not option.near:
-        return Fix(text=f"Correct or remove {key}; components/llamacpp.md lists the options.")
+        return Fix(text=f"Correct or remove {key}; docs/llamacpp.md lists the options.")
     renamed = ".".join((*option.path[:-1], option.near))
     value = config.values
     for step in option.path:

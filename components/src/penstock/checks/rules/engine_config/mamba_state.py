@@ -33,6 +33,7 @@ NO_RADIX, PAGE = "disable-radix-cache", "page-size"
     "0.5.10, 2380-2455 of 0.5.11, 4356-4400 of 0.5.14; arg_groups/mamba_hook.py 100-151 and "
     "model_hook.py 936-955 of 0.5.21; sglang#19169",
     versions=Versions(sglang=">=0.5.8,<0.5.22"),
+    other_levels=(Level.WARNING,),
 )
 def state_strategy(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:

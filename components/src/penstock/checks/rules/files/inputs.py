@@ -25,7 +25,7 @@ INVALID_GRAPH = Rule(
     cause="A key is unknown or duplicated, a value has the wrong type, or two fields contradict "
     "each other.",
     effect="`helm install` and `penstock up` reject the graph.",
-    remedy="Fix the line that the finding names; components/graph-reference.md lists all keys.",
+    remedy="Fix the line that the finding names; docs/graph.md lists all keys.",
     source="helm/penstock/values.schema.json and penstock.graph.model",
     versions=PENSTOCK,
     check=reported_by_reader,

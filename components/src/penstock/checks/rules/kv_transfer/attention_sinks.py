@@ -33,8 +33,8 @@ HEAD_SIZES = (64, 128, 256)
     cause="On SM 100 and 103, vLLM selects FlashInfer for models with attention sinks, such as "
     "gpt-oss, because its TRTLLM kernels support them. vLLM 0.16 turns these kernels off with "
     "every KV connector. Before, they failed on the cache of OffloadingConnector.",
-    effect="Every worker stops at startup: “FlashInfer backend currently does not support attention "
-    "sinks”, or an assertion about a contiguous KV cache.",
+    effect="Every worker stops at startup: “FlashInfer backend currently does not support "
+    "attention sinks”, or an assertion about a contiguous KV cache.",
     remedy="Set attention-backend to TRITON_ATTN.",
     source="vllm/v1/attention/backends/flashinfer.py 577-618, platforms/cuda.py 69-75 and "
     "config/vllm.py 556-580 of 0.16.0; flashinfer.py 1397 and 1508, offloading_connector.py 48 of "

@@ -69,7 +69,7 @@ def _dynamo_sets_host(connector: Connector) -> bool:
     level=Level.ERROR,
     cause="vLLM replaces kv_connector of kv-transfer-config when kv-offloading-size is set.",
     effect="NIXL is gone without a message, so no KV is transferred between the pools.",
-    remedy="Combine both connectors in a MultiConnector.",
+    remedy="Remove kv-offloading-size, or combine both connectors in a MultiConnector.",
     source="vllm/config/vllm.py _post_init_kv_transfer_config 1124-1158 of 0.31.0 and the same "
     "function of 0.16.0 to 0.28.0",
     versions=Versions(vllm=">=0.16,<0.32"),

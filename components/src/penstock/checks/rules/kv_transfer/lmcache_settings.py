@@ -43,8 +43,8 @@ FORMER = {
     "is not used.",
     remedy="Set the keys that the message names.",
     source="lmcache/v1/config.py _validate_config and storage_backend/__init__.py "
-    "CreateStorageBackends, cache_controller/worker.py 69-100 (LMCacheWorker) of 0.3.9.post2, 0.4.2 "
-    "and 0.5.6; LMCache#2556, LMCache#1901, LMCache#4743, LMCache#2907",
+    "CreateStorageBackends, cache_controller/worker.py 69-100 (LMCacheWorker) of 0.3.9.post2, "
+    "0.4.2 and 0.5.6; LMCache#2556, LMCache#1901, LMCache#4743, LMCache#2907",
     versions=VERIFIED,
 )
 def incomplete_settings(deployment: ServingDeployment) -> Iterable[RuleResult]:

@@ -148,6 +148,7 @@ def _has_several_block_sizes(facts: ModelFacts) -> bool:
     "config/model.py is_prefix_caching_supported of 0.19.0 to 0.31.0 (the default); "
     "simple_cpu_offload_connector.py 82 of 0.19.0, 142 of 0.31.0; vllm#38554",
     versions=Versions(vllm=">=0.19,<0.32"),
+    other_levels=(Level.WARNING,),
 )
 def no_prefix_caching(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:

@@ -202,7 +202,7 @@ def other_processor(deployment: ServingDeployment) -> Iterable[RuleResult]:
     "becomes an "
     "empty response.",
     remedy="Put the file on a volume and set TIKTOKEN_ENCODINGS_BASE (model.harmony_vocabulary).",
-    source="components/verify.md; recipes/gpt-oss-120b/README.md@0e72f06c",
+    source="docs/verify.md; recipes/gpt-oss-120b/README.md@0e72f06c",
     versions=Versions(dynamo=">=1.4,<1.7"),
     other_levels=(Level.WARNING,),
 )

@@ -1,0 +1,149 @@
+"""README.md and docs/: sizes, links, pictures, output of commands, and one place for caveats."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import yaml
+
+from tests.support.documents import PAGES, ROOT
+from tests.support.kubernetes_schemas import crd
+from tests.support.kubernetes_schemas.dgd import CRD
+from tests.support.markdown import anchors, links
+
+LONGEST_LINE = 120
+# Where it stands what ran on which hardware.
+STATUS = {"docs/status.md"}
+DONE = r"(?:run|rehearsed|tried|applied|tested|measured|verified)"
+CAVEATS = re.compile(
+    rf"\b(?:have|has|was|were)(?: not| never)(?: yet)?(?: been)? {DONE}\b"
+    rf"|, (?:not|never) {DONE}\b|\bnot (?:yet )?tested\b|\buntested\b|\bunverified\b"
+    rf"|\b{DONE}\b.{{0,30}}\bby us\b|\bwe could not\b",
+    re.IGNORECASE,
+)
+FOLDERS = ("helm/penstock", "k8s", "k8s/autoscaling", "k8s/gateway", "k8s/monitoring")
+READMES = [
+    *(ROOT / folder / "README.md" for folder in FOLDERS),
+    ROOT / "benchmarks" / "workloads" / "README.md",
+    ROOT / "components" / "src" / "penstock" / "checks" / "README.md",
+]
+
+
+def module(path: Path) -> ModuleType:
+    """A script of docs/, which is not a package."""
+    spec = importlib.util.spec_from_file_location(f"documents_{path.stem}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    loaded = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = loaded
+    spec.loader.exec_module(loaded)
+    return loaded
+
+
+def prose(text: str) -> str:
+    """The text without code blocks and comments."""
+    return re.sub(r"^ *```.*?^ *```$|<!--.*?-->", "", text, flags=re.DOTALL | re.MULTILINE)
+
+
+def caveats(text: str) -> list[str]:
+    """The sentences that say that something was not run, tried or tested."""
+    sentences = re.split(r"(?<=[.:;|])\s+", " ".join(prose(text).split()))
+    return [sentence for sentence in sentences if CAVEATS.search(sentence)]
+
+
+def test_the_readme_fits_in_120_lines() -> None:
+    lines = PAGES["README.md"].splitlines()
+    assert len(lines) <= 120
+    assert [line for line in lines if len(line) > LONGEST_LINE] == []
+
+
+def test_no_line_of_a_document_is_longer_than_120_characters() -> None:
+    long = [
+        (page, line[:60])
+        for page, text in PAGES.items()
+        for line in text.splitlines()
+        if len(line) > LONGEST_LINE and not line.lstrip().startswith("|")
+    ]
+    assert long == []
+
+
+@pytest.mark.parametrize("path", READMES, ids=lambda p: p.parent.relative_to(ROOT).as_posix())
+def test_the_readme_of_a_folder_is_short_and_links_to_docs(path: Path) -> None:
+    text = path.read_text("utf-8")
+    assert len(text.splitlines()) <= 7
+    targets = [(path.parent / target).resolve() for target, _ in links(text)]
+    assert any(target.is_relative_to(ROOT / "docs") for target in targets)
+    assert all(target.exists() for target in targets)
+
+
+@pytest.mark.parametrize(
+    ("sentence", "is_caveat"),
+    [
+        ("We have not run any of this on a cluster.", True),
+        ("These manifests were never applied to a cluster.", True),
+        ("Python 3.14 was resolved, not run.", True),
+        ("None of the rules was tried on a GPU by us.", True),
+        ("Its thresholds are unverified.", True),
+        ("A block of commands is run by a test.", False),
+        ("The prefill worker deletes files that were not read within 60 s.", False),
+        ("It was measured on two cores.", False),
+    ],
+)
+def test_a_caveat_is_recognized(sentence: str, is_caveat: bool) -> None:
+    assert bool(caveats(sentence)) == is_caveat
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page not in STATUS])
+def test_only_the_status_page_says_what_was_not_run(page: str) -> None:
+    assert caveats(PAGES[page]) == []
+
+
+def test_links_lead_to_files_and_sections() -> None:
+    broken = []
+    for page, text in PAGES.items():
+        for target, anchor in links(text):
+            path = ((ROOT / page).parent / target).resolve() if target else ROOT / page
+            # Generated when the site is built, where tests/docs/test_site.py checks the links.
+            if "rules" in path.parts or path.name == "index.md":
+                continue
+            if not path.exists() or (anchor and anchor not in anchors(path.read_text("utf-8"))):
+                broken.append((page, target, anchor))
+    assert broken == []
+
+
+def test_every_picture_is_rendered_from_its_source() -> None:
+    render = module(ROOT / "docs" / "pictures" / "render.py")
+    sources = sorted((ROOT / "docs" / "pictures").glob("*.dot"))
+    assert len(sources) >= 3
+    stale = [
+        source.name
+        for source in sources
+        if render.source_mark(source) not in source.with_suffix(".svg").read_text("utf-8")
+    ]
+    assert stale == [], "run `make pictures`"
+
+
+def test_the_output_in_the_documents_is_what_the_commands_print() -> None:
+    outputs = module(ROOT / "docs" / "outputs.py")
+    assert outputs.BLOCK.findall(PAGES["docs/check.md"])
+    stale = [page for page, text in PAGES.items() if outputs.with_outputs(text) != text]
+    assert stale == [], "run `make generate`"
+
+
+def test_a_changed_output_is_stale() -> None:
+    outputs = module(ROOT / "docs" / "outputs.py")
+    text = PAGES["docs/check.md"]
+    changed = text.replace("examples/graph.yaml:17:5 PS124 error", "examples/graph.yaml:9 PS124")
+    assert changed != text
+    assert outputs.with_outputs(changed) == text
+
+
+@pytest.mark.skipif(not CRD.is_file(), reason=f"no CRD at {CRD}: see CONTRIBUTING.md")
+def test_the_schema_of_the_operator_accepts_the_manifest_with_mistakes() -> None:
+    document = yaml.safe_load((ROOT / "docs" / "examples" / "dgd.yaml").read_text("utf-8"))
+    assert crd.problems(CRD, document) == []

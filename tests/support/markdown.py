@@ -1,0 +1,21 @@
+"""Links and headings of Markdown."""
+
+from __future__ import annotations
+
+import re
+
+FENCE = re.compile(r"^ *```.*?^ *```$", re.DOTALL | re.MULTILINE)
+LINK = re.compile(r"\]\(([^)\s]*)\)")
+CODE = re.compile(r"^ *```.*?^ *```$|`[^`\n]+`", re.DOTALL | re.MULTILINE)
+
+
+def links(text: str) -> list[tuple[str, str]]:
+    """Path and anchor of each relative link."""
+    found = [target for target in LINK.findall(CODE.sub("", text)) if ":" not in target]
+    return [(target.partition("#")[0], target.partition("#")[2]) for target in found]
+
+
+def anchors(text: str) -> set[str]:
+    """The anchors of the headings, as the site makes them."""
+    headings = re.findall(r"^#+ (.+)$", FENCE.sub("", text), re.MULTILINE)
+    return {re.sub(r"[\s-]+", "-", re.sub(r"[^\w\s-]", "", h).strip().lower()) for h in headings}
