@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.checks import (
     cases_autoscaling,
     cases_corrections,
+    cases_documented,
     cases_engine,
     cases_engine_kernels,
     cases_exclusions,
@@ -29,6 +30,7 @@ CASES: tuple[Case, ...] = (
     *cases_engine_kernels.CASES,
     *cases_versions_of_values.CASES,
     *cases_exclusions.CASES,
+    *cases_documented.CASES,
 )
 # Of each rule.
 FIRST_CASES = {case.rule: case for case in reversed(CASES)}

@@ -2,6 +2,7 @@
 
 from penstock.checks.rules.kv_transfer import (
     agreement,
+    attention_sinks,
     connector_settings,
     connectors,
     hybrid_models,
@@ -11,6 +12,7 @@ from penstock.checks.rules.kv_transfer import (
     nixl_pools,
     offloading,
     sglang_exclusions,
+    sglang_layouts,
     sglang_workers,
     transceiver,
     transfer,
@@ -34,4 +36,6 @@ MODULES = (
     vllm_exclusions,
     sglang_exclusions,
     lmcache_settings,
+    attention_sinks,
+    sglang_layouts,
 )

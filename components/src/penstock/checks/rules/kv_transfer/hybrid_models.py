@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
@@ -14,7 +14,7 @@ from penstock.checks.rules.kv_transfer.vllm_connectors import (
     hma_flag,
 )
 from penstock.checks.version_range import Versions
-from penstock.manifests.deployment import Engine
+from penstock.manifests.deployment import Engine, Role
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.worker import Worker
 
@@ -22,6 +22,8 @@ LAYOUT = "VLLM_SSM_CONV_STATE_LAYOUT"
 # Before 0.23, vLLM turned the manager off with every connector.
 OFF_BY_DEFAULT = Versions(vllm=">=0.16,<0.23")
 OFF_IF_UNSUPPORTED = Versions(vllm=">=0.23,<0.32")
+EVENTS = "kv-events-config"
+OFF_WITH_EVENTS = Versions(vllm=">=0.16,<0.20")
 
 
 @rule(
@@ -30,14 +32,16 @@ OFF_IF_UNSUPPORTED = Versions(vllm=">=0.23,<0.32")
     level=Level.ERROR,
     cause="A model with recurrent layers (Mamba, gated delta net) requires vLLM's hybrid KV cache "
     "manager. vLLM turns it off for connectors without support for it, and before 0.23 for every "
-    "connector unless --no-disable-hybrid-kv-cache-manager is set.",
+    "connector unless --no-disable-hybrid-kv-cache-manager is set. Before 0.20 kv-events-config "
+    "also turns it off.",
     effect="vLLM raises ValueError at startup. Models with sliding windows start, but every layer "
     "keeps the KV of all tokens.",
     remedy="Use a connector that supports the manager, such as NixlConnector or "
     "OffloadingConnector, and leave the manager on.",
     source="vllm/config/vllm.py 2251-2297, v1/core/kv_cache_utils.py unify_hybrid_kv_cache_specs, "
     "distributed/kv_transfer/kv_connector/factory.py 57 of 0.31.0, and the same places of 0.16.0 "
-    "to 0.28.0; dynamo#13755, vllm#41847",
+    "to 0.28.0; config/vllm.py 1045 of 0.16.0 and 1202 of 0.19.0 (KV events), gone in 0.20.1; "
+    "dynamo#13755, vllm#41847, dynamo#9376",
     versions=Versions(vllm=">=0.16,<0.32"),
     other_levels=(Level.WARNING,),
 )
@@ -100,6 +104,22 @@ def _recurrent_layers(worker: Worker, connector: Connector | None) -> Iterator[R
                 why=why,
                 versions=OFF_IF_UNSUPPORTED,
             )
+    elif _publishes_events(worker):
+        yield RuleResult(
+            location=worker.config_location(EVENTS),
+            message=f"{EVENTS} turns the hybrid KV cache manager off, which "
+            f"{worker.value('model')} requires for its recurrent layers",
+            fix=Fix(text=f"Remove {EVENTS}.", config={EVENTS: None}),
+            why=why,
+            versions=OFF_WITH_EVENTS,
+        )
+
+
+def _publishes_events(worker: Worker) -> bool:
+    """Whether Dynamo hands the events' configuration to vLLM (create_kv_events_config)."""
+    has_section = isinstance(worker.get(EVENTS), Mapping)
+    is_off = worker.role is Role.DECODE or worker.get("enable-prefix-caching") is False
+    return has_section and not is_off
 
 
 def _sliding_windows(worker: Worker, connector: Connector) -> Iterator[RuleResult]:

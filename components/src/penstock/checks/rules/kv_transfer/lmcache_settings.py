@@ -19,6 +19,7 @@ REQUIRED = {
         *("lmcache_worker_ports", "p2p_host", "p2p_init_ports", "p2p_lookup_ports"),
     ),
     "enable_pd": ("pd_role", "pd_buffer_size", "pd_buffer_device"),
+    "enable_controller": ("controller_pull_url", "lmcache_worker_ports"),
 }
 # Former names of keys that LMCache still reads (`_CONFIG_ALIASES`).
 FORMER = {
@@ -36,13 +37,14 @@ FORMER = {
     title="LMCache settings without what they require",
     level=Level.ERROR,
     cause="LMCache allocates KV in the CPU buffer of max_local_cpu_size, also for a remote store "
-    "or a disk. Peer-to-peer transfers and disaggregation require further keys.",
-    effect="The worker stops with an assertion or KeyError while it creates the storage backends. "
-    "A disk without a size is not used.",
+    "or a disk. Peer-to-peer transfers, disaggregation and the controller require further keys.",
+    effect="The worker stops with an assertion or KeyError while it creates the storage backends, "
+    "or LMCache starts in degraded mode and every prompt is computed again. A disk without a size "
+    "is not used.",
     remedy="Set the keys that the message names.",
     source="lmcache/v1/config.py _validate_config and storage_backend/__init__.py "
-    "CreateStorageBackends of 0.3.9.post2, 0.4.2 and 0.5.6; LMCache#2556, LMCache#1901, "
-    "LMCache#4743",
+    "CreateStorageBackends, cache_controller/worker.py 69-100 (LMCacheWorker) of 0.3.9.post2, "
+    "0.4.2 and 0.5.6; LMCache#2556, LMCache#1901, LMCache#4743, LMCache#2907",
     versions=VERIFIED,
 )
 def incomplete_settings(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -72,7 +74,9 @@ def _buffer(settings: LMCacheSettings) -> Iterator[tuple[str, str, str, Level | 
 
 def _switches(settings: LMCacheSettings) -> Iterator[tuple[str, str, str, Level | None]]:
     for switch, keys in REQUIRED.items():
-        if not settings.is_on(switch):
+        # Peer-to-peer transfers require the controller's keys too.
+        is_covered = switch == "enable_controller" and settings.is_on("enable_p2p")
+        if not settings.is_on(switch) or is_covered:
             continue
         missing = [key for key in keys if not _is_set(settings, key)]
         if missing:

@@ -29,8 +29,9 @@ LINEAR = "enable-linear-replayssm"
     remedy="Remove the setting from the workers of this role.",
     source="sglang/srt/server_args.py 1974 of 0.5.6, 2691 of 0.5.9, 3735-3790 and 3953 of 0.5.11; "
     "arg_groups/pd_disaggregation_hook.py 30-44 of 0.5.14, 44-75 of 0.5.18, 79-140 of 0.5.21; "
-    "arg_groups/attention_hook.py 428, validation_hook.py 111 and mamba_hook.py 115 of 0.5.21; "
-    "sglang#19746",
+    "arg_groups/deepseek_v4_hook.py 45-75, attention_hook.py 428, validation_hook.py 111 and "
+    "mamba_hook.py 115 of 0.5.21; "
+    "sglang#19746, sglang#30805",
     versions=Versions(sglang=">=0.5.6,<0.5.22"),
 )
 def excluded_by_role(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -110,6 +111,13 @@ def _either(worker: Worker) -> Iterator[Exclusion]:
             fix="Set mamba-radix-cache-strategy to extra_buffer.",
             versions=">=0.5.14,<0.5.22",
         )
+    if worker.get("dsv4-attn-backend") == "trtllm" and _is_deepseek_v4(worker):
+        yield Exclusion(
+            key="dsv4-attn-backend",
+            problem=f"dsv4-attn-backend trtllm excludes disaggregation-mode {worker.role}",
+            fix="Remove dsv4-attn-backend from both pools.",
+            versions=">=0.5.21,<0.5.22",
+        )
     staged = str(worker.env(STAGING) or "").lower() in ("1", "true", "yes", "y")
     if staged and (worker.get(BACKEND) or "mooncake") != "mooncake":
         yield Exclusion(
@@ -130,3 +138,8 @@ def _offload(worker: Worker) -> Iterator[Exclusion]:
     else:
         return
     yield Exclusion(key=OFFLOAD, problem=problem, fix=fix, versions=f">={first},<0.5.22")
+
+
+def _is_deepseek_v4(worker: Worker) -> bool:
+    """`apply_deepseek_v4_defaults` runs only for these models."""
+    return "deepseek-v4" in str(worker.value("model") or "").lower()

@@ -6,6 +6,7 @@ from penstock.checks.rules.parallelism import (
     experts,
     flag_limits,
     kernels,
+    kv_cache_types,
     parallel,
     quantized_kernels,
     ranks,
@@ -28,4 +29,5 @@ MODULES = (
     sglang_layout,
     vllm_layout,
     quantized_kernels,
+    kv_cache_types,
 )

@@ -78,3 +78,30 @@ def _is_nvfp4(worker: Worker) -> bool:
     if isinstance(section, dict):
         return str(section.get("quant_algo", "")).upper() == "NVFP4"
     return config is None and NAMED.search(name.rstrip("/").rpartition("/")[2]) is not None
+
+
+@rule(
+    id="PS238",
+    title="NVFP4 checkpoint with quantization modelopt_fp8",
+    level=Level.ERROR,
+    cause="The weights are NVFP4, and quantization names ModelOpt's method for FP8.",
+    effect="SGLang stops at startup: “ModelOptFp8Config only supports static FP8 quantization”, or "
+    "the method does not match that of the checkpoint.",
+    remedy="Set quantization to modelopt_fp4.",
+    source="ModelOptFp8Config.from_config in sglang/srt/layers/quantization/modelopt_quant.py 233 "
+    "of 0.5.4.post3 to 464 of 0.5.16; sglang#14285",
+    versions=Versions(sglang=">=0.5.4,<0.5.18"),
+)
+def fp4_read_as_fp8(deployment: ServingDeployment) -> Iterable[RuleResult]:
+    for worker in deployment.workers:
+        is_fp8 = worker.get("quantization") == "modelopt_fp8"
+        if worker.engine is Engine.SGLANG and is_fp8 and _is_nvfp4(worker):
+            yield RuleResult(
+                location=worker.config_location("quantization"),
+                message=f"quantization is modelopt_fp8, but {worker.value('model')} has NVFP4 "
+                "weights",
+                fix=Fix(
+                    text="Set quantization to modelopt_fp4.",
+                    config={"quantization": "modelopt_fp4"},
+                ),
+            )

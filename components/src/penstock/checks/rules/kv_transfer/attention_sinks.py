@@ -1,0 +1,98 @@
+"""The rule about KV connectors that leave vLLM without an attention kernel with sinks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from penstock.checks.finding import Fix, Level, RuleResult
+from penstock.checks.rule import rule
+from penstock.checks.rules.kv_transfer.vllm_connectors import (
+    SECTION,
+    connector_of,
+    hma_flag,
+)
+from penstock.checks.version_range import Versions
+from penstock.manifests.deployment import Engine
+from penstock.models import ModelFacts
+from penstock.serving.deployment import ServingDeployment
+from penstock.serving.worker import Worker
+
+SIZE = "kv-offloading-size"
+BACKENDS = ("attention-backend", "attention-config.backend")
+# Where one is set, vLLM selects another backend than FlashInfer.
+NO_TRTLLM = ("VLLM_BATCH_INVARIANT", "VLLM_ATTENTION_BACKEND", "VLLM_USE_TRTLLM_ATTENTION")
+TRTLLM = "attention-config.use_trtllm_attention"
+# `get_supported_head_sizes`: for others vLLM does not select FlashInfer.
+HEAD_SIZES = (64, 128, 256)
+
+
+@rule(
+    id="PS469",
+    title="a KV connector leaves FlashInfer without attention sinks",
+    level=Level.ERROR,
+    cause="On SM 100 and 103, vLLM selects FlashInfer for models with attention sinks, such as "
+    "gpt-oss, because its TRTLLM kernels support them. vLLM 0.16 turns these kernels off with "
+    "every KV connector. Before, they failed on the cache of OffloadingConnector.",
+    effect="Every worker stops at startup: “FlashInfer backend currently does not support "
+    "attention sinks”, or an assertion about a contiguous KV cache.",
+    remedy="Set attention-backend to TRITON_ATTN.",
+    source="vllm/v1/attention/backends/flashinfer.py 577-618, platforms/cuda.py 69-75 and "
+    "config/vllm.py 556-580 of 0.16.0; flashinfer.py 1397 and 1508, offloading_connector.py 48 of "
+    "0.14.1; gone in 0.19.0; dynamo#7514, vllm#33572, vllm#33192, vllm#34158",
+    versions=Versions(vllm=">=0.14,<0.17"),
+    exceptions="The GPU is unknown, use_trtllm_attention is false, or VLLM_BATCH_INVARIANT is set.",
+)
+def no_sinks_with_connector(deployment: ServingDeployment) -> Iterable[RuleResult]:
+    gpu = deployment.gpu
+    for worker in deployment.workers if gpu is not None and gpu.is_blackwell else ():
+        facts = deployment.facts_of(worker)
+        key = _connector_key(worker)
+        if facts is None or key is None or gpu is None or not _uses_flashinfer(worker, facts):
+            continue
+        set_by = next((name for name in BACKENDS if worker.get(name) is not None), None)
+        is_native = _offloads(worker)
+        yield RuleResult(
+            location=worker.config_location(set_by or key),
+            message=f"with {key}, FlashInfer does not support the attention sinks of "
+            f"{worker.value('model')} on {gpu.name}"
+            + ("" if set_by else ", and vLLM selects it by default"),
+            fix=Fix(
+                text="Set attention-backend to TRITON_ATTN.",
+                config={set_by or BACKENDS[0]: "TRITON_ATTN"},
+            ),
+            versions=Versions(vllm=">=0.14,<0.17" if is_native else ">=0.16,<0.17"),
+        )
+
+
+def _connector_key(worker: Worker) -> str | None:
+    """The key that turns a KV connector on."""
+    if worker.engine is not Engine.VLLM or not worker.settings.is_complete:
+        return None
+    if connector_of(worker) is not None:
+        return SECTION
+    return SIZE if worker.get(SIZE) is not None else None
+
+
+def _offloads(worker: Worker) -> bool:
+    """Whether OffloadingConnector lays the KV of all layers out as one block."""
+    if hma_flag(worker) is False:
+        return False
+    connector = connector_of(worker)
+    if connector is not None:
+        return connector.name == "OffloadingConnector"
+    return worker.get("kv-offloading-backend") in (None, "native")
+
+
+def _uses_flashinfer(worker: Worker, facts: ModelFacts) -> bool:
+    """Whether FlashInfer computes the attention of a model with sinks."""
+    if not facts.has_sinks or not facts.head_sizes:
+        return False
+    given = [str(worker.get(key)).upper() for key in BACKENDS if worker.get(key) is not None]
+    launch = worker.launch
+    is_off = any(worker.env(name) or name in launch.unknown_variables for name in NO_TRTLLM)
+    return (
+        all(name in ("FLASHINFER", "AUTO") for name in given)
+        and all(size in HEAD_SIZES for size in facts.head_sizes)
+        and worker.get(TRTLLM) is not False
+        and not is_off
+    )
