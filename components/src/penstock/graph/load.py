@@ -38,6 +38,7 @@ GRAPH = DocumentKind(
     name="a graph",
     example="one in dynamo_graphs/",
     is_read_by_helm=True,
+    reads_last="Helm would use",
     sharing="Put values that all pools share under `engine`, `env` or `pod`.",
 )
 
