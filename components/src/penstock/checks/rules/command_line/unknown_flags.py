@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
+from penstock.checks.rules.command_line.connector_flag import FLAG as CONNECTOR
+from penstock.checks.rules.command_line.connector_flag import instead_of_flag
 from penstock.checks.rules.command_line.given_flags import (
     FileFlag,
     arguments,
@@ -190,23 +192,16 @@ def _rename(line: FileFlag, flag: str) -> Fix:
 )
 def removed_flag(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for name, launch, _, one in arguments(deployment):
-        location = Location(name, "args", (one.spelling,))
         for absence in _absences(launch, one):
             if absence.was_removed or (one.spelling in REMOVED and not absence.since):
                 yield RuleResult(
-                    location=location,
+                    location=Location(name, "args", (one.spelling,)),
                     message=f"{launch.module} has no {one.spelling}{absence.since}",
-                    fix=_replacement(one.spelling, one.spelling),
+                    fix=instead_of_flag(deployment, name, one)
+                    if one.spelling == CONNECTOR
+                    else _replacement(one.spelling, one.spelling),
                     versions=absence.versions,
                 )
-        if one.spelling == "--connector" and launch.module == "dynamo.vllm":
-            yield RuleResult(
-                location=location,
-                message="dynamo.vllm does not accept --connector since Dynamo 1.0, not even with "
-                "none",
-                fix=Fix(text="Use --kv-transfer-config instead of --connector."),
-                versions=Versions(dynamo=">=1.0,<1.8"),
-            )
     for line in file_flags(deployment):
         flag = _flag_of(line)
         for absence in absences(line.module, flag, is_known=_is_known(line, flag)):

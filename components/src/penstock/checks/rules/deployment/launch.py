@@ -27,6 +27,7 @@ NAME_MAX = 255  # bytes of one part of a path
 # Options of the Python interpreter.
 PYTHON_OPTIONS = ("--version", "--help", "--check-hash-based-pycs")
 SHELLS, SCRIPT = ("sh", "bash", "dash", "zsh", "ash"), ("-c", "-lc", "-ec", "-xc", "-euc", "-exc")
+INTERPRETERS = (*SHELLS, "python", "python3", "node", "perl")
 POSITIONAL = re.compile(r"\$\{?[@*0-9]|\b(shift|getopts)\b|\bfor\s+\w+\s*(;|\n|do\b)")
 TWO_FLAGS = re.compile(r"--[\w.-]+[= ]\S* --\w")
 
@@ -83,7 +84,8 @@ def cannot_start(deployment: ServingDeployment) -> Iterable[RuleResult]:
     level=Level.ERROR,
     cause="Entries after the script of `bash -c` are positional parameters of the script, and each "
     "entry of args is one word.",
-    effect="The engine starts with its defaults, or rejects an unknown flag.",
+    effect="The program starts without the arguments, or rejects several words as one flag. An "
+    "interpreter without a script exits at once, as a container has no standard input.",
     remedy="Write the whole command into the script, or each word as its own entry.",
     source="POSIX sh; Kubernetes' command and args",
     versions=SHELL,
@@ -98,7 +100,8 @@ def lost_arguments(deployment: ServingDeployment) -> Iterable[RuleResult]:
                     location=Location(component.name, "args", (lost[0],)),
                     message="the script of -c does not use the arguments after it: "
                     f"{' '.join(lost)}",
-                    fix=Fix(text="Move the arguments into the script."),
+                    fix=_use_arguments(words),
+                    why=_without_arguments(words[2].strip()),
                 )
     for component, launch in _launches(deployment):
         for word in launch.arguments if not launch.shell else ():
@@ -107,7 +110,26 @@ def lost_arguments(deployment: ServingDeployment) -> Iterable[RuleResult]:
                     location=Location(component.name, "args", (word.partition("=")[0],)),
                     message=f"{word!r} is a single argument; no shell splits it",
                     fix=Fix(text="Write each flag and each value as its own entry."),
+                    why="The program takes all of it as one flag, which it does not know.",
                 )
+
+
+def _without_arguments(script: str) -> str:
+    """What happens to the container of a script that gets no arguments."""
+    if script.rsplit("/", 1)[-1] in INTERPRETERS:
+        return (
+            f"{script} starts without a program to run. As the container has no standard input, it "
+            "exits at once and is restarted in a loop."
+        )
+    return "The script runs without the arguments, with the defaults of what it starts."
+
+
+def _use_arguments(words: list[str]) -> Fix:
+    """A script of one word is the program, whose arguments follow."""
+    if len(words[2].split()) > 1:
+        return Fix(text="Move the arguments into the script.")
+    shell = " ".join(words[:2])
+    return Fix(text=f"Remove `{shell}`, so that {words[2].strip()} gets the arguments.")
 
 
 def _has_command(deployment: ServingDeployment, component: Component) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
+from penstock.checks.rules.command_line.connector_flag import names_connector
 from penstock.checks.version_range import Versions
 from penstock.manifests.deployment import Engine, Role
 from penstock.positive_int import positive_int
@@ -86,9 +87,11 @@ def no_backend(deployment: ServingDeployment) -> Iterable[RuleResult]:
 
 
 def _has_connector(worker: Worker) -> bool:
-    """Whether the section is set, or only `--kv-transfer-config.kv_connector`."""
+    """Whether the section is set, or only `--kv-transfer-config.kv_connector`. PS144 and PS147
+    report the settings of before 1.0, and what replaces them."""
     keys = ("kv-transfer-config", "kv-transfer-config.kv_connector")
-    return any(worker.get(key) is not None for key in keys)
+    is_old = names_connector(worker.flag("--connector")) or worker.env("DYN_CONNECTOR") is not None
+    return is_old or any(worker.get(key) is not None for key in keys)
 
 
 @rule(
