@@ -88,7 +88,9 @@ def unread_variable(deployment: ServingDeployment) -> Iterable[RuleResult]:
                     message=f"{name} has no effect{since(engine, refusal)}",
                     fix=Fix(text=Removed(SELECTED.get(name, "")).fix(name), env={name: None}),
                     level=None if is_lost else Level.NOTE,
-                    why="" if is_lost else "The image has nothing that reads the variable or replaced it.",
+                    why=""
+                    if is_lost
+                    else "The image has nothing that reads the variable or replaced it.",
                     versions=versions_of(engine, refusal),
                 )
 

@@ -70,7 +70,9 @@ def no_backend(deployment: ServingDeployment) -> Iterable[RuleResult]:
                         }
                     },
                 ),
-                # A vLLM decode worker starts without one and computes every prompt again.
+                why="A vLLM decode worker starts without one and computes every prompt again."
+                if worker.role is Role.DECODE
+                else "The worker raises ValueError at startup.",
                 level=Level.WARNING if worker.role is Role.DECODE else None,
             )
         elif worker.engine is Engine.SGLANG and not worker.get("disaggregation-transfer-backend"):
@@ -82,6 +84,7 @@ def no_backend(deployment: ServingDeployment) -> Iterable[RuleResult]:
                     text="Set --disaggregation-transfer-backend to nixl.",
                     config={"disaggregation-transfer-backend": "nixl"},
                 ),
+                why="KV transfers work if the image and the network support mooncake.",
                 level=Level.NOTE,
             )
 
