@@ -51,8 +51,14 @@ def test_a_duplicate_key_names_both_lines() -> None:
 
 @pytest.mark.parametrize(
     ("first", "last", "is_lost"),
-    [("", "2", False), ("{}", "{a: 1}", False), ("2", "2", False)]
-    + [("2", "", True), ("1", "true", True), ("{a: 1}", "{b: 1}", True)],
+    [
+        ("", "2", False),
+        ("{}", "{a: 1}", False),
+        ("2", "2", False),
+        ("2", "", True),
+        ("1", "true", True),
+        ("{a: 1}", "{b: 1}", True),
+    ],
 )
 def test_a_duplicate_key_is_a_problem_only_if_a_value_is_lost(
     first: str, last: str, is_lost: bool

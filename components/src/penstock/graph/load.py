@@ -25,6 +25,7 @@ from penstock.graph.renamed_keys import (
     rename_keys,
     warn_of,
 )
+from penstock.graph.set_decimals import with_decimals
 from penstock.graph.text_file import read_text_file
 from penstock.helm import HelmError, parse_values
 from penstock.strict_yaml.document import Document, read_document
@@ -96,7 +97,8 @@ def read_draft(text: str, source: str, sets: Sequence[str] = ()) -> GraphDraft:
     overridden = apply_sets(document.values, sets)
     problems += overridden.problems
     places = Places(positions=document.positions, sets=overridden.sets)
-    renamed = rename_keys(overridden.values, places, source, SET_FILE)
+    values = with_decimals(overridden.values, overridden.sets, Graph)
+    renamed = rename_keys(values, places, source, SET_FILE)
     problems += renamed.problems
     return GraphDraft(text=text, source=source, renamed=renamed, problems=tuple(problems))
 

@@ -138,6 +138,9 @@ def transceiver_runtime(worker: Worker) -> str:
     source="Dynamo TensorRT-LLM known issues; dynamo#4327",
     versions=Versions(trtllm=">=1.1.0rc5,<=1.3.0rc29"),
     other_levels=(Level.WARNING,),
+    exceptions="Nothing is reported with `transceiver_runtime: PYTHON`, which sends blocks from "
+    "the KV cache and has no such buffer, or with TRTLLM_TRY_ZCOPY_FOR_KVCACHE_TRANSFER=1. In a "
+    "manifest it is a warning, as the engine's limit counts the response too.",
 )
 def small_buffer(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in kv_transfer_workers(deployment):
