@@ -28,7 +28,7 @@ WORKER, DECODE, PREFILL = (
 )
 NVIDIA = "nvcr.io/nvidia/ai-dynamo"
 NO_RDMA = {f"{pool}/resources/limits/rdma~1ib": REMOVE for pool in (DECODE, PREFILL)}
-POOLS = ("decode", "prefill")
+POOLS, NAMED = ("decode", "prefill"), (DECODE, PREFILL)
 TYPE = "node.kubernetes.io~1instance-type"
 
 
@@ -191,3 +191,25 @@ def test_a_tray_of_a_rack_has_four_gpus() -> None:
     assert (finding.level, finding.yaml) == (Level.WARNING, "hardware:\n  gpus_per_node: 4")
     both = found(graph(TRTLLM_AGG, {**rack, "worker/gpus": 8}), "PS206")
     assert sorted(one.level for one in both) == [Level.ERROR, Level.WARNING]
+
+
+def test_a_worker_without_a_mode_decodes_where_the_old_prefill_flag_exists() -> None:
+    def halves(*mode: str) -> str:
+        words = ["python3", "-m", "dynamo.vllm", "--model", "a/b"]
+        commands = {f"{DECODE}/command": words, f"{PREFILL}/command": [*words, *mode]}
+        no_args = {f"{pool}/args": [] for pool in (DECODE, PREFILL)}
+        types = {f"{COMPONENTS}/{pool}/type": "worker" for pool in POOLS}
+        image = {f"{pool}/image": "registry.example/vllm-runtime:latest" for pool in NAMED}
+        return manifest(VLLM_DISAGG, {**commands, **no_args, **types, **image})
+
+    assert found(halves("--is-prefill-worker"), "PS766") == []
+    assert len(found(halves("--disaggregation-mode", "prefill"), "PS766")) == 1
+
+
+def test_a_frontend_that_first_clears_the_namespace_is_a_frontend() -> None:
+    script = "python3 -m dynamo.sglang.utils.clear_namespace && python3 -m dynamo.frontend"
+    main = f"{COMPONENTS}/frontend/{MAIN}"
+    start = {f"{main}/command": ["sh", "-c"], f"{main}/args": [script]}
+    text = manifest(VLLM_AGG, {**start, f"{COMPONENTS}/frontend/type": "main"})
+    assert found(text, "PS770") == []
+    assert found(text, "PS765") == []

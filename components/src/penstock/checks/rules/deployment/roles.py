@@ -13,6 +13,8 @@ from penstock.manifests.roles import configured_role
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.worker import WORKERS, Worker
 
+OLD_PREFILL = "--is-prefill-worker"
+
 
 @rule(
     id="PS757",
@@ -86,6 +88,8 @@ def half_disaggregated(deployment: ServingDeployment) -> Iterable[RuleResult]:
             serves = bool(deployment.frontends) and first.engine is not Engine.MOCKER
             # Before 1.4 a worker without a mode was a decode worker.
             may_decode = role is Role.PREFILL and bool(deployment.pool(Role.WORKER))
+            if may_decode and OLD_PREFILL in first.launch.argv:
+                continue  # only releases before 1.4 have the flag
             yield RuleResult(
                 location=Location(name, "field", ("type",)),
                 message=f"{name} is a {role} worker, but there is no {other} worker",
