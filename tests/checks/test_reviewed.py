@@ -58,6 +58,7 @@ def prefill_args(*args: str) -> dict[str, Any]:
     [
         ("python3", "it exits at once", "Remove `sh -c`, so that python3 gets the arguments."),
         ("python3 -m dynamo.vllm", "with the defaults", "Move the arguments into the script."),
+        ("--seed", "nothing names a program", "Replace `sh -c` with the program, such as `python3"),
     ],
 )
 def test_the_reason_states_what_runs_without_the_lost_arguments(
@@ -66,7 +67,7 @@ def test_the_reason_states_what_runs_without_the_lost_arguments(
     words = {f"{WORKER}/command": ["sh", "-c"], f"{WORKER}/args": [script, "--model", "a/b"]}
     finding = only(manifest(VLLM_AGG, words), "PS771")
     assert reason in finding.why
-    assert finding.fix == fix
+    assert finding.fix.startswith(fix)
 
 
 def test_a_release_candidate_may_lack_the_flags_of_its_release() -> None:
@@ -213,3 +214,14 @@ def test_a_frontend_that_first_clears_the_namespace_is_a_frontend() -> None:
     text = manifest(VLLM_AGG, {**start, f"{COMPONENTS}/frontend/type": "main"})
     assert found(text, "PS770") == []
     assert found(text, "PS765") == []
+
+
+@pytest.mark.parametrize(
+    ("tag", "flag"), [("0.9.1", "--is-prefill-worker"), ("1.6.1", "--disaggregation-mode")]
+)
+def test_the_flag_for_a_prefill_worker_is_one_that_the_image_has(tag: str, flag: str) -> None:
+    words = ["python3", "-m", "dynamo.vllm", "--model", "a/b"]
+    command = {f"{PREFILL}/command": words, f"{PREFILL}/args": []}
+    (finding,) = [one for one in found(vllm(tag, command), "PS767") if one.component == "prefill"]
+    assert finding.fix.startswith(f"Add {flag}")
+    assert finding.why.startswith("The worker serves whole requests")

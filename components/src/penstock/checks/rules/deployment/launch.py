@@ -116,6 +116,8 @@ def lost_arguments(deployment: ServingDeployment) -> Iterable[RuleResult]:
 
 def _without_arguments(script: str) -> str:
     """What happens to the container of a script that gets no arguments."""
+    if script.startswith("-"):
+        return f"The shell does not know the option {script} and exits: nothing names a program."
     if script.rsplit("/", 1)[-1] in INTERPRETERS:
         return (
             f"{script} starts without a program to run. As the container has no standard input, it "
@@ -126,6 +128,11 @@ def _without_arguments(script: str) -> str:
 
 def _use_arguments(words: list[str]) -> Fix:
     """A script of one word is the program, whose arguments follow."""
+    if words[2].startswith("-"):
+        return Fix(
+            text=f"Replace `{' '.join(words[:2])}` with the program, such as `python3 -m "
+            "dynamo.vllm`."
+        )
     if len(words[2].split()) > 1:
         return Fix(text="Move the arguments into the script.")
     shell = " ".join(words[:2])

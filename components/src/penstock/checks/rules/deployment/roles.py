@@ -11,6 +11,7 @@ from penstock.engines.settings import Location
 from penstock.manifests.deployment import Engine, Role
 from penstock.manifests.roles import configured_role
 from penstock.serving.deployment import ServingDeployment
+from penstock.serving.versions import dynamo_version
 from penstock.serving.worker import WORKERS, Worker
 
 OLD_PREFILL = "--is-prefill-worker"
@@ -133,10 +134,8 @@ def role_and_type(deployment: ServingDeployment) -> Iterable[RuleResult]:
                     message=f"{worker.name} has type {worker.role} but no --disaggregation-mode, "
                     "so it "
                     "serves as an aggregated worker",
-                    fix=Fix(
-                        text=f"Add --disaggregation-mode {worker.role}.",
-                        args=("--disaggregation-mode", str(worker.role)),
-                    ),
+                    fix=_set_mode(worker),
+                    why=_aggregated(worker),
                     level=Level.ERROR,
                     versions=_without_mode(worker),
                 )
@@ -152,6 +151,26 @@ def role_and_type(deployment: ServingDeployment) -> Iterable[RuleResult]:
                     fields={} if deployment.is_graph else {"type": str(worker.role)},
                 ),
             )
+
+
+def _set_mode(worker: Worker) -> Fix:
+    """vLLM's worker has --disaggregation-mode since 1.0."""
+    version = dynamo_version(worker.pod)
+    is_old = worker.engine is Engine.VLLM and version is not None and version < (1, 0)
+    if is_old and worker.role is Role.PREFILL:
+        return Fix(text=f"Add {OLD_PREFILL}.", args=(OLD_PREFILL,))
+    args = ("--disaggregation-mode", str(worker.role))
+    return Fix(text=f"Add {' '.join(args)}.", args=args)
+
+
+def _aggregated(worker: Worker) -> str:
+    """What happens to a pool whose command starts an aggregated worker."""
+    if worker.role is Role.DECODE:
+        return (
+            "The worker registers as aggregated, so that the prefill worker finds no decode worker "
+            "and /v1/models stays empty."
+        )
+    return "The worker serves whole requests like the others, and no prefill is transferred."
 
 
 def _without_mode(worker: Worker) -> Versions | None:
