@@ -89,8 +89,8 @@ def memory(amount: Any) -> dict[str, Any]:
 OBJECTIVES = (
     Case(
         rule="PS009",
-        bad=manifest(VLLM_AGG).replace("spec:\n", "spec:\nspec:\n", 1),
-        near=manifest(VLLM_AGG),
+        bad=manifest(VLLM_AGG).replace("spec:\n", "spec:\n  annotations: {team: a, team: a}\n", 1),
+        near=manifest(VLLM_AGG).replace("spec:\n", "spec:\n  annotations: {team: a}\n", 1),
         is_repaired_by_near=True,
     ),
     Case(rule="PS007", bad=slo(ttft_ms=0.5), near=slo(ttft_ms=500.0)),

@@ -126,9 +126,9 @@ def test_findings_come_in_the_order_of_the_file() -> None:
 
 
 def test_explain_prints_the_rule() -> None:
-    done = penstock("check", "--explain", "PS407")
+    done = penstock("check", "--explain", "PS409")
     assert done.returncode == 0
-    assert all(word in done.stdout for word in ("Cause:", "Effect:", "dynamo#4327"))
+    assert all(word in done.stdout for word in ("Cause:", "Effect:", "AISimulate"))
     assert "Except:" not in done.stdout
     assert "Except:  Nothing is reported " in penstock("check", "--explain", "PS511").stdout
 
