@@ -53,6 +53,16 @@ def node_at(node: Node | None, path: Path) -> Node | None:
     return node
 
 
+def texts_by_place(node: Node, path: Path = ()) -> dict[str, str]:
+    """The text of every plain scalar below a node, by its dotted place; there are no aliases."""
+    texts: dict[str, str] = {}
+    for step, (_, child) in node.children.items():
+        if child.text and not child.style:
+            texts[place_of((*path, step))] = child.text
+        texts |= texts_by_place(child, (*path, step))
+    return texts
+
+
 def positions_by_place(node: Node, path: Path = ()) -> dict[str, Position]:
     """The position of every value below a node, by its dotted place. The tree holds no aliases."""
     positions: dict[str, Position] = {}
