@@ -87,6 +87,12 @@ def memory(amount: Any) -> dict[str, Any]:
 
 
 OBJECTIVES = (
+    Case(
+        rule="PS009",
+        bad=manifest(VLLM_AGG).replace("spec:\n", "spec:\n  annotations: {team: a, team: a}\n", 1),
+        near=manifest(VLLM_AGG).replace("spec:\n", "spec:\n  annotations: {team: a}\n", 1),
+        is_repaired_by_near=True,
+    ),
     Case(rule="PS007", bad=slo(ttft_ms=0.5), near=slo(ttft_ms=500.0)),
     Case(rule="PS007", bad=slo(itl_ms=0.02), near=slo(itl_ms=2.0)),
     Case(

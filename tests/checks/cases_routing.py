@@ -89,6 +89,23 @@ ROUTING = (
             VLLM_AGG, {"worker/args": ["--no-enable-prefix-caching"], "router/mode": "random"}
         ),
     ),
+    Case(  # a policy file without a credit, and with one of 0
+        rule="PS502",
+        bad=graph(
+            VLLM_AGG,
+            {
+                "worker/args": ["--no-enable-prefix-caching"],
+                "router": {"queue_threshold": 2.0, "prefill_load_scale": 0.5},
+            },
+        ),
+        near=graph(
+            VLLM_AGG,
+            {
+                "worker/args": ["--no-enable-prefix-caching"],
+                "router": {"queue_threshold": 2.0, "overlap_score_credit": 0.0},
+            },
+        ),
+    ),
     Case(
         rule="PS502",
         bad=graph(SGLANG_AGG, {"worker/config/disable-radix-cache": True}),

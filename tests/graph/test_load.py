@@ -247,6 +247,8 @@ def test_a_wrong_choice_lists_all_choices_and_suggests_the_nearest() -> None:
         ("replicas: [1]", "must be an integer, got a list"),
         ("env: {A: 1}", 'worker.env.A: must be a string, got the number 1. Fix: Quote it: "1"'),
         ("env: {A: true}", 'must be a string, got the boolean true. Fix: Quote it: "true"'),
+        ("env: {A: 1.10}", 'must be a string, got the number 1.1. Fix: Quote it: "1.10"'),
+        ("env: {A: TRUE}", 'must be a string, got the boolean true. Fix: Quote it: "TRUE"'),
         ("env: {A: }", "worker.env.A: must be a string, got nothing (null)"),
         ("env: {A B: x}", 'worker.env.A B: "A B" is not a valid name of an environment variable'),
         ("env: [A]", "worker.env: must be a mapping of `key: value` lines, got a list"),

@@ -114,7 +114,8 @@ def test_a_list_shortened_by_a_set_comes_from_the_set() -> None:
         ("worker.replicas=x", '--set worker.replicas: must be an integer, got the string "x"'),
         ("worker.replicas=-1", "--set worker.replicas: must be at least 0, got -1"),
         ("worker.env.A=1", "Fix: Write this value in the file: --set derives the type"),
-        ("router.temperature=0.5", "Fix: Write this value in the file: --set derives the type"),
+        ("router.temperature=x", "must be a number"),
+        ("worker.env.A=x,worker.env.B=2", "Fix: Write this value in the file: --set derives"),
         ("engine.kind=vlm", "--set engine.kind: must be one of trtllm"),
         ("decode.replicas=1", "decode"),
         ("worker.gpus=9007199254740993", "--set worker.gpus: 9007199254740993 is too large"),
@@ -141,3 +142,27 @@ def test_a_wrong_value_of_the_file_is_not_reported_as_an_error_of_the_command_li
 def test_a_secret_in_a_set_is_not_printed() -> None:
     (problem,) = problems_of(SMALL, ["worker.env.HF_TOKEN=12345678"])
     assert "12345678" not in str(problem)
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "expected"),
+    [
+        ("worker.config.a.b", "0.8", 0.8),
+        ("worker.config.list[0]", "2.50", 2.5),
+        ("engine.config.a", "1e-05", "1e-05"),  # YAML readers differ on it
+        ("worker.pod.a", "1.5", 1.5),
+        ("router.temperature", "0.5", 0.5),
+        ("worker.env.A", "0.8", "0.8"),
+        ("worker.args[0]", "0.8", "0.8"),
+        ("engine.image", "1.10", "1.10"),
+        ("model.id", "3.5", "3.5"),
+    ],
+)
+def test_a_decimal_is_a_number_where_the_graph_has_no_text(
+    path: str, text: str, expected: object
+) -> None:
+    values: Any = parse_graph(SMALL, "graph.yaml", [f"{path}={text}"]).values
+    for step in path.replace("[0]", ".0").split("."):
+        values = values[int(step) if step == "0" else step]
+    assert values == expected
+    assert type(values) is type(expected)

@@ -128,11 +128,25 @@ def test_a_variable_without_a_value_is_empty() -> None:
     assert launch("env: [{name: A}, {name: B, value: ''}]\n").env == {"A": "", "B": ""}
 
 
-@pytest.mark.parametrize("value", ["true", "8000", "1.5", "y", "1e3"])
-def test_a_value_that_is_not_a_string_to_kubernetes_is_refused(value: str) -> None:
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("true", "got true"),
+        ("8000", "got 8000"),
+        ("1.5", "got 1.5"),
+        ("y", "but Kubernetes reads y as true"),
+        ("Off", "but Kubernetes reads Off as false"),
+        ("1.10", "but Kubernetes reads 1.10 as 1.1"),
+        ("1e3", "but Kubernetes reads 1e3 as 1000.0"),
+    ],
+)
+def test_a_value_that_is_not_a_string_to_kubernetes_is_quoted_as_written(
+    value: str, message: str
+) -> None:
     text = beta(worker(f"command: [x]\nenv: [{{name: A, value: {value}}}]\n"))
     problem = only_problem(text)
-    assert problem.message.startswith("must be a string, got ")
+    assert problem.message == f"must be a string, {message}"
+    assert problem.fix == f'Quote it: "{value}"'
     assert problem.place.endswith("env[0].value")
 
 

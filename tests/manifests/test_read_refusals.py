@@ -46,7 +46,26 @@ def test_a_duplicate_key_names_both_lines() -> None:
     text = beta(FRONTEND).replace("metadata: {name: g}", "metadata:\n  name: g\n  name: h")
     problem = only_problem(text)
     assert problem.line == 5
-    assert problem.message == "duplicate key `name`, first on line 4"
+    assert problem.message == "duplicate key `name`, first on line 4; kubectl uses this one"
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "is_lost"),
+    [
+        ("", "2", False),
+        ("{}", "{a: 1}", False),
+        ("2", "2", False),
+        ("2", "", True),
+        ("1", "true", True),
+        ("{a: 1}", "{b: 1}", True),
+    ],
+)
+def test_a_duplicate_key_is_a_problem_only_if_a_value_is_lost(
+    first: str, last: str, is_lost: bool
+) -> None:
+    twice = f"metadata:\n  name: g\n  labels: {first}\n  labels: {last}"
+    found = problems(beta(FRONTEND).replace("metadata: {name: g}", twice))
+    assert [problem.line for problem in found] == ([6] if is_lost else [])
 
 
 def test_a_document_that_is_not_a_mapping_is_refused() -> None:

@@ -10,7 +10,9 @@ from penstock.strict_yaml.kind import Dialect, DocumentKind
 from penstock.strict_yaml.nodes import line_of, node_at, position_of
 
 STRICT = DocumentKind(name="a thing", example="thing.yaml", sharing="Use `all`.")
-HELM = DocumentKind(name="a thing", example="thing.yaml", is_read_by_helm=True)
+HELM = DocumentKind(
+    name="a thing", example="thing.yaml", is_read_by_helm=True, reads_last="Helm would use"
+)
 SECRET = DocumentKind(name="a thing", may_quote_lines=False)
 KUBERNETES = DocumentKind(name="a thing", dialect=Dialect.KUBERNETES)
 

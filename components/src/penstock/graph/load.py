@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -25,11 +26,12 @@ from penstock.graph.renamed_keys import (
     rename_keys,
     warn_of,
 )
+from penstock.graph.set_decimals import with_decimals
 from penstock.graph.text_file import read_text_file
 from penstock.helm import HelmError, parse_values
 from penstock.strict_yaml.document import Document, read_document
 from penstock.strict_yaml.kind import DocumentKind
-from penstock.strict_yaml.places import Places, place_of
+from penstock.strict_yaml.places import Places, looks_secret, place_of
 from penstock.strict_yaml.problems import field_problems, located, shown
 
 # Helm's limit for a release name. Kubernetes allows 63; the rest is for suffixes.
@@ -38,6 +40,7 @@ GRAPH = DocumentKind(
     name="a graph",
     example="one in dynamo_graphs/",
     is_read_by_helm=True,
+    reads_last="Helm would use",
     sharing="Put values that all pools share under `engine`, `env` or `pod`.",
 )
 
@@ -52,6 +55,8 @@ class GraphDraft:
     renamed: Renamed
     # What is wrong so far: the YAML itself, the file's name, a --set.
     problems: tuple[Problem, ...]
+    # Dotted place → the text of a plain scalar.
+    texts: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,9 +100,16 @@ def read_draft(text: str, source: str, sets: Sequence[str] = ()) -> GraphDraft:
     overridden = apply_sets(document.values, sets)
     problems += overridden.problems
     places = Places(positions=document.positions, sets=overridden.sets)
-    renamed = rename_keys(overridden.values, places, source, SET_FILE)
+    values = with_decimals(overridden.values, overridden.sets, Graph)
+    renamed = rename_keys(values, places, source, SET_FILE)
     problems += renamed.problems
-    return GraphDraft(text=text, source=source, renamed=renamed, problems=tuple(problems))
+    return GraphDraft(
+        text=text,
+        source=source,
+        renamed=renamed,
+        problems=tuple(problems),
+        texts=document.texts,
+    )
 
 
 def load_draft(draft: GraphDraft, name: str | None = None) -> LoadedGraph:
@@ -107,7 +119,7 @@ def load_draft(draft: GraphDraft, name: str | None = None) -> LoadedGraph:
     """
     problems = list(draft.problems)
     renamed = draft.renamed
-    graph = _validated(renamed, draft.source, problems)
+    graph = _validated(draft, problems)
     if problems or graph is None:
         raise GraphError(*sorted(problems, key=_order))
     return LoadedGraph(
@@ -125,17 +137,28 @@ def _order(problem: Problem) -> tuple[bool, int, str]:
     return problem.file == SET_FILE, problem.line or 0, problem.place
 
 
-def _validated(renamed: Renamed, source: str, problems: list[Problem]) -> Graph | None:
+def _validated(draft: GraphDraft, problems: list[Problem]) -> Graph | None:
     """The typed graph; adds the model's errors that are not reported yet to ``problems``."""
+    renamed = draft.renamed
     places = renamed.places
     try:
         return Graph.model_validate(renamed.values)
     except ValidationError as error:
-        for problem in located(field_problems(error, Graph), problems, places, source):
+        for problem in located(field_problems(error, Graph), problems, places, draft.source):
             overridden = places.set_of(problem.place) is not None
-            found = _of_a_set(problem) if overridden else problem
-            problems.append(replace(found, place=as_written(problem.place, renamed.deprecations)))
+            written = as_written(problem.place, renamed.deprecations)
+            found = (
+                _of_a_set(problem) if overridden else _as_text(problem, draft.texts.get(written))
+            )
+            problems.append(replace(found, place=written))
     return None
+
+
+def _as_text(problem: Problem, text: str | None) -> Problem:
+    """The problem with the text that its author wrote, where quotes are the fix: 1.10, not 1.1."""
+    if problem.kind is not ProblemKind.QUOTING or text is None or looks_secret(problem.place):
+        return problem
+    return replace(problem, fix=f"Quote it: {json.dumps(text, ensure_ascii=False)}")
 
 
 def _of_a_set(problem: Problem) -> Problem:

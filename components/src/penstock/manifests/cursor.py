@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from penstock.errors import Problem, ProblemKind
 from penstock.manifests.documents import Document
-from penstock.strict_yaml.nodes import position_of
+from penstock.strict_yaml.nodes import node_at, position_of
 from penstock.strict_yaml.places import Position
 
 
@@ -94,9 +94,19 @@ class Cursor:
         if isinstance(self.value, str):
             return self.value
         if not self.is_absent:
-            shown = _shown(self.value)
-            self.problem(f"must be a string, got {shown}", f'Quote it: "{shown}"')
+            self.problem(*self._without_quotes())
         return None
+
+    def _without_quotes(self) -> tuple[str, str]:
+        """What Kubernetes reads where a string is expected, and how to write the string."""
+        shown = _shown(self.value)
+        if isinstance(self.value, (dict, list)):
+            return f"must be a string, got {shown}", "Write a string."
+        node = node_at(self.document.node, self.path)
+        written = node.text if node is not None and node.text else shown
+        is_literal = written.lower() == shown
+        got = f"got {shown}" if is_literal else f"but Kubernetes reads {written} as {shown}"
+        return f"must be a string, {got}", f'Quote it: "{written}"'
 
     def texts(self) -> tuple[str, ...] | None:
         """A list of strings; None if it is absent."""

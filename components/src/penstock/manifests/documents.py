@@ -18,6 +18,9 @@ MANIFEST = DocumentKind(
     name="a manifest",
     dialect=Dialect.KUBERNETES,
     may_quote_lines=False,  # the file may contain a Secret
+    # Tried with kubectl 1.32; `kubectl apply -k` and Flux refuse the file, as Kustomize does.
+    reads_last="kubectl uses",
+    allows_repeated_keys=True,
 )
 
 

@@ -30,6 +30,8 @@ ENGINE_FILE = DocumentKind(
     name="an engine's configuration file",
     dialect=Dialect.KUBERNETES,
     may_quote_lines=False,
+    reads_last="the engine uses",
+    allows_repeated_keys=True,
 )
 # The flag of each engine's file, and the variable with the same meaning (dynamo 1.6.1,
 # trtllm/backend_args.py; vLLM and SGLang parse `--config` themselves and have no variable).

@@ -43,9 +43,11 @@ _ENGINE_ROLES = (Role.PREFILL, Role.DECODE, Role.WORKER, Role.ENCODE)
 
 
 def engine_of(launches: Iterable[Launch]) -> tuple[Engine | None, Launch | None]:
-    """The engine of the first launch that runs one, and that launch."""
+    """The engine of the first launch that runs one, and that launch. Other programs of its package
+    are none: the frontend of old releases began with dynamo.sglang.utils.clear_namespace."""
     for launch in launches:
-        package = ".".join((launch.module or "").split(".")[:2])
+        words = (launch.module or "").split(".")
+        package = ".".join(words[:2]) if "utils" not in words[2:] else ""
         engine = next((engine for engine in Engine if engine.module == package), None)
         if engine is not None:
             return engine, launch

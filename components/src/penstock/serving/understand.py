@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.engines.settings import read_settings
 from penstock.hardware import GPUS, Gpu, gpu_of_product
 from penstock.manifests.deployment import Component, Deployment
-from penstock.manifests.pods import Pod
 from penstock.manifests.read import Manifest
 from penstock.manifests.source import Source
 from penstock.models import ModelFacts, ModelShape, find_facts, find_model
 from penstock.models.config import MissingConfigError, UnknownShapeError
 from penstock.models.known import known_shape
 from penstock.serving.deployment import ServingDeployment
+from penstock.serving.node_labels import node_labels
 from penstock.serving.worker import WORKERS
 
 PRODUCT_LABELS = ("nvidia.com/gpu.product", "cloud.google.com/gke-accelerator")
@@ -58,30 +57,11 @@ def understand(source: Source, hints: Hints) -> ServingDeployment:
 
 def _gpu_of(manifest: Manifest) -> Gpu | None:
     """The GPU that the workers' node selectors name, if they name exactly one."""
-    labels = (label for pod in manifest.pods.values() for label in _products(pod))
-    found = {gpu.name: gpu for label in labels if (gpu := gpu_of_product(label)) is not None}
+    products = (
+        product for pod in manifest.pods.values() for product in node_labels(pod, PRODUCT_LABELS)
+    )
+    found = {gpu.name: gpu for name in products if (gpu := gpu_of_product(name)) is not None}
     return next(iter(found.values())) if len(found) == 1 else None
-
-
-def _products(pod: Pod) -> Iterator[str]:
-    spec = pod.spec
-    selector = spec.get("nodeSelector")
-    if isinstance(selector, dict):
-        yield from (str(selector[label]) for label in PRODUCT_LABELS if label in selector)
-    yield from _affinity(spec.get("affinity"))
-
-
-def _affinity(value: object) -> Iterator[str]:
-    """The values of all match expressions on a GPU product in an affinity."""
-    if isinstance(value, list):
-        for item in value:
-            yield from _affinity(item)
-    elif isinstance(value, dict):
-        if value.get("key") in PRODUCT_LABELS and value.get("operator") == "In":
-            values = value.get("values")
-            yield from map(str, values if isinstance(values, list) else ())
-        for item in value.values():
-            yield from _affinity(item)
 
 
 def _model(source: Source, hints: Hints) -> tuple[ModelShape | None, str, ModelFacts | None]:

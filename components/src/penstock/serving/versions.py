@@ -115,7 +115,7 @@ def _previous(version: Version) -> Release | None:
 
 def _parsed(text: str) -> Version | None:
     """The version at the beginning of a tag, with `.dev` or `.post` but without other suffixes."""
-    found = re.match(r"v?\d+(\.\d+)+((rc|\.post|\.dev)\d+)*", text)
+    found = re.match(r"v?\d+(\.\d+)+(([-.]?rc|\.post|\.dev)\d+)*", text)
     try:
         return Version(found.group()) if found else None
     except InvalidVersion:

@@ -22,7 +22,7 @@ from penstock.strict_yaml.kubernetes_scalars import (
     tag_of,
 )
 from penstock.strict_yaml.loader import DEEPEST
-from penstock.strict_yaml.nodes import Node, positions_by_place
+from penstock.strict_yaml.nodes import Node, positions_by_place, texts_by_place
 from penstock.strict_yaml.places import Path, Position, looks_secret, place_of
 from penstock.strict_yaml.scalars import ScalarProblem, read_scalar
 
@@ -38,6 +38,8 @@ class Document:
     values: Mapping[str, Any]
     # Dotted place → position.
     positions: Mapping[str, Position]
+    # Dotted place → the text of a plain scalar, which may differ from its value: 1.10 is 1.1.
+    texts: Mapping[str, str]
     problems: tuple[Problem, ...]
 
 
@@ -45,8 +47,12 @@ def read_document(text: str, source: str, kind: DocumentKind) -> Document:
     """Read one mapping; GraphError for a syntax error or a document that is not a mapping."""
     reader = _Reader(events(text, source, kind), source, kind)
     root = reader.only_document()
-    positions = positions_by_place(root)
-    return Document(values=root.value, positions=positions, problems=tuple(reader.problems))
+    return Document(
+        values=root.value,
+        positions=positions_by_place(root),
+        texts=texts_by_place(root),
+        problems=tuple(reader.problems),
+    )
 
 
 def read_documents(
@@ -140,7 +146,8 @@ class _Reader:
         if isinstance(event, yaml.ScalarEvent):
             style = event.style or ""
             self._reject_control_characters(event, path)
-            return Node(self._scalar(event, path), position_of_event(event), style)
+            value, position = self._scalar(event, path), position_of_event(event)
+            return Node(value, position, style, event.value)
         if len(path) > DEEPEST:
             message = f"nested more than {DEEPEST} levels deep"
             raise self._fatal(event, message, "Flatten the structure.")
@@ -213,14 +220,23 @@ class _Reader:
     def _entry(self, node: Node, key: str, event: yaml.Event, path: Path) -> None:
         """Read the value of a key into the node of its mapping."""
         position, here = position_of_event(event), (*path, key)
-        if key in node.children:
-            effect = "; Helm would use this one" if self.kind.is_read_by_helm else ""
-            first = node.children[key][0].line
-            message = f"duplicate key `{key}`, first on line {first}{effect}"
-            self._report(event, here, message, "Keep one of them.")
         value = self._node(next(self.events), here)
-        node.children.setdefault(key, (position, value))
+        if key in node.children:
+            self._check_duplicate(node, key, value.value, event, here)
+        node.children[key] = position, value
         node.value[key] = value.value
+
+    def _check_duplicate(
+        self, node: Node, key: str, value: Any, event: yaml.Event, here: Path
+    ) -> None:
+        """Report a second value of a key, or note it if the reader loses nothing by using it."""
+        first = node.children[key][0].line
+        if self.kind.allows_repeated_keys and not _is_lost(node.value[key], value):
+            node.repeated[key] = first
+            return
+        effect = f"; {self.kind.reads_last} this one" if self.kind.reads_last else ""
+        message = f"duplicate key `{key}`, first on line {first}{effect}"
+        self._report(event, here, message, "Keep one of them.")
 
     def _key(self, event: yaml.Event, path: Path) -> str | None:
         """A mapping's key as a string; a problem if it is anything else."""
@@ -309,3 +325,9 @@ class _Reader:
         line, column = position_of_event(event) if event is not None else (None, None)
         problem = Problem(file=self.source, line=line, column=column, message=message, fix=fix)
         return GraphError(problem)
+
+
+def _is_lost(first: Any, last: Any) -> bool:
+    """Whether a reader that uses the last value of a key loses what the first one states."""
+    is_same = type(first) is type(last) and first == last
+    return first not in (None, {}, [], "") and not is_same

@@ -28,5 +28,9 @@ class DocumentKind:
     may_quote_lines: bool = True
     # Whether `helm install -f` also reads the file, so that messages say what Helm would do.
     is_read_by_helm: bool = False
+    # Who uses the last of two equal keys, for messages: "kubectl uses".
+    reads_last: str = ""
+    # Whether two equal keys are no problem if the last value replaces an empty or an equal one.
+    allows_repeated_keys: bool = False
     # How to share a value in this kind of file, which has no aliases.
     sharing: str = ""

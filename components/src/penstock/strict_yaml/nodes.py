@@ -17,9 +17,13 @@ class Node:
     position: Position
     # The style of a scalar: `|`, `>`, a quote, or nothing for a plain one.
     style: str = ""
+    # The text of a scalar, which may differ from its value: `y` is true to Kubernetes.
+    text: str = ""
     # Key or index → the entry's position (that of its key, in a mapping) and node, without what a
     # merge key brings in.
     children: dict[str | int, tuple[Position, Node]] = field(default_factory=dict)
+    # The keys that a mapping has twice without a loss, each with the line of the first.
+    repeated: dict[str, int] = field(default_factory=dict)
 
 
 def position_of(node: Node | None, path: Path) -> Position | None:
@@ -47,6 +51,16 @@ def node_at(node: Node | None, path: Path) -> Node | None:
             return None
         _, node = node.children[step]
     return node
+
+
+def texts_by_place(node: Node, path: Path = ()) -> dict[str, str]:
+    """The text of every plain scalar below a node, by its dotted place; there are no aliases."""
+    texts: dict[str, str] = {}
+    for step, (_, child) in node.children.items():
+        if child.text and not child.style:
+            texts[place_of((*path, step))] = child.text
+        texts |= texts_by_place(child, (*path, step))
+    return texts
 
 
 def positions_by_place(node: Node, path: Path = ()) -> dict[str, Position]:

@@ -2,17 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
 from penstock.checks.rules.command_line.variables import VARIABLES_WITHOUT_EFFECT
 from penstock.checks.rules.engine_config.accepted_values import ENGINES, since, versions_of
 from penstock.checks.version_range import Versions
-from penstock.engines.value_history import refusals
+from penstock.engines.flags import Removed
+from penstock.engines.value_history import Refusal, refusals
 from penstock.serving.deployment import ServingDeployment
 
 PREFIXES = ("VLLM_", "SGLANG_")
+_ATTENTION = "--attention-config."
+# Removed variables that selected a kernel, a limit or what responses contain, which the engine now
+# decides otherwise, with the flag that replaced them (parsers of vLLM 0.31.0 and SGLang 0.5.21).
+SELECTED: Mapping[str, str] = {
+    "VLLM_FLASH_ATTN_VERSION": f"{_ATTENTION}flash_attn_version",
+    "VLLM_FLASH_ATTN_MAX_NUM_SPLITS_FOR_CUDA_GRAPH": (
+        f"{_ATTENTION}flash_attn_max_num_splits_for_cuda_graph"
+    ),
+    "VLLM_USE_TRTLLM_ATTENTION": f"{_ATTENTION}use_trtllm_attention",
+    "VLLM_FLASHINFER_DISABLE_Q_QUANTIZATION": f"{_ATTENTION}disable_flashinfer_q_quantization",
+    "VLLM_DISABLE_FLASHINFER_PREFILL": f"{_ATTENTION}mla_prefill_backend",
+    "VLLM_USE_CUDNN_PREFILL": f"{_ATTENTION}mla_prefill_backend",
+    "VLLM_USE_TRTLLM_RAGGED_DEEPSEEK_PREFILL": f"{_ATTENTION}mla_prefill_backend",
+    "VLLM_USE_FLASHINFER_MOE_MXFP4_MXFP8_CUTLASS": "--moe-backend",
+    "VLLM_NVFP4_GEMM_BACKEND": "--linear-backend",
+    "VLLM_USE_FBGEMM": "--linear-backend",
+    "VLLM_TEST_FORCE_FP8_MARLIN": "--linear-backend",
+    "VLLM_PREFIX_CACHE_RETENTION_INTERVAL": "--prefix-cache-retention-interval",
+    "VLLM_MM_HASHER_ALGORITHM": "--mm-hasher-algorithm",
+    "VLLM_NIXL_ABORT_REQUEST_TIMEOUT": (
+        "kv_connector_extra_config.kv_lease_duration in --kv-transfer-config"
+    ),
+    "SGLANG_CUTLASS_MOE": "--moe-runner-backend cutlass",
+    "SGLANG_ENABLE_FLASHINFER_FP8_GEMM": "--fp8-gemm-backend",
+    "SGLANG_ENABLE_FLASHINFER_GEMM": "--fp8-gemm-backend",
+    "SGLANG_SUPPORT_CUTLASS_BLOCK_FP8": "--fp8-gemm-backend",
+    "SGLANG_FLASHINFER_FP4_GEMM_BACKEND": "--fp4-gemm-backend",
+    "SGLANG_EXPERIMENTAL_CPP_RADIX_TREE": "--radix-cache-backend",
+    "SGLANG_DISAGGREGATION_NUM_PRE_ALLOCATE_REQS": "",
+    "SGLANG_DISAGG_STAGING_BUFFER_SIZE_MB": "",
+    "SGLANG_ENABLE_THINKING": "",
+    "SGLANG_REASONING_EFFORT": "",
+    "SGLANG_FORWARD_TIMEOUT_MS": "",
+    "SGLANG_GRAMMAR_TIMEOUT": "",
+    "SGLANG_QUEUED_TIMEOUT_MS": "",
+}
+# Diagnostics, and hardware that no Dynamo image for NVIDIA GPUs runs on.
+WITHOUT_CONSEQUENCE = re.compile(
+    r"_(ROCM|AITER|TPU|XPU|XLA|NPU|HIP|CPU|LOG|LOGGING|DEBUG|PROFIL\w*|NVTX|BUILD|CI|USAGE)(_|$)"
+)
 
 
 @rule(
@@ -21,11 +63,16 @@ PREFIXES = ("VLLM_", "SGLANG_")
     level=Level.WARNING,
     cause="vLLM and SGLang add and remove variables, and no file of the version in the image names "
     "this one.",
-    effect="The setting is ignored. vLLM logs that it does not know the variable.",
+    effect="The setting is ignored, and the engine uses its default. vLLM logs that it does not "
+    "know the variable.",
     remedy="Remove the variable, or use the flag that replaced it.",
     source="engines/data/value_history.json: the variables that vllm/envs.py of 0.14.1 to 0.31.0 "
-    "and sglang/srt/environ.py of 0.5.6 to 0.5.21 declare, and where the packages name them",
+    "and sglang/srt/environ.py of 0.5.6 to 0.5.21 declare, and where the packages name them; "
+    "vllm/config and the flags of vLLM 0.31.0 and SGLang 0.5.21",
     versions=Versions(vllm=">=0.14,<0.32", sglang=">=0.5.6,<0.5.22"),
+    other_levels=(Level.NOTE,),
+    exceptions="It is a note if nothing is lost: a variable of diagnostics or of other hardware, "
+    "or a removed one that selected no kernel, limit or content of responses.",
 )
 def unread_variable(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.one_worker_per_component:
@@ -35,9 +82,20 @@ def unread_variable(deployment: ServingDeployment) -> Iterable[RuleResult]:
             if not name.startswith(PREFIXES) or name in VARIABLES_WITHOUT_EFFECT:
                 continue
             for refusal in refusals(engine, "variables", "named", name):
+                is_lost = _is_lost(name, refusal)
                 yield RuleResult(
                     location=worker.location("env", name),
                     message=f"{name} has no effect{since(engine, refusal)}",
-                    fix=Fix(text=f"Remove {name}.", env={name: None}),
+                    fix=Fix(text=Removed(SELECTED.get(name, "")).fix(name), env={name: None}),
+                    level=None if is_lost else Level.NOTE,
+                    why=""
+                    if is_lost
+                    else "The image has nothing that reads the variable or replaced it.",
                     versions=versions_of(engine, refusal),
                 )
+
+
+def _is_lost(name: str, refusal: Refusal) -> bool:
+    """Whether the engine lacks what the variable asks for, or decides it otherwise."""
+    is_new = bool(refusal.added_in)
+    return name in SELECTED or (is_new and not WITHOUT_CONSEQUENCE.search(name))

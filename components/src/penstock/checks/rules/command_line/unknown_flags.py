@@ -10,6 +10,9 @@ from dataclasses import dataclass
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
+from penstock.checks.rules.command_line.connector_flag import FLAG as CONNECTOR
+from penstock.checks.rules.command_line.connector_flag import REJECTED, instead_of_flag
+from penstock.checks.rules.command_line.equivalent_flags import SAME, SIMILAR, same_meaning
 from penstock.checks.rules.command_line.given_flags import (
     FileFlag,
     arguments,
@@ -117,7 +120,12 @@ def _absences(launch: Launch, one: GivenFlag) -> Iterator[Absence]:
 
 
 def _similar(table: FlagTable, one: GivenFlag) -> Fix:
-    near = nearest(one.spelling, table.by_spelling, SIMILARITY)
+    if other := same_meaning(one.spelling, table.by_spelling, SIMILAR):
+        text = f"Use {other}, and check the value: the flag has a similar meaning."
+        return Fix(text=text, replaces=one.spelling)
+    near = same_meaning(one.spelling, table.by_spelling, SAME) or nearest(
+        one.spelling, table.by_spelling, SIMILARITY
+    )
     if not near:
         return Fix(text=f"Remove {one.spelling}.")
     takes = table.by_spelling[near].takes
@@ -169,7 +177,11 @@ def _is_known(line: FileFlag, flag: str) -> bool:
 
 
 def _rename(line: FileFlag, flag: str) -> Fix:
-    near = nearest(flag, line.table.by_spelling, SIMILARITY)
+    known = line.table.by_spelling
+    if other := same_meaning(flag, known, SIMILAR):
+        text = f"Use {other[2:]}, and check the value: the key has a similar meaning."
+        return Fix(text=text, replaces=line.key)
+    near = same_meaning(flag, known, SAME) or nearest(flag, known, SIMILARITY)
     return Fix(
         text=f"Rename {line.key} to {near[2:]}." if near else f"Remove {line.key}.",
         config={near[2:]: line.value} if near else {},
@@ -190,23 +202,17 @@ def _rename(line: FileFlag, flag: str) -> Fix:
 )
 def removed_flag(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for name, launch, _, one in arguments(deployment):
-        location = Location(name, "args", (one.spelling,))
         for absence in _absences(launch, one):
             if absence.was_removed or (one.spelling in REMOVED and not absence.since):
                 yield RuleResult(
-                    location=location,
+                    location=Location(name, "args", (one.spelling,)),
                     message=f"{launch.module} has no {one.spelling}{absence.since}",
-                    fix=_replacement(one.spelling, one.spelling),
+                    fix=instead_of_flag(deployment, name, one)
+                    if one.spelling == CONNECTOR
+                    else _replacement(one.spelling, one.spelling),
+                    why=REJECTED if one.spelling == CONNECTOR else "",
                     versions=absence.versions,
                 )
-        if one.spelling == "--connector" and launch.module == "dynamo.vllm":
-            yield RuleResult(
-                location=location,
-                message="dynamo.vllm does not accept --connector since Dynamo 1.0, not even with "
-                "none",
-                fix=Fix(text="Use --kv-transfer-config instead of --connector."),
-                versions=Versions(dynamo=">=1.0,<1.8"),
-            )
     for line in file_flags(deployment):
         flag = _flag_of(line)
         for absence in absences(line.module, flag, is_known=_is_known(line, flag)):

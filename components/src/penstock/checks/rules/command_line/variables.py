@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
+from penstock.checks.rules.command_line.connector_flag import instead_of_variable
 from penstock.checks.rules.versions.placeholders import is_template
 from penstock.checks.version_range import KUBERNETES, Versions
 from penstock.engines.flags import Removed
@@ -156,9 +157,8 @@ def rejected_variable(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 yield RuleResult(
                     location=Location(component.name, "env", ("DYN_CONNECTOR",)),
                     message="dynamo.vllm rejects DYN_CONNECTOR",
-                    fix=Fix(
-                        text="Use --kv-transfer-config instead of DYN_CONNECTOR.",
-                        env={"DYN_CONNECTOR": None},
+                    fix=instead_of_variable(
+                        deployment, component.name, launch.env["DYN_CONNECTOR"]
                     ),
                     versions=Versions(dynamo=">=1.0,<1.7"),
                 )

@@ -30,6 +30,7 @@ NAME_MAX = 255  # bytes of one part of a path
 # Options of the Python interpreter.
 PYTHON_OPTIONS = ("--version", "--help", "--check-hash-based-pycs")
 SHELLS, SCRIPT = ("sh", "bash", "dash", "zsh", "ash"), ("-c", "-lc", "-ec", "-xc", "-euc", "-exc")
+INTERPRETERS = (*SHELLS, "python", "python3", "node", "perl")
 POSITIONAL = re.compile(r"\$\{?[@*0-9]|\b(shift|getopts)\b|\bfor\s+\w+\s*(;|\n|do\b)")
 TWO_FLAGS = re.compile(r"--[\w.-]+[= ]\S* --\w")
 
@@ -103,7 +104,8 @@ def cannot_start(deployment: ServingDeployment) -> Iterable[RuleResult]:
     level=Level.ERROR,
     cause="Entries after the script of `bash -c` are positional parameters of the script, and each "
     "entry of args is one word.",
-    effect="The engine starts with its defaults, or rejects an unknown flag.",
+    effect="The program starts without the arguments, or rejects several words as one flag. An "
+    "interpreter without a script exits at once, as a container has no standard input.",
     remedy="Write the whole command into the script, or each word as its own entry.",
     source="POSIX sh; Kubernetes' command and args",
     versions=SHELL,
@@ -111,17 +113,19 @@ def cannot_start(deployment: ServingDeployment) -> Iterable[RuleResult]:
 def lost_arguments(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
         for container in deployment.pods[component.name].containers:
-            lost = _after_script([*container.command, *container.arguments])
+            words = [*container.command, *container.arguments]
+            lost = _after_script(words)
             is_default = container.has_default_shell
-            if lost and not (is_default and _is_before_0_5(lost)):
-                of = "/bin/sh -c, the operator's default command," if is_default else "-c"
-                yield RuleResult(
-                    location=Location(component.name, "args", (lost[0],)),
-                    message=f"the script of {of} does not use the arguments after it: "
-                    f"{' '.join(lost)}",
-                    fix=Fix(text="Move the arguments into the script, or set command."),
-                    versions=DEFAULT_SHELL if is_default else None,
-                )
+            if not lost or (is_default and (_is_before_0_5(lost) or words[2].startswith("--"))):
+                continue  # for an option of the default shell see PS769
+            of = "/bin/sh -c, the operator's default command," if is_default else "-c"
+            yield RuleResult(
+                location=Location(component.name, "args", (lost[0],)),
+                message=f"the script of {of} does not use the arguments after it: {' '.join(lost)}",
+                fix=_use_arguments(words, is_written=not is_default),
+                why=_without_arguments(words[2].strip()),
+                versions=DEFAULT_SHELL if is_default else None,
+            )
     for component, launch in _launches(deployment):
         for word in launch.arguments if not launch.shell else ():
             if TWO_FLAGS.match(word):
@@ -129,7 +133,35 @@ def lost_arguments(deployment: ServingDeployment) -> Iterable[RuleResult]:
                     location=Location(component.name, "args", (word.partition("=")[0],)),
                     message=f"{word!r} is a single argument; no shell splits it",
                     fix=Fix(text="Write each flag and each value as its own entry."),
+                    why="The program takes all of it as one flag, which it does not know.",
                 )
+
+
+def _without_arguments(script: str) -> str:
+    """What happens to the container of a script that gets no arguments."""
+    if script.startswith("-"):
+        return f"The shell does not know the option {script} and exits: nothing names a program."
+    if script.rsplit("/", 1)[-1] in INTERPRETERS:
+        return (
+            f"{script} starts without a program to run. As the container has no standard input, it "
+            "exits at once and is restarted in a loop."
+        )
+    return "The script runs without the arguments, with the defaults of what it starts."
+
+
+def _use_arguments(words: list[str], *, is_written: bool) -> Fix:
+    """A script of one word is the program, whose arguments follow."""
+    if not is_written:
+        return Fix(text=f"Move {words[2]} from args to command.")
+    if words[2].startswith("-"):
+        return Fix(
+            text=f"Replace `{' '.join(words[:2])}` with the program, such as `python3 -m "
+            "dynamo.vllm`."
+        )
+    if len(words[2].split()) > 1:
+        return Fix(text="Move the arguments into the script.")
+    shell = " ".join(words[:2])
+    return Fix(text=f"Remove `{shell}`, so that {words[2].strip()} gets the arguments.")
 
 
 def _has_command(deployment: ServingDeployment, component: Component) -> bool:
@@ -155,8 +187,6 @@ def _after_script(words: list[str]) -> list[str]:
     """Flags after `bash -c SCRIPT` that the script does not use."""
     if len(words) < 4 or words[0].rsplit("/", 1)[-1] not in SHELLS or words[1] not in SCRIPT:
         return []
-    if words[2].startswith("--"):
-        return []  # PS769
     uses = POSITIONAL.search(words[2])
     return words[3:] if not uses and any(word.startswith("-") for word in words[3:]) else []
 

@@ -11,7 +11,10 @@ from penstock.engines.settings import Location
 from penstock.manifests.deployment import Engine, Role
 from penstock.manifests.roles import configured_role
 from penstock.serving.deployment import ServingDeployment
+from penstock.serving.versions import dynamo_version
 from penstock.serving.worker import WORKERS, Worker
+
+OLD_PREFILL = "--is-prefill-worker"
 
 
 @rule(
@@ -64,12 +67,15 @@ def several_engines(deployment: ServingDeployment) -> Iterable[RuleResult]:
     title="prefill or decode pool is missing",
     level=Level.ERROR,
     cause="A prefill worker or a decode worker alone cannot serve requests.",
-    effect="Requests fail: a prefill worker generates no text, and decode workers of TensorRT-LLM "
-    "and SGLang wait for a prefill worker. vLLM's decode workers compute the prompts themselves.",
+    effect="Requests fail: a prefill worker generates no text, and a decode worker waits for a "
+    "prefill worker. Since 1.3 the frontend answers 503 until workers of both types are live.",
     remedy="Add the missing pool.",
-    source="dynamo/trtllm of 1.6.1; dynamo#11467, dynamo#6678",
+    source="dynamo/trtllm of 1.6.1; needs of the model card in dynamo/vllm/worker_factory.py of "
+    "1.3.1, which 1.2.1 has not; dynamo#8626, dynamo#10503, dynamo#11467, dynamo#6678",
     versions=Versions(dynamo=">=1.0,<1.7"),
     other_levels=(Level.WARNING,),
+    exceptions="vLLM's decode workers compute prompts themselves. Before 1.3, whose frontend "
+    "does not wait for a prefill worker, they serve alone.",
 )
 def half_disaggregated(deployment: ServingDeployment) -> Iterable[RuleResult]:
     others = sum(root["kind"].value == "DynamoGraphDeployment" for root in deployment.documents)
@@ -81,16 +87,25 @@ def half_disaggregated(deployment: ServingDeployment) -> Iterable[RuleResult]:
             name = first.name
             # Without a frontend here, another deployment may have the other half.
             serves = bool(deployment.frontends) and first.engine is not Engine.MOCKER
-            computes_prompts = role is Role.DECODE and first.engine is Engine.VLLM
             # Before 1.4 a worker without a mode was a decode worker.
             may_decode = role is Role.PREFILL and bool(deployment.pool(Role.WORKER))
+            if may_decode and OLD_PREFILL in first.launch.argv:
+                continue  # only releases before 1.4 have the flag
             yield RuleResult(
                 location=Location(name, "field", ("type",)),
                 message=f"{name} is a {role} worker, but there is no {other} worker",
                 fix=Fix(text=f"Add a {other} pool, or make {name} an aggregated worker."),
-                level=None if serves and not computes_prompts and not may_decode else Level.WARNING,
-                versions=Versions(dynamo=">=1.4,<1.7") if may_decode else None,
+                level=None if serves and not may_decode else Level.WARNING,
+                versions=_without_other_half(first, may_decode=may_decode),
             )
+
+
+def _without_other_half(worker: Worker, *, may_decode: bool) -> Versions | None:
+    """The versions in which a pool does not serve alone, if they differ from the rule's."""
+    if may_decode:
+        return Versions(dynamo=">=1.4,<1.7")
+    computes_prompts = worker.role is Role.DECODE and worker.engine is Engine.VLLM
+    return Versions(dynamo=">=1.3,<1.7") if computes_prompts else None
 
 
 @rule(
@@ -119,10 +134,8 @@ def role_and_type(deployment: ServingDeployment) -> Iterable[RuleResult]:
                     message=f"{worker.name} has type {worker.role} but no --disaggregation-mode, "
                     "so it "
                     "serves as an aggregated worker",
-                    fix=Fix(
-                        text=f"Add --disaggregation-mode {worker.role}.",
-                        args=("--disaggregation-mode", str(worker.role)),
-                    ),
+                    fix=_set_mode(worker),
+                    why=_aggregated(worker),
                     level=Level.ERROR,
                     versions=_without_mode(worker),
                 )
@@ -138,6 +151,26 @@ def role_and_type(deployment: ServingDeployment) -> Iterable[RuleResult]:
                     fields={} if deployment.is_graph else {"type": str(worker.role)},
                 ),
             )
+
+
+def _set_mode(worker: Worker) -> Fix:
+    """vLLM's worker has --disaggregation-mode since 1.0."""
+    version = dynamo_version(worker.pod)
+    is_old = worker.engine is Engine.VLLM and version is not None and version < (1, 0)
+    if is_old and worker.role is Role.PREFILL:
+        return Fix(text=f"Add {OLD_PREFILL}.", args=(OLD_PREFILL,))
+    args = ("--disaggregation-mode", str(worker.role))
+    return Fix(text=f"Add {' '.join(args)}.", args=args)
+
+
+def _aggregated(worker: Worker) -> str:
+    """What happens to a pool whose command starts an aggregated worker."""
+    if worker.role is Role.DECODE:
+        return (
+            "The worker registers as aggregated, so that the prefill worker finds no decode worker "
+            "and /v1/models stays empty."
+        )
+    return "The worker serves whole requests like the others, and no prefill is transferred."
 
 
 def _without_mode(worker: Worker) -> Versions | None:

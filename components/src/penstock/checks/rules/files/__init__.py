@@ -1,5 +1,5 @@
 """Rules about the files themselves."""
 
-from penstock.checks.rules.files import inputs, units
+from penstock.checks.rules.files import inputs, repeated_keys, units
 
-MODULES = (inputs, units)
+MODULES = (inputs, repeated_keys, units)

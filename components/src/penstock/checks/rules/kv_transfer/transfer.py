@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
+from penstock.checks.rules.command_line.connector_flag import names_connector
 from penstock.checks.version_range import Versions
 from penstock.manifests.deployment import Engine, Role
 from penstock.positive_int import positive_int
@@ -69,7 +70,9 @@ def no_backend(deployment: ServingDeployment) -> Iterable[RuleResult]:
                         }
                     },
                 ),
-                # A vLLM decode worker starts without one and computes every prompt again.
+                why="A vLLM decode worker starts without one and computes every prompt again."
+                if worker.role is Role.DECODE
+                else "The worker raises ValueError at startup.",
                 level=Level.WARNING if worker.role is Role.DECODE else None,
             )
         elif worker.engine is Engine.SGLANG and not worker.get("disaggregation-transfer-backend"):
@@ -81,14 +84,17 @@ def no_backend(deployment: ServingDeployment) -> Iterable[RuleResult]:
                     text="Set --disaggregation-transfer-backend to nixl.",
                     config={"disaggregation-transfer-backend": "nixl"},
                 ),
+                why="KV transfers work if the image and the network support mooncake.",
                 level=Level.NOTE,
             )
 
 
 def _has_connector(worker: Worker) -> bool:
-    """Whether the section is set, or only `--kv-transfer-config.kv_connector`."""
+    """Whether the section is set, or only `--kv-transfer-config.kv_connector`. PS144 and PS147
+    report the settings of before 1.0, and what replaces them."""
     keys = ("kv-transfer-config", "kv-transfer-config.kv_connector")
-    return any(worker.get(key) is not None for key in keys)
+    is_old = names_connector(worker.flag("--connector")) or worker.env("DYN_CONNECTOR") is not None
+    return is_old or any(worker.get(key) is not None for key in keys)
 
 
 @rule(
@@ -132,6 +138,9 @@ def transceiver_runtime(worker: Worker) -> str:
     source="Dynamo TensorRT-LLM known issues; dynamo#4327",
     versions=Versions(trtllm=">=1.1.0rc5,<=1.3.0rc29"),
     other_levels=(Level.WARNING,),
+    exceptions="Nothing is reported with `transceiver_runtime: PYTHON`, which sends blocks from "
+    "the KV cache and has no such buffer, or with TRTLLM_TRY_ZCOPY_FOR_KVCACHE_TRANSFER=1. In a "
+    "manifest it is a warning, as the engine's limit counts the response too.",
 )
 def small_buffer(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in kv_transfer_workers(deployment):

@@ -15,8 +15,12 @@ from penstock.serving.worker import Worker
 
 # Keys that may extend the context beyond the positions in config.json (RoPE scaling).
 EXTENDED = ("hf-overrides", "json-model-override-args", "model_kwargs")
-# Variables with which an engine only warns.
-ALLOWS_LONGER = ("VLLM_ALLOW_LONG_MAX_MODEL_LEN", "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN")
+# Variables with which an engine accepts the length and only logs a warning.
+ALLOWS_LONGER = {
+    Engine.VLLM: "VLLM_ALLOW_LONG_MAX_MODEL_LEN",
+    Engine.SGLANG: "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN",
+    Engine.TRTLLM: "TLLM_ALLOW_LONG_MAX_MODEL_LEN",
+}
 
 
 def chunks_prompts(worker: Worker) -> bool | None:
@@ -33,12 +37,14 @@ def chunks_prompts(worker: Worker) -> bool | None:
     title="the context length exceeds the model's limit",
     level=Level.ERROR,
     cause="The context length is larger than the number of positions that the model supports.",
-    effect="vLLM and SGLang do not start, unless VLLM_ALLOW_LONG_MAX_MODEL_LEN or "
-    "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN is set; TensorRT-LLM generates invalid output "
-    "beyond the limit.",
+    effect="vLLM and SGLang do not start. TensorRT-LLM uses the model's limit, and refuses longer "
+    "requests. With the variable of the engine that allows more (VLLM_ALLOW_LONG_MAX_MODEL_LEN, "
+    "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN, TLLM_ALLOW_LONG_MAX_MODEL_LEN), output beyond the "
+    "limit may be wrong.",
     remedy="Set at most the model's max_position_embeddings.",
     source="vllm/config/model.py 0.10 to 0.31; sglang/srt/configs/model_config.py 0.5.0 to "
-    "0.5.21; vllm#7080, vllm#17924",
+    "0.5.21; _init_max_seq_len in tensorrt_llm/_torch/pyexecutor/model_engine.py; vllm#7080, "
+    "vllm#17924",
     versions=Versions(
         trtllm=">=1.0.0rc6,<=1.3.0rc29", vllm=">=0.10,<0.32", sglang=">=0.5.0rc2,<0.5.22"
     ),
@@ -54,7 +60,7 @@ def context_exceeds_positions(deployment: ServingDeployment) -> Iterable[RuleRes
         model = deployment.model
         if any(worker.get(key) for key in EXTENDED):
             continue
-        is_allowed = worker.is_trtllm or any(worker.env(name) for name in ALLOWS_LONGER)
+        is_allowed = bool(worker.env(ALLOWS_LONGER.get(worker.engine, "")))
         if setting and length and model and model.positions and length > model.positions:
             key = COMMON_SETTINGS["context_length"][worker.engine]
             yield RuleResult(
@@ -65,8 +71,21 @@ def context_exceeds_positions(deployment: ServingDeployment) -> Iterable[RuleRes
                     text=f"Set the context length to at most {model.positions}.",
                     config={key: model.positions},
                 ),
-                level=Level.WARNING if is_allowed else None,
+                why=_beyond_positions(worker, model.positions, is_allowed=is_allowed),
+                level=Level.WARNING if is_allowed or worker.is_trtllm else None,
             )
+
+
+def _beyond_positions(worker: Worker, positions: int, *, is_allowed: bool) -> str:
+    """What the engine does with the length; empty for the rule's text."""
+    if is_allowed:
+        return "The variable allows it, but output beyond the limit may be wrong."
+    if worker.is_trtllm:
+        return (
+            f"TensorRT-LLM lowers the limit to {positions:,} tokens with a warning in its log, and "
+            "refuses longer requests."
+        )
+    return ""
 
 
 @rule(

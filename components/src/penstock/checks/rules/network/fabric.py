@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
 from penstock.checks.rules.containers import mappings
+from penstock.checks.rules.network.instance_types import nodes_without_efa
 from penstock.checks.version_range import NETWORK, Versions
 from penstock.manifests.deployment import Engine, Role
 from penstock.serving.deployment import ServingDeployment
@@ -112,26 +113,51 @@ def _mounts_devices(worker: Worker) -> bool:
     versions=NETWORK,
     other_levels=(Level.NOTE,),
     exceptions="Nothing is reported if the devices may come from elsewhere: a resource claim, "
-    "the host network, a CNI annotation or a resource with another name. If UCX_TLS lists "
-    "tcp, it is a note.",
+    "the host network, a CNI annotation or a resource with another name. It is a note if the "
+    "file states that there is only TCP: UCX_TLS lists tcp (as with `hardware.fabric: none`), or "
+    "the pods require instance types without EFA.",
 )
 def no_rdma(deployment: ServingDeployment) -> Iterable[RuleResult]:
     if deployment.shares_a_pod:
         return
     for worker in kv_transfer_pods(deployment):
         if not rdma_devices(worker) and not _has_other_network(worker):
-            tcp = worker.env("UCX_TLS") or ""
-            is_explicit = "tcp" in tcp.split(",") and not tcp.startswith("^")
+            nodes = nodes_without_efa(worker)
+            of = (
+                f"the nodes ({', '.join(nodes)}) have no EFA"
+                if nodes
+                else "no RDMA device is requested"
+            )
             yield RuleResult(
                 location=worker.location("field", "main", "resources", "limits", "rdma"),
-                message="no RDMA device is requested, so KV transfers use TCP",
-                fix=Fix(
-                    text="Request one RDMA device per GPU.",
-                    fields={"main/resources/limits/rdma~1ib": str(_gpus(worker))},
-                    graph={"kv_transfer.transport": "rdma"},
-                ),
-                level=Level.NOTE if is_explicit else None,
+                message=f"{of}, so KV transfers use TCP",
+                fix=_rdma_fix(deployment, worker, nodes),
+                level=Level.NOTE if nodes or _asks_for_tcp(worker) else None,
             )
+
+
+def _asks_for_tcp(worker: Worker) -> bool:
+    tcp = worker.env("UCX_TLS") or ""
+    return "tcp" in tcp.split(",") and not tcp.startswith("^")
+
+
+def _rdma_fix(deployment: ServingDeployment, worker: Worker, nodes: Sequence[str]) -> Fix:
+    if nodes:
+        return Fix(
+            text="Use an instance type with EFA, or aggregated workers, which transfer no KV "
+            "between pods."
+        )
+    if deployment.is_graph and _asks_for_tcp(worker):
+        # The chart refuses transport rdma with fabric none.
+        return Fix(
+            text="If the nodes have an RDMA network, name it in hardware.fabric and remove "
+            "kv_transfer.transport. Otherwise consider aggregated workers."
+        )
+    return Fix(
+        text="Request one RDMA device per GPU.",
+        fields={"main/resources/limits/rdma~1ib": str(_gpus(worker))},
+        graph={"kv_transfer.transport": "rdma"},
+    )
 
 
 def _gpus(worker: Worker) -> int:

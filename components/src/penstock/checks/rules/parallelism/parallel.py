@@ -11,6 +11,7 @@ from penstock.checks.rules.parallelism.experts import EXPERT_KEYS
 from penstock.checks.version_range import ARITHMETIC, HARDWARE, Versions
 from penstock.engines.setting_names import COMMON_SETTINGS
 from penstock.engines.settings import Location
+from penstock.hardware import Gpu
 from penstock.manifests.deployment import Engine, Role
 from penstock.positive_int import positive_int
 from penstock.serving.deployment import ServingDeployment
@@ -158,9 +159,25 @@ def _mismatch(
     remedy="Spread the replica over several nodes.",
     source="Kubernetes scheduling; penstock.hardware",
     versions=HARDWARE,
+    other_levels=(Level.WARNING,),
+    exceptions="It is a warning if only `hardware.gpus_per_node` is above what the nodes have: a "
+    "node of GB200 or GB300 is a compute tray with 4 GPUs.",
 )
 def more_gpus_than_a_node(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    per_node = deployment.gpus_per_node
+    per_node, tray = deployment.gpus_per_node, _of_tray(deployment.gpu)
+    if tray and per_node and per_node > tray.gpus_per_node:
+        yield RuleResult(
+            location=Location("", "graph", ("hardware", "gpus_per_node")),
+            message=f"hardware.gpus_per_node is {per_node}, but a node of {tray.name} has "
+            f"{tray.gpus_per_node}",
+            why="Checks and plans assume nodes that do not exist; pods for them stay Pending.",
+            fix=Fix(
+                text=f"Set it to {tray.gpus_per_node}.",
+                graph={"hardware.gpus_per_node": tray.gpus_per_node},
+            ),
+            level=Level.WARNING,
+        )
+        per_node = tray.gpus_per_node
     for component in deployment.components:
         pod_gpus = component.gpus // max(1, component.nodes)
         if per_node and pod_gpus > per_node:
@@ -183,6 +200,11 @@ def more_gpus_than_a_node(deployment: ServingDeployment) -> Iterable[RuleResult]
                     },
                 ),
             )
+
+
+def _of_tray(gpu: Gpu | None) -> Gpu | None:
+    """The GPU if its nodes are the trays of a rack; nodes of others may have any number."""
+    return gpu if gpu is not None and gpu.is_grace else None
 
 
 @rule(

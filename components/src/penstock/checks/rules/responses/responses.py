@@ -31,8 +31,15 @@ def parser(worker: Worker, flag: str) -> str | None:
 # (discovery/watcher.rs@2a6da14c), and before 1.0 the prefill worker, which got the request first.
 _CHAT_CARD = {
     Role.DECODE: Versions(dynamo=">=1.0,<1.7"),
-    Role.PREFILL: Versions(dynamo=">=0.5,<1.0"),
+    Role.PREFILL: Versions(dynamo=">=0.5.1,<1.0"),
 }
+
+
+def _range_of(worker: Worker) -> Versions | None:
+    """The versions in which the worker has the flags and its parsers count, if not the rule's."""
+    if worker.engine is Engine.MOCKER:
+        return Versions(dynamo=">=1.0,<1.7")
+    return _CHAT_CARD.get(worker.role)
 
 
 def _writes_harmony(deployment: ServingDeployment) -> bool:
@@ -84,8 +91,11 @@ def batched_stream(deployment: ServingDeployment) -> Iterable[RuleResult]:
     cause="gpt-oss writes the harmony format, which only the parsers gpt_oss and harmony can read.",
     effect="Reasoning appears in the response text, and tool calls are plain text.",
     remedy="Set --dyn-reasoning-parser gpt_oss and --dyn-tool-call-parser harmony on the workers.",
-    source="docs/backends/trtllm/gpt-oss.md@03e49489; TensorRT-LLM#9256",
-    versions=Versions(dynamo=">=0.5,<1.7"),
+    source="docs/backends/trtllm/gpt-oss.md@03e49489; TensorRT-LLM#9256; dynamo#2619 and "
+    "dynamo#2713, which added the flags to dynamo.vllm, dynamo.trtllm and dynamo.sglang; the "
+    "wheels of 0.5.0 and 0.5.1",
+    # Pre-releases of 0.5.1 are older than 0.5.0, and some lack the flags.
+    versions=Versions(dynamo=">=0.5.1,<1.7"),
     other_levels=(Level.WARNING,),
 )
 def no_parsers(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -109,7 +119,7 @@ def no_parsers(deployment: ServingDeployment) -> Iterable[RuleResult]:
                         graph={f"model.{field}": name},
                     ),
                     level=Level.WARNING if configured is None else None,
-                    versions=_CHAT_CARD.get(worker.role),
+                    versions=_range_of(worker),
                 )
 
 

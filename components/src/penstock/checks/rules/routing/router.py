@@ -7,6 +7,7 @@ from typing import Any
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
+from penstock.checks.rules.routing.policy_file import credits_of_policy
 from penstock.checks.version_range import Versions
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Engine, Role
@@ -90,8 +91,8 @@ def has_choice(deployment: ServingDeployment, worker: Worker) -> bool:
     source="dynamo#592; dynamo/trtllm/workers/llm_worker.py 545 of 1.6.1",
     versions=Versions(dynamo=">=1.0,<1.7"),
     exceptions="Nothing is reported if the router is configured to route by load alone, by "
-    "--load-aware, a prefix credit of 0 or --router-assume-kv-reuse false, or if a policy "
-    "file decides.",
+    "--load-aware, a prefix credit of 0 (flag or policy file) or --router-assume-kv-reuse false, "
+    "or by a policy that is not Dynamo's built-in one.",
     other_levels=(Level.NOTE,),
 )
 def no_prefix_caching(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -112,10 +113,15 @@ def no_prefix_caching(deployment: ServingDeployment) -> Iterable[RuleResult]:
 
 def weighs_prefixes(deployment: ServingDeployment) -> bool:
     """Whether the KV router prefers workers with cached prefixes: not with --load-aware or a credit
-    of 0, whose flag had other names before 1.2. A policy file may decide either way."""
-    policy = deployment.router_setting("--router-policy-config", "DYN_ROUTER_POLICY_CONFIG")
+    of 0, whose flag had other names before 1.2. A policy that is not known may decide either way.
+    """
+    policy = credits_of_policy(deployment)
+    if policy is None:
+        return False
+    if policy:
+        return any(policy)  # the policy's parameters count, not the flags
     load_aware = deployment.router_setting("--load-aware", "DYN_ROUTER_LOAD_AWARE")
-    if policy is not None or (load_aware and str(load_aware.value).lower() in ("true", "1", "yes")):
+    if load_aware and str(load_aware.value).lower() in ("true", "1", "yes"):
         return False
     found = (deployment.router_setting(flag, variable) for flag, variable in CREDITS)
     return not any(setting and _is_zero(setting.value) for setting in found)

@@ -1,0 +1,81 @@
+"""What replaces vLLM's flag --connector, which Dynamo 1.0 removed, and its variable."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from penstock.checks.finding import Fix
+from penstock.engines.flags import GivenFlag
+from penstock.manifests.deployment import Role
+from penstock.serving.deployment import ServingDeployment
+
+FLAG, VARIABLE = "--connector", "DYN_CONNECTOR"
+NONE = ("none", "null")
+REJECTED = "The worker raises ValueError at startup, also for none, and restarts in a crash loop."
+KVBM = "kvbm.vllm_integration.connector"
+# `_connector_to_kv_transfer_json` in dynamo/vllm/args.py of 1.6.1.
+CONNECTORS: Mapping[str, Mapping[str, str]] = {
+    "lmcache": {"kv_connector": "LMCacheConnectorV1"},
+    "flexkv": {"kv_connector": "FlexKVConnectorV1"},
+    "nixl": {"kv_connector": "NixlConnector"},
+    "kvbm": {"kv_connector": "DynamoConnector", "kv_connector_module_path": KVBM},
+}
+NIXL_ROLES = {Role.PREFILL: "kv_producer", Role.DECODE: "kv_consumer"}
+
+
+def names_connector(flag: GivenFlag | None) -> bool:
+    """Whether the flag asks for a connector."""
+    return flag is not None and bool(_named(_words(flag)))
+
+
+def instead_of_flag(deployment: ServingDeployment, component: str, flag: GivenFlag) -> Fix:
+    return _fix(deployment, component, FLAG, _words(flag))
+
+
+def instead_of_variable(deployment: ServingDeployment, component: str, text: str) -> Fix:
+    fix = _fix(deployment, component, VARIABLE, text.split())
+    return Fix(text=fix.text, config=fix.config, env={VARIABLE: None})
+
+
+def _fix(deployment: ServingDeployment, component: str, name: str, words: Sequence[str]) -> Fix:
+    worker = next((w for w in deployment.workers if w.name == component), None)
+    names = _named(words)
+    if not names:
+        return Fix(text=f"Remove {name}; without it there is no connector.")
+    if worker is not None and worker.get("kv-transfer-config") is not None:
+        return Fix(text=f"Remove {name}; --kv-transfer-config names the connector.")
+    if worker is None or any(word not in CONNECTORS for word in names):
+        return Fix(text=f"Use --kv-transfer-config instead of {name}.")
+    return Fix(
+        text=f"Replace {name} with --kv-transfer-config.",
+        config={"kv-transfer-config": _transfer_config(names, worker.role)},
+        replaces=name if name == FLAG else None,
+    )
+
+
+def _words(flag: GivenFlag) -> tuple[str, ...]:
+    return ((flag.text or ""), *flag.more)
+
+
+def _named(words: Sequence[str]) -> list[str]:
+    return [word.lower() for word in words if word and word.lower() not in NONE]
+
+
+def _transfer_config(names: Sequence[str], role: Role) -> dict[str, Any]:
+    """Several connectors become one PdConnector."""
+    parts: list[dict[str, Any]] = [
+        {**CONNECTORS[name], "kv_role": _role(name, role)} for name in names
+    ]
+    if len(parts) == 1:
+        return parts[0]
+    return {
+        "kv_connector": "PdConnector",
+        "kv_role": "kv_both",
+        "kv_connector_extra_config": {"connectors": parts},
+        "kv_connector_module_path": KVBM,
+    }
+
+
+def _role(name: str, role: Role) -> str:
+    return NIXL_ROLES.get(role, "kv_both") if name == "nixl" else "kv_both"

@@ -1,0 +1,227 @@
+"""Levels, reasons and fixes that readers of other people's manifests called wrong."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from penstock.checks.finding import Finding, Level
+from tests.checks.support import (
+    REMOVE,
+    SGLANG_AGG,
+    TRTLLM_AGG,
+    TRTLLM_DISAGG,
+    VLLM_AGG,
+    VLLM_DISAGG,
+    check,
+    graph,
+    manifest,
+)
+
+COMPONENTS = "dgd/spec/components"
+MAIN = "podTemplate/spec/containers/main"
+WORKER, DECODE, PREFILL = (
+    f"{COMPONENTS}/{name}/{MAIN}" for name in ("worker", "decode", "prefill")
+)
+NVIDIA = "nvcr.io/nvidia/ai-dynamo"
+NO_RDMA = {f"{pool}/resources/limits/rdma~1ib": REMOVE for pool in (DECODE, PREFILL)}
+POOLS, NAMED = ("decode", "prefill"), (DECODE, PREFILL)
+TYPE = "node.kubernetes.io~1instance-type"
+
+
+def found(text: str, rule: str) -> list[Finding]:
+    return [one for one in check(text) if one.rule == rule]
+
+
+def only(text: str, rule: str) -> Finding:
+    (finding,) = found(text, rule)
+    return finding
+
+
+def vllm(image: str, changes: Mapping[str, Any]) -> str:
+    pools = {f"{pool}/image": f"{NVIDIA}/vllm-runtime:{image}" for pool in (DECODE, PREFILL)}
+    return manifest(VLLM_DISAGG, {**pools, **changes})
+
+
+def prefill_args(*args: str) -> dict[str, Any]:
+    return {
+        f"{PREFILL}/command": ["python3", "-m", "dynamo.vllm"],
+        f"{PREFILL}/args": ["--disaggregation-mode", "prefill", "--model", "a/b", *args],
+    }
+
+
+@pytest.mark.parametrize(
+    ("script", "reason", "fix"),
+    [
+        ("python3", "it exits at once", "Remove `sh -c`, so that python3 gets the arguments."),
+        ("python3 -m dynamo.vllm", "with the defaults", "Move the arguments into the script."),
+        ("--seed", "nothing names a program", "Replace `sh -c` with the program, such as `python3"),
+    ],
+)
+def test_the_reason_states_what_runs_without_the_lost_arguments(
+    script: str, reason: str, fix: str
+) -> None:
+    words = {f"{WORKER}/command": ["sh", "-c"], f"{WORKER}/args": [script, "--model", "a/b"]}
+    finding = only(manifest(VLLM_AGG, words), "PS771")
+    assert reason in finding.why
+    assert finding.fix.startswith(fix)
+
+
+def test_a_release_candidate_may_lack_the_flags_of_its_release() -> None:
+    args = {f"{WORKER}/args": ["--model-path", "openai/gpt-oss-120b"]}
+
+    def with_image(tag: str) -> str:
+        image = {f"{WORKER}/image": f"{NVIDIA}/tensorrtllm-runtime:{tag}"}
+        return manifest(TRTLLM_AGG, {**args, **image})
+
+    assert len(found(with_image("0.5.1"), "PS602")) == 2
+    assert found(with_image("0.5.1-rc0.pre3"), "PS602") == []
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (["nixl"], {"kv_connector": "NixlConnector", "kv_role": "kv_producer"}),
+        (["lmcache"], {"kv_connector": "LMCacheConnectorV1", "kv_role": "kv_both"}),
+    ],
+)
+def test_the_successor_of_the_connector_flag_has_the_role_of_the_pool(
+    names: list[str], expected: Mapping[str, str]
+) -> None:
+    text = vllm("1.6.1", prefill_args("--connector", *names))
+    finding = only(text, "PS144")
+    assert finding.replaces == "--connector"
+    assert json.dumps(expected) in " ".join(finding.yaml.split())
+    assert not [one for one in found(text, "PS401") if one.component == "prefill"]
+
+
+def test_several_connectors_become_one() -> None:
+    finding = only(vllm("1.6.1", prefill_args("--connector", "kvbm", "nixl")), "PS144")
+    assert "PdConnector" in finding.yaml
+    assert "DynamoConnector" in finding.yaml
+
+
+def test_without_a_connector_the_flag_is_only_removed() -> None:
+    finding = only(graph(VLLM_DISAGG, {"decode/args": ["--connector", "none"]}), "PS144")
+    assert finding.fix == "Remove --connector; without it there is no connector."
+    assert "also for none" in finding.why
+
+
+@pytest.mark.parametrize(
+    ("name", "level", "fix"),
+    [
+        ("VLLM_RPC_TIMEOUT", Level.NOTE, "Remove VLLM_RPC_TIMEOUT."),
+        ("VLLM_ROCM_USE_AITER_PAGED_ATTN", Level.NOTE, "Remove"),
+        ("VLLM_NVFP4_GEMM_BACKEND", Level.WARNING, "Use --linear-backend instead of"),
+    ],
+)
+def test_a_removed_variable_is_a_note_unless_it_selected_something(
+    name: str, level: Level, fix: str
+) -> None:
+    finding = only(graph(VLLM_AGG, {f"worker/env/{name}": "1"}), "PS177")
+    assert (finding.level, finding.fix.startswith(fix)) == (level, True)
+
+
+@pytest.mark.parametrize(
+    ("types", "level"),
+    [
+        (["g6e.4xlarge", "ml.g6e.4xlarge"], Level.NOTE),
+        (["g6e.4xlarge", "g6e.8xlarge"], Level.WARNING),
+        (["p5.48xlarge"], Level.WARNING),
+    ],
+)
+def test_nodes_without_efa_have_only_tcp(types: list[str], level: Level) -> None:
+    term = {"key": TYPE.replace("~1", "/"), "operator": "In", "values": types}
+    terms = {"nodeSelectorTerms": [{"matchExpressions": [term]}]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+    pods = {f"{COMPONENTS}/{pool}/podTemplate/spec/affinity": affinity for pool in POOLS}
+    no_tls = {f"{pool}/env/UCX_TLS": REMOVE for pool in (DECODE, PREFILL)}
+    levels = {one.level for one in found(vllm("1.6.1", {**NO_RDMA, **no_tls, **pods}), "PS431")}
+    assert levels == {level}
+
+
+def test_the_fix_for_a_graph_without_a_network_is_not_refused_by_the_chart() -> None:
+    none = {"kv_transfer": {}, "hardware": {"gpu": "b200", "fabric": "none"}}
+    findings = found(graph(VLLM_DISAGG, none), "PS431")
+    assert len(findings) == 2
+    for finding in findings:
+        assert (finding.level, finding.yaml) == (Level.NOTE, "")
+        assert "hardware.fabric" in finding.fix
+
+
+@pytest.mark.parametrize(
+    ("base", "given", "fix"),
+    [
+        (VLLM_AGG, "--model-path", "Replace --model-path with --model."),
+        (VLLM_AGG, "--tp", "Replace --tp with --tensor-parallel-size."),
+        (VLLM_AGG, "--mem-fraction-static", "Use --gpu-memory-utilization, and check the value"),
+        (SGLANG_AGG, "--max-model-len", "Replace --max-model-len with --context-length."),
+        (TRTLLM_AGG, "--max-model-len", "Replace --max-model-len with --max-seq-len."),
+    ],
+)
+def test_a_flag_of_another_engine_is_replaced(
+    base: Mapping[str, Any], given: str, fix: str
+) -> None:
+    finding = only(graph(base, {"worker/args": [given, "1"]}), "PS141")
+    assert finding.fix.startswith(fix)
+    assert finding.replaces == given
+
+
+def test_a_decode_pool_of_vllm_serves_alone_until_the_frontend_waits_for_prefill() -> None:
+    def alone(tag: str) -> list[Level]:
+        mode = {f"{DECODE}/env/MODE": {"name": "DYN_VLLM_DISAGGREGATION_MODE", "value": "decode"}}
+        text = vllm(tag, {f"{COMPONENTS}/prefill": REMOVE, **mode})
+        return [one.level for one in found(text, "PS766")]
+
+    assert [alone("1.2.1"), alone("1.3.1")] == [[], [Level.ERROR]]
+
+
+def test_tensorrt_llm_refuses_what_is_above_the_models_limit() -> None:
+    finding = only(graph(TRTLLM_AGG, {"model/context_length": 262144}), "PS120")
+    assert finding.level is Level.WARNING
+    assert "lowers the limit to 131,072 tokens" in finding.why
+    assert only(graph(VLLM_AGG, {"model/context_length": 262144}), "PS120").level is Level.ERROR
+
+
+def test_a_tray_of_a_rack_has_four_gpus() -> None:
+    rack = {"hardware": {"gpu": "gb200", "gpus_per_node": 8, "fabric": "mnnvl"}}
+    finding = only(graph(TRTLLM_DISAGG, {**rack, "kv_transfer": {}}), "PS206")
+    assert (finding.level, finding.yaml) == (Level.WARNING, "hardware:\n  gpus_per_node: 4")
+    both = found(graph(TRTLLM_AGG, {**rack, "worker/gpus": 8}), "PS206")
+    assert sorted(one.level for one in both) == [Level.ERROR, Level.WARNING]
+
+
+def test_a_worker_without_a_mode_decodes_where_the_old_prefill_flag_exists() -> None:
+    def halves(*mode: str) -> str:
+        words = ["python3", "-m", "dynamo.vllm", "--model", "a/b"]
+        commands = {f"{DECODE}/command": words, f"{PREFILL}/command": [*words, *mode]}
+        no_args = {f"{pool}/args": [] for pool in (DECODE, PREFILL)}
+        types = {f"{COMPONENTS}/{pool}/type": "worker" for pool in POOLS}
+        image = {f"{pool}/image": "registry.example/vllm-runtime:latest" for pool in NAMED}
+        return manifest(VLLM_DISAGG, {**commands, **no_args, **types, **image})
+
+    assert found(halves("--is-prefill-worker"), "PS766") == []
+    assert len(found(halves("--disaggregation-mode", "prefill"), "PS766")) == 1
+
+
+def test_a_frontend_that_first_clears_the_namespace_is_a_frontend() -> None:
+    script = "python3 -m dynamo.sglang.utils.clear_namespace && python3 -m dynamo.frontend"
+    main = f"{COMPONENTS}/frontend/{MAIN}"
+    start = {f"{main}/command": ["sh", "-c"], f"{main}/args": [script]}
+    text = manifest(VLLM_AGG, {**start, f"{COMPONENTS}/frontend/type": "main"})
+    assert found(text, "PS770") == []
+    assert found(text, "PS765") == []
+
+
+@pytest.mark.parametrize(
+    ("tag", "flag"), [("0.9.1", "--is-prefill-worker"), ("1.6.1", "--disaggregation-mode")]
+)
+def test_the_flag_for_a_prefill_worker_is_one_that_the_image_has(tag: str, flag: str) -> None:
+    words = ["python3", "-m", "dynamo.vllm", "--model", "a/b"]
+    command = {f"{PREFILL}/command": words, f"{PREFILL}/args": []}
+    (finding,) = [one for one in found(vllm(tag, command), "PS767") if one.component == "prefill"]
+    assert finding.fix.startswith(f"Add {flag}")
+    assert finding.why.startswith("The worker serves whole requests")
