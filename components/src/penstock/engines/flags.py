@@ -59,7 +59,7 @@ REMOVED = {
     "--multimodal-processor": Removed("--enable-multimodal"),
     "--multimodal-encode-worker": Removed("--disaggregation-mode encode"),
     "--unified": Removed(),
-    "--disaggregation-strategy": Removed("--disaggregation-mode"),
+    "--disaggregation-strategy": Removed(reason="prefill workers always compute the prompt first"),
     "--enable-router": Removed("--router-mode kv on the frontend"),
     "--disable-log-requests": Removed(reason="requests are logged only with --enable-log-requests"),
     "--swap-space": Removed(reason="vLLM no longer swaps"),
