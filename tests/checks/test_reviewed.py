@@ -225,3 +225,20 @@ def test_the_flag_for_a_prefill_worker_is_one_that_the_image_has(tag: str, flag:
     (finding,) = [one for one in found(vllm(tag, command), "PS767") if one.component == "prefill"]
     assert finding.fix.startswith(f"Add {flag}")
     assert finding.why.startswith("The worker serves whole requests")
+
+
+def test_a_renamed_pass_of_the_compiler_has_its_new_name() -> None:
+    passes = {"worker/config/compilation-config": {"pass_config": {"enable_noop": True}}}
+    assert only(graph(VLLM_AGG, passes), "PS155").fix == "Use eliminate_noops."
+
+
+def test_an_endpoint_picker_uses_the_kv_events() -> None:
+    main = f"{COMPONENTS}/frontend/{MAIN}"
+    direct = {f"{main}/command": ["python3", "-m", "dynamo.frontend", "--router-mode", "direct"]}
+    text = manifest(VLLM_AGG, {**direct, f"{main}/args": []})
+    assert len(found(text, "PS503")) == 1
+    pod = {"containers": [{"name": "main", "image": f"{NVIDIA}/dynamo-frontend:1.6.1"}]}
+    picker = {
+        f"{COMPONENTS}/picker": {"name": "picker", "type": "epp", "podTemplate": {"spec": pod}}
+    }
+    assert found(manifest(VLLM_AGG, {**direct, f"{main}/args": [], **picker}), "PS503") == []

@@ -24,9 +24,19 @@ AUTO = "FLASH_ATTN"
 # Sections whose values are not checked: they may have any case, and `-`
 # (vllm/config/kernel.py 0.31.0).
 LOOSE = ("kernel-config",)
+# Keys of the compilation passes that vLLM 0.12 renamed (vllm#29646).
+_PASSES = {
+    "enable_fusion": "fuse_norm_quant and fuse_act_quant",
+    "enable_attn_fusion": "fuse_attn_quant",
+    "enable_noop": "eliminate_noops",
+    "enable_sequence_parallelism": "enable_sp",
+    "enable_async_tp": "fuse_gemm_comms",
+    "enable_fi_allreduce_fusion": "fuse_allreduce_rms",
+}
 # Removed keys → what to use instead.
 REPLACED_KEYS: Mapping[Path, str] = {
     ("attention-config", "use_fp4_indexer_cache"): "indexer_kv_dtype: mxfp4",
+    **{("compilation-config", "pass_config", old): new for old, new in _PASSES.items()},
 }
 # Flag → the key of a section that it sets.
 ALIASES = {"attention-backend": ("attention-config", "backend")}

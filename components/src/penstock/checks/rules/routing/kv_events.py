@@ -15,7 +15,7 @@ from penstock.checks.rules.routing.router import (
     weighs_prefixes,
 )
 from penstock.checks.version_range import Versions
-from penstock.manifests.deployment import Engine
+from penstock.manifests.deployment import Engine, Role
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.versions import dynamo_version
 from penstock.serving.worker import Worker
@@ -102,10 +102,12 @@ def _publishing_flag(worker: Worker) -> str:
     versions=Versions(dynamo=">=1.0,<1.7"),
     other_levels=(Level.WARNING,),
     exceptions="It is a warning if no router mode is set and a pool has several replicas, "
-    "because the events then seem to be meant for routing.",
+    "because the events then seem to be meant for routing. Nothing is reported if the deployment "
+    "has an endpoint picker, which routes by the events in place of the frontend.",
 )
 def unused_kv_events(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    if deployment.follows_kv_events or not deployment.frontends:
+    has_picker = bool(deployment.with_role(Role.EPP))
+    if deployment.follows_kv_events or not deployment.frontends or has_picker:
         return
     is_kv = deployment.router_mode == "kv"
     # The file does not choose to route without the events.
