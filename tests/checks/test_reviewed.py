@@ -57,7 +57,7 @@ def prefill_args(*args: str) -> dict[str, Any]:
     ("script", "reason", "fix"),
     [
         ("python3", "it exits at once", "Remove `sh -c`, so that python3 gets the arguments."),
-        ("python3 -m dynamo.vllm", "with the defaults", "Move the arguments into the script."),
+        ("python3 -m dynamo.vllm", "uses its defaults", "Move the arguments into the script."),
         ("--seed", "nothing names a program", "Replace `sh -c` with the program, such as `python3"),
     ],
 )
@@ -107,7 +107,7 @@ def test_several_connectors_become_one() -> None:
 def test_without_a_connector_the_flag_is_only_removed() -> None:
     finding = only(graph(VLLM_DISAGG, {"decode/args": ["--connector", "none"]}), "PS144")
     assert finding.fix == "Remove --connector; without it there is no connector."
-    assert "also for none" in finding.why
+    assert "even for none" in finding.why
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_the_fix_for_a_graph_without_a_network_is_not_refused_by_the_chart() -> 
     [
         (VLLM_AGG, "--model-path", "Replace --model-path with --model."),
         (VLLM_AGG, "--tp", "Replace --tp with --tensor-parallel-size."),
-        (VLLM_AGG, "--mem-fraction-static", "Use --gpu-memory-utilization, and check the value"),
+        (VLLM_AGG, "--mem-fraction-static", "Use --gpu-memory-utilization and adapt the value"),
         (SGLANG_AGG, "--max-model-len", "Replace --max-model-len with --context-length."),
         (TRTLLM_AGG, "--max-model-len", "Replace --max-model-len with --max-seq-len."),
     ],

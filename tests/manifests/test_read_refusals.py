@@ -121,7 +121,8 @@ def test_component_names_differ_by_more_than_case() -> None:
 def test_a_worker_without_a_command_is_refused() -> None:
     problem = only_problem(beta(worker("")))
     assert problem.message == (
-        "no command and no args: the operator runs /bin/sh -c without a script, which exits"
+        "no command and no args: the operator runs /bin/sh -c without a script, so the container "
+        "exits"
     )
 
 

@@ -46,7 +46,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--planner",
         action="store_true",
-        help="run Dynamo's planner in the replay, and compare it with fixed pools of similar cost",
+        help="run Dynamo's planner in the replay, and compare it with fixed pools of its average "
+        "and its peak size",
     )
     parser.add_argument(
         "--startup",

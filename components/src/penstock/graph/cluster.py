@@ -143,9 +143,9 @@ class Cluster(Spec):
         default="least",
         description=(
             "Security context of the pods. least: pods run as user 1000 without capabilities; "
-            "pods with RDMA devices run as root with the capability IPC_LOCK, which other users "
-            "cannot keep. nonroot: all pods run as user 1000, which with RDMA needs nodes without "
-            "a limit of locked memory. image: no security context, so the image decides."
+            "pods with RDMA devices run as root with the capability IPC_LOCK, which only root "
+            "keeps. nonroot: all pods run as user 1000; pods with RDMA devices then need nodes "
+            "with unlimited locked memory. image: no security context, so the image decides."
         ),
     )
     ssh_secret: ObjectName | None = Field(

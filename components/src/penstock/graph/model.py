@@ -126,9 +126,9 @@ class KvTransfer(Spec):
     transport: Literal["auto", "rdma", "tcp"] = Field(
         default="auto",
         description=(
-            "Network transport. auto: by hardware.fabric, which is rdma for ib, roce and efa, "
-            "NVLink for mnnvl and tcp for none; if that is unset, UCX chooses. rdma: request RDMA "
-            "devices and forbid TCP. tcp: no RDMA."
+            "Network transport. auto: RDMA if hardware.fabric is ib, roce or efa, NVLink if it is "
+            "mnnvl, TCP if it is none, and UCX's choice if it is unset. rdma: request RDMA devices "
+            "and forbid TCP. tcp: use TCP without RDMA devices."
         ),
     )
     rdma_resource: Text | None = Field(
@@ -253,10 +253,9 @@ class Graph(Spec):
     planner: Planner | None = Field(
         default=None,
         description=(
-            "Dynamo's planner, which scales the pools whose autoscaling.owner is planner. Set it "
-            "before the first installation if you may need it later, because no component can be "
-            "added to an installed graph; while no pool has this owner, the planner has "
-            "no pods."
+            "Dynamo's planner, which scales the pools whose autoscaling.owner is planner. It has "
+            "no pods while no pool has this owner. No component can be added to an installed "
+            "graph, so set it before the first installation if you may need it."
         ),
     )
     kv_transfer: KvTransfer = Field(

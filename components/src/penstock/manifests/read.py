@@ -237,7 +237,7 @@ def _report_no_command(container: Container) -> None:
     main = container.cursor
     if main["command"].is_absent and main["args"].is_absent:
         runs = (
-            "the operator runs /bin/sh -c without a script, which exits"
+            "the operator runs /bin/sh -c without a script, so the container exits"
             if container.defaults_to_shell
             else "only the image decides what runs"
         )

@@ -61,8 +61,8 @@ WITHOUT_CONSEQUENCE = re.compile(
     id="PS177",
     title="variable that this version of the engine does not read",
     level=Level.WARNING,
-    cause="vLLM and SGLang add and remove variables, and no file of the version in the image names "
-    "this one.",
+    cause="vLLM and SGLang add and remove variables. The version in the image does not use this "
+    "one.",
     effect="The setting is ignored, and the engine uses its default. vLLM logs that it does not "
     "know the variable.",
     remedy="Remove the variable, or use the flag that replaced it.",
@@ -71,8 +71,8 @@ WITHOUT_CONSEQUENCE = re.compile(
     "vllm/config and the flags of vLLM 0.31.0 and SGLang 0.5.21",
     versions=Versions(vllm=">=0.14,<0.32", sglang=">=0.5.6,<0.5.22"),
     other_levels=(Level.NOTE,),
-    exceptions="It is a note if nothing is lost: a variable of diagnostics or of other hardware, "
-    "or a removed one that selected no kernel, limit or content of responses.",
+    exceptions="It is a note if the variable concerns only diagnostics or other hardware, or if it "
+    "was removed and selected no kernel, limit or response content.",
 )
 def unread_variable(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.one_worker_per_component:
@@ -90,7 +90,7 @@ def unread_variable(deployment: ServingDeployment) -> Iterable[RuleResult]:
                     level=None if is_lost else Level.NOTE,
                     why=""
                     if is_lost
-                    else "The image has nothing that reads the variable or replaced it.",
+                    else "Nothing in the image reads the variable, so removing it changes nothing.",
                     versions=versions_of(engine, refusal),
                 )
 

@@ -121,7 +121,7 @@ def _absences(launch: Launch, one: GivenFlag) -> Iterator[Absence]:
 
 def _similar(table: FlagTable, one: GivenFlag) -> Fix:
     if other := same_meaning(one.spelling, table.by_spelling, SIMILAR):
-        text = f"Use {other}, and check the value: the flag has a similar meaning."
+        text = f"Use {other} and adapt the value: the flags are similar, not the same."
         return Fix(text=text, replaces=one.spelling)
     near = same_meaning(one.spelling, table.by_spelling, SAME) or nearest(
         one.spelling, table.by_spelling, SIMILARITY
@@ -179,7 +179,7 @@ def _is_known(line: FileFlag, flag: str) -> bool:
 def _rename(line: FileFlag, flag: str) -> Fix:
     known = line.table.by_spelling
     if other := same_meaning(flag, known, SIMILAR):
-        text = f"Use {other[2:]}, and check the value: the key has a similar meaning."
+        text = f"Use {other[2:]} and adapt the value: the keys are similar, not the same."
         return Fix(text=text, replaces=line.key)
     near = same_meaning(flag, known, SAME) or nearest(flag, known, SIMILARITY)
     return Fix(

@@ -40,8 +40,8 @@ TWO_FLAGS = re.compile(r"--[\w.-]+[= ]\S* --\w")
     title="the command cannot start",
     level=Level.ERROR,
     cause="Python gets a flag without a module, or a module that Dynamo does not have. If a "
-    "frontend has no command, the operator runs python3 with the args; another component's args "
-    "are a script of `/bin/sh -c`.",
+    "frontend has no command, the operator runs python3 with the args. If any other component has "
+    "none, it runs `/bin/sh -c`, which takes the first of the args as its script.",
     effect="The container exits at once and goes into a crash loop.",
     remedy="Write the whole command, such as `python3 -m dynamo.frontend`.",
     source="component_frontend.go@132ccbe3; component_common.go (getCommonContainer); packages of "
@@ -62,7 +62,7 @@ def cannot_start(deployment: ServingDeployment) -> Iterable[RuleResult]:
         if options:
             yield RuleResult(
                 location=Location(component.name, "args", options),
-                message=f"the operator runs /bin/sh -c, and {options[0]} is no script",
+                message=f"the operator runs /bin/sh -c, which takes {options[0]} as its script",
                 fix=Fix(text="Set command, such as [python3, -m, dynamo.vllm]."),
                 versions=DEFAULT_SHELL,
             )
@@ -133,20 +133,20 @@ def lost_arguments(deployment: ServingDeployment) -> Iterable[RuleResult]:
                     location=Location(component.name, "args", (word.partition("=")[0],)),
                     message=f"{word!r} is a single argument; no shell splits it",
                     fix=Fix(text="Write each flag and each value as its own entry."),
-                    why="The program takes all of it as one flag, which it does not know.",
+                    why="The program takes the whole text as one flag and rejects it.",
                 )
 
 
 def _without_arguments(script: str) -> str:
     """What happens to the container of a script that gets no arguments."""
     if script.startswith("-"):
-        return f"The shell does not know the option {script} and exits: nothing names a program."
+        return f"The shell takes {script} as its own option and exits: nothing names a program."
     if script.rsplit("/", 1)[-1] in INTERPRETERS:
         return (
             f"{script} starts without a program to run. As the container has no standard input, it "
             "exits at once and is restarted in a loop."
         )
-    return "The script runs without the arguments, with the defaults of what it starts."
+    return "The script runs without these arguments, so the program uses its defaults."
 
 
 def _use_arguments(words: list[str], *, is_written: bool) -> Fix:

@@ -68,14 +68,14 @@ def several_engines(deployment: ServingDeployment) -> Iterable[RuleResult]:
     level=Level.ERROR,
     cause="A prefill worker or a decode worker alone cannot serve requests.",
     effect="Requests fail: a prefill worker generates no text, and a decode worker waits for a "
-    "prefill worker. Since 1.3 the frontend answers 503 until workers of both types are live.",
+    "prefill worker. Since 1.3 the frontend returns 503 until workers of both types are live.",
     remedy="Add the missing pool.",
     source="dynamo/trtllm of 1.6.1; needs of the model card in dynamo/vllm/worker_factory.py of "
-    "1.3.1, which 1.2.1 has not; dynamo#8626, dynamo#10503, dynamo#11467, dynamo#6678",
+    "1.3.1, which 1.2.1 lacks; dynamo#8626, dynamo#10503, dynamo#11467, dynamo#6678",
     versions=Versions(dynamo=">=1.0,<1.7"),
     other_levels=(Level.WARNING,),
-    exceptions="vLLM's decode workers compute prompts themselves. Before 1.3, whose frontend "
-    "does not wait for a prefill worker, they serve alone.",
+    exceptions="Nothing is reported for a vLLM decode pool before Dynamo 1.3: its workers compute "
+    "the prompts themselves, and the frontend does not wait for a prefill worker.",
 )
 def half_disaggregated(deployment: ServingDeployment) -> Iterable[RuleResult]:
     others = sum(root["kind"].value == "DynamoGraphDeployment" for root in deployment.documents)
@@ -170,7 +170,7 @@ def _aggregated(worker: Worker) -> str:
             "The worker registers as aggregated, so that the prefill worker finds no decode worker "
             "and /v1/models stays empty."
         )
-    return "The worker serves whole requests like the others, and no prefill is transferred."
+    return "The worker serves whole requests as an aggregated worker, and no KV is transferred."
 
 
 def _without_mode(worker: Worker) -> Versions | None:

@@ -19,16 +19,16 @@ KIND = "DynamoGraphDeployment"
     id="PS009",
     title="repeated key without effect",
     level=Level.NOTE,
-    cause="A mapping has the same key twice, and the first value is empty or equals the last one, "
-    "which kubectl uses.",
+    cause="A mapping has the same key twice. kubectl uses the last value, and the first one is "
+    "empty or the same, so nothing is lost.",
     effect="`kubectl apply -f` accepts the file, but Kustomize, and with it `kubectl apply -k` and "
-    "Flux, refuse it: mapping key already defined.",
+    "Flux, refuse it: “mapping key already defined”.",
     remedy="Remove the first of the two keys.",
     source="sigs.k8s.io/yaml (Unmarshal); kubectl 1.32: `kubectl label --local` and `kubectl "
     "kustomize` with such a file; kubernetes#14791; kustomize#3523",
     versions=KUBERNETES,
-    exceptions="If the first value is lost, PS004 reports an error. The engine's file in a "
-    "ConfigMap is read by the engine, which uses the last value and reports nothing.",
+    exceptions="If the first value is lost, PS004 reports an error. Nothing is "
+    "reported for an engine's file in a ConfigMap, because the engine uses the last value.",
 )
 def repeated_key(deployment: ServingDeployment) -> Iterable[RuleResult]:
     graphs = [root for root in deployment.documents if root["kind"].value == KIND]

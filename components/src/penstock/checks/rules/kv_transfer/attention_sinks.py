@@ -28,11 +28,11 @@ HEAD_SIZES = (64, 128, 256)
 
 @rule(
     id="PS469",
-    title="a KV connector leaves FlashInfer without attention sinks",
+    title="FlashInfer without attention sinks because of a KV connector",
     level=Level.ERROR,
-    cause="On SM 100 and 103, vLLM selects FlashInfer for models with attention sinks, such as "
-    "gpt-oss, because its TRTLLM kernels support them. vLLM 0.16 turns these kernels off with "
-    "every KV connector. Before, they failed on the cache of OffloadingConnector.",
+    cause="On Blackwell, vLLM selects FlashInfer for models with attention sinks, such as gpt-oss, "
+    "because FlashInfer's TRTLLM kernels support them. vLLM 0.16 disables these kernels with every "
+    "KV connector. In 0.14 and 0.15 they fail on the cache layout of OffloadingConnector.",
     effect="Every worker stops at startup: “FlashInfer backend currently does not support "
     "attention sinks”, or an assertion about a contiguous KV cache.",
     remedy="Set attention-backend to TRITON_ATTN.",
@@ -40,7 +40,8 @@ HEAD_SIZES = (64, 128, 256)
     "config/vllm.py 556-580 of 0.16.0; flashinfer.py 1397 and 1508, offloading_connector.py 48 of "
     "0.14.1; gone in 0.19.0; dynamo#7514, vllm#33572, vllm#33192, vllm#34158",
     versions=Versions(vllm=">=0.14,<0.17"),
-    exceptions="The GPU is unknown, use_trtllm_attention is false, or VLLM_BATCH_INVARIANT is set.",
+    exceptions="Nothing is reported if the GPU is unknown, use_trtllm_attention is false, or "
+    "VLLM_BATCH_INVARIANT, VLLM_ATTENTION_BACKEND or VLLM_USE_TRTLLM_ATTENTION is set.",
 )
 def no_sinks_with_connector(deployment: ServingDeployment) -> Iterable[RuleResult]:
     gpu = deployment.gpu
@@ -55,7 +56,7 @@ def no_sinks_with_connector(deployment: ServingDeployment) -> Iterable[RuleResul
             location=worker.config_location(set_by or key),
             message=f"with {key}, FlashInfer does not support the attention sinks of "
             f"{worker.value('model')} on {gpu.name}"
-            + ("" if set_by else ", and vLLM selects it by default"),
+            + ("" if set_by else ", and vLLM selects FlashInfer by default"),
             fix=Fix(
                 text="Set attention-backend to TRITON_ATTN.",
                 config={set_by or BACKENDS[0]: "TRITON_ATTN"},

@@ -60,22 +60,22 @@ def _same_tp(prefill: Worker, decode: Worker) -> Fix:
             if prefill.has_attention_dp
             else f"Remove enable-dp-attention from {decode.name}, as {prefill.name} lacks it."
         )
-    return Fix(text=f"Use the same TP on {prefill.name} and {decode.name}, with as many GPUs.")
+    return Fix(text=f"Use the same TP and number of GPUs on {prefill.name} and {decode.name}.")
 
 
 @rule(
     id="PS470",
-    title="mooncake transfers single KV heads between different TP",
+    title="mooncake transfers KV heads one by one",
     level=Level.WARNING,
-    cause="The pools have different attention TP, and the model has KV heads rather than one "
-    "latent (MLA). SGLang then sends the heads of each token apart.",
+    cause="The pools have different attention TP, and the model has several KV heads (no MLA). "
+    "SGLang then transfers each head of each token separately.",
     effect="The transfer is slow. With 128 concurrent requests both pools lost their connections: "
     "“Decode instance could be dead”.",
     remedy="Use the same TP on both pools.",
     source="sglang/srt/disaggregation/mooncake/conn.py send_kvcache_slice and common/conn.py "
     "(“Performance is NOT guaranteed”) of 0.5.4.post3 to 0.5.21; sglang#15674, sglang#15675",
     versions=Versions(sglang=">=0.5.4,<0.5.22"),
-    exceptions="SGLANG_DISAGG_STAGING_BUFFER is set.",
+    exceptions="Nothing is reported if SGLANG_DISAGG_STAGING_BUFFER is set.",
 )
 def sliced_by_mooncake(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for prefill, decode, facts in _unequal_pairs(deployment, "mooncake"):
@@ -84,7 +84,7 @@ def sliced_by_mooncake(deployment: ServingDeployment) -> Iterable[RuleResult]:
             yield RuleResult(
                 location=decode.settings.location("tensor_parallel"),
                 message=f"{decode.name} has attention TP {second}, but {prefill.name} has {first}: "
-                f"mooncake sends the {facts.kv_heads} KV heads of each token apart",
+                f"mooncake transfers the {facts.kv_heads} KV heads of each token separately",
                 fix=_same_tp(prefill, decode),
             )
 
@@ -94,14 +94,14 @@ def sliced_by_mooncake(deployment: ServingDeployment) -> Iterable[RuleResult]:
     title="NIXL with more decode GPUs than KV heads",
     level=Level.ERROR,
     cause="The attention TP of the decode workers exceeds that of the prefill workers and the "
-    "number of KV heads. SGLang describes one part of the prefill cache for each decode GPU, which "
-    "is more than the cache has.",
+    "number of KV heads. SGLang divides the prefill cache into one part for each decode GPU, but "
+    "the cache has fewer KV heads than that.",
     effect="The first request fails: NIXL_ERR_NOT_FOUND in prepXferDlist.",
     remedy="Use the same attention TP on both pools.",
     source="sglang/srt/disaggregation/nixl/conn.py _init_hetero_tp_prep_handle 558-624 of 0.5.14, "
     "743-810 of 0.5.16, corrected in 0.5.18 (829-849); sglang#31295, sglang#26406, sglang#31968",
     versions=Versions(sglang=">=0.5.14,<0.5.18"),
-    exceptions="SGLANG_DISAGG_STAGING_BUFFER is set.",
+    exceptions="Nothing is reported if SGLANG_DISAGG_STAGING_BUFFER is set.",
 )
 def more_gpus_than_heads(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for prefill, decode, facts in _unequal_pairs(deployment, "nixl"):
@@ -117,17 +117,18 @@ def more_gpus_than_heads(deployment: ServingDeployment) -> Iterable[RuleResult]:
 
 @rule(
     id="PS472",
-    title="the device of disaggregation-ib-device is not used by NIXL",
+    title="NIXL ignores disaggregation-ib-device",
     level=Level.WARNING,
     cause="Only mooncake reads disaggregation-ib-device. With NIXL, UCX selects the devices, and "
     "UCX_NET_DEVICES is not set.",
     effect="UCX takes other devices. Where these do not connect the nodes, every KV transfer hangs "
     "until its timeout of 300 s.",
-    remedy="Set UCX_NET_DEVICES, such as mlx5_0:1, instead of the flag.",
+    remedy="Remove disaggregation-ib-device, and set UCX_NET_DEVICES, such as mlx5_0:1.",
     source="sglang/srt/disaggregation/nixl of 0.5.4.post3 to 0.5.21, which does not read "
     "ib_device; sglang#28737",
     versions=Versions(sglang=">=0.5.4,<0.5.22"),
-    exceptions="SGLANG_DISAGGREGATION_NIXL_BACKEND names another plugin than UCX.",
+    exceptions="Nothing is reported if SGLANG_DISAGGREGATION_NIXL_BACKEND names another plugin "
+    "than UCX.",
 )
 def ignored_device(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in kv_transfer_workers(deployment):

@@ -140,7 +140,7 @@ def transceiver_runtime(worker: Worker) -> str:
     other_levels=(Level.WARNING,),
     exceptions="Nothing is reported with `transceiver_runtime: PYTHON`, which sends blocks from "
     "the KV cache and has no such buffer, or with TRTLLM_TRY_ZCOPY_FOR_KVCACHE_TRANSFER=1. In a "
-    "manifest it is a warning, as the engine's limit counts the response too.",
+    "manifest it is a warning, because the engine's limit includes the output.",
 )
 def small_buffer(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in kv_transfer_workers(deployment):

@@ -38,9 +38,9 @@ def chunks_prompts(worker: Worker) -> bool | None:
     level=Level.ERROR,
     cause="The context length is larger than the number of positions that the model supports.",
     effect="vLLM and SGLang do not start. TensorRT-LLM uses the model's limit, and refuses longer "
-    "requests. With the variable of the engine that allows more (VLLM_ALLOW_LONG_MAX_MODEL_LEN, "
-    "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN, TLLM_ALLOW_LONG_MAX_MODEL_LEN), output beyond the "
-    "limit may be wrong.",
+    "requests. If a variable allows more (VLLM_ALLOW_LONG_MAX_MODEL_LEN, "
+    "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN, TLLM_ALLOW_LONG_MAX_MODEL_LEN), the engine accepts "
+    "the length, but output beyond the limit may be wrong.",
     remedy="Set at most the model's max_position_embeddings.",
     source="vllm/config/model.py 0.10 to 0.31; sglang/srt/configs/model_config.py 0.5.0 to "
     "0.5.21; _init_max_seq_len in tensorrt_llm/_torch/pyexecutor/model_engine.py; vllm#7080, "
@@ -79,7 +79,9 @@ def context_exceeds_positions(deployment: ServingDeployment) -> Iterable[RuleRes
 def _beyond_positions(worker: Worker, positions: int, *, is_allowed: bool) -> str:
     """What the engine does with the length; empty for the rule's text."""
     if is_allowed:
-        return "The variable allows it, but output beyond the limit may be wrong."
+        return (
+            f"{ALLOWS_LONGER[worker.engine]} allows it, but output beyond the limit may be wrong."
+        )
     if worker.is_trtllm:
         return (
             f"TensorRT-LLM lowers the limit to {positions:,} tokens with a warning in its log, and "

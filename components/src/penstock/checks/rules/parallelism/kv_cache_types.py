@@ -56,7 +56,7 @@ def no_backend_for_type(deployment: ServingDeployment) -> Iterable[RuleResult]:
             fits = "auto" if dtype == "bfloat16" else "fp8"
             yield RuleResult(
                 location=worker.settings.location("kv_dtype"),
-                message=f"no attention backend has {KV} {dtype} for {worker.value('model')}"
+                message=f"no attention backend supports {KV} {dtype} for {worker.value('model')}"
                 + (
                     f" on {deployment.gpu.name}" if versions is ON_HOPPER and deployment.gpu else ""
                 ),

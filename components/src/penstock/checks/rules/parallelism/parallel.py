@@ -160,8 +160,8 @@ def _mismatch(
     source="Kubernetes scheduling; penstock.hardware",
     versions=HARDWARE,
     other_levels=(Level.WARNING,),
-    exceptions="It is a warning if only `hardware.gpus_per_node` is above what the nodes have: a "
-    "node of GB200 or GB300 is a compute tray with 4 GPUs.",
+    exceptions="It is a warning if no pod requests too many GPUs, but `hardware.gpus_per_node` is "
+    "too high: a node of GB200 or GB300 is a compute tray with 4 GPUs.",
 )
 def more_gpus_than_a_node(deployment: ServingDeployment) -> Iterable[RuleResult]:
     per_node, tray = deployment.gpus_per_node, _of_tray(deployment.gpu)
@@ -169,8 +169,8 @@ def more_gpus_than_a_node(deployment: ServingDeployment) -> Iterable[RuleResult]
         yield RuleResult(
             location=Location("", "graph", ("hardware", "gpus_per_node")),
             message=f"hardware.gpus_per_node is {per_node}, but a node of {tray.name} has "
-            f"{tray.gpus_per_node}",
-            why="Checks and plans assume nodes that do not exist; pods for them stay Pending.",
+            f"{tray.gpus_per_node} GPUs",
+            why="Checks and plans assume nodes that do not exist. Pods that need one stay Pending.",
             fix=Fix(
                 text=f"Set it to {tray.gpus_per_node}.",
                 graph={"hardware.gpus_per_node": tray.gpus_per_node},

@@ -86,7 +86,7 @@ def _is_nvfp4(worker: Worker) -> bool:
     level=Level.ERROR,
     cause="The weights are NVFP4, and quantization names ModelOpt's method for FP8.",
     effect="SGLang stops at startup: “ModelOptFp8Config only supports static FP8 quantization”, or "
-    "the method does not match that of the checkpoint.",
+    "because the method does not match the checkpoint.",
     remedy="Set quantization to modelopt_fp4.",
     source="ModelOptFp8Config.from_config in sglang/srt/layers/quantization/modelopt_quant.py 233 "
     "of 0.5.4.post3 to 464 of 0.5.16; sglang#14285",

@@ -103,7 +103,7 @@ def _publishing_flag(worker: Worker) -> str:
     other_levels=(Level.WARNING,),
     exceptions="It is a warning if no router mode is set and a pool has several replicas, "
     "because the events then seem to be meant for routing. Nothing is reported if the deployment "
-    "has an endpoint picker, which routes by the events in place of the frontend.",
+    "has an endpoint picker, which routes by the events instead of the frontend.",
 )
 def unused_kv_events(deployment: ServingDeployment) -> Iterable[RuleResult]:
     has_picker = bool(deployment.with_role(Role.EPP))

@@ -90,9 +90,9 @@ def has_choice(deployment: ServingDeployment, worker: Worker) -> bool:
     remedy="Enable prefix caching.",
     source="dynamo#592; dynamo/trtllm/workers/llm_worker.py 545 of 1.6.1",
     versions=Versions(dynamo=">=1.0,<1.7"),
-    exceptions="Nothing is reported if the router is configured to route by load alone, by "
-    "--load-aware, a prefix credit of 0 (flag or policy file) or --router-assume-kv-reuse false, "
-    "or by a policy that is not Dynamo's built-in one.",
+    exceptions="Nothing is reported if the router ignores cached prefixes because of --load-aware, "
+    "a prefix credit of 0 (flag or policy file) or --router-assume-kv-reuse false, or if its "
+    "policy is not Dynamo's built-in one.",
     other_levels=(Level.NOTE,),
 )
 def no_prefix_caching(deployment: ServingDeployment) -> Iterable[RuleResult]:

@@ -34,7 +34,7 @@ ADA = frozenset({"4090", "4080", "l4", "l40", "l40s"})
 
 @rule(
     id="PS180",
-    title="EAGLE3 with a target that SGLang cannot draft for",
+    title="EAGLE3 with a target that SGLang does not support",
     level=Level.ERROR,
     cause="EAGLE3 reads hidden states of the target, and the class of this model cannot return "
     "them (set_eagle3_layers_to_capture is missing).",
@@ -56,7 +56,9 @@ def target_without_eagle3(deployment: ServingDeployment) -> Iterable[RuleResult]
                 location=worker.settings.location("speculation"),
                 message=f"{worker.value('model')} does not support EAGLE3 in this version of "
                 "SGLang",
-                fix=Fix(text="Remove the speculative settings, or use an image with a later one."),
+                fix=Fix(
+                    text="Remove the speculative settings, or use an image with a later SGLang."
+                ),
                 versions=versions,
             )
 
@@ -72,7 +74,8 @@ def target_without_eagle3(deployment: ServingDeployment) -> Iterable[RuleResult]
     source="vllm/v1/attention/backends/flashinfer.py 706-726 of 0.26.0, 785-807 of 0.28.0 and "
     "775-797 of 0.31.0; vllm#54690 (0.28.0, RTX 4090)",
     versions=Versions(vllm=">=0.26,<0.32"),
-    exceptions="vLLM selects another backend for the draft than FlashInfer, as on Hopper.",
+    exceptions="Nothing is reported if vLLM selects another backend than FlashInfer for the draft, "
+    "as on Hopper.",
 )
 def draft_only_fp8(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
