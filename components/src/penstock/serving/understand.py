@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from penstock.manifests.deployment import Component, Deployment
 from penstock.manifests.pods import Pod
 from penstock.manifests.read import Manifest
 from penstock.manifests.source import Source
-from penstock.models import ModelFacts, ModelShape, find_facts, find_model
+from penstock.models import ModelFacts, ModelShape, find_facts, find_model, folder_of_model
 from penstock.models.config import MissingConfigError, UnknownShapeError
 from penstock.models.known import known_shape
 from penstock.serving.deployment import ServingDeployment
@@ -36,7 +36,8 @@ def understand(source: Source, hints: Hints) -> ServingDeployment:
     hardware = graph.hardware if graph is not None else None
     name = hints.gpu or (hardware.gpu if hardware else None)
     gpu = GPUS[name] if name else _gpu_of(source.manifest)
-    model, reason, facts = _model(source, hints)
+    folders = _folders(source, hints)
+    model, reason, facts = _model(source, folders)
     per_node = hardware.gpus_per_node if hardware else None
     return ServingDeployment(
         dgd=source.deployment,
@@ -49,6 +50,7 @@ def understand(source: Source, hints: Hints) -> ServingDeployment:
         model=model,
         model_unknown=reason,
         model_name=_name(source),
+        model_folder=_folder(folders),
         facts=facts,
         context_length=graph.model.context_length if graph is not None else None,
         slo=graph.slo if graph is not None else None,
@@ -84,15 +86,13 @@ def _affinity(value: object) -> Iterator[str]:
             yield from _affinity(item)
 
 
-def _model(source: Source, hints: Hints) -> tuple[ModelShape | None, str, ModelFacts | None]:
+def _model(
+    source: Source, folders: Sequence[Path]
+) -> tuple[ModelShape | None, str, ModelFacts | None]:
     """The model's shape, or the reason why it is unknown; and what is known in both cases."""
-    graph = source.loaded.graph if source.loaded is not None else None
-    path = graph.model.path if graph is not None else None
     name = _name(source)
     if name is None:
         return None, "no worker in the manifests sets a model", None
-    named = (hints.model_folder, Path(path) if path else None, Path(name))
-    folders = [folder for folder in named if folder is not None]
     facts = find_facts(name, *folders)
     try:
         return find_model(name, *folders), "", facts
@@ -100,6 +100,22 @@ def _model(source: Source, hints: Hints) -> tuple[ModelShape | None, str, ModelF
         return known_shape(name), str(error), facts
     except UnknownShapeError as error:  # the config.json that is used states another model
         return None, str(error), facts
+
+
+def _folders(source: Source, hints: Hints) -> list[Path]:
+    """Where the model's config.json may be, the first that has one counts."""
+    graph = source.loaded.graph if source.loaded is not None else None
+    path = graph.model.path if graph is not None else None
+    name = _name(source)
+    named = (hints.model_folder, Path(path) if path else None, Path(name) if name else None)
+    return [folder for folder in named if folder is not None]
+
+
+def _folder(folders: Sequence[Path]) -> Path | None:
+    try:
+        return folder_of_model(*folders)
+    except OSError:  # `_model` reports it
+        return None
 
 
 def _name(source: Source) -> str | None:
