@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.cli import arguments
-from penstock.cli.progress import Progress, add_progress
+from penstock.cli.progress import LINE_INTERVAL_S, Progress, add_progress
 from penstock.cli.replay_arguments import (
     add_slo,
     add_workload,
@@ -23,6 +23,7 @@ from penstock.cli.replay_arguments import (
 
 if TYPE_CHECKING:
     from penstock.plan.planning import Plan
+    from penstock.plan.trials import Trial
 
 REPLAYS, MIN_REPLAYS = 80, 10
 
@@ -65,7 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=integer_between(MIN_REPLAYS, 100_000),
         default=REPLAYS,
         metavar="N",
-        help=f"maximum number of replays (default: {REPLAYS}, about a minute on two cores)",
+        help=f"maximum number of replays (default: {REPLAYS}, 1 to 2 minutes on two idle cores)",
     )
     parser.add_argument(
         "--no-cache", action="store_true", help="ignore the results of earlier replays"
@@ -101,16 +102,25 @@ def run(args: argparse.Namespace) -> int:
             min_replicas=args.min_replicas,
         )
         cache = Cache(None, "") if args.no_cache else environment_cache(python)
-        progress = Progress(args, "planning")
-        with progress.running(), Replays(cache) as replays:
-            try:
+        progress = Progress(args, "planning", line_interval_s=LINE_INTERVAL_S)
+        measured: list[Trial] = []
+        try:
+            with progress.running(), Replays(cache) as replays:
                 result = plan(
-                    request, loaded, replays, budget=args.replays, attain=args.attain, say=progress
+                    request,
+                    loaded,
+                    replays,
+                    budget=args.replays,
+                    attain=args.attain,
+                    say=progress,
+                    measured=measured,
                 )
-            except KeyboardInterrupt:
-                progress.hide()
-                print("penstock plan: interrupted; nothing was written", file=sys.stderr)
-                raise
+        except KeyboardInterrupt:
+            is_text = not args.json and args.output != "-"
+            for line in report.partial_lines(measured, request, args.attain, args.replays):
+                print(line, file=sys.stdout if is_text else sys.stderr)
+            print("penstock plan: interrupted; nothing was written", file=sys.stderr)
+            raise
     if isinstance(result, NoPlan):
         raise report.no_plan_error(result, args.attain, scale)
     header = report.header(result, args.attain, _command())

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.cli import arguments
-from penstock.cli.progress import Progress, add_progress
+from penstock.cli.progress import LINE_INTERVAL_S, Progress, add_progress
 from penstock.cli.replay_arguments import (
     add_acceptance,
     add_slo,
@@ -151,7 +151,7 @@ def _print(
     from penstock.simulate.fixed import compare_with_planner
     from penstock.simulate.page import write_page
 
-    progress = Progress(args, "starting replays")
+    progress = Progress(args, "starting replays", line_interval_s=LINE_INTERVAL_S)
 
     def count_replays(done: int, total: int) -> None:
         progress(f"{done} of {total} replays", done, total)

@@ -77,13 +77,16 @@ def plan(
     budget: int,
     attain: float,
     say: Say,
+    measured: list[Trial] | None = None,
 ) -> Plan | NoPlan:
     """``budget``: replays; ``attain``: share of requests that must meet the SLO.
 
-    ``say`` gets a text, and how many of how many replays at most were run.
+    ``say`` gets a text, and how many of how many replays at most were run. ``measured`` gets each
+    trial as soon as it is measured, for a search that is interrupted.
 
     SimulationError if no layout fits the model, or none was measured.
     """
+    say("computing the step times of each layout", 0, 0)
     space = prepare(request, loaded)
     if request.objective is Objective.THROUGHPUT and (capacity := space.capacity):
         # Start near the maximum: the few requests of a slow workload would not fill an engine.
@@ -94,7 +97,8 @@ def plan(
     study = Study(workload=workload, replays=replays, attain=attain)
     share = int(budget * SEARCHED / max(1, sum(bool(f.candidates) for f in families)))
     count = counted(say, budget, len(space.candidates))
-    searches = [Trials(study, Deployments(request), share, count) for _ in families]
+    seen: list[Trial] = [] if measured is None else measured
+    searches = [Trials(study, Deployments(request), share, count, measured=seen) for _ in families]
     finalists = _searched(request, searches, families)
     trials = joined(searches, budget)
     if not any(finalists):
@@ -284,6 +288,7 @@ def _plan(
         pairs = sensitivity.compared(trials, *pair, base, by_gpus=is_cost, max_scale=highest)
     find_headroom = sensitivity.known_headroom if is_full else sensitivity.headroom
     found_headroom = find_headroom(trials, winner.candidate, base)
+    trials.say("sensitivity to other traffic", 0)
     rows = sensitivity.sensitivity_rows(
         trials.study, deployment, base, shares_prefixes=request.shares_prefixes
     )

@@ -47,6 +47,7 @@ class Trials:
     left: int  # replays in the budget
     say: Callable[[str, int], None]  # a result, and how many replays it took
     replays: int = 0  # that were run
+    measured: list[Trial] = field(default_factory=list)  # in order of time; searches may share it
     _reserved: int = 0
     _known: dict[TrialSpec, Trial] = field(default_factory=dict)
 
@@ -83,6 +84,7 @@ class Trials:
         try:
             for spec, trial in zip(new, pool.map(self._run, new), strict=True):
                 self._known[spec] = trial
+                self.measured.append(trial)
                 self.replays += new[spec]
                 scale = "" if spec.scale == 1 else f" at scale × {spec.scale:.3g}"
                 share = f"{trial.goodput:.0%} within the SLO"
@@ -128,6 +130,7 @@ def joined(searches: Sequence[Trials], budget: int) -> Trials:
     known = {spec: trial for one in searches for spec, trial in one._known.items()}
     used = sum(one.replays for one in searches)
     deployments = Deployments(first.deployments.request)
-    both = Trials(first.study, deployments, max(0, budget - used), first.say, replays=used)
+    left = max(0, budget - used)
+    both = Trials(first.study, deployments, left, first.say, used, measured=first.measured)
     both._known |= known
     return both
