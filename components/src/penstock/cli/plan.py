@@ -84,6 +84,7 @@ def run(args: argparse.Namespace) -> int:
     from penstock.plan.request import Objective, plan_request
     from penstock.simulate.cache import Cache, environment_cache
     from penstock.simulate.replay import Replays, require_environment
+    from penstock.terminal import fitted, width_of
 
     end_as_interrupted()
     _check_output(args)
@@ -116,9 +117,10 @@ def run(args: argparse.Namespace) -> int:
                     measured=measured,
                 )
         except KeyboardInterrupt:
-            is_text = not args.json and args.output != "-"
-            for line in report.partial_lines(measured, request, args.attain, args.replays):
-                print(line, file=sys.stdout if is_text else sys.stderr)
+            to = sys.stderr if args.json or args.output == "-" else sys.stdout
+            budget, width = args.replays, width_of(to)
+            for line in report.partial_lines(measured, request, args.attain, budget, width):
+                print(*fitted(line, to=to), sep="\n", file=to)
             print("penstock plan: interrupted; nothing was written", file=sys.stderr)
             raise
     if isinstance(result, NoPlan):
@@ -130,8 +132,8 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(report.as_json(result, args.attain, text))
     elif args.output != "-":
-        for line in report.lines(result, args.attain):
-            print(line)
+        for line in report.lines(result, args.attain, width_of()):
+            print(*fitted(line), sep="\n")
         if args.output:
             print(f"wrote {args.output}", "\nnext steps:", *_next_steps(args, result), sep="\n")
         else:

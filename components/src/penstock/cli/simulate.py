@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -169,13 +170,19 @@ def _print(
     if args.json:
         print(report.as_json(rows, study.workload, sustained))
     else:
-        print(f"{report.title(study.workload, sustained)}; simulated, not measured")
+        _print_lines([f"{report.title(study.workload, sustained)}; simulated, not measured"])
         for line in report.table(rows) if args.wide else report.narrow_table(rows):
             print(line)
-        for load in sustained:
-            print(report.sustained_load_line(load, study.workload))
-        for line in report.notes(rows):
-            print(line)
+        _print_lines(report.sustained_load_line(load, study.workload) for load in sustained)
+        _print_lines(report.notes(rows))
     if args.report:
         write_page(args.report, rows, sustained, study.workload)
     return 0
+
+
+def _print_lines(lines: Iterable[str]) -> None:
+    """Wrap each line for the terminal, two columns further in than it begins."""
+    from penstock.terminal import fitted
+
+    for line in lines:
+        print(*fitted(line, 2 + len(line) - len(line.lstrip())), sep="\n")

@@ -24,7 +24,7 @@ from penstock.simulate.report import (
     arrival_of,
     as_rows,
     assumed,
-    table,
+    fitting_table,
 )
 from penstock.simulate.study import Row
 
@@ -34,11 +34,11 @@ PARTIAL_ROWS = 5
 NOT_TRIED = "speculative decoding, workers on several nodes, batch limits other than in the table"
 
 
-def lines(plan: Plan, attain: float) -> Iterator[str]:
-    """Everything that is printed."""
+def lines(plan: Plan, attain: float, width: int | None = None) -> Iterator[str]:
+    """Everything that is printed. ``width``: columns of the terminal, None for no limit."""
     yield f"{_title(plan)}; simulated, not measured"
     yield f"SLO: {objective_line(plan.request, attain)}"
-    yield from table([trial.row for trial in shown(plan)])
+    yield from fitting_table([trial.row for trial in shown(plan)], width)
     yield f"recommended: {plan.winner.candidate}: {reason(plan)}"
     yield from (f"availability: {line}" for line in availability(plan.winner.candidate))
     yield f"headroom: {'; '.join(headroom(plan, attain))}"
@@ -50,12 +50,20 @@ def lines(plan: Plan, attain: float) -> Iterator[str]:
     yield f"not considered: {NOT_TRIED}"
     yield from _assumptions(plan)
     yield f"not simulated: {'; '.join(NEVER_SIMULATED)}"
-    yield f"{plan.considered} candidates, {plan.replays} replays"
+    yield _counts(plan)
     yield KNOWN_ERROR
 
 
+def _counts(result: Plan | NoPlan) -> str:
+    return f"{result.considered} candidates estimated, {result.replays} replays of the best"
+
+
 def partial_lines(
-    measured: Sequence[Trial], request: PlanRequest, attain: float, budget: int
+    measured: Sequence[Trial],
+    request: PlanRequest,
+    attain: float,
+    budget: int,
+    width: int | None = None,
 ) -> Iterator[str]:
     """The best of the trials of a search that was interrupted, best first."""
     is_full = request.objective is Objective.THROUGHPUT
@@ -65,11 +73,11 @@ def partial_lines(
             surest[trial.candidate] = _surer(trial, surest.get(trial.candidate), is_full=is_full)
     score = score_of(request.objective)
     best = sorted(surest.values(), key=lambda t: (t.meets_slo, *_partial(t, score)), reverse=True)
-    replayed = f"{len(surest)} candidate{'s' * (len(surest) != 1)} replayed"
-    yield f"partial result, interrupted: {replayed} of at most {budget} replays; no recommendation"
+    count = f"{len(surest)} candidate{'s' * (len(surest) != 1)}"
+    yield f"partial result: interrupted after {count}, at most {budget} replays; no recommendation"
     if best:
         yield f"SLO: {objective_line(request, attain)}"
-        yield from table([trial.row for trial in best[:PARTIAL_ROWS]])
+        yield from fitting_table([trial.row for trial in best[:PARTIAL_ROWS]], width)
         yield "best first; further replays may change the order"
 
 
@@ -288,7 +296,7 @@ def header(plan: Plan, attain: float, command: str) -> list[str]:
         f"Disaggregation: {disaggregation(plan)}.",
         "This describes the graph as planned: edits, such as `penstock scale`, do not change it.",
         "Simulated with measured kernels, not run on a GPU. Benchmark it before production use.",
-        f"{plan.considered} candidates, {plan.replays} replays. Command:",
+        f"{_counts(plan)}. Command:",
     ]
     lines = [line for part in parts for line in wrap(part, WIDTH, subsequent_indent="  ")]
     return [*lines, command]  # on one line, so that it can be copied
@@ -356,7 +364,7 @@ def no_plan_error(result: NoPlan, attain: float, scale: float = 1.0) -> Simulati
     ``scale``: of the workload, as the command line has it.
     """
     request = result.request
-    counts = f"{result.considered} candidates, {result.replays} replays"
+    counts = _counts(result)
     if result.undecided:
         message = f"{result.replays} replays are too few to decide which graph meets"
         message = f"{message} {_slo(request, attain)}"
