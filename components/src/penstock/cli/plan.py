@@ -6,7 +6,7 @@ import argparse
 import shlex
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +23,7 @@ from penstock.cli.replay_arguments import (
 
 if TYPE_CHECKING:
     from penstock.plan.planning import Plan
+    from penstock.plan.request import PlanRequest
     from penstock.plan.trials import Trial
 
 REPLAYS, MIN_REPLAYS = 80, 10
@@ -117,11 +118,7 @@ def run(args: argparse.Namespace) -> int:
                     measured=measured,
                 )
         except KeyboardInterrupt:
-            to = sys.stderr if args.json or args.output == "-" else sys.stdout
-            budget, width = args.replays, width_of(to)
-            for line in report.partial_lines(measured, request, args.attain, budget, width):
-                print(*fitted(line, to=to), sep="\n", file=to)
-            print("penstock plan: interrupted; nothing was written", file=sys.stderr)
+            _print_partial(args, request, measured)
             raise
     if isinstance(result, NoPlan):
         raise report.no_plan_error(result, args.attain, scale)
@@ -139,6 +136,18 @@ def run(args: argparse.Namespace) -> int:
         else:
             print("hint: write the graph to a file with -o FILE")
     return 0
+
+
+def _print_partial(
+    args: argparse.Namespace, request: PlanRequest, measured: Sequence[Trial]
+) -> None:
+    from penstock.plan.partial import partial_lines
+    from penstock.terminal import fitted, width_of
+
+    to = sys.stderr if args.json or args.output == "-" else sys.stdout
+    for line in partial_lines(measured, request, args.attain, args.replays, width_of(to)):
+        print(*fitted(line, to=to), sep="\n", file=to)
+    print("penstock plan: interrupted; nothing was written", file=sys.stderr)
 
 
 def _next_steps(args: argparse.Namespace, result: Plan) -> Iterator[str]:

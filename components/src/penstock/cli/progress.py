@@ -56,8 +56,8 @@ class Progress:
         self._started = self._last = self._counted_from = clock()
         self._is_terminal = self._to.isatty() and not args.quiet
         self._interval_s = VERBOSE_INTERVAL_S if args.verbose else line_interval_s
-        is_wanted = self._interval_s is not None and not args.quiet
-        self._prints_lines = is_wanted and not self._is_terminal
+        is_on = self._interval_s is not None and not args.quiet
+        self._prints_lines = is_on and not self._is_terminal
         self._is_shown = False
         self._lock = threading.Lock()
         self._ended = threading.Event()

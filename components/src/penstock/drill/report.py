@@ -16,7 +16,6 @@ from rich.table import Table
 from penstock.drill.evaluate import Failure, FailureType, Row, median, p99
 from penstock.drill.memory import MemoryTrend
 from penstock.drill.run import DrillResult
-from penstock.terminal import console as fitting_console
 from penstock.terminal import fitted
 
 SHOWN_FAILURES = 10
@@ -30,7 +29,7 @@ def print_result(result: DrillResult, repeat: str) -> None:
     table = Table(*COLUMNS)
     for row in result.evaluation.rows:
         table.add_row(*_cells(row))
-    fitting_console().print(table)
+    console.print(table)
     memory = map(_memory_line, result.memory)
     for line in (*summary(result), *memory):
         console.print("\n".join(fitted(line)), markup=False)

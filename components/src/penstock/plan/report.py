@@ -11,7 +11,7 @@ from typing import Any
 
 from penstock.errors import Problem, SimulationError
 from penstock.graph.slo import Slo
-from penstock.plan.choose import EQUAL, SCALE_STEP, TIE, Score, score_of
+from penstock.plan.choose import EQUAL, SCALE_STEP, TIE, score_of
 from penstock.plan.planning import NoPlan, Plan
 from penstock.plan.request import Objective, PlanRequest
 from penstock.plan.sensitivity import Comparison
@@ -30,7 +30,6 @@ from penstock.simulate.study import Row
 
 WIDTH = 110  # of the header's lines
 NEXT_STEP = SCALE_STEP * 1.01  # times the sustained scale: no scale in between is ever replayed
-PARTIAL_ROWS = 5
 NOT_TRIED = "speculative decoding, workers on several nodes, batch limits other than in the table"
 
 
@@ -56,45 +55,6 @@ def lines(plan: Plan, attain: float, width: int | None = None) -> Iterator[str]:
 
 def _counts(result: Plan | NoPlan) -> str:
     return f"{result.considered} candidates estimated, {result.replays} replays of the best"
-
-
-def partial_lines(
-    measured: Sequence[Trial],
-    request: PlanRequest,
-    attain: float,
-    budget: int,
-    width: int | None = None,
-) -> Iterator[str]:
-    """The best of the trials of a search that was interrupted, best first."""
-    is_full = request.objective is Objective.THROUGHPUT
-    surest: dict[Candidate, Trial] = {}
-    for trial in measured:
-        if is_full or trial.row.scale == 1:  # other scales are those of the analyses
-            surest[trial.candidate] = _surer(trial, surest.get(trial.candidate), is_full=is_full)
-    score = score_of(request.objective)
-    best = sorted(surest.values(), key=lambda t: (t.meets_slo, *_partial(t, score)), reverse=True)
-    count = f"{len(surest)} candidate{'s' * (len(surest) != 1)}"
-    yield f"partial result: interrupted after {count}, at most {budget} replays; no recommendation"
-    if best:
-        yield f"SLO: {objective_line(request, attain)}"
-        yield from fitting_table([trial.row for trial in best[:PARTIAL_ROWS]], width)
-        yield "best first; further replays may change the order"
-
-
-def _surer(new: Trial, known: Trial | None, *, is_full: bool) -> Trial:
-    """The one with more seeds; for the highest rate the one that meets the SLO at the highest."""
-    if known is None:
-        return new
-
-    def key(trial: Trial) -> tuple[float, ...]:
-        seeds = len(trial.row.metrics)
-        return (trial.meets_slo, trial.row.scale, seeds) if is_full else (seeds,)
-
-    return max(known, new, key=key)
-
-
-def _partial(trial: Trial, score: Score) -> tuple[float, ...]:
-    return score(trial) if trial.meets_slo else (trial.goodput,)
 
 
 def _assumptions(plan: Plan) -> Iterator[str]:

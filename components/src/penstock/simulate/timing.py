@@ -102,16 +102,16 @@ def _model_name(serving: ServingDeployment, inputs: MemoryInputs) -> str:
     name = str(found.value) if found else inputs.model.name
     if (Path(name) / MODEL_FILE).is_file():
         return name
-    wanted = serving.model_name if serving.is_graph else name
-    if wanted in measured_models():
-        return str(wanted)
+    requested = serving.model_name if serving.is_graph else name
+    if requested in measured_models():
+        return str(requested)
     if serving.model_folder is not None:
         return str(serving.model_folder)
-    if (known := known_id(wanted or name)) is not None:
+    if (known := known_id(requested or name)) is not None:
         return known
     if not name.startswith(("/", ".", "~")):
         return name  # an id, which AISimulate may download
-    message = f"there is no {name}/{MODEL_FILE} on this machine, and {wanted} was not measured"
+    message = f"there is no {name}/{MODEL_FILE} on this machine, and {requested} was not measured"
     fix = "Add --model DIR, a folder on this machine with the model's config.json."
     raise SimulationError(Problem(place="model", message=message, fix=fix))
 
