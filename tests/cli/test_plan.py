@@ -253,3 +253,14 @@ def test_ctrl_c_prints_the_best_graphs_so_far_and_leaves_no_process(
     assert "interrupted; nothing was written" in error
     assert not path.exists()
     assert psutil.wait_procs(children, timeout=10)[1] == []
+
+
+@needs_sim
+def test_a_time_limit_ends_the_search_with_what_was_measured(
+    asked: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*asked, "--gpus", "2", *LOOSE, "--no-cache", "--time-limit", "1ms"]) == 17
+    done = capsys.readouterr()
+    assert "partial result: time limit reached after 0 candidates" in done.out
+    assert "0 replays are too few to decide" in done.err
+    assert "Fix: Raise --time-limit." in done.err

@@ -6,7 +6,7 @@ import pytest
 
 from penstock.plan.partial import partial_lines
 from penstock.plan.planning import counted
-from penstock.plan.trials import TrialSpec
+from penstock.plan.trials import FIRST_SHARE, Deadline, TrialSpec
 from tests.plan.simulated_study import Behavior, aggregated, request, trials
 
 
@@ -34,3 +34,21 @@ def test_a_partial_result_has_the_best_trials_first() -> None:
     assert all(len(line) <= 80 for line in lines[2:])
     (only,) = partial_lines([], request("cost"), 0.95, 80)
     assert "0 candidates" in only
+
+
+@pytest.mark.slow  # renders a graph
+def test_no_trial_starts_after_the_deadline_and_time_is_kept_for_further_seeds() -> None:
+    now = 0.0
+    one, two, four = (aggregated(replicas) for replicas in (1, 2, 4))
+    search = trials({one: Behavior(2.0), two: Behavior(2.0), four: Behavior(2.0)})
+    search.deadline = Deadline(100, lambda: now)
+    with search.reserving(2):
+        assert len(search.of([TrialSpec(one)])) == 1
+        now = FIRST_SHARE * 100
+        assert (search.of([TrialSpec(two)]), search.free) == ([], 0)
+    assert len(search.of([TrialSpec(one, seeds=2)])) == 1
+    now = 100
+    assert search.of([TrialSpec(four)]) == []
+    left = search.left
+    assert [trial.candidate for trial in search.of([TrialSpec(one)])] == [one]  # it is known
+    assert search.left == left

@@ -6,6 +6,7 @@ import argparse
 import shlex
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ from penstock.cli.progress import LINE_INTERVAL_S, Progress, add_progress
 from penstock.cli.replay_arguments import (
     add_slo,
     add_workload,
+    duration_ms,
     end_as_interrupted,
     integer_between,
     requested_slo,
@@ -70,6 +72,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"maximum number of replays (default: {REPLAYS}, 1 to 2 minutes on two idle cores)",
     )
     parser.add_argument(
+        "--time-limit",
+        type=duration_ms,
+        metavar="60s",
+        help="end the replays after this time, and recommend from those that ran (default: none)",
+    )
+    parser.add_argument(
         "--no-cache", action="store_true", help="ignore the results of earlier replays"
     )
     arguments.add_json(parser)
@@ -80,12 +88,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from penstock.plan import report
-    from penstock.plan.graph_text import graph_text
     from penstock.plan.planning import NoPlan, plan
     from penstock.plan.request import Objective, plan_request
+    from penstock.plan.trials import Deadline
     from penstock.simulate.cache import Cache, environment_cache
     from penstock.simulate.replay import Replays, require_environment
-    from penstock.terminal import fitted, width_of
 
     end_as_interrupted()
     _check_output(args)
@@ -106,6 +113,7 @@ def run(args: argparse.Namespace) -> int:
         cache = Cache(None, "") if args.no_cache else environment_cache(python)
         progress = Progress(args, "planning", line_interval_s=LINE_INTERVAL_S)
         measured: list[Trial] = []
+        limit_s = args.time_limit / 1000 if args.time_limit else None
         try:
             with progress.running(), Replays(cache) as replays:
                 result = plan(
@@ -116,12 +124,26 @@ def run(args: argparse.Namespace) -> int:
                     attain=args.attain,
                     say=progress,
                     measured=measured,
+                    deadline=Deadline(limit_s, started=time.monotonic()),
                 )
         except KeyboardInterrupt:
-            _print_partial(args, request, measured)
+            _print_partial(args, request, measured, "interrupted")
+            print("penstock plan: interrupted; nothing was written", file=sys.stderr)
             raise
     if isinstance(result, NoPlan):
+        if result.is_late:
+            _print_partial(args, request, measured, "time limit reached")
         raise report.no_plan_error(result, args.attain, scale)
+    _print_plan(args, result)
+    return 0
+
+
+def _print_plan(args: argparse.Namespace, result: Plan) -> None:
+    """Write the graph, and print the table and the reasons."""
+    from penstock.plan import report
+    from penstock.plan.graph_text import graph_text
+    from penstock.terminal import fitted, width_of
+
     header = report.header(result, args.attain, _command())
     text = graph_text(result.request, result.winner.candidate, header)
     if args.output:
@@ -135,19 +157,17 @@ def run(args: argparse.Namespace) -> int:
             print(f"wrote {args.output}", "\nnext steps:", *_next_steps(args, result), sep="\n")
         else:
             print("hint: write the graph to a file with -o FILE")
-    return 0
 
 
 def _print_partial(
-    args: argparse.Namespace, request: PlanRequest, measured: Sequence[Trial]
+    args: argparse.Namespace, request: PlanRequest, measured: Sequence[Trial], why: str
 ) -> None:
     from penstock.plan.partial import partial_lines
     from penstock.terminal import fitted, width_of
 
     to = sys.stderr if args.json or args.output == "-" else sys.stdout
-    for line in partial_lines(measured, request, args.attain, args.replays, width_of(to)):
+    for line in partial_lines(measured, request, args.attain, args.replays, width_of(to), why):
         print(*fitted(line, to=to), sep="\n", file=to)
-    print("penstock plan: interrupted; nothing was written", file=sys.stderr)
 
 
 def _next_steps(args: argparse.Namespace, result: Plan) -> Iterator[str]:

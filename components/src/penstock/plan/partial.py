@@ -1,4 +1,4 @@
-"""The best graphs of a search that was interrupted: what `plan` prints after Ctrl-C."""
+"""The best graphs of a search that did not finish: after Ctrl-C, or at the time limit."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ def partial_lines(
     attain: float,
     budget: int,
     width: int | None = None,
+    why: str = "interrupted",
 ) -> Iterator[str]:
-    """The best of the trials of a search that was interrupted, best first."""
+    """The best of the trials of a search that was ended, best first. ``why``: what ended it."""
     is_full = request.objective is Objective.THROUGHPUT
     surest: dict[Candidate, Trial] = {}
     for trial in measured:
@@ -30,7 +31,7 @@ def partial_lines(
     score = score_of(request.objective)
     best = sorted(surest.values(), key=lambda t: (t.meets_slo, *_score(t, score)), reverse=True)
     count = f"{len(surest)} candidate{'s' * (len(surest) != 1)}"
-    yield f"partial result: interrupted after {count}, at most {budget} replays; no recommendation"
+    yield f"partial result: {why} after {count}, at most {budget} replays; no recommendation"
     if best:
         yield f"SLO: {objective_line(request, attain)}"
         yield from fitting_table([trial.row for trial in best[:PARTIAL_ROWS]], width)

@@ -37,6 +37,8 @@ def lines(plan: Plan, attain: float, width: int | None = None) -> Iterator[str]:
     """Everything that is printed. ``width``: columns of the terminal, None for no limit."""
     yield f"{_title(plan)}; simulated, not measured"
     yield f"SLO: {objective_line(plan.request, attain)}"
+    if plan.is_late:
+        yield "--time-limit was reached: fewer graphs and scales were replayed than possible"
     yield from fitting_table([trial.row for trial in shown(plan)], width)
     yield f"recommended: {plan.winner.candidate}: {reason(plan)}"
     yield from (f"availability: {line}" for line in availability(plan.winner.candidate))
@@ -326,9 +328,10 @@ def no_plan_error(result: NoPlan, attain: float, scale: float = 1.0) -> Simulati
     request = result.request
     counts = _counts(result)
     if result.undecided:
+        limit = "--time-limit" if result.is_late else "--replays"
         message = f"{result.replays} replays are too few to decide which graph meets"
         message = f"{message} {_slo(request, attain)}"
-        return SimulationError(Problem(message=message, fix="Raise --replays."))
+        return SimulationError(Problem(message=message, fix=f"Raise {limit}."))
     gpus = f"up to {request.gpus} × {request.gpu.name}"
     parts = [f"no graph with {gpus} met {_slo(request, attain)}"]
     if result.miss is not None:
