@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from penstock.terminal import keys
+from penstock.terminal import fitted, keys, width_of
 
 
 @pytest.fixture
@@ -52,3 +52,19 @@ def test_without_a_terminal_it_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     with keys() as pressed:
         assert pressed(0.05) == ""
     assert time.monotonic() - started >= 0.05
+
+
+class Screen(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_line_is_wrapped_for_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "30")
+    line = "name   one two three four five six seven"
+    lines = fitted(line, 7, Screen())
+    assert lines == ["name   one two three four five", "       six seven"]
+    assert fitted(line, 25, Screen())[1] == "  six seven"  # no room for so deep an indent
+    assert fitted(line, 7, io.StringIO()) == [line]
+    assert fitted("a" * 40, 2, Screen()) == ["a" * 40]  # a name can be copied
+    assert (width_of(Screen()), width_of(io.StringIO())) == (30, None)

@@ -185,7 +185,9 @@ OPERATORS = (
             Panel(
                 "Rejections",
                 "reqps",
-                "Requests with status 529: every worker is above its busy threshold.",
+                "Requests rejected because all workers are overloaded: they are at their "
+                "request_limit and queue_limit, or above a busy threshold. The status is "
+                "frontend.overload_status: 429 unless set.",
                 (rate("penstock:rejections:count", GRAPH),),
             ),
             Panel(

@@ -23,6 +23,7 @@ from penstock.plan.starting_graph import (
     starting_graph,
 )
 from penstock.serving.understand import Hints
+from penstock.workload import find_workload
 from tests.support.command_line import ROOT, penstock
 
 ANSWERS = ("--model", "gpt-oss-120b", "--gpu", "h100", "--gpus", "8", "--traffic", "chat")
@@ -60,10 +61,13 @@ def test_the_file_has_the_answers_and_the_next_steps_name_it(tmp_path: Path) -> 
     assert graph["model"]["id"] == "openai/gpt-oss-120b"
     assert graph["hardware"]["gpu"] == "h100"
     assert graph["slo"] == {"ttft_ms": 500, "itl_ms": 20}
-    assert (graph["worker"]["replicas"], graph["worker"]["gpus"]) == (4, 2)
-    assert graph["worker"]["config"]["max_batch_size"] == 16  # 40 requests on 4 workers
+    assert (graph["worker"]["replicas"], graph["worker"]["gpus"]) == (3, 2)
+    assert graph["worker"]["config"]["max_batch_size"] == 16  # 40 requests on 3 workers
     assert "40 requests at the same time, shared by the workers" in file.read_text()
-    assert "suppressed: PS803: " in done.stdout
+    assert "updates: an update starts one more worker of each pool (2 GPUs) before" in done.stdout
+    assert "suppressed" not in done.stdout
+    assert "set model.cache.pvc to a PersistentVolumeClaim of your namespace" in done.stdout
+    assert "set model.token_secret to a Secret with HF_TOKEN (now: hf-token-secret)" in done.stdout
     assert " --concurrency 40\n" in done.stdout  # the next step has the same traffic
     assert "penstock init mine.yaml --model openai/gpt-oss-120b" in file.read_text()
     for step in ("check", "up", "plan --model gpt-oss-120b --gpu h100 --gpus 8"):
@@ -75,15 +79,13 @@ def test_few_requests_get_few_workers_and_the_output_says_how_they_were_chosen(
     tmp_path: Path,
 ) -> None:
     h100 = GPUS["h100"]
-    for concurrency, replicas in ((1, 1), (9, 2), (40, 4), (5000, 4)):
+    for concurrency, replicas in ((1, 1), (9, 2), (40, 3), (5000, 3)):
         graph = starting_graph(MODELS[0], h100, 8, Traffic.CHAT, concurrency=concurrency)
         assert graph.candidate.worker.replicas == replicas
     pools = starting_graph(MODELS[0], h100, 64, Traffic.DOCUMENTS, concurrency=4).candidate
     assert (pools.prefill[0].replicas, pools.worker.replicas) == (1, 1)
     done = penstock("init", str(tmp_path / "a.yaml"), *ANSWERS)
-    assert (
-        "chosen by rule, for all of the GPUs: the number of concurrent requests is" in done.stdout
-    )
+    assert "chosen by rule, for up to 8 GPUs: the number of concurrent requests is" in done.stdout
     assert "`penstock plan` chooses by replaying the workload" in done.stdout
     done = penstock("init", str(tmp_path / "b.yaml"), *ANSWERS, "--concurrency", "3")
     assert "1 × TP2/EP2 aggregated, batch 8" in done.stdout
@@ -94,7 +96,36 @@ def test_long_prompts_get_separate_pools_if_the_gpus_suffice(tmp_path: Path) -> 
     for count, is_disaggregated in ((2, False), (4, True), (8, True), (64, True)):
         graph = starting_graph(MODELS[0], GPUS["h100"], count, Traffic.DOCUMENTS)
         assert graph.candidate.is_disaggregated is is_disaggregated
-        assert graph.candidate.gpus == count
+        assert graph.candidate.gpus == min(count, 58)  # of 64, six are free for updates
+
+
+def test_gpus_stay_free_for_updates_if_each_pool_keeps_two_workers() -> None:
+    h100 = GPUS["h100"]
+    for count, used in ((4, 4), (8, 6), (16, 14), (64, 62)):
+        graph = starting_graph(MODELS[0], h100, count, Traffic.CHAT)
+        assert graph.candidate.gpus == used
+        assert "an update starts one more worker of each pool (2 GPUs)" in graph.update()
+    one = starting_graph(MODELS[1], h100, 8, Traffic.CHAT)
+    assert "(1 GPU) before it stops the old ones; 1 GPU of hardware.nodes is free" in one.update()
+
+
+def test_an_update_that_is_not_possible_is_reported_with_its_suppression(tmp_path: Path) -> None:
+    words = (*ANSWERS[:-2], "--traffic", "documents")
+    done = penstock("init", str(tmp_path / "a.yaml"), *words)
+    assert "no rolling update is possible: an update starts one more worker of each" in done.stdout
+    assert "(6 GPUs), but no GPU of hardware.nodes is free. Before an update add" in done.stdout
+    message = "an update needs 6 free GPUs (one more replica of each pool); 0 of 8 are free"
+    assert f"suppressed: PS803: {message}. Reason: add a node before an update" in done.stdout
+
+
+def test_the_help_has_the_lengths_of_the_workloads() -> None:
+    text = " ".join(penstock("init", "--help").stdout.split())
+    for kind, name in (("chat", "short-chat"), ("documents", "document"), ("agentic", "agentic")):
+        workload = find_workload(name).workload
+        own = text.partition(f"{kind}: ")[2].partition(";")[0]
+        lengths = [workload.input, workload.output, workload.system_prompts]
+        numbers = [str(round(getattr(one, "mean", 0) or one.tokens)) for one in lengths if one]
+        assert all(number in own for number in numbers), (kind, own)
 
 
 def test_a_file_is_never_overwritten(tmp_path: Path) -> None:

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 from penstock.checks.run import check_file, tally
@@ -226,3 +230,37 @@ def test_throughput_of_conversations_is_refused(
     words = ["plan", "--model", "gpt-oss-20b", "--hardware", "h200", "--workload", "agentic"]
     assert main([*words, "--gpus", "2", *LOOSE, "--objective", "throughput"]) == 2
     assert "Use --objective cost or interactivity." in capsys.readouterr().err
+
+
+@needs_sim
+def test_ctrl_c_prints_the_best_graphs_so_far_and_leaves_no_process(
+    asked: list[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "planned.yaml"
+    words = [*asked, "--gpus", "8", *LOOSE, "--no-cache", "--verbose", "-o", str(path)]
+    argv = [sys.executable, "-m", "penstock.cli.main", *words, "--replays", "2000"]
+    process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stderr
+    line = process.stderr.readline()
+    while line and "within the SLO" not in line:  # at least one candidate was replayed
+        line = process.stderr.readline()
+    children = psutil.Process(process.pid).children(recursive=True)
+    process.send_signal(signal.SIGINT)
+    output, error = process.communicate(timeout=60)
+    assert process.returncode == 130, error
+    assert output.startswith("partial result: interrupted after ")
+    assert "best first; further replays may change the order" in output
+    assert "interrupted; nothing was written" in error
+    assert not path.exists()
+    assert psutil.wait_procs(children, timeout=10)[1] == []
+
+
+@needs_sim
+def test_a_time_limit_ends_the_search_with_what_was_measured(
+    asked: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*asked, "--gpus", "2", *LOOSE, "--no-cache", "--time-limit", "1ms"]) == 17
+    done = capsys.readouterr()
+    assert "partial result: time limit reached after 0 candidates" in done.out
+    assert "0 replays are too few to decide" in done.err
+    assert "Fix: Raise --time-limit." in done.err

@@ -24,13 +24,17 @@ class Screen(io.StringIO):
 class Run:
     """A command whose progress is called at given seconds."""
 
-    def __init__(self, *options: str, is_terminal: bool) -> None:
+    def __init__(
+        self, *options: str, is_terminal: bool, line_interval_s: float | None = None
+    ) -> None:
         parser = argparse.ArgumentParser()
         add_progress(parser)
         self.now = 0.0
         self.screen = Screen(is_terminal=is_terminal)
         args = parser.parse_args(options)
-        self.progress = Progress(args, "planning", self.screen, lambda: self.now)
+        self.progress = Progress(
+            args, "planning", self.screen, lambda: self.now, line_interval_s=line_interval_s
+        )
 
     def at(self, seconds: float, text: str = "", done: int = 0, total: int = 0) -> str:
         """What is printed at that time."""
@@ -55,6 +59,22 @@ def test_the_time_left_follows_from_the_steps_done() -> None:
     run = Run(is_terminal=True)
     assert run.at(30.0, "5 of 20", 5, 20).endswith("5 of 20 (30 s, about 1 min left)")
     assert run.at(40.0, "20 of 20", 20, 20).endswith("20 of 20 (40 s)")
+
+
+def test_the_time_left_is_computed_without_the_preparation() -> None:
+    run = Run(is_terminal=True)
+    assert run.at(100.0, "preparing").endswith("preparing (1 min)")
+    run.at(120.0, "starting", 0, 10)
+    assert run.at(130.0, "2 of 10", 2, 10).endswith("2 of 10 (2 min, about 40 s left)")
+
+
+def test_a_command_that_may_take_minutes_prints_lines_unless_quiet() -> None:
+    long = Run(is_terminal=False, line_interval_s=15.0)
+    quiet = Run("-q", is_terminal=False, line_interval_s=15.0)
+    for seconds, is_due in ((14.0, False), (15.0, True), (29.0, False), (31.0, True)):
+        expected = f"replaying ({seconds:.0f} s)\n" if is_due else ""
+        assert long.at(seconds, "replaying") == expected
+        assert quiet.at(seconds, "replaying") == ""
 
 
 def test_a_long_text_is_cut_so_that_the_line_can_be_overwritten(

@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 import io
+import re
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from penstock.cli.main import COMMANDS
+from penstock.drill.report import print_result
 from penstock.local.load import GraphLoad, WorkerLoad
 from penstock.local.reconcile import ReplicaState
 from penstock.local.status_table import overview
 from penstock.serving.frontend_metrics import FrontendMetrics
+from penstock.verify.report import print_results
+from penstock.verify.result import failed
+from penstock.verify.run_probes import ProbeRun
+from tests.drill.test_report import CUT, REPEAT, result
 from tests.local.builders import running
 from tests.support.command_line import penstock
 
 NARROW = 80
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
 
 
 def too_wide(text: str) -> list[str]:
@@ -37,16 +48,27 @@ def test_the_environments_fit_and_wide_prints_one_in_each_line() -> None:
 
 
 def test_the_questions_of_init_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
     monkeypatch.setattr("sys.stdin", Terminal("\n\n\n\n"))
     done = penstock("init", str(tmp_path / "mine.yaml"))
     assert "  documents  long prompts" in done.stdout
     questions = done.stdout.partition(str(tmp_path))[0].replace("]: ", "]: \n")  # the answers
     assert questions.count("]: \n") == 4
     assert too_wide(questions) == []
+
+
+def test_the_results_of_verify_and_drill_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(NARROW))
+    screen = Terminal()
+    monkeypatch.setattr("sys.stdout", screen)
+    detail = "prefill: 1 workers, expected 2; decode: 0 workers, expected 1 [x]"
+    outcome = failed(detail, "Read the log of a missing worker, or check its pool.")
+    print_results([ProbeRun(name="topology", result=outcome, seconds=1.2, required=False)])
+    print_result(result(CUT), REPEAT)
+    text = re.sub(r"\x1b\[[0-9;]*m", "", screen.getvalue())
+    words = " ".join(text.split())
+    assert f"topology 1.2 s {detail} hint: Read the log" in words
+    assert "another replica could have served it" in words
+    assert too_wide(text) == []
 
 
 def test_the_status_of_a_busy_graph_fits() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -35,4 +36,11 @@ def test_requests_beyond_the_limit_are_refused_and_the_others_complete(
     assert set(statuses) == {200, 429}
     assert statuses[200] >= LIMIT + QUEUE
     assert statuses[429] >= CLIENTS // 4
+    assert rejections(state["endpoint"]) == statuses[429]  # the alert's metric counts them
     assert ask(CLIENTS).status_code == 200  # normal again
+
+
+def rejections(endpoint: str) -> int:
+    metrics = httpx.get(f"{endpoint.removesuffix('/v1')}/metrics", timeout=10).text
+    counts = re.findall(r"^dynamo_frontend_model_rejection_total{.*} (\d+)$", metrics, re.MULTILINE)
+    return sum(map(int, counts))

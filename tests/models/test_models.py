@@ -10,6 +10,7 @@ import pytest
 
 from penstock.models import ModelShape, find_model, read_model
 from penstock.models.config import BrokenConfigError, UnknownShapeError, shape_of
+from penstock.models.known import known_id
 
 GIB = 2**30
 LLAMA_8B = {
@@ -253,3 +254,22 @@ def test_a_path_to_a_packaged_model_is_known(name: str) -> None:
 def test_a_model_derived_from_a_packaged_one_is_not_that_model(name: str) -> None:
     with pytest.raises(UnknownShapeError):
         find_model(name)
+
+
+def test_a_missing_folder_is_named() -> None:
+    message = "no /models/x/config.json on this machine, and acme/x is not a known model"
+    with pytest.raises(UnknownShapeError, match=message):
+        find_model("acme/x", Path("/models/x"), Path("acme/x"))
+
+
+@pytest.mark.parametrize(
+    ("name", "id_"),
+    [
+        ("qwen/qwen3-32b", "Qwen/Qwen3-32B"),
+        ("/models/Qwen3-32B/", "Qwen/Qwen3-32B"),
+        ("/hub/models--openai--gpt-oss-20b/snapshots/abc", "openai/gpt-oss-20b"),
+        ("/models/Qwen3-32B-tuned", None),
+    ],
+)
+def test_the_id_of_a_known_model(name: str, id_: str | None) -> None:
+    assert known_id(name) == id_

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
+from penstock.plan.partial import partial_lines
 from penstock.plan.planning import counted
+from penstock.plan.trials import FIRST_SHARE, Deadline, TrialSpec
+from tests.plan.simulated_study import Behavior, aggregated, request, trials
 
 
 def test_progress_adds_up_the_replays_of_all_searches() -> None:
@@ -15,3 +20,35 @@ def test_progress_adds_up_the_replays_of_all_searches() -> None:
         ("1 of at most 80 replays: TP2: 90% within the SLO", 1, 80),
         ("4 of at most 80 replays: TP4: 99% within the SLO", 4, 80),
     ]
+
+
+@pytest.mark.slow  # renders a graph
+def test_a_partial_result_has_the_best_trials_first() -> None:
+    one, two, four = (aggregated(replicas) for replicas in (1, 2, 4))
+    search = trials({one: Behavior(0.5), two: Behavior(2.0), four: Behavior(2.0)})
+    search.of([TrialSpec(four), TrialSpec(one), TrialSpec(two), TrialSpec(four, scale=0.25)])
+    lines = list(partial_lines(search.measured, request("cost"), 0.95, 80, width=80))
+    assert lines[0].startswith("partial result: interrupted after 3 candidates, at most 80 repl")
+    order = [line for line in lines if line.startswith(("1 ×", "2 ×", "4 ×"))]
+    assert order == [str(two), str(four), str(one)]
+    assert all(len(line) <= 80 for line in lines[2:])
+    (only,) = partial_lines([], request("cost"), 0.95, 80)
+    assert "0 candidates" in only
+
+
+@pytest.mark.slow  # renders a graph
+def test_no_trial_starts_after_the_deadline_and_time_is_kept_for_further_seeds() -> None:
+    now = 0.0
+    one, two, four = (aggregated(replicas) for replicas in (1, 2, 4))
+    search = trials({one: Behavior(2.0), two: Behavior(2.0), four: Behavior(2.0)})
+    search.deadline = Deadline(100, lambda: now)
+    with search.reserving(2):
+        assert len(search.of([TrialSpec(one)])) == 1
+        now = FIRST_SHARE * 100
+        assert (search.of([TrialSpec(two)]), search.free) == ([], 0)
+    assert len(search.of([TrialSpec(one, seeds=2)])) == 1
+    now = 100
+    assert search.of([TrialSpec(four)]) == []
+    left = search.left
+    assert [trial.candidate for trial in search.of([TrialSpec(one)])] == [one]  # it is known
+    assert search.left == left

@@ -1,6 +1,7 @@
 """The engines of a replay from a rendered graph; the environment is not needed."""
 
 from functools import cache
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +130,31 @@ def test_what_cannot_be_replayed_is_refused(name: str, sets: tuple[str, ...], wo
     with pytest.raises(SimulationError, match=words) as caught:
         of(name, *sets)
     assert caught.value.problems[0].fix
+
+
+@pytest.mark.parametrize("id_", ["openai/gpt-oss-120b", "acme/gpt-oss-120b"])
+def test_a_model_on_a_volume_of_the_cluster_is_predicted_by_its_id(id_: str) -> None:
+    found = of("gpt-oss-120b-b200-disagg", "model.path=/models/weights", f"model.id={id_}")
+    assert timing(found)["model"] == "openai/gpt-oss-120b"
+
+
+def test_a_path_in_a_manifest_is_predicted_by_the_model_in_its_name(tmp_path: Path) -> None:
+    sets = ("model.path=/models/gpt-oss-120b",)
+    text = open_source(GRAPHS / "gpt-oss-120b-b200-disagg.yaml", sets).text
+    path = tmp_path / "manifest.yaml"
+    path.write_text(text)
+    found = replayable(open_source(path), Hints(gpu="b200"))
+    assert timing(found)["model"] == "openai/gpt-oss-120b"
+
+
+def test_a_model_without_a_known_id_is_predicted_by_the_given_folder(tmp_path: Path) -> None:
+    packaged = files("penstock.models.data").joinpath("gpt-oss-120b.json").read_text("utf-8")
+    (tmp_path / "config.json").write_text(packaged)
+    sets = ("model.path=/models/tuned", "model.id=acme/tuned")
+    source = open_source(GRAPHS / "gpt-oss-120b-b200-disagg.yaml", sets)
+    assert timing(replayable(source, Hints(model_folder=tmp_path)))["model"] == str(tmp_path)
+    with pytest.raises(SimulationError, match=r"no /models/tuned/config\.json.*Add --model DIR"):
+        replayable(source, Hints())
 
 
 def test_two_pools_of_a_role_are_one_to_replay(tmp_path: Path) -> None:

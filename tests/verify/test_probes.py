@@ -439,3 +439,18 @@ def test_greedy_without_a_graph_recognizes_the_cache(
 
     got, text = verdict(ProbeTarget(url=serve(respond)), "greedy")
     assert (str(got), words in text) == (expected_verdict, True), text
+
+
+def test_a_failure_of_a_graph_with_empty_pools_names_them(serve: Callable[[Respond], str]) -> None:
+    url = serve(lambda path, body: (200, '{"data": [], "instances": []}'))
+    empty = expected(workers={}, empty_pools=("prefill", "decode"))
+    found, text = verdict(ProbeTarget(url=url, expected=empty), "models")
+    assert found is Verdict.FAIL
+    assert "declares 0 replicas of prefill, decode. Start one: `penstock scale GRAPH pre" in text
+    assert verdict(ProbeTarget(url=url, expected=empty), "topology")[0] is not Verdict.FAIL
+    assert "declares" not in verdict(ProbeTarget(url=url, expected=expected()), "models")[1]
+
+
+def test_pools_without_replicas_are_read_from_a_graph() -> None:
+    source = open_source(GRAPHS / "quickstart-simulated.yaml", ["decode.replicas=0"])
+    assert read_expectations(source).empty_pools == ("decode",)

@@ -5,6 +5,13 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import os
+import pty
+import select
+import signal
+import termios
+import threading
+import time
 
 import helm_python
 import pytest
@@ -13,6 +20,7 @@ from penstock.errors import ClusterError, GraphError, RolloutError
 from penstock.metrics import parse
 from penstock.serving.frontend_metrics import summarize
 from tests.support.emulated_cluster.released import DGD, NAME, Cluster, record_of
+from tests.support.emulated_cluster.store import ApiError
 
 METRICS = """\
 # TYPE dynamo_frontend_model_ready gauge
@@ -105,6 +113,58 @@ def test_status_of_a_release_that_is_not_ready_exits_with_an_error(installed: Cl
         "itl_p50_s": None,
         "prefix_hit_rate": 0.25,
     }
+
+
+class Watch:
+    """`penstock status --cluster --watch` on a terminal of its own."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.controller, self._own = pty.openpty()
+        self.before = termios.tcgetattr(self._own)
+        self.process = cluster.start("status", "--cluster", "--watch", terminal=self._own)
+        self._output = ""
+
+    def until(self, text: str) -> None:
+        """Read until ``text`` is printed after what was read before."""
+        deadline = time.monotonic() + 60
+        while text not in self._output:
+            assert time.monotonic() < deadline, self._output
+            if select.select([self.controller], [], [], 0.5)[0]:
+                self._output += os.read(self.controller, 65536).decode()
+        self._output = self._output.partition(text)[2]
+
+    def end(self) -> int:
+        """The exit code; the terminal must be as before."""
+        code = self.process.wait(timeout=60)
+        assert termios.tcgetattr(self._own) == self.before
+        os.close(self.controller)
+        os.close(self._own)
+        return code
+
+
+def test_a_watched_status_survives_api_errors_and_ends_with_q_or_ctrl_c(
+    installed: Cluster,
+) -> None:
+    unavailable = threading.Event()
+
+    def gate(path: str) -> None:
+        if unavailable.is_set() and path.endswith("/pods"):
+            raise ApiError(503, "Unavailable", "not now")
+
+    installed.api.gate = gate
+    watch, second = Watch(installed), Watch(installed)
+    watch.until("default/quick: revision 1 (deployed), generation 1: ready")
+    unavailable.set()
+    watch.until("not updated: ")
+    watch.until("503: not now")
+    unavailable.clear()
+    installed.by_hand("decode", 3)
+    watch.until("/3")  # it is updated again
+    os.write(watch.controller, b"q")
+    assert watch.end() == 0
+    second.until("default/quick: revision 1")
+    second.process.send_signal(signal.SIGINT)
+    assert second.end() == 130
 
 
 def test_status_without_metrics_still_shows_pools(installed: Cluster) -> None:

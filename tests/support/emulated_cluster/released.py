@@ -52,12 +52,18 @@ class Penstock:
         captured = self.capsys.readouterr()
         return code, captured.out + captured.err
 
-    def start(self, verb: str, *arguments: str) -> subprocess.Popen[str]:
-        """Start the verb as a process, which polls every two seconds."""
+    def start(
+        self, verb: str, *arguments: str, terminal: int | None = None
+    ) -> subprocess.Popen[str]:
+        """Start the verb as a process, which polls every two seconds.
+
+        ``terminal``: its standard streams, instead of a pipe.
+        """
         argv = [sys.executable, "-m", "penstock.cli.main", verb, str(self.graph), *arguments]
         return subprocess.Popen(
             [*argv, *self._where()],
-            stdout=subprocess.PIPE,
+            stdin=terminal,
+            stdout=subprocess.PIPE if terminal is None else terminal,
             stderr=subprocess.STDOUT,
             text=True,
             env={**os.environ, "PYTHONUNBUFFERED": "1"},

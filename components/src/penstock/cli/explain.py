@@ -51,7 +51,12 @@ def run(args: argparse.Namespace) -> int:
 def _memory(args: argparse.Namespace, source: Source, names: set[str]) -> int:
     """Print one budget per pool; if there is none, the reason goes to standard error."""
     from penstock.memory.table import as_dict, as_text
-    from penstock.serving.memory import memory_budgets, no_budget_reason
+    from penstock.serving.memory import (
+        fix_of_missing,
+        memory_budgets,
+        no_budget_reason,
+        runs_on_gpu,
+    )
     from penstock.serving.understand import understand
 
     deployment = understand(source, arguments.hints_of(args))
@@ -65,8 +70,8 @@ def _memory(args: argparse.Namespace, source: Source, names: set[str]) -> int:
     elif found:
         print("\n\n".join(as_text(name, budget) for name, budget in found))
     if not found:
-        print(
-            f"penstock explain: cannot compute the memory: {no_budget_reason(deployment)}",
-            file=sys.stderr,
-        )
+        message = f"cannot compute the memory: {no_budget_reason(deployment)}"
+        needs_fix = any(map(runs_on_gpu, deployment.workers))
+        fix = f". Fix: {fix_of_missing(deployment)}" if needs_fix else ""
+        print(f"penstock explain: {message}{fix}", file=sys.stderr)
     return 0

@@ -18,11 +18,12 @@ if TYPE_CHECKING:
 
 MAX_GPUS = 1024
 QUESTIONS = ("model", "gpu", "gpus", "traffic")
-TRAFFIC = ("chat", "documents", "latency", "batch")
+TRAFFIC = ("chat", "documents", "agentic", "latency", "batch")
 # The workload of `penstock plan` that is most similar.
 WORKLOADS = {
     "chat": "short-chat",
     "documents": "document",
+    "agentic": "agentic",
     "latency": "short-chat",
     "batch": "document",
 }
@@ -51,8 +52,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--traffic",
         choices=TRAFFIC,
-        help="chat: short prompts, many users; documents: long prompts; latency: few users, lowest "
-        "inter-token latency; batch: the most tokens/s per GPU",
+        help="chat: many users, about 1024 tokens input (ISL) and 1024 output (OSL); documents: "
+        "ISL 8192, OSL 1024; agentic: 8 turns of ISL 1500 and OSL 300 after a shared system prompt "
+        "of 12288; latency: as chat, few users, lowest inter-token latency; batch: as documents, "
+        "the most tokens/s per GPU",
     )
     parser.add_argument(
         "--concurrency",
@@ -82,9 +85,17 @@ def run(args: argparse.Namespace) -> int:
     file = args.file or Path(f"{_short(graph)}.yaml")
     _require_new(file)
     _write(file, graph.text(_command(args, file, graph)))
-    print(f"{file}: {graph.summary()}")
-    print(f"chosen {graph.reason()}; `penstock plan` chooses by replaying the workload")
+    _print(f"{file}: {graph.summary()}")
+    _print(f"chosen {graph.reason()}; `penstock plan` chooses by replaying the workload")
+    _print(f"updates: {graph.update()}")
     return _checked(file, graph)
+
+
+def _print(line: str, indent: int = 2) -> None:
+    """Print it wrapped for the terminal."""
+    from penstock.terminal import fitted
+
+    print(*fitted(line, indent), sep="\n")
 
 
 def _copy(args: argparse.Namespace) -> int:
@@ -213,9 +224,20 @@ def _checked(file: Path, graph: StartingGraph) -> int:
         print(f", {counts.suppressed} suppressed" if counts.suppressed else "")
     for finding in findings:
         if finding.suppressed:
-            print(f"suppressed: {finding.rule}: {finding.message}: {finding.suppressed}")
+            _print(f"suppressed: {finding.rule}: {finding.message}. Reason: {finding.suppressed}")
+    print("\nbefore you install it on a cluster:")
+    for text in _prerequisites():
+        _print(f"  {text}", 4)
     print("\nnext steps:", *_next_steps(file, graph), sep="\n  ")
     return CheckError.exit_code if counts.errors else 0
+
+
+def _prerequisites() -> Iterator[str]:
+    """The objects that the graph names and that must exist."""
+    from penstock.plan.graph_text import CLAIM, TOKEN_SECRET
+
+    yield f"set model.cache.pvc to a PersistentVolumeClaim of your namespace (now: {CLAIM})"
+    yield f"set model.token_secret to a Secret with HF_TOKEN (now: {TOKEN_SECRET})"
 
 
 def _next_steps(file: Path, graph: StartingGraph) -> Iterator[str]:

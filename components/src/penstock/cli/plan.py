@@ -6,15 +6,17 @@ import argparse
 import shlex
 import sys
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.cli import arguments
-from penstock.cli.progress import Progress, add_progress
+from penstock.cli.progress import LINE_INTERVAL_S, Progress, add_progress
 from penstock.cli.replay_arguments import (
     add_slo,
     add_workload,
+    duration_ms,
     end_as_interrupted,
     integer_between,
     requested_slo,
@@ -23,6 +25,8 @@ from penstock.cli.replay_arguments import (
 
 if TYPE_CHECKING:
     from penstock.plan.planning import Plan
+    from penstock.plan.request import PlanRequest
+    from penstock.plan.trials import Trial
 
 REPLAYS, MIN_REPLAYS = 80, 10
 
@@ -65,7 +69,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=integer_between(MIN_REPLAYS, 100_000),
         default=REPLAYS,
         metavar="N",
-        help=f"maximum number of replays (default: {REPLAYS}, about a minute on two cores)",
+        help=f"maximum number of replays (default: {REPLAYS}, 1 to 2 minutes on two idle cores)",
+    )
+    parser.add_argument(
+        "--time-limit",
+        type=duration_ms,
+        metavar="60s",
+        help="end the replays after this time, and recommend from those that ran (default: none)",
     )
     parser.add_argument(
         "--no-cache", action="store_true", help="ignore the results of earlier replays"
@@ -78,9 +88,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from penstock.plan import report
-    from penstock.plan.graph_text import graph_text
     from penstock.plan.planning import NoPlan, plan
     from penstock.plan.request import Objective, plan_request
+    from penstock.plan.trials import Deadline
     from penstock.simulate.cache import Cache, environment_cache
     from penstock.simulate.replay import Replays, require_environment
 
@@ -101,18 +111,39 @@ def run(args: argparse.Namespace) -> int:
             min_replicas=args.min_replicas,
         )
         cache = Cache(None, "") if args.no_cache else environment_cache(python)
-        progress = Progress(args, "planning")
-        with progress.running(), Replays(cache) as replays:
-            try:
+        progress = Progress(args, "planning", line_interval_s=LINE_INTERVAL_S)
+        measured: list[Trial] = []
+        limit_s = args.time_limit / 1000 if args.time_limit else None
+        try:
+            with progress.running(), Replays(cache) as replays:
                 result = plan(
-                    request, loaded, replays, budget=args.replays, attain=args.attain, say=progress
+                    request,
+                    loaded,
+                    replays,
+                    budget=args.replays,
+                    attain=args.attain,
+                    say=progress,
+                    measured=measured,
+                    deadline=Deadline(limit_s, started=time.monotonic()),
                 )
-            except KeyboardInterrupt:
-                progress.hide()
-                print("penstock plan: interrupted; nothing was written", file=sys.stderr)
-                raise
+        except KeyboardInterrupt:
+            _print_partial(args, request, measured, "interrupted")
+            print("penstock plan: interrupted; nothing was written", file=sys.stderr)
+            raise
     if isinstance(result, NoPlan):
+        if result.is_late:
+            _print_partial(args, request, measured, "time limit reached")
         raise report.no_plan_error(result, args.attain, scale)
+    _print_plan(args, result)
+    return 0
+
+
+def _print_plan(args: argparse.Namespace, result: Plan) -> None:
+    """Write the graph, and print the table and the reasons."""
+    from penstock.plan import report
+    from penstock.plan.graph_text import graph_text
+    from penstock.terminal import fitted, width_of
+
     header = report.header(result, args.attain, _command())
     text = graph_text(result.request, result.winner.candidate, header)
     if args.output:
@@ -120,13 +151,23 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(report.as_json(result, args.attain, text))
     elif args.output != "-":
-        for line in report.lines(result, args.attain):
-            print(line)
+        for line in report.lines(result, args.attain, width_of()):
+            print(*fitted(line), sep="\n")
         if args.output:
             print(f"wrote {args.output}", "\nnext steps:", *_next_steps(args, result), sep="\n")
         else:
             print("hint: write the graph to a file with -o FILE")
-    return 0
+
+
+def _print_partial(
+    args: argparse.Namespace, request: PlanRequest, measured: Sequence[Trial], why: str
+) -> None:
+    from penstock.plan.partial import partial_lines
+    from penstock.terminal import fitted, width_of
+
+    to = sys.stderr if args.json or args.output == "-" else sys.stdout
+    for line in partial_lines(measured, request, args.attain, args.replays, width_of(to), why):
+        print(*fitted(line, to=to), sep="\n", file=to)
 
 
 def _next_steps(args: argparse.Namespace, result: Plan) -> Iterator[str]:

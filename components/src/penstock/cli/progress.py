@@ -1,7 +1,7 @@
 """Progress of a command on stderr: what it does, the time elapsed, and the time left if known.
 
 On a terminal one line that is overwritten, from 2 s on; elsewhere nothing, or with --verbose a line
-every 10 s. `-q` prints nothing.
+every 10 s. Commands that may take minutes print a line every 15 s without it. `-q` prints nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from typing import TextIO
 
 FIRST_S = 2.0  # shorter work needs no progress
 TICK_S = 1.0
-LINE_INTERVAL_S = 10.0  # between two lines where there is no terminal
+VERBOSE_INTERVAL_S = 10.0  # between two lines where there is no terminal, with --verbose
+LINE_INTERVAL_S = 15.0  # the same without --verbose, of commands that may take minutes
 
 
 def add_progress(parser: argparse.ArgumentParser) -> None:
@@ -34,7 +35,10 @@ def add_progress(parser: argparse.ArgumentParser) -> None:
 
 
 class Progress:
-    """``text`` until a call replaces it. Thread-safe; used with `with`."""
+    """``text`` until a call replaces it. Thread-safe; used with `with`.
+
+    ``line_interval_s``: between two lines where there is no terminal; None: none without --verbose.
+    """
 
     def __init__(
         self,
@@ -42,14 +46,18 @@ class Progress:
         text: str,
         to: TextIO | None = None,
         clock: Callable[[], float] = time.monotonic,
+        *,
+        line_interval_s: float | None = None,
     ) -> None:
         self._to = to or sys.stderr
         self._clock = clock
         self._text = text
         self._done = self._total = 0
-        self._started = self._last = clock()
+        self._started = self._last = self._counted_from = clock()
         self._is_terminal = self._to.isatty() and not args.quiet
-        self._prints_lines = args.verbose and not self._is_terminal
+        self._interval_s = VERBOSE_INTERVAL_S if args.verbose else line_interval_s
+        is_on = self._interval_s is not None and not args.quiet
+        self._prints_lines = is_on and not self._is_terminal
         self._is_shown = False
         self._lock = threading.Lock()
         self._ended = threading.Event()
@@ -57,6 +65,8 @@ class Progress:
     def __call__(self, text: str, done: int = 0, total: int = 0) -> None:
         """Replace the text. ``done`` of ``total`` steps of similar length give the time left."""
         with self._lock:
+            if total and not self._total and not done:
+                self._counted_from = self._clock()  # without what came before the first step
             self._text, self._done, self._total = text, done, total
         self.tick()
 
@@ -85,7 +95,7 @@ class Progress:
             if self._is_terminal:
                 self._to.write(f"\r\x1b[K{self._line(now)}")
                 self._is_shown = True
-            elif self._prints_lines and now - self._last >= LINE_INTERVAL_S:
+            elif self._prints_lines and now - self._last >= (self._interval_s or 0.0):
                 self._last = now
                 self._to.write(f"{self._line(now)}\n")
             self._to.flush()
@@ -111,7 +121,8 @@ class Progress:
         elapsed_s = now - self._started
         times = duration_text(elapsed_s)
         if 0 < self._done < self._total:
-            left_s = elapsed_s / self._done * (self._total - self._done)
+            counted_s = now - self._counted_from
+            left_s = counted_s / self._done * (self._total - self._done)
             times += f", about {duration_text(left_s)} left"
         width = get_terminal_size().columns if self._is_terminal else len(self._text)
         room = max(0, width - len(times) - 4)  # a longer line would wrap and stay

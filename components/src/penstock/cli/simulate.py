@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.cli import arguments
-from penstock.cli.progress import Progress, add_progress
+from penstock.cli.progress import LINE_INTERVAL_S, Progress, add_progress
 from penstock.cli.replay_arguments import (
     add_acceptance,
     add_slo,
@@ -152,7 +153,7 @@ def _print(
     from penstock.simulate.fixed import compare_with_planner
     from penstock.simulate.page import write_page
 
-    progress = Progress(args, "starting replays")
+    progress = Progress(args, "starting replays", line_interval_s=LINE_INTERVAL_S)
 
     def count_replays(done: int, total: int) -> None:
         progress(f"{done} of {total} replays", done, total)
@@ -170,13 +171,19 @@ def _print(
     if args.json:
         print(report.as_json(rows, study.workload, sustained))
     else:
-        print(f"{report.title(study.workload, sustained)}; simulated, not measured")
+        _print_lines([f"{report.title(study.workload, sustained)}; simulated, not measured"])
         for line in report.table(rows) if args.wide else report.narrow_table(rows):
             print(line)
-        for load in sustained:
-            print(report.sustained_load_line(load, study.workload))
-        for line in report.notes(rows):
-            print(line)
+        _print_lines(report.sustained_load_line(load, study.workload) for load in sustained)
+        _print_lines(report.notes(rows))
     if args.report:
         write_page(args.report, rows, sustained, study.workload)
     return 0
+
+
+def _print_lines(lines: Iterable[str]) -> None:
+    """Wrap each line for the terminal, two columns further in than it begins."""
+    from penstock.terminal import fitted
+
+    for line in lines:
+        print(*fitted(line, 2 + len(line) - len(line.lstrip())), sep="\n")

@@ -158,7 +158,7 @@ def as_dict(status: Status) -> dict[str, Any]:
 def watch(reader: StatusReader) -> int:
     """Print the status every two seconds until q or Ctrl-C; a terminal is updated in place.
 
-    Raises ClusterError, but retries while the API server is unavailable.
+    Raises ClusterError, but retries while the API server is unavailable, below the last status.
     """
     from rich.console import Console
     from rich.live import Live
@@ -167,12 +167,14 @@ def watch(reader: StatusReader) -> int:
     from penstock.terminal import QUIT, keys
 
     console = Console(highlight=False)
+    last = ""
     with keys() as pressed, Live(console=console, auto_refresh=False) as live:
         while True:
             try:
-                text = as_text(reader.read())
+                text = last = as_text(reader.read())
             except UnavailableError as error:
-                text = str(error)
+                stale = f"{last}\n  not updated: " if last else ""
+                text = f"{stale}{error}; retrying"
             if console.is_terminal:
                 live.update(Text(text), refresh=True)
             else:

@@ -16,6 +16,7 @@ from rich.table import Table
 from penstock.drill.evaluate import Failure, FailureType, Row, median, p99
 from penstock.drill.memory import MemoryTrend
 from penstock.drill.run import DrillResult
+from penstock.terminal import fitted
 
 SHOWN_FAILURES = 10
 COLUMNS = ("kind", "target", "faults", "requests", "failed", "unavoidable", "recovery (s)")
@@ -29,11 +30,10 @@ def print_result(result: DrillResult, repeat: str) -> None:
     for row in result.evaluation.rows:
         table.add_row(*_cells(row))
     console.print(table)
-    for line in summary(result):
-        console.print(line, markup=False)
-    for trend in result.memory:
-        console.print(_memory_line(trend), markup=False)
-    console.print(f"repeat: {repeat}", markup=False)
+    memory = map(_memory_line, result.memory)
+    for line in (*summary(result), *memory):
+        console.print("\n".join(fitted(line)), markup=False)
+    console.print(f"repeat: {repeat}", markup=False)  # on one line, so that it can be copied
 
 
 def summary(result: DrillResult) -> list[str]:

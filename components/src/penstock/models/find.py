@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -31,20 +31,32 @@ def find_model(name: str, *folders: Path) -> ModelShape:
 
     Raises UnknownShapeError with the reason.
     """
-    for folder in folders:
-        try:
-            is_model = (folder / "config.json").is_file()
-        except OSError as error:  # the name is too long, or the path is a loop of links
-            shown = name if len(name) <= LONGEST_SHOWN else f"{name[:LONGEST_SHOWN]}…"
-            raise UnknownShapeError(f"{shown}: {error.strerror}") from None
-        if is_model:
-            return _in_folder(folder, name)
+    try:
+        folder = folder_of_model(*folders)
+    except OSError as error:  # the name is too long, or the path is a loop of links
+        shown = name if len(name) <= LONGEST_SHOWN else f"{name[:LONGEST_SHOWN]}…"
+        raise UnknownShapeError(f"{shown}: {error.strerror}") from None
+    if folder is not None:
+        return _in_folder(folder, name)
     packaged = PACKAGED.search(name.lower())
     if packaged is None:
-        raise MissingConfigError(f"there is no config.json of {name} on this machine")
+        raise MissingConfigError(_missing(name, folders))
     data = f"{packaged[1] or packaged[2]}.json"
     text = files("penstock.models.data").joinpath(data).read_text("utf-8")
     return shape_of(json.loads(text), name)
+
+
+def folder_of_model(*folders: Path) -> Path | None:
+    """The first of ``folders`` that has a config.json. OSError for a name that no file can have."""
+    return next((folder for folder in folders if (folder / "config.json").is_file()), None)
+
+
+def _missing(name: str, folders: Sequence[Path]) -> str:
+    """Names the first folder that the model should be in, if it is not the model's name."""
+    folder = next((folder for folder in folders if str(folder) != name), None)
+    if folder is None:
+        return f"there is no config.json of {name} on this machine"
+    return f"there is no {folder}/config.json on this machine, and {name} is not a known model"
 
 
 def read_model(folder: Path) -> ModelShape | None:

@@ -31,8 +31,27 @@ OF_POSITIONS = ("max_position_embeddings", "rope_scaling", "rope_parameters")
 @cache
 def known_models() -> Mapping[str, Config]:
     """By id in lower case; `data/dump_known_models.py` writes them."""
+    return {name.lower(): config for name, config in _configs().items()}
+
+
+@cache
+def _configs() -> Mapping[str, Config]:
+    """By id as the model hub spells it."""
     text = files("penstock.models.data").joinpath("known_models.json").read_text("utf-8")
-    return {name.lower(): config for name, config in json.loads(text).items()}
+    return dict(json.loads(text))
+
+
+def known_id(name: str) -> str | None:
+    """The id of a known model from an id, the path of a cache, or a folder with the model's name.
+
+    None if it is unknown, or if two organizations have a model of that name.
+    """
+    cached = CACHED.search(name)
+    text = f"{cached[1]}/{cached[2]}" if cached else name.rstrip("/")
+    last = text.rpartition("/")[2].lower()
+    exact = [id_ for id_ in _configs() if id_.lower() == text.lower()]
+    alike = [id_ for id_ in _configs() if id_.rpartition("/")[2].lower() == last]
+    return exact[0] if exact else alike[0] if len(alike) == 1 else None
 
 
 @cache

@@ -12,6 +12,8 @@ from penstock.plan.request import PlanRequest
 from penstock.plan.space import Candidate, Layout, PoolCandidate
 
 FABRIC = "ib"
+# Names of objects that must exist in the cluster.
+CLAIM, TOKEN_SECRET = "model-cache", "hf-token-secret"
 # Of the memory that the weights leave free, as in `dynamo_graphs/`.
 FRACTIONS = {"prefill": 0.8, "decode": 0.85, "worker": 0.85}
 GPT_OSS_REVISION = {"openai/gpt-oss-120b": "b5c939de8f754692c1647ca79fbf85e8c1e70f8a"}
@@ -44,6 +46,19 @@ def graph_text(request: PlanRequest, candidate: Candidate, header: Sequence[str]
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
+def can_roll(request: PlanRequest, candidate: Candidate) -> bool:
+    """Whether one more worker of each pool fits on the nodes, which a rolling update starts."""
+    return free_gpus(request, candidate) >= gpus_of_update(candidate)
+
+
+def free_gpus(request: PlanRequest, candidate: Candidate) -> int:
+    return request.nodes * request.gpu.gpus_per_node - candidate.gpus
+
+
+def gpus_of_update(candidate: Candidate) -> int:
+    return sum(pool.layout.gpus for pool in candidate.pools)
+
+
 def _model(request: PlanRequest) -> Iterator[str]:
     yield "model:"
     yield f"  id: {request.model}"
@@ -53,8 +68,8 @@ def _model(request: PlanRequest) -> Iterator[str]:
     if request.shape.is_gpt_oss:
         yield "  reasoning_parser: gpt_oss"
         yield "  tool_call_parser: harmony"
-    yield "  cache: {pvc: model-cache}"
-    yield "  token_secret: hf-token-secret"
+    yield f"  cache: {{pvc: {CLAIM}}}"
+    yield f"  token_secret: {TOKEN_SECRET}"
 
 
 def _hardware(request: PlanRequest, candidate: Candidate) -> str:
@@ -142,9 +157,10 @@ def _suppressions(request: PlanRequest, candidate: Candidate) -> Iterator[str]:
     suppressed = {}
     if candidate.router != "kv" and candidate.pools[0].replicas > 1:
         suppressed["PS504"] = f"{candidate.router} was better in the replays of the plan"
-    spare = request.nodes * request.gpu.gpus_per_node - candidate.gpus
-    if spare < sum(pool.layout.gpus for pool in candidate.pools):
-        suppressed["PS803"] = "all GPUs are in use; an update needs another node, or downtime"
+    if not can_roll(request, candidate):
+        suppressed["PS803"] = (
+            "add a node before an update, or stop the graph; too few GPUs are free"
+        )
     if suppressed:
         yield "checks:"
         yield "  suppress:"

@@ -9,14 +9,13 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.environments import environments_root
 from penstock.errors import InputError, Problem
 from penstock.models import ModelShape
 from penstock.models.config import UnknownShapeError, shape_of
 from penstock.nearest import nearest
+from penstock.simulate.timing import measured_models
 
 ALIASES = {"gpt-oss-120b": "openai/gpt-oss-120b", "gpt-oss-20b": "openai/gpt-oss-20b"}
-CONFIG = "_config.json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +36,7 @@ def planned_model(name: str, scratch: Path) -> PlannedModel:
     ``scratch``: an empty folder, to which its config.json is written.
     """
     full = ALIASES.get(name, name)
-    known = _known()
+    known = measured_models()
     if full not in known:
         close = nearest(full, [*known, *ALIASES])
         some = ", ".join([*ALIASES, *sorted(known)[:8]])
@@ -53,11 +52,3 @@ def planned_model(name: str, scratch: Path) -> PlannedModel:
         ) from None
     (scratch / "config.json").write_text(text)
     return PlannedModel(id=full, shape=shape, folder=scratch)
-
-
-def _known() -> dict[str, Path]:
-    """Configurations by the id of the model hub."""
-    site = (environments_root() / "sim" / "lib").glob("python3.*/site-packages/aisimulate_core")
-    files = [file for package in site for file in (package / "model_configs").glob(f"*{CONFIG}")]
-    plain = [file for file in files if not file.name.endswith(f"_hf_quant{CONFIG}")]
-    return {file.name.removesuffix(CONFIG).replace("--", "/", 1): file for file in plain}

@@ -17,7 +17,7 @@ from penstock.plan.request import Objective, PlanRequest
 from penstock.plan.sensitivity import Comparison, Headroom, Miss
 from penstock.plan.space import Candidate, Layout, candidates, layouts
 from penstock.plan.traffic import Traffic, traffic_of
-from penstock.plan.trials import Trial, Trials, TrialSpec, joined
+from penstock.plan.trials import Deadline, Trial, Trials, TrialSpec, joined
 from penstock.simulate.replay import Replays
 from penstock.simulate.study import Row, Study
 from penstock.workload.duration import (
@@ -31,7 +31,7 @@ from penstock.workload.duration import (
 from penstock.workload.load import LoadedWorkload
 
 Say = Callable[[str, int, int], None]
-SEARCHED = 0.8  # share of the budget that the search may take
+SEARCHED = 0.8  # share of the budget, and of the time, that the search may take
 RUNNERS_UP = 4
 
 
@@ -54,6 +54,7 @@ class Plan:
     replays: int
     excluded: Mapping[Layout, str]  # layout → why
     too_few: frozenset[bool] = frozenset()  # of the families, by `is_disaggregated`
+    is_late: bool = False  # whether the time limit ended the search or the analyses
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +66,7 @@ class NoPlan:
     miss: Miss | None  # None: no candidate could be replayed
     gpus: int | None  # the fewest that are estimated to be enough; None: none are
     undecided: bool  # a candidate met the SLO with one seed, and no replays were left
+    is_late: bool  # whether the time limit ended the search
     considered: int
     replays: int
 
@@ -77,13 +79,17 @@ def plan(
     budget: int,
     attain: float,
     say: Say,
+    measured: list[Trial] | None = None,
+    deadline: Deadline | None = None,
 ) -> Plan | NoPlan:
     """``budget``: replays; ``attain``: share of requests that must meet the SLO.
 
-    ``say`` gets a text, and how many of how many replays at most were run.
+    ``say`` gets a text, and how many of how many replays at most were run. ``measured`` gets each
+    trial as soon as it is measured, for a search that is interrupted.
 
     SimulationError if no layout fits the model, or none was measured.
     """
+    say("computing the step times of each layout", 0, 0)
     space = prepare(request, loaded)
     if request.objective is Objective.THROUGHPUT and (capacity := space.capacity):
         # Start near the maximum: the few requests of a slow workload would not fill an engine.
@@ -94,7 +100,11 @@ def plan(
     study = Study(workload=workload, replays=replays, attain=attain)
     share = int(budget * SEARCHED / max(1, sum(bool(f.candidates) for f in families)))
     count = counted(say, budget, len(space.candidates))
-    searches = [Trials(study, Deployments(request), share, count) for _ in families]
+    seen: list[Trial] = [] if measured is None else measured
+    ends = deadline or Deadline()
+    searches = [
+        Trials(study, Deployments(request), share, count, 0, ends, SEARCHED, seen) for _ in families
+    ]
     finalists = _searched(request, searches, families)
     trials = joined(searches, budget)
     if not any(finalists):
@@ -284,8 +294,13 @@ def _plan(
         pairs = sensitivity.compared(trials, *pair, base, by_gpus=is_cost, max_scale=highest)
     find_headroom = sensitivity.known_headroom if is_full else sensitivity.headroom
     found_headroom = find_headroom(trials, winner.candidate, base)
+    trials.say("sensitivity to other traffic", 0)
     rows = sensitivity.sensitivity_rows(
-        trials.study, deployment, base, shares_prefixes=request.shares_prefixes
+        trials.study,
+        deployment,
+        base,
+        shares_prefixes=request.shares_prefixes,
+        is_late=trials.deadline.is_over,
     )
     return Plan(
         request=request,
@@ -302,12 +317,14 @@ def _plan(
         replays=trials.replays
         + sum(len(row.metrics) for row in rows.values() if isinstance(row, Row)),
         excluded=space.excluded,
+        is_late=trials.deadline.is_over(SEARCHED),
     )
 
 
 def _no_plan(trials: Trials, space: Space, workload: LoadedWorkload) -> NoPlan:
     """Replays the best by the estimate too, as the search may have replayed none."""
-    request, undecided = space.request, trials.undecided
+    request, is_late = space.request, trials.deadline.is_over(SEARCHED)
+    undecided = trials.undecided or is_late
     hopeful = sorted(
         space.candidates,
         key=lambda c: (-space.estimator.capacity(c, request.slo), -c.gpus, c.order),
@@ -319,6 +336,7 @@ def _no_plan(trials: Trials, space: Space, workload: LoadedWorkload) -> NoPlan:
         miss=sensitivity.nearest_miss(trials, request.slo),
         gpus=_enough_gpus(space),
         undecided=undecided,
+        is_late=is_late,
         considered=len(space.candidates),
         replays=trials.replays,
     )

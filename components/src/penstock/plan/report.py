@@ -24,7 +24,7 @@ from penstock.simulate.report import (
     arrival_of,
     as_rows,
     assumed,
-    table,
+    fitting_table,
 )
 from penstock.simulate.study import Row
 
@@ -33,11 +33,13 @@ NEXT_STEP = SCALE_STEP * 1.01  # times the sustained scale: no scale in between 
 NOT_TRIED = "speculative decoding, workers on several nodes, batch limits other than in the table"
 
 
-def lines(plan: Plan, attain: float) -> Iterator[str]:
-    """Everything that is printed."""
+def lines(plan: Plan, attain: float, width: int | None = None) -> Iterator[str]:
+    """Everything that is printed. ``width``: columns of the terminal, None for no limit."""
     yield f"{_title(plan)}; simulated, not measured"
     yield f"SLO: {objective_line(plan.request, attain)}"
-    yield from table([trial.row for trial in shown(plan)])
+    if plan.is_late:
+        yield "--time-limit was reached: fewer graphs and scales were replayed than possible"
+    yield from fitting_table([trial.row for trial in shown(plan)], width)
     yield f"recommended: {plan.winner.candidate}: {reason(plan)}"
     yield from (f"availability: {line}" for line in availability(plan.winner.candidate))
     yield f"headroom: {'; '.join(headroom(plan, attain))}"
@@ -49,8 +51,12 @@ def lines(plan: Plan, attain: float) -> Iterator[str]:
     yield f"not considered: {NOT_TRIED}"
     yield from _assumptions(plan)
     yield f"not simulated: {'; '.join(NEVER_SIMULATED)}"
-    yield f"{plan.considered} candidates, {plan.replays} replays"
+    yield _counts(plan)
     yield KNOWN_ERROR
+
+
+def _counts(result: Plan | NoPlan) -> str:
+    return f"{result.considered} candidates estimated, {result.replays} replays of the best"
 
 
 def _assumptions(plan: Plan) -> Iterator[str]:
@@ -106,7 +112,7 @@ def reason(plan: Plan) -> str:
     if objective is Objective.COST:
         count = own.candidate.gpus
         text = "1 GPU meets the SLO" if count == 1 else f"{count} GPUs meet the SLO"
-        text += "" if count == 1 else ", and no graph with fewer did"
+        text += "" if count == 1 else ", and no replayed graph with fewer did"
     elif objective is Objective.THROUGHPUT:
         text = f"it sustains {_rate(own)}"
     else:
@@ -252,7 +258,7 @@ def header(plan: Plan, attain: float, command: str) -> list[str]:
         f"Disaggregation: {disaggregation(plan)}.",
         "This describes the graph as planned: edits, such as `penstock scale`, do not change it.",
         "Simulated with measured kernels, not run on a GPU. Benchmark it before production use.",
-        f"{plan.considered} candidates, {plan.replays} replays. Command:",
+        f"{_counts(plan)}. Command:",
     ]
     lines = [line for part in parts for line in wrap(part, WIDTH, subsequent_indent="  ")]
     return [*lines, command]  # on one line, so that it can be copied
@@ -320,11 +326,12 @@ def no_plan_error(result: NoPlan, attain: float, scale: float = 1.0) -> Simulati
     ``scale``: of the workload, as the command line has it.
     """
     request = result.request
-    counts = f"{result.considered} candidates, {result.replays} replays"
+    counts = _counts(result)
     if result.undecided:
+        limit = "--time-limit" if result.is_late else "--replays"
         message = f"{result.replays} replays are too few to decide which graph meets"
         message = f"{message} {_slo(request, attain)}"
-        return SimulationError(Problem(message=message, fix="Raise --replays."))
+        return SimulationError(Problem(message=message, fix=f"Raise {limit}."))
     gpus = f"up to {request.gpus} × {request.gpu.name}"
     parts = [f"no graph with {gpus} met {_slo(request, attain)}"]
     if result.miss is not None:

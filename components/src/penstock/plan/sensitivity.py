@@ -6,7 +6,7 @@ search left of the replay budget; the sensitivity analysis adds to it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from penstock.errors import InputError
@@ -126,7 +126,12 @@ def widened(aggregated: Candidate, gpus: int) -> Candidate:
 
 
 def sensitivity_rows(
-    study: Study, deployment: Replayable, scale: float, *, shares_prefixes: bool
+    study: Study,
+    deployment: Replayable,
+    scale: float,
+    *,
+    shares_prefixes: bool,
+    is_late: Callable[[], bool] = lambda: False,
 ) -> Mapping[str, Row | str]:
     """The same graph under changed traffic, by what is changed; a text says why it was not
     replayed."""
@@ -138,6 +143,9 @@ def sensitivity_rows(
         changes["no shared prefixes"] = (1.0, without_shared_prefixes)
     rows: dict[str, Row | str] = {}
     for name, (step, change) in changes.items():
+        if is_late():
+            rows[name] = "the time limit was reached"
+            continue
         try:
             (rows[name],) = _changed(study, scale * step, change).rows([deployment], None)
         except InputError as error:  # no request fits, or there are too many

@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from textwrap import wrap
 
 from penstock.errors import Problem, UsageError
 from penstock.graph.slo import Slo
 from penstock.hardware import GPUS, Gpu, find_gpu
 from penstock.models.find import find_model
 from penstock.nearest import nearest
-from penstock.plan.graph_text import graph_text
+from penstock.plan.graph_text import can_roll, free_gpus, gpus_of_update, graph_text
 from penstock.plan.request import Objective, PlanRequest
 from penstock.plan.space import Candidate, Layout, PoolCandidate
 
@@ -22,7 +23,9 @@ MODELS = ("openai/gpt-oss-120b", "openai/gpt-oss-20b")
 GPU_NAMES = tuple(name for name in GPUS if name != "rtx-pro-6000")  # those of `hardware.gpu`
 MAX_GPUS = 1024
 SHORT, LONG = 32768, 131072  # tokens of context; a longer one reduces the batch
+MIN_REPLICAS = 2  # of each pool, in a graph that leaves GPUs free for updates
 SMALLEST_BATCH = 8
+WIDTH = 110  # of the comment's lines
 
 
 class Traffic(StrEnum):
@@ -30,6 +33,7 @@ class Traffic(StrEnum):
 
     CHAT = "chat"
     DOCUMENTS = "documents"
+    AGENTIC = "agentic"
     LATENCY = "latency"
     BATCH = "batch"
 
@@ -37,6 +41,7 @@ class Traffic(StrEnum):
 DESCRIPTIONS = {
     Traffic.CHAT: "short prompts, many users",
     Traffic.DOCUMENTS: "long prompts; prefill and decode in separate pools",
+    Traffic.AGENTIC: "long conversations with tool calls and shared system prompts",
     Traffic.LATENCY: "few users, the lowest inter-token latency",
     Traffic.BATCH: "the most tokens/s per GPU; latency does not matter",
 }
@@ -63,12 +68,27 @@ class StartingGraph:
     def reason(self) -> str:
         """How the layout was chosen, for the output."""
         if self.concurrency is None:
-            return "by rule, for all of the GPUs: the number of concurrent requests is unknown"
+            gpus = f"up to {_gpu_count(self.request.gpus)}"
+            return f"by rule, for {gpus}: the number of concurrent requests is unknown"
         return f"by rule, for {self.concurrency} concurrent requests"
+
+    def update(self) -> str:
+        """Whether a rolling update is possible, for the output and the graph's comment."""
+        needed, free = gpus_of_update(self.candidate), free_gpus(self.request, self.candidate)
+        text = f"an update starts one more worker of each pool ({_gpu_count(needed)})"
+        if can_roll(self.request, self.candidate):
+            left = f"{_gpu_count(free)} of hardware.nodes {'is' if free == 1 else 'are'} free"
+            return f"{text} before it stops the old ones; {left}"
+        left = f"{'only ' if free else ''}{free or 'no'} GPU{'s' * (free > 1)}"
+        return (
+            f"no rolling update is possible: {text}, but {left} of hardware.nodes "
+            f"{'are' if free > 1 else 'is'} free. Before an update add a node, or stop the graph"
+        )
 
     def _header(self, command: str) -> Iterator[str]:
         yield f"{self.request.shape.name} for {self.traffic}: {DESCRIPTIONS[self.traffic]}."
         yield f"GPUs, as written: {self.summary()}."
+        yield from wrap(f"Updates: {self.update()}.", WIDTH, subsequent_indent="  ")
         if self.concurrency is not None:
             yield (
                 f"Batch: {self.concurrency} requests at the same time, shared by the workers; at "
@@ -79,6 +99,10 @@ class StartingGraph:
         if self.candidate.is_disaggregated and not self.request.gpu.is_grace:
             yield "The network is assumed to be InfiniBand; otherwise change hardware.fabric."
         yield ""
+
+
+def _gpu_count(number: int) -> str:
+    return f"{number} GPU{'s' * (number != 1)}"
 
 
 def find_model_id(text: str) -> str:
@@ -119,9 +143,7 @@ def starting_graph(
         message = f"{gpus} × {gpu.name} is too small for {model}"
         fix = f"Use at least {least}, or a GPU with more memory."
         raise UsageError(Problem(place="--gpus", message=message, fix=fix))
-    candidate = _LAYOUTS[traffic](gpu, gpus, least)
-    if concurrency is not None:
-        candidate = _limited(candidate, concurrency)
+    candidate = _candidate(traffic, gpu, gpus, least, concurrency)
     request = PlanRequest(
         model=model,
         shape=find_model(model),
@@ -130,12 +152,39 @@ def starting_graph(
         gpus=gpus,
         slo=slo or Slo(),
         objective=Objective.COST,
-        context=LONG if traffic in (Traffic.DOCUMENTS, Traffic.LATENCY) else SHORT,
+        context=SHORT if traffic in (Traffic.CHAT, Traffic.BATCH) else LONG,
         shares_prefixes=True,
     )
+    if not can_roll(request, candidate):
+        candidate = _smaller(request, traffic, least, concurrency) or candidate
     return StartingGraph(
         request=request, candidate=candidate, traffic=traffic, concurrency=concurrency
     )
+
+
+def _candidate(
+    traffic: Traffic, gpu: Gpu, gpus: int, least: int, concurrency: int | None
+) -> Candidate:
+    candidate = _LAYOUTS[traffic](gpu, gpus, least)
+    return candidate if concurrency is None else _limited(candidate, concurrency)
+
+
+def _smaller(
+    request: PlanRequest, traffic: Traffic, least: int, concurrency: int | None
+) -> Candidate | None:
+    """With the same kinds of workers, of which so few that a rolling update has free GPUs.
+
+    None if a pool would have one replica, whose end interrupts the service.
+    """
+    most = _candidate(traffic, request.gpu, request.gpus, least, concurrency)
+    for gpus in range(request.gpus - 1, least - 1, -1):
+        fewer = _candidate(traffic, request.gpu, gpus, least, concurrency)
+        layouts = [pool.layout for pool in fewer.pools]
+        is_alike = layouts == [pool.layout for pool in most.pools]
+        is_redundant = all(pool.replicas >= MIN_REPLICAS for pool in fewer.pools)
+        if is_alike and is_redundant and can_roll(request, fewer):
+            return fewer
+    return None
 
 
 def _least_gpus(model: str, gpu: Gpu) -> int:
@@ -168,6 +217,11 @@ def _batch(gpu: Gpu, gpus: int, least: int) -> Candidate:
     return _aggregated(_pool(_layout(gpu, 2, attention_dp=True), gpus // 2, 720, 16384))
 
 
+def _agentic(gpu: Gpu, gpus: int, least: int) -> Candidate:
+    """One pool, whose caches hold the system prompts and the earlier turns."""
+    return _aggregated(_pool(_layout(gpu, least), gpus // least, 128))
+
+
 def _latency(gpu: Gpu, gpus: int, _: int) -> Candidate:
     width = _power_of_two(min(gpus, gpu.gpus_per_node))
     return _aggregated(_pool(_layout(gpu, width), gpus // width, 32))
@@ -188,6 +242,7 @@ def _documents(gpu: Gpu, gpus: int, least: int) -> Candidate:
 _LAYOUTS: dict[Traffic, Callable[[Gpu, int, int], Candidate]] = {
     Traffic.CHAT: _chat,
     Traffic.DOCUMENTS: _documents,
+    Traffic.AGENTIC: _agentic,
     Traffic.LATENCY: _latency,
     Traffic.BATCH: _batch,
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -13,6 +14,23 @@ from penstock.plan.traffic import SEEDS
 from penstock.simulate.metrics import spreads
 from penstock.simulate.study import Row, Study
 from penstock.workload.duration import MIN_PLANNED_REQUESTS, exceeds_plan_limit
+
+FIRST_SHARE = 0.75  # of a search's time, for first replays; the rest is for further seeds
+
+
+@dataclass(frozen=True)
+class Deadline:
+    """When a search must end; ``limit_s`` None: never."""
+
+    limit_s: float | None = None
+    clock: Callable[[], float] = time.monotonic
+    started: float = 0.0  # on the clock
+
+    def is_over(self, share: float = 1.0) -> bool:
+        """Whether ``share`` of the time has passed."""
+        if self.limit_s is None:
+            return False
+        return self.clock() - self.started >= self.limit_s * share
 
 
 @dataclass(frozen=True)
@@ -40,20 +58,28 @@ class Trial:
 
 @dataclass
 class Trials:
-    """Runs trials while the budget lasts; a trial beyond it is left out of the results."""
+    """Runs trials while the budget and the time last; others are left out of the results."""
 
     study: Study
     deployments: Deployments
     left: int  # replays in the budget
     say: Callable[[str, int], None]  # a result, and how many replays it took
     replays: int = 0  # that were run
+    deadline: Deadline = field(default_factory=Deadline)
+    share: float = 1.0  # of the time
+    measured: list[Trial] = field(default_factory=list)  # in order of time; searches may share it
     _reserved: int = 0
     _known: dict[TrialSpec, Trial] = field(default_factory=dict)
 
     @property
     def free(self) -> int:
-        """Replays that are left and not reserved."""
-        return max(0, self.left - self._reserved)
+        """Replays that are left and not reserved; 0 if no time is left."""
+        return 0 if self._is_late else max(0, self.left - self._reserved)
+
+    @property
+    def _is_late(self) -> bool:
+        share = self.share * FIRST_SHARE if self._reserved else self.share
+        return self.deadline.is_over(share)
 
     @contextlib.contextmanager
     def reserving(self, replays: int) -> Iterator[None]:
@@ -81,8 +107,12 @@ class Trials:
                 new[spec] = needed
         pool = ThreadPoolExecutor(self.study.replays.processes)
         try:
-            for spec, trial in zip(new, pool.map(self._run, new), strict=True):
+            for spec, trial in zip(new, pool.map(self._run_in_time, new), strict=True):
+                if trial is None:
+                    self.left += new[spec]
+                    continue
                 self._known[spec] = trial
+                self.measured.append(trial)
                 self.replays += new[spec]
                 scale = "" if spec.scale == 1 else f" at scale × {spec.scale:.3g}"
                 share = f"{trial.goodput:.0%} within the SLO"
@@ -113,6 +143,10 @@ class Trials:
             surest[first] = max(surest.get(first, spec), spec, key=lambda one: one.seeds)
         return list(surest.values())
 
+    def _run_in_time(self, spec: TrialSpec) -> Trial | None:
+        """None if the time ended while it waited for other trials."""
+        return None if self._is_late else self._run(spec)
+
     def _run(self, spec: TrialSpec) -> Trial:
         ((_, deployment),) = self.deployments.of([spec.candidate])
         workload = self.study.workload.at_scale(spec.scale, min_requests=MIN_PLANNED_REQUESTS)
@@ -128,6 +162,15 @@ def joined(searches: Sequence[Trials], budget: int) -> Trials:
     known = {spec: trial for one in searches for spec, trial in one._known.items()}
     used = sum(one.replays for one in searches)
     deployments = Deployments(first.deployments.request)
-    both = Trials(first.study, deployments, max(0, budget - used), first.say, replays=used)
+    left = max(0, budget - used)
+    both = Trials(
+        first.study,
+        deployments,
+        left,
+        first.say,
+        used,
+        deadline=first.deadline,
+        measured=first.measured,
+    )
     both._known |= known
     return both

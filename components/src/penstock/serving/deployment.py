@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.engines.flags import GivenFlag, given_flags
@@ -43,6 +44,8 @@ class ServingDeployment:
     model_unknown: str
     # The id or path of the first worker's model.
     model_name: str | None
+    # The folder on this machine with the model's config.json; None if there is none.
+    model_folder: Path | None
     # What is known of its layers; None if nothing is.
     facts: ModelFacts | None
     # `model.context_length` of the graph in tokens; None for a manifest.

@@ -57,6 +57,15 @@ def missing_facts(deployment: ServingDeployment, worker: Worker) -> str:
     return "; ".join(missing)
 
 
+def fix_of_missing(deployment: ServingDeployment) -> str:
+    """What to do about `missing_facts`."""
+    if deployment.gpu is None:
+        return "Set `hardware.gpu`, or add --gpu."
+    if deployment.model is None:
+        return "Add --model DIR, a folder on this machine with the model's config.json."
+    return "State it in the graph or manifest."
+
+
 def no_budget_reason(deployment: ServingDeployment) -> str:
     """Why `memory_budgets` is empty."""
     reasons = (

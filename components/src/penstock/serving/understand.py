@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from penstock.hardware import GPUS, Gpu, gpu_of_product
 from penstock.manifests.deployment import Component, Deployment
 from penstock.manifests.read import Manifest
 from penstock.manifests.source import Source
-from penstock.models import ModelFacts, ModelShape, find_facts, find_model
+from penstock.models import ModelFacts, ModelShape, find_facts, find_model, folder_of_model
 from penstock.models.config import MissingConfigError, UnknownShapeError
 from penstock.models.known import known_shape
 from penstock.serving.deployment import ServingDeployment
@@ -35,7 +36,8 @@ def understand(source: Source, hints: Hints) -> ServingDeployment:
     hardware = graph.hardware if graph is not None else None
     name = hints.gpu or (hardware.gpu if hardware else None)
     gpu = GPUS[name] if name else _gpu_of(source.manifest)
-    model, reason, facts = _model(source, hints)
+    folders = _folders(source, hints)
+    model, reason, facts = _model(source, folders)
     per_node = hardware.gpus_per_node if hardware else None
     return ServingDeployment(
         dgd=source.deployment,
@@ -48,6 +50,7 @@ def understand(source: Source, hints: Hints) -> ServingDeployment:
         model=model,
         model_unknown=reason,
         model_name=_name(source),
+        model_folder=_folder(folders),
         facts=facts,
         context_length=graph.model.context_length if graph is not None else None,
         slo=graph.slo if graph is not None else None,
@@ -64,15 +67,13 @@ def _gpu_of(manifest: Manifest) -> Gpu | None:
     return next(iter(found.values())) if len(found) == 1 else None
 
 
-def _model(source: Source, hints: Hints) -> tuple[ModelShape | None, str, ModelFacts | None]:
+def _model(
+    source: Source, folders: Sequence[Path]
+) -> tuple[ModelShape | None, str, ModelFacts | None]:
     """The model's shape, or the reason why it is unknown; and what is known in both cases."""
-    graph = source.loaded.graph if source.loaded is not None else None
-    path = graph.model.path if graph is not None else None
     name = _name(source)
     if name is None:
         return None, "no worker in the manifests sets a model", None
-    named = (hints.model_folder, Path(path) if path else None, Path(name))
-    folders = [folder for folder in named if folder is not None]
     facts = find_facts(name, *folders)
     try:
         return find_model(name, *folders), "", facts
@@ -80,6 +81,22 @@ def _model(source: Source, hints: Hints) -> tuple[ModelShape | None, str, ModelF
         return known_shape(name), str(error), facts
     except UnknownShapeError as error:  # the config.json that is used states another model
         return None, str(error), facts
+
+
+def _folders(source: Source, hints: Hints) -> list[Path]:
+    """Where the model's config.json may be, the first that has one counts."""
+    graph = source.loaded.graph if source.loaded is not None else None
+    path = graph.model.path if graph is not None else None
+    name = _name(source)
+    named = (hints.model_folder, Path(path) if path else None, Path(name) if name else None)
+    return [folder for folder in named if folder is not None]
+
+
+def _folder(folders: Sequence[Path]) -> Path | None:
+    try:
+        return folder_of_model(*folders)
+    except OSError:  # `_model` reports it
+        return None
 
 
 def _name(source: Source) -> str | None:

@@ -193,6 +193,10 @@ def _problem(error: str) -> Problem:
     if "must be real number, not NoneType" in error:
         fix = "Set the id of the model hub of a model that AISimulate knows."
         return Problem(place="model.id", message="AISimulate has no data for the model", fix=fix)
+    if "estimator is not ready" in error:
+        fix = "Set `model.id` to its id on the model hub, or add --model DIR with its config.json."
+        message = "AISimulate does not know the model, or its config.json is incomplete"
+        return Problem(place="model", message=message, fix=fix)
     return Problem(message=f"the replay failed: {error[-500:]}")
 
 

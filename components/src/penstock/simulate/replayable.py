@@ -19,7 +19,7 @@ from penstock.manifests.deployment import Engine, Launch, Role
 from penstock.manifests.source import Source
 from penstock.memory import MemoryInputs, memory_budget
 from penstock.serving.deployment import ServingDeployment
-from penstock.serving.memory import memory_inputs, missing_facts
+from penstock.serving.memory import fix_of_missing, memory_inputs, missing_facts
 from penstock.serving.understand import Hints, understand
 from penstock.serving.worker import Worker
 from penstock.simulate.model import InputLimit, PoolReplay, Replayable
@@ -158,7 +158,7 @@ def _check(serving: ServingDeployment, workers: tuple[Worker, ...]) -> None:
             fix = "Set `hardware.gpu`, or add --gpu."
             raise not_replayable("the GPU type is not set", fix, "hardware.gpu")
         if reason := missing_facts(serving, worker):
-            raise not_replayable(reason, "Add --gpu or --model.", worker.name)
+            raise not_replayable(reason, fix_of_missing(serving), worker.name)
     roles = {worker.role for worker in workers}
     if Role.WORKER in roles and len(roles) > 1:
         message = "aggregated workers together with prefill and decode pools cannot be replayed"

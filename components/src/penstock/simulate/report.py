@@ -104,6 +104,13 @@ def narrow_table(rows: Sequence[Row]) -> Iterator[str]:
         yield "  ".join([start.ljust(margin), *padded]).rstrip()
 
 
+def fitting_table(rows: Sequence[Row], width: int | None) -> list[str]:
+    """All columns if they fit ``width`` columns, else the main ones. None: no limit."""
+    lines = list(table(rows))
+    fits = width is None or all(len(line) <= width for line in lines)
+    return lines if fits else list(narrow_table(rows))
+
+
 def table(rows: Sequence[Row]) -> Iterator[str]:
     """All columns that apply."""
     has_price = any(row.replayable.gpu_hour_price for row in rows)

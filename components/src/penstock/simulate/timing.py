@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from penstock.environments import environments_root
 from penstock.errors import Problem, SimulationError
 from penstock.memory import MemoryInputs
+from penstock.models.known import known_id
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.worker import Worker
 
@@ -29,6 +32,7 @@ EXPERTS: Mapping[str, str] = {
     "W4A8_MXFP4_MXFP8": "w4a8_mxfp4_mxfp8",
     "W4A16_MXFP4": "w4a16_mxfp4",
 }
+CONFIG, MODEL_FILE = "_config.json", "config.json"
 FP8_KV = ("fp8", "fp8_e4m3", "fp8_e5m2", "fp8_inc")
 
 
@@ -81,9 +85,35 @@ def timing_of(
     )
 
 
+def measured_models() -> dict[str, Path]:
+    """The files with the configurations of the measured models, by their id on the model hub."""
+    site = (environments_root() / "sim" / "lib").glob("python3.*/site-packages/aisimulate_core")
+    files = [file for package in site for file in (package / "model_configs").glob(f"*{CONFIG}")]
+    plain = [file for file in files if not file.name.endswith(f"_hf_quant{CONFIG}")]
+    return {file.name.removesuffix(CONFIG).replace("--", "/", 1): file for file in plain}
+
+
 def _model_name(serving: ServingDeployment, inputs: MemoryInputs) -> str:
+    """What AISimulate takes: the id of a measured model, or a folder on this machine.
+
+    The path of a folder on a cluster's volume is neither. SimulationError if nothing else is known.
+    """
     found = next((w.settings.common("model") for w in serving.workers), None)
-    return str(found.value) if found else inputs.model.name
+    name = str(found.value) if found else inputs.model.name
+    if (Path(name) / MODEL_FILE).is_file():
+        return name
+    requested = serving.model_name if serving.is_graph else name
+    if requested in measured_models():
+        return str(requested)
+    if serving.model_folder is not None:
+        return str(serving.model_folder)
+    if (known := known_id(requested or name)) is not None:
+        return known
+    if not name.startswith(("/", ".", "~")):
+        return name  # an id, which AISimulate may download
+    message = f"there is no {name}/{MODEL_FILE} on this machine, and {requested} was not measured"
+    fix = "Add --model DIR, a folder on this machine with the model's config.json."
+    raise SimulationError(Problem(place="model", message=message, fix=fix))
 
 
 def _experts(worker: Worker, inputs: MemoryInputs, not_simulated: list[str]) -> Mapping[str, Any]:

@@ -42,6 +42,8 @@ class Expectations:
     """How KV moves: rdma, tcp or auto."""
     uses_ucx: bool = True
     """Whether UCX moves KV, as far as known: llama.cpp's workers use it only with NIXL."""
+    empty_pools: tuple[str, ...] = ()
+    """Names of the worker pools with 0 replicas."""
     must_pass: frozenset[str] = frozenset()
     """Probes that fail when they cannot tell."""
 
@@ -79,6 +81,7 @@ def read_expectations(source: Source) -> Expectations:
         transport=_transport(launches),
         uses_ucx=not all(c.engine is Engine.LLAMACPP for c in workers)
         or any(map(uses_nixl, workers)),
+        empty_pools=tuple(c.name for c in workers if not c.replicas),
         must_pass=frozenset(must),
     )
 

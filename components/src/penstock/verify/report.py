@@ -9,9 +9,11 @@ from collections.abc import Iterable
 from rich.console import Console
 from rich.markup import escape
 
+from penstock.terminal import fitted
 from penstock.verify.result import Verdict
 from penstock.verify.run_probes import ProbeRun
 
+MARGIN = 40  # columns before a detail
 COLOR = {Verdict.PASS: "green", Verdict.FAIL: "red", Verdict.CANNOT_TELL: "yellow"}
 
 
@@ -22,12 +24,15 @@ def print_results(results: Iterable[ProbeRun]) -> list[ProbeRun]:
     for probe in results:
         shown.append(probe)
         verdict = probe.result.verdict
-        mark = f"[{COLOR[verdict]}]{verdict:<11}[/]"
         required = "" if probe.ok or verdict is Verdict.FAIL else " (listed in verify.must_pass)"
-        detail = escape(f"{probe.result.detail}{required}")
-        console.print(f"{mark} {probe.name:<17} {probe.seconds:6.1f} s  {detail}")
+        facts = f"{verdict:<11} {probe.name:<17} {probe.seconds:6.1f} s"
+        lines = fitted(f"{facts}  {probe.result.detail}{required}", MARGIN)
+        mark, first = lines[0][: len(verdict)], lines[0][len(verdict) :]
+        console.print(f"[{COLOR[verdict]}]{mark}[/]{escape(first)}")
         if probe.result.hint and verdict is not Verdict.PASS:
-            console.print(f"{'':<40}hint: {escape(probe.result.hint)}")
+            lines += fitted(f"{'':<{MARGIN}}hint: {probe.result.hint}", MARGIN)
+        for line in lines[1:]:
+            console.print(line, markup=False)
     count = {v: sum(r.result.verdict is v for r in shown) for v in Verdict}
     console.print(", ".join(f"{number} {verdict}" for verdict, number in count.items()))
     return shown

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from penstock.verify.expected import Expectations
 from penstock.verify.probes import PROBES
 from penstock.verify.result import ProbeResult, Verdict, cannot_tell, failed
 from penstock.verify.target import NoResponseError, NotReportedError, ProbeTarget, UnreachableError
@@ -51,7 +52,17 @@ def run_probes(target: ProbeTarget, only: Collection[str] = ()) -> Iterator[Prob
             result = failed(f"a response is not that of a Dynamo frontend: {error!r}")
         yield ProbeRun(
             name=name,
-            result=result,
+            result=_with_hint(result, target.expected),
             seconds=time.monotonic() - started,
             required=name in must_pass,
         )
+
+
+def _with_hint(result: ProbeResult, expected: Expectations | None) -> ProbeResult:
+    """With the likely cause of a failure: pools that the graph declares without replicas."""
+    empty = expected.empty_pools if expected is not None else ()
+    if not empty or result.verdict is not Verdict.FAIL:
+        return result
+    pools, sets = ", ".join(empty), " ".join(f"{pool}=1" for pool in empty)
+    hint = f"The graph declares 0 replicas of {pools}. Start one: `penstock scale GRAPH {sets}`."
+    return replace(result, hint=hint)

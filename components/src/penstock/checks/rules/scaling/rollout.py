@@ -116,8 +116,9 @@ def spare_gpus(deployment: ServingDeployment) -> Iterable[RuleResult]:
         if free < needed:
             yield RuleResult(
                 location=Location("", "graph", ("hardware", "nodes")),
-                message=f"an update needs {needed} spare GPUs (one more replica of each pool), but "
-                f"the {nodes} node{'s have' if nodes > 1 else ' has'} {max(0, free)} free",
+                message=f"an update needs {needed} free GPU{'s' * (needed != 1)} (one more replica "
+                f"of each pool); {max(0, free)} of {nodes * per_node} "
+                f"{'is' if free == 1 else 'are'} free",
                 fix=Fix(text="Leave GPUs free, or add a node for updates."),
             )
 
