@@ -42,9 +42,11 @@ SEED = 1911
 
 
 def files_of(folder: Path, chosen: Path | None) -> list[Path]:
-    """The YAML files, sorted, without the index."""
+    """The YAML files, sorted, without those in hidden folders."""
     if chosen is None:
-        return sorted(p for ending in ("yaml", "yml") for p in folder.rglob(f"*.{ending}"))
+        found = (p for ending in ("yaml", "yml") for p in folder.rglob(f"*.{ending}"))
+        parts = ((p, p.relative_to(folder).parts) for p in found)
+        return sorted(p for p, names in parts if not any(n.startswith(".") for n in names))
     return sorted(folder / line for line in chosen.read_text("utf-8").split("\n") if line)
 
 

@@ -242,3 +242,36 @@ def test_an_endpoint_picker_uses_the_kv_events() -> None:
         f"{COMPONENTS}/picker": {"name": "picker", "type": "epp", "podTemplate": {"spec": pod}}
     }
     assert found(manifest(VLLM_AGG, {**direct, f"{main}/args": [], **picker}), "PS503") == []
+
+
+def test_a_tag_before_a_digest_is_a_version() -> None:
+    image = "nvcr.io/nvidia/ai-dynamo/vllm-runtime:1.6.1@sha256:" + "0" * 64
+    assert found(manifest(VLLM_AGG, {f"{WORKER}/image": image}), "PS901") == []
+    untagged = image.replace(":1.6.1", "")
+    assert found(manifest(VLLM_AGG, {f"{WORKER}/image": untagged}), "PS901")
+
+
+def test_the_port_with_the_number_is_renamed() -> None:
+    ports = [{"name": "metrics", "containerPort": 9090}]
+    finding = only(manifest(VLLM_AGG, {f"{WORKER}/ports": ports}), "PS727")
+    assert finding.fix == "Rename the port metrics (9090) to system."
+
+
+def test_a_module_is_suggested_only_for_a_typing_error() -> None:
+    command = {f"{WORKER}/command": ["python3", "-m", "dynamo.processor"]}
+    finding = only(manifest(VLLM_AGG, command), "PS769")
+    assert finding.fix.startswith("Remove the component")
+
+
+@pytest.mark.parametrize(
+    ("tls", "level", "message"),
+    [
+        ("rc,cuda_copy,cuda_ipc", Level.WARNING, "and UCX_TLS excludes tcp"),
+        ("tcp,cuda_copy", Level.NOTE, "so KV transfers use TCP"),
+        ("all", Level.WARNING, "so KV transfers use TCP"),
+    ],
+)
+def test_without_a_device_ucx_uses_what_it_may(tls: str, level: Level, message: str) -> None:
+    env = {f"{pool}/env/UCX_TLS": {"name": "UCX_TLS", "value": tls} for pool in (DECODE, PREFILL)}
+    of_all = found(vllm("1.6.1", {**NO_RDMA, **env}), "PS431")
+    assert {(one.level, message in one.message) for one in of_all} == {(level, True)}

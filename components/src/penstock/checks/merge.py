@@ -1,7 +1,7 @@
 """One finding for a cause that affects several components.
 
 Two findings have the same cause if rule, level, message, reason and fix are the same except for the
-name of the component. If a component has two such findings, they are two causes.
+name of the component. If a component has two such findings, they have two causes.
 """
 
 from __future__ import annotations
@@ -26,14 +26,25 @@ def merged(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     for finding in findings:
         groups.setdefault(_cause(finding), []).append(finding)
     result: list[Finding] = []
-    for group in groups.values():
-        components = {finding.component for finding in group}
+    for group in (part for same in groups.values() for part in _parts(same)):
         pasted = _pasted([finding.yaml for finding in group])
-        if len(group) == 1 or len(components) < len(group) or pasted is None:
+        if len(group) == 1 or pasted is None:
             result += group
         else:
             result.append(_one(group, pasted))
     return tuple(result)
+
+
+def _parts(group: Sequence[Finding]) -> list[list[Finding]]:
+    """The findings without two of one component, such as those of two graphs in a file."""
+    parts: list[list[Finding]] = []
+    for finding in group:
+        fits = (p for p in parts if all(f.component != finding.component for f in p))
+        part = next(fits, None)
+        if part is None:
+            parts.append(part := [])
+        part.append(finding)
+    return parts
 
 
 def _cause(finding: Finding) -> Any:

@@ -137,10 +137,8 @@ def dynamo_version(pod: Pod) -> tuple[int, int] | None:
 
 
 def tag_of(image: str) -> str | None:
-    """The tag, None for a digest or no tag."""
-    if "@" in image:
-        return None
-    name = image.rsplit("/", 1)[-1]
+    """The tag, without a digest after it, as the operator reads it; None if there is none."""
+    name = _without_digest(image).rsplit("/", 1)[-1]
     return name.partition(":")[2] or None
 
 

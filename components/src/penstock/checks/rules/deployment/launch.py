@@ -26,6 +26,7 @@ MODULES = (
 # The operator's default command, from 81c27803 on (between 0.4.0 and 0.5.0).
 DEFAULT_SHELL = Versions(dynamo=">=0.5,<1.7")
 NO_SHELL = Versions(dynamo=">=0.6,<1.7")
+TYPING_ERROR = 0.75  # the least similarity
 NAME_MAX = 255  # bytes of one part of a path
 # Options of the Python interpreter.
 PYTHON_OPTIONS = ("--version", "--help", "--check-hash-based-pycs")
@@ -86,12 +87,15 @@ def cannot_start(deployment: ServingDeployment) -> Iterable[RuleResult]:
             )
         module = launch.module or ""
         if module.startswith("dynamo.") and module.split(".")[1] not in MODULES:
-            close = nearest(module, [f"dynamo.{name}" for name in MODULES])
+            # Only a typing error: other words name components that Dynamo had earlier.
+            close = nearest(module.split(".")[1], MODULES, TYPING_ERROR)
             yield RuleResult(
                 location=Location(component.name, "args", (module,)),
                 message=f"Dynamo has no module {module}",
                 fix=Fix(
-                    text=f"Use {close}." if close else "Name a module of the ai-dynamo package."
+                    text=f"Use dynamo.{close}."
+                    if close
+                    else "Remove the component, or name a module of the ai-dynamo package."
                 ),
                 level=None if close else Level.WARNING,
                 versions=Versions(dynamo=">=0.6,<1.7"),  # 0.5 had others

@@ -135,8 +135,8 @@ def role_and_type(deployment: ServingDeployment) -> Iterable[RuleResult]:
                     "so it "
                     "serves as an aggregated worker",
                     fix=_set_mode(worker),
-                    why=_aggregated(worker),
-                    level=Level.ERROR,
+                    why=_aggregated(deployment, worker),
+                    level=Level.ERROR if _has_no_partner(deployment, worker) else None,
                     versions=_without_mode(worker),
                 )
         if kind in ("prefill", "decode") and worker.role in WORKERS and kind != worker.role:
@@ -153,6 +153,14 @@ def role_and_type(deployment: ServingDeployment) -> Iterable[RuleResult]:
             )
 
 
+def _has_no_partner(deployment: ServingDeployment, worker: Worker) -> bool:
+    """Whether prefill workers wait for this decode worker, which registers as aggregated."""
+    return worker.role is Role.DECODE and any(
+        configured_role(w.launch, w.component.engine, w.component.engine_config) is Role.PREFILL
+        for w in deployment.pool(Role.PREFILL)
+    )
+
+
 def _set_mode(worker: Worker) -> Fix:
     """vLLM's worker has --disaggregation-mode since 1.0."""
     version = dynamo_version(worker.pod)
@@ -163,9 +171,9 @@ def _set_mode(worker: Worker) -> Fix:
     return Fix(text=f"Add {' '.join(args)}.", args=args)
 
 
-def _aggregated(worker: Worker) -> str:
+def _aggregated(deployment: ServingDeployment, worker: Worker) -> str:
     """What happens to a pool whose command starts an aggregated worker."""
-    if worker.role is Role.DECODE:
+    if _has_no_partner(deployment, worker):
         return (
             "The worker registers as aggregated, so that the prefill worker finds no decode worker "
             "and /v1/models stays empty."

@@ -7,11 +7,12 @@ from typing import Any
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
-from penstock.checks.rules.containers import mappings
+from penstock.checks.rules.containers import mappings, truth
 from penstock.checks.rules.network.instance_types import nodes_without_efa
 from penstock.checks.version_range import NETWORK, Versions
 from penstock.manifests.deployment import Engine, Role
 from penstock.serving.deployment import ServingDeployment
+from penstock.serving.versions import dynamo_version
 from penstock.serving.worker import Worker
 
 RDMA_RESOURCES = ("rdma/", "efa", "infiniband", "hca", "roce", "mofed")
@@ -114,31 +115,56 @@ def _mounts_devices(worker: Worker) -> bool:
     other_levels=(Level.NOTE,),
     exceptions="Nothing is reported if the devices may come from elsewhere: a resource claim, "
     "the host network, a CNI annotation or a resource with another name. It is a note if the "
-    "file states that there is only TCP: UCX_TLS lists tcp (as with `hardware.fabric: none`), or "
-    "the pods require instance types without EFA.",
+    "file states that there is only TCP: UCX_TLS lists tcp (as with `hardware.fabric: none`), "
+    "mooncake's MC_FORCE_TCP is set, or the pods require instance types without EFA. Workers of "
+    "vLLM without a KV connector are reported by PS401.",
 )
 def no_rdma(deployment: ServingDeployment) -> Iterable[RuleResult]:
     if deployment.shares_a_pod:
         return
     for worker in kv_transfer_pods(deployment):
-        if not rdma_devices(worker) and not _has_other_network(worker):
-            nodes = nodes_without_efa(worker)
-            of = (
-                f"the nodes ({', '.join(nodes)}) have no EFA"
-                if nodes
-                else "no RDMA device is requested"
-            )
-            yield RuleResult(
-                location=worker.location("field", "main", "resources", "limits", "rdma"),
-                message=f"{of}, so KV transfers use TCP",
-                fix=_rdma_fix(deployment, worker, nodes),
-                level=Level.NOTE if nodes or _asks_for_tcp(worker) else None,
-            )
+        if rdma_devices(worker) or _has_other_network(worker) or _transfers_nothing(worker):
+            continue
+        nodes = nodes_without_efa(worker)
+        of = (
+            f"the nodes ({', '.join(nodes)}) have no EFA"
+            if nodes
+            else "no RDMA device is requested"
+        )
+        is_excluded = _excludes_tcp(worker)
+        yield RuleResult(
+            location=worker.location("field", "main", "resources", "limits", "rdma"),
+            message=f"{of}, and UCX_TLS excludes tcp"
+            if is_excluded
+            else f"{of}, so KV transfers use TCP",
+            why="UCX finds no transport between the pods, so KV transfers fail."
+            if is_excluded
+            else "",
+            fix=_rdma_fix(deployment, worker, nodes),
+            level=Level.NOTE if not is_excluded and (nodes or _asks_for_tcp(worker)) else None,
+        )
+
+
+def _transfers_nothing(worker: Worker) -> bool:
+    """Whether a vLLM worker has no connector (PS401); before 1.0 NIXL is the default."""
+    version = dynamo_version(worker.pod)
+    is_complete = worker.engine is Engine.VLLM and worker.settings.is_complete
+    has_default = version is None or version < (1, 0)
+    return is_complete and not has_default and worker.get("kv-transfer-config") is None
+
+
+def _excludes_tcp(worker: Worker) -> bool:
+    """Whether UCX_TLS lists transports, and none of them is TCP."""
+    names = (worker.env("UCX_TLS") or "all").split(",")
+    return not names[0].startswith("^") and not any(
+        name == "all" or name.startswith("tcp") or "$" in name for name in names
+    )
 
 
 def _asks_for_tcp(worker: Worker) -> bool:
     tcp = worker.env("UCX_TLS") or ""
-    return "tcp" in tcp.split(",") and not tcp.startswith("^")
+    is_listed = "tcp" in tcp.split(",") and not tcp.startswith("^")
+    return is_listed or bool(truth(worker.env("MC_FORCE_TCP")))
 
 
 def _rdma_fix(deployment: ServingDeployment, worker: Worker, nodes: Sequence[str]) -> Fix:
@@ -264,8 +290,9 @@ def multi_node_nvlink_disabled(deployment: ServingDeployment) -> Iterable[RuleRe
     title="multi-node NVLink without a ComputeDomain",
     level=Level.WARNING,
     cause="UCX_CUDA_IPC_ENABLE_MNNVL is set, but the pod claims no channel of a ComputeDomain.",
-    effect="The worker fails with NIXL_ERR_BACKEND in cuda_ipc, unless the node grants the "
-    "channel to every pod.",
+    effect="UCX cannot use NVLink between nodes, unless the node grants the channel to every pod. "
+    "It uses another transport that UCX_TLS allows. If there is none, the worker fails with "
+    "NIXL_ERR_BACKEND.",
     remedy="Claim the channel, or remove the variable.",
     source="nccl#2186; disagg-communication.md@03bc1963",
     versions=NETWORK,

@@ -27,7 +27,7 @@ PACKAGES = ("site-packages", "dist-packages")
 @rule(
     id="PS722",
     title="code loaded from a ConfigMap or Secret",
-    level=Level.WARNING,
+    level=Level.NOTE,
     cause="Python, bash or the dynamic linker loads code from a ConfigMap or Secret.",
     effect="The code runs with the rights of the pod, and no image digest covers it. `penstock up` "
     "ignores it.",
@@ -64,7 +64,9 @@ def _variables(component: Component, mounts: tuple[str, ...]) -> Iterator[RuleRe
                     yield RuleResult(
                         location=Location(component.name, "env", (variable,)),
                         message=f"{variable} names {path}, which comes from a ConfigMap or Secret",
-                        fix=Fix(text=f"Remove {variable}.", env={variable: None}),
+                        fix=Fix(
+                            text=f"Build the code into the image instead of setting {variable}."
+                        ),
                     )
 
 
@@ -76,5 +78,5 @@ def _startup_files(component: Component) -> Iterator[RuleResult]:
                 yield RuleResult(
                     location=Location(component.name, "field", ("pod", "volumes")),
                     message=f"Python loads {path}, and a ConfigMap provides it",
-                    fix=Fix(text=f"Remove the mount of {name}."),
+                    fix=Fix(text=f"Build {name} into the image instead of mounting it."),
                 )

@@ -132,6 +132,8 @@ def little_shared_memory(deployment: ServingDeployment) -> Iterable[RuleResult]:
     remedy="Set the limit to the memory of the processes plus shared memory.",
     source="Kubernetes, emptyDir with medium Memory; Dynamo 1.3 and 1.4 known issues",
     versions=KUBERNETES,
+    other_levels=(Level.NOTE,),
+    exceptions="It is a note for a worker with one GPU, which uses little shared memory.",
 )
 def shm_above_memory(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.one_worker_per_component:
@@ -144,6 +146,7 @@ def shm_above_memory(deployment: ServingDeployment) -> Iterable[RuleResult]:
                     text="Add the shared memory to the limit.",
                     fields={"main/resources/limits/memory": gib(limit + size)},
                 ),
+                level=None if worker.world > 1 else Level.NOTE,
             )
 
 

@@ -61,7 +61,7 @@ def _named_ports(container: Container) -> dict[str, Any]:
     "name: http of a frontend, system of a worker.",
     effect="The kubelet cannot find the port. The pod never becomes ready, and the Service, which "
     "uses the same name, has no endpoint.",
-    remedy="Add the port under that name, or remove `ports`.",
+    remedy="Add the port under that name, or rename the one with its number.",
     source="mergeContainerByName in graph.go of the operator, component_frontend.go "
     "and component_worker.go; probe.go of the kubelet (resolveContainerPort)",
     versions=Versions(dynamo=">=0.4"),
@@ -82,11 +82,16 @@ def unnamed_port(deployment: ServingDeployment) -> Iterable[RuleResult]:
             yield RuleResult(
                 location=Location(component.name, "field", ("main", "ports")),
                 message=f"`ports` has no port named {name}, which the operator's probes use",
-                fix=Fix(
-                    text=f"Add {{name: {name}, containerPort: {number or default}}}, "
-                    "or remove `ports`."
-                ),
+                fix=_with_port(main, name, number or default),
             )
+
+
+def _with_port(main: Container, name: str, number: str | int) -> Fix:
+    """A port is listed once: the key of the list is its number and protocol."""
+    for other, listed in _named_ports(main).items():
+        if str(listed) == str(number):
+            return Fix(text=f"Rename the port {other} ({number}) to {name}.")
+    return Fix(text=f"Add {{name: {name}, containerPort: {number}}} to `ports`.")
 
 
 def _system_port(component: Component) -> str | None:

@@ -30,9 +30,9 @@ NVIDIA = re.compile(r"nvcr\.io/nvidia/ai-dynamo/")
     id="PS901",
     title="the image tag has no Dynamo version",
     level=Level.WARNING,
-    cause="The operator reads Dynamo's version from the image tag. A digest, `latest` or a branch "
-    "name is not a version. The manifest does not state the version of the operator; v1alpha1 is a "
-    "note, as its operators are often older.",
+    cause="The operator reads Dynamo's version from the image tag. `latest`, a branch name or a "
+    "digest without a tag is not a version. The manifest does not state the version of the "
+    "operator; v1alpha1 is a note, as its operators are often older.",
     effect="The admission webhook of operator 1.6 rejects the deployment. Rules that depend on the "
     "version assume the newest release, or those whose flags the file uses.",
     remedy="Set runtimeVersionOverride, or use a tag that is a version. The chart does this for "
