@@ -1,8 +1,8 @@
-"""Cases of modules and flags that some releases of Dynamo have, of programs without an engine."""
+"""Cases of modules, flags of programs without an engine, and images that some releases have."""
 
 from __future__ import annotations
 
-from tests.checks.cases_deployment import COMPONENTS, pod
+from tests.checks.cases_deployment import COMPONENTS, MAIN, pod
 from tests.checks.support import VLLM_AGG, Case, manifest
 
 
@@ -13,6 +13,11 @@ def planner_of(release: str, module: str, *arguments: str) -> str:
     main["image"] = f"nvcr.io/nvidia/ai-dynamo/vllm-runtime:{release}"
     main |= {"command": ["python3", "-m", module], "args": list(arguments)}
     return manifest(VLLM_AGG, {f"{COMPONENTS}/planner": planner})
+
+
+def with_worker_image(name: str) -> str:
+    image = f"nvcr.io/nvidia/ai-dynamo/{name}"
+    return manifest(VLLM_AGG, {f"{COMPONENTS}/worker/{MAIN}/image": image})
 
 
 CASES: tuple[Case, ...] = (
@@ -45,5 +50,16 @@ CASES: tuple[Case, ...] = (
         rule="PS141",
         bad=planner_of("1.6.1", "dynamo.router", "--endpoint", "a.b.c", "--no-such-flag", "1"),
         near=planner_of("1.6.1", "dynamo.router", "--endpoint", "a.b.c", "--block-size", "16"),
+    ),
+    Case(
+        rule="PS783",
+        bad=with_worker_image("trtllm-runtime:1.6.1"),
+        near=with_worker_image("vllm-runtime:1.6.1"),
+    ),
+    Case(  # since 1.1
+        rule="PS783",
+        bad=with_worker_image("dynamo-planner:1.0.2"),
+        near=with_worker_image("dynamo-planner:1.1.0"),
+        also=("PS775",),
     ),
 )

@@ -6,8 +6,9 @@ The tables of the newest release come from the parsers; `engines/flag_history.py
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
-from penstock.checks.absence import EVERY_RELEASE, Absence, outside
+from penstock.checks.absence import EVERY_RELEASE, OLDEST, Absence, outside
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
 from penstock.checks.rules.command_line.connector_flag import FLAG as CONNECTOR
@@ -19,11 +20,11 @@ from penstock.checks.rules.command_line.given_flags import (
     file_flags,
     level_for_image,
 )
-from penstock.checks.version_range import PENSTOCK
-from penstock.engines.entry_points import flag_names
+from penstock.checks.version_range import PENSTOCK, Versions
+from penstock.engines.entry_points import flag_names, releases_of
 from penstock.engines.flag_history import has_history, presence
 from penstock.engines.flags import REMOVED, FlagTable, GivenFlag, Removed
-from penstock.engines.releases import NEWEST, RELEASES
+from penstock.engines.releases import NEWEST, RELEASES, following
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Engine, Launch
 from penstock.manifests.flags import flag_value
@@ -93,7 +94,21 @@ def _absences(launch: Launch, one: GivenFlag) -> Iterator[Absence]:
     if _is_checked(launch, one):
         spelling, module = one.spelling.partition(".")[0], launch.module or ""
         is_known = one.flag is not None or _is_in_sources(module, spelling)
-        yield from absences(module, spelling, is_known=is_known)
+        ended = _until_the_module_ends(module)
+        for absence in absences(module, spelling, is_known=is_known):
+            if ended is None:
+                yield absence
+            elif not absence.was_removed:
+                yield replace(absence, versions=ended if not absence.since else absence.versions)
+
+
+def _until_the_module_ends(module: str) -> Versions | None:
+    """The releases up to the last with the module, if it was removed: PS769 reports the others."""
+    runs = releases_of(module)
+    end = following(runs.last) if runs is not None else None
+    if end is None or list(RELEASES).index(end) > list(RELEASES).index(NEWEST):
+        return None
+    return Versions(dynamo=f">={OLDEST},<{end}")
 
 
 def _is_in_sources(module: str, spelling: str) -> bool:

@@ -91,7 +91,6 @@ def _absent_module(
     if not module.startswith("dynamo.") or module.split(".")[1] in entry_points.OF_RUNTIME:
         return
     near = nearest(module, entry_points.runnable(), SIMILAR)
-    fix = Fix(text=f"Use {near}." if near else "Run a module that the release of the image has.")
     seen = entry_points.releases_of(module)
     is_published = has_published_image(deployment, component.name)
     level = None if is_published else Level.NOTE
@@ -107,10 +106,17 @@ def _absent_module(
         yield RuleResult(
             location=Location(component.name, "args", (module,)),
             message=f"Dynamo has no module {module} to run{absence.since}",
-            fix=fix,
+            fix=_other_module(module, near),
             level=level,
             versions=absence.versions,
         )
+
+
+def _other_module(module: str, near: str) -> Fix:
+    package = ".".join(module.split(".")[:2])
+    if module.count(".") > 1 and package in entry_points.runnable():
+        return Fix(text=f"Use {package}, or remove the command if nothing needs it.")
+    return Fix(text=f"Use {near}." if near else "Run a module that the release of the image has.")
 
 
 @rule(
