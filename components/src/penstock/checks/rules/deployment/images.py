@@ -105,8 +105,8 @@ def _needed(process: Process) -> str:
     "or a later release was the first with it.",
     effect="The registry refuses the pull, and the pods stay in ImagePullBackOff.",
     remedy="Use one of the published images, or the registry of your own build.",
-    source="dynamo#8274; docs.nvidia.com/dynamo: Release Artifacts of 0.9.0 to 1.6.0 (history "
-    "from 0.6.0), Nightly Release Info",
+    source="dynamo#4359, dynamo#8274; docs.nvidia.com/dynamo: Release Artifacts of 0.9.0 to 1.6.0 "
+    "(history from 0.6.0), Nightly Release Info",
     versions=Versions(dynamo=">=0.6,<1.7"),
     exceptions="Images of other registries are not checked, nor tags without a version, which "
     "stand for a build of one's own.",
