@@ -42,6 +42,10 @@ pictures: ## render docs/pictures/*.dot with Graphviz
 screenshots: ## make the reports that the documentation shows, and take pictures of them
 	$(RUN) python docs/pictures/screenshots.py
 
+entry-points: ## read which modules and flags each Dynamo release has; needs the wheels in .penstock/wheels
+	$(RUN) python -m penstock.engines.data.dump_entry_points .penstock/wheels > .penstock/entry_points.json
+	mv .penstock/entry_points.json components/src/penstock/engines/data/entry_points.json
+
 MAIN_GRAPHS := gpt-oss-120b-h200-disagg gpt-oss-120b-b200-disagg gpt-oss-120b-gb200-disagg gpt-oss-20b-h100
 
 versions: ## read what each Dynamo version's parsers accept; needs dynamo-1.5 and dynamo-1.7
@@ -106,4 +110,4 @@ environments: ## install the environments of the tests
 pins: ## update the exact versions of indirect dependencies
 	$(RUN) python .ci/pins.py
 
-.PHONY: help check lint types imports fresh generate versions manifests test unit e2e fuzz stability measures bench environments pins docs pictures screenshots
+.PHONY: help check lint types imports fresh generate versions entry-points manifests test unit e2e fuzz stability measures bench environments pins docs pictures screenshots

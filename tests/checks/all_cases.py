@@ -8,6 +8,7 @@ from tests.checks import (
     cases_documented,
     cases_engine,
     cases_engine_kernels,
+    cases_entry_points,
     cases_exclusions,
     cases_flag_limits,
     cases_kv_connectors,
@@ -31,6 +32,7 @@ CASES: tuple[Case, ...] = (
     *cases_versions_of_values.CASES,
     *cases_exclusions.CASES,
     *cases_documented.CASES,
+    *cases_entry_points.CASES,
 )
 # Of each rule.
 FIRST_CASES = {case.rule: case for case in reversed(CASES)}

@@ -24,6 +24,8 @@ SHELL = {f"{WORKER}/{MAIN}/command": REMOVE}
 VLLM = "exec python3 -m dynamo.vllm --model openai/gpt-oss-120b"
 FIRST = f"{COMPONENTS}/frontend/{MAIN}"
 FRONTEND = {f"{FIRST}/command": REMOVE, f"{FIRST}/args": REMOVE}
+
+
 NOTES = "dgd/metadata/annotations"
 STRATEGY = "nvidia.com~1deployment-strategy"
 GROVE = "nvidia.com~1grove-update-strategy"

@@ -16,6 +16,7 @@ from tests.checks.support import (
 
 STEP = "decode/config/max-num-batched-tokens"
 NOT_CHUNKED = {"worker/config/enable_chunked_prefill": False}
+BLOCKS = {"worker/config/block-size": 16, "model/context_length": 32768}
 
 CASES: tuple[Case, ...] = (
     Case(
@@ -106,5 +107,21 @@ CASES: tuple[Case, ...] = (
         rule="PS126",
         bad=graph(SGLANG_AGG, {"worker/args": ["--context-length", "16384"]}),
         near=manifest(SGLANG_AGG, {"worker/context-length": 16384}),
+    ),
+    Case(
+        rule="PS127",
+        bad=manifest(SGLANG_AGG, {"worker/max-total-tokens": 16384}),
+        near=manifest(SGLANG_AGG, {"worker/max-total-tokens": 131072}),
+        also=("PS302",),
+    ),
+    Case(
+        rule="PS127",
+        bad=graph(TRTLLM_AGG, {"worker/config/kv_cache_config/max_tokens": 16384}),
+        near=graph(TRTLLM_AGG, {"worker/config/kv_cache_config/max_tokens": 131072}),
+    ),
+    Case(  # vLLM does not start
+        rule="PS127",
+        bad=graph(VLLM_AGG, BLOCKS | {"worker/config/num-gpu-blocks-override": 2047}),
+        near=graph(VLLM_AGG, BLOCKS | {"worker/config/num-gpu-blocks-override": 2048}),
     ),
 )

@@ -317,6 +317,16 @@ OTHER = (
     ),
     Case(
         rule="PS178",
+        bad=sglang("--dedicated-mm-encoder", version="1.6.1"),
+        near=sglang("--enable-multimodal", version="1.6.1"),
+    ),
+    Case(
+        rule="PS178",
+        bad=sglang("--dedicated-mm-encoder", "--enable-multimodal", version="1.6.1"),
+        near=sglang("--enable-multimodal", version="1.6.1"),
+    ),
+    Case(
+        rule="PS178",
         bad=worker("--dyn-endpoint-types", "chat,embeddings"),
         near=worker("--dyn-endpoint-types", "chat,completions"),
     ),

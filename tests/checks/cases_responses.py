@@ -26,6 +26,7 @@ PARSER = {"name": "DYN_REASONING_PARSER", "value": "gpt_oss"}
 NO_PARSER = {f"{DECODE_ARGS}/--dyn-reasoning-parser": REMOVE, f"{DECODE_ARGS}/gpt_oss": REMOVE}
 ALIKE = ["--model", MODEL["id"], "--disaggregation-mode", "decode", "--config"]
 UNNAMED = {DECODE_ARGS: [*ALIKE, "/etc/penstock/engine.yaml"]}
+VISION = {"model/id": "Qwen/Qwen3-VL-8B-Instruct", "model/revision": None}
 
 CASES: tuple[Case, ...] = (
     Case(
@@ -144,5 +145,10 @@ CASES: tuple[Case, ...] = (
         rule="PS610",
         bad=graph(TRTLLM_DISAGG, {"engine/args": ["--enable-multimodal"]} | OF_1_2),
         near=graph(TRTLLM_DISAGG, {"engine/args": ["--enable-multimodal"]}),
+    ),
+    Case(
+        rule="PS613",
+        bad=graph(TRTLLM_AGG, VISION),
+        near=graph(TRTLLM_AGG, VISION | {"worker/args": ["--modality", "multimodal"]}),
     ),
 )

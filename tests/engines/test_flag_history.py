@@ -20,6 +20,8 @@ from penstock.engines.releases import NEWEST, RELEASES
         ("dynamo.trtllm", "--model", ("0.4", "1.7")),
         ("dynamo.vllm", "--no-enable-prefix-caching", ("0.4", "1.7")),
         ("dynamo.vllm", "--no-such-flag", None),
+        ("dynamo.planner", "--environment", ("0.4", "0.9")),
+        ("dynamo.planner", "--config", ("1.0", "1.7")),
     ],
 )
 def test_a_flag_is_present_from_one_release_to_another(

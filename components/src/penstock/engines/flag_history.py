@@ -8,6 +8,8 @@ from penstock.engines.flags import load
 from penstock.engines.releases import RELEASES
 
 TABLE = "flag_history.json"
+# Of the modules that run no engine.
+ENTRY_POINTS = "entry_points.json"
 # Flags that the sources name although the module exits with an error: the last release before.
 LAST = {("dynamo.vllm", "--connector"): "0.9"}
 
@@ -22,7 +24,7 @@ class Presence:
 
 def has_history(module: str) -> bool:
     """Whether the table has the flags of a module."""
-    return module in load(TABLE)
+    return module in load(TABLE) or module in load(ENTRY_POINTS)
 
 
 def presence(module: str, spelling: str) -> Presence | None:
@@ -32,9 +34,16 @@ def presence(module: str, spelling: str) -> Presence | None:
     certain, presence is not.
     """
     known = list(RELEASES)
-    flags = load(TABLE)[module]
+    flags = load(TABLE).get(module) or load(ENTRY_POINTS)[module]
     positive = f"--{spelling.removeprefix('--no-')}"
-    seen = [s for name, s in flags.items() if name == positive or name.startswith(spelling)]
+    seen = [
+        span
+        for name, span in flags.items()
+        # A name that ends in `-` is the beginning of names that the parser builds.
+        if name == positive
+        or name.startswith(spelling)
+        or (name.endswith("-") and positive.startswith(name))
+    ]
     if not seen:
         return None
     if (last := LAST.get((module, spelling))) is not None:

@@ -36,12 +36,17 @@ def arguments(deployment: ServingDeployment) -> Iterator[tuple[str, Launch, Flag
             yield name, launch, table, one
 
 
+def has_published_image(deployment: ServingDeployment, component: str) -> bool:
+    """Whether the image has the name of one of Dynamo's, or no name yet."""
+    image = deployment.pods[component].image
+    return bool(_REPOSITORY.search(image) or placeholder(image) or not image)
+
+
 def level_for_image(deployment: ServingDeployment, component: str, module: str) -> Level | None:
     """A note for an image of another repository than Dynamo's: its build may have other flags.
 
     penstock's own modules are the same in every image."""
-    image = deployment.pods[component].image
-    is_known = _REPOSITORY.search(image) or placeholder(image) or not image
+    is_known = has_published_image(deployment, component)
     return None if is_known or not has_history(module) else Level.NOTE
 
 

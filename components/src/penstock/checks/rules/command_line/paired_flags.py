@@ -15,6 +15,8 @@ from penstock.serving.worker import Worker
 CONFIG, KEY = "--disagg-config", "--disagg-config-key"
 SHADOW, TYPES = "--gms-shadow-mode", ("--endpoint-types", "--dyn-endpoint-types")
 EMBEDS, ENCODER = "--embedding-worker", "--custom-encoder-class"
+MULTIMODAL, DEDICATED = "--enable-multimodal", "--dedicated-mm-encoder"
+DECODING, RERANK = "--frontend-decoding", "--rerank-worker"
 ENDPOINTS = ("chat", "completions", "none")
 # (flag, message, fix, versions of Dynamo)
 Problem = tuple[str, str, str, str]
@@ -27,7 +29,8 @@ Problem = tuple[str, str, str, str]
     cause="A flag of the worker requires another one, or excludes the worker's role.",
     effect="The worker exits at startup with a ValueError.",
     remedy="Change the flag that the message names.",
-    source="dynamo/sglang/backend_args.py 115 of 1.0.2, 249 of 1.6.1; dynamo/vllm/args.py 136 of "
+    source="dynamo/sglang/backend_args.py 115 of 1.0.2, 249 of 1.6.1, args.py and backend_args.py "
+    "of 1.3.1 to 1.6.1 (validate_dedicated_mm_encoder); dynamo/vllm/args.py 136 of "
     "1.2.1, 216 of 1.6.1, backend_args.py 801-841 of 1.6.1; dynamo/common/utils/endpoint_types.py "
     "of 1.3.1 and 1.6.1",
     versions=Versions(dynamo=">=1.0,<1.7"),
@@ -49,6 +52,7 @@ def _pairs(worker: Worker) -> Iterator[Problem]:
         if len(given) == 1:
             (other,) = {CONFIG, KEY} - set(given)
             yield given[0], f"{given[0]} requires {other}", f"Add {other}.", ">=1.0,<1.7"
+        yield from _multimodal(worker)
     if worker.engine is not Engine.VLLM:
         return
     if worker.flag(SHADOW) is not None and worker.get("load-format") != "gms":
@@ -58,6 +62,31 @@ def _pairs(worker: Worker) -> Iterator[Problem]:
         if worker.flag(flag) is not None and role:
             message = f"{flag} does not work with --disaggregation-mode {worker.role}"
             yield flag, message, f"Remove {flag}.", ">=1.6,<1.7"
+
+
+def _multimodal(worker: Worker) -> Iterator[Problem]:
+    """What `validate` and `_normalize_multimodal_disaggregation_args` refuse."""
+    mode = worker.flag("--disaggregation-mode")
+    if _is_on(worker, RERANK) and mode is not None and mode.text in ("prefill", "decode"):
+        message = f"{RERANK} does not work with --disaggregation-mode {mode.text}"
+        yield RERANK, message, f"Remove {RERANK}.", ">=1.6,<1.7"
+    if not _is_on(worker, DEDICATED) or _is_on(worker, "--multimodal-worker"):
+        return
+    if not _is_on(worker, MULTIMODAL) and not worker.env("DYN_SGL_ENABLE_MULTIMODAL"):
+        message = f"{DEDICATED} requires {MULTIMODAL}"
+        yield DEDICATED, message, f"Add {MULTIMODAL}.", ">=1.3,<1.7"
+    elif mode is None or mode.text == "encode":
+        message = f"{DEDICATED} requires --disaggregation-mode pd, prefill or decode"
+        fix = "Set the mode of the worker." if mode is None else f"Remove {DEDICATED}."
+        yield DEDICATED, message, fix, ">=1.3,<1.7"
+    elif _is_on(worker, DECODING):
+        message = f"{DECODING} does not work with {DEDICATED}"
+        yield DECODING, message, "Move it to the encode worker.", ">=1.5,<1.7"
+
+
+def _is_on(worker: Worker, flag: str) -> bool:
+    given = worker.flag(flag)
+    return given is not None and given.value is not False
 
 
 def _endpoints(worker: Worker) -> Iterator[Problem]:

@@ -6,8 +6,9 @@ The tables of the newest release come from the parsers; `engines/flag_history.py
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import replace
 
+from penstock.checks.absence import EVERY_RELEASE, OLDEST, Absence, outside
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
 from penstock.checks.rules.command_line.connector_flag import FLAG as CONNECTOR
@@ -20,6 +21,7 @@ from penstock.checks.rules.command_line.given_flags import (
     level_for_image,
 )
 from penstock.checks.version_range import PENSTOCK, Versions
+from penstock.engines.entry_points import flag_names, releases_of
 from penstock.engines.flag_history import has_history, presence
 from penstock.engines.flags import REMOVED, FlagTable, GivenFlag, Removed
 from penstock.engines.releases import NEWEST, RELEASES, following
@@ -29,24 +31,14 @@ from penstock.manifests.flags import flag_value
 from penstock.nearest import nearest
 from penstock.serving.deployment import ServingDeployment
 
+# Modules whose flags became fields of one configuration: the planner in 1.0, the other in 1.7.
+CONFIGURED = ("dynamo.planner", "dynamo.global_planner")
 SIMILARITY = 0.8  # minimum similarity of a suggestion; below it are unrelated flags
-OLDEST = next(iter(RELEASES))
-EVERY_RELEASE = Versions(dynamo=f">={OLDEST},<1.8", of_releases_only=True)
 SOURCE = (
     "parsers of ai-dynamo 1.6.1, vLLM 0.31.0 and SGLang 0.5.21, dumped to tables; sources of the "
-    "wheels of all releases since Dynamo 0.4 (engines/data/flag_history.json)"
+    "wheels of all releases since Dynamo 0.4 (engines/data/flag_history.json and "
+    "entry_points.json, which has the planner, the routers and the profiler)"
 )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Absence:
-    """Releases that lack a flag."""
-
-    versions: Versions
-    # As the end of a message; empty if no release has the flag.
-    since: str = ""
-    # Whether an older release had it.
-    was_removed: bool = False
 
 
 def absences(module: str, spelling: str, *, is_known: bool) -> Iterator[Absence]:
@@ -60,22 +52,7 @@ def absences(module: str, spelling: str, *, is_known: bool) -> Iterator[Absence]
         if not is_known:
             yield Absence(versions=EVERY_RELEASE)
         return
-    if seen.first != OLDEST:
-        yield Absence(
-            versions=Versions(dynamo=f">={OLDEST},<{seen.first}"),
-            since=f" before Dynamo {seen.first}",
-        )
-    # The sources of a release may name a flag that its parser rejects.
-    known = list(RELEASES)
-    before = known[known.index(NEWEST) - 1]
-    last = seen.last if is_known else min(seen.last, before, key=known.index)
-    if (first_without := following(last)) is not None:
-        # Pre-releases count, as the next release is one.
-        yield Absence(
-            versions=Versions(dynamo=f">={first_without}.dev0,<1.8"),
-            since=f" since Dynamo {first_without}",
-            was_removed=True,
-        )
+    yield from outside(seen, is_in_newest=is_known)
 
 
 def _is_checked(launch: Launch, one: GivenFlag) -> bool:
@@ -101,7 +78,7 @@ def _has_engine_chat_processor(launch: Launch) -> bool:
     versions=EVERY_RELEASE,
 )
 def unknown_flag(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    for name, launch, table, one in arguments(deployment):
+    for name, launch, table, one in _all_arguments(deployment):
         for absence in _absences(launch, one):
             if not absence.was_removed and one.spelling not in REMOVED:
                 yield RuleResult(
@@ -115,8 +92,42 @@ def unknown_flag(deployment: ServingDeployment) -> Iterable[RuleResult]:
 
 def _absences(launch: Launch, one: GivenFlag) -> Iterator[Absence]:
     if _is_checked(launch, one):
-        spelling = one.spelling.partition(".")[0]
-        yield from absences(launch.module or "", spelling, is_known=one.flag is not None)
+        spelling, module = one.spelling.partition(".")[0], launch.module or ""
+        is_known = one.flag is not None or _is_in_sources(module, spelling)
+        ended = _until_the_module_ends(module)
+        for absence in absences(module, spelling, is_known=is_known):
+            if ended is None:
+                yield absence
+            elif not absence.was_removed:
+                yield replace(absence, versions=ended if not absence.since else absence.versions)
+
+
+def _until_the_module_ends(module: str) -> Versions | None:
+    """The releases up to the last with the module, if it was removed: PS769 reports the others."""
+    runs = releases_of(module)
+    end = following(runs.last) if runs is not None else None
+    if end is None or list(RELEASES).index(end) > list(RELEASES).index(NEWEST):
+        return None
+    return Versions(dynamo=f">={OLDEST},<{end}")
+
+
+def _is_in_sources(module: str, spelling: str) -> bool:
+    """Whether the newest release has the flag, of a module without a table from its parser."""
+    span = presence(module, spelling) if flag_names(module) else None
+    known = list(RELEASES)
+    return span is not None and known.index(span.last) >= known.index(NEWEST)
+
+
+def _all_arguments(
+    deployment: ServingDeployment,
+) -> Iterator[tuple[str, Launch, FlagTable, GivenFlag]]:
+    """Those of modules with an engine or a frontend, then those of the others."""
+    yield from arguments(deployment)
+    for component in deployment.components:
+        for launch in component.launches:
+            if (table := flag_names(launch.module or "")) is not None:
+                for one in table.read(launch.arguments):
+                    yield component.name, launch, table, one
 
 
 def _similar(table: FlagTable, one: GivenFlag) -> Fix:
@@ -201,7 +212,7 @@ def _rename(line: FileFlag, flag: str) -> Fix:
     versions=EVERY_RELEASE,
 )
 def removed_flag(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    for name, launch, _, one in arguments(deployment):
+    for name, launch, _, one in _all_arguments(deployment):
         for absence in _absences(launch, one):
             if absence.was_removed or (one.spelling in REMOVED and not absence.since):
                 yield RuleResult(
@@ -209,7 +220,7 @@ def removed_flag(deployment: ServingDeployment) -> Iterable[RuleResult]:
                     message=f"{launch.module} has no {one.spelling}{absence.since}",
                     fix=instead_of_flag(deployment, name, one)
                     if one.spelling == CONNECTOR
-                    else _replacement(one.spelling, one.spelling),
+                    else _replacement(one.spelling, one.spelling, launch.module or ""),
                     why=REJECTED if one.spelling == CONNECTOR else "",
                     versions=absence.versions,
                 )
@@ -226,5 +237,7 @@ def removed_flag(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 )
 
 
-def _replacement(flag: str, name: str) -> Fix:
+def _replacement(flag: str, name: str, module: str = "") -> Fix:
+    if module in CONFIGURED:
+        return Fix(text=f"Replace {name} with a field of the JSON or YAML of --config.")
     return Fix(text=REMOVED.get(flag, Removed()).fix(name))

@@ -9,6 +9,8 @@ from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
 from penstock.checks.rules.containers import Process, processes
 from penstock.checks.version_range import Versions
+from penstock.engines.settings import Location
+from penstock.nearest import nearest
 from penstock.serving.deployment import ServingDeployment
 
 # NVIDIA's images, and the engines that each contains (container/ of ai-dynamo/dynamo).
@@ -23,6 +25,28 @@ ENGINES = {
     "dynamo-frontend": "",
     "dynamo-planner": "",
 }
+# The images that NVIDIA has published, and the release that had them first: Dynamo's pages
+# "Release Artifacts" of 0.9 to 1.6 and "Nightly Release Info", and that of ModelExpress. The
+# inventory begins at 0.6.
+OLDEST = "0.6"
+PUBLISHED = {
+    "vllm-runtime": OLDEST,
+    "sglang-runtime": OLDEST,
+    "tensorrtllm-runtime": OLDEST,
+    "vllm-runtime-nightly": OLDEST,
+    "sglang-runtime-nightly": OLDEST,
+    "tensorrtllm-runtime-nightly": OLDEST,
+    "kubernetes-operator": OLDEST,
+    "modelexpress-server": OLDEST,
+    "dynamo-frontend": "0.8",
+    "snapshot-agent": "1.0",
+    "dynamo-planner": "1.1",
+    # The page of 1.6 has it; which release was the first is not known.
+    "dynamo-sidecar": OLDEST,
+    # Not in the inventory, but Dynamo's own code and tests name it.
+    "epp-image": OLDEST,
+}
+OF_NVIDIA = re.compile(r"^nvcr\.io/nvidia/ai-dynamo/([\w.-]+):v?\d+\.\d+\.\d+")
 RUNTIME = {"vllm": "vllm-runtime", "sglang": "sglang-runtime", "trtllm": "tensorrtllm-runtime"}
 
 
@@ -71,3 +95,37 @@ def _needed(process: Process) -> str:
         processor = process.text("--dyn-chat-processor", "DYN_CHAT_PROCESSOR")
         return processor[0] if processor and processor[0] in ("vllm", "sglang") else ""
     return ""
+
+
+@rule(
+    id="PS783",
+    title="image that NVIDIA has not published",
+    level=Level.ERROR,
+    cause="The image is in NVIDIA's registry by its name, but NVIDIA lists no image of this name, "
+    "or a later release was the first with it.",
+    effect="The registry refuses the pull, and the pods stay in ImagePullBackOff.",
+    remedy="Use one of the published images, or the registry of your own build.",
+    source="dynamo#4359, dynamo#8274; docs.nvidia.com/dynamo: Release Artifacts of 0.9.0 to 1.6.0 "
+    "(history from 0.6.0), Nightly Release Info",
+    versions=Versions(dynamo=">=0.6,<1.7"),
+    exceptions="Images of other registries are not checked, nor tags without a version, which "
+    "stand for a build of one's own.",
+)
+def unpublished_image(deployment: ServingDeployment) -> Iterable[RuleResult]:
+    for component in deployment.components:
+        found = OF_NVIDIA.match(deployment.pods[component.name].image)
+        first = PUBLISHED.get(found[1]) if found else OLDEST
+        if found is None or first == OLDEST:
+            continue
+        near = nearest(found[1], PUBLISHED) or RUNTIME.get(str(component.engine), "")
+        text = f"Use {near}." if near and not first else "Use the image of an engine."
+        yield RuleResult(
+            location=Location(component.name, "field", ("main", "image")),
+            message=f"NVIDIA has published no image {found[1]}{_before(first)}",
+            fix=Fix(text=text),
+            versions=Versions(dynamo=f">={OLDEST},<{first}") if first else None,
+        )
+
+
+def _before(release: str | None) -> str:
+    return f" before Dynamo {release}" if release else ""

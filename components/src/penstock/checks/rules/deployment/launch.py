@@ -6,9 +6,12 @@ import re
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
+from penstock.checks.absence import EVERY_RELEASE, Absence, outside
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
+from penstock.checks.rules.command_line.given_flags import has_published_image
 from penstock.checks.version_range import PENSTOCK, SHELL, Versions
+from penstock.engines import entry_points
 from penstock.engines.settings import Location
 from penstock.manifests import flags
 from penstock.manifests.deployment import Component, Launch, Role
@@ -16,17 +19,11 @@ from penstock.nearest import nearest
 from penstock.serving.deployment import FRONTEND, ServingDeployment
 from penstock.serving.worker import WORKERS
 
-# The packages below `dynamo.` in ai-dynamo 1.6.1.
-MODULES = (
-    *("frontend", "vllm", "sglang", "trtllm", "mocker", "planner", "global_planner", "profiler"),
-    *("router", "global_router", "kv_dc_relay", "kv_state_agent", "indexer", "select_service"),
-    *("slot_tracker", "squeeze_evolve", "thunderagent_router", "tokenspeed", "triton"),
-    *("common", "experimental", "llm", "nixl_connect", "replay", "runtime"),
-)
 # The operator's default command, from 81c27803 on (between 0.4.0 and 0.5.0).
 DEFAULT_SHELL = Versions(dynamo=">=0.5,<1.7")
 NO_SHELL = Versions(dynamo=">=0.6,<1.7")
-TYPING_ERROR = 0.75  # the least similarity
+PACKAGE = "dynamo."
+SIMILAR = 0.75  # of a suggested module
 NAME_MAX = 255  # bytes of one part of a path
 # Options of the Python interpreter.
 PYTHON_OPTIONS = ("--version", "--help", "--check-hash-based-pycs")
@@ -45,10 +42,10 @@ TWO_FLAGS = re.compile(r"--[\w.-]+[= ]\S* --\w")
     "none, it runs `/bin/sh -c`, which takes the first of the args as its script.",
     effect="The container exits at once and goes into a crash loop.",
     remedy="Write the whole command, such as `python3 -m dynamo.frontend`.",
-    source="component_frontend.go@132ccbe3; component_common.go (getCommonContainer); packages of "
-    "ai-dynamo 1.6.1",
+    source="component_frontend.go@132ccbe3; component_common.go (getCommonContainer); wheels of "
+    "ai-dynamo since 0.4 (engines/data/entry_points.json)",
     versions=SHELL,
-    other_levels=(Level.WARNING,),
+    other_levels=(Level.WARNING, Level.NOTE),
 )
 def cannot_start(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component, launch in _launches(deployment):
@@ -85,21 +82,48 @@ def cannot_start(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 message=f"{program} has no option {word}, and the command names no module",
                 fix=Fix(text=f"Insert -m {module} before {word}."),
             )
-        module = launch.module or ""
-        if module.startswith("dynamo.") and module.split(".")[1] not in MODULES:
-            # Only a typing error: other words name components that Dynamo had earlier.
-            close = nearest(module.split(".")[1], MODULES, TYPING_ERROR)
-            yield RuleResult(
-                location=Location(component.name, "args", (module,)),
-                message=f"Dynamo has no module {module}",
-                fix=Fix(
-                    text=f"Use dynamo.{close}."
-                    if close
-                    else "Remove the component, or name a module of the ai-dynamo package."
-                ),
-                level=None if close else Level.WARNING,
-                versions=Versions(dynamo=">=0.6,<1.7"),  # 0.5 had others
-            )
+        yield from _absent_module(deployment, component, launch.module or "")
+
+
+def _absent_module(
+    deployment: ServingDeployment, component: Component, module: str
+) -> Iterator[RuleResult]:
+    """The results if Dynamo has no such module, or other releases than the image's have it."""
+    if not module.startswith("dynamo.") or module.split(".")[1] in entry_points.OF_RUNTIME:
+        return
+    # By the part after `dynamo.`, so that only a typing error is corrected.
+    names = {name.removeprefix(PACKAGE): name for name in entry_points.runnable()}
+    near = names.get(nearest(module.removeprefix(PACKAGE), names, SIMILAR), "")
+    seen = entry_points.releases_of(module)
+    is_published = has_published_image(deployment, component.name)
+    level = None if is_published else Level.NOTE
+    if seen is None and module.split(".")[1] not in entry_points.packages():
+        # No release of 0.5 and older is sure to have had no such package.
+        found = [Absence(versions=Versions(dynamo=">=0.6,<1.7"))]
+        level = None if near else Level.WARNING
+    elif seen is None:
+        found = [Absence(versions=EVERY_RELEASE)]
+    else:
+        found = list(outside(seen, is_in_newest=True))
+    for absence in found:
+        yield RuleResult(
+            location=Location(component.name, "args", (module,)),
+            message=f"Dynamo has no module {module} to run{absence.since}",
+            fix=_other_module(module, near),
+            level=level,
+            versions=absence.versions,
+        )
+
+
+def _other_module(module: str, near: str) -> Fix:
+    package = ".".join(module.split(".")[:2])
+    if module.count(".") > 1 and package in entry_points.runnable():
+        return Fix(text=f"Use {package}, or remove the command if nothing needs it.")
+    return Fix(
+        text=f"Use {near}."
+        if near
+        else "Remove the component, or run a module that the release of the image has."
+    )
 
 
 @rule(
@@ -176,7 +200,8 @@ def _has_command(deployment: ServingDeployment, component: Component) -> bool:
 def _is_before_0_5(words: list[str]) -> bool:
     """Whether the words start no module of Dynamo 0.5 or later, such as `dynamo serve`."""
     modules = [word for flag, word in pairwise(words) if flag == "-m"]
-    return not any(m.startswith("dynamo.") and m[len("dynamo.") :] in MODULES for m in modules)
+    names = entry_points.packages()
+    return not any(m.startswith("dynamo.") and m[len("dynamo.") :] in names for m in modules)
 
 
 def _options_of_shell(deployment: ServingDeployment, component: Component) -> tuple[str, ...]:

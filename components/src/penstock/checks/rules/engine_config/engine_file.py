@@ -284,8 +284,8 @@ def override_discards_settings(deployment: ServingDeployment) -> Iterable[RuleRe
     cause="--override-engine-args and --trtllm.* are mutually exclusive.",
     effect="The worker exits at startup.",
     remedy="Remove one of them, or put both into the engine file.",
-    source="dynamo#8659; dynamo/trtllm/args.py of 1.6.1",
-    versions=Versions(dynamo=">=1.2,<1.7"),
+    source="dynamo#8659; dynamo/trtllm/args.py of 1.1.0 to 1.6.1",
+    versions=Versions(dynamo=">=1.1,<1.7"),
     engines=(Engine.TRTLLM,),
 )
 def two_overrides(deployment: ServingDeployment) -> Iterable[RuleResult]:

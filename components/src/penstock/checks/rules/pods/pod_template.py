@@ -18,16 +18,8 @@ from penstock.serving.deployment import ServingDeployment
 
 UNITS = {
     "": 1,
-    "k": 10**3,
-    "M": 10**6,
-    "G": 10**9,
-    "T": 10**12,
-    "P": 10**15,
-    "Ki": 2**10,
-    "Mi": 2**20,
-    "Gi": 2**30,
-    "Ti": 2**40,
-    "Pi": 2**50,
+    **{unit: 1000**power for power, unit in enumerate("kMGTPE", 1)},
+    **{f"{unit}i": 1024**power for power, unit in enumerate("KMGTPE", 1)},
 }
 GIB = 2**30
 SHM = "/dev/shm"  # noqa: S108  a volume of the pod

@@ -1,5 +1,5 @@
 """Rules about responses and output parsers."""
 
-from penstock.checks.rules.responses import responses, structured_output
+from penstock.checks.rules.responses import responses, structured_output, vision
 
-MODULES = (responses, structured_output)
+MODULES = (responses, structured_output, vision)

@@ -1,0 +1,44 @@
+"""The releases that lack what others have, as ranges for the results of rules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from penstock.checks.version_range import Versions
+from penstock.engines.flag_history import Presence
+from penstock.engines.releases import NEWEST, RELEASES, following
+
+OLDEST = next(iter(RELEASES))
+EVERY_RELEASE = Versions(dynamo=f">={OLDEST},<1.8", of_releases_only=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Absence:
+    """Releases that lack a flag or a module."""
+
+    versions: Versions
+    # As the end of a message; empty if no release has it.
+    since: str = ""
+    # Whether an older release had it.
+    was_removed: bool = False
+
+
+def outside(seen: Presence, *, is_in_newest: bool) -> Iterator[Absence]:
+    """The releases before and after ``seen``, whose last release counts only up to the newest."""
+    if seen.first != OLDEST:
+        yield Absence(
+            versions=Versions(dynamo=f">={OLDEST},<{seen.first}"),
+            since=f" before Dynamo {seen.first}",
+        )
+    # The sources of a release may name a flag that its parser rejects.
+    known = list(RELEASES)
+    before = known[known.index(NEWEST) - 1]
+    last = seen.last if is_in_newest else min(seen.last, before, key=known.index)
+    if (first_without := following(last)) is not None:
+        # Pre-releases count, as the next release is one.
+        yield Absence(
+            versions=Versions(dynamo=f">={first_without}.dev0,<1.8"),
+            since=f" since Dynamo {first_without}",
+            was_removed=True,
+        )
