@@ -110,6 +110,13 @@ def test_two_findings_of_one_component_are_two_causes() -> None:
     assert merged(both) == both
 
 
+def test_the_findings_of_each_graph_in_a_file_are_one() -> None:
+    first, second = ((finding("prefill", line=n), finding("decode", line=n + 1)) for n in (1, 11))
+    parts = merged((*first, *second))
+    assert [part.line for part in parts] == [1, 11]
+    assert [len(part.places) for part in parts] == [2, 2]
+
+
 def test_fixes_that_contradict_each_other_are_not_merged() -> None:
     one, other = finding("a", yaml="x: {a: 1}"), finding("b", yaml="x: {b: 1}")
     assert len(merged([one, other])) == 1

@@ -36,15 +36,14 @@ def merged(findings: Iterable[Finding]) -> tuple[Finding, ...]:
 
 
 def _parts(group: Sequence[Finding]) -> list[list[Finding]]:
-    """The findings without two of one component, such as those of two graphs in a file."""
-    parts: list[list[Finding]] = []
+    """The findings of each graph in a file, which have the same components. If a component has
+    more findings than another, each is a part of its own."""
+    by_component: dict[str, list[Finding]] = {}
     for finding in group:
-        fits = (p for p in parts if all(f.component != finding.component for f in p))
-        part = next(fits, None)
-        if part is None:
-            parts.append(part := [])
-        part.append(finding)
-    return parts
+        by_component.setdefault(finding.component, []).append(finding)
+    if len({*map(len, by_component.values())}) > 1:
+        return [[finding] for finding in group]
+    return [list(part) for part in zip(*by_component.values(), strict=True)]
 
 
 def _cause(finding: Finding) -> Any:
