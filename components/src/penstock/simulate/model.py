@@ -78,7 +78,7 @@ class Replayable:
     @property
     def choices(self) -> int:
         """Of the router, in its largest pool: workers, or their ranks with attention DP."""
-        return max(pool.replicas * pool.engine["dp_size"] for pool in self.pools)
+        return max(pool.replicas * int(pool.engine["dp_size"]) for pool in self.pools)
 
     @property
     def is_random(self) -> bool:

@@ -54,7 +54,7 @@ def _with_comment(text: str, comment: Sequence[str]) -> str:
 
 
 def _section_start(text: str) -> tuple[int, str]:
-    """Where the line of `router` begins, and its indentation; in flow style, where the graph does."""
+    """Where the line of `router` begins, and its indentation; in flow style, that of the graph."""
     # libyaml's marks do not count a byte order mark.
     offset = 1 if text.startswith("\ufeff") else 0
     root = yaml.compose(text[offset:], Loader=SafeLoader)
