@@ -87,8 +87,9 @@ class Profile:
     trace_requests: int
 
 
-FULL = Profile(name="full", seconds=60, least=500, most=3000, seeds=4, trace_requests=12_000)
-SHORT = Profile(name="short", seconds=30, least=300, most=700, seeds=3, trace_requests=3000)
+FULL = Profile(name="full", seconds=60, least=500, most=12_000, seeds=4, trace_requests=12_000)
+SHORT = Profile(name="short", seconds=20, least=300, most=2000, seeds=3, trace_requests=3000)
+CONVERSATIONS = 2  # × seconds and requests: engines fill up with conversations, which last longer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,7 +150,8 @@ def at(loaded: LoadedWorkload, scale: float, profile: Profile) -> LoadedWorkload
     rate = scaled.workload.mean_rate
     if rate is None:
         return scaled
-    requests = min(max(round(rate * profile.seconds), profile.least), profile.most)
+    times = CONVERSATIONS if scaled.workload.conversation else 1
+    requests = min(max(round(rate * profile.seconds * times), profile.least), profile.most * times)
     return scaled.with_workload(scaled.workload.with_requests(requests))
 
 

@@ -34,13 +34,13 @@ def trace(count: int) -> LoadedWorkload:
 
 def test_sampled_traffic_is_confirmed_with_other_seeds() -> None:
     parts = parts_of(LOADED, REPLAYS, 3)
-    assert (parts.choice_name, parts.confirmation_name) == ("seeds 0 to 2", "seeds 3 to 5")
+    assert (parts.choice_name, parts.confirmation_name) == ("seeds 0 to 2", "seeds 3 to 8")
     choice = parts.choice._sampled(LOADED, [deployment()])
     confirmation = parts.confirmation._sampled(LOADED, [deployment()])
     assert choice == [LOADED.requests(seed) for seed in range(3)]
-    assert confirmation == [LOADED.requests(seed) for seed in range(3, 6)]
+    assert confirmation == [LOADED.requests(seed) for seed in range(3, 9)]
     jobs = parts.confirmation._jobs(deployment(), LOADED, confirmation)
-    assert [job.seed for job in jobs] == [3, 4, 5]
+    assert [job.seed for job in jobs] == list(range(3, 9))
 
 
 def test_the_halves_of_a_trace_have_each_request_once() -> None:

@@ -40,9 +40,7 @@ def test_a_flag_of_the_threshold_is_replaced() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "settings", [RouterSettings(4, 2), RouterSettings(8, 1, 0.0), RouterSettings(1, 4, 0.0)]
-)
+@pytest.mark.parametrize("settings", [RouterSettings(4, 2), RouterSettings(8, 1, 0.0)])
 def test_replayed_settings_are_those_that_the_chart_renders(settings: RouterSettings) -> None:
     name = "gpt-oss-120b-b200-disagg"
     sets = [f"router.{k}={v:g}" for k, v in settings.keys.items() if v is not None]

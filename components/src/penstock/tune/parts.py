@@ -10,6 +10,7 @@ from penstock.simulate.study import Study
 from penstock.workload.load import LoadedWorkload
 from penstock.workload.request import Request
 
+CONFIRMATIONS = 2  # × the replays that choose: the bound of one ratio needs more than a ranking
 MIN_REQUESTS = 200  # of a replay: half of them may be warm-up, and the p99 needs a hundred
 
 
@@ -22,28 +23,29 @@ class Parts:
 
 
 def parts_of(loaded: LoadedWorkload, replays: Replays, seeds: int) -> Parts:
-    """``seeds``: replays of each part, of other samples of the traffic or of a half of the trace.
+    """``seeds``: replays of the part that chooses, each of another sample of the traffic, or all of
+    the first half of the trace.
 
     SimulationError if a part has too few requests.
     """
     study = Study(workload=loaded, replays=replays, seeds=seeds)
+    confirming = CONFIRMATIONS * seeds
     if loaded.workload.trace is None:
         _require_enough(loaded, len(loaded.requests(0)), "the workload has")
         return Parts(
             choice=study,
-            confirmation=replace(study, first_seed=seeds),
+            confirmation=replace(study, first_seed=seeds, seeds=confirming),
             choice_name=f"seeds 0 to {seeds - 1}",
-            confirmation_name=f"seeds {seeds} to {2 * seeds - 1}",
+            confirmation_name=f"seeds {seeds} to {seeds + confirming - 1}",
         )
     first, second = halves(loaded)
     for half in (first, second):
         _require_enough(loaded, len(half.requests(0)), "half of the trace has")
-    times = f"{seeds} replays"
     return Parts(
         choice=replace(study, workload=first),
-        confirmation=replace(study, workload=second),
-        choice_name=f"first half of the trace, {times}",
-        confirmation_name=f"second half of the trace, {times}",
+        confirmation=replace(study, workload=second, seeds=confirming),
+        choice_name=f"first half of the trace, {seeds} replays",
+        confirmation_name=f"second half of the trace, {confirming} replays",
     )
 
 

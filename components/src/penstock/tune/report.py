@@ -48,11 +48,12 @@ def lines(tuning: Tuning) -> Iterator[str]:
     yield f"{tuning.deployment.name}, {workload.name}: {arrival}; simulated, not measured"
     yield METRIC
     yield f"choice ({tuning.parts.choice_name}):"
-    yield from _table(tuning.base, tuning.finalists)
+    yield from _table(tuning.base, tuning.finalists, has_bounds=False)
     if tuning.confirmation is not None:
         found = tuning.confirmation
         yield f"confirmation ({tuning.parts.confirmation_name}):"
-        yield from _table(found.base, [found.base, found.chosen, *found.others])
+        trials = [found.base, found.chosen, *found.others]
+        yield from _table(found.base, trials, has_bounds=True)
     yield LEGEND
     yield f"recommended: {recommendation(tuning)}"
     yield f"{tuning.considered} combinations, {tuning.replays} replays"
@@ -99,11 +100,12 @@ def _why_kept(tuning: Tuning) -> str:
     return text
 
 
-def _table(base: Trial, trials: Sequence[Trial]) -> Iterator[str]:
-    yield from aligned([COLUMNS, *(_cells(base, trial) for trial in trials)])
+def _table(base: Trial, trials: Sequence[Trial], *, has_bounds: bool) -> Iterator[str]:
+    cells = (_cells(base, trial, has_bounds=has_bounds) for trial in trials)
+    yield from aligned([COLUMNS, *cells])
 
 
-def _cells(base: Trial, trial: Trial) -> list[str]:
+def _cells(base: Trial, trial: Trial, *, has_bounds: bool) -> list[str]:
     def figure(name: str, form: str = ".0f") -> str:
         return f"{median(values(trial.row, name)):{form}}"
 
@@ -114,7 +116,7 @@ def _cells(base: Trial, trial: Trial) -> list[str]:
         figure("itl_p90_ms", ".1f"),
         figure("prefix_hit_rate", ".1%"),
         "-" if goodput is None else f"{goodput:.1%}",
-        _ratio_cell(base, trial),
+        _ratio_cell(base, trial, has_bound=has_bounds),
     ]
 
 
@@ -126,11 +128,11 @@ def _name(base: Trial, trial: Trial) -> str:
     return f"{text} ({', '.join(marks)})" if marks else text
 
 
-def _ratio_cell(base: Trial, trial: Trial) -> str:
+def _ratio_cell(base: Trial, trial: Trial, *, has_bound: bool) -> str:
     if trial.settings == base.settings:
         return "1"
     ratio = ratio_of(base, trial)
-    bound = f" (≥ {ratio.low:.2f})" if ratio.low is not None else ""
+    bound = f" (≥ {ratio.low:.2f})" if has_bound and ratio.low is not None else ""
     return f"{ratio.mean:.2f}{bound}{' rejected' if exceeded(base, trial) else ''}"
 
 

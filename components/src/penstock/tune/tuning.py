@@ -18,7 +18,7 @@ from penstock.tune.compare import (
     ranked,
     ratio_of,
 )
-from penstock.tune.parts import Parts
+from penstock.tune.parts import CONFIRMATIONS, Parts
 from penstock.tune.settings import (
     DYNAMO_DEFAULT,
     THRESHOLDS,
@@ -29,7 +29,7 @@ from penstock.tune.settings import (
 )
 
 FINALISTS = 3  # besides the graph's settings and Dynamo's
-MIN_SEEDS, SEEDS, MAX_SEEDS = 3, 4, 20  # of each part; fewer have no useful lower bound
+MIN_SEEDS, SEEDS, MAX_SEEDS = 2, 3, 20  # of the choice; fewer confirm with a useless bound
 Say = Callable[[str, int, int], None]
 
 
@@ -113,7 +113,7 @@ def tune(deployment: Replayable, parts: Parts, seeds: int, say: Say) -> Tuning:
 def _most_replays(base: RouterSettings, seeds: int) -> int:
     fixed = 1 + (base != DYNAMO_DEFAULT)
     first = len(_without_queue([base])) + FINALISTS * (len(THRESHOLDS) - 1)
-    return first + (fixed + FINALISTS) * (seeds - 1) + (fixed + 1) * seeds
+    return first + (fixed + FINALISTS) * (seeds - 1) + (fixed + 1) * CONFIRMATIONS * seeds
 
 
 def _without_queue(fixed: Sequence[RouterSettings]) -> list[RouterSettings]:
