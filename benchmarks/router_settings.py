@@ -83,13 +83,24 @@ class Profile:
     seconds: float  # of traffic in a replay
     least: int
     most: int  # requests of a replay
+    conversations: int  # × seconds and requests: engines fill up with conversations, which last
     seeds: int  # of each part of `tune`
     trace_requests: int
 
 
-FULL = Profile(name="full", seconds=60, least=500, most=12_000, seeds=4, trace_requests=12_000)
-SHORT = Profile(name="short", seconds=20, least=300, most=2000, seeds=3, trace_requests=3000)
-CONVERSATIONS = 2  # × seconds and requests: engines fill up with conversations, which last longer
+FULL = Profile(
+    name="full",
+    seconds=60,
+    least=500,
+    most=12_000,
+    conversations=2,
+    seeds=4,
+    trace_requests=12_000,
+)
+# At the highest rates a replay has some ten seconds of traffic. Conversations arrive in a burst.
+SHORT = Profile(
+    name="short", seconds=15, least=300, most=1200, conversations=1, seeds=3, trace_requests=3000
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,9 +161,14 @@ def at(loaded: LoadedWorkload, scale: float, profile: Profile) -> LoadedWorkload
     rate = scaled.workload.mean_rate
     if rate is None:
         return scaled
-    times = CONVERSATIONS if scaled.workload.conversation else 1
+    times = profile.conversations if scaled.workload.conversation else 1
     requests = min(max(round(rate * profile.seconds * times), profile.least), profile.most * times)
     return scaled.with_workload(scaled.workload.with_requests(requests))
+
+
+def seconds_of(loaded: LoadedWorkload) -> float:
+    """From the first to the last arrival; later turns of conversations come after it."""
+    return max((r.at_ms or 0.0) for r in loaded.requests(0)) / 1000
 
 
 class Bench:
@@ -182,6 +198,8 @@ class Bench:
             )
             found = {
                 "scale": round(limit["scale"] * LOADS[case.load], 3),
+                "requests": len(seen.requests(0)),
+                "traffic_s": round(seconds_of(seen), 1),
                 **result_of(tuning, held_out, complete_of(case, tuning, parts)),
             }
         return found | {"seconds": round(time.monotonic() - begun)}

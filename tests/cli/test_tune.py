@@ -58,7 +58,7 @@ def test_better_settings_are_written_into_a_copy_of_the_graph(
     assert f"wrote {target}" in output
     text = target.read_text()
     assert text.startswith(GRAPH)
-    assert "# tuned by: penstock " in text
+    assert "# tuned by: penstock" in text
     assert "on traffic that was not used to choose them\nrouter:\n" in text
     assert main(["check", str(target)]) == 0
     capsys.readouterr()
