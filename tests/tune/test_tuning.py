@@ -126,13 +126,13 @@ def test_the_search_is_within_three_percent_of_the_complete_grid(shape: int) -> 
 
 
 def test_progress_never_exceeds_the_total() -> None:
-    said: list[tuple[str, int, int]] = []
+    reported: list[tuple[str, int, int]] = []
     parts = scripted_parts(faster(TUNED))
-    found = tune(deployment(), parts, SEEDS, lambda *one: said.append(one))
-    assert [done for _, done, _ in said] == sorted(done for _, done, _ in said)
-    assert all(done <= total for _, done, total in said)
-    assert said[0][0].startswith("choice: 9 settings")
-    assert found.replays == said[-1][1]
+    found = tune(deployment(), parts, SEEDS, lambda *one: reported.append(one))
+    assert [done for _, done, _ in reported] == sorted(done for _, done, _ in reported)
+    assert all(done <= total for _, done, total in reported)
+    assert reported[0][0].startswith("choice: 9 settings")
+    assert found.replays == reported[-1][1]
 
 
 def test_the_output_has_both_parts_and_the_margins() -> None:

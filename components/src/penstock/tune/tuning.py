@@ -95,8 +95,8 @@ def tune(deployment: Replayable, parts: Parts, seeds: int, say: Say) -> Tuning:
     chosen = best_of(base, trials[1:])
     confirmation = None
     if chosen is not base:
-        wanted = list(dict.fromkeys([base_settings, chosen.settings, *fixed]))
-        own, best, *others = search.replay(parts.confirmation, wanted, "confirmation")
+        compared = list(dict.fromkeys([base_settings, chosen.settings, *fixed]))
+        own, best, *others = search.replay(parts.confirmation, compared, "confirmation")
         confirmation = Confirmation(base=own, chosen=best, others=tuple(others))
     return Tuning(
         deployment=deployment,
