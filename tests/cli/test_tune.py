@@ -52,7 +52,7 @@ def test_better_settings_are_written_into_a_copy_of_the_graph(
     argv = ["tune", graph, "--workload", workload, "--ttft", "2s", "--seeds", "2"]
     assert main([*argv, "-o", str(target)]) == 0
     output = capsys.readouterr().out
-    assert "choice (seeds 0 to 1):" in output
+    assert "choice (seeds 0 to 1), the best of 12 combinations:" in output
     assert "confirmation (seeds 2 to 5):" in output
     assert "recommended: prefill_load_scale" in output
     assert f"wrote {target}" in output

@@ -25,6 +25,7 @@ from penstock.tune.settings import DYNAMO_DEFAULT, shown
 from penstock.tune.tuning import Confirmation, Tuning
 
 SCHEMA_VERSION = 1
+SHOWN = 5  # rows of the first table, besides the fixed ones
 COLUMNS = (
     "scale / credit / queue",
     "TTFT p50/p90/p99 (ms)",
@@ -47,8 +48,8 @@ def lines(tuning: Tuning) -> Iterator[str]:
     arrival = arrival_of(workload)
     yield f"{tuning.deployment.name}, {workload.name}: {arrival}; simulated, not measured"
     yield METRIC
-    yield f"choice ({tuning.parts.choice_name}):"
-    yield from _table(tuning.base, tuning.finalists, has_bounds=False)
+    yield f"choice ({tuning.parts.choice_name}), the best of {len(tuning.trials)} combinations:"
+    yield from _table(tuning.base, _shown(tuning), has_bounds=False)
     if tuning.confirmation is not None:
         found = tuning.confirmation
         yield f"confirmation ({tuning.parts.confirmation_name}):"
@@ -56,8 +57,15 @@ def lines(tuning: Tuning) -> Iterator[str]:
         yield from _table(found.base, trials, has_bounds=True)
     yield LEGEND
     yield f"recommended: {recommendation(tuning)}"
-    yield f"{tuning.considered} combinations, {tuning.replays} replays"
+    yield f"{tuning.replays} replays"
     yield from notes([tuning.base.row])
+
+
+def _shown(tuning: Tuning) -> list[Trial]:
+    """The best, the graph's settings and Dynamo's default; the JSON has all."""
+    fixed = (tuning.base.settings, DYNAMO_DEFAULT)
+    best = tuning.trials[:SHOWN]
+    return [trial for trial in tuning.trials if trial in best or trial.settings in fixed]
 
 
 def recommendation(tuning: Tuning) -> str:
@@ -171,7 +179,7 @@ def as_json(tuning: Tuning, graph: str | None) -> str:
             },
             "choice": {
                 "part": tuning.parts.choice_name,
-                "settings": [_as_json(tuning.base, trial) for trial in tuning.finalists],
+                "settings": [_as_json(tuning.base, trial) for trial in tuning.trials],
             },
             "confirmation": confirmed,
             "recommended": {
@@ -180,7 +188,6 @@ def as_json(tuning: Tuning, graph: str | None) -> str:
                 "reason": recommendation(tuning),
             },
             "queue_share": queue_share(tuning.base.row),
-            "combinations": tuning.considered,
             "replays": tuning.replays,
             "graph": graph,
         },
