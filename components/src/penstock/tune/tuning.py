@@ -131,7 +131,7 @@ class Search:
     def chosen_from(self, study: Study, fixed: Sequence[RouterSettings]) -> list[Trial]:
         """Trials of every scale and credit, then of queues for the best of them.
 
-        Those of ``fixed`` come first. All have all seeds: when a single seed selected the finalists,
+        Those of ``fixed`` come first. All have all seeds: when a single seed chose the finalists,
         one of four benchmark cases lost 28 % against the complete grid.
         """
         trials = self.replay(study, _without_queue(fixed), "choice")
