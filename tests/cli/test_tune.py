@@ -14,8 +14,8 @@ GRAPHS = Path(__file__).parents[2] / "dynamo_graphs"
 DISAGG = str(GRAPHS / "gpt-oss-120b-b200-disagg.yaml")
 SINGLE = str(GRAPHS / "gpt-oss-20b-h100.yaml")
 MANIFEST = str(Path(__file__).parents[1] / "golden" / "gpt-oss-120b-b200-disagg.yaml")
-# Dynamo's default weighs cached prompts less than this traffic needs: in six runs of the test's
-# command the lower bound of the ratio was 1.14 to 1.21.
+# Dynamo's default weighs cached prompts less than this traffic needs: in two runs
+# the lower bound of the ratio was 1.16 and 1.17; needed is 1.03.
 GRAPH = """\
 model: {id: openai/gpt-oss-120b, context_length: 32768}  # ours
 hardware: {gpu: b200}
@@ -49,11 +49,11 @@ def test_better_settings_are_written_into_a_copy_of_the_graph(
 ) -> None:
     graph, workload = files
     target = tmp_path / "tuned.yaml"
-    argv = ["tune", graph, "--workload", workload, "--ttft", "2s", "--seeds", "2"]
+    argv = ["tune", graph, "--workload", workload, "--ttft", "2s"]
     assert main([*argv, "-o", str(target)]) == 0
     output = capsys.readouterr().out
-    assert "choice (seeds 0 to 1), the best of 12 combinations:" in output
-    assert "confirmation (seeds 2 to 5):" in output
+    assert "choice (seeds 0 to 2), the best of 12 combinations:" in output
+    assert "confirmation (seeds 3 to 8):" in output
     assert "recommended: prefill_load_scale" in output
     assert f"wrote {target}" in output
     text = target.read_text()
