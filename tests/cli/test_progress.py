@@ -125,7 +125,19 @@ def test_a_result_is_printed_without_the_line(capsys: pytest.CaptureFixture[str]
 
 @pytest.mark.parametrize(
     "command",
-    ["up", "down", "plan", "simulate", "verify", "drill", "env", "apply", "rollback", "scale"],
+    [
+        "up",
+        "down",
+        "plan",
+        "simulate",
+        "tune",
+        "verify",
+        "drill",
+        "env",
+        "apply",
+        "rollback",
+        "scale",
+    ],
 )
 def test_every_command_with_progress_has_quiet(command: str) -> None:
     options = cli.command_parser(command).options()

@@ -61,6 +61,23 @@ def test_the_table_has_one_row_per_graph(workload: str, capsys: pytest.CaptureFi
 
 
 @needs_sim
+def test_a_router_mode_that_the_replay_does_not_have_is_refused(
+    workload: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    graph = tmp_path / "ours.yaml"
+    graph.write_text(Path(AGGREGATED).read_text() + "router:\n  mode: least-loaded\n")
+    line = len(graph.read_text().splitlines())
+    argv = ["simulate", str(graph), "--workload", workload]
+    assert main(argv) == 17
+    where = f"{graph}:{line} router.mode: least-loaded cannot be replayed"
+    assert where in capsys.readouterr().err
+    # One worker: every mode selects it.
+    assert main([*argv, "--seeds", "1", "--set", "worker.replicas=1"]) == 17  # ranks of two GPUs
+    one = [*argv, "--seeds", "1", "--set", "worker.replicas=1"]
+    assert main([*one, "--set", "engine.config.enable_attention_dp=false"]) == 0
+
+
+@needs_sim
 def test_json_and_page(workload: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page = tmp_path / "page.html"
     argv = ["simulate", DISAGG, "--workload", workload, "--seeds", "1", "--itl", "20ms"]

@@ -39,6 +39,7 @@ COMMANDS = {
     "check": "find errors and risks before a deployment uses a GPU",
     "simulate": "predict the performance of graphs by replaying a workload",
     "plan": "recommend a graph for a model, GPU budget, workload and SLO",
+    "tune": "find router settings for a graph's traffic by replaying it",
     "render": "print the manifests that `helm install` would apply",
     "diff": "show what an upgrade would change in a running release",
     "apply": "install or upgrade a release, and wait until it is ready",

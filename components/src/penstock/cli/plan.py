@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.cli import arguments
+from penstock.cli.graph_output import check_graph_output, own_command
 from penstock.cli.progress import LINE_INTERVAL_S, Progress, add_progress
 from penstock.cli.replay_arguments import (
     add_slo,
@@ -95,7 +96,7 @@ def run(args: argparse.Namespace) -> int:
     from penstock.simulate.replay import Replays, require_environment
 
     end_as_interrupted()
-    _check_output(args)
+    check_graph_output(args)
     python = require_environment()
     loaded, scale = requested_workload(args)
     with tempfile.TemporaryDirectory(prefix="penstock-plan-") as folder:
@@ -144,7 +145,7 @@ def _print_plan(args: argparse.Namespace, result: Plan) -> None:
     from penstock.plan.graph_text import graph_text
     from penstock.terminal import fitted, width_of
 
-    header = report.header(result, args.attain, _command())
+    header = report.header(result, args.attain, own_command())
     text = graph_text(result.request, result.winner.candidate, header)
     if args.output:
         arguments.write_output(text, args.output)
@@ -178,30 +179,3 @@ def _next_steps(args: argparse.Namespace, result: Plan) -> Iterator[str]:
     yield f"  penstock apply {file}"
     if folder:
         yield f"DIR: the folder with config.json of {result.request.model}"
-
-
-def _command() -> str:
-    return shlex.join(["penstock", *sys.argv[1:]])
-
-
-def _check_output(args: argparse.Namespace) -> None:
-    """Refuse an output that cannot be written before the replays, not after them."""
-    from penstock.errors import GraphError, InputError, Problem, UsageError
-    from penstock.graph.load import name_problems
-
-    if args.output == "-" and args.json:
-        message = "-o - and --json both write to the standard output"
-        fix = "Remove -o -; the JSON has the graph in `graph`."
-        raise UsageError(Problem(message=message, fix=fix))
-    if args.output in (None, "-"):
-        return
-    path = Path(args.output)
-    if not args.output or path.is_dir() or not path.absolute().parent.is_dir():
-        message = f"{args.output!r} cannot be written"
-        fix = "Name a file in an existing folder."
-        raise UsageError(Problem(place="-o", message=message, fix=fix))
-    if problems := name_problems(args.output):
-        raise GraphError(*problems)
-    if (path.exists() or path.is_symlink()) and not args.force:
-        fix = "Name another file, or add --force to replace it."
-        raise InputError(Problem(file=args.output, message="already exists", fix=fix))

@@ -1,4 +1,4 @@
-"""Arguments that `simulate` and `plan` share: workload and SLO; and their signals."""
+"""Arguments that `simulate`, `plan` and `tune` share: workload and SLO; and their signals."""
 
 from __future__ import annotations
 
@@ -92,7 +92,8 @@ def requested_workload(args: argparse.Namespace) -> tuple[LoadedWorkload, float]
     return (loaded.at_scale(scale) if scale != 1 else loaded), scale
 
 
-def add_slo(parser: argparse.ArgumentParser) -> None:
+def add_latencies(parser: argparse.ArgumentParser) -> None:
+    """The limits of an SLO."""
     parser.add_argument(
         "--ttft", type=duration_ms, metavar="500ms", help="SLO: maximum time to first token"
     )
@@ -105,6 +106,11 @@ def add_slo(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--e2e", type=duration_ms, metavar="30s", help="SLO: maximum time to the last token"
     )
+
+
+def add_slo(parser: argparse.ArgumentParser) -> None:
+    """The SLO, how many requests must meet it, and the price of a GPU."""
+    add_latencies(parser)
     parser.add_argument(
         "--attain",
         type=share,

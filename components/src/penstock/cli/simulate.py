@@ -75,6 +75,7 @@ def run(args: argparse.Namespace) -> int:
     from penstock.simulate.planner import with_planner
     from penstock.simulate.replay import Replays, require_environment
     from penstock.simulate.replayable import replayable
+    from penstock.simulate.router_mode import require_replayed_mode
     from penstock.simulate.study import Study
     from penstock.simulate.timing import Acceptance
 
@@ -87,6 +88,8 @@ def run(args: argparse.Namespace) -> int:
     _check_planner_flags(args)
     sources = [open_source(path, args.sets) for path in args.graphs]
     deployments = [_with_flags(args, replayable(source, hints, acceptance)) for source in sources]
+    for deployment, source in zip(deployments, sources, strict=True):
+        require_replayed_mode(deployment, source)
     startup_s = args.startup / 1000 if args.startup else STARTUP_S
     planned = [
         with_planner(deployment, source, hints, startup_s)

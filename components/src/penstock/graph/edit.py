@@ -37,7 +37,20 @@ def set_replicas(text: str, changes: Mapping[str, int], source: str = "graph.yam
     warn_of(loaded.deprecations)
     _check(loaded, changes)
     for name, count in changes.items():
-        text = _with_replicas(text, name, count, source)
+        text = _with_entry(text, name, "replicas", str(count), source)
+    return text
+
+
+def set_numbers(
+    text: str, section: str, changes: Mapping[str, float | None], source: str = "graph.yaml"
+) -> str:
+    """The text of the graph with numbers of a top-level section changed; None unsets one.
+
+    GraphError if the graph is invalid before or after, or if a value cannot be changed alone.
+    """
+    for key, value in changes.items():
+        entry = "null" if value is None else f"{value:g}"
+        text = _with_entry(text, section, key, entry, source)
     return text
 
 
@@ -220,10 +233,12 @@ def _unknown(source: str, name: str, known: list[str]) -> Problem:
     return Problem(file=source, message=f"no component `{name}`; this graph has {listed}", fix=fix)
 
 
-def _with_replicas(text: str, name: str, count: int, source: str) -> str:
+def _with_entry(text: str, name: str, key: str, value: str, source: str) -> str:
     """The text after the first splice that gives the expected values when it is read again."""
-    expected = _values(parse_graph(text, source), name, count)
-    for start, end, new in _splices(text, name, count):
+    values = parse_graph(text, source).values
+    section = {**(values.get(name) or {}), key: yaml.load(value, Loader=SafeLoader)}  # noqa: S506
+    expected = {**values, name: section}
+    for start, end, new in _splices(text, name, key, value):
         edited = text[:start] + new + text[end:]
         try:
             if parse_graph(edited, source).values == expected:
@@ -232,20 +247,15 @@ def _with_replicas(text: str, name: str, count: int, source: str) -> str:
             continue
     problem = Problem(
         file=source,
-        place=f"{name}.replicas",
+        place=f"{name}.{key}",
         message="cannot be edited automatically",
-        fix=f"Edit the file and set `replicas: {count}`.",
+        fix=f"Edit the file and set `{key}: {value}`.",
     )
     raise GraphError(problem)
 
 
-def _values(loaded: LoadedGraph, name: str, count: int) -> dict[str, object]:
-    section = {**loaded.values.get(name, {}), "replicas": count}
-    return {**loaded.values, name: section}
-
-
-def _splices(text: str, name: str, count: int) -> list[Splice]:
-    """Possible splices that set the count, best first."""
+def _splices(text: str, name: str, key: str, value: str) -> list[Splice]:
+    """Possible splices that set the value of a key in a section, best first."""
     # libyaml's marks do not count a byte order mark.
     offset = 1 if text.startswith("\ufeff") else 0
     root = yaml.compose(text[offset:], Loader=SafeLoader)
@@ -254,11 +264,11 @@ def _splices(text: str, name: str, count: int) -> list[Splice]:
         return []
     section = _entry(root, name)
     if not isinstance(section, yaml.MappingNode):
-        found = _new_section(text[offset:], root, f"{name}:", f"replicas: {count}", newline)
-    elif (old := _entry(section, "replicas")) is not None:
-        found = [(old.start_mark.index, old.end_mark.index, str(count))]
+        found = _new_section(text[offset:], root, f"{name}:", f"{key}: {value}", newline)
+    elif (old := _entry(section, key)) is not None:
+        found = [(old.start_mark.index, old.end_mark.index, value)]
     else:
-        found = [_new_key(section, f"replicas: {count}", newline)]
+        found = [_new_key(section, f"{key}: {value}", newline)]
     return [(start + offset, end + offset, new) for start, end, new in found]
 
 

@@ -76,10 +76,14 @@ class Replayable:
         return sum(pool.replicas for pool in self.pools)
 
     @property
+    def choices(self) -> int:
+        """Of the router, in its largest pool: workers, or their ranks with attention DP."""
+        return max(pool.replicas * int(pool.engine["dp_size"]) for pool in self.pools)
+
+    @property
     def is_random(self) -> bool:
         """Whether two replays may differ: the KV router breaks ties randomly."""
-        choices = max(pool.replicas * pool.engine["dp_size"] for pool in self.pools)
-        return self.router.settings is not None and (choices > 1 or self.planner is not None)
+        return self.router.settings is not None and (self.choices > 1 or self.planner is not None)
 
     @property
     def shape(self) -> str:

@@ -121,6 +121,11 @@ def table(rows: Sequence[Row]) -> Iterator[str]:
         hidden.append(GPU_HOURS)
     for column in sorted(map(columns.index, hidden), reverse=True):
         lines = [[*line[:column], *line[column + 1 :]] for line in lines]
+    yield from aligned(lines)
+
+
+def aligned(lines: Sequence[Sequence[str]]) -> Iterator[str]:
+    """The cells of each line in columns; the first line has the headings."""
     widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
     for line in lines:
         cells = (cell.ljust(w) for cell, w in zip(line, widths, strict=True))

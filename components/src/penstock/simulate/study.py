@@ -75,6 +75,7 @@ class Study:
     # Replays of each deployment. None: 3, and 1 if replays of the same trace do not differ.
     seeds: int | None = None
     attain: float = 0.95  # share of requests that must meet the SLO
+    first_seed: int = 0  # of the sampled traffic
     # Counts the warm-up and the end too: pools that change have no steady state.
     counts_all_requests: bool = False
 
@@ -122,13 +123,15 @@ class Study:
         seeds = max(map(self._seeds, deployments))
         if loaded.workload.trace is not None:
             return [loaded.requests(0)] * seeds
-        return [loaded.requests(seed) for seed in range(seeds)]
+        return [loaded.requests(self.first_seed + number) for number in range(seeds)]
 
     def _jobs(
         self, deployment: Replayable, loaded: LoadedWorkload, sampled: Sequence[Requests]
     ) -> list[Job]:
-        seeds = range(self._seeds(deployment))
-        return [self._job(deployment, loaded, seed, sampled[seed]) for seed in seeds]
+        return [
+            self._job(deployment, loaded, self.first_seed + number, sampled[number])
+            for number in range(self._seeds(deployment))
+        ]
 
     def _row(
         self, deployment: Replayable, jobs: Sequence[Job], results: Sequence[Mapping[str, Any]]

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import lru_cache
 from math import ceil
 from typing import Any
 
@@ -32,6 +33,7 @@ class _LineError(Exception):
         self.fix = fix
 
 
+@lru_cache(maxsize=2)  # `tune` reads the same trace for each of many replays
 def read_trace(trace: Trace, text: str, source: str, limit: int | None) -> tuple[Request, ...]:
     """The first ``limit`` requests of a trace; ``source`` is its file, for messages.
 

@@ -1,0 +1,1 @@
+"""Searches router settings by replays."""

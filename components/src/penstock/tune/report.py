@@ -1,0 +1,205 @@
+"""Renders what `tune` found: tables of both parts, the recommendation, JSON, and the comment of the
+graph that it writes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from statistics import median
+
+from penstock.simulate.report import aligned, arrival_of, as_rows, notes
+from penstock.tune.compare import (
+    LIMITED,
+    MARGIN,
+    NEEDED,
+    QUEUED,
+    SLO_MARGIN,
+    Trial,
+    exceeded,
+    queue_share,
+    ratio_of,
+    values,
+)
+from penstock.tune.settings import DYNAMO_DEFAULT, shown
+from penstock.tune.tuning import Confirmation, Tuning
+
+SCHEMA_VERSION = 1
+SHOWN = 5  # rows of the first table, besides the fixed ones
+COLUMNS = (
+    "scale / credit / queue",
+    "TTFT p50/p90/p99 (ms)",
+    "ITL p90 (ms)",
+    "prefix hits",
+    "SLO met",
+    "ratio",
+)
+METRIC = (
+    "metric: TTFT p90; ratio: the graph's divided by that of the settings (above 1: better); "
+    f"rejected: {' or '.join(LIMITED.values())} more than {MARGIN:.0%} higher, or the share within "
+    f"the SLO more than {SLO_MARGIN * 100:g} percentage point lower"
+)
+LEGEND = "scale: prefill_load_scale; credit: overlap_score_credit; queue: queue_threshold"
+
+
+def lines(tuning: Tuning) -> Iterator[str]:
+    """Everything that is printed."""
+    workload = tuning.parts.choice.workload
+    arrival = arrival_of(workload)
+    yield f"{tuning.deployment.name}, {workload.name}: {arrival}; simulated, not measured"
+    yield METRIC
+    yield f"choice ({tuning.parts.choice_name}), the best of {len(tuning.trials)} combinations:"
+    yield from _table(tuning.base, _shown(tuning), has_bounds=False)
+    if tuning.confirmation is not None:
+        found = tuning.confirmation
+        yield f"confirmation ({tuning.parts.confirmation_name}):"
+        trials = [found.base, found.chosen, *found.others]
+        yield from _table(found.base, trials, has_bounds=True)
+    yield LEGEND
+    yield f"recommended: {recommendation(tuning)}"
+    yield f"{tuning.replays} replays"
+    yield from notes([tuning.base.row])
+
+
+def _shown(tuning: Tuning) -> list[Trial]:
+    """The best, the graph's settings and Dynamo's default; the JSON has all."""
+    fixed = (tuning.base.settings, DYNAMO_DEFAULT)
+    best = tuning.trials[:SHOWN]
+    return [trial for trial in tuning.trials if trial in best or trial.settings in fixed]
+
+
+def recommendation(tuning: Tuning) -> str:
+    """One line: the settings, and why."""
+    if tuning.is_changed:
+        assert tuning.confirmation is not None
+        return f"{tuning.recommended}: {evidence(tuning.confirmation)}"
+    return f"keep {_own(tuning)}: {_why_kept(tuning)}"
+
+
+def evidence(found: Confirmation) -> str:
+    """`TTFT p90 829 → 609 ms, ratio 1.36 (95% lower bound 1.31) on other traffic than chose it`."""
+    before, after = (median(values(t.row, "ttft_p90_ms")) for t in (found.base, found.chosen))
+    ratio = found.ratio
+    bound = f" (95% lower bound {ratio.low:.2f})" if ratio.low is not None else ""
+    change = f"TTFT p90 {before:.0f} → {after:.0f} ms, ratio {ratio.mean:.2f}{bound}"
+    return f"{change} on traffic that was not used to choose them"
+
+
+def _own(tuning: Tuning) -> str:
+    own = tuning.base.settings
+    return "Dynamo's default" if own == DYNAMO_DEFAULT else f"the graph's {own}"
+
+
+def _why_kept(tuning: Tuning) -> str:
+    found = tuning.confirmation
+    share = queue_share(tuning.base.row)
+    if found is None:
+        text = "no other settings were better on the choice part"
+    elif found.exceeded:
+        text = f"with {found.chosen.settings}, on the confirmation part, "
+        text += " and ".join(found.exceeded)
+    else:
+        low = found.ratio.low or 0.0
+        text = f"{found.chosen.settings} are not better on the confirmation part by more than the "
+        text += f"noise: lower bound of the ratio {low:.2f}, needed {NEEDED:.2f}"
+    if not tuning.queues:
+        text += f"; requests hardly queue (p90 of the prefill queue time is {share:.0%} of that of "
+        text += "TTFT), and without queues these settings make little difference"
+    return text
+
+
+def _table(base: Trial, trials: Sequence[Trial], *, has_bounds: bool) -> Iterator[str]:
+    cells = (_cells(base, trial, has_bounds=has_bounds) for trial in trials)
+    yield from aligned([COLUMNS, *cells])
+
+
+def _cells(base: Trial, trial: Trial, *, has_bounds: bool) -> list[str]:
+    def figure(name: str, form: str = ".0f") -> str:
+        return f"{median(values(trial.row, name)):{form}}"
+
+    goodput = trial.row.goodput
+    return [
+        _name(base, trial),
+        "/".join(figure(f"ttft_{rank}_ms") for rank in ("p50", "p90", "p99")),
+        figure("itl_p90_ms", ".1f"),
+        figure("prefix_hit_rate", ".1%"),
+        "-" if goodput is None else f"{goodput:.1%}",
+        _ratio_cell(base, trial, has_bound=has_bounds),
+    ]
+
+
+def _name(base: Trial, trial: Trial) -> str:
+    settings = trial.settings
+    text = " / ".join(shown(value) for value in settings.keys.values())
+    marks = ["Dynamo's default"] if settings == DYNAMO_DEFAULT else []
+    marks += ["the graph's"] if settings == base.settings != DYNAMO_DEFAULT else []
+    return f"{text} ({', '.join(marks)})" if marks else text
+
+
+def _ratio_cell(base: Trial, trial: Trial, *, has_bound: bool) -> str:
+    if trial.settings == base.settings:
+        return "1"
+    ratio = ratio_of(base, trial)
+    bound = f" (≥ {ratio.low:.2f})" if has_bound and ratio.low is not None else ""
+    return f"{ratio.mean:.2f}{bound}{' rejected' if exceeded(base, trial) else ''}"
+
+
+def comment(tuning: Tuning, command: str) -> list[str]:
+    """The lines above the settings in the graph, without the `#`."""
+    assert tuning.confirmation is not None
+    workload = tuning.parts.confirmation.workload
+    return [
+        command,
+        f"{workload.name} ({arrival_of(workload)}), {tuning.parts.confirmation_name}, simulated:",
+        evidence(tuning.confirmation),
+    ]
+
+
+def as_json(tuning: Tuning, graph: str | None) -> str:
+    found = tuning.confirmation
+    workload = tuning.parts.choice.workload
+    confirmed = None
+    if found is not None:
+        rows = [found.base, found.chosen, *found.others]
+        confirmed = {
+            "part": tuning.parts.confirmation_name,
+            "settings": [_as_json(found.base, trial) for trial in rows],
+            "exceeded": found.exceeded,
+        }
+    return json.dumps(
+        {
+            "schema_version": SCHEMA_VERSION,
+            "workload": workload.workload.model_dump(exclude_none=True),
+            "metric": "ttft_p90_ms",
+            "margins": {
+                **dict.fromkeys(LIMITED, MARGIN),
+                "goodput": SLO_MARGIN,
+                "needed_ratio": NEEDED,
+                "queue_share": QUEUED,
+            },
+            "choice": {
+                "part": tuning.parts.choice_name,
+                "settings": [_as_json(tuning.base, trial) for trial in tuning.trials],
+            },
+            "confirmation": confirmed,
+            "recommended": {
+                **tuning.recommended.keys,
+                "is_changed": tuning.is_changed,
+                "reason": recommendation(tuning),
+            },
+            "queue_share": queue_share(tuning.base.row),
+            "replays": tuning.replays,
+            "graph": graph,
+        },
+        indent=2,
+    )
+
+
+def _as_json(base: Trial, trial: Trial) -> dict[str, object]:
+    (row,) = as_rows([trial.row])
+    return {
+        "router": trial.settings.keys,
+        "ratio": asdict(ratio_of(base, trial)),
+        "exceeded": exceeded(base, trial),
+        **row,
+    }
