@@ -2,14 +2,14 @@
 
     python benchmarks/outside.py measure FOLDER [--list FILE] [--name NAME]
     python benchmarks/outside.py sample FOLDER [--list FILE] [--seed N] -o SAMPLE.json
-    python benchmarks/outside.py review SAMPLE.json REVIEW.json REVIEW.json
+    python benchmarks/outside.py review SAMPLE.json REVIEW.json REVIEW.json [--name NAME]
 
 FOLDER may contain index.json, a list of {file, repo, path, commit}; --list restricts it to the
 files named there, one a line. measure: files read, refused and crashed, findings by rule and level,
 and times, written to results/outside.json under NAME. sample: findings drawn at random for two
 reviewers, each of whom writes a list of {id, verdict: right|wrong, reason, source}. review:
-the verdicts as the ledger outside_ledger.json, and the shares of false findings; a finding is
-right only if both say so.
+the verdicts under NAME in the ledger outside_ledger.json, and the shares of false findings; a
+finding is right only if both say so.
 """
 
 from __future__ import annotations
@@ -199,7 +199,9 @@ def main() -> None:
     if args.verb == "review":
         sampled, *reviews = (json.loads(path.read_text("utf-8")) for path in args.files)
         ledger = reviewed(sampled, reviews)
-        LEDGER.write_text(json.dumps(ledger, indent=1, ensure_ascii=False) + "\n", "utf-8")
+        old = json.loads(LEDGER.read_text("utf-8")) if LEDGER.exists() else {}
+        samples = json.dumps({**old, args.name: ledger}, indent=1, ensure_ascii=False)
+        LEDGER.write_text(samples + "\n", "utf-8")
         save(args.name, shares(ledger))
         return
     paths = files_of(args.folder, args.list)

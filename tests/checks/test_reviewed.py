@@ -56,9 +56,13 @@ def prefill_args(*args: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("script", "reason", "fix"),
     [
-        ("python3", "it exits at once", "Remove `sh -c`, so that python3 gets the arguments."),
+        (
+            "python3",
+            "it exits at once",
+            "Replace `sh -c` with python3 in command, so that it gets the arguments.",
+        ),
         ("python3 -m dynamo.vllm", "uses its defaults", "Move the arguments into the script."),
-        ("--seed", "nothing names a program", "Replace `sh -c` with the program, such as `python3"),
+        ("--seed", "nothing names a program", "Replace `sh -c` with the program"),
     ],
 )
 def test_the_reason_states_what_runs_without_the_lost_arguments(
@@ -275,3 +279,10 @@ def test_without_a_device_ucx_uses_what_it_may(tls: str, level: Level, message: 
     env = {f"{pool}/env/UCX_TLS": {"name": "UCX_TLS", "value": tls} for pool in (DECODE, PREFILL)}
     of_all = found(vllm("1.6.1", {**NO_RDMA, **env}), "PS431")
     assert {(one.level, message in one.message) for one in of_all} == {(level, True)}
+
+
+def test_without_a_connector_no_kv_is_transferred_since_1_0() -> None:
+    no_connector = {f"{DECODE}/args": ["--model", "a/b", "--disaggregation-mode", "decode"]}
+    command = {f"{DECODE}/command": ["python3", "-m", "dynamo.vllm"]}
+    assert found(vllm("1.6.1", {**NO_RDMA, **command, **no_connector}), "PS431") == []
+    assert found(vllm("0.9.0", {**NO_RDMA, **command, **no_connector}), "PS431")

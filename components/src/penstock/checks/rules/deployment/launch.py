@@ -21,6 +21,7 @@ from penstock.serving.worker import WORKERS
 
 # The operator's default command, from 81c27803 on (between 0.4.0 and 0.5.0).
 DEFAULT_SHELL = Versions(dynamo=">=0.5,<1.7")
+MULTINODE = Versions(dynamo=">=0.6,<1.7")
 NO_SHELL = Versions(dynamo=">=0.6,<1.7")
 PACKAGE = "dynamo."
 SIMILAR = 0.75  # of a suggested module
@@ -152,7 +153,7 @@ def lost_arguments(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 message=f"the script of {of} does not use the arguments after it: {' '.join(lost)}",
                 fix=_use_arguments(words, is_written=not is_default),
                 why=_without_arguments(words[2].strip()),
-                versions=DEFAULT_SHELL if is_default else None,
+                versions=DEFAULT_SHELL if is_default else _one_script(deployment, component, lost),
             )
     for component, launch in _launches(deployment):
         for word in launch.arguments if not launch.shell else ():
@@ -163,6 +164,15 @@ def lost_arguments(deployment: ServingDeployment) -> Iterable[RuleResult]:
                     fix=Fix(text="Write each flag and each value as its own entry."),
                     why="The program takes the whole text as one flag and rejects it.",
                 )
+
+
+def _one_script(
+    deployment: ServingDeployment, component: Component, words: list[str]
+) -> Versions | None:
+    """For SGLang on several nodes, operators before 0.5.1 joined the args into one script."""
+    is_multinode = deployment.pods[component.name].nodes > 1
+    is_sglang = any(word.startswith("dynamo.sglang") for word in words)
+    return MULTINODE if is_multinode and is_sglang else None
 
 
 def _without_arguments(script: str) -> str:
@@ -188,8 +198,8 @@ def _use_arguments(words: list[str], *, is_written: bool) -> Fix:
         )
     if len(words[2].split()) > 1:
         return Fix(text="Move the arguments into the script.")
-    shell = " ".join(words[:2])
-    return Fix(text=f"Remove `{shell}`, so that {words[2].strip()} gets the arguments.")
+    shell, program = " ".join(words[:2]), words[2].strip()
+    return Fix(text=f"Replace `{shell}` with {program} in command, so that it gets the arguments.")
 
 
 def _has_command(deployment: ServingDeployment, component: Component) -> bool:

@@ -12,7 +12,6 @@ from penstock.checks.rules.network.instance_types import nodes_without_efa
 from penstock.checks.version_range import NETWORK, Versions
 from penstock.manifests.deployment import Engine, Role
 from penstock.serving.deployment import ServingDeployment
-from penstock.serving.versions import dynamo_version
 from penstock.serving.worker import Worker
 
 RDMA_RESOURCES = ("rdma/", "efa", "infiniband", "hca", "roce", "mofed")
@@ -22,19 +21,33 @@ NVLINK_VARIABLES = {
     "UCX_CUDA_IPC_ENABLE_MNNVL": "1",
 }
 
+# Before 1.0, vLLM workers without --kv-transfer-config use NixlConnector.
+NIXL_BY_DEFAULT = Versions(dynamo="<1.0")
 CHANNEL = "compute-domain-channel"
 CLAIM = {"pod/resourceClaims": [{"name": CHANNEL, "resourceClaimTemplateName": CHANNEL}]}
 
 
 def kv_transfer_pods(deployment: ServingDeployment) -> Iterator[Worker]:
     """The GPU workers that transfer KV between pods, one per component."""
-    if not deployment.is_disaggregated:
+    if not deployment.is_disaggregated or _are_aggregated(deployment):
         return
     seen = set()
     for worker in deployment.pool(Role.PREFILL, Role.DECODE):
         if worker.component.gpus and worker.engine is not Engine.MOCKER and worker.name not in seen:
             seen.add(worker.name)
             yield worker
+
+
+def _are_aggregated(deployment: ServingDeployment) -> bool:
+    """Whether no worker of SGLang sets a mode, so that all serve whole requests (PS767)."""
+    pools = deployment.pool(Role.PREFILL, Role.DECODE)
+    return all(
+        w.engine is Engine.SGLANG
+        and w.settings.is_complete
+        and w.get("disaggregation-mode") is None
+        and "DYN_SGLANG_DISAGGREGATION_MODE" not in w.launch.env
+        for w in pools
+    )
 
 
 def resource_amounts(worker: Worker, side: str = "limits") -> dict[str, int]:
@@ -122,8 +135,9 @@ def _mounts_devices(worker: Worker) -> bool:
 def no_rdma(deployment: ServingDeployment) -> Iterable[RuleResult]:
     if deployment.shares_a_pod:
         return
+    lacks_connector = _lacks_connector(deployment)
     for worker in kv_transfer_pods(deployment):
-        if rdma_devices(worker) or _has_other_network(worker) or _transfers_nothing(worker):
+        if rdma_devices(worker) or _has_other_network(worker):
             continue
         nodes = nodes_without_efa(worker)
         of = (
@@ -142,15 +156,15 @@ def no_rdma(deployment: ServingDeployment) -> Iterable[RuleResult]:
             else "",
             fix=_rdma_fix(deployment, worker, nodes),
             level=Level.NOTE if not is_excluded and (nodes or _asks_for_tcp(worker)) else None,
+            versions=NIXL_BY_DEFAULT if lacks_connector else None,
         )
 
 
-def _transfers_nothing(worker: Worker) -> bool:
-    """Whether a vLLM worker has no connector (PS401); before 1.0 NIXL is the default."""
-    version = dynamo_version(worker.pod)
-    is_complete = worker.engine is Engine.VLLM and worker.settings.is_complete
-    has_default = version is None or version < (1, 0)
-    return is_complete and not has_default and worker.get("kv-transfer-config") is None
+def _lacks_connector(deployment: ServingDeployment) -> bool:
+    """Whether a pool of vLLM has no connector, so that no KV is transferred (PS401)."""
+    pools = deployment.pool(Role.PREFILL, Role.DECODE)
+    vllm = [w for w in pools if w.engine is Engine.VLLM and w.settings.is_complete]
+    return any(worker.get("kv-transfer-config") is None for worker in vllm)
 
 
 def _excludes_tcp(worker: Worker) -> bool:

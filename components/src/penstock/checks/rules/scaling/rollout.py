@@ -201,7 +201,8 @@ def _adapter(deployment: ServingDeployment) -> Mapping[str, bool]:
     title="replicas and a scaling adapter",
     level=Level.WARNING,
     cause="A scaling adapter owns the replica count, but the file sets it as well.",
-    effect="Each apply reverts what the autoscaler did.",
+    effect="An apply that changes the number reverts what the autoscaler did, or the operator's "
+    "webhook rejects it.",
     remedy="Remove replicas.",
     source="dynamo#12080; autoscaling.md",
     versions=Versions(dynamo=">=1.0,<1.7"),
