@@ -15,11 +15,13 @@ from penstock.cli import arguments
 from penstock.cli.graph_output import check_graph_output, own_command
 from penstock.cli.progress import LINE_INTERVAL_S, Progress, add_progress
 from penstock.cli.replay_arguments import (
+    add_no_cache,
     add_slo,
     add_workload,
     duration_ms,
     end_as_interrupted,
     integer_between,
+    requested_cache,
     requested_slo,
     requested_workload,
 )
@@ -78,9 +80,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="60s",
         help="end the replays after this time, and recommend from those that ran (default: none)",
     )
-    parser.add_argument(
-        "--no-cache", action="store_true", help="ignore the results of earlier replays"
-    )
+    add_no_cache(parser)
     arguments.add_json(parser)
     arguments.add_output(parser, default=None)
     arguments.add_force(parser, "it exists")
@@ -92,7 +92,6 @@ def run(args: argparse.Namespace) -> int:
     from penstock.plan.planning import NoPlan, plan
     from penstock.plan.request import Objective, plan_request
     from penstock.plan.trials import Deadline
-    from penstock.simulate.cache import Cache, environment_cache
     from penstock.simulate.replay import Replays, require_environment
 
     end_as_interrupted()
@@ -111,7 +110,7 @@ def run(args: argparse.Namespace) -> int:
             gpu_hour_price=args.gpu_hour_price,
             min_replicas=args.min_replicas,
         )
-        cache = Cache(None, "") if args.no_cache else environment_cache(python)
+        cache = requested_cache(args, python)
         progress = Progress(args, "planning", line_interval_s=LINE_INTERVAL_S)
         measured: list[Trial] = []
         limit_s = args.time_limit / 1000 if args.time_limit else None

@@ -1,4 +1,4 @@
-"""Arguments that `simulate`, `plan` and `tune` share: workload and SLO; and their signals."""
+"""Arguments that `simulate`, `plan` and `tune` share, and what follows from them; their signals."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from penstock.graph.slo import Slo
+    from penstock.simulate.cache import Cache
     from penstock.workload.load import LoadedWorkload
 
 
@@ -28,6 +29,19 @@ class DeprecatedFlag(argparse.Action):
         message = f"deprecated flag, removed in the next release. Fix: Use `{self.const}`."
         print(f"{parser.prog}: warning: {option_string}: {message}", file=sys.stderr, flush=True)
         setattr(namespace, self.dest, values)
+
+
+def add_no_cache(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--no-cache", action="store_true", help="ignore the results of earlier replays"
+    )
+
+
+def requested_cache(args: argparse.Namespace, python: Path) -> Cache:
+    """The results of earlier replays in the environment of ``python``, or none."""
+    from penstock.simulate.cache import Cache, environment_cache
+
+    return Cache(None, "") if args.no_cache else environment_cache(python)
 
 
 def add_workload(parser: argparse.ArgumentParser) -> None:

@@ -12,11 +12,13 @@ from penstock.cli import arguments
 from penstock.cli.progress import LINE_INTERVAL_S, Progress, add_progress
 from penstock.cli.replay_arguments import (
     add_acceptance,
+    add_no_cache,
     add_slo,
     add_workload,
     duration_ms,
     end_as_interrupted,
     integer_between,
+    requested_cache,
     requested_slo,
     requested_workload,
 )
@@ -59,9 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--report", metavar="FILE.html", type=Path, help="write an HTML page with plots"
     )
-    parser.add_argument(
-        "--no-cache", action="store_true", help="ignore the results of earlier replays"
-    )
+    add_no_cache(parser)
     arguments.add_json(parser)
     arguments.add_wide(parser)
     add_progress(parser)
@@ -71,7 +71,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from penstock.manifests.source import open_source
-    from penstock.simulate.cache import Cache, environment_cache
     from penstock.simulate.planner import with_planner
     from penstock.simulate.replay import Replays, require_environment
     from penstock.simulate.replayable import replayable
@@ -99,7 +98,7 @@ def run(args: argparse.Namespace) -> int:
     if args.until_slo_breaks:
         _require_slo("--until-slo-breaks", deployments)
     _require_slo("--planner", planned)
-    cache = Cache(None, "") if args.no_cache else environment_cache(python)
+    cache = requested_cache(args, python)
     with Replays(cache) as replays:
         study = Study(
             workload=workload,

@@ -13,9 +13,11 @@ from penstock.cli.progress import Progress, add_progress
 from penstock.cli.replay_arguments import (
     add_acceptance,
     add_latencies,
+    add_no_cache,
     add_workload,
     end_as_interrupted,
     integer_between,
+    requested_cache,
     requested_slo,
     requested_workload,
 )
@@ -40,9 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help=f"replays of each setting to choose; twice as many confirm (default: {SEEDS})",
     )
-    parser.add_argument(
-        "--no-cache", action="store_true", help="ignore the results of earlier replays"
-    )
+    add_no_cache(parser)
     arguments.add_json(parser)
     arguments.add_output(parser, default=None)
     arguments.add_force(parser, "it exists")
@@ -53,7 +53,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from penstock.manifests.source import open_source
-    from penstock.simulate.cache import Cache, environment_cache
     from penstock.simulate.replay import Replays, require_environment
     from penstock.simulate.replayable import replayable
     from penstock.simulate.timing import Acceptance
@@ -71,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
     deployment = replayable(source, arguments.hints_of(args), acceptance)
     require_tunable(deployment, source)
     deployment = replace(deployment, slo=requested_slo(args, deployment.slo))
-    cache = Cache(None, "") if args.no_cache else environment_cache(python)
+    cache = requested_cache(args, python)
     progress = Progress(args, "starting replays")
     with progress.running(), Replays(cache) as replays:
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 from penstock.engines.flags import load
 from penstock.engines.releases import RELEASES
@@ -27,6 +28,7 @@ def has_history(module: str) -> bool:
     return module in load(TABLE) or module in load(ENTRY_POINTS)
 
 
+@cache
 def presence(module: str, spelling: str) -> Presence | None:
     """Where a module has the flag, or one that begins with it; None if no release has it.
 

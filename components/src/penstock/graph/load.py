@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -31,6 +31,7 @@ from penstock.graph.text_file import read_text_file
 from penstock.helm import HelmError, parse_values
 from penstock.strict_yaml.document import Document, read_document
 from penstock.strict_yaml.kind import DocumentKind
+from penstock.strict_yaml.nodes import Node, texts_by_place
 from penstock.strict_yaml.places import Places, looks_secret, place_of
 from penstock.strict_yaml.problems import field_problems, located, shown
 
@@ -55,8 +56,7 @@ class GraphDraft:
     renamed: Renamed
     # What is wrong so far: the YAML itself, the file's name, a --set.
     problems: tuple[Problem, ...]
-    # Dotted place → the text of a plain scalar.
-    texts: Mapping[str, str] = field(default_factory=dict)
+    node: Node
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,7 +108,7 @@ def read_draft(text: str, source: str, sets: Sequence[str] = ()) -> GraphDraft:
         source=source,
         renamed=renamed,
         problems=tuple(problems),
-        texts=document.texts,
+        node=document.node,
     )
 
 
@@ -144,12 +144,11 @@ def _validated(draft: GraphDraft, problems: list[Problem]) -> Graph | None:
     try:
         return Graph.model_validate(renamed.values)
     except ValidationError as error:
+        texts = texts_by_place(draft.node)
         for problem in located(field_problems(error, Graph), problems, places, draft.source):
             overridden = places.set_of(problem.place) is not None
             written = as_written(problem.place, renamed.deprecations)
-            found = (
-                _of_a_set(problem) if overridden else _as_text(problem, draft.texts.get(written))
-            )
+            found = _of_a_set(problem) if overridden else _as_text(problem, texts.get(written))
             problems.append(replace(found, place=written))
     return None
 

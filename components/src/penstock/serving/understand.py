@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from penstock.engines.settings import read_settings
 from penstock.hardware import GPUS, Gpu, gpu_of_product
@@ -17,6 +18,9 @@ from penstock.models.known import known_shape
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.node_labels import node_labels
 from penstock.serving.worker import WORKERS
+
+if TYPE_CHECKING:
+    from penstock.graph.model import Graph
 
 PRODUCT_LABELS = ("nvidia.com/gpu.product", "cloud.google.com/gke-accelerator")
 
@@ -36,8 +40,9 @@ def understand(source: Source, hints: Hints) -> ServingDeployment:
     hardware = graph.hardware if graph is not None else None
     name = hints.gpu or (hardware.gpu if hardware else None)
     gpu = GPUS[name] if name else _gpu_of(source.manifest)
-    folders = _folders(source, hints)
-    model, reason, facts = _model(source, folders)
+    model_name = _name(source)
+    folders = _folders(graph, model_name, hints)
+    model, reason, facts = _model(model_name, folders)
     per_node = hardware.gpus_per_node if hardware else None
     return ServingDeployment(
         dgd=source.deployment,
@@ -49,7 +54,7 @@ def understand(source: Source, hints: Hints) -> ServingDeployment:
         gpu_nodes=hardware.nodes if hardware else None,
         model=model,
         model_unknown=reason,
-        model_name=_name(source),
+        model_name=model_name,
         model_folder=_folder(folders),
         facts=facts,
         context_length=graph.model.context_length if graph is not None else None,
@@ -68,10 +73,9 @@ def _gpu_of(manifest: Manifest) -> Gpu | None:
 
 
 def _model(
-    source: Source, folders: Sequence[Path]
+    name: str | None, folders: Sequence[Path]
 ) -> tuple[ModelShape | None, str, ModelFacts | None]:
     """The model's shape, or the reason why it is unknown; and what is known in both cases."""
-    name = _name(source)
     if name is None:
         return None, "no worker in the manifests sets a model", None
     facts = find_facts(name, *folders)
@@ -83,11 +87,9 @@ def _model(
         return None, str(error), facts
 
 
-def _folders(source: Source, hints: Hints) -> list[Path]:
+def _folders(graph: Graph | None, name: str | None, hints: Hints) -> list[Path]:
     """Where the model's config.json may be, the first that has one counts."""
-    graph = source.loaded.graph if source.loaded is not None else None
     path = graph.model.path if graph is not None else None
-    name = _name(source)
     named = (hints.model_folder, Path(path) if path else None, Path(name) if name else None)
     return [folder for folder in named if folder is not None]
 

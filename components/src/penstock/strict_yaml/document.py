@@ -22,7 +22,7 @@ from penstock.strict_yaml.kubernetes_scalars import (
     tag_of,
 )
 from penstock.strict_yaml.loader import DEEPEST
-from penstock.strict_yaml.nodes import Node, positions_by_place, texts_by_place
+from penstock.strict_yaml.nodes import Node, positions_by_place
 from penstock.strict_yaml.places import Path, Position, looks_secret, place_of
 from penstock.strict_yaml.scalars import ScalarProblem, read_scalar
 
@@ -38,8 +38,7 @@ class Document:
     values: Mapping[str, Any]
     # Dotted place → position.
     positions: Mapping[str, Position]
-    # Dotted place → the text of a plain scalar, which may differ from its value: 1.10 is 1.1.
-    texts: Mapping[str, str]
+    node: Node
     problems: tuple[Problem, ...]
 
 
@@ -50,7 +49,7 @@ def read_document(text: str, source: str, kind: DocumentKind) -> Document:
     return Document(
         values=root.value,
         positions=positions_by_place(root),
-        texts=texts_by_place(root),
+        node=root,
         problems=tuple(reader.problems),
     )
 

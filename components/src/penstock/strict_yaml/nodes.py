@@ -54,7 +54,8 @@ def node_at(node: Node | None, path: Path) -> Node | None:
 
 
 def texts_by_place(node: Node, path: Path = ()) -> dict[str, str]:
-    """The text of every plain scalar below a node, by its dotted place; there are no aliases."""
+    """The text of every plain scalar below a node, which may differ from its value (1.10 is 1.1),
+    by its dotted place; there are no aliases."""
     texts: dict[str, str] = {}
     for step, (_, child) in node.children.items():
         if child.text and not child.style:

@@ -21,8 +21,7 @@ from penstock.serving.worker import WORKERS
 
 # The operator's default command, from 81c27803 on (between 0.4.0 and 0.5.0).
 DEFAULT_SHELL = Versions(dynamo=">=0.5,<1.7")
-MULTINODE = Versions(dynamo=">=0.6,<1.7")
-NO_SHELL = Versions(dynamo=">=0.6,<1.7")
+SINCE_0_6 = Versions(dynamo=">=0.6,<1.7")
 PACKAGE = "dynamo."
 SIMILAR = 0.75  # of a suggested module
 NAME_MAX = 255  # bytes of one part of a path
@@ -73,7 +72,7 @@ def cannot_start(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 message=f"{program} looks for a file with the name {word!r}",
                 fix=Fix(text="Write each word as an entry of args; no shell splits it."),
                 # Operators before 0.6 ran the args of a frontend with `sh -c`.
-                versions=None if _has_command(deployment, component) else NO_SHELL,
+                versions=None if _has_command(deployment, component) else SINCE_0_6,
             )
         is_flag = word.startswith("--") and word not in PYTHON_OPTIONS and launch.module is None
         if is_python and is_flag:
@@ -100,7 +99,7 @@ def _absent_module(
     level = None if is_published else Level.NOTE
     if seen is None and module.split(".")[1] not in entry_points.packages():
         # No release of 0.5 and older is sure to have had no such package.
-        found = [Absence(versions=Versions(dynamo=">=0.6,<1.7"))]
+        found = [Absence(versions=SINCE_0_6)]
         level = None if near else Level.WARNING
     elif seen is None:
         found = [Absence(versions=EVERY_RELEASE)]
@@ -172,7 +171,7 @@ def _one_script(
     """For SGLang on several nodes, operators before 0.5.1 joined the args into one script."""
     is_multinode = deployment.pods[component.name].nodes > 1
     is_sglang = any(word.startswith("dynamo.sglang") for word in words)
-    return MULTINODE if is_multinode and is_sglang else None
+    return SINCE_0_6 if is_multinode and is_sglang else None
 
 
 def _without_arguments(script: str) -> str:

@@ -16,7 +16,7 @@ from penstock.positive_int import positive_int
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.worker import Worker
 
-RUNNER, A2A = "moe-runner-backend", "moe-a2a-backend"
+RUNNER = "moe-runner-backend"
 # What flashinfer_cutlass accepts, besides weights without quantization.
 CUTLASS_WEIGHTS = ("modelopt_fp4", "modelopt_fp8", "modelopt_mixed", "modelopt")
 SPARSE = ("deepseek_v32", "glm_moe_dsa")  # DeepSeek sparse attention
