@@ -23,7 +23,8 @@ DONE = r"(?:run|rehearsed|tried|applied|tested|measured|verified)"
 CAVEATS = re.compile(
     rf"\b(?:have|has|was|were)(?: not| never)(?: yet)?(?: been)? {DONE}\b"
     rf"|, (?:not|never) {DONE}\b|\bnot (?:yet )?tested\b|\buntested\b|\bunverified\b"
-    rf"|\b{DONE}\b.{{0,30}}\bby us\b|\bwe could not\b",
+    rf"|\b{DONE}\b.{{0,30}}\bby us\b|\bwe could not\b"
+    rf"|\b(?:nothing|none(?: of \w+)?) (?:has been|have been|was|were) {DONE}\b",
     re.IGNORECASE,
 )
 FOLDERS = ("helm/penstock", "k8s", "k8s/autoscaling", "k8s/gateway", "k8s/monitoring")
@@ -65,7 +66,7 @@ def test_the_readme_fits_in_120_lines() -> None:
 def test_no_line_of_a_document_is_longer_than_120_characters() -> None:
     long = [
         (page, line[:60])
-        for page, text in PAGES.items()
+        for page, text in (*PAGES.items(), *((str(p), p.read_text("utf-8")) for p in READMES))
         for line in text.splitlines()
         if len(line) > LONGEST_LINE and not line.lstrip().startswith("|")
     ]
@@ -88,6 +89,8 @@ def test_the_readme_of_a_folder_is_short_and_links_to_docs(path: Path) -> None:
         ("These manifests were never applied to a cluster.", True),
         ("Python 3.14 was resolved, not run.", True),
         ("None of the rules was tried on a GPU by us.", True),
+        ("None of it was run on a GPU.", True),
+        ("Nothing was run on a GPU.", True),
         ("Its thresholds are unverified.", True),
         ("A block of commands is run by a test.", False),
         ("The prefill worker deletes files that were not read within 60 s.", False),

@@ -63,8 +63,9 @@ class Limits(Spec):
     retries: Count = Field(
         default=2,
         description=(
-            "Retries of a request that no frontend has begun to answer: connection failed, "
-            "stream refused, or status 500 or 503."
+            "Retries of a request of whose response the client has received nothing: connection "
+            "failed or reset, stream refused, or status 500 or 503. After a reset, the response "
+            "may be computed twice."
         ),
     )
     max_request_kib: Positive = Field(
