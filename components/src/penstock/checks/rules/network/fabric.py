@@ -8,6 +8,7 @@ from typing import Any
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
 from penstock.checks.rules.containers import mappings, truth
+from penstock.checks.rules.kv_transfer.transfer import has_connector
 from penstock.checks.rules.network.instance_types import nodes_without_efa
 from penstock.checks.version_range import NETWORK, Versions
 from penstock.manifests.deployment import Engine, Role
@@ -164,7 +165,7 @@ def _lacks_connector(deployment: ServingDeployment) -> bool:
     """Whether a pool of vLLM has no connector, so that no KV is transferred (PS401)."""
     pools = deployment.pool(Role.PREFILL, Role.DECODE)
     vllm = [w for w in pools if w.engine is Engine.VLLM and w.settings.is_complete]
-    return any(worker.get("kv-transfer-config") is None for worker in vllm)
+    return not all(has_connector(worker) for worker in vllm)
 
 
 def _excludes_tcp(worker: Worker) -> bool:
