@@ -169,7 +169,7 @@ def _print(
             pairs = zip(deployments, planned, strict=True)
             rows = [r for pair in pairs for r in compare_with_planner(study, *pair, count_replays)]
         else:
-            rows = study.rows(deployments, count_replays)
+            rows = study.steady_rows(deployments, count_replays)
     if args.json:
         print(report.as_json(rows, study.workload, sustained))
     else:

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from math import ceil
+
 from penstock.workload.model import DEFAULT_REQUESTS, MAX_SAMPLED_REQUESTS, Workload
 
 MAX_REPLAYED_REQUESTS = 20_000  # of one replay, unless the workload itself has more
@@ -39,6 +41,16 @@ def at_scale(
 def exceeds_sample_limit(workload: Workload) -> bool:
     """Whether more requests would be sampled than can be replayed, as in a ramp at a high scale."""
     return workload.sampled_requests > MAX_SAMPLED_REQUESTS
+
+
+def lengthened(workload: Workload, growth: float) -> Workload | None:
+    """The workload with ``growth`` times as many requests, up to the limit of a replay; None if it
+    cannot have more, or needs none. Of a trace, a part can be lengthened."""
+    own = workload.requests if workload.trace else workload.fixed_requests
+    if own is None or growth <= 1:
+        return None
+    requests = min(ceil(own * growth), MAX_REPLAYED_REQUESTS)
+    return workload.with_requests(requests) if requests > own else None
 
 
 def for_means(workload: Workload) -> Workload:
