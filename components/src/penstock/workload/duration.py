@@ -19,6 +19,7 @@ ENOUGH_REQUESTS = 2000
 # A replay of `plan` lasts for so many mean request durations: two to fill the engines, and two that
 # are counted.
 STEADY_STATE_DURATIONS = 4.25
+MIN_GROWTH = 1.5  # of a replay that is repeated because it was too short
 
 
 def at_scale(
@@ -45,12 +46,13 @@ def exceeds_sample_limit(workload: Workload) -> bool:
 
 def lengthened(workload: Workload, growth: float) -> Workload | None:
     """The workload with ``growth`` times as many requests, up to the limit of a replay; None if it
-    cannot have more, or needs none. Of a trace, a part can be lengthened."""
+    cannot have many more, or needs none. Of a trace, a part can be lengthened."""
     own = workload.requests if workload.trace else workload.fixed_requests
     if own is None or growth <= 1:
         return None
     requests = min(ceil(own * growth), MAX_REPLAYED_REQUESTS)
-    return workload.with_requests(requests) if requests > own else None
+    is_worthwhile = requests >= own * min(growth, MIN_GROWTH)
+    return workload.with_requests(requests) if is_worthwhile else None
 
 
 def for_means(workload: Workload) -> Workload:
