@@ -42,7 +42,7 @@ EXIT_CODES = {
 }  # any other command: 0
 # A command that contains the key prints the value.
 PRINTED = {
-    "scale": "decode.replicas: ",
+    "penstock scale": "decode.replicas: ",
     "status": "decode.0",
     "penstock verify": " 0 fail,",
     "logs": "decode.",
@@ -142,9 +142,7 @@ def test_the_commands_of_a_page_work_in_sequence(page: str, reader: Reader) -> N
     skip_without_environments(pages()[page])
     for command in commands(pages()[page]):
         output = reader.run(command.replace("requests=600", "requests=3"))  # can be reached here
-        for words, printed in PRINTED.items():
-            if words in command:
-                assert printed in output, (command, output)
+        _is_printed(command, output)
         if "chat/completions" in command:
             content = json.loads(output)["choices"][0]["message"]["content"]
             assert content == RESPONSE.search(PAGES[page])[1]  # type: ignore[index]
@@ -158,8 +156,13 @@ def test_the_commands_of_a_page_work_in_sequence(page: str, reader: Reader) -> N
 def test_the_commands_of_a_long_block_work(block: Block, reader: Reader) -> None:
     skip_without_environments([block])
     for command in commands([block]):
-        output = reader.run(command)
-        assert next((p for words, p in PRINTED.items() if words in command), "") in output
+        _is_printed(command, reader.run(command))
+
+
+def _is_printed(command: str, output: str) -> None:
+    for words, printed in PRINTED.items():
+        if words in command:
+            assert printed in output, (command, output)
 
 
 def _limits_are_enforced(reader: Reader) -> None:
