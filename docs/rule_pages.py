@@ -17,6 +17,7 @@ if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
 from docs.outputs import WIDTH, wrapped  # noqa: E402
+
 from penstock.checks.registry import RULES, TOPICS  # noqa: E402
 from penstock.checks.report import one_line  # noqa: E402
 from penstock.checks.rule import Rule  # noqa: E402

@@ -1,7 +1,8 @@
 """The commands of README.md and docs/, in the order of each page, with copies of the graphs.
 
-A page whose commands need an environment that is missing skips. `make long` runs the blocks that take
-longer, each by itself. `python -m tests.support.documents` lists them and those that run elsewhere.
+A page whose commands need an environment that is missing skips. `make long` runs the blocks that
+take longer, each by itself. `python -m tests.support.documents` lists them, and those that run
+elsewhere.
 """
 
 from __future__ import annotations
