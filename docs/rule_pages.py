@@ -12,11 +12,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-if str(ROOT) not in sys.path:
-    sys.path.insert(0, str(ROOT))
+DOCS = Path(__file__).resolve().parent
+for folder in (DOCS, DOCS.parent):
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
 
-from docs.outputs import WIDTH, wrapped  # noqa: E402
+from outputs import WIDTH, wrapped  # noqa: E402
 
 from penstock.checks.registry import RULES, TOPICS  # noqa: E402
 from penstock.checks.report import one_line  # noqa: E402
