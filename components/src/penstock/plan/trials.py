@@ -156,8 +156,8 @@ class Trials:
         ((_, deployment),) = self.deployments.of([spec.candidate])
         workload = self.study.workload.at_scale(spec.scale, min_requests=MIN_PLANNED_REQUESTS)
         study = replace(self.study, seeds=spec.seeds, workload=workload)
-        # Only the finalists need figures of a steady state: others are only ranked.
-        rows = study.steady_rows if spec.seeds == SEEDS else study.rows
+        # First replays only rank; those that decide, and are shown, have a steady state.
+        rows = study.steady_rows if spec.seeds > 1 else study.rows
         (row,) = rows([deployment], None)
         row = replace(row, scale=spec.scale)
         return Trial(candidate=spec.candidate, row=row, meets_slo=study.meets(row))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import ceil, log2
 
 DURATIONS = 5.0  # the window, in p99 request durations
 SERVED = 0.95  # of the offered rate
@@ -40,12 +41,14 @@ class Steadiness:
 
     @property
     def growth(self) -> float:
-        """How many times as much traffic a steady replay may need; 1 if this one is steady."""
+        """How many times as much traffic a steady replay may need, a power of 2, so that several
+        seeds and numbers of seeds need the same; 1 if this one is steady."""
         if not self.is_served:
             return GROWTH
         if self.is_long_enough:
             return 1.0
-        return min(MAX_GROWTH, DURATIONS * self.request_s / self.window_s * MARGIN)
+        missing = DURATIONS * self.request_s / self.window_s
+        return min(MAX_GROWTH, 2.0 ** ceil(log2(missing * MARGIN)))
 
     def is_overloaded(self, shorter: Steadiness) -> bool:
         """Whether requests took much longer than in a ``shorter`` replay, and still do not complete
