@@ -42,6 +42,11 @@ class Row:
     scale: float = 1.0  # times the workload's arrival rate
 
     @property
+    def replayed(self) -> int:
+        """The requests that were replayed with one seed."""
+        return max(len(result["requests"]["arrival_time_ms"]) for result in self.results)
+
+    @property
     def scalings(self) -> tuple[Scaling, ...]:
         """What the planner did, for each seed."""
         return tuple(scaling_of(result, self.replayable) for result in self.results)
