@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from penstock.graph.references import Image
 from penstock.strict_yaml.base import (
     FolderPath,
     HttpUrl,
@@ -118,7 +119,7 @@ class Topology(Spec):
 
 
 class Etcd(Spec):
-    image: Text = Field(
+    image: Image = Field(
         default="quay.io/coreos/etcd:v3.5.21", description="Container image with `etcd`."
     )
     replicas: Literal[1, 3] = Field(
