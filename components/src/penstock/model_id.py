@@ -14,7 +14,9 @@ _ID = rf"(?:{_PART}/)?{_PART}"
 # For JSON schemas.
 PATTERN = f"^{_ID}$"
 LONGEST_NAME = 96
-_HUB = re.compile(r"(?:https?://)?(?:www\.)?(?:huggingface\.co|hf\.co)/+(?:models/+)?|hf://", re.I)
+_HUB = re.compile(
+    r"(?:https?://)?(?:www\.)?(?:huggingface\.co|hf\.co)/+(?:models/+)?|hf://", re.IGNORECASE
+)
 _OTHER_URL = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 # What follows the ID in the URL of a page or of a file.
 _OF_PAGE = re.compile(r"/+(?:tree|blob|resolve|raw|commit|discussions)(?:/.*)?$|[?#].*$")
@@ -31,7 +33,7 @@ def model_id_problem(name: str) -> tuple[str, str] | None:
         return message, _write(_OF_PAGE.sub("", name[found.end() :]))
     if _OTHER_URL.match(name):
         return "is an address, not the ID of a model", GRAMMAR
-    if name.startswith(("/", "./", "../", "~")) or name.count("/") > 1 and not name.endswith("/"):
+    if name.startswith(("/", "./", "../", "~")) or (name.count("/") > 1 and not name.endswith("/")):
         return "is a path, not the ID of a model", OF_FOLDER
     if re.search(r"\s", name):
         joined = name.strip() if is_model_id(name.strip()) else "-".join(name.split())

@@ -19,7 +19,6 @@ from penstock.strict_yaml.base import (
     Quantity,
     Replicas,
     Spec,
-    Text,
 )
 
 

@@ -16,7 +16,7 @@ from typing import Any, Literal, get_args, get_origin
 from pydantic.fields import FieldInfo
 
 from penstock.graph.model import Graph
-from penstock.nearest import nearest
+from penstock.nearest import KEY_CUTOFF, nearest
 from penstock.strict_yaml.places import Path, parent_of
 from penstock.strict_yaml.problems import model_at
 
@@ -82,7 +82,7 @@ def choices(values: Any, place: str) -> tuple[Choice, ...]:
     if not fields:
         return Remove(), Keep()
     others = _at(values, path[:-1])
-    near = nearest(str(path[-1]), [name for name in fields if name not in others])
+    near = nearest(str(path[-1]), [name for name in fields if name not in others], KEY_CUTOFF)
     return (Rename(near), Remove()) if near else (Remove(),)
 
 
