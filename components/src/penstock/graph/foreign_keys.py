@@ -164,27 +164,33 @@ def snake_case(key: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", key).replace("-", "_").lower()
 
 
+def place_of_key(path: Path) -> str:
+    """The dotted place in the graph that an unknown key stands for, if it is one; else empty."""
+    place, top = _template_of(path), str(path[0])
+    owners = POOLS if "{pool}" in place else COMPONENTS
+    return place.format(pool=top, component=top) if "{" not in place or top in owners else ""
+
+
 def fix_of_key(path: Path) -> str:
     """What to do with an unknown key of the graph; empty if it is not known elsewhere either."""
-    *above, last = map(str, path)
-    section, key = ".".join(above), snake_case(last)
-    top = path[0] if above else ""
-    own = BY_SECTION.get("pool" if section in POOLS else section, {})
-    place = own.get(key) or PLACES.get(key)
-    if place is not None and place != section:
+    top, key = str(path[0]), snake_case(str(path[-1]))
+    template, place = _template_of(path), place_of_key(path)
+    if template:
+        owner = "pool" if "{pool}" in template else "component"
+        example = template.format(pool="decode", component="decode")
+        of_owner = f"`{template.partition('}.')[2]}` of a {owner}, such as `{example}`,"
         more = " It sets the tensor parallelism, too." if key in TENSOR_PARALLELISM else ""
-        return f"Use {_named(place, str(top))} instead.{more}"
+        return f"Use {f'`{place}`' if place else of_owner} instead.{more}"
     if key in OPTIONS:
         where = f"{top}.config" if top in POOLS else "engine.config"
         return f"Move it to `{where}`, under the name that the engine has for it."
     return NOWHERE.get(key, "")
 
 
-def _named(place: str, top: str) -> str:
-    """A place of the tables in words, for a key in the section ``top``."""
-    owners = POOLS if "{pool}" in place else COMPONENTS
-    if top in owners or "{" not in place:
-        return f"`{place.format(pool=top, component=top)}`"
-    owner = "pool" if "{pool}" in place else "component"
-    example = place.format(pool="decode", component="decode")
-    return f"`{place.partition('}.')[2]}` of a {owner}, such as `{example}`,"
+def _template_of(path: Path) -> str:
+    """The place in the tables for an unknown key; empty if there is none, or it is its section."""
+    *above, last = map(str, path)
+    section, key = ".".join(above), snake_case(last)
+    own = BY_SECTION.get("pool" if section in POOLS else section, {})
+    found = own.get(key) or PLACES.get(key, "")
+    return "" if found == section else found
