@@ -6,16 +6,19 @@ They know the keys of other tools, the supported GPUs, and how a value is given 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from pydantic_core import ErrorDetails
 
+from penstock import image_reference, model_id
 from penstock.graph.foreign_keys import POOLS, fix_of_key
 from penstock.graph.model import Graph
 from penstock.hardware.unsupported import meant_gpu
+from penstock.strict_yaml.base import FOLDER_PATH, HEADER_NAME, HTTP_URL, OBJECT_NAME, QUANTITY
 from penstock.strict_yaml.places import Path, Places, looks_secret, place_of
-from penstock.strict_yaml.problems import BOUNDS, Text, kind_of, model_at, shown
+from penstock.strict_yaml.problems import BOUNDS, PATTERNS, Text, kind_of, model_at, shown
 from penstock.strict_yaml.value_fixes import number_fix, section_fix
 
 GPU = ("hardware", "gpu")
@@ -43,7 +46,16 @@ MAIN_KEYS: Mapping[str, str] = {
     **dict.fromkeys(POOLS, "replicas"),
 }
 NUMBERS = ("int_type", "float_type", "int_from_float", *BOUNDS)
-EXAMPLES = {"string": "NAME", "boolean": "true", "array": "{A,B}", "object": "…"}
+# Pattern of a text → a valid one.
+EXAMPLES: Mapping[str, str] = {
+    QUANTITY: "8Gi",
+    OBJECT_NAME: "my-name",
+    FOLDER_PATH: "/models",
+    HTTP_URL: "http://prometheus:9090",
+    HEADER_NAME: "Authorization",
+    image_reference.PATTERN: "registry.example/vllm-runtime:1.6.1",
+    model_id.PATTERN: "openai/gpt-oss-120b",
+}
 
 
 class Explanations:
@@ -64,6 +76,13 @@ class Explanations:
             return _scalar_for_a_section(path, value, is_set)
         if kind == "string_too_short":
             return _empty(path, is_set)
+        if kind == "string_type" and not is_set and (fix := _fix_of_pattern(path, value)):
+            message = f"must be a string, got {kind_of(value)} {shown(path, value)}"
+            return Text(message=message, fix=fix)
+        if kind == "tuple_type" and (items := _items(path)):
+            example = f": `--set '{place_of(path)}[0].KEY=VALUE'`" if is_set else ""
+            message = f"must be a list, got {kind_of(value)}"
+            return Text(message=message, fix=f"Write a list of {items}{example}.")
         return _of_a_set(path, kind, value) if is_set else None
 
 
@@ -99,7 +118,7 @@ def _scalar_for_a_section(path: Path, value: str | float, is_set: bool) -> Text 
         more = f" {value} is not supported." if (*path, main) == GPU else ""
         return Text(message=message, fix=fix + more)
     given = meant or value
-    if not _has_type(given, schema):
+    if not _fits(given, schema):
         given = _example(schema)
     return Text(message=message, fix=f"Write {_written((*path, main), given, is_set)}.")
 
@@ -157,6 +176,13 @@ def _of_a_set(path: Path, kind: str, value: Any) -> Text | None:
     return None
 
 
+def _items(path: Path) -> str:
+    """What the items of a list are; empty for texts, of which the general fix makes a list."""
+    items: Mapping[str, Any] = _schema(path).get("items", {})
+    choices = ", ".join(map(str, items.get("enum", ())))
+    return choices or ("mappings" if items.get("type") == "object" else "")
+
+
 def _kind(value: Any) -> str:
     return kind_of(value).removeprefix("the ")
 
@@ -171,10 +197,23 @@ def _schema(path: Path) -> Mapping[str, Any]:
     return {**schema, **branches[0]} if branches else schema
 
 
-def _has_type(value: Any, schema: Mapping[str, Any]) -> bool:
+def _fits(value: Any, schema: Mapping[str, Any]) -> bool:
+    """Whether a scalar is valid for a field."""
     kinds = {"string": (str,), "integer": (int,), "number": (int, float), "boolean": (bool,)}
     is_boolean = schema.get("type") == "boolean"
-    return isinstance(value, bool) == is_boolean and isinstance(value, kinds[schema["type"]])
+    if isinstance(value, bool) != is_boolean or not isinstance(value, kinds[schema["type"]]):
+        return False
+    if isinstance(value, str):
+        return re.search(schema.get("pattern", ""), value) is not None
+    return bool(schema.get("minimum", value) <= value <= schema.get("maximum", value))
+
+
+def _fix_of_pattern(path: Path, value: Any) -> str:
+    """The fix for a number or boolean that also in quotes would be no valid text."""
+    pattern = _schema(path).get("pattern", "")
+    if not isinstance(value, (bool, int, float)) or re.search(pattern, json.dumps(value)):
+        return ""
+    return PATTERNS[pattern][1] if pattern in PATTERNS else ""
 
 
 def _range(schema: Mapping[str, Any]) -> str:
@@ -201,4 +240,4 @@ def _example(schema: Mapping[str, Any], value: Any = None) -> Any:
         return schema["enum"][0]
     if schema.get("type") in ("integer", "number"):
         return max(1, least)
-    return EXAMPLES.get(schema.get("type", ""), "…")
+    return EXAMPLES.get(schema.get("pattern", ""), "…")

@@ -148,14 +148,17 @@ BY_SECTION: Mapping[str, Mapping[str, str]] = {
     "": _table({"version": "dynamo", "image": "engine.image", "args": "engine.args",
                 "gpu": "hardware.gpu", "backend": "engine.kind"}),
     "model": _table({"name model": "model.id", "max_length": "model.context_length"}),
+    "model.cache": _table({"name claim claim_name": "model.cache.pvc"}),
     "engine": _table({"name type backend engine": "engine.kind", "tag version": "engine.image",
+                      "model": "model.id",
                       "gpus": "{pool}.gpus"}),
     "hardware": _table({"gpus": "hardware.gpus_per_node", "name type model": "hardware.gpu",
                         "network": "hardware.fabric"}),
     "kv_transfer": _table({"connector kind type name": "kv_transfer.backend"}),
     "speculation": _table({"model": "speculation.draft_model", "tokens num_tokens":
                            "speculation.draft_tokens"}),
-    "pool": _table({"gpu": "{pool}.gpus", "backend kind": "engine.kind", "tag": "{pool}.image"}),
+    "pool": _table({"gpu": "{pool}.gpus", "model": "model.id", "backend kind": "engine.kind",
+                    "tag": "{pool}.image"}),
 }  # fmt: skip
 
 
@@ -184,7 +187,8 @@ def fix_of_key(path: Path) -> str:
     if key in OPTIONS:
         where = f"{top}.config" if top in POOLS else "engine.config"
         return f"Move it to `{where}`, under the name that the engine has for it."
-    return NOWHERE.get(key, "")
+    is_of_section = key == "name" and len(path) > 1  # the name of something else
+    return "" if is_of_section else NOWHERE.get(key, "")
 
 
 def _template_of(path: Path) -> str:
