@@ -111,7 +111,7 @@ def assert_text(problem: Problem) -> None:
     assert not INTERNALS.search(text), text
 
 
-@pytest.mark.parametrize("path", fields(), ids=".".join)
+@pytest.mark.parametrize("path", [*fields()], ids=".".join)
 def test_a_wrong_value_in_the_file_has_one_error_with_a_fix(path: Path) -> None:
     place = ".".join(path)
     for value in WRONG[kind_of(path)]:
@@ -161,7 +161,7 @@ def is_valid(path: Path, value: Any) -> bool:
     return is_choice or (kind_of(path) == "object" and value == {"a": 1})
 
 
-@pytest.mark.parametrize("path", fields(), ids=".".join)
+@pytest.mark.parametrize("path", [*fields()], ids=".".join)
 def test_a_wrong_value_by_set_has_one_error_whose_fix_solves_it(path: Path) -> None:
     place = ".".join(path)
     for text in WRONG_SETS[kind_of(path)]:

@@ -217,7 +217,7 @@ def _fix_of_pattern(path: Path, value: Any) -> str:
 
 
 def _range(schema: Mapping[str, Any]) -> str:
-    """`an integer from 0 to 10000`; empty for a field that is no number."""
+    """`an integer from 0 to 10000`; empty for a field of another type."""
     noun = {"integer": "an integer", "number": "a number"}.get(schema.get("type", ""), "")
     least, most, above = (schema.get(k) for k in ("minimum", "maximum", "exclusiveMinimum"))
     if least is not None and most is not None:

@@ -24,7 +24,7 @@ _EMPTY = "\ue000empty"
 # Helm rejects paths of more than 30 steps, so --set cannot address deeper values.
 _DEEPEST = 25
 _STEPS = re.compile(r"\[(?P<index>[0-9]+)\]|\.?(?P<key>[^.\[\]]+)")
-# A part of a message of Helm's parser → the reason in words that need no knowledge of Go.
+# A part of a message of Helm's parser → the reason for readers who do not know Go.
 _REASONS = {
     "interface conversion": "a part of the path is a single value in the graph",
     "strconv": "the text between [ and ] is not the number of an item",
@@ -75,7 +75,7 @@ def _apply(values: dict[str, Any], expression: str) -> dict[str, Any] | None:
 
 
 def _refused(expression: str, reason: str, values: Mapping[str, Any]) -> Problem:
-    """The problem of an expression that Helm's parser refuses for a reason in its own words."""
+    """The problem of an expression that Helm's parser refuses."""
     path = expression.partition("=")[0]
     if "interface conversion" in reason and (conflict := _conflict(path, values)):
         message, fix = conflict
@@ -95,8 +95,8 @@ def _conflict(path: str, values: Mapping[str, Any]) -> tuple[str, str] | None:
     above = ""
     for step in _STEPS.finditer(path):
         index, key = step["index"], step["key"]
-        wanted = list if index else dict
-        if not isinstance(value, wanted) and above:
+        expected = list if index else dict
+        if not isinstance(value, expected) and above:
             below = ".KEY" if isinstance(value, dict) else "[0]" if isinstance(value, list) else ""
             inline = "" if below else " (null)" if value is None else f" {shown((above,), value)}"
             noun = "a list" if index else "a section"

@@ -107,10 +107,10 @@ def opaque_owner(values: Any, place: str) -> str | None:
     if not path or field is None or path[0] not in STARTERS:
         return None
     kinds, value = list(_kinds(field.annotation)), _at(values, path)
-    is_whole = (dict in kinds and not isinstance(value, dict)) or (
+    is_replaced = (dict in kinds and not isinstance(value, dict)) or (
         tuple in kinds and not isinstance(value, list)
     )
-    if not is_whole or _meant(kinds, value):
+    if not is_replaced or _meant(kinds, value):
         return None
     return str(path[0]) if len(path) > 1 else ""
 

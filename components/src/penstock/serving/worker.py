@@ -104,7 +104,7 @@ class Worker:
 
     @property
     def is_laid_out(self) -> bool:
-        """False if its parallelism is no number: computed by its script (`--tp $(nproc)`), or
+        """False if its parallelism is not known: computed by its script (`--tp $(nproc)`), or
         invalid."""
         names = ("tensor_parallel", "pipeline_parallel", "data_parallel")
         found = (self.settings.common(name) for name in names)
