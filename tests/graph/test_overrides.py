@@ -158,6 +158,16 @@ def test_a_list_shortened_by_a_set_comes_from_the_set() -> None:
         ("hardware=H100", 'got the string "H100". Fix: Write `--set hardware.gpu=h100`.'),
         ("hardware=A100", "gb300. A100 is not supported."),
         ("kv_transfer=NIXL", "Fix: Write `--set kv_transfer.backend=nixl`."),
+        ("model=null", "must have a value, got nothing (null). Fix: Remove this --set."),
+        (
+            "worker.shared_memory=64",
+            "Fix: Write it with its unit: `--set worker.shared_memory=64Gi`.",
+        ),
+        ("verify.must_pass=x", 'must be a list, got the string "x". Fix: Write a list of models, '),
+        (
+            "gateway.api_keys=x",
+            "(not shown). Fix: Give the value to one of its keys: secret, header.",
+        ),
         ("worker[x]=1", "the text between [ and ] is not the number of an item"),
         ("worker..x=1", "a step of the path is empty"),
         ("worker.env.A=1", 'Fix: Write it in the file, in quotes ("1")'),

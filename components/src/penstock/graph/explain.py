@@ -18,7 +18,7 @@ from penstock.graph.model import Graph
 from penstock.hardware.unsupported import meant_gpu
 from penstock.strict_yaml.base import FOLDER_PATH, HEADER_NAME, HTTP_URL, OBJECT_NAME, QUANTITY
 from penstock.strict_yaml.places import Path, Places, looks_secret, place_of
-from penstock.strict_yaml.problems import BOUNDS, PATTERNS, Text, kind_of, model_at, shown
+from penstock.strict_yaml.problems import BOUNDS, MEMORY, PATTERNS, Text, kind_of, model_at, shown
 from penstock.strict_yaml.value_fixes import number_fix, section_fix
 
 GPU = ("hardware", "gpu")
@@ -81,8 +81,14 @@ class Explanations:
             return Text(message=message, fix=fix)
         if kind == "tuple_type" and (items := _items(path)):
             example = f": `--set '{place_of(path)}[0].KEY=VALUE'`" if is_set else ""
-            message = f"must be a list, got {kind_of(value)}"
-            return Text(message=message, fix=f"Write a list of {items}{example}.")
+            got = (
+                kind_of(value)
+                if isinstance(value, dict)
+                else f"{kind_of(value)} {shown(path, value)}"
+            )
+            return Text(
+                message=f"must be a list, got {got}", fix=f"Write a list of {items}{example}."
+            )
         return _of_a_set(path, kind, value) if is_set else None
 
 
@@ -100,10 +106,10 @@ def _not_a_gpu(text: str) -> Text:
 def _scalar_for_a_section(path: Path, value: str | float, is_set: bool) -> Text | None:
     """`hardware: H100`, where `hardware.gpu` was meant."""
     main = MAIN_KEYS.get(str(path[-1]))
-    if section_fix(value) or looks_secret(place_of(path)):
+    if section_fix(value):
         return None
     message = f"must be a section of `key: value` lines, got {kind_of(value)} {shown(path, value)}"
-    if main is None:
+    if main is None or looks_secret(place_of(path)):
         keys = ", ".join(section.model_fields) if (section := model_at(path, Graph)) else ""
         return Text(message=message, fix=f"Give the value to one of its keys: {keys}.")
     schema = _schema((*path, main))
@@ -118,7 +124,7 @@ def _scalar_for_a_section(path: Path, value: str | float, is_set: bool) -> Text 
         more = f" {value} is not supported." if (*path, main) == GPU else ""
         return Text(message=message, fix=fix + more)
     given = meant or value
-    if not _fits(given, schema):
+    if looks_secret(place_of((*path, main))) or not _fits(given, schema):
         given = _example(schema)
     return Text(message=message, fix=f"Write {_written((*path, main), given, is_set)}.")
 
@@ -147,8 +153,10 @@ def _of_a_set(path: Path, kind: str, value: Any) -> Text | None:
     """An error of a --set, for which a fix in YAML does not fit."""
     place, schema = place_of(path), _schema(path)
     if value is None:
-        given = _written(path, _example(schema), is_set=True)
         message = "must have a value, got nothing (null)"
+        if model_at(path, Graph) is not None:
+            return Text(message=message, fix="Remove this --set.")
+        given = _written(path, _example(schema), is_set=True)
         return Text(message=message, fix=f"Write {given}, or remove this --set.")
     got = shown(path, value)
     if kind in NUMBERS:
@@ -160,6 +168,10 @@ def _of_a_set(path: Path, kind: str, value: Any) -> Text | None:
             return None
         given = _written(path, _example(schema, value), is_set=True)
         return Text(message=f"must be {expected}, got {got}", fix=f"Write {expected}: {given}.")
+    if kind == "string_type" and path[-1] in MEMORY and type(value) is int:
+        given = _written(path, f"{value}Gi", is_set=True)
+        message = f"must be a string, got {kind_of(value)} {got}"
+        return Text(message=message, fix=f"Write it with its unit: {given}.")
     if kind == "string_type" and isinstance(value, (bool, int, float)):
         quoted = '"…"' if looks_secret(place) else json.dumps(json.dumps(value))
         fix = f"Write it in the file, in quotes ({quoted}): --set makes a {_kind(value)} of it."
