@@ -111,4 +111,4 @@ environments: ## install the environments of the tests
 pins: ## update the exact versions of indirect dependencies
 	$(RUN) python .ci/pins.py
 
-.PHONY: help check lint types imports fresh generate versions entry-points manifests test unit e2e fuzz stability measures bench environments pins docs pictures screenshots
+.PHONY: help check lint types imports fresh generate versions entry-points manifests test unit e2e fuzz stability measures bench environments pins docs pictures screenshots long

@@ -40,10 +40,11 @@ def _output(command: str) -> str:
     stdout = io.StringIO()
     with contextlib.redirect_stdout(stdout), contextlib.chdir(ROOT):
         penstock(shlex.split(command))
-    return "".join(f"{_wrapped(line)}\n" for line in stdout.getvalue().splitlines())
+    return "".join(f"{wrapped(line)}\n" for line in stdout.getvalue().splitlines())
 
 
-def _wrapped(line: str) -> str:
+def wrapped(line: str) -> str:
+    """A line of output; what is longer than a page is wide continues with an indentation."""
     if len(line) <= WIDTH:
         return line
     indent = " " * (len(line) - len(line.lstrip()) + 4)

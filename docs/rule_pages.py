@@ -7,13 +7,17 @@ a folder. The texts come from the rules, the examples from their test cases.
 from __future__ import annotations
 
 import sys
+import textwrap
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-if str(ROOT) not in sys.path:
-    sys.path.insert(0, str(ROOT))
+DOCS = Path(__file__).resolve().parent
+for folder in (DOCS, DOCS.parent):
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+
+from outputs import WIDTH, wrapped  # noqa: E402
 
 from penstock.checks.registry import RULES, TOPICS  # noqa: E402
 from penstock.checks.report import one_line  # noqa: E402
@@ -67,14 +71,15 @@ def rule_page(rule: Rule, example: Example) -> str:
     parts = [
         f"# {rule.id}: {rule.title}",
         _facts(rule),
-        f"## What it finds\n\n{_prose(rule.cause)}",
-        f"## Why it matters\n\n{_prose(_why(rule))}",
+        f"## What it finds\n\n{_paragraphs(rule.cause)}",
+        f"## Why it matters\n\n{_paragraphs(_why(rule))}",
         f"## Example\n\n{_failing(example, bad)}",
-        f"## Use instead\n\n{_prose(rule.remedy)}\n\n{_code(fixed, _file_name(example))}",
+        f"## Use instead\n\n{_paragraphs(rule.remedy)}\n\n{_code(fixed, _file_name(example))}",
     ]
     if rule.exceptions:
-        parts.append(f"## Exceptions\n\n{_prose(rule.exceptions)}")
-    parts += [f"## Suppress it\n\n{_suppression(rule)}", f"## Source\n\n{_prose(rule.source)}"]
+        parts.append(f"## Exceptions\n\n{_paragraphs(rule.exceptions)}")
+    source = _paragraphs(rule.source)
+    parts += [f"## Suppress it\n\n{_suppression(rule)}", f"## Source\n\n{source}"]
     return "\n\n".join(parts) + "\n"
 
 
@@ -95,6 +100,14 @@ def _levels(rule: Rule) -> str:
 
 def _engines(rule: Rule) -> str:
     return ", ".join(TITLES[engine] for engine in rule.applies_to) or "all"
+
+
+def _paragraphs(text: str) -> str:
+    """The text of a rule as Markdown, in lines that fit a page."""
+    return "\n\n".join(
+        textwrap.fill(paragraph, WIDTH, break_long_words=False, break_on_hyphens=False)
+        for paragraph in _prose(text).split("\n\n")
+    )
 
 
 def _prose(text: str) -> str:
@@ -119,7 +132,7 @@ def _failing(example: Example, excerpt: Excerpt) -> str:
     gpu = f" --gpu {example.gpu}" if example.gpu else ""
     lines = list(_output(example, name))
     shown = lines[:MOST_LINES] + ["…"] * (len(lines) > MOST_LINES)
-    output = "\n".join([f"$ penstock check{gpu} {name}", *shown])
+    output = "\n".join([f"$ penstock check{gpu} {name}", *map(wrapped, shown)])
     text = f"{SHORTENED}\n\n{_code(excerpt, name)}\n\n```text\n{output}\n```"
     if example.also:
         rules = ", ".join(f"[{rule}]({rule}.md)" for rule in example.also)

@@ -104,7 +104,7 @@ CASES: tuple[Case, ...] = (
     Case(
         rule="PS606",
         bad=graph(TRTLLM_AGG),
-        near=graph(TRTLLM_AGG, {"model/harmony_vocabulary": "/opt/model-cache/harmony"}),
+        near=graph(TRTLLM_AGG, {"model/harmony_vocabulary": "/opt/model-cache/encodings"}),
     ),
     Case(
         rule="PS607",

@@ -14,8 +14,10 @@ from penstock.checks.suppress import ALWAYS
 from tests.checks.examples import example_cases, example_of
 from tests.checks.excerpt import excerpts
 from tests.checks.support import Case, check, fired
+from tests.support.markdown import long_lines
 
 CASES = example_cases()
+YAML = re.compile(r"^```yaml .*?^```$", re.DOTALL | re.MULTILINE)
 SECTIONS = ("What it finds", "Why it matters", "Example", "Use instead", "Suppress it", "Source")
 
 
@@ -58,6 +60,7 @@ def test_the_page_has_all_sections_and_its_excerpts_show_the_place(case: Case) -
     sections = dict(re.findall(r"^## (.+)\n\n(.+)$", page, flags=re.MULTILINE))
     assert [name for name in SECTIONS if name not in sections] == []
     assert f" {case.rule} " in page.partition("$ penstock check ")[2]
+    assert long_lines(YAML.sub("", page)) == []
 
 
 @pytest.mark.parametrize("case", by_rule())

@@ -286,3 +286,5 @@ def test_without_a_connector_no_kv_is_transferred_since_1_0() -> None:
     command = {f"{DECODE}/command": ["python3", "-m", "dynamo.vllm"]}
     assert found(vllm("1.6.1", {**NO_RDMA, **command, **no_connector}), "PS431") == []
     assert found(vllm("0.9.0", {**NO_RDMA, **command, **no_connector}), "PS431")
+    no_connector[f"{DECODE}/args"] += ["--kv-transfer-config.kv_connector", "NixlConnector"]
+    assert found(vllm("1.6.1", {**NO_RDMA, **command, **no_connector}), "PS431")

@@ -237,8 +237,10 @@ def test_ctrl_c_prints_the_best_graphs_so_far_and_leaves_no_process(
     asked: list[str], tmp_path: Path
 ) -> None:
     path = tmp_path / "planned.yaml"
-    words = [*asked, "--gpus", "8", *LOOSE, "--no-cache", "--verbose", "-o", str(path)]
-    argv = [sys.executable, "-m", "penstock.cli.main", *words, "--replays", "2000"]
+    # The search for the highest interactivity takes minutes.
+    words = [*asked, "--gpus", "16", *LOOSE, "--objective", "interactivity", "--no-cache"]
+    words += ["--replays", "2000", "--verbose", "-o", str(path)]
+    argv = [sys.executable, "-m", "penstock.cli.main", *words]
     process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stderr
     line = process.stderr.readline()

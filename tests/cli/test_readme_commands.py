@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
 import re
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ import pytest
 from penstock.cli.main import COMMANDS, command_parser, main
 from tests.support.documents import PAGES, blocks
 
+ENGINES = Path(__file__).parents[2] / "components" / "src" / "penstock" / "engines"
 GRAPH = re.compile(r"^model:.*^engine:", re.DOTALL | re.MULTILINE)
 GRAPHS = [b.text for b in blocks() if b.language == "yaml" and GRAPH.search(b.text)]
 START = re.compile(r"(?:^|; |&& |\| )(?:\w+=\S+ )*(?:uv run )?penstock ([^;#|>]+)", re.MULTILINE)
@@ -84,3 +87,49 @@ def test_a_command_line_in_the_documents_is_valid(line: str) -> None:
     if arguments:
         parser.parse(arguments)
     assert parser.format_help()
+
+
+def _options(parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.Action]]:
+    for action in parser._actions:
+        yield from ((option, action) for option in action.option_strings)
+        if isinstance(action, argparse._SubParsersAction):
+            for nested in action.choices.values():
+                yield from _options(nested)
+
+
+OPTIONS = [pair for verb in COMMANDS for pair in _options(command_parser(verb))]
+
+
+def _code(text: str) -> list[str]:
+    """The code in the lines of a page, without its blocks."""
+    prose = re.sub(r"^ *```.*?^ *```$", "", text, flags=re.DOTALL | re.MULTILINE)
+    return re.findall(r"`([^`\n]+)`", prose)
+
+
+def test_an_option_that_the_documents_name_exists() -> None:
+    """It is one of penstock, of an engine or Dynamo, of Helm, or of a program that is named."""
+    tables = "".join(
+        p.read_text("utf-8") for p in ENGINES.rglob("*") if p.suffix in (".py", ".json")
+    )
+    known = {option for option, _ in OPTIONS} | set(re.findall(r"--[a-z][a-z0-9-]+", tables))
+    known |= {"--force-conflicts", "--wait"}
+    unknown = [
+        (page, option)
+        for page, text in PAGES.items()
+        for code in _code(text)
+        if not re.match(r"kubectl |python |uv ", code)
+        for option in re.findall(r"(?<![\w-])--[a-z][a-z0-9-]*", code)
+        if option not in known
+    ]
+    assert unknown == []
+
+
+def test_a_default_that_the_documents_state_is_that_of_the_option() -> None:
+    stated = [
+        match
+        for text in PAGES.values()
+        for match in re.findall(r"`(--[a-z-]+)[^`]*`[^\n]*?\(default: `?(\w+)", text)
+    ]
+    assert ("--max-level", "warning") in stated
+    for name, value in stated:
+        assert value in {str(action.default) for option, action in OPTIONS if option == name}

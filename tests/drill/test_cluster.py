@@ -73,8 +73,10 @@ def changes(made: Cluster) -> list[str]:
     return [r for r in writes if not r.endswith("accessreviews")]
 
 
-def test_faults_under_load_through_a_forwarded_port(serving: Cluster) -> None:
-    result = report(serving, "--count", "6")
+def test_faults_under_load_through_a_forwarded_port(serving: Cluster, tmp_path: Path) -> None:
+    page = tmp_path / "drill.html"
+    result = report(serving, "--count", "6", "--report", str(page))
+    assert "<svg" in page.read_text()
     assert result["passed"] is True
     assert int(str(result["requests"])) > 50
     faults = result["faults"]

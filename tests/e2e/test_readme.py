@@ -1,14 +1,17 @@
 """The commands of README.md and docs/, in the order of each page, with copies of the graphs.
 
-A page whose commands need an environment that is missing skips. Blocks that a comment excludes are
-listed by `python -m tests.support.documents`.
+A page whose commands need an environment that is missing skips. `make long` runs the blocks that
+take longer, each by itself. `python -m tests.support.documents` lists them, and those that run
+elsewhere.
 """
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -25,6 +28,14 @@ from tests.support.local_graphs import ROOT, assert_nothing_left
 README = PAGES["README.md"]
 RESPONSE = re.compile(r"The response is `([^`]+)`")
 INSTALL = re.compile(r"penstock env install (\S+)")  # not run: CI installs the environments
+# A command that contains the key needs the environment.
+NEEDS = {"quickstart.yaml": "llamacpp", "penstock plan": "sim"}
+# Why a block is not run, and what it contains then.
+EXCLUDED = {
+    "needs a cluster": r"kubectl|helm (install|upgrade)|KUBECONFIG|penstock apply|https://HOST",
+    "installs the machine that the tests run on": "make environments",
+    "clones a repository from the internet": "git clone https://",
+}
 EXIT_CODES = {
     "gpus=3": 14,
     "examples/dgd.yaml": 14,
@@ -32,7 +43,7 @@ EXIT_CODES = {
 }  # any other command: 0
 # A command that contains the key prints the value.
 PRINTED = {
-    "scale": "decode.replicas: ",
+    "penstock scale": "decode.replicas: ",
     "status": "decode.0",
     "penstock verify": " 0 fail,",
     "logs": "decode.",
@@ -54,17 +65,22 @@ def pages() -> dict[str, list[Block]]:
     return {page: [b for b in run if b.page == page] for page in dict.fromkeys(b.page for b in run)}
 
 
-def commands(page: str) -> list[str]:
+LONG = [block for block in blocks() if block.is_long]
+
+
+def commands(run: list[Block]) -> list[str]:
     """uv is installed, and so are the environments."""
-    found = [command for block in pages()[page] for command in block.commands()]
+    found = [command for block in run for command in block.commands()]
     return [c.removeprefix("pip install uv && ") for c in found if not INSTALL.search(c)]
 
 
-def environments(page: str) -> set[str]:
-    """The environments that the commands of a page need."""
-    named = {name for b in pages()[page] for name in INSTALL.findall(b.text)}
-    is_llamacpp = any("quickstart.yaml" in command for command in commands(page))
-    return named | ({"llamacpp"} if is_llamacpp else set())
+def skip_without_environments(run: list[Block]) -> None:
+    """Skip if an environment is missing that the commands need."""
+    named = {name for b in run for name in INSTALL.findall(b.text)}
+    named |= {name for words, name in NEEDS.items() for c in commands(run) if words in c}
+    for name in sorted(named):
+        if not (environments_root() / name / "installed.txt").exists():
+            pytest.skip(f"environment {name} is not installed: penstock env install {name}")
 
 
 class Reader:
@@ -99,7 +115,7 @@ class Reader:
             },
             capture_output=True,
             text=True,
-            timeout=240,
+            timeout=280,
             check=False,
         )
         expected = next((code for words, code in EXIT_CODES.items() if words in line), 0)
@@ -124,19 +140,30 @@ def reader(tmp_path: Path) -> Iterator[Reader]:
 
 @pytest.mark.parametrize("page", list(pages()))
 def test_the_commands_of_a_page_work_in_sequence(page: str, reader: Reader) -> None:
-    for name in sorted(environments(page)):
-        if not (environments_root() / name / "installed.txt").exists():
-            pytest.skip(f"environment {name} is not installed: penstock env install {name}")
-    for command in commands(page):
+    skip_without_environments(pages()[page])
+    for command in commands(pages()[page]):
         output = reader.run(command.replace("requests=600", "requests=3"))  # can be reached here
-        for words, printed in PRINTED.items():
-            if words in command:
-                assert printed in output, (command, output)
+        _is_printed(command, output)
         if "chat/completions" in command:
             content = json.loads(output)["choices"][0]["message"]["content"]
             assert content == RESPONSE.search(PAGES[page])[1]  # type: ignore[index]
         if "v1/models" in command:
             _limits_are_enforced(reader)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("block", LONG, ids=lambda b: f"{b.page}: {b.heading}")
+def test_the_commands_of_a_long_block_work(block: Block, reader: Reader) -> None:
+    skip_without_environments([block])
+    for command in commands([block]):
+        _is_printed(command, reader.run(command))
+
+
+def _is_printed(command: str, output: str) -> None:
+    for words, printed in PRINTED.items():
+        if words in command:
+            assert printed in output, (command, output)
 
 
 def _limits_are_enforced(reader: Reader) -> None:
@@ -164,13 +191,59 @@ def test_the_first_screen_verifies_after_it_scales() -> None:
     assert verbs == ["up", "scale", "status", "verify", "logs", "ls", "down"]
 
 
-def test_a_block_that_is_not_run_says_why_or_names_its_test() -> None:
-    excluded = [block for block in blocks() if block.language == "bash" and not block.is_run]
-    for block in excluded:
-        assert len(block.reason) > 10, block
-        assert block.test_file is None or block.test_file.is_file(), block
-    run = [block for block in blocks() if block.is_run]
-    assert len(run) > len(excluded) / 2
+def test_a_block_is_excluded_only_for_what_it_contains() -> None:
+    excluded = [block for block in blocks() if block.is_excluded]
+    assert [b for b in excluded if not re.search(EXCLUDED[b.reason], b.text)] == []
+
+
+def words_of(command: str) -> list[str]:
+    """The program's subcommands and options: what a test that runs the command has to contain."""
+    words = shlex.split(command.removeprefix("uv run "))
+    arguments = (n for n, word in enumerate(words) if not re.fullmatch("[a-z]+", word))
+    leading = next(arguments, len(words))
+    return [*words[:leading], *(word for word in words[leading:] if word.startswith("-"))]
+
+
+def words_in(test: Path) -> set[str]:
+    """The words in the strings of a test and of the modules that it imports."""
+    found = _strings(test)
+    for node in ast.walk(ast.parse(test.read_text("utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            path = Path(*node.module.split(".")).with_suffix(".py")
+            found |= {s for f in (ROOT, ROOT / "benchmarks") for s in _strings(f / path)}
+    return found
+
+
+def _strings(path: Path) -> set[str]:
+    tree = ast.parse(path.read_text("utf-8") if path.is_file() else "")
+    constants = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)]
+    return {word for value in constants if isinstance(value, str) for word in value.split()}
+
+
+def not_run_by(block: Block, test: Path) -> set[str]:
+    """What the commands of a block contain and the test that the block names does not."""
+    if test == Path(__file__):
+        run = [set(words_of(c)) for page in pages() for c in commands(pages()[page])]
+        return {c for c in block.commands() if not any(set(words_of(c)) <= words for words in run)}
+    known = {*words_in(test), "penstock"}
+    return {word for c in block.commands() for word in words_of(c) if word not in known}
+
+
+@pytest.mark.parametrize(
+    "block",
+    [block for block in blocks() if block.test_file],
+    ids=lambda b: f"{b.page}: {b.heading}",
+)
+def test_a_block_that_runs_elsewhere_has_its_commands_in_the_test(block: Block) -> None:
+    assert block.test_file is not None
+    assert not_run_by(block, block.test_file) == set()
+
+
+def test_a_test_without_the_commands_of_a_block_is_reported() -> None:
+    block = next(b for b in blocks() if b.page == "docs/simulate.md" and "tune" in b.text)
+    other = ROOT / "tests" / "cli" / "test_simulate.py"
+    assert "tune" in not_run_by(block, other)
+    assert not_run_by(block, Path(__file__)) == set(block.commands())
 
 
 def test_every_block_has_a_language() -> None:

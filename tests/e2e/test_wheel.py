@@ -34,11 +34,10 @@ def fixture_environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
     run("uv", "build", "--quiet", "--wheel", "--out-dir", folder, ROOT, folder=folder)
     (wheel,) = folder.glob("penstock-*.whl")
-    made = folder / "environment"
-    run("uv", "venv", "--quiet", "--python", sys.executable, made, folder=folder)
-    install = ["uv", "pip", "install", "--quiet", "--python", made / "bin" / "python"]
-    run(*install, "--overrides", OVERRIDES, wheel, folder=folder)
-    return made
+    tools = [f"UV_TOOL_DIR={folder / 'tools'}", f"UV_TOOL_BIN_DIR={folder / 'bin'}"]
+    install = ["uv", "tool", "install", "--quiet", "--python", sys.executable]
+    run("env", *tools, *install, "--overrides", OVERRIDES, wheel, folder=folder)
+    return folder / "tools" / "penstock"
 
 
 def test_the_wheel_has_the_graphs_and_the_chart(environment: Path) -> None:

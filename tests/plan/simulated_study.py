@@ -102,7 +102,9 @@ class SimulatedStudy(Study):
 class Named(Deployments):
     """Renders nothing."""
 
-    def of(self, candidates: Sequence[Candidate]) -> list[tuple[Candidate, Replayable]]:
+    def of(
+        self, candidates: Sequence[Candidate], is_over: Callable[[], bool] = lambda: False
+    ) -> list[tuple[Candidate, Replayable]]:
         return [(c, replace(replayed_deployment(), name=str(c))) for c in candidates]
 
 

@@ -1,8 +1,8 @@
 """The blocks of README.md and docs/: what tests run, parse and look at.
 
-A block of commands is marked with `bash`. Unless a comment says why not, tests/e2e/test_readme.py
-runs it: `<!-- not run: REASON -->`, or `<!-- run elsewhere: TEST FILE, REASON -->`.
-`python -m tests.support.documents` lists the blocks with such a comment.
+A block of commands is marked with `bash`, and tests/e2e/test_readme.py runs it. A comment before it
+can change that: `<!-- run by make long: REASON -->`, `<!-- run elsewhere: TEST FILE, REASON -->` or
+`<!-- not run: REASON -->`. `python -m tests.support.documents` lists the blocks with a comment.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ FENCE = re.compile(
     r"^(?P<mark>(?: *<!-- [^\n]* -->\n)?)(?P<indent> *)```(?P<language>\w*)\n(?P<text>.*?)^ *```$",
     re.DOTALL | re.MULTILINE,
 )
+LONG = re.compile(r"<!-- run by make long: (.+?) -->")
 NOT_RUN = re.compile(r"<!-- not run: (.+?) -->")
 ELSEWHERE = re.compile(r"<!-- run elsewhere: (tests/[\w/]+\.py), (.+?) -->")
 
@@ -36,21 +37,30 @@ class Block:
 
     @property
     def is_run(self) -> bool:
+        """Whether `make test` runs the block, after the other blocks of its page."""
         return self.language == "bash" and not self.reason
 
     @property
+    def is_long(self) -> bool:
+        """Whether `make long` runs the block, by itself."""
+        return bool(LONG.search(self.mark))
+
+    @property
     def reason(self) -> str:
-        """Why tests/e2e/test_readme.py does not run the block, or nothing."""
-        if found := NOT_RUN.search(self.mark):
-            return found[1]
-        found = ELSEWHERE.search(self.mark)
-        return f"{found[1]}: {found[2]}" if found else ""
+        """Why `make test` does not run the block as it is, or nothing."""
+        found = LONG.search(self.mark) or NOT_RUN.search(self.mark) or ELSEWHERE.search(self.mark)
+        return ": ".join(found.groups()) if found else ""
 
     @property
     def test_file(self) -> Path | None:
         """The test that runs the block instead."""
         found = ELSEWHERE.search(self.mark)
         return ROOT / found[1] if found else None
+
+    @property
+    def is_excluded(self) -> bool:
+        """Whether no test runs the block."""
+        return bool(NOT_RUN.search(self.mark))
 
     def commands(self) -> list[str]:
         """One command a line; a quoted argument may continue over several lines."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from threading import Lock
 
 from penstock.checks.finding import Level
@@ -41,16 +42,23 @@ class Deployments:
     refused: dict[Candidate, str] = field(default_factory=dict)  # candidate → why
     _made: dict[Candidate, Replayable] = field(default_factory=dict)
 
-    def of(self, candidates: Sequence[Candidate]) -> list[tuple[Candidate, Replayable]]:
-        """Those of ``candidates`` that can be installed and replayed, in order."""
+    def of(
+        self, candidates: Sequence[Candidate], is_over: Callable[[], bool] = lambda: False
+    ) -> list[tuple[Candidate, Replayable]]:
+        """Those of ``candidates`` that can be installed and replayed, in order; once ``is_over``,
+        those of them that were made before."""
         new = [c for c in candidates if c not in self._made and c not in self.refused]
         if new:
             with RENDERING:
-                self._make(new)
+                self._make(new, is_over)
         return [(c, self._made[c]) for c in candidates if c in self._made]
 
-    def _make(self, candidates: Sequence[Candidate]) -> None:
-        sources = {c: self._source(c) for c in candidates}
+    def _make(self, candidates: Sequence[Candidate], is_over: Callable[[], bool]) -> None:
+        # Rendering a thousand candidates takes a minute, which Ctrl-C and a time limit cut short.
+        in_time = takewhile(lambda _: not is_over(), candidates)
+        sources = {c: self._source(c) for c in in_time}
+        if is_over():
+            return  # nothing will be replayed
         sound = {c: source for c, source in sources.items() if isinstance(source, Source)}
         self.refused |= {c: why for c, why in sources.items() if isinstance(why, str)}
         found = replayable_deployments(list(sound.values()), self._hints())

@@ -81,6 +81,10 @@ class Trials:
         share = self.share * FIRST_SHARE if self._reserved else self.share
         return self.deadline.is_over(share)
 
+    def _is_over(self) -> bool:
+        """Whether the time has passed, or the command was interrupted."""
+        return self._is_late or self.study.replays.is_over
+
     @contextlib.contextmanager
     def reserving(self, replays: int) -> Iterator[None]:
         """Keeps so many replays for later."""
@@ -96,7 +100,8 @@ class Trials:
 
     def of(self, specs: Sequence[TrialSpec]) -> list[Trial]:
         """In order, without those that cannot be installed or for which no replay is left."""
-        installable = {c for c, _ in self.deployments.of([spec.candidate for spec in specs])}
+        candidates = [spec.candidate for spec in specs]
+        installable = {c for c, _ in self.deployments.of(candidates, self._is_over)}
         new: dict[TrialSpec, int] = {}
         for spec in dict.fromkeys(specs):
             is_new = spec.candidate in installable and spec not in self._known

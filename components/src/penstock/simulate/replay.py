@@ -215,7 +215,7 @@ class Replays:
         self._python = require_environment()
         self._children: list[Child] = []
         self._lock = threading.Lock()
-        self._is_over = False
+        self.is_over = False
         self._free = threading.Semaphore(self.processes)
         self._idle: queue.SimpleQueue[Child] = queue.SimpleQueue()
         self._folder = tempfile.TemporaryDirectory(prefix="penstock-simulate-")
@@ -225,7 +225,7 @@ class Replays:
 
     def __exit__(self, *_: object) -> None:
         with self._lock:
-            self._is_over = True
+            self.is_over = True
             for child in self._children:
                 child.end()
             self._folder.cleanup()
@@ -266,7 +266,7 @@ class Replays:
 
     def _refuse_when_over(self) -> None:
         """A thread may get here after `__exit__` has ended the children."""
-        if self._is_over:
+        if self.is_over:
             raise SimulationError("the replays have been stopped")
 
     def _started(self) -> Child:

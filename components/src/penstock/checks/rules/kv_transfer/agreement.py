@@ -194,10 +194,10 @@ def _dtype(value: Any) -> str:
     title="speculative decoding differs between the pools",
     level=Level.ERROR,
     cause="A draft model adds a layer to the KV layout of its pool.",
-    effect="vLLM's decode worker crashes at the first KV transfer with EAGLE; other combinations "
-    "are untested.",
+    effect="vLLM with EAGLE can crash the decode worker at the KV transfer of a long prompt. With "
+    "DSpark, NIXL rejects the transfer, because the pools have different numbers of KV layers.",
     remedy="Use the same speculative decoding on both pools, or on neither.",
-    source="Dynamo 1.3.0 release notes; vllm#49230",
+    source="Dynamo 1.3.0 release notes; vllm#49230, vllm#48221",
     versions=Versions(dynamo=">=1.3,<1.7"),
     other_levels=(Level.WARNING, Level.NOTE),
 )

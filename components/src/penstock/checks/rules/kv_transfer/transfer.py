@@ -57,7 +57,7 @@ def no_backend(deployment: ServingDeployment) -> Iterable[RuleResult]:
                     config={f"{TRANSCEIVER}.backend": "NIXL"},
                 ),
             )
-        elif worker.engine is Engine.VLLM and not _has_connector(worker):
+        elif worker.engine is Engine.VLLM and not has_connector(worker):
             yield RuleResult(
                 location=worker.config_location("kv-transfer-config"),
                 message=f"{worker.name} has no --kv-transfer-config",
@@ -89,7 +89,7 @@ def no_backend(deployment: ServingDeployment) -> Iterable[RuleResult]:
             )
 
 
-def _has_connector(worker: Worker) -> bool:
+def has_connector(worker: Worker) -> bool:
     """Whether the section is set, or only `--kv-transfer-config.kv_connector`. PS144 and PS147
     report the settings of before 1.0, and what replaces them."""
     keys = ("kv-transfer-config", "kv-transfer-config.kv_connector")

@@ -232,8 +232,8 @@ def no_vocabulary(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 + (", but HF_HUB_OFFLINE is set" if is_offline else ""),
                 fix=Fix(
                     text="Put the file on a volume and set TIKTOKEN_ENCODINGS_BASE to its folder.",
-                    env={"TIKTOKEN_ENCODINGS_BASE": "/opt/model-cache/harmony"},
-                    graph={"model.harmony_vocabulary": "/opt/model-cache/harmony"},
+                    env={"TIKTOKEN_ENCODINGS_BASE": "/opt/model-cache/encodings"},
+                    graph={"model.harmony_vocabulary": "/opt/model-cache/encodings"},
                 ),
                 level=Level.WARNING if is_offline else None,
             )

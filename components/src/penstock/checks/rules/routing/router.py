@@ -246,9 +246,8 @@ def router_block_size(deployment: ServingDeployment) -> Iterable[RuleResult]:
     level=Level.NOTE,
     cause="The migration limit is 0, Dynamo's default.",
     effect="Every request on a worker that fails is lost.",
-    example="In our measurement 11 of 1,500 requests were lost, and none with a limit of 3.",
     remedy="Set --migration-limit 3.",
-    source="dynamo/frontend/frontend_args.py 418 of 1.6.1; benchmarks/edit_under_load.py",
+    source="dynamo/frontend/frontend_args.py 418 of 1.6.1",
     versions=Versions(dynamo=">=1.0,<1.7"),
     exceptions="Nothing is reported with router mode direct.",
 )

@@ -331,9 +331,8 @@ def no_replicas(deployment: ServingDeployment) -> Iterable[RuleResult]:
     level=Level.NOTE,
     cause="A single frontend serves all requests to the GPUs.",
     effect="Its restart breaks every open stream.",
-    example="In our measurement 32 of 32 streams were broken.",
     remedy="Use two frontends with replica sync, which graphs enable by default.",
-    source="measured with Dynamo 1.6.1 mockers",
+    source="Kubernetes: the connections of a pod end with it; benchmarks/results/drill.json (kill)",
     versions=KUBERNETES,
     exceptions="Deployments without GPUs are not checked.",
 )

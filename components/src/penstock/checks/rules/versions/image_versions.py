@@ -132,7 +132,7 @@ def _release(version: tuple[int, int]) -> int:
     id="PS904",
     title="frontend and workers are more than two releases apart",
     level=Level.WARNING,
-    cause="A frontend supports workers of its own release and of the two before it.",
+    cause="A frontend supports workers that are at most two releases older or newer.",
     effect="The frontend may not discover the workers, or requests may fail.",
     remedy="Use one release everywhere.",
     source="rolling-updates.mdx@11db1467 (skew table)",
