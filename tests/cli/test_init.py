@@ -147,9 +147,9 @@ def test_a_file_is_never_overwritten(tmp_path: Path) -> None:
         (
             ("--gpu", "a100"),
             UsageError,
-            "a100 is not known. Fix: Did you mean h100? Use one of h100, ",
+            "a100 is not supported. Fix: Use one of h100, ",
         ),
-        (("--gpu", "rtx-pro-6000"), UsageError, "is not known"),
+        (("--gpu", "rtx-pro-6000"), UsageError, "is not supported"),
         (("--gpus", "0"), UsageError, "'0' is not an integer from 1 to 1024"),
         (("--gpus", "1"), UsageError, "too small for openai/gpt-oss-120b. Fix: Use at least 2"),
         (("--traffic", "chats"), UsageError, "Did you mean chat?"),
@@ -192,7 +192,7 @@ def test_questions_are_asked_for_what_is_missing_until_the_answer_is_valid(
     file = tmp_path / "mine.yaml"
     done = penstock("init", str(file), "--model", "gpt-oss-20b")
     assert done.returncode == 0, done.stderr
-    assert "a100 is not known" in done.stderr
+    assert "a100 is not supported" in done.stderr
     assert "'many' is not an integer" in done.stderr
     graph = yaml.safe_load(file.read_text())
     assert graph["hardware"]["gpu"] == "b200"

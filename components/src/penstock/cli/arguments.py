@@ -190,15 +190,13 @@ def hints_of(args: argparse.Namespace) -> Hints:
     """`--gpu` and `--model`, checked."""
     from penstock.errors import Problem, UsageError
     from penstock.hardware import GPUS, find_gpu
-    from penstock.nearest import nearest
+    from penstock.hardware.unsupported import gpu_fix
     from penstock.serving.understand import Hints
 
     gpu = find_gpu(args.gpu) if args.gpu is not None else None
     if args.gpu is not None and gpu is None:
-        near = nearest(args.gpu, GPUS)
-        fix = f"Did you mean {near}? " if near else ""
-        fix += f"Use one of {', '.join(GPUS)}."
-        raise UsageError(Problem(place="--gpu", message=f"{args.gpu} is unknown", fix=fix))
+        message, fix = gpu_fix(args.gpu, list(GPUS))
+        raise UsageError(Problem(place="--gpu", message=message, fix=fix))
     if args.model is not None:
         _require_model(args.model)
     return Hints(gpu=gpu.name if gpu is not None else None, model_folder=args.model)

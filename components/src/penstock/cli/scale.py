@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
-from pathlib import Path
 
 from penstock.cli import arguments
 from penstock.cli.progress import print_line
@@ -61,21 +60,29 @@ def run(args: argparse.Namespace) -> int:
         write_text(args.graph, after)
         for pool, count in changes.items():
             print(f"{args.graph}: {pool}.replicas: {count}")
-        _warn_of_missing_gpus(args.graph)
 
+    if after != before:
+        _warn(after, str(args.graph))
     if args.cluster:
         return _scale_release(args, changes, edit)
     edited(args.graph, edit, changes)
     return 0
 
 
-def _warn_of_missing_gpus(graph: Path) -> None:
-    """Print a warning if `check` now finds that the graph needs more GPUs than there are."""
-    from penstock.checks.run import check_file
+def _warn(text: str, source: str) -> None:
+    """Print a warning if the new numbers need more GPUs than there are, or leave a pool without
+    replicas."""
+    from penstock.checks.run import check_sources
+    from penstock.errors import PenstockError
+    from penstock.manifests.source import sources_of
     from penstock.serving.understand import Hints
 
-    for one in check_file(graph, Hints()):
-        if one.rule == "PS209" and not one.suppressed:
+    try:
+        findings = check_sources(sources_of(text, source), Hints())
+    except PenstockError:
+        return  # what applies the file reports it
+    for one in findings:
+        if one.rule in ("PS209", "PS809") and not one.suppressed:
             print(f"warning: {one.rule}: {one.message}. Fix: {one.fix}", file=sys.stderr)
 
 

@@ -15,6 +15,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from penstock.errors import GraphError, Problem, ProblemKind
+from penstock.graph.explain import Explanations
 from penstock.graph.model import Graph
 from penstock.graph.not_a_graph import require_graph_keys, require_no_manifest
 from penstock.graph.overrides import FILE as SET_FILE
@@ -145,11 +146,12 @@ def _validated(draft: GraphDraft, problems: list[Problem]) -> Graph | None:
         return Graph.model_validate(renamed.values)
     except ValidationError as error:
         texts = texts_by_place(draft.node)
-        for problem in located(field_problems(error, Graph), problems, places, draft.source):
+        found = field_problems(error, Graph, Explanations(places))
+        for problem in located(found, problems, places, draft.source):
             overridden = places.set_of(problem.place) is not None
             written = as_written(problem.place, renamed.deprecations)
-            found = _of_a_set(problem) if overridden else _as_text(problem, texts.get(written))
-            problems.append(replace(found, place=written))
+            placed = _of_a_set(problem) if overridden else _as_text(problem, texts.get(written))
+            problems.append(replace(placed, place=written))
     return None
 
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from penstock.errors import Problem, ProblemKind
-from penstock.nearest import nearest
+from penstock.nearest import KEY_CUTOFF, nearest
 from penstock.strict_yaml.base import FOLDER_PATH, HEADER_NAME, HTTP_URL, OBJECT_NAME, QUANTITY
 from penstock.strict_yaml.places import Path, Places, is_within, looks_secret, place_of
 from penstock.strict_yaml.value_fixes import list_fix, number_fix, section_fix
@@ -82,9 +82,15 @@ BOUNDS = {
 }
 
 
-def field_problems(error: ValidationError, root: type[BaseModel]) -> list[FieldProblem]:
+# What a model says about an error, if it knows more than the general texts.
+Explain = Callable[[Path, ErrorDetails], Text | None]
+
+
+def field_problems(
+    error: ValidationError, root: type[BaseModel], explain: Explain = lambda *_: None
+) -> list[FieldProblem]:
     """Every error that pydantic found in a value of the model ``root``."""
-    return [_field_problem(e, root) for e in error.errors(include_url=False)]
+    return [_field_problem(e, root, explain) for e in error.errors(include_url=False)]
 
 
 def located(
@@ -107,27 +113,30 @@ def located(
     ]
 
 
-def _field_problem(error: ErrorDetails, root: type[BaseModel]) -> FieldProblem:
+def _field_problem(error: ErrorDetails, root: type[BaseModel], explain: Explain) -> FieldProblem:
     path: Path = tuple(step for step in error["loc"] if step != "[key]")
-    kind = error["type"]
-    if kind == "penstock":
+    if error["type"] == "penstock":
         return _of_validator(path, error["ctx"])
+    text = explain(path, error) or _general(path, error, root)
+    return FieldProblem(place=place_of(path), message=text.message, fix=text.fix, kind=text.kind)
+
+
+def _general(path: Path, error: ErrorDetails, root: type[BaseModel]) -> Text:
+    kind = error["type"]
     describe: Callable[[Path, ErrorDetails], Text] = _DESCRIBE.get(kind, _other)
     if kind in EXPECTED:
         describe = _wrong_type
     elif kind in BOUNDS:
         describe = _out_of_bounds
     if kind == "missing":
-        text = _missing(path, root)
-    elif kind == "extra_forbidden":
-        text = _unknown(path, root)
-    elif kind == "model_type" and isinstance(error["input"], str):
-        text = _text_for_a_section(path, error, root)
-    elif kind == "literal_error":
-        text = _not_a_choice(path, error, root)
-    else:
-        text = describe(path, error)
-    return FieldProblem(place=place_of(path), message=text.message, fix=text.fix, kind=text.kind)
+        return _missing(path, root)
+    if kind == "extra_forbidden":
+        return _unknown(path, root)
+    if kind == "model_type" and isinstance(error["input"], str):
+        return _text_for_a_section(path, error, root)
+    if kind == "literal_error":
+        return _not_a_choice(path, error, root)
+    return describe(path, error)
 
 
 def _of_validator(path: Path, context: Mapping[str, Any]) -> FieldProblem:
@@ -150,7 +159,8 @@ def _unknown(path: Path, root: type[BaseModel]) -> Text:
     if any(character.isspace() and character != " " for character in key):
         message = f"unknown key {key!a}: it contains a space that YAML does not read as one"
         return Text(message=message, fix="Replace it with a space of the keyboard.")
-    fix = did_you_mean(key, known) or _elsewhere(key, known, root)
+    near = nearest(key, known, KEY_CUTOFF)
+    fix = f"Did you mean `{near}`?" if near else _elsewhere(key, known, root)
     return Text(message=f"unknown key `{key}`", fix=fix)
 
 

@@ -1,15 +1,18 @@
-"""Rules about the image of a process: does it contain the module that is started?"""
+"""Rules about images: is the reference well-formed, and does the image contain the module?"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
-from penstock.checks.rules.containers import Process, processes
-from penstock.checks.version_range import Versions
-from penstock.engines.settings import Location
+from penstock.checks.rules.containers import Process, mappings, processes
+from penstock.checks.version_range import KUBERNETES, Versions
+from penstock.engines.settings import Location, Path
+from penstock.image_reference import image_problem
+from penstock.manifests.placeholders import placeholder
+from penstock.manifests.pods import V1ALPHA1, Pod
 from penstock.nearest import nearest
 from penstock.serving.deployment import ServingDeployment
 
@@ -129,3 +132,42 @@ def unpublished_image(deployment: ServingDeployment) -> Iterable[RuleResult]:
 
 def _before(release: str | None) -> str:
     return f" before Dynamo {release}" if release else ""
+
+
+@rule(
+    id="PS784",
+    title="malformed image reference",
+    level=Level.ERROR,
+    cause="The image is not REGISTRY/NAME:TAG@DIGEST: it has two tags, upper-case letters in its "
+    "name, a space, a scheme such as https://, an empty tag or an incomplete digest.",
+    effect="The API server accepts it, but the kubelet cannot parse it, and the pods stay in "
+    "InvalidImageName.",
+    remedy="Write the image as `docker pull` takes it.",
+    source="github.com/distribution/reference, regexp.go and normalize.go "
+    "(ParseNormalizedNamed); kubelet, ErrInvalidImageName",
+    versions=KUBERNETES,
+    exceptions="Images with a placeholder are not checked: PS909 reports it.",
+)
+def malformed_image(deployment: ServingDeployment) -> Iterable[RuleResult]:
+    for component in deployment.components:
+        pod = deployment.pods[component.name]
+        for path, image in _images(pod, deployment.api_version == V1ALPHA1):
+            if not image or placeholder(image) or (found := image_problem(image)) is None:
+                continue
+            problem, fix = found
+            yield RuleResult(
+                location=Location(component.name, "field", path),
+                message=f"the image {image!r} {problem}",
+                fix=Fix(text=fix),
+            )
+
+
+def _images(pod: Pod, is_v1alpha1: bool) -> Iterator[tuple[Path, str]]:
+    """The images of a pod with their fields: of the main container, sidecars, init containers."""
+    yield ("main", "image"), pod.image
+    for key in ("containers", "initContainers"):
+        for index, container in enumerate(mappings(pod.spec.get(key))):
+            is_main = key == "containers" and container.get("name") == "main"
+            image = container.get("image")
+            if isinstance(image, str) and (is_v1alpha1 or not is_main):
+                yield ("pod", key, index, "image"), image

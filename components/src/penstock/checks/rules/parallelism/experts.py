@@ -33,7 +33,7 @@ EXPERT_KEYS = {
 )
 def moe_parallelism_mismatch(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
-        if not worker.is_trtllm:
+        if not worker.is_trtllm or not worker.is_laid_out:
             continue
         moe_tp = positive_int(worker.get("moe_tensor_parallel_size"))
         moe_ep = positive_int(worker.get("moe_expert_parallel_size"))
@@ -78,7 +78,7 @@ def moe_parallelism_mismatch(deployment: ServingDeployment) -> Iterable[RuleResu
 def indivisible_experts(deployment: ServingDeployment) -> Iterable[RuleResult]:
     model = deployment.model
     for worker in deployment.workers if model else ():
-        if worker.engine is Engine.VLLM:
+        if worker.engine is Engine.VLLM or not worker.is_laid_out:
             continue
         # SGLang divides the redundant ones too (moe_ep_setup.py 0.5.21).
         redundant = positive_int(worker.get("ep-num-redundant-experts")) or 0
