@@ -42,6 +42,7 @@ GRAPH = DocumentKind(
     example="one in dynamo_graphs/",
     is_read_by_helm=True,
     reads_last="Helm would use",
+    is_small=True,
     sharing="Put values that all pools share under `engine`, `env` or `pod`.",
 )
 

@@ -32,6 +32,7 @@ ENGINE_FILE = DocumentKind(
     may_quote_lines=False,
     reads_last="the engine uses",
     allows_repeated_keys=True,
+    is_small=True,
 )
 # The flag of each engine's file, and the variable with the same meaning (dynamo 1.6.1,
 # trtllm/backend_args.py; vLLM and SGLang parse `--config` themselves and have no variable).

@@ -28,7 +28,7 @@ from penstock.manifests.pods import V1ALPHA1, V1BETA1, Container, Pod, pods
 from penstock.manifests.scalers import Scaler, adapter_name, scalers
 from penstock.strict_yaml.nodes import node_at
 
-MOST_COMPONENTS = 100  # of all deployments of a text; the operator accepts 25 of one
+MOST_COMPONENTS = 100  # and deployments, of a text; the operator accepts 25 of one
 _KIND = "DynamoGraphDeployment"
 # The image or the operator decides what these run, not the manifest.
 _WITHOUT_LAUNCH = (Role.EPP, Role.PLANNER, Role.OTHER)
@@ -123,7 +123,14 @@ def _has_values(root: Cursor) -> bool:
 
 
 def _has_too_many(graphs: list[Cursor]) -> bool:
-    """Whether the deployments have more components than checks take a second for; reports it."""
+    """Whether the deployments or their components are more than checks take a second for; reports
+    it."""
+    if len(graphs) > MOST_COMPONENTS:
+        graphs[MOST_COMPONENTS].problem(
+            f"the file has {len(graphs)} {_KIND}s; the limit is {MOST_COMPONENTS}",
+            "Split the file.",
+        )
+        return True
     total = 0
     for root in graphs:
         for key in ("services", "components"):

@@ -14,6 +14,7 @@ from pydantic_core import ErrorDetails
 from penstock.errors import Problem, ProblemKind
 from penstock.nearest import nearest
 from penstock.strict_yaml.base import FOLDER_PATH, HEADER_NAME, HTTP_URL, OBJECT_NAME, QUANTITY
+from penstock.strict_yaml.limits import MOST_PROBLEMS
 from penstock.strict_yaml.places import Path, Places, is_within, looks_secret, place_of
 from penstock.strict_yaml.value_fixes import list_fix, number_fix, section_fix
 
@@ -83,8 +84,15 @@ BOUNDS = {
 
 
 def field_problems(error: ValidationError, root: type[BaseModel]) -> list[FieldProblem]:
-    """Every error that pydantic found in a value of the model ``root``."""
-    return [_field_problem(e, root) for e in error.errors(include_url=False)]
+    """The errors that pydantic found in a value of the model ``root``: the first MOST_PROBLEMS, and
+    at the next one how many there are in all."""
+    errors = error.errors(include_url=False)
+    found = [_field_problem(e, root) for e in errors[:MOST_PROBLEMS]]
+    if len(errors) > MOST_PROBLEMS:
+        message = f"the file has {len(errors)} such problems; the rest is not listed"
+        place = _field_problem(errors[MOST_PROBLEMS], root).place
+        found.append(FieldProblem(place=place, message=message, fix="Correct the listed ones."))
+    return found
 
 
 def located(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 from shlex import join
 from typing import Any
 
@@ -20,7 +21,7 @@ from penstock.manifests.pods import Container
 from penstock.manifests.read import Manifest
 from penstock.serving.deployment import FRONTEND
 from penstock.strict_yaml.document import read_documents
-from penstock.strict_yaml.nodes import node_at, position_of
+from penstock.strict_yaml.nodes import Node, node_at, position_of
 from penstock.strict_yaml.places import Position
 
 # The variables that have the same effect as a frontend flag which fixes set.
@@ -36,6 +37,10 @@ class ManifestFile:
     manifest: Manifest
     # The text from which it was read.
     text: str
+
+    @cached_property
+    def _lines(self) -> list[str]:
+        return self.text.splitlines()
 
     @property
     def suppressions(self) -> Mapping[str, str]:
@@ -98,11 +103,11 @@ class ManifestFile:
         node = node_at(root.document.node, ("data", key))
         if block is None or node is None or node.style != "|":
             return block
-        roots, _ = read_documents(node.value, key, ENGINE_FILE)
-        if not roots or node_at(roots[0], location.path[:1]) is None:
+        tree = _engine_file(node.value)
+        if node_at(tree, location.path[:1]) is None:
             return block
-        line, column = position_of(roots[0], location.path) or (1, 1)
-        here = self.text.splitlines()[block.line + line - 1 :][:1]
+        line, column = position_of(tree, location.path) or (1, 1)
+        here = self._lines[block.line + line - 1 :][:1]
         inner = node.value.splitlines()[line - 1]
         indentation = len(here[0]) - len(inner) if here and here[0].endswith(inner) else 0
         return Position(block.line + line, indentation + column)
@@ -193,6 +198,12 @@ class ManifestFile:
     def _below_component(self, path: Path, location: Location) -> Path:
         pod = self.manifest.pods.get(location.component)
         return manifest_path(path, pod)[len(pod.cursor.path) :] if pod else path
+
+
+@lru_cache(maxsize=4)  # each finding in the file asks for it
+def _engine_file(text: str) -> Node | None:
+    roots, _ = read_documents(text, "", ENGINE_FILE)
+    return roots[0] if roots else None
 
 
 def _place(cursor: Cursor) -> Place:
