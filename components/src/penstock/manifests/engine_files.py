@@ -117,12 +117,13 @@ def _report(cursor: Cursor, message: str, offset: int, inner: bool, fix: str = "
     A `|` block begins on the line after its key.
     """
     node = node_at(cursor.document.node, cursor.path) if inner else None
-    line = cursor.line
+    line, column = cursor.position or (None, None)
     if line is not None and getattr(node, "style", None) == "|":
-        line += 1 + offset
+        line, column = line + 1 + offset, None
     problem = Problem(
         file=cursor.document.source,
         line=line,
+        column=column,
         place=cursor.place,
         message=message,
         fix=fix or "Correct the text of the file.",

@@ -34,7 +34,7 @@ class AliasCount:
         if isinstance(event, yaml.CollectionEndEvent):
             self._keep(*self._open.pop())
         elif isinstance(event, yaml.AliasEvent):
-            size = self._sizes.get(event.anchor, 1)
+            size = self._sizes.get(event.anchor or "", 1)
             self.aliased += size
             self._total += size
         elif isinstance(event, yaml.NodeEvent):

@@ -22,7 +22,8 @@ def events(text: str, source: str, kind: DocumentKind) -> Iterator[yaml.Event]:
     aliases = AliasCount()
     try:
         for event in yaml.parse(text, Loader=SafeLoader):
-            if not aliases.add(event) and kind.dialect is Dialect.KUBERNETES:
+            is_few = aliases.add(event) or kind.dialect is Dialect.STRICT
+            if not is_few and isinstance(event, yaml.AliasEvent):
                 raise GraphError(_alias_problem(event, source))
             yield event
     except yaml.MarkedYAMLError as error:
@@ -100,7 +101,7 @@ def _syntax_fix(line: str, column: int, kind: DocumentKind) -> str:
     return "Check indentation, quotes and brackets on this line and the line above."
 
 
-def _alias_problem(event: yaml.Event, source: str) -> Problem:
+def _alias_problem(event: yaml.AliasEvent, source: str) -> Problem:
     line, column = position_of_event(event)
     return Problem(
         file=source,

@@ -118,9 +118,23 @@ class ManifestFile:
         find = _variable if location.what == "env" else _argument
         for container in pod.containers:
             if (found := find(container, location)) is not None:
-                return Place(_line_in_script(found, location), found.place)
+                line, column = self._in_script(found, location) or (None, None)
+                return Place(line, found.place, column=column)
         main = pod.containers[0].cursor
         return _place(main[location.what] if main[location.what].value else main)
+
+    def _in_script(self, cursor: Cursor, location: Location) -> Position | None:
+        """The position of an argument or variable; that of a flag inside a `|` block, which begins
+        on the line after its key."""
+        node = node_at(cursor.document.node, cursor.path)
+        position = cursor.position
+        is_block = node is not None and node.style == "|"
+        if location.what != "args" or not location.path or not is_block or position is None:
+            return position
+        flag = str(location.path[0])
+        lines = enumerate(str(cursor.value).splitlines(), position.line + 1)
+        line = next((line for line, one in lines if flag in one), None)
+        return position if line is None else Position(line, self._lines[line - 1].index(flag) + 1)
 
     def adapt(self, fix: Fix, location: Location) -> Fix:
         if location.component not in self.manifest.pods:
@@ -218,22 +232,6 @@ def _variable(container: Container, location: Location) -> Cursor | None:
             if isinstance(entry, dict) and entry.get("name") == location.path[0]:
                 return Cursor(entries.document, entry, (*entries.path, index))
     return None
-
-
-def _line_in_script(cursor: Cursor, location: Location) -> int | None:
-    """The line of a flag inside a `|` block, which begins on the line after its key."""
-    node = node_at(cursor.document.node, cursor.path)
-    text = str(cursor.value)
-    if (
-        location.what != "args"
-        or not location.path
-        or getattr(node, "style", None) != "|"
-        or cursor.line is None
-    ):
-        return cursor.line
-    lines = text.splitlines()
-    flag = str(location.path[0])
-    return next((cursor.line + 1 + at for at, one in enumerate(lines) if flag in one), cursor.line)
 
 
 def _argument(container: Container, location: Location) -> Cursor | None:
