@@ -15,6 +15,7 @@ from penstock.strict_yaml.loader import load
 
 HEAD = "model: {id: Qwen/Qwen3-0.6B}\nworker: {replicas: 1}\n"
 DGD = "apiVersion: nvidia.com/v1beta1\nkind: DynamoGraphDeployment\nmetadata: {name: x}\n"
+POD = "{spec: {containers: [{name: main, image: x:1, command: [sleep]}]}}"
 SECONDS = 5  # of processor time
 
 
@@ -107,6 +108,7 @@ def test_the_loader_of_files_of_engines_refuses_nested_aliases() -> None:
             "more than 100 problems; the rest of the file is not read",
         ),
         (f"{DGD}---\n" * 10_000, 401, "has 10000 DynamoGraphDeployments; the limit is 100"),
+        ('{"apiVersion": "v1", "kind": ' + "{" * 50_000, 1, "nested more than 50 levels deep"),
         (DGD + "x: " + "[" * 10_000 + "]" * 10_000, 4, "nested more than 50 levels deep"),
     ],
 )
@@ -124,3 +126,12 @@ def test_of_many_wrong_values_the_first_are_listed(tmp_path: Path) -> None:
     assert len(errors) == 101
     assert errors[-1].message == "the file has 900 such problems; the rest is not listed"
     assert errors[-1].line == 106
+
+
+@pytest.mark.parametrize("number", ["9" * 5000, "0x" + "f" * 5000, "0b" + "1" * 5000])
+def test_a_number_of_thousands_of_digits_is_a_string(tmp_path: Path, number: str) -> None:
+    component = f"{{name: a, type: worker, replicas: {number}, podTemplate: {POD}}}"
+    errors = errors_of(tmp_path, f"{DGD}spec: {{components: [{component}]}}\n")
+    found = next(error for error in errors if error.place.endswith("replicas"))
+    assert found.message.startswith(f"must be an integer, got '{number[:9]}")
+    assert found.fix == "Write an integer."

@@ -21,6 +21,8 @@ CASES = (
     ("worker.replicas", "８", "8; the text contains U+FF18 (fullwidth digit eight)"),
     ("worker.replicas", "5\u200b", "5; the text contains U+200B (zero width space)"),
     ("worker.replicas", "5\u00a0000", "5000; the text contains U+00A0 (no-break space)"),
+    ("worker.replicas", "٣", "3; the text contains U+0663 (arabic-indic digit three)"),
+    ("worker.replicas", "2²", "Write the number alone, such as 2"),
     ("worker.replicas", "“5”", "5; the text contains U+201C (left double quotation mark)"),
     ("model.context_length", "8k", "8192 (8 × 1024) or 8000"),
     ("model.context_length", "1M", "1048576 (1 × 1024²) or 1000000"),
@@ -81,3 +83,25 @@ def test_a_set_of_a_section_says_how_to_set_its_keys(value: str) -> None:
     problem = only_problem(GRAPH + WORKER, (f"gateway={value}",))
     assert problem.message.startswith("must be a section of `key: value` lines")
     assert "--set gateway.KEY=VALUE" in problem.fix
+
+
+@pytest.mark.parametrize("text", ["1" + ",000" * 50_000, "1_" * 5000, "５" * 5000, "1e99999999"])
+def test_a_long_text_is_refused_without_a_number(text: str) -> None:
+    problem = only_problem(GRAPH + f'worker: {{replicas: "{text}"}}\n')
+    assert problem.fix == "Write an integer."
+    assert len(problem.message) < 120
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "message", "fix"),
+    [
+        ("wоrker: {}\n", 3, "which contains U+043E (cyrillic small letter o)", "`worker`"),
+        ("worker:\n  args:\n  – a\n", 5, "`–` is not the hyphen", "`- `"),
+    ],
+)
+def test_similar_characters_are_named(text: str, line: int, message: str, fix: str) -> None:
+    with pytest.raises(GraphError) as raised:
+        parse_graph(GRAPH + text, "graph.yaml")
+    problem = next(p for p in raised.value.problems if message in p.message)
+    assert problem.line == line
+    assert fix in problem.fix

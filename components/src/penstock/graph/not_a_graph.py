@@ -14,7 +14,7 @@ from penstock.errors import GraphError, Problem
 from penstock.nearest import nearest
 from penstock.strict_yaml.document import Document
 from penstock.strict_yaml.events import position_of_event
-from penstock.strict_yaml.loader import SafeLoader
+from penstock.strict_yaml.loader import DEEPEST_OBJECT, SafeLoader
 
 # Every Kubernetes object has both at its top level; a graph has neither.
 _MANIFEST = (
@@ -105,6 +105,8 @@ def _top_level(text: str) -> dict[str, yaml.ScalarEvent]:
                         found[key.value] = event
                     key = None
                 depth += isinstance(event, yaml.CollectionStartEvent)
+                if depth > DEEPEST_OBJECT:
+                    break  # libyaml takes minutes for 50,000 levels
     except yaml.YAMLError:
         pass  # the reader reports it
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -142,7 +143,7 @@ class Cursor:
 
     def _integer_fix(self) -> str:
         text = str(self.value).strip()
-        is_quoted = isinstance(self.value, str) and text.isascii() and text.isdigit()
+        is_quoted = isinstance(self.value, str) and re.fullmatch("0|[1-9][0-9]{0,9}", text)
         return f"Write {text}, without quotes." if is_quoted else "Write an integer."
 
     def flag(self) -> bool:

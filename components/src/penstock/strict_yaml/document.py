@@ -152,12 +152,15 @@ class _Reader:
             self._reject_control_characters(event, path)
             value, position = self._scalar(event, path), position_of_event(event)
             return Node(value, position, style, event.value)
-        if len(path) > DEEPEST:
-            message = f"nested more than {DEEPEST} levels deep"
-            raise self._fatal(event, message, "Flatten the structure.")
+        self._require_shallow(event, len(path))
         if isinstance(event, yaml.SequenceStartEvent):
             return self._list(event, path)
         return self._mapping(event, path)
+
+    def _require_shallow(self, event: yaml.Event, depth: int) -> None:
+        if depth > DEEPEST:
+            message = f"nested more than {DEEPEST} levels deep"
+            raise self._fatal(event, message, "Flatten the structure.")
 
     def _declare(self, anchor: str, event: yaml.Event, path: Path) -> None:
         if anchor in self.anchors and not self.is_strict:
@@ -285,6 +288,7 @@ class _Reader:
         while True:
             depth += isinstance(event, yaml.CollectionStartEvent)
             depth -= isinstance(event, yaml.CollectionEndEvent)
+            self._require_shallow(event, depth)
             if depth == 0:
                 return
             event = next(self.events)

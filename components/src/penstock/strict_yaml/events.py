@@ -90,6 +90,8 @@ def _excerpt(line: str) -> str:
 
 
 def _syntax_fix(line: str, column: int, kind: DocumentKind) -> str:
+    if line.startswith("%"):
+        return "Remove the line: directives such as %YAML have no effect."
     if "\t" in line[: column + 1]:
         return "Indent with spaces; YAML allows no tabs there."
     if line[column : column + 1] in ("@", "`", "%"):

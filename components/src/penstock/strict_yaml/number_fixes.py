@@ -19,11 +19,14 @@ RADIX = re.compile(r"0[xX][0-9a-fA-F]{1,12}|0[oO][0-7]{1,12}|0[bB][01]{1,40}")
 ONE_NUMBER = re.compile(r"[^0-9]*([0-9]+)[^0-9]*")
 VARIABLE = re.compile(r"\$\{?\w+\}?|\$\(\w+\)")
 NO_VARIABLES = "Write the value; variables are not replaced in this file."
+LONGEST = 40  # characters of a text that is meant as a number
 QUOTES = "\"'“”‘’„«» \t"
 
 
 def number_fix(field: str, text: str, is_integer: bool) -> str:
     """The fix for a text where a number is expected; empty if nothing is recognized."""
+    if len(text) > LONGEST:
+        return ""
     if VARIABLE.fullmatch(text):
         return NO_VARIABLES
     if (unusual := unusual_character(text)) and (plain := _plain(text)):
@@ -49,16 +52,27 @@ def unusual_character(text: str) -> str:
 
 def _plain(text: str) -> str:
     """The text in ASCII, without quotes and characters that are not shown; empty if impossible."""
-    plain = unicodedata.normalize("NFKC", text).translate({ord(quote): " " for quote in QUOTES})
-    plain = "".join(c for c in plain if c.isprintable()).strip()
+    plain = "".join(map(_in_ascii, text)).strip()
     return plain if plain.isascii() else ""
+
+
+def _in_ascii(character: str) -> str:
+    """A digit of another script, a full-width character or a minus sign; ² and ½ stay."""
+    if character in QUOTES or not character.isprintable():
+        return " " if character in QUOTES else ""
+    if character == "−":
+        return "-"
+    if unicodedata.category(character) == "Nd":
+        return str(unicodedata.digit(character))
+    is_full_width = "\uff01" <= character <= "\uff5e"
+    return unicodedata.normalize("NFKC", character) if is_full_width else character
 
 
 def _read(text: str) -> Fraction | None:
     """A number in a notation that YAML readers do not agree on, or with separators."""
     if RADIX.fullmatch(text):
         return Fraction(int(text, 0))
-    if EXPONENT.fullmatch(text) or (NUMBER.fullmatch(text) and len(text) < 20):
+    if EXPONENT.fullmatch(text) or NUMBER.fullmatch(text):
         return Fraction(text)
     if GROUPED.fullmatch(text):
         return Fraction(re.sub("[, _]", "", text))

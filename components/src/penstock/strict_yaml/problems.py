@@ -163,7 +163,9 @@ def _unknown(path: Path, root: type[BaseModel]) -> Text:
         message = f"unknown key {key!a}: it contains {unusual_character(key)}, which is not shown"
         return Text(message=message, fix="Write the key again.")
     fix = did_you_mean(key, known) or _elsewhere(key, known, root)
-    return Text(message=f"unknown key `{key}`", fix=fix)
+    unusual = unusual_character(key)
+    contains = f", which contains {unusual}" if unusual else ""
+    return Text(message=f"unknown key `{key}`{contains}", fix=fix)
 
 
 def _text_for_a_section(path: Path, error: ErrorDetails, root: type[BaseModel]) -> Text:
