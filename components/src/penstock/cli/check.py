@@ -148,6 +148,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _path(text: str) -> Path:
+    if not text:
+        raise argparse.ArgumentTypeError("the path is empty")
     return Path("/dev/stdin" if text == "-" else text)
 
 
