@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from penstock.ansi import Style, painter
 from penstock.checks.find_files import SkippedFile
 from penstock.checks.finding import Finding, Level
-from penstock.checks.registry import by_id
+from penstock.checks.registry import RULES, by_id
 from penstock.checks.run import Tally, tally
 from penstock.checks.suppress import ALWAYS
 
@@ -43,14 +43,16 @@ def by_level(findings: Sequence[Finding]) -> list[Finding]:
     return sorted(findings, key=lambda f: (bool(f.suppressed), levels.index(f.level), f.rule))
 
 
-def print_text(report: CheckReport, *, is_full: bool = False) -> None:
-    """Print the findings, a summary if there are many, and the counts."""
+def print_text(report: CheckReport, *, is_full: bool = False, is_quiet: bool = False) -> None:
+    """Print the findings and, unless ``is_quiet``, a summary if there are many and the counts."""
     paint = painter(sys.stdout)
     findings = by_level(report.findings)
     for finding in findings:
         print(one_line(finding, paint, is_full=is_full))
         for line in _details(finding) if is_full else ():
             print(f"    {line}")
+    if is_quiet:
+        return
     counted = [finding for finding in findings if not finding.suppressed]
     if len(counted) > FEW:
         print("", *_summary(counted, paint), "", sep="\n")
@@ -150,6 +152,12 @@ def counts_line(report: CheckReport) -> str:
 
 def _number(count: int, noun: str) -> str:
     return f"{count} {noun}{'s' * (count != 1)}"
+
+
+def rule_lines() -> Iterator[str]:
+    """The id, the level and the title of each rule."""
+    for rule in RULES:
+        yield f"{rule.id}  {rule.level:<7}  {rule.title}"
 
 
 def explain(rule: str) -> str:

@@ -59,13 +59,13 @@ def add_wide(parser: argparse.ArgumentParser) -> None:
 
 def add_namespace(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--namespace", default="default", help="Kubernetes namespace (default: default)"
+        "-n", "--namespace", default="default", help="Kubernetes namespace (default: default)"
     )
 
 
 def add_cluster(parser: argparse.ArgumentParser) -> None:
     """Select a cluster and a release."""
-    parser.add_argument("--namespace", help="Kubernetes namespace (default: the context's)")
+    parser.add_argument("-n", "--namespace", help="Kubernetes namespace (default: the context's)")
     parser.add_argument(
         "--release", metavar="NAME", help="name of the Helm release (default: the file's name)"
     )
@@ -87,7 +87,7 @@ def add_release(parser: argparse.ArgumentParser) -> None:
 
 
 def add_yes(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--yes", action="store_true", help="skip the confirmation")
+    parser.add_argument("-y", "--yes", action="store_true", help="skip the confirmation")
 
 
 def confirm(args: argparse.Namespace, question: str) -> bool:

@@ -27,7 +27,12 @@ class CommandParser(argparse.ArgumentParser):
     def parse(self, argv: Sequence[str]) -> argparse.Namespace:
         """Parse ``argv``; exits with code 2 if it is wrong, with 0 after `--help`."""
         options, arguments = self._sorted(argv)
-        return self.parse_args([*options, "--", *arguments] if arguments else options)
+        words = [*options, "--", *arguments] if arguments else options
+        parsed, surplus = self.parse_known_args(words)
+        if surplus := [word for word in surplus if word != "--"]:
+            plural = "s" if len(surplus) > 1 else ""
+            self.error(f"unexpected argument{plural} {', '.join(map(repr, surplus))}")
+        return parsed
 
     def options(self) -> list[str]:
         """The options that the help shows, such as `--json` and `-n`."""
@@ -77,12 +82,21 @@ class CommandParser(argparse.ArgumentParser):
         if action.choices is not None and value not in action.choices:
             names = ", ".join(map(str, action.choices))
             suggestion = did_you_mean(str(value), map(str, action.choices))
-            message = f"invalid choice: {value!r} (choose from {names}){suggestion}"
+            message = f"{value!r} is not one of {names}{suggestion}"
             raise argparse.ArgumentError(action, message)
 
     def error(self, message: str) -> NoReturn:
-        """Print the error without the usage, which fills a screen for some commands."""
-        self.exit(2, f"{self.prog}: {message}\nSee `{self.prog} --help`.\n")
+        """Print the error with only the arguments of the usage, as all options fill a screen for
+        some commands."""
+        usage = " ".join((self.prog, *map(_shown, self._get_positional_actions()), "[OPTIONS]"))
+        self.exit(2, f"{self.prog}: {message}\nUsage: {usage}. See `{self.prog} --help`.\n")
+
+
+def _shown(action: argparse.Action) -> str:
+    """An argument as the usage names it: `GRAPH`, `[NAME]`, `POOL=N...`."""
+    name = "|".join(map(str, action.choices)) if action.choices else str(action.metavar)
+    name += "..." if action.nargs in ("+", "*") else ""
+    return f"[{name}]" if action.nargs in ("?", "*") else name
 
 
 def did_you_mean(word: str, names: Iterable[str]) -> str:

@@ -45,7 +45,8 @@ def run(args: argparse.Namespace) -> int:
 
 def every_command() -> argparse.ArgumentParser:
     """One parser with all commands, as the generator of the scripts expects it."""
-    from penstock.cli.main import COMMANDS, module_of
+    from penstock.cli.main import COMMANDS
+    from penstock.cli.main import add_arguments as add_arguments_of
 
     top = argparse.ArgumentParser(prog="penstock", allow_abbrev=False)
     top.add_argument("--version", action="version", version="", help="print the version")
@@ -53,7 +54,7 @@ def every_command() -> argparse.ArgumentParser:
     words = _words()
     for command, text in COMMANDS.items():
         parser = commands.add_parser(command, help=text)
-        module_of(command).add_arguments(parser)
+        add_arguments_of(parser, command)
         for action in parser.actions():
             names = words.get((command, action.dest)) or words.get(("", action.dest))
             if names and action.choices is None:

@@ -79,8 +79,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     arguments.add_sets(parser)
     parser.add_argument("--report", metavar="FILE", type=Path, help="write an HTML report to FILE")
-    parser.add_argument("-q", "--quiet", action="store_true", help="print no progress")
     parser.add_argument(
+        "-y",
         "--yes",
         action="store_true",
         help="do not ask before running commands, setting the clock or changing a cluster",

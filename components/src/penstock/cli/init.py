@@ -110,7 +110,8 @@ def _copy(args: argparse.Namespace) -> int:
     file = args.file or Path(Path(args.example).stem + ".yaml")
     _require_new(file)
     _write(file, text)
-    print(f"wrote {file}\n\nnext steps:\n  penstock check {file}\n  penstock up {file}")
+    name = shlex.quote(str(file))
+    print(f"wrote {file}\n\nnext steps:\n  penstock check {name}\n  penstock up {name}")
     return 0
 
 
@@ -244,9 +245,9 @@ def _next_steps(file: Path, graph: StartingGraph) -> Iterator[str]:
     from penstock.plan.request import MAX_GPUS as MAX_PLANNED
     from penstock.simulate.timing import SYSTEMS
 
-    request = graph.request
-    yield f"penstock check {file}"
-    yield f"penstock up {file} --engine mocker"
+    request, name = graph.request, shlex.quote(str(file))
+    yield f"penstock check {name}"
+    yield f"penstock up {name} --engine mocker"
     if request.gpu.name in SYSTEMS and request.gpus <= MAX_PLANNED:
         model = request.model.rpartition("/")[2]
         limits = f"--ttft {request.slo.ttft_ms or 500:g}ms --itl {request.slo.itl_ms or 20:g}ms"

@@ -18,7 +18,7 @@ from types import ModuleType
 
 import penstock
 from penstock.cli import deprecations
-from penstock.cli.command_line import CommandParser, did_you_mean
+from penstock.cli.command_line import CommandParser
 from penstock.errors import InputError, PenstockError
 
 # Known conditions of this machine, and what to do about them.
@@ -77,8 +77,17 @@ def help_text() -> str:
 def command_parser(command: str) -> CommandParser:
     """The parser of one of `COMMANDS`."""
     parser = CommandParser(prog=f"penstock {command}", description=COMMANDS[command])
-    module_of(command).add_arguments(parser)
+    add_arguments(parser, command)
     return parser
+
+
+def add_arguments(parser: CommandParser, command: str) -> None:
+    """Those of one of `COMMANDS`, and `-q`, which every command accepts."""
+    from penstock.cli.progress import add_quiet
+
+    module_of(command).add_arguments(parser)
+    if "--quiet" not in parser.options():
+        add_quiet(parser)
 
 
 def module_of(command: str) -> ModuleType:
@@ -104,14 +113,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"penstock {penstock.__version__}")
         return 0
     if command not in COMMANDS:
-        return _unknown(command)
+        return _unknown(command, rest)
     return _run(command, rest)
 
 
-def _unknown(command: str) -> int:
-    problem = f"unknown command {command!r}{did_you_mean(command, COMMANDS)}"
-    if command.startswith("-"):
-        problem = f"unknown option {command}; options come after the command"
+def _unknown(command: str, rest: Sequence[str]) -> int:
+    from penstock.cli.unknown_command import unknown_command
+
+    problem = unknown_command(command, rest, COMMANDS)
     print(f"penstock: {problem}\nSee `penstock --help`.", file=sys.stderr)
     return USAGE
 

@@ -24,13 +24,19 @@ LINE_INTERVAL_S = 15.0  # the same without --verbose, of commands that may take 
 def add_progress(parser: argparse.ArgumentParser) -> None:
     """`-q` and `--verbose`, for commands that take longer than 2 s."""
     choice = parser.add_mutually_exclusive_group()
+    add_quiet(choice)
     choice.add_argument(
-        "-q", "--quiet", action="store_true", help="print no progress, only results and errors"
-    )
-    choice.add_argument(
+        "-v",
         "--verbose",
         action="store_true",
         help="print progress where stderr is not a terminal too",
+    )
+
+
+def add_quiet(parser: argparse._ActionsContainer) -> None:
+    """`-q`: no progress, advice or summary."""
+    parser.add_argument(
+        "-q", "--quiet", action="store_true", help="print only results, warnings and errors"
     )
 
 

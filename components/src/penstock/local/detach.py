@@ -12,6 +12,7 @@ import sys
 import time
 from pathlib import Path
 
+from penstock.command_text import command
 from penstock.errors import AlreadyUpError, InputError, Problem, StartError
 from penstock.local.state import StateDir
 from penstock.local.state_file import LocalState, Phase
@@ -32,7 +33,7 @@ def detach(path: Path, argv: list[str], timeout_s: float) -> int:
             Problem(
                 file=str(path),
                 message="the graph is already up",
-                fix=f"Run `penstock down {path}` first.",
+                fix=f"Run {command('down', path)} first.",
             )
         )
     state.path.mkdir(parents=True, exist_ok=True)
@@ -56,7 +57,7 @@ def detach(path: Path, argv: list[str], timeout_s: float) -> int:
             for note in now.notes:
                 print(note)
             url = now.gateway.url if now.gateway else now.endpoint
-            print(f"ready: {url} (pid {child.pid}; stop it with `penstock down {path}`)")
+            print(f"ready: {url} (pid {child.pid}; stop it with {command('down', path)})")
             return 0
         time.sleep(POLL_S)
     child.terminate()

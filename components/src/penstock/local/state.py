@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 from typing import IO
 
+from penstock.command_text import command, restart
 from penstock.errors import AlreadyUpError, InputError, Problem
 from penstock.local.state_file import LocalState, dump_state, load_state
 
@@ -103,7 +104,7 @@ class StateDir:
                     file=str(self.source),
                     message=f"the graph is already up (pid {self.owner_pid()})",
                     fix="It applies edits of the file; `penstock status` shows them. To start "
-                    f"again, run `penstock down {self.source}` first.",
+                    f"again, run {command('down', self.source)} first.",
                 )
             ) from None
         lock.truncate(0)
@@ -175,7 +176,7 @@ class StateDir:
                 Problem(
                     file=str(self.state_file),
                     message=f"the state of the running graph cannot be read: {reason}",
-                    fix=f"Run `penstock down {self.source}`, then `penstock up {self.source}`.",
+                    fix=f"Run {restart(self.source)}.",
                 )
             ) from None
         return load_state(text, self.state_file, self.source)
