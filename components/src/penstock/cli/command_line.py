@@ -56,10 +56,18 @@ class CommandParser(argparse.ArgumentParser):
             elif not part.startswith("-") or part == "-" or _NEGATIVE_NUMBER.fullmatch(part):
                 arguments.append(part)
             else:
-                options.append(part)
-                if self._needs_value(part):
-                    options += [value for value in [next(parts, None)] if value is not None]
+                value = next(parts, None) if self._needs_value(part) else None
+                options += self._joined(part, value)
         return options, arguments
+
+    def _joined(self, part: str, value: str | None) -> list[str]:
+        """The option and its value, as one word where argparse would take `-5ms` for an option."""
+        if value is None:
+            return [part]
+        is_option = value in self._option_string_actions or value[:2] in self._option_string_actions
+        if is_option or value == "-" or not value.startswith("-"):
+            return [part, value]
+        return [f"{part}={value}" if part.startswith("--") else f"{part}{value}"]
 
     def _needs_value(self, part: str) -> bool:
         """Whether the value of the option is the next part of the command line."""
@@ -88,7 +96,10 @@ class CommandParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Print the error with only the arguments of the usage, as all options fill a screen for
         some commands."""
-        usage = " ".join((self.prog, *map(_shown, self._get_positional_actions()), "[OPTIONS]"))
+        words = [self.prog, *map(_shown, self._get_positional_actions())]
+        for action in self._get_optional_actions():
+            words += [f"{action.option_strings[0]} {action.metavar}"] if action.required else []
+        usage = " ".join((*words, "[OPTIONS]"))
         self.exit(2, f"{self.prog}: {message}\nUsage: {usage}. See `{self.prog} --help`.\n")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shlex
 import sys
 from collections.abc import Callable, Iterator
@@ -27,6 +28,7 @@ WORKLOADS = {
     "latency": "short-chat",
     "batch": "document",
 }
+GIVEN = "Give them as options, such as `--model gpt-oss-20b --gpu h100 --gpus 1 --traffic chat`."
 Answer = TypeVar("Answer")
 
 
@@ -70,6 +72,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--itl", type=duration_ms, metavar="20ms", help="SLO: maximum inter-token latency"
     )
+
+
+def _traffic(text: str) -> Traffic:
+    from penstock.plan.starting_graph import Traffic
+
+    if text not in TRAFFIC:
+        raise argparse.ArgumentTypeError(f"{text!r} is not one of {', '.join(TRAFFIC)}")
+    return Traffic(text)
 
 
 def _gpus(text: str) -> int:
@@ -122,7 +132,6 @@ def _graph(args: argparse.Namespace) -> StartingGraph:
         DESCRIPTIONS,
         GPU_NAMES,
         MODELS,
-        Traffic,
         find_model_id,
         graph_gpu,
         starting_graph,
@@ -133,24 +142,25 @@ def _graph(args: argparse.Namespace) -> StartingGraph:
     model = _answer(args.model, f"Model ({', '.join(MODELS)})", MODELS[0], find_model_id)
     gpu: Gpu = _answer(args.gpu, f"GPU ({', '.join(GPU_NAMES)})", "h100", graph_gpu)
     gpus = _answer(args.gpus, "Number of GPUs", str(gpu.gpus_per_node), _gpus)
-    traffic: Traffic = _answer(args.traffic, f"{kinds}Traffic", "chat", Traffic)
+    traffic: Traffic = _answer(args.traffic, f"{kinds}Traffic", "chat", _traffic)
     slo = Slo(ttft_ms=args.ttft, itl_ms=args.itl)
     return starting_graph(model, gpu, gpus, traffic, slo=slo, concurrency=args.concurrency)
 
 
 def _require_answers(args: argparse.Namespace) -> None:
     """UsageError if a question is open and there is no terminal."""
-    from penstock.errors import UsageError
+    from penstock.errors import Problem, UsageError
 
     missing = [f"--{name}" for name in QUESTIONS if getattr(args, name) is None]
     if missing and not sys.stdin.isatty():
-        raise UsageError(f"without a terminal, {', '.join(missing)} must be given")
+        message = f"without a terminal, {', '.join(missing)} must be given"
+        raise UsageError(Problem(message=message, fix=GIVEN))
 
 
 def _answer(given: object, question: str, default: str, read: Callable[[str], Answer]) -> Answer:
     """The option's value, or the first valid answer to the question. Raises UsageError for an
     invalid option or the end of the input."""
-    from penstock.errors import PenstockError, UsageError
+    from penstock.errors import PenstockError, Problem, UsageError
 
     if given is not None:
         return read(str(given))
@@ -158,12 +168,14 @@ def _answer(given: object, question: str, default: str, read: Callable[[str], An
         try:
             text = input(f"{question} [{default}]: ").strip() or default
         except EOFError:
-            raise UsageError("the input ended before all questions were answered") from None
+            print()  # the message begins on a new line
+            message = "the input ended before all questions were answered"
+            raise UsageError(Problem(message=message, fix=GIVEN)) from None
         try:
             return read(text)
         except PenstockError as error:
             print(error, file=sys.stderr)
-        except (argparse.ArgumentTypeError, ValueError) as error:
+        except argparse.ArgumentTypeError as error:
             print(f"{error}. Try again.", file=sys.stderr)
 
 
@@ -172,11 +184,17 @@ def _require_new(file: Path) -> None:
     from penstock.errors import GraphError, InputError, Problem
     from penstock.graph.load import name_problems
 
+    if file.is_dir():
+        fix = "Name a file in it, such as graph.yaml."
+        raise InputError(Problem(file=str(file), message="is a folder", fix=fix))
     if file.exists() or file.is_symlink():
         fix = "Name another file, or remove it first."
         raise InputError(Problem(file=str(file), message="already exists", fix=fix))
     if problems := name_problems(str(file)):
         raise GraphError(*problems)
+    if not os.access(file.absolute().parent, os.W_OK):
+        message = "there is no such folder, or it is read-only"
+        raise InputError(Problem(file=str(file), message=message, fix=arguments.WRITABLE))
 
 
 def _write(file: Path, text: str) -> None:
@@ -184,12 +202,12 @@ def _write(file: Path, text: str) -> None:
     from penstock.errors import InputError, Problem
 
     try:
-        with file.open("x") as output:
+        with file.open("x", encoding="utf-8") as output:
             output.write(text)
     except OSError as error:
         message = f"cannot be written: {error.strerror}"
-        fix = "Name a file in an existing folder in which you may write."
-        raise InputError(Problem(file=str(file), message=message, fix=fix)) from None
+        problem = Problem(file=str(file), message=message, fix=arguments.WRITABLE)
+        raise InputError(problem) from None
 
 
 def _short(graph: StartingGraph) -> str:

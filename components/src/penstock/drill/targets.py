@@ -105,8 +105,9 @@ def require_programs(
     """UsageError for a choice of another program. ``services``: those that may be there."""
     unknown = [c.program for c in choices if c.program and c.program not in {*programs, *services}]
     if unknown:
-        near = did_you_mean(unknown[0], programs) or f"It has {', '.join(sorted(programs))}."
-        raise UsageError(f"--faults: the graph has no program `{unknown[0]}`. {near}")
+        fix = did_you_mean(unknown[0], programs) or f"Use one of {', '.join(sorted(programs))}."
+        message = f"the graph has no program `{unknown[0]}`"
+        raise UsageError(Problem(place="--faults", message=message, fix=fix))
 
 
 def possible(choices: Sequence[Choice], graph: str) -> list[Choice]:

@@ -36,7 +36,7 @@ def detach(path: Path, argv: list[str], timeout_s: float) -> int:
                 fix=f"Run {command('down', path)} first.",
             )
         )
-    state.path.mkdir(parents=True, exist_ok=True)
+    state.create()
     log = state.path / "up.log"
     with log.open("wb") as output:
         child = subprocess.Popen(

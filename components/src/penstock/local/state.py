@@ -83,12 +83,12 @@ class StateDir:
     def log(self, name: str) -> Path:
         return self.logs / f"{name}.log"
 
-    def acquire(self) -> None:
-        """Lock the graph for this process. AlreadyUpError when another process runs it."""
+    def create(self) -> None:
+        """Make the folder, which only this user may read. InputError if it cannot be written."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             self.path.chmod(0o700)  # logs contain prompts, files may contain tokens
-            lock = (self.path / "lock").open("a+")
+            (self.path / "lock").touch()
         except OSError as error:
             raise InputError(
                 Problem(
@@ -97,6 +97,11 @@ class StateDir:
                     fix="Set PENSTOCK_STATE_HOME to another folder.",
                 )
             ) from None
+
+    def acquire(self) -> None:
+        """Lock the graph for this process. AlreadyUpError when another process runs it."""
+        self.create()
+        lock = (self.path / "lock").open("a+")
         if not _lock(lock):
             lock.close()
             raise AlreadyUpError(
