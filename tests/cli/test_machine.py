@@ -81,7 +81,8 @@ def test_a_name_that_is_too_long_is_an_error(
     more = OPTIONS if verb == "init" else []
     assert main([verb, name, *more]) == 3
     message = capsys.readouterr().err
-    assert f"{name} cannot be used: File name too long. Fix: Give it a shorter name." in message
+    assert "aaaa" in message
+    assert ": File name too long. Fix: " in message
 
 
 def test_a_state_folder_that_cannot_be_made_is_an_error_of_a_detached_graph_too(

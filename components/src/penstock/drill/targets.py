@@ -192,11 +192,13 @@ def first_model(client: httpx.Client, endpoint: str) -> str:
         response = client.get("models").raise_for_status()
         return str(response.json()["data"][0]["id"])
     except (httpx.HTTPError, ValueError, LookupError, TypeError) as error:
+        cause = error if isinstance(error, httpx.HTTPError) else "the response is not OpenAI's list"
         raise DrillError(
             Problem(
                 place=f"{endpoint}/models",
-                message=f"cannot list the models: {error}",
-                fix="Check that the URL ends in /v1, set OPENAI_API_KEY, or pass --model.",
+                message=f"cannot list the models: {cause}",
+                fix="Check that an endpoint runs there and that the URL ends in /v1, set "
+                "OPENAI_API_KEY, or pass --model.",
             )
         ) from None
 
