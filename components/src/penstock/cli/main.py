@@ -12,8 +12,6 @@ import importlib
 import io
 import os
 import sys
-import tempfile
-import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
@@ -188,6 +186,9 @@ def _discard_output() -> None:
 
 def _unexpected(name: str) -> int:
     """Print one line, and write the details to a file."""
+    import tempfile
+    import traceback
+
     last = traceback.format_exc().strip().splitlines()[-1]
     try:
         with tempfile.NamedTemporaryFile(
