@@ -30,7 +30,12 @@ def test_the_list_is_json_too(root: Path) -> None:
     assert documents[0]["path"] == str(root / documents[0]["name"])
     done = penstock("env", "remove", "sim", "--json")
     assert (done.returncode, done.stdout) == (2, "")
-    assert "--json applies to `penstock env list`" in done.stderr
+    assert "remove has no --json. Fix: Remove --json, or run `penstock env list --json`" in (
+        done.stderr
+    )
+    done = penstock("env", "list", "sim")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "unexpected argument 'sim'. Fix: Run `penstock env list` without it." in done.stderr
 
 
 @pytest.fixture

@@ -136,21 +136,22 @@ def counts_line(report: CheckReport) -> str:
     """`2 files: 1 error, 0 warnings, 3 notes`"""
     counts: Tally = tally(report.findings)
     parts = [
-        _number(counts.errors, "error"),
-        _number(counts.warnings, "warning"),
-        _number(counts.notes, "note"),
+        number(counts.errors, "error"),
+        number(counts.warnings, "warning"),
+        number(counts.notes, "note"),
     ]
     if counts.suppressed:
         parts.append(f"{counts.suppressed} suppressed")
     if report.accepted:
         parts.append(f"{report.accepted} in the baseline")
-    text = f"{_number(len(report.files), 'file')}: {', '.join(parts)}"
+    text = f"{number(len(report.files), 'file')}: {', '.join(parts)}"
     if not report.skipped:
         return text
-    return f"{text}; skipped {_number(len(report.skipped), 'other YAML file')}"
+    return f"{text}; skipped {number(len(report.skipped), 'other YAML file')}"
 
 
-def _number(count: int, noun: str) -> str:
+def number(count: int, noun: str) -> str:
+    """`1 finding`, `2 findings`."""
     return f"{count} {noun}{'s' * (count != 1)}"
 
 

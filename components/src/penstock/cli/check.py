@@ -173,10 +173,11 @@ def _write_baseline(
     path: Path, old: Baseline | None, findings: Sequence[Finding], scope: Scope
 ) -> int:
     from penstock.checks.baseline import as_text, renewed
+    from penstock.checks.report import number
 
     baseline = renewed(findings, old, path.parent, scope)
     arguments.write_output(as_text(baseline), str(path))
-    print(f"wrote {len(baseline.findings)} findings to {path}")
+    print(f"wrote {number(len(baseline.findings), 'finding')} to {path}")
     return 0
 
 

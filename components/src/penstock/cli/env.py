@@ -49,11 +49,15 @@ def _table(environments: Sequence[Environment], *, wide: bool) -> Iterator[str]:
 
 def run(args: argparse.Namespace) -> int:
     from penstock.environments import find_environment, install, list_environments, remove
-    from penstock.errors import UsageError
+    from penstock.errors import Problem, UsageError
     from penstock.terminal import duration_text
 
     if args.json and args.action != "list":
-        raise UsageError("--json applies to `penstock env list`")
+        fix = "Remove --json, or run `penstock env list --json`."
+        raise UsageError(Problem(message=f"{args.action} has no --json", fix=fix))
+    if args.action == "list" and args.name:
+        message, fix = f"unexpected argument {args.name!r}", "Run `penstock env list` without it."
+        raise UsageError(Problem(message=message, fix=fix))
     if args.action == "list" and args.json:
         print(json.dumps([environment.as_dict() for environment in list_environments()], indent=1))
         return 0
