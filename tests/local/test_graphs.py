@@ -68,6 +68,16 @@ def test_a_graph_that_is_not_up_and_a_file_that_does_not_exist(verb: str, folder
     assert str(error.value) == f"{file}: the graph is not up. Fix: {fix}"
 
 
+def test_commands_in_messages_are_quoted_for_a_shell(folder: Path) -> None:
+    file = folder / "my graphs" / "g.yaml"
+    file.parent.mkdir()
+    file.touch()
+    with pytest.raises(NotUpError, match=r"Fix: Run `penstock up '/.*/my graphs/g.yaml'`\."):
+        status(file)
+    with pytest.raises(NotUpError, match=r"Fix: Run `penstock up '/.*/my graphs/g.yaml'`\."):
+        choose(StateDir(file), None)
+
+
 def test_logs_of_a_process_that_does_not_exist(folder: Path) -> None:
     state_dir = StateDir(folder / "g.yaml")
     with pytest.raises(NotUpError, match=r"no such file, .* was ever up. Fix: Run `penstock ls`,"):

@@ -14,6 +14,7 @@ from penstock.cli import arguments
 from penstock.cli.replay_arguments import duration_ms, integer_between
 
 if TYPE_CHECKING:
+    from penstock.checks.run import Tally
     from penstock.hardware import Gpu
     from penstock.plan.starting_graph import StartingGraph, Traffic
 
@@ -87,6 +88,8 @@ def _gpus(text: str) -> int:
 
 
 def run(args: argparse.Namespace) -> int:
+    from penstock.errors import CheckError
+
     if args.file is not None:
         _require_new(args.file)  # before the questions
     if args.example is not None:
@@ -98,7 +101,10 @@ def run(args: argparse.Namespace) -> int:
     _print(f"{file}: {graph.summary()}")
     _print(f"chosen {graph.reason()}; `penstock plan` chooses by replaying the workload")
     _print(f"updates: {graph.update()}")
-    return _checked(file, graph)
+    counts = _check(file)
+    if not args.quiet:
+        _print_advice(file, graph)
+    return CheckError.exit_code if counts.errors else 0
 
 
 def _print(line: str, indent: int = 2) -> None:
@@ -121,7 +127,9 @@ def _copy(args: argparse.Namespace) -> int:
     _require_new(file)
     _write(file, text)
     name = shlex.quote(str(file))
-    print(f"wrote {file}\n\nnext steps:\n  penstock check {name}\n  penstock up {name}")
+    print(f"wrote {file}")
+    if not args.quiet:
+        print(f"\nnext steps:\n  penstock check {name}\n  penstock up {name}")
     return 0
 
 
@@ -226,12 +234,11 @@ def _command(args: argparse.Namespace, file: Path, graph: StartingGraph) -> str:
     return shlex.join(words)
 
 
-def _checked(file: Path, graph: StartingGraph) -> int:
-    """Print what `check` finds, and the next steps. Exit code 14 for an error."""
+def _check(file: Path) -> Tally:
+    """Print what `check` finds."""
     from penstock.checks.merge import merged
     from penstock.checks.report import CheckReport, print_text
     from penstock.checks.run import check_file, tally
-    from penstock.errors import CheckError
     from penstock.serving.understand import Hints
 
     findings = merged(check_file(file, Hints()))
@@ -244,11 +251,15 @@ def _checked(file: Path, graph: StartingGraph) -> int:
     for finding in findings:
         if finding.suppressed:
             _print(f"suppressed: {finding.rule}: {finding.message}. Reason: {finding.suppressed}")
+    return counts
+
+
+def _print_advice(file: Path, graph: StartingGraph) -> None:
+    """What is still to do."""
     print("\nbefore you install it on a cluster:")
     for text in _prerequisites():
         _print(f"  {text}", 4)
     print("\nnext steps:", *_next_steps(file, graph), sep="\n  ")
-    return CheckError.exit_code if counts.errors else 0
 
 
 def _prerequisites() -> Iterator[str]:
