@@ -56,7 +56,9 @@ def read_text_file(path: Path, most_bytes: int | None = None) -> str:
             file=str(path), line=line, message=f"not UTF-8: {byte}", fix="Save the file as UTF-8."
         )
     except OSError as error:
-        problem = Problem(file=str(path), message=f"cannot be read: {error.strerror or error}")
+        message = f"cannot be read: {error.strerror or error}"
+        fix = "Check the path and its permissions."
+        problem = Problem(file=str(path), message=message, fix=fix)
     raise InputError(problem)
 
 
