@@ -47,6 +47,25 @@ def test_every_combination_passes_check(model: str, gpu: str, tmp_path: Path) ->
             assert graph.candidate.gpus <= count
 
 
+def test_quiet_prints_no_advice(tmp_path: Path) -> None:
+    done = penstock("init", "mine.yaml", *ANSWERS, "-q", folder=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("mine.yaml: ")
+    assert "next steps" not in done.stdout
+    assert "before you install" not in done.stdout
+    done = penstock("init", "--example", "quickstart", "-q", folder=tmp_path)
+    assert done.stdout == "wrote quickstart.yaml\n"
+
+
+def test_the_next_steps_can_be_pasted_for_a_folder_with_spaces(tmp_path: Path) -> None:
+    (tmp_path / "my graphs").mkdir()
+    file = "my graphs/mine.yaml"
+    for arguments in ((file, *ANSWERS), ("my graphs/example.yaml", "--example", "quickstart")):
+        done = penstock("init", *arguments, folder=tmp_path)
+        assert f"\n  penstock check '{arguments[0]}'\n" in done.stdout
+        assert f"\n  penstock up '{arguments[0]}'" in done.stdout
+
+
 def test_the_options_are_those_that_are_planned() -> None:
     assert tuple(Traffic) == TRAFFIC
     assert starting.MAX_GPUS == MAX_GPUS

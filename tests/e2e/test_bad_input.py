@@ -295,16 +295,16 @@ EDITS = [
 # Whole files: text, line, place, cause, fix.
 MANIFEST = "apiVersion: {}\nkind: {}\nmetadata: {{name: x}}\nspec: {{}}\n"
 FILES = [
-    ("services:\n  vllm: &v {image: vllm}\n", 1, "services", "is a Compose file", "Start from"),
-    ("replicaCount: 1\nimage: {tag: latest}\n", 1, "replicaCount", "another Helm chart", "Start"),
+    ("services:\n  vllm: &v {image: vllm}\n", 1, "services", "is a Compose file", "penstock init"),
+    ("replicaCount: 1\nimage: {tag: latest}\n", 1, "replicaCount", "another Helm chart", " init`"),
     ("tensor_parallel_size: 4\n", 1, "tensor_parallel_size", "of an engine", "engine.config"),
     ('{"architectures": ["A"], "model_type": "llama"}', 1, "architectures", "config.json",
      "model.path"),
-    ("name: x\nsteps: []\n", 1, "name", "none of its keys", "Start from"),
+    ("name: x\nsteps: []\n", 1, "name", "none of its keys", "penstock init"),
     ("{{- if .Values.on }}\nmodel: {}\n{{- end }}\n", 1, "", "a template", "helm template"),
-    ("[model]\nid = 'x'\n", 1, "", "this is a list", "Start from"),
+    ("[model]\nid = 'x'\n", 1, "", "this is a list", "penstock init"),
     ("engine: {kind: mocker}\nworker: {}\nmodel: a/b\n", 3, "model", '"a/b"', 'Write `id: "a/b"`'),
-    ("# nothing\n", None, "", "the file is empty", "Start from"),
+    ("# nothing\n", None, "", "the file is empty", "penstock init"),
     (MANIFEST.format("nvidia.com/v1beta1", "DynamoGraphDeployment"), 1, "kind",
      "a Kubernetes manifest (DynamoGraphDeployment)", "`penstock check`, `explain` and `up`"),
     (MANIFEST.format("apps/v1", "Deployment"), 1, "kind", "manifest (Deployment)", "the graph"),

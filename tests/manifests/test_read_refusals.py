@@ -230,9 +230,9 @@ def test_an_alias_within_its_own_anchor_is_reported() -> None:
 
 def test_nested_aliases_take_no_extra_memory() -> None:
     levels = "\n".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 30))
-    assert problems(f"a0: &a0 x\n{levels}\nkind: Pod\n")[0].message.startswith(
-        "the file contains no Dynamo"
-    )
+    problem = only_problem(f"a0: &a0 x\n{levels}\nkind: Pod\n")
+    assert problem.message == "*a4: the aliases of the file stand for more than 20,000 values"
+    assert problem.line == 6
 
 
 KEYS = """

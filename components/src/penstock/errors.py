@@ -32,6 +32,8 @@ class ProblemKind(StrEnum):
     OTHER = "other"
     # The value has the wrong type only because it is quoted, or is not quoted, in YAML.
     QUOTING = "quoting"
+    # The value is no mapping, where a section or a mapping is expected.
+    SECTION = "section"
     # A person must replace the value: `<your-namespace>`.
     PLACEHOLDER = "placeholder"
     # A program such as envsubst must fill the value before the file is applied: `${REPLICAS}`.

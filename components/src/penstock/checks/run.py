@@ -30,6 +30,7 @@ from penstock.checks.suppress import (
     suppressed,
     unused,
 )
+from penstock.command_text import command
 from penstock.engines.settings import Location
 from penstock.errors import (
     ChartError,
@@ -313,7 +314,7 @@ def require_sound(
     if not warnings:
         return ()
     noun = "warning" if warnings == 1 else "warnings"
-    return (f"{warnings} {noun} from `penstock check {source.deployment.source}`",)
+    return (f"{warnings} {noun} from {command('check', source.deployment.source)}",)
 
 
 def _problem(finding: Finding) -> Problem:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 from penstock.cli import arguments
 from penstock.cli.progress import print_line
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    arguments.add_graph(parser, "graph YAML")
+    parser.add_argument("graph", metavar="GRAPH", type=_graph, help="graph YAML")
     arguments.add_running_sets(parser)
     parser.add_argument(
         "changes",
@@ -27,6 +28,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_cluster(parser)
     arguments.add_yes(parser)
     arguments.add_wait(parser)
+
+
+def _graph(text: str) -> Path:
+    """Not the first change, where GRAPH was left out."""
+    path = Path(text)
+    if "=" in text and not path.exists():
+        raise argparse.ArgumentTypeError(
+            f"got {text!r}, but the graph comes first: `penstock scale graph.yaml {text}`"
+        )
+    return path
 
 
 def run(args: argparse.Namespace) -> int:
@@ -126,14 +137,15 @@ def _changes(texts: list[str]) -> dict[str, int]:
 
 def _change(text: str) -> tuple[str, int]:
     from penstock.errors import GraphError, Problem
+    from penstock.strict_yaml.limits import MOST_REPLICAS
 
     pool, equals, number = text.partition("=")
-    if not equals or not number.isascii() or not number.isdigit():
-        raise GraphError(
-            Problem(
-                place=pool,
-                message=f"{text!r} is not POOL=N",
-                fix="Write it as decode=4.",
-            )
-        )
-    return pool, int(number)
+    if pool and equals and number.isascii() and number.isdigit():
+        return pool, int(number)
+    message = f"{text!r} is not POOL=N"
+    if pool and equals:
+        message = f"must be an integer from 0 to {MOST_REPLICAS:,}, got {number or 'nothing'}"
+    fix = f"Give the number of replicas, such as `{pool or 'decode'}=2`."
+    raise GraphError(
+        Problem(place=f"{pool}.replicas" if pool and equals else "", message=message, fix=fix)
+    )

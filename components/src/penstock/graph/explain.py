@@ -17,9 +17,10 @@ from penstock.graph.foreign_keys import POOLS, fix_of_key
 from penstock.graph.model import Graph
 from penstock.hardware.unsupported import meant_gpu
 from penstock.strict_yaml.base import FOLDER_PATH, HEADER_NAME, HTTP_URL, OBJECT_NAME, QUANTITY
+from penstock.strict_yaml.number_fixes import number_fix
 from penstock.strict_yaml.places import Path, Places, looks_secret, place_of
 from penstock.strict_yaml.problems import BOUNDS, MEMORY, PATTERNS, Text, kind_of, model_at, shown
-from penstock.strict_yaml.value_fixes import number_fix, section_fix
+from penstock.strict_yaml.value_fixes import section_fix
 
 GPU = ("hardware", "gpu")
 # The key of a section for which a scalar in the place of the section is meant.

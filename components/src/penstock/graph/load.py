@@ -40,9 +40,10 @@ from penstock.strict_yaml.problems import field_problems, located, shown
 LONGEST_NAME = 53
 GRAPH = DocumentKind(
     name="a graph",
-    example="one in dynamo_graphs/",
+    example="the output of `penstock init`, or from a graph in dynamo_graphs/",
     is_read_by_helm=True,
     reads_last="Helm would use",
+    is_small=True,
     sharing="Put values that all pools share under `engine`, `env` or `pod`.",
 )
 
@@ -167,6 +168,8 @@ def _of_a_set(problem: Problem) -> Problem:
     fix = problem.fix
     if problem.kind is ProblemKind.QUOTING:
         fix = "Write this value in the file: --set derives the type from the text."
+    if problem.kind is ProblemKind.SECTION:
+        fix = f"Set its keys one by one: --set {problem.place}.KEY=VALUE. Braces make a list."
     return replace(problem, file=SET_FILE, line=None, column=None, fix=fix)
 
 

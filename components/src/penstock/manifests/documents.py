@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from penstock.errors import Problem
 from penstock.strict_yaml.document import read_documents
 from penstock.strict_yaml.kind import Dialect, DocumentKind
+from penstock.strict_yaml.limits import MOST_PROBLEMS
 from penstock.strict_yaml.nodes import Node
 
 MIB = 2**20
 MOST_CHARACTERS = 3 * MIB // 2  # of a file; reading takes about a second per MiB
-MOST_PROBLEMS = 100
 _CRD = re.compile(r"^kind: *[\"']?CustomResourceDefinition\b", re.MULTILINE)
 MANIFEST = DocumentKind(
     name="a manifest",

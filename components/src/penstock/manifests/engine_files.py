@@ -32,6 +32,7 @@ ENGINE_FILE = DocumentKind(
     may_quote_lines=False,
     reads_last="the engine uses",
     allows_repeated_keys=True,
+    is_small=True,
 )
 # The flag of each engine's file, and the variable with the same meaning (dynamo 1.6.1,
 # trtllm/backend_args.py; vLLM and SGLang parse `--config` themselves and have no variable).
@@ -116,12 +117,13 @@ def _report(cursor: Cursor, message: str, offset: int, inner: bool, fix: str = "
     A `|` block begins on the line after its key.
     """
     node = node_at(cursor.document.node, cursor.path) if inner else None
-    line = cursor.line
+    line, column = cursor.position or (None, None)
     if line is not None and getattr(node, "style", None) == "|":
-        line += 1 + offset
+        line, column = line + 1 + offset, None
     problem = Problem(
         file=cursor.document.source,
         line=line,
+        column=column,
         place=cursor.place,
         message=message,
         fix=fix or "Correct the text of the file.",

@@ -32,5 +32,7 @@ class DocumentKind:
     reads_last: str = ""
     # Whether two equal keys are no problem if the last value replaces an empty or an equal one.
     allows_repeated_keys: bool = False
+    # Whether a file with more than MOST_KEYS keys or MOST_ITEMS items of lists is refused.
+    is_small: bool = False
     # How to share a value in this kind of file, which has no aliases.
     sharing: str = ""
