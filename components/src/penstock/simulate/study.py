@@ -150,7 +150,10 @@ class Study:
         return replace(self._row(deployment, jobs, self.replays.run(jobs)), scale=scale)
 
     def meets(self, row: Row) -> bool:
-        return row.goodput is not None and row.goodput >= self.attain
+        """Whether enough requests meet the SLO, and would in a longer run: queues do not grow."""
+        if row.goodput is None or row.goodput < self.attain:
+            return False
+        return row.steadiness is None or row.steadiness.is_served
 
     def _seeds(self, deployment: Replayable) -> int:
         """A trace is the same for every seed, so that only a random router makes a difference."""
