@@ -30,6 +30,14 @@ from penstock.strict_yaml.nodes import node_at
 
 MOST_COMPONENTS = 100  # of all deployments of a text; the operator accepts 25 of one
 _KIND = "DynamoGraphDeployment"
+_FIX = f"Pass a graph, or a manifest with a {_KIND}."
+# Kind → what to pass instead of a file with it, if there is an answer.
+_FIXES = {
+    "Kustomization": "Build it with `kubectl kustomize`, and pass the output.",
+    "Component": "Build an overlay that uses the component with `kubectl kustomize`, and pass the "
+    "output.",
+    f"{_KIND}Request": f"Pass the {_KIND} that the operator creates from the request.",
+}
 # The image or the operator decides what these run, not the manifest.
 _WITHOUT_LAUNCH = (Role.EPP, Role.PLANNER, Role.OTHER)
 
@@ -69,6 +77,8 @@ def read_all(
     """As `read_manifests`, with the problems returned: then a manifest lacks values, components or
     objects. A value of the wrong type counts as absent."""
     documents, problems = parse(text, source)
+    if _has_no_deployment(documents, problems, text):
+        return (), (_no_deployment(documents, source),)
     manifests = _read(documents, problems, source, namespace)
     return manifests, tuple(
         sorted(without_consequences(problems), key=lambda problem: problem.line or 0)
@@ -100,8 +110,6 @@ def _read(
     documents = tuple(_flat(documents))
     roots = [Cursor.at_root(document) for document in documents]
     graphs = [root for root in roots if root.mapping().get("kind") == _KIND]
-    if not graphs and not problems:
-        problems.append(_no_deployment(roots, source))
     for root in roots:
         if _has_values(root):
             report_placeholders(root)
@@ -149,18 +157,30 @@ def _flat(documents: Iterable[Document]) -> Iterable[Document]:
             yield document
 
 
-def _no_deployment(roots: list[Cursor], source: str) -> Problem:
+def _has_no_deployment(documents: tuple[Document, ...], problems: list[Problem], text: str) -> bool:
+    """Whether there is none, also not after an error of syntax, or in a document that is no
+    mapping. Other problems of such a file do not matter."""
+    values = [document.value for document in _flat(documents)]
+    if any(not isinstance(value, dict) or value.get("kind") == _KIND for value in values):
+        return False
+    return not problems or (bool(values) and _KIND not in text)
+
+
+def _no_deployment(documents: tuple[Document, ...], source: str) -> Problem:
+    kind = ProblemKind.NOTHING_TO_READ
+    roots = [Cursor.at_root(document) for document in _flat(documents)]
     if not roots:
-        return Problem(file=source, message="the file is empty", fix=f"Add a {_KIND}.")
+        return Problem(file=source, message="the file is empty", fix=f"Add a {_KIND}.", kind=kind)
     kinds = [str(root["kind"].value or "a document without kind") for root in roots]
-    listed = ", ".join(dict.fromkeys(kinds))
+    listed = list(dict.fromkeys(kinds))
     line, column = roots[0].position or (None, None)
     return Problem(
         file=source,
         line=line,
         column=column,
-        message=f"the file contains no {_KIND}, only: {listed}",
-        fix=f"Pass the file with the {_KIND}, or build the Kustomize overlay first.",
+        message=f"the file contains no {_KIND}, only: {', '.join(listed)}",
+        fix=next((fix for name, fix in _FIXES.items() if name in listed), _FIX),
+        kind=kind,
     )
 
 
