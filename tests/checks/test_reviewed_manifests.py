@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -18,6 +19,7 @@ from tests.checks.support import (
     VLLM_DISAGG,
     Case,
     check,
+    graph,
     manifest,
 )
 
@@ -256,6 +258,51 @@ def test_placeholders_are_counted_in_every_container() -> None:
     }
     finding = only(manifest(VLLM_AGG, changes), "PS909")
     assert finding.message == "my-registry/…:my-tag in 3 places must be replaced"
+
+
+def test_a_registry_to_replace_does_not_hide_a_tag_without_a_version() -> None:
+    text = manifest(VLLM_AGG, {f"{WORKER}/image": "my-registry/vllm-runtime:custom"})
+    assert only(text, "PS901").component == "worker"
+    assert only(text, "PS909").why.startswith("The registry has no such image.")
+
+
+def test_security_without_root_is_a_choice_of_the_graph() -> None:
+    graphs = {
+        security: found(graph(VLLM_DISAGG, {"cluster/security": security}), "PS433")
+        for security in ("least", "nonroot", "image")
+    }
+    assert [bool(findings) for findings in graphs.values()] == [False, False, True]
+    for finding in graphs["image"]:
+        assert finding.yaml == "cluster:\n  security: least"
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({}, "has no kv-events-config and publishes no KV events"),
+        ({"enable_kv_cache_events": False}, "kv-events-config of worker publishes no events"),
+    ],
+)
+def test_the_message_about_kv_events_says_whether_they_are_configured(
+    config: dict[str, Any], message: str
+) -> None:
+    args = ["--model", "a/b", *(["--kv-events-config", json.dumps(config)] if config else [])]
+    command = {f"{WORKER}/command": ["python3", "-m", "dynamo.vllm"], f"{WORKER}/args": args}
+    finding = only(manifest(VLLM_AGG, {"router/mode": "kv", **command}), "PS501")
+    assert message in finding.message
+
+
+@pytest.mark.parametrize(
+    ("image", "level"),
+    [(f"{NVIDIA}/vllm-runtime:my-tag", Level.ERROR), ("my-registry/vllm-runtime:my-tag", None)],
+)
+def test_a_module_that_no_release_has_is_an_error_whatever_the_tag(
+    image: str, level: Level | None
+) -> None:
+    command = {f"{FRONTEND}/image": image, f"{FRONTEND}/args": []}
+    command |= {f"{FRONTEND}/command": ["python3", "-m", "dynamo.frontend.none"]}
+    finding = only(manifest(VLLM_AGG, command), "PS769")
+    assert finding.level is (level or Level.WARNING)
 
 
 ALPHA = """apiVersion: nvidia.com/v1alpha1

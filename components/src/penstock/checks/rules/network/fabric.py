@@ -145,9 +145,8 @@ def no_rdma(deployment: ServingDeployment) -> Iterable[RuleResult]:
         nodes = without or little
         of = "no RDMA device is requested"
         if nodes:
-            of = (
-                f"the nodes ({', '.join(nodes)}) have {'no EFA' if without else 'few or no EFA devices'}"
-            )
+            have = "no EFA" if without else "few or no EFA devices"
+            of = f"the nodes ({', '.join(nodes)}) have {have}"
         is_excluded = _excludes_tcp(worker)
         yield RuleResult(
             location=worker.location("field", "main", "resources", "limits", "rdma"),
@@ -263,8 +262,9 @@ def no_ipc_lock(deployment: ServingDeployment) -> Iterable[RuleResult]:
         is_root = runs_as_root(worker.pod)
         if not rdma_devices(worker) or security.get("privileged"):
             continue
-        if "IPC_LOCK" in added and is_root is not False:
-            continue
+        is_chosen = deployment.is_graph and worker.pod.spec.get("securityContext")
+        if "IPC_LOCK" in added and (is_root is not False or is_chosen):
+            continue  # cluster.security: nonroot states that the nodes have no limit
         lacks = "lacks the capability IPC_LOCK"
         if "IPC_LOCK" in added:
             lacks = "does not run as root, so the capability IPC_LOCK has no effect"
@@ -280,6 +280,7 @@ def no_ipc_lock(deployment: ServingDeployment) -> Iterable[RuleResult]:
                     if "IPC_LOCK" not in added
                     else added,
                 },
+                graph={"cluster.security": "least"},
             ),
         )
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
-from penstock.checks.rules.versions.placeholders import image_placeholder
+from penstock.checks.rules.versions.placeholders import hides_version
 from penstock.checks.version_range import CRD, EVERY_IMAGE, Versions
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Component, Role
@@ -51,7 +51,7 @@ def unknown_version(deployment: ServingDeployment) -> Iterable[RuleResult]:
         ):
             continue
         tag = tag_of(pod.image)
-        if image_placeholder(pod.image) or (tag is not None and SEMVER.match(tag)):
+        if hides_version(pod.image) or (tag is not None and SEMVER.match(tag)):
             continue  # PS909 reports placeholders
         yield RuleResult(
             location=Location(component.name, "field", ("main", "image")),

@@ -31,7 +31,9 @@ FEW = 3  # placeholders that a message names
 # Where it differs from the rule's effect.
 REASONS = {
     ProblemKind.TEMPLATE: "The values are not known here, so findings that depend on them are "
-    "missing."
+    "missing.",
+    ProblemKind.OTHER: "The registry has no such image. Without a version in the tag, rules assume "
+    "the newest release.",
 }
 LEVELS = {
     ProblemKind.PLACEHOLDER: Level.ERROR,
@@ -52,6 +54,11 @@ def image_placeholder(image: str) -> str | None:
     named = [registry[1]] if registry else []
     named += [tag] if _TAGS.fullmatch(tag) else []
     return placeholder(image) or BETWEEN.join(named) or None
+
+
+def hides_version(image: str) -> bool:
+    """Whether a placeholder stands where the version is."""
+    return bool(placeholder(image) or _TAGS.fullmatch(tag_of(image) or ""))
 
 
 def _is_valid(text: str) -> bool:
@@ -79,8 +86,8 @@ def fix_of(kind: ProblemKind, texts: Iterable[str]) -> str:
     "tag such as `my-tag` or a registry such as `my-registry`. All of a deployment are one "
     "finding, and rules that do not need the values apply. Text that a program fills, such as "
     "`${IMAGE}`, is a note; a tag or a registry is a warning.",
-    effect="Kubernetes rejects the value, or finds no such image. Without a version in the tag, "
-    "rules assume the newest release.",
+    effect="Kubernetes rejects the value or finds no such image, or a program gets the placeholder "
+    "itself.",
     remedy="Replace it. `penstock up` ignores images and namespaces.",
     source="Kubernetes, names and images",
     versions=KUBERNETES,
