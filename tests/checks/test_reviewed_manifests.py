@@ -288,7 +288,7 @@ def test_the_message_about_kv_events_says_whether_they_are_configured(
 ) -> None:
     args = ["--model", "a/b", *(["--kv-events-config", json.dumps(config)] if config else [])]
     command = {f"{WORKER}/command": ["python3", "-m", "dynamo.vllm"], f"{WORKER}/args": args}
-    finding = only(manifest(VLLM_AGG, {"router/mode": "kv", **command}), "PS501")
+    finding = only(manifest({**VLLM_AGG, "router": {"mode": "kv"}}, command), "PS501")
     assert message in finding.message
 
 
