@@ -263,7 +263,7 @@ def test_placeholders_are_counted_in_every_container() -> None:
 def test_a_registry_to_replace_does_not_hide_a_tag_without_a_version() -> None:
     text = manifest(VLLM_AGG, {f"{WORKER}/image": "my-registry/vllm-runtime:custom"})
     assert only(text, "PS901").component == "worker"
-    assert only(text, "PS909").why.startswith("The registry has no such image.")
+    assert only(text, "PS909").why.startswith("Kubernetes finds no such image.")
 
 
 def test_security_without_root_is_a_choice_of_the_graph() -> None:
@@ -361,5 +361,5 @@ def test_no_fix_says_the_same_twice(case: Case) -> None:
             re.sub(r"[`.]|--|\b(the|to|in|launch|script)\b", "", one).split()[1:]
             for one in sentences
         ]
-        told = [tuple(words) for words in about if words]
-        assert len(set(told)) == len(told), finding.fix
+        steps = [tuple(words) for words in about if words]
+        assert len(set(steps)) == len(steps), finding.fix

@@ -130,7 +130,9 @@ def unpublished_image(deployment: ServingDeployment) -> Iterable[RuleResult]:
 
 def _instead(name: str, first: str | None, component: Component) -> str:
     if name.endswith(_OTHER_HARDWARE):
-        return "Build the image from Dynamo's container/, and use the registry that you push it to."
+        return (
+            "Build the image from Dynamo's container/, and name the repository that you push it to."
+        )
     near = nearest(name, PUBLISHED) or RUNTIME.get(str(component.engine), "")
     return f"Use {near}." if near and not first else "Use the image of an engine."
 

@@ -32,7 +32,7 @@ FEW = 3  # placeholders that a message names
 REASONS = {
     ProblemKind.TEMPLATE: "The values are not known here, so findings that depend on them are "
     "missing.",
-    ProblemKind.OTHER: "The registry has no such image. Without a version in the tag, rules assume "
+    ProblemKind.OTHER: "Kubernetes finds no such image. Without a version in the tag, rules assume "
     "the newest release.",
 }
 LEVELS = {
