@@ -42,7 +42,7 @@ def only_error(folder: Path, content: str | bytes, name: str = "graph.yaml") -> 
         (GRAPH.encode("utf-16-le"), "is UTF-16, not UTF-8", "iconv -f UTF-16LE -t UTF-8"),
         (GRAPH.encode("utf-16-be"), "is UTF-16, not UTF-8", "iconv -f UTF-16BE -t UTF-8"),
         (GRAPH.encode("utf-32"), "is UTF-32, not UTF-8", "iconv -f UTF-32 -t UTF-8"),
-        (gzip.compress(GRAPH.encode()), "is compressed with gzip", "gunzip"),
+        (gzip.compress(GRAPH.encode(), mtime=0), "is compressed with gzip", "gunzip"),
         (b"PK\x03\x04\x14\0\0\0", "is a ZIP archive", "Extract it"),
         (b"\x7fELF\2\1\1" + bytes(90), "is a binary file, not text", "Name a graph"),
         ("# für\n".encode("latin-1"), "not UTF-8: byte 0xfc at offset 3", "as UTF-8"),
@@ -146,7 +146,7 @@ def test_services_in_a_list_have_a_fix(tmp_path: Path) -> None:
         ("DynamoCheckpoint", "Dynamo 1.5 removed", "Pass the file"),
         ("Kustomization", "files of an overlay", "kubectl kustomize DIR | penstock check -"),
         ("DynamoGraphDeployments", "", "Did you mean `kind: DynamoGraphDeployment`"),
-        ("Service", "", "Pass the file"),
+        ("Service", "", "Pass a graph, or a manifest with"),
     ],
 )
 def test_an_object_of_another_kind_says_what_it_is(

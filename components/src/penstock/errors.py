@@ -40,6 +40,10 @@ class ProblemKind(StrEnum):
     TEMPLATE = "template"
     # The file may be right, but does not say what runs: the image or the operator decides.
     UNDECIDED = "undecided"
+    # The file may be valid, but it has nothing that penstock reads.
+    NOTHING_TO_READ = "nothing to read"
+    # A key is there twice, and its reader ignores the first value.
+    REPEATED = "repeated"
 
 
 @dataclass(frozen=True, kw_only=True)

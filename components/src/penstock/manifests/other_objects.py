@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.errors import Problem
+from penstock.errors import Problem, ProblemKind
 from penstock.manifests.cursor import Cursor
 from penstock.nearest import nearest
 
@@ -39,6 +39,10 @@ _KINDS = {
         "which names the files of an overlay",
         "Build the overlay first: `kubectl kustomize DIR | penstock check -`.",
     ),
+    "Component": (
+        "which overlays of Kustomize use",
+        "Build an overlay that uses it first: `kubectl kustomize DIR | penstock check -`.",
+    ),
 }
 
 
@@ -56,14 +60,20 @@ def no_deployment(roots: list[Cursor], lists: list[Cursor], source: str) -> Prob
             message="the list has no items: `kubectl get` found no object",
             fix="Name the namespace and the kind: "
             "`kubectl get dynamographdeployments -n NAMESPACE -o yaml`.",
+            kind=ProblemKind.NOTHING_TO_READ,
         )
-    return Problem(file=source, message="the file is empty", fix=f"Add a {DGD}.")
+    return Problem(
+        file=source,
+        message="the file is empty",
+        fix=f"Add a {DGD}.",
+        kind=ProblemKind.NOTHING_TO_READ,
+    )
 
 
 def _other_kinds(roots: list[Cursor], source: str) -> Problem:
     kinds = dict.fromkeys(str(root["kind"].value or "a document without kind") for root in roots)
     known = next((kind for kind in kinds if kind in _KINDS), None)
-    fix = f"Pass the file with the {DGD}, or build the Kustomize overlay first."
+    fix = f"Pass a graph, or a manifest with a {DGD}."
     first = roots[0]
     if known is not None:
         about, fix = _KINDS[known]
@@ -80,4 +90,5 @@ def _other_kinds(roots: list[Cursor], source: str) -> Problem:
         column=column,
         message=f"the file contains no {DGD}, only: {', '.join(kinds)}",
         fix=fix,
+        kind=ProblemKind.NOTHING_TO_READ,
     )

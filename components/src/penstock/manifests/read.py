@@ -69,6 +69,8 @@ def read_all(
     """As `read_manifests`, with the problems returned: then a manifest lacks values, components or
     objects. A value of the wrong type counts as absent."""
     documents, problems = parse(text, source)
+    if _has_no_deployment(documents, problems, text):
+        return (), (_no_deployment(documents, source),)
     manifests = _read(documents, problems, source, namespace)
     return manifests, tuple(
         sorted(without_consequences(problems), key=lambda problem: problem.line or 0)
@@ -97,12 +99,9 @@ class _Context:
 def _read(
     documents: tuple[Document, ...], problems: list[Problem], source: str, namespace: str
 ) -> tuple[Manifest, ...]:
-    listed, documents = documents, tuple(_flat(documents))
+    documents = tuple(_flat(documents))
     roots = [Cursor.at_root(document) for document in documents]
     graphs = [root for root in roots if root.mapping().get("kind") == DGD]
-    if not graphs and not problems:
-        lists = [Cursor.at_root(document) for document in listed]
-        problems.append(no_deployment(roots, [one for one in lists if _is_list(one)], source))
     for root in roots:
         if _has_values(root):
             report_placeholders(root)
@@ -171,6 +170,21 @@ def _with_kind(item: Document, listed: Cursor) -> Document:
         return item
     head = {"apiVersion": listed["apiVersion"].value, "kind": kind}
     return replace(item, value=head | item.value)
+
+
+def _has_no_deployment(documents: tuple[Document, ...], problems: list[Problem], text: str) -> bool:
+    """Whether there is none, also not after an error of syntax, or in a document that is no
+    mapping. Other problems of such a file do not matter."""
+    values = [document.value for document in _flat(documents)]
+    if any(not isinstance(value, dict) or value.get("kind") == DGD for value in values):
+        return False
+    return not problems or (bool(values) and DGD not in text)
+
+
+def _no_deployment(documents: tuple[Document, ...], source: str) -> Problem:
+    roots = [Cursor.at_root(document) for document in _flat(documents)]
+    listed = [Cursor.at_root(document) for document in documents]
+    return no_deployment(roots, [one for one in listed if _is_list(one)], source)
 
 
 def _manifest(root: Cursor, context: _Context, roots: tuple[Cursor, ...]) -> Manifest | None:

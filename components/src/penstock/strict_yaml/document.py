@@ -12,9 +12,9 @@ from typing import Any
 
 import yaml
 
-from penstock.errors import GraphError, Problem
+from penstock.errors import GraphError, Problem, ProblemKind
 from penstock.strict_yaml.events import events, explicit_tag, position_of_event
-from penstock.strict_yaml.kind import Dialect, DocumentKind
+from penstock.strict_yaml.kind import Dialect, DocumentKind, RepeatedKeys
 from penstock.strict_yaml.kubernetes_scalars import (
     MERGE,
     UnknownTagError,
@@ -23,7 +23,7 @@ from penstock.strict_yaml.kubernetes_scalars import (
 )
 from penstock.strict_yaml.limits import MOST_ITEMS, MOST_KEYS, MOST_PROBLEMS
 from penstock.strict_yaml.loader import DEEPEST
-from penstock.strict_yaml.nodes import Node, positions_by_place
+from penstock.strict_yaml.nodes import Node, Repeated, positions_by_place
 from penstock.strict_yaml.places import Path, Position, looks_secret, place_of
 from penstock.strict_yaml.scalars import ScalarProblem, read_scalar
 
@@ -249,14 +249,18 @@ class _Reader:
     def _check_duplicate(
         self, node: Node, key: str, value: Any, event: yaml.Event, here: Path
     ) -> None:
-        """Report a second value of a key, or note it if the reader loses nothing by using it."""
-        first = node.children[key][0].line
-        if self.kind.allows_repeated_keys and not _is_lost(node.value[key], value):
-            node.repeated[key] = first
+        """Report a second value of a key, or note it in its mapping where it is allowed."""
+        first, allowed = node.children[key][0].line, self.kind.repeated_keys
+        is_lost = _is_lost(node.value[key], value)
+        if allowed is RepeatedKeys.ALLOWED or (
+            allowed is RepeatedKeys.WITHOUT_LOSS and not is_lost
+        ):
+            was_lost = key in node.repeated and node.repeated[key].is_lost
+            node.repeated[key] = Repeated(line=first, is_lost=is_lost or was_lost)
             return
         effect = f"; {self.kind.reads_last} this one" if self.kind.reads_last else ""
         message = f"duplicate key `{key}`, first on line {first}{effect}"
-        self._report(event, here, message, "Keep one of them.")
+        self._report(event, here, message, "Keep one of them.", ProblemKind.REPEATED)
 
     def _key(self, event: yaml.Event, path: Path) -> str | None:
         """A mapping's key as a string; a problem if it is anything else."""
@@ -330,7 +334,14 @@ class _Reader:
             message = f"contains the control character \\x{ord(found[0]):02x}"
             self._report(event, path, message, "Remove it.")
 
-    def _report(self, event: yaml.Event, path: Path, message: str, fix: str) -> None:
+    def _report(
+        self,
+        event: yaml.Event,
+        path: Path,
+        message: str,
+        fix: str,
+        kind: ProblemKind = ProblemKind.OTHER,
+    ) -> None:
         line, column = position_of_event(event)
         problem = Problem(
             file=self.source,
@@ -339,6 +350,7 @@ class _Reader:
             place=place_of(path),
             message=message,
             fix=fix,
+            kind=kind,
         )
         self.problems.append(problem)
         if len(self.problems) == MOST_PROBLEMS:
