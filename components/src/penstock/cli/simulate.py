@@ -164,7 +164,8 @@ def _print(
         print(report.as_json(rows, study.workload, sustained))
     else:
         _print_lines([f"{report.title(study.workload, sustained)}; simulated, not measured"])
-        for line in report.table(rows) if args.wide else report.narrow_table(rows):
+        named = report.marked(rows)
+        for line in report.table(named) if args.wide else report.narrow_table(named):
             print(line)
         _print_lines(report.sustained_load_line(load, study.workload) for load in sustained)
         _print_lines(report.notes(rows))

@@ -23,7 +23,7 @@ EQUAL = 0.01  # within this, scores are equal: the KV router's random ties make 
 MIN_CAPACITY = 0.6  # of the scale: candidates of which less is estimated are not replayed
 BATCH_MARGIN = 2.0  # a batch limit of so many times the running requests has no effect
 SEMIFINALISTS, FINALISTS = 6, 2
-FINAL_REPLAYS = 12  # a long one of each semifinalist, and two more seeds of three finalists
+FINAL_REPLAYS = 12  # a second seed for the semifinalists, a third for the finalists, three times
 # For cost, candidates of one number of GPUs that are replayed first, and of the lowest number.
 GROUP, LAST_GROUP = 5, 15
 FEWER = 4  # lower numbers of GPUs that are tried for cost
@@ -174,15 +174,15 @@ def _cheapest(trials: Trials, ranked: Ranked) -> list[Trial]:
 def _finals(trials: Trials, first: Sequence[Trial], objective: Objective) -> list[Trial]:
     """The best candidates that meet the SLO with all seeds.
 
-    A long replay excludes those that met it only while their queues were short.
+    A second seed excludes those that met it with the first seed only.
     """
     hopeful = _hopeful(first, objective)
     most = max(1, min(SEMIFINALISTS, trials.free - FINALISTS))
-    semifinal = trials.of([TrialSpec(candidate, is_steady=True) for candidate in hopeful[:most]])
+    semifinal = trials.of([TrialSpec(candidate, seeds=2) for candidate in hopeful[:most]])
     order = dict.fromkeys([*_hopeful(semifinal, objective), *hopeful[most:]])
     best: list[Trial] = []
     for some in _batches(list(order), FINALISTS):
-        final = trials.of([TrialSpec(candidate, seeds=SEEDS, is_steady=True) for candidate in some])
+        final = trials.of([TrialSpec(candidate, seeds=SEEDS) for candidate in some])
         best += [trial for trial in final if trial.meets_slo]
         if best:
             break
@@ -264,7 +264,7 @@ def _confirmed(trials: Trials, candidate: Candidate, exponent: int) -> Trial | N
     """The highest scale at which all seeds together meet the SLO."""
     for lower in range(STEPS_DOWN):
         scale = SCALE_STEP ** (exponent - lower)
-        trial = trials.one(TrialSpec(candidate, scale=scale, seeds=SEEDS, is_steady=True))
+        trial = trials.one(TrialSpec(candidate, scale=scale, seeds=SEEDS))
         if trial is None:
             return None
         if trial.meets_slo:

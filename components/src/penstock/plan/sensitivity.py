@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 
 from penstock.errors import InputError
 from penstock.graph.slo import Slo
@@ -75,7 +74,7 @@ def headroom(trials: Trials, candidate: Candidate, scale: float) -> Headroom:
     """Which steps above ``scale`` meet the SLO."""
     sustained = None
     for step in STEPS_UP:
-        trial = trials.one(TrialSpec(candidate, scale=scale * step, is_steady=True))
+        trial = trials.one(TrialSpec(candidate, scale=scale * step))
         if trial is None or not trial.meets_slo:
             return Headroom(sustained=sustained, failing=step if trial else None)
         sustained = step
@@ -104,10 +103,9 @@ def compared(
     """At every scale up to ``max_scale`` times ``base``, or until both miss the SLO."""
     comparisons: list[Comparison] = []
     for scale in (one for one in COMPARED if one <= max_scale):
-        is_first = scale == 1.0
-        spec = partial(TrialSpec, seeds=SEEDS if is_first else 1, is_steady=is_first)
+        seeds = SEEDS if scale == 1.0 else 1
         one, other = (
-            trials.one(spec(candidate, scale=base * scale))
+            trials.one(TrialSpec(candidate, scale=base * scale, seeds=seeds))
             for candidate in (disaggregated, aggregated)
         )
         if one is None and other is None:

@@ -38,14 +38,6 @@ class TrialSpec:
     candidate: Candidate
     scale: float = 1.0  # of the workload's rate
     seeds: int = 1  # samples of the traffic
-    # With traffic long enough for a steady state. First replays only rank candidates; those that
-    # decide, and are shown, are steady.
-    is_steady: bool = False
-
-    @property
-    def rank(self) -> tuple[bool, int]:
-        """Higher: surer."""
-        return self.is_steady, self.seeds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,8 +70,6 @@ class Trials:
     measured: list[Trial] = field(default_factory=list)  # in order of time; searches may share it
     _reserved: int = 0
     _known: dict[TrialSpec, Trial] = field(default_factory=dict)
-    # scale → requests that a steady replay needed: others begin with them.
-    _steady_requests: dict[float, int] = field(default_factory=dict)
 
     @property
     def free(self) -> int:
@@ -154,8 +144,8 @@ class Trials:
     def _surest(self) -> list[TrialSpec]:
         surest: dict[TrialSpec, TrialSpec] = {}
         for spec in self._known:
-            first = replace(spec, seeds=1, is_steady=False)
-            surest[first] = max(surest.get(first, spec), spec, key=lambda one: one.rank)
+            first = replace(spec, seeds=1)
+            surest[first] = max(surest.get(first, spec), spec, key=lambda one: one.seeds)
         return list(surest.values())
 
     def _run_in_time(self, spec: TrialSpec) -> Trial | None:
@@ -165,14 +155,8 @@ class Trials:
     def _run(self, spec: TrialSpec) -> Trial:
         ((_, deployment),) = self.deployments.of([spec.candidate])
         workload = self.study.workload.at_scale(spec.scale, min_requests=MIN_PLANNED_REQUESTS)
-        own, needed = workload.workload.requests, self._steady_requests.get(spec.scale, 0)
-        if spec.is_steady and own and needed > own:
-            workload = workload.with_workload(workload.workload.with_requests(needed))
         study = replace(self.study, seeds=spec.seeds, workload=workload)
-        rows = study.steady_rows if spec.is_steady else study.rows
-        (row,) = rows([deployment], None)
-        if spec.is_steady and row.is_steady:
-            self._steady_requests[spec.scale] = max(needed, row.replayed)
+        (row,) = study.rows([deployment], None)
         row = replace(row, scale=spec.scale)
         return Trial(candidate=spec.candidate, row=row, meets_slo=study.meets(row))
 

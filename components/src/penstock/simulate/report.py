@@ -87,6 +87,13 @@ def title(loaded: LoadedWorkload, sustained: Sequence[SustainedLoad]) -> str:
     return f"{loaded.name}: {scale}"
 
 
+def marked(rows: Sequence[Row]) -> list[Row]:
+    """With the names of those that have no steady state marked, for a table."""
+    return [
+        row if row.is_steady else row.renamed(f"{row.replayable.name}{NOT_STEADY}") for row in rows
+    ]
+
+
 def narrow_table(rows: Sequence[Row]) -> Iterator[str]:
     """The main columns in 80 columns; a graph with a long name has a line of its own for it."""
     found = [dict(zip(COLUMNS, _cells(row, has_price=False), strict=False)) for row in rows]
@@ -140,7 +147,7 @@ def _cells(row: Row, *, has_price: bool) -> Iterator[str]:
     def middle(metric: str, form: str = ".0f", factor: float = 1.0) -> str:
         return f"{values[metric].median * factor:{form}}" if metric in values else "-"
 
-    yield row.replayable.name + ("" if row.is_steady else NOT_STEADY)
+    yield row.replayable.name
     yield f"{row.gpus:.1f}" if row.replayable.planner else str(row.replayable.gpus)
     yield f"{middle('ttft_p50_ms')} / {middle('ttft_p99_ms')}"
     yield f"{middle('itl_p50_ms', '.1f')} / {middle('itl_p99_ms', '.1f')}"

@@ -42,11 +42,6 @@ class Row:
     scale: float = 1.0  # times the workload's arrival rate
 
     @property
-    def replayed(self) -> int:
-        """The requests that were replayed with one seed."""
-        return max(len(result["requests"]["arrival_time_ms"]) for result in self.results)
-
-    @property
     def scalings(self) -> tuple[Scaling, ...]:
         """What the planner did, for each seed."""
         return tuple(scaling_of(result, self.replayable) for result in self.results)
@@ -57,6 +52,9 @@ class Row:
         if self.replayable.planner is None:
             return self.replayable.gpus
         return median(scaling.gpus(self.replayable) for scaling in self.scalings)
+
+    def renamed(self, name: str) -> Row:
+        return replace(self, replayable=replace(self.replayable, name=name))
 
     @property
     def steadiness(self) -> Steadiness | None:
