@@ -47,7 +47,7 @@ KINDS = {
     "apiVersion: v1\nkind: ConfigMap\ndata: {a: <your-name>}\n": "Pass a graph",
     "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n": "Build the overlay first",
     "apiVersion: x/v1\nkind: Component\n": "Build an overlay that uses it",
-    "apiVersion: x/v1\nkind: DynamoGraphDeploymentRequest\n": "Check the DynamoGraphDeployment that",
+    "apiVersion: x/v1\nkind: DynamoGraphDeploymentRequest\n": "Check the DynamoGraphDeployment",
 }
 
 
