@@ -34,7 +34,7 @@ from penstock.simulate.metrics import served_requests
 from penstock.simulate.replay import Job, Replays, as_trace
 from penstock.workload.sample import sample
 from point_errors import PointError, point_error
-from point_graphs import Point, deployment_of, family_of, reason_against, workload_of
+from point_graphs import Point, deployment_of, model_of, reason_against, workload_of
 from report import RESULTS, write_result
 
 PREDICTED = RESULTS / "predicted_points.csv"
@@ -55,7 +55,7 @@ def key_of(point: Point) -> str:
 
 
 def stratum(point: Point) -> tuple[str, ...]:
-    return (point["engine"], point["gpu"], point["split"], family_of(point), point["source_group"])
+    return (point["engine"], point["gpu"], point["split"], model_of(point), point["source_group"])
 
 
 def planned(each: int) -> Iterator[Point]:

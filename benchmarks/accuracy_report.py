@@ -22,17 +22,13 @@ KINDS = (STEADY, BURST, UNSTATED)
 GROUPS: Mapping[str, Callable[[PointError], str]] = {
     "all": lambda _: "all",
     "engine and GPU": lambda e: f"{e.conditions.engine} {e.conditions.gpu}",
-    "model": lambda e: f"{e.conditions.engine} {e.conditions.gpu} {_model(e)}",
+    "model": lambda e: f"{e.conditions.engine} {e.conditions.gpu} {e.conditions.model}",
     "source": lambda e: f"{e.conditions.engine} {e.conditions.gpu} {e.point['source_group']}",
     "parallelism": lambda e: f"{e.conditions.engine} {_parallelism(e)}",
     "lengths": lambda e: f"{e.conditions.engine} {e.point['isl']}/{e.point['osl']}",
     "requests in a batch": lambda e: f"{e.conditions.engine} {_batch(e.conditions.batch)}",
 }
 BATCHES = (8, 32, 128, 512)
-
-
-def _model(error: PointError) -> str:
-    return f"{error.conditions.model} {error.point['precision']}".strip()
 
 
 def _parallelism(error: PointError) -> str:

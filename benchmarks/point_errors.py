@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from penstock.simulate.interval import Conditions, MeasuredPoint, decoding, layout_of
-from point_graphs import Point, family_of, number
+from penstock.simulate.interval import Conditions, MeasuredPoint, decoding, family, layout_of
+from point_graphs import Point, checkpoint_of, number
 
 # Remarks of the sources and of points/README.md about figures that are out of line.
 OUTLIERS = (
@@ -91,7 +91,7 @@ def _conditions(point: Point, row: dict[str, str]) -> Conditions:
     return Conditions(
         engine=point["engine"],
         gpu=point["gpu"],
-        model=family_of(point),
+        model=family("-".join(filter(None, checkpoint_of(point)))),
         layout=layout_of(dp, number(point, "decode_ep")),
         is_recent=is_recent(point),
         gpus=gpus,

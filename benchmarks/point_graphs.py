@@ -15,7 +15,7 @@ import yaml
 
 from penstock.manifests.source import graph_source
 from penstock.serving.understand import Hints
-from penstock.simulate.interval import family
+from penstock.simulate.interval import layers_of
 from penstock.simulate.model import Replayable
 from penstock.simulate.replayable import replayable
 from penstock.simulate.timing import measured_models
@@ -69,8 +69,8 @@ CHECKPOINTS = {
 NVIDIA = {("Qwen3-235B-A22B", "fp8"): ("Qwen/Qwen3-235B-A22B", "FP8")}
 
 
-def family_of(point: Point) -> str:
-    return family(point["model"])
+def model_of(point: Point) -> str:
+    return layers_of(point["model"])
 
 
 def reason_against(point: Point) -> str:
@@ -83,13 +83,13 @@ def reason_against(point: Point) -> str:
         return "lengths or load of a trace"
     if point["source_group"] == "digitalocean":
         return "conversations with an unknown prefix-cache hit rate"
-    if (family_of(point), point["precision"]) not in CHECKPOINTS:
+    if (model_of(point), point["precision"]) not in CHECKPOINTS:
         return "no configuration of the checkpoint"
     return ""
 
 
 def checkpoint_of(point: Point) -> tuple[str, str]:
-    checkpoint = family_of(point), point["precision"]
+    checkpoint = model_of(point), point["precision"]
     is_nvidia = point["source_group"] == "tensorrt-llm-docs"
     return NVIDIA.get(checkpoint, CHECKPOINTS[checkpoint]) if is_nvidia else CHECKPOINTS[checkpoint]
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from penstock.simulate.interval import (
     COVERAGE,
+    FEWEST,
     Conditions,
     Interval,
     decoding,
@@ -17,7 +18,7 @@ from penstock.simulate.interval import (
     layout_of,
     measured_points,
 )
-from penstock.simulate.metrics import spreads
+from penstock.simulate.metrics import percentile, spreads
 from penstock.simulate.model import Replayable
 from penstock.simulate.study import Row
 
@@ -27,7 +28,6 @@ METRICS = {
     "ttft": ("ttft_p50_ms", "TTFT p50 {:.3g} to {:.3g} ms"),
     "rate": ("gpu_rate", "{:.3g} to {:.3g} tok/s/GPU"),
 }
-DISAGGREGATED = "no measured point for a disaggregated graph"
 
 
 def accuracy_line(row: Row) -> str:
@@ -43,19 +43,38 @@ def accuracy_line(row: Row) -> str:
         for metric, (name, text) in METRICS.items()
         if metric in found and name in values
     ]
-    engine, model = _engine(row.replayable), _model(row.replayable)
-    used = next(iter(found.values()))
-    models = model if used.is_of_model else f"other models than {model}"
-    points = f"{used.points} measured points of {models}, {engine['backend']}"
-    return f"{COVERAGE:.0%} interval: {', '.join(texts)} ({points}, {row.replayable.gpu.name})"
+    points = max(one.points for one in found.values())
+    where = ", ".join(_group(row.replayable))
+    return f"{COVERAGE:.0%} interval: {', '.join(texts)} ({points} measured points of {where})"
 
 
 def no_points(deployment: Replayable) -> str:
-    """`no measured point for gpt-oss-120b, sglang and gb300`."""
+    """`no measured point for gpt-oss-120b, sglang, gb300`."""
+    return f"no measured point for {_never_measured(deployment) or ', '.join(_group(deployment))}"
+
+
+def evidence(deployment: Replayable) -> str:
+    """`ITL of 45 measured points of gpt-oss-120b, trtllm, b200 is 0.9 to 1.1 times the predicted
+    one`: the middle 90% of them, whatever their workload."""
+    model, engine, gpu = _group(deployment)
+    ratios = [
+        point.ratios["itl"]
+        for point in measured_points()
+        if point.conditions.group == (engine, gpu, model) and "itl" in point.ratios
+    ]
+    if _never_measured(deployment) or len(ratios) < FEWEST:
+        return no_points(deployment)
+    low, high = (percentile(ratios, (1 + sign * COVERAGE) / 2) for sign in (-1, 1))
+    where = f"{len(ratios)} measured points of {model}, {engine}, {gpu}"
+    return f"ITL of {where} is {low:.2g} to {high:.2g} times the predicted one"
+
+
+def _never_measured(deployment: Replayable) -> str:
+    """What no measured point has; empty if the deployment has nothing of it."""
     if len(deployment.pools) > 1:
-        return DISAGGREGATED
-    engine = _engine(deployment)["backend"]
-    return f"no measured point for {_model(deployment)}, {engine} and {deployment.gpu.name}"
+        return "a disaggregated graph"
+    has_draft = "aic_nextn" in deployment.pools[0].engine["engine"]
+    return "speculative decoding" if has_draft else ""
 
 
 def as_json(row: Row) -> dict[str, Any]:
@@ -73,18 +92,19 @@ def row_intervals(row: Row) -> Mapping[str, Interval]:
 
 
 def conditions_of(row: Row) -> Conditions | None:
-    """None if it was not measured at all: separate pools."""
-    if len(row.replayable.pools) > 1 or not row.results:
+    """None for what was not measured at all."""
+    if _never_measured(row.replayable):
         return None
     (pool,) = row.replayable.pools
     timing = pool.engine["engine"]["timing_model"]["config"]
     requests = row.results[0]["requests"]
     rate = median(one.output_rate for one in row.metrics)
     itl_ms = median(one.itl_p50_ms for one in row.metrics)
+    model, engine, gpu = _group(row.replayable)
     return Conditions(
-        engine=pool.engine["engine"]["backend"],
-        gpu=row.replayable.gpu.name,
-        model=_model(row.replayable),
+        engine=engine,
+        gpu=gpu,
+        model=model,
         layout=layout_of(pool.engine["dp_size"], timing.get("moe_ep_size", 1)),
         is_recent=True,
         gpus=pool.gpus,
@@ -94,10 +114,8 @@ def conditions_of(row: Row) -> Conditions | None:
     )
 
 
-def _engine(deployment: Replayable) -> Mapping[str, Any]:
-    engine: Mapping[str, Any] = deployment.pools[0].engine["engine"]
-    return engine
-
-
-def _model(deployment: Replayable) -> str:
-    return family(_engine(deployment)["timing_model"]["config"]["model"])
+def _group(deployment: Replayable) -> tuple[str, str, str]:
+    """Model, engine and GPU."""
+    engine = deployment.pools[0].engine["engine"]
+    model = family(engine["timing_model"]["config"]["model"])
+    return model, engine["backend"], deployment.gpu.name

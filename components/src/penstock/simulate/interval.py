@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from math import ceil, dist, exp, log, log2
+from math import ceil, dist, exp, log, log2, sqrt
 from statistics import median
 
 from penstock.models.known import QUANTIZED, VARIANT
@@ -24,6 +24,7 @@ UNLIKE = 3.0  # distance of another kind of parallelism, and of older software
 FAR = 2.0  # distance of the nearest point from which on an interval is wider
 NARROWEST = 0.05  # half of the narrowest interval: measurements of the same point differ by some %
 SAME_LAYERS = {"DeepSeek-R1": "DeepSeek-V3", "DeepSeek-V3.1": "DeepSeek-V3"}
+SAME_QUANTIZATION = {"fp4": "nvfp4", "bf16": ""}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,17 +72,23 @@ class Interval:
 
     @property
     def center(self) -> float:
-        return (self.low * self.high) ** 0.5
+        return sqrt(self.low * self.high)
 
 
-def family(model: str) -> str:
-    """`Llama-70B`: the layers of a model, from its id or folder: without organization, version,
-    tuning and quantization."""
+def layers_of(model: str) -> str:
+    """`Llama-70B`: from an id or folder, without organization, version, tuning and quantization."""
     name = model.rstrip("/").rpartition("/")[2].removeprefix("Meta-")
     while (shorter := VARIANT.sub("", QUANTIZED.sub("", name))) != name:
         name = shorter
     name = re.sub(r"(Llama)-3\.\d", r"\1", name)
     return SAME_LAYERS.get(name, name)
+
+
+def family(model: str) -> str:
+    """`Llama-70B fp8`: the layers, and the quantization if the name ends with it."""
+    quantized = QUANTIZED.search(model.rstrip("/"))
+    name = quantized[1].lower() if quantized else ""
+    return f"{layers_of(model)} {SAME_QUANTIZATION.get(name, name)}".rstrip()
 
 
 def layout_of(attention_ranks: int, expert_ranks: int) -> str:
