@@ -28,6 +28,7 @@ GROUPS: Mapping[str, Callable[[PointError], str]] = {
     "lengths": lambda e: f"{e.conditions.engine} {e.point['isl']}/{e.point['osl']}",
     "requests in a batch": lambda e: f"{e.conditions.engine} {_batch(e.conditions.batch)}",
 }
+FEWEST = 3  # points of a group, below which it is left out
 BATCHES = (8, 32, 128, 512)
 
 
@@ -69,7 +70,9 @@ def figures(errors: Sequence[PointError]) -> dict[str, Any]:
     factors = engine_factors(fitting)
     return {
         "engine factors": factors,
-        "held-out with the engine factors": corrected_errors(factors, held_out),
+        "held-out with the engine factors": {
+            by: corrected_errors(factors, held_out, by) for by in ("engine and GPU", "source")
+        },
         "held-out": {
             kind: groups(judged([e for e in held_out if e.kind == kind], lambda _: fitting))
             for kind in KINDS
@@ -106,16 +109,15 @@ def _ratios(errors: Iterable[PointError], engine: str, metric: str) -> list[floa
 
 
 def corrected_errors(
-    factors: Mapping[str, Mapping[str, float]], errors: Iterable[PointError]
+    factors: Mapping[str, Mapping[str, float]], errors: Sequence[PointError], by: str
 ) -> dict[str, dict[str, float]]:
-    """Mean absolute error of steady points by engine and GPU, if predictions are multiplied by the
-    factor of their engine."""
+    """Mean absolute error of steady points by a group, if predictions are multiplied by the factor
+    of their engine."""
     found: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for error in errors:
         for metric, factor in factors.get(error.conditions.engine, {}).items():
             if error.kind == STEADY and metric in error.ratios:
-                key = GROUPS["engine and GPU"](error)
-                found[key][metric].append(abs(factor / error.ratios[metric] - 1))
+                found[GROUPS[by](error)][metric].append(abs(factor / error.ratios[metric] - 1))
     return {
         key: {metric: round(mean(values), 3) for metric, values in found[key].items()}
         for key in sorted(found)
@@ -160,6 +162,7 @@ def _by(group: Callable[[PointError], str], errors: Sequence[Judged]) -> dict[st
     return {
         key: {metric: s for metric in METRICS if (s := summary(metric, found[key]))}
         for key in sorted(found)
+        if len(found[key]) >= FEWEST
     }
 
 
