@@ -60,7 +60,7 @@ def as_data(errors: Iterable[PointError]) -> str:
 def figures(errors: Sequence[PointError]) -> dict[str, Any]:
     """The tables of results/accuracy.json.
 
-    Intervals are judged three times: held-out points by the fitting half only; every point by the
+    Intervals are made three times: held-out points by the fitting half only; every point by the
     points of other sources; every point by all others that are in the package.
     """
     steady = [error for error in errors if error.kind == STEADY]
@@ -74,17 +74,19 @@ def figures(errors: Sequence[PointError]) -> dict[str, Any]:
             by: corrected_errors(factors, held_out, by) for by in ("engine and GPU", "source")
         },
         "held-out": {
-            kind: groups(judged([e for e in held_out if e.kind == kind], lambda _: fitting))
+            kind: groups(with_intervals([e for e in held_out if e.kind == kind], lambda _: fitting))
             for kind in KINDS
         },
         "fit": {
-            kind: groups(judged(some, lambda error: [e for e in fitting if e is not error]))
+            kind: groups(with_intervals(some, lambda error: [e for e in fitting if e is not error]))
             for kind in KINDS
             if (some := [e for e in errors if e.point["split"] == FIT and e.kind == kind])
         },
-        "by points of other sources": groups(judged(steady, lambda e: _other_sources(e, steady))),
+        "by points of other sources": groups(
+            with_intervals(steady, lambda e: _other_sources(e, steady))
+        ),
         "by all other points": groups(
-            judged(steady, lambda error: [e for e in agreeing if e is not error])
+            with_intervals(steady, lambda error: [e for e in agreeing if e is not error])
         ),
     }
 
@@ -132,12 +134,12 @@ def _other_sources(error: PointError, errors: Iterable[PointError]) -> list[Poin
     return [e for e in errors if e.point["source_group"] != error.point["source_group"]]
 
 
-Judged = tuple[PointError, dict[str, Interval | None]]
+WithIntervals = tuple[PointError, dict[str, Interval | None]]
 
 
-def judged(
+def with_intervals(
     errors: Iterable[PointError], by: Callable[[PointError], Sequence[PointError]]
-) -> list[Judged]:
+) -> list[WithIntervals]:
     """Each error with its intervals from the points that ``by`` returns for it."""
     return [
         (
@@ -151,12 +153,12 @@ def judged(
     ]
 
 
-def groups(errors: Sequence[Judged]) -> dict[str, Any]:
+def groups(errors: Sequence[WithIntervals]) -> dict[str, Any]:
     return {name: _by(group, errors) for name, group in GROUPS.items()}
 
 
-def _by(group: Callable[[PointError], str], errors: Sequence[Judged]) -> dict[str, Any]:
-    found: dict[str, list[Judged]] = defaultdict(list)
+def _by(group: Callable[[PointError], str], errors: Sequence[WithIntervals]) -> dict[str, Any]:
+    found: dict[str, list[WithIntervals]] = defaultdict(list)
     for one in errors:
         found[group(one[0])].append(one)
     return {
@@ -166,9 +168,9 @@ def _by(group: Callable[[PointError], str], errors: Sequence[Judged]) -> dict[st
     }
 
 
-def summary(metric: str, judged: Sequence[Judged]) -> dict[str, Any]:
+def summary(metric: str, errors: Sequence[WithIntervals]) -> dict[str, Any]:
     """Errors are predicted divided by measured, minus 1; empty without a measurement."""
-    some = [(e.ratios[metric], found[metric]) for e, found in judged if metric in e.ratios]
+    some = [(e.ratios[metric], found[metric]) for e, found in errors if metric in e.ratios]
     if not some:
         return {}
     known = [(ratio, i) for ratio, i in some if i is not None]

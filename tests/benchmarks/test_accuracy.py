@@ -28,14 +28,14 @@ def test_the_result_file_is_that_of_the_predictions() -> None:
     assert {key: RESULT[key] for key in found} == found
 
 
-def test_held_out_points_are_judged_by_the_fitting_half_only() -> None:
+def test_held_out_points_have_intervals_from_the_fitting_half_only() -> None:
     half = {FIT: [e for e in ERRORS if e.point["split"] == FIT], HELD_OUT: []}
     groups = {e.conditions.group for e in half[FIT] if e.kind == "steady"}
     held_out = [e for e in ERRORS if e.point["split"] == HELD_OUT and e.kind == "steady"]
     possible = [e for e in held_out if e.conditions.group in groups and "rate" in e.ratios]
-    judged = RESULT["held-out"]["steady"]["all"]["all"]["rate"]
-    assert judged["points"] == len([e for e in held_out if "rate" in e.ratios])
-    assert 0 < judged["with interval"] <= len(possible)
+    summary = RESULT["held-out"]["steady"]["all"]["all"]["rate"]
+    assert summary["points"] == len([e for e in held_out if "rate" in e.ratios])
+    assert 0 < summary["with interval"] <= len(possible)
 
 
 def test_bursts_and_unstated_configurations_make_no_intervals() -> None:

@@ -105,7 +105,7 @@ def test_the_package_has_points_of_the_main_engines_and_gpus() -> None:
 def row(deployment: Replayable) -> Row:
     result = steady()
     metrics = replay_metrics(result, deployment.gpus, Slo())
-    return Row(replayable=deployment, metrics=(metrics,), results=(result,))
+    return Row(replayable=deployment, metrics=(metrics,), results=(result,), is_closed_loop=True)
 
 
 @pytest.mark.slow
@@ -121,7 +121,15 @@ def test_a_row_has_an_interval_from_its_own_conditions() -> None:
     assert line.endswith(f" ({NEAREST} measured points of gpt-oss-120b, trtllm, b200)")
     factors = as_json(found)
     assert set(factors) == {"itl", "ttft", "rate"}
+    assert "tok/s/GPU" in line
     assert f"ITL p50 {10 * factors['itl']['low']:.3g} to {10 * factors['itl']['high']:.3g}" in line
+
+
+@pytest.mark.slow
+def test_the_rate_of_arrivals_has_no_interval() -> None:
+    found = replace(row(of("gpt-oss-120b-b200-throughput")), is_closed_loop=False)
+    assert set(as_json(found)) == {"itl", "ttft"}
+    assert "tok/s/GPU" not in accuracy_line(found)
 
 
 @pytest.mark.slow

@@ -87,7 +87,9 @@ def row_intervals(row: Row) -> Mapping[str, Interval]:
     if conditions is None:
         return {}
     points = measured_points()
-    found = {metric: interval(conditions, metric, points) for metric in METRICS}
+    # Otherwise the rate is that of the arrivals.
+    metrics = [metric for metric in METRICS if metric != "rate" or row.is_closed_loop]
+    found = {metric: interval(conditions, metric, points) for metric in metrics}
     return {metric: one for metric, one in found.items() if one is not None}
 
 
