@@ -16,7 +16,7 @@ OUTLIERS = (
     "fewer than the concurrency",
 )
 STEADY, BURST, UNSTATED = "steady", "burst", "configuration not stated"
-# TensorRT-LLM 1.2 and vLLM 0.15. Points of the fitting half before it are slower than predicted.
+# TensorRT-LLM 1.2 and vLLM 0.15. On B200, older points of the fitting half are slower.
 RECENT = "2025-12-16"
 METRICS = {"itl": "ITL", "ttft": "TTFT", "rate": "tokens/s/GPU"}
 

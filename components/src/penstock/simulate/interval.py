@@ -35,7 +35,7 @@ class Conditions:
     gpu: str
     model: str  # see `family`
     layout: str  # of a worker: see `layout_of`
-    is_recent: bool  # measured with an engine of 2026, not an older or a development build
+    is_recent: bool  # measured with a release of December 2025 or later
     gpus: int  # of a worker
     batch: float  # decoding requests of a rank
     input_tokens: float
