@@ -147,12 +147,6 @@ FILES = (
             },
         ),
     ),
-    Case(
-        rule="PS004",  # no deployment in the file
-        bad="apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {}\n",
-        near=f"apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: a}}\n"
-        f"data: {{}}\n---\n{manifest(VLLM_AGG)}",
-    ),
 )
 
 TRTLLM_FILE = (

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tests.checks.cases_deployment import COMPONENTS, MAIN, pod
-from tests.checks.support import VLLM_AGG, Case, manifest
+from tests.checks.support import VLLM_AGG, Case, graph, manifest
 
 
 def planner_of(release: str, module: str, *arguments: str) -> str:
@@ -18,6 +20,14 @@ def planner_of(release: str, module: str, *arguments: str) -> str:
 def with_worker_image(name: str) -> str:
     image = f"nvcr.io/nvidia/ai-dynamo/{name}"
     return manifest(VLLM_AGG, {f"{COMPONENTS}/worker/{MAIN}/image": image})
+
+
+OWN_IMAGE = "registry.example/team/vllm-runtime"
+
+
+def with_init_container(image: str) -> dict[str, Any]:
+    container = {"name": "fetch", "image": image}
+    return {f"{COMPONENTS}/worker/podTemplate/spec/initContainers": [container]}
 
 
 CASES: tuple[Case, ...] = (
@@ -55,6 +65,33 @@ CASES: tuple[Case, ...] = (
         rule="PS783",
         bad=with_worker_image("trtllm-runtime:1.6.1"),
         near=with_worker_image("vllm-runtime:1.6.1"),
+    ),
+    *(
+        Case(
+            rule="PS784",
+            bad=manifest(VLLM_AGG, {f"{COMPONENTS}/worker/{MAIN}/image": f"{OWN_IMAGE}{bad}"}),
+            near=manifest(VLLM_AGG, {f"{COMPONENTS}/worker/{MAIN}/image": f"{OWN_IMAGE}:1.6.1"}),
+            is_repaired_by_near=True,
+        )
+        for bad in (":1.6.1:2", ":", "/Vllm:1.6.1", ":1.6 .1", ":1.6.1@sha256:12")
+    ),
+    Case(  # of an init container
+        rule="PS784",
+        bad=manifest(VLLM_AGG, with_init_container("https://registry.example/tools:1")),
+        near=manifest(VLLM_AGG, with_init_container("registry.example/tools:1")),
+        is_repaired_by_near=True,
+    ),
+    *(
+        Case(
+            rule="PS785",
+            bad=graph(VLLM_AGG, {"model/id": bad}),
+            near=graph(VLLM_AGG, {"model/id": near}),
+        )
+        for bad, near in (
+            ("openai/gptoss-120b", "acme/gptoss-120b"),
+            ("openai/gpt-oss-12b", "acme/gpt-oss-12b"),
+            ("opennai/gpt-oss-120b", "acme/gpt-oss-120b-finetuned"),
+        )
     ),
     Case(  # since 1.1
         rule="PS783",

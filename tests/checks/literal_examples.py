@@ -12,8 +12,8 @@ LITERAL: Mapping[str, Case] = {
     for case in (
         Case(
             rule="PS001",
-            bad=GRAPH.replace("openai/gpt-oss-120b", "acme/cin\udce9ma"),  # é in Latin-1
-            near=GRAPH.replace("openai/gpt-oss-120b", "acme/cinéma"),
+            bad=GRAPH.replace("model:\n", "model:\n  served_name: cin\udce9ma\n"),  # é in Latin-1
+            near=GRAPH.replace("model:\n", "model:\n  served_name: cinéma\n"),
         ),
         Case(
             rule="PS005",

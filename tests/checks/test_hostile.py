@@ -130,7 +130,7 @@ HOSTILE = {
         dgd(("--model", "m", "--kv-transfer-config", '{"a":' * 900 + "1" + "}" * 900)),
         """--kv-transfer-config is '{"a":{"a":""",
     ),
-    "many-deployments": ("---\n".join([dgd()] * 300), "has 102 components up to here; the limit"),
+    "many-deployments": ("---\n".join([dgd()] * 300), "has 300 DynamoGraphDeployments; the limit"),
     "many-sidecars": (
         dgd(sidecars=[["--model", "m"]] * 300),
         "the containers up to here start 201 processes; the limit for a file is 200",

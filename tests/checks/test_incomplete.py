@@ -115,6 +115,48 @@ def test_a_default_in_place_of_the_invalid_value_is_no_finding() -> None:
     assert "PS209" not in found
 
 
+@pytest.mark.parametrize(
+    ("change", "absent"),
+    [
+        ({"hardware/nodes": 1, "decode/replicas": "２"}, "PS209"),  # full-width
+        ({"hardware/nodes": 1, "decode/replicas": "64"}, "PS209"),
+        ({"hardware": "A100"}, "PS431"),
+        ({"kv_transfer": "NIXL"}, "PS431"),
+        ({"engine/config": 5}, "PS401"),
+        ({"decode/config": ["x"]}, "PS123"),
+        ({"decode/tp": 64}, "PS205"),
+    ],
+)
+def test_a_finding_about_a_value_that_was_made_up_is_not_reported(
+    change: dict[str, Any], absent: str
+) -> None:
+    found = rules(graph(TRTLLM_DISAGG, change))
+    assert "PS002" in found
+    assert absent not in found
+
+
+@pytest.mark.parametrize(
+    "change", [{"decode/config/pipeline_parallel_size": "abc"}, {"decode/gpus": 9}]
+)
+def test_a_section_that_was_left_out_is_not_reported_as_missing(change: dict[str, Any]) -> None:
+    messages = [finding.message for finding in rules(graph(TRTLLM_DISAGG, change))["PS003"]]
+    assert not [message for message in messages if "missing" in message or "no worker" in message]
+
+
+@pytest.mark.parametrize("value", [2.5, "abc", 0, -1])
+def test_no_rule_computes_with_an_invalid_parallelism_or_block_size(value: Any) -> None:
+    key = "decode/config/{}".format
+    triton = {key("moe_config"): {"backend": "TRITON"}, key("moe_expert_parallel_size"): 4}
+    layout = rules(graph(TRTLLM_DISAGG, {**triton, key("tensor_parallel_size"): value}))
+    assert "PS102" in layout
+    assert {"PS201", "PS205", "PS211"}.isdisjoint(layout)
+    assert "PS211" in rules(graph(TRTLLM_DISAGG, {**triton, key("tensor_parallel_size"): 2}))
+    if value != "abc":  # the chart computes the size of the transfer buffer with it
+        blocks = rules(graph(TRTLLM_DISAGG, {key("kv_cache_config/tokens_per_block"): value}))
+        assert "PS102" in blocks
+        assert "PS413" not in blocks
+
+
 def test_an_unknown_section_that_was_misspelled_is_read_as_meant() -> None:
     tree = yaml.safe_load(graph(TRTLLM_DISAGG, WRONG))
     tree["decodes"] = tree.pop("decode")

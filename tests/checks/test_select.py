@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from penstock.checks.registry import RULES
 from penstock.checks.select import selection
 from penstock.errors import UsageError
 from tests.checks.support import TRTLLM_DISAGG, graph
@@ -36,10 +37,37 @@ def test_the_longest_beginning_decides(
     assert [rule for rule in excluded.split() if rules.includes(rule)] == []
 
 
-@pytest.mark.parametrize("prefix", ["PS9999", "psx", "4", "P", "PS4*", "PS4 PS5", ""])
+@pytest.mark.parametrize("prefix", ["psx", "4", "P", "PS4*", "PS4 PS5", ""])
 def test_an_unknown_beginning_is_an_error(prefix: str) -> None:
     with pytest.raises(UsageError, match="is not the beginning of a rule id"):
         selection([prefix], [])
+
+
+@pytest.mark.parametrize("option", ["--select", "--ignore", "--explain"])
+@pytest.mark.parametrize("rule", ["PS9999", "ps999"])
+def test_a_rule_that_does_not_exist_names_no_other_but_the_list(option: str, rule: str) -> None:
+    done = penstock("check", "g.yaml", option, rule)
+    assert done.returncode == 2
+    message, _, fix = done.stderr.partition(". Fix: ")
+    assert message.startswith(f"penstock check: {option}: there is no rule ")
+    assert rule in message or rule.upper() in message
+    assert fix == "Run `penstock check --list-rules`, which lists the rules.\n"
+
+
+def test_the_list_of_rules_has_id_level_and_title() -> None:
+    lines = penstock("check", "--list-rules").stdout.splitlines()
+    assert [line.split()[0] for line in lines] == [rule.id for rule in RULES]
+    assert lines[0].split(maxsplit=2) == ["PS001", "error", "the file cannot be read"]
+
+
+def test_quiet_prints_findings_without_a_summary(tmp_path: Path) -> None:
+    path = tmp_path / "case.yaml"
+    path.write_text("model: {}\nengine: {kind: vllm}\n")
+    lines = penstock("check", str(path)).stdout.splitlines()
+    quiet = penstock("check", "-q", str(path))
+    assert quiet.returncode == 14
+    assert quiet.stdout.splitlines() == [line for line in lines if str(path) in line]
+    assert len(quiet.stdout.splitlines()) < len(lines)
 
 
 def test_ids_are_read_in_any_case() -> None:

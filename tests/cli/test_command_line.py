@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import re
 
 import pytest
 
 from penstock.cli import main as cli
+from penstock.cli.unknown_command import ELSEWHERE, OTHER
 from tests.support.command_line import penstock
 
 # The words of each command line; an option and its value stay together.
@@ -65,7 +67,8 @@ def test_every_option_takes_one_value_or_none(command: str) -> None:
 @pytest.mark.parametrize(
     ("line", "error"),
     [
-        ("serve g.yaml", "unknown command 'serve'"),
+        ("frobnicate", "unknown command 'frobnicate'"),
+        ("--verson", "unknown option --verson; options come after the command. Did you mean --ver"),
         ("statsu g.yaml", "unknown command 'statsu'. Did you mean status?"),
         ("logs g.yaml --folow", "unknown option --folow. Did you mean --follow?"),
         ("plan --modle=x", "unknown option --modle. Did you mean --model?"),
@@ -75,7 +78,27 @@ def test_every_option_takes_one_value_or_none(command: str) -> None:
         ("logs -n", "argument -n/--lines: expected one argument"),
         ("logs -n -f g.yaml", "argument -n/--lines: expected one argument"),
         ("logs -f", "the following arguments are required: GRAPH"),
-        ("down a.yaml b.yaml", "unrecognized arguments: b.yaml"),
+        ("down a.yaml b.yaml", "unexpected argument 'b.yaml'\nUsage: penstock down GRAPH "),
+        ("down a b c", "unexpected arguments 'b', 'c'\nUsage: penstock down GRAPH [OPTIONS]. "),
+        ("ls extra", "penstock ls: unexpected argument 'extra'\nUsage: penstock ls [OPTIONS]. "),
+        ("schema -- -x", "unexpected argument '-x'\n"),
+        ("env extra", "argument action: 'extra' is not one of install, list, remove\nUsage: "),
+        ("scale", "GRAPH, POOL=N\nUsage: penstock scale GRAPH POOL=N... [OPTIONS]. "),
+        (
+            "scale decode=2",
+            "got 'decode=2', but the graph comes first: `penstock scale graph.yaml ",
+        ),
+        ("simulate g.yaml", "--workload\nUsage: penstock simulate GRAPH... --workload NAME|FILE ["),
+        ("simulate g.yaml --ttft -5ms", "--ttft: '-5ms' is not a duration above 0 in ms or s"),
+        ("simulate g.yaml --ttft 0ms", "--ttft: '0ms' is not a duration above 0 in ms or s"),
+        ("simulate g.yaml --rate 1e12", "'1e12' is not a number above 0 and below 1,000,000,000"),
+        ("simulate g.yaml --attain 95%", "'95%' is not a share above 0 and up to 1; write 95% as "),
+        ("logs g.yaml -n -5", "argument -n/--lines: '-5' is not a number of lines"),
+        ("up g.yaml --port x", "argument --port: 'x' is not an integer from 0 to 65535"),
+        ("up g.yaml --start-timeout-s nan", "'nan' is not a number above 0"),
+        ("apply g.yaml --timeout-s -1", "argument --timeout-s: '-1' is not a number above 0"),
+        ("drill g.yaml --seed x", "argument --seed: 'x' is not an integer from 0 to "),
+        ("tiny-model m --seed x", "argument --seed: 'x' is not an integer from 0 to "),
         ("--json status", "unknown option --json; options come after the command"),
     ],
 )
@@ -85,6 +108,69 @@ def test_a_wrong_command_line_names_what_was_probably_meant(line: str, error: st
     assert error in done.stderr
     assert len(done.stderr.splitlines()) == 2  # the usage would hide the error
     assert "--help`" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("word", "command"),
+    [
+        *((word, "apply") for word in ("install", "deploy", "update")),
+        *((word, "up") for word in ("start", "run", "serve", "launch")),
+        *((word, "down") for word in ("stop", "kill")),
+        *((word, "uninstall") for word in ("delete", "destroy", "remove", "rm")),
+        *((word, "ls") for word in ("ps", "list")),
+        *((word, "check") for word in ("validate", "lint")),
+        *((word, "init") for word in ("new", "create")),
+        *((word, "render") for word in ("template", "config")),
+        *((word, "status") for word in ("get", "describe")),
+    ],
+)
+def test_a_command_of_another_tool_names_the_command_for_the_same_purpose(
+    word: str, command: str
+) -> None:
+    done = penstock(word, "g.yaml")
+    assert done.returncode == cli.USAGE
+    fix = f"Use `penstock {command}`: {cli.COMMANDS[command]}."
+    assert done.stderr == (
+        f"penstock: unknown command '{word}'. Fix: {fix}\nSee `penstock --help`.\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "fix"),
+    [
+        ("version", "Run `penstock --version`."),
+        ("-v", "Run `penstock --version`."),
+        ("restart g.yaml", "Run `penstock down GRAPH`, then `penstock up GRAPH`."),
+        ("login", "Select the cluster with --kubeconfig and --context; "),
+        ("g.yaml", "Run `penstock up g.yaml`."),
+        ("none.yml --json", "Run `penstock up none.yml --json`."),
+        ("g.yaml check --strict", "Run `penstock check g.yaml --strict`."),
+    ],
+)
+def test_a_word_without_such_a_command_and_a_file_name_what_to_do(line: str, fix: str) -> None:
+    done = penstock(*line.split())
+    assert done.returncode == cli.USAGE
+    assert f". Fix: {fix}" in done.stderr
+
+
+def test_every_suggested_command_exists() -> None:
+    assert set(ELSEWHERE.values()) <= set(cli.COMMANDS)
+    assert not (ELSEWHERE.keys() | OTHER.keys()) & cli.COMMANDS.keys()
+    for fix in OTHER.values():
+        for command in re.findall(r"`penstock (\w+)", fix):
+            assert command in cli.COMMANDS
+
+
+@pytest.mark.parametrize("command", cli.COMMANDS)
+def test_an_option_is_the_same_in_every_command(command: str) -> None:
+    parser = cli.command_parser(command)
+    names = {n: a.dest for a in parser.actions() for n in a.option_strings}
+    assert names["-q"] == names["--quiet"] == "quiet"
+    short = {"verbose": "-v", "namespace": "-n", "yes": "-y", "output": "-o", "help": "-h"}
+    for option, letter in short.items():
+        assert names.get(f"--{option}") == names.get(letter) or letter == "-n", command
+    if "--namespace" in names:
+        assert names["-n"] == "namespace"
 
 
 @pytest.mark.parametrize("command", ["plan", "init", "simulate", "check"])

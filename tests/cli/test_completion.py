@@ -62,6 +62,10 @@ def test_the_shell_parses_its_script(shell: str, tmp_path: Path) -> None:
         ("penstock scale dynamo_graphs/quickstart.y", {"dynamo_graphs/quickstart.yaml"}),
         ("penstock scale g.yaml de", {"decode="}),
         ("penstock scale g.yaml decode=2 pre", {"prefill="}),
+        ("penstock logs g.yaml de", {"decode"}),
+        ("penstock explain g.yaml pre", {"prefill"}),
+        ("penstock plan --model gpt-oss-1", {"gpt-oss-120b"}),
+        ("penstock ls -q", {"-q"}),
         ("penstock init --example smol", {"smollm2-cpu-disagg"}),
     ],
 )
@@ -74,6 +78,20 @@ def test_bash_completes_commands_options_files_and_choices(
     assert done.stderr == ""
     assert set(done.stdout.split()) <= words
     assert set(done.stdout.split()) >= words - {"-h", "--help", "--version"}
+
+
+@pytest.mark.program
+def test_bash_completes_files_in_folders_with_spaces(tmp_path: Path) -> None:
+    folder = tmp_path / "my graphs"
+    folder.mkdir()
+    for name in ("one.yaml", "two.yaml"):
+        (folder / name).touch()
+    command = ["bash", "-c", DRIVER, "bash", str(script("bash", tmp_path))]
+    for words in (["check", "my graphs/o"], ["render", "g.yaml", "-o", "my graphs/o"]):
+        done = subprocess.run(
+            [*command, "penstock", *words], capture_output=True, text=True, cwd=tmp_path
+        )
+        assert (done.stdout, done.stderr) == ("my graphs/one.yaml\n", "")
 
 
 @pytest.mark.program

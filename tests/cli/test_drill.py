@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 
 import pytest
 
 from penstock.cli import drill
-from penstock.cli.main import main
+from penstock.cli.main import command_parser, main
 
 GRAPH = str(Path(__file__).parents[2] / "dynamo_graphs" / "quickstart-simulated.yaml")
 
@@ -21,8 +20,10 @@ def failed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 def test_an_unknown_fault_is_an_error_with_the_known_ones(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert "no such fault. Did you mean `kill`?" in failed(capsys, "--faults", "kil,term")
-    assert "Known: kill, term" in failed(capsys, "--faults", "earthquake")
+    assert "there is no fault `kil`. Fix: Did you mean `kill`?" in failed(
+        capsys, "--faults", "kil,term"
+    )
+    assert "Fix: Use some of kill, term" in failed(capsys, "--faults", "earthquake")
 
 
 @pytest.mark.parametrize(
@@ -66,8 +67,7 @@ def test_a_url_needs_a_file_of_faults_and_consent(
     ],
 )
 def test_the_drill_starts_itself_again_with_the_same_arguments(arguments: list[str]) -> None:
-    parser = argparse.ArgumentParser()
-    drill.add_arguments(parser)
+    parser = command_parser("drill")
     given = parser.parse_args([*arguments, "--seed", "5"])
     verb, *again = drill._again(given)
     assert verb == "drill"
@@ -90,6 +90,6 @@ def test_a_program_that_the_graph_does_not_have_is_refused_before_the_start(
         raise AssertionError("the graph was started")
 
     monkeypatch.setattr("penstock.drill.run.drill_graph", start)
-    message = "the graph has no program `decod`. Did you mean `decode`?"
+    message = "the graph has no program `decod`. Fix: Did you mean `decode`?"
     assert message in failed(capsys, "--faults", "kill:decod")
     assert "no program `nope`" in failed(capsys, "--faults", "kill:nope")

@@ -47,6 +47,25 @@ def test_every_combination_passes_check(model: str, gpu: str, tmp_path: Path) ->
             assert graph.candidate.gpus <= count
 
 
+def test_quiet_prints_no_advice(tmp_path: Path) -> None:
+    done = penstock("init", "mine.yaml", *ANSWERS, "-q", folder=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("mine.yaml: ")
+    assert "next steps" not in done.stdout
+    assert "before you install" not in done.stdout
+    done = penstock("init", "--example", "quickstart", "-q", folder=tmp_path)
+    assert done.stdout == "wrote quickstart.yaml\n"
+
+
+def test_the_next_steps_can_be_pasted_for_a_folder_with_spaces(tmp_path: Path) -> None:
+    (tmp_path / "my graphs").mkdir()
+    file = "my graphs/mine.yaml"
+    for arguments in ((file, *ANSWERS), ("my graphs/example.yaml", "--example", "quickstart")):
+        done = penstock("init", *arguments, folder=tmp_path)
+        assert f"\n  penstock check '{arguments[0]}'\n" in done.stdout
+        assert f"\n  penstock up '{arguments[0]}'" in done.stdout
+
+
 def test_the_options_are_those_that_are_planned() -> None:
     assert tuple(Traffic) == TRAFFIC
     assert starting.MAX_GPUS == MAX_GPUS
@@ -147,9 +166,9 @@ def test_a_file_is_never_overwritten(tmp_path: Path) -> None:
         (
             ("--gpu", "a100"),
             UsageError,
-            "a100 is not known. Fix: Did you mean h100? Use one of h100, ",
+            "a100 is not supported. Fix: Use one of h100, ",
         ),
-        (("--gpu", "rtx-pro-6000"), UsageError, "is not known"),
+        (("--gpu", "rtx-pro-6000"), UsageError, "is not supported"),
         (("--gpus", "0"), UsageError, "'0' is not an integer from 1 to 1024"),
         (("--gpus", "1"), UsageError, "too small for openai/gpt-oss-120b. Fix: Use at least 2"),
         (("--traffic", "chats"), UsageError, "Did you mean chat?"),
@@ -192,7 +211,7 @@ def test_questions_are_asked_for_what_is_missing_until_the_answer_is_valid(
     file = tmp_path / "mine.yaml"
     done = penstock("init", str(file), "--model", "gpt-oss-20b")
     assert done.returncode == 0, done.stderr
-    assert "a100 is not known" in done.stderr
+    assert "a100 is not supported" in done.stderr
     assert "'many' is not an integer" in done.stderr
     graph = yaml.safe_load(file.read_text())
     assert graph["hardware"]["gpu"] == "b200"

@@ -201,12 +201,30 @@ def test_scale_edits_only_the_replicas(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("text", ["decode", "decode=", "decode=-1", "decode=two", "=3"])
-def test_scale_rejects_malformed_changes(tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("decode", "'decode' is not POOL=N. Fix: Give the number of replicas, such as `decode=2`."),
+        (
+            "decode=",
+            "decode.replicas: must be an integer from 0 to 10,000, got nothing. Fix: Give ",
+        ),
+        ("decode=-1", "decode.replicas: must be an integer from 0 to 10,000, got -1. Fix: Give "),
+        ("decode=1.5", "decode.replicas: must be an integer from 0 to 10,000, got 1.5. Fix: Give "),
+        ("decode=two", "decode.replicas: must be an integer from 0 to 10,000, got two. Fix: Give "),
+        ("=3", "scale: '=3' is not POOL=N. Fix: Give the number of replicas, such as `decode=2`."),
+        (
+            "workers=2",
+            "no component `workers`; this graph has frontend, prefill, decode. Fix: Use ",
+        ),
+    ],
+)
+def test_scale_rejects_malformed_changes(tmp_path: Path, text: str, error: str) -> None:
     graph = tmp_path / "graph.yaml"
     graph.write_text(QUICKSTART.read_text())
     done = penstock("scale", str(graph), text)
     assert done.returncode == errors.GraphError.exit_code
+    assert error in done.stderr
     assert graph.read_text() == QUICKSTART.read_text()
 
 

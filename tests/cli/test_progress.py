@@ -46,6 +46,19 @@ class Run:
         return self.screen.getvalue()[before:]
 
 
+@pytest.fixture(autouse=True)
+def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+
+
+def test_a_terminal_that_cannot_move_the_cursor_shows_no_control_codes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+    assert Run(is_terminal=True).at(60.0) == ""
+    assert Run("-v", is_terminal=True).at(60.0) == "planning (1 min)\n"
+
+
 def test_a_terminal_shows_one_line_from_two_seconds_on() -> None:
     run = Run(is_terminal=True)
     assert run.at(1.9) == ""

@@ -28,6 +28,19 @@ def test_more_gpus_than_the_hardware_has_are_a_warning(
     assert "replicas: 40" in graph.read_text()
 
 
+def test_a_pool_without_replicas_is_a_warning_before_the_edit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PENSTOCK_STATE_HOME", str(tmp_path / "state"))
+    graph = tmp_path / "g.yaml"
+    graph.write_text(shipped_graph("gpt-oss-120b-h200-disagg"))
+    monkeypatch.setattr("os.access", lambda file, mode: False)  # the edit fails
+    assert main(["scale", str(graph), "decode=0"]) != 0
+    warning, error = capsys.readouterr().err.splitlines()
+    assert warning == "warning: PS809: decode has 0 replicas. Fix: Set replicas to at least 1."
+    assert "read-only" in error
+
+
 def test_a_read_only_graph_is_an_error_and_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

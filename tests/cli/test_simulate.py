@@ -94,10 +94,10 @@ def test_json_and_page(workload: str, tmp_path: Path, capsys: pytest.CaptureFixt
     assert not re.search(r"""(src|href)=["']?http""", text.replace("xlink:href", ""))
     assert main([*argv, "--report", str(tmp_path / "no" / "page.html")]) == 2
     assert "there is no folder" in capsys.readouterr().err
-    assert main([*argv, "--report", str(tmp_path)]) == 3
-    output = capsys.readouterr()
-    assert "4×1 prefill" in output.out
-    assert "cannot be written" in output.err
+    assert main([*argv, "--report", str(page)]) == 0  # a report replaces a report
+    capsys.readouterr()
+    assert main([*argv, "--report", str(tmp_path)]) == 2
+    assert "is a folder. Fix: Name a file in it." in capsys.readouterr().err
 
 
 @needs_sim
@@ -276,7 +276,7 @@ def test_bad_input(
         (["--ttft", "0ms"], "is not a duration"),
         (["--scale", "0"], "not a number above 0"),
         (["--scale", "nan"], "not a number above 0"),
-        (["--attain", "95"], "is more than 1"),
+        (["--attain", "95"], "write 95% as 0.95"),
         (["--seeds", "0"], "from 1 to 100"),
         (["--acceptance", "1.2"], "from 0 to 1"),
         (["--acceptance", "a"], "not a number"),

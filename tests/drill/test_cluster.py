@@ -221,7 +221,7 @@ def test_an_interrupted_drain_uncordons_its_node(number: int, serving: Cluster) 
 
 
 BAD = [
-    (["--faults", "evcit"], "no such fault. Did you mean `evict`?"),
+    (["--faults", "evcit"], "there is no fault `evcit`. Fix: Did you mean `evict`?"),
     (["--faults", "delete:decod"], "no component `decod`. Did you mean `decode`?"),
     (["--faults", "drain:node-z"], "no node with ready pods of the release `node-z`"),
     (["--faults", "delete:frontend"], "frontend has 1 ready pod(s). Raise its replicas"),
@@ -249,7 +249,7 @@ def test_bad_input_touches_nothing(serving: Cluster) -> None:
     assert "--yes: required, because stdin is not a terminal" in output
     code, output = serving.run("drill", "--remove-last")
     assert code == UsageError.exit_code
-    assert "--remove-last requires --cluster" in output
+    assert "--remove-last: requires --cluster. Fix: Add it." in output
     assert changes(serving) == []
 
 

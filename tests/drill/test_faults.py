@@ -100,8 +100,8 @@ def test_there_is_no_fault_for_a_program_that_does_not_run() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("kil", "no such fault. Did you mean `kill`?"),
-        ("earthquake", "Known: kill, term"),
+        ("kil", "there is no fault `kil`. Fix: Did you mean `kill`?"),
+        ("earthquake", "Fix: Use some of kill, term"),
         ("scale:decode", "scale affects the whole graph"),
     ],
 )

@@ -257,12 +257,12 @@ EDITS = [
      "the unit is seconds, and 500ms is 0.5"),
     ("model:", "drain_timeout_s: 2m\nmodel:", 6, "drain_timeout_s", 'the string "2m"',
      "Write 120; the unit is seconds."),
-    *(("model:", f"hardware: {{gpu: {gpu}}}\nmodel:", 6, "hardware.gpu", f'got "{gpu}"', fix)
-      for gpu, fix in (("A100", "Write one of them, or remove the key."),
-                       ("RTX 4090", "Write one of them, or remove the key."),
-                       ("H100-SXM-80GB", "Did you mean `h100`?"),
-                       ("h100_sxm", "Did you mean `h100`?"),
-                       ("NVIDIA-GB200", "Did you mean `gb200`?"))),
+    *(("model:", f"hardware: {{gpu: {gpu}}}\nmodel:", 6, "hardware.gpu", cause, fix)
+      for gpu, cause, fix in (
+          ("A100", '"A100" is not supported', "one of h100, h200, b200, b300, gb200, gb300, write"),
+          ("RTX 4090", '"RTX 4090" is not supported', "Otherwise remove the key."),
+          ("H100-SXM-80GB", 'got "H100-SXM-80GB"', "Did you mean `h100`?"),
+          ("NVIDIA-GB200", 'got "NVIDIA-GB200"', "Did you mean `gb200`?"))),
     ("  replicas: 2", "\treplicas: 2", 19, "", "indented with a tab", "two spaces"),
     ("  replicas: 2", "   replicas: 2\n  gpus: 0", 20, "", "indented by 2 spaces, but line 19",
      "Indent it by 3 spaces (1 more)"),
@@ -295,16 +295,16 @@ EDITS = [
 # Whole files: text, line, place, cause, fix.
 MANIFEST = "apiVersion: {}\nkind: {}\nmetadata: {{name: x}}\nspec: {{}}\n"
 FILES = [
-    ("services:\n  vllm: &v {image: vllm}\n", 1, "services", "is a Compose file", "Start from"),
-    ("replicaCount: 1\nimage: {tag: latest}\n", 1, "replicaCount", "another Helm chart", "Start"),
+    ("services:\n  vllm: &v {image: vllm}\n", 1, "services", "is a Compose file", "penstock init"),
+    ("replicaCount: 1\nimage: {tag: latest}\n", 1, "replicaCount", "another Helm chart", " init`"),
     ("tensor_parallel_size: 4\n", 1, "tensor_parallel_size", "of an engine", "engine.config"),
     ('{"architectures": ["A"], "model_type": "llama"}', 1, "architectures", "config.json",
      "model.path"),
-    ("name: x\nsteps: []\n", 1, "name", "none of its keys", "Start from"),
+    ("name: x\nsteps: []\n", 1, "name", "none of its keys", "penstock init"),
     ("{{- if .Values.on }}\nmodel: {}\n{{- end }}\n", 1, "", "a template", "helm template"),
-    ("[model]\nid = 'x'\n", 1, "", "this is a list", "Start from"),
+    ("[model]\nid = 'x'\n", 1, "", "this is a list", "penstock init"),
     ("engine: {kind: mocker}\nworker: {}\nmodel: a/b\n", 3, "model", '"a/b"', 'Write `id: "a/b"`'),
-    ("# nothing\n", None, "", "the file is empty", "Start from"),
+    ("# nothing\n", None, "", "the file is empty", "penstock init"),
     (MANIFEST.format("nvidia.com/v1beta1", "DynamoGraphDeployment"), 1, "kind",
      "a Kubernetes manifest (DynamoGraphDeployment)", "`penstock check`, `explain` and `up`"),
     (MANIFEST.format("apps/v1", "Deployment"), 1, "kind", "manifest (Deployment)", "the graph"),

@@ -177,7 +177,7 @@ def test_a_missing_prefill_pool_is_named(up: Up, quickstart: Path) -> None:
         ((str(QUICKSTART),), 11, "is not up"),
         (("http://127.0.0.1:9", "--only", "topolgy"), 2, "invalid choice: 'topolgy'"),
         (("http://[::1", "--only", "models"), 3, "is not a URL"),
-        (("127.0.0.1:9",), 3, "Begin it with http://"),
+        (("127.0.0.1:9",), 3, "Write http:// or https://"),
         (("http://127.0.0.1:9", "--metrics", "foo"), 3, "'foo' is not a URL"),
         (("http://127.0.0.1:9", "--log", "nowhere.log"), 3, "nowhere.log: no such file"),
         (("http://127.0.0.1:9", "--model-dir", "nowhere"), 3, "nowhere/config.json"),

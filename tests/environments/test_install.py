@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +20,22 @@ from penstock.environments.paths import STAMP
 from penstock.environments.post_install import NEEDS, POST_INSTALL
 from penstock.errors import MissingToolError
 from penstock.local.machine import model_folder
+from tests.support.command_line import penstock
+
+
+def test_the_list_is_json_too(root: Path) -> None:
+    documents = json.loads(penstock("env", "list", "--json").stdout)
+    assert [one["name"] for one in documents] == [one.name for one in list_environments()]
+    assert {one["state"] for one in documents} == {"not installed"}
+    assert documents[0]["path"] == str(root / documents[0]["name"])
+    done = penstock("env", "remove", "sim", "--json")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "remove has no --json. Fix: Remove --json, or run `penstock env list --json`" in (
+        done.stderr
+    )
+    done = penstock("env", "list", "sim")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "unexpected argument 'sim'. Fix: Run `penstock env list` without it." in done.stderr
 
 
 @pytest.fixture

@@ -51,7 +51,7 @@ def test_a_file_that_other_users_can_read_is_an_error(tmp_path: Path) -> None:
     file.write_text(f"a={PLANTED}\n")
     file.chmod(0o644)
     with pytest.raises(
-        InputError, match=r"other users can read the keys. Fix: Run `chmod 600 keys.env`."
+        InputError, match=r"other users can read the keys. Fix: Run `chmod 600 /.*/keys.env`."
     ):
         load_keys(file)
     file.chmod(0o600)

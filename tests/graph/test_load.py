@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from penstock import image_reference, model_id
 from penstock.errors import GraphError, InputError
 from penstock.graph.load import load_graph, parse_graph, valid_name
 from penstock.graph.model import Graph
@@ -299,7 +300,8 @@ def test_every_pattern_has_a_message() -> None:
             for inner in part:
                 yield from patterns(inner)
 
-    assert set(patterns(Graph.model_json_schema())) == set(PATTERNS)
+    explained = {*PATTERNS, image_reference.PATTERN, model_id.PATTERN}
+    assert set(patterns(Graph.model_json_schema())) == explained
 
 
 def test_a_quoted_boolean_is_refused() -> None:

@@ -53,7 +53,26 @@ def test_a_set_changes_the_values_as_helm_does(expression: str, changed: dict[st
 
 def test_a_set_below_a_scalar_is_refused_like_in_helm() -> None:
     (problem,) = apply_sets(BASE, ["e.new=1"]).problems
-    assert "is nil, not map" in problem.message
+    assert problem.message == "`e` is nothing (null), not a section"
+    assert problem.fix == "Remove `e`, which has no value, from the file."
+
+
+@pytest.mark.parametrize(
+    ("expression", "message", "fix"),
+    [
+        ("x.gpus[0]=1", "`x.gpus` is the number 1, not a list", "Write `--set x.gpus=VALUE`."),
+        ("x.gpus.a=1", "`x.gpus` is the number 1, not a section", "Write `--set x.gpus=VALUE`."),
+        ("x[0]=1", "`x` is a mapping, not a list", "Write `--set x.KEY=VALUE`."),
+        ("x.args.a=1", "`x.args` is a list, not a section", "Write `--set x.args[0]=VALUE`."),
+    ],
+)
+def test_a_set_that_does_not_fit_the_graph_says_what_is_there(
+    expression: str, message: str, fix: str
+) -> None:
+    values = {"x": {"gpus": 1, "args": ["a"]}}
+    (problem,) = apply_sets(values, [expression]).problems
+    place = expression.partition("=")[0]
+    assert (problem.place, problem.message, problem.fix) == (place, message, fix)
 
 
 LEAVES = st.none() | st.booleans() | st.integers(-9, 99) | st.text(max_size=4)
@@ -111,11 +130,49 @@ def test_a_list_shortened_by_a_set_comes_from_the_set() -> None:
     ("expression", "text"),
     [
         ("worker.replica=3", "--set worker.replica: unknown key `replica`. Fix: Did you mean"),
-        ("worker.replicas=x", '--set worker.replicas: must be an integer, got the string "x"'),
-        ("worker.replicas=-1", "--set worker.replicas: must be at least 0, got -1"),
-        ("worker.env.A=1", "Fix: Write this value in the file: --set derives the type"),
+        ("worker.replicas=x", 'must be an integer from 0 to 10000, got "x". Fix: Write'),
+        ("worker.replicas=-1", "got -1. Fix: Write an integer from 0 to 10000: `--set worker."),
+        (
+            "worker.replicas=10001",
+            "got 10001. Fix: Write an integer from 0 to 10000: `--set worker.",
+        ),
+        (
+            "worker.replicas=99999999999999999999",
+            "integer from 0 to 10000, got 99999999999999999999.",
+        ),
+        ("worker.nodes=0", "got 0. Fix: Write an integer of at least 1: `--set worker.nodes=1`."),
+        ("router.temperature=-0.5", "a number of at least 0: `--set router.temperature=1`."),
+        (
+            "router.active_decode_blocks_threshold=2",
+            "a number above 0 and at most 1: `--set router",
+        ),
+        ("router.kv_events=yes", "`--set router.kv_events=true` or `--set router.kv_events=false`"),
+        (
+            "worker.args=x",
+            "must be a list, got \"x\". Fix: Write a list: `--set 'worker.args={A,B}'`.",
+        ),
+        ("worker.nodes=null", "Fix: Write `--set worker.nodes=1`, or remove this --set."),
+        ("model.id=5", 'Fix: Write it in the file, in quotes ("5"): --set makes a number of it.'),
+        ("engine.image=", "must not be empty. Fix: Write a value, or remove this --set."),
+        ("model.id=", "--set model.id: must not be empty. Fix: Write a value."),
+        ("hardware=H100", 'got the string "H100". Fix: Write `--set hardware.gpu=h100`.'),
+        ("hardware=A100", "gb300. A100 is not supported."),
+        ("kv_transfer=NIXL", "Fix: Write `--set kv_transfer.backend=nixl`."),
+        ("model=null", "must have a value, got nothing (null). Fix: Remove this --set."),
+        (
+            "worker.shared_memory=64",
+            "Fix: Write it with its unit: `--set worker.shared_memory=64Gi`.",
+        ),
+        ("verify.must_pass=x", 'must be a list, got the string "x". Fix: Write a list of models, '),
+        (
+            "gateway.api_keys=x",
+            "(not shown). Fix: Give the value to one of its keys: secret, header.",
+        ),
+        ("worker[x]=1", "the text between [ and ] is not the number of an item"),
+        ("worker..x=1", "a step of the path is empty"),
+        ("worker.env.A=1", 'Fix: Write it in the file, in quotes ("1")'),
         ("router.temperature=x", "must be a number"),
-        ("worker.env.A=x,worker.env.B=2", "Fix: Write this value in the file: --set derives"),
+        ("worker.env.A=x,worker.env.B=2", 'Fix: Write it in the file, in quotes ("2")'),
         ("engine.kind=vlm", "--set engine.kind: must be one of trtllm"),
         ("decode.replicas=1", "decode"),
         ("worker.gpus=9007199254740993", "--set worker.gpus: 9007199254740993 is too large"),
@@ -124,7 +181,7 @@ def test_a_list_shortened_by_a_set_comes_from_the_set() -> None:
         ("", "--set: cannot be applied: it sets no value"),
         ("worker.args[-1]=x", "negative -1 index not allowed"),
         ("worker.args={a", "list must terminate with '}'"),
-        ("model.id.x=1", "--set model.id.x: cannot be applied"),
+        ("model.id.x=1", "--set model.id.x: `model.id` is the string"),
     ],
 )
 def test_a_wrong_set_is_reported_as_an_error_of_the_command_line(

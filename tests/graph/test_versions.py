@@ -32,7 +32,7 @@ def test_versions_are_in_order() -> None:
         ("vllm:latest", None),
         ("vllm:1.6", None),
         ("vllm:1.6.1.2", None),
-        ("vllm:1.6.1@sha256:ab", None),
+        ("vllm:1.6.1@sha256:" + "ab" * 32, None),
         ("vllm:1.6.1.post1", None),
         ("vllm:1.6.1-rc2", None),
         ("vllm:1.6.1-rc.2-efa", None),

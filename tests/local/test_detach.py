@@ -9,6 +9,7 @@ import pytest
 
 from penstock.errors import ManifestError, StartError
 from penstock.local.detach import LATER_S, detach
+from penstock.local.state import StateDir
 
 GRAPH = """\
 apiVersion: nvidia.com/v0
@@ -38,6 +39,36 @@ def test_a_child_that_does_not_become_ready_is_stopped(
 ) -> None:
     with pytest.raises(StartError, match="did not become ready within 0 s"):
         detach(graph, ["up", str(graph)], timeout_s=-LATER_S)
+
+
+@pytest.mark.program
+def test_ctrl_c_stops_a_child_that_is_not_ready(
+    graph: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    python = tmp_path / "python"
+    python.write_text(
+        f"#!/bin/bash\ntrap 'kill $!; echo stopped > {tmp_path}/end; exit' TERM\n"
+        "sleep 0.5; kill -INT $PPID; sleep 20 & wait\n"
+    )
+    python.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(python))
+    with pytest.raises(KeyboardInterrupt):
+        detach(graph, ["up", str(graph)], timeout_s=60)
+    assert (tmp_path / "end").read_text() == "stopped\n"
+
+
+@pytest.mark.program
+def test_two_at_the_same_time_keep_each_other_s_output(
+    graph: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    log = StateDir(graph).path / "up.log"
+    python = tmp_path / "python"
+    # What another `up` writes meanwhile, longer than the child's own error.
+    python.write_text(f"#!/bin/sh\necho {'other ' * 9} >> {log}\necho the graph is up; exit 10\n")
+    python.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(python))
+    assert detach(graph, ["up", str(graph)], timeout_s=60) == 10
+    assert capfd.readouterr().err.splitlines() == [" ".join(["other"] * 9), "the graph is up"]
 
 
 @pytest.mark.program

@@ -48,24 +48,42 @@ def test_without_graphs_the_list_is_empty() -> None:
     done = penstock("ls")
     assert (done.returncode, done.stdout) == (0, "")
     assert "no graph is up" in done.stderr
+    quiet = penstock("ls", "-q")
+    assert (quiet.returncode, quiet.stdout, quiet.stderr) == (0, "", "")
     assert json.loads(penstock("ls", "--json").stdout) == []
 
 
 @pytest.mark.parametrize("verb", ["down", "status"])
 def test_a_graph_that_is_not_up_and_a_file_that_does_not_exist(verb: str, folder: Path) -> None:
     file = folder / "g.yaml"
-    with pytest.raises(NotUpError, match=r"g.yaml: no such file, .*. Fix: Run `penstock ls`."):
+    with pytest.raises(
+        NotUpError, match=r"g.yaml: no such file, .*. Fix: Run `penstock ls`, which"
+    ):
         {"down": down, "status": status}[verb](file)
     file.touch()
     with pytest.raises(NotUpError) as error:
         {"down": down, "status": status}[verb](file)
-    fix = f". Fix: Run `penstock up {file}`." if verb == "status" else ""
-    assert str(error.value) == f"{file}: the graph is not up{fix}"
+    lists = "Run `penstock ls`, which lists the graphs that are up."
+    fix = {"status": f"Run `penstock up {file}`.", "down": lists}[verb]
+    assert str(error.value) == f"{file}: the graph is not up. Fix: {fix}"
+
+
+def test_commands_in_messages_are_quoted_for_a_shell(folder: Path) -> None:
+    file = folder / "my graphs" / "g.yaml"
+    file.parent.mkdir()
+    file.touch()
+    with pytest.raises(NotUpError, match=r"Fix: Run `penstock up '/.*/my graphs/g.yaml'`\."):
+        status(file)
+    with pytest.raises(NotUpError, match=r"Fix: Run `penstock up '/.*/my graphs/g.yaml'`\."):
+        choose(StateDir(file), None)
 
 
 def test_logs_of_a_process_that_does_not_exist(folder: Path) -> None:
     state_dir = StateDir(folder / "g.yaml")
-    with pytest.raises(NotUpError, match="the graph was never up"):
+    with pytest.raises(NotUpError, match=r"no such file, .* was ever up. Fix: Run `penstock ls`,"):
+        choose(state_dir, "decode.7")
+    (folder / "g.yaml").touch()
+    with pytest.raises(NotUpError, match=r"the graph was never up. Fix: Run `penstock up /.*/g.ya"):
         choose(state_dir, "decode.7")
     state_dir.logs.mkdir(parents=True)
     (state_dir.logs / "decode.0.log").touch()

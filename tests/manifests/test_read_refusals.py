@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.errors import ManifestError
+from penstock.errors import ManifestError, ProblemKind
 from penstock.manifests.read import read_text
 from tests.manifests.manifests import (
     FRONTEND,
@@ -38,15 +38,14 @@ def test_the_content_of_a_crd_is_not_read_and_lines_stay() -> None:
     """The DGD's own CRD has 1.6 MB."""
     crd = "kind: CustomResourceDefinition\nspec: {a: 1, a: 2}\nx: " + "y" * 3_000_000 + "\n---\n"
     assert problems(crd)[0].message.endswith("CustomResourceDefinition")
-    broken = beta(FRONTEND).replace("metadata: {name: g}", "metadata:\n  name: g\n  name: h")
-    assert [only_problem(text).line for text in (broken, crd + broken)] == [5, 9]
+    broken = beta(FRONTEND).replace("metadata: {name: g}", "metadata: {}")
+    assert [only_problem(text).line for text in (broken, crd + broken)] == [3, 7]
 
 
-def test_a_duplicate_key_names_both_lines() -> None:
+def test_of_a_duplicate_key_the_last_value_is_read_as_kubectl_does() -> None:
     text = beta(FRONTEND).replace("metadata: {name: g}", "metadata:\n  name: g\n  name: h")
-    problem = only_problem(text)
-    assert problem.line == 5
-    assert problem.message == "duplicate key `name`, first on line 4; kubectl uses this one"
+    (deployment,) = read_text(text, "f.yaml")
+    assert deployment.name == "h"
 
 
 @pytest.mark.parametrize(
@@ -60,12 +59,18 @@ def test_a_duplicate_key_names_both_lines() -> None:
         ("{a: 1}", "{b: 1}", True),
     ],
 )
-def test_a_duplicate_key_is_a_problem_only_if_a_value_is_lost(
+def test_a_duplicate_key_of_an_engine_file_is_a_problem_only_if_a_value_is_lost(
     first: str, last: str, is_lost: bool
 ) -> None:
-    twice = f"metadata:\n  name: g\n  labels: {first}\n  labels: {last}"
-    found = problems(beta(FRONTEND).replace("metadata: {name: g}", twice))
-    assert [problem.line for problem in found] == ([6] if is_lost else [])
+    container = """
+        command: [python3, -m, dynamo.trtllm, --extra-engine-args, /c/e.yaml]
+        volumeMounts: [{name: c, mountPath: /c}]
+        """
+    pod = "volumes: [{name: c, configMap: {name: cm}}]\n"
+    twice = f"b: {first}\n        b: {last}"
+    found = problems(beta(worker(container, pod=pod), more=CONFIG % twice))
+    kinds = [problem.kind for problem in found]
+    assert kinds == ([ProblemKind.REPEATED] if is_lost else [])
 
 
 def test_a_document_that_is_not_a_mapping_is_refused() -> None:
@@ -74,10 +79,10 @@ def test_a_document_that_is_not_a_mapping_is_refused() -> None:
 
 
 def test_a_file_without_a_deployment_is_reported_with_its_kinds() -> None:
-    text = "kind: Component\n---\nkind: Service\n---\nkind: Service\n"
+    text = "kind: Job\n---\nkind: Service\n---\nkind: Service\n"
     assert (
         only_problem(text).message
-        == "the file contains no DynamoGraphDeployment, only: Component, Service"
+        == "the file contains no DynamoGraphDeployment, only: Job, Service"
     )
 
 
@@ -230,9 +235,9 @@ def test_an_alias_within_its_own_anchor_is_reported() -> None:
 
 def test_nested_aliases_take_no_extra_memory() -> None:
     levels = "\n".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 30))
-    assert problems(f"a0: &a0 x\n{levels}\nkind: Pod\n")[0].message.startswith(
-        "the file contains no Dynamo"
-    )
+    problem = only_problem(f"a0: &a0 x\n{levels}\nkind: Pod\n")
+    assert problem.message == "*a4: the aliases of the file stand for more than 20,000 values"
+    assert problem.line == 6
 
 
 KEYS = """

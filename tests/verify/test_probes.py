@@ -23,6 +23,8 @@ from penstock.verify.probes import PROBES, transport
 from penstock.verify.result import Verdict
 from penstock.verify.run_probes import run_probes
 from penstock.verify.target import ProbeTarget
+from tests.support.emulated_cluster.api_server import ApiServer
+from tests.support.emulated_cluster.released import certificate
 
 ROOT = Path(__file__).parents[2]
 GRAPHS = ROOT / "dynamo_graphs"
@@ -294,7 +296,11 @@ def test_the_transport_of_a_graph(transport: str, expected_transport: str) -> No
 @pytest.mark.parametrize(
     ("status", "text", "words"),
     [
-        (200, "<html>hello</html>", "is not a Dynamo frontend: /v1/models returned HTTP 200"),
+        (
+            200,
+            "<html>hello</html>",
+            "/v1/models returned HTTP 200 and no models",
+        ),
         (404, "{}", "is not a Dynamo frontend"),
         (401, "{}", "Set the environment variable OPENAI_API_KEY"),
         (503, "no model", "does not serve: /v1/models returned HTTP 503: no model"),
@@ -309,6 +315,19 @@ def test_an_endpoint_that_cannot_be_probed_is_one_error(
     (problem,) = caught.value.problems
     assert words in str(problem)
     assert (problem.place, bool(problem.fix)) == (target.url, True)
+
+
+@pytest.mark.program
+def test_a_certificate_of_its_own_is_trusted_as_ssl_cert_file_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chain, _ = files = certificate(tmp_path)
+    with ApiServer(certificate=files) as server:  # a web server with TLS, and without models
+        with pytest.raises(NotVerifiedError, match=r"self-signed.* Fix: Set SSL_CERT_FILE to the"):
+            require_endpoint(ProbeTarget(url=server.url))
+        monkeypatch.setenv("SSL_CERT_FILE", str(chain))
+        with pytest.raises(NotVerifiedError, match="is not a Dynamo frontend"):
+            require_endpoint(ProbeTarget(url=server.url))
 
 
 @pytest.mark.parametrize(

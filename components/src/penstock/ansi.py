@@ -26,4 +26,9 @@ def _shows_colors(stream: TextIO) -> bool:
         return False
     if os.environ.get("FORCE_COLOR"):
         return True
+    return obeys_codes(stream)
+
+
+def obeys_codes(stream: TextIO) -> bool:
+    """Whether the stream is a terminal that colors text and moves the cursor."""
     return stream.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")

@@ -32,12 +32,18 @@ class ProblemKind(StrEnum):
     OTHER = "other"
     # The value has the wrong type only because it is quoted, or is not quoted, in YAML.
     QUOTING = "quoting"
+    # The value is no mapping, where a section or a mapping is expected.
+    SECTION = "section"
     # A person must replace the value: `<your-namespace>`.
     PLACEHOLDER = "placeholder"
     # A program such as envsubst must fill the value before the file is applied: `${REPLICAS}`.
     TEMPLATE = "template"
     # The file may be right, but does not say what runs: the image or the operator decides.
     UNDECIDED = "undecided"
+    # The file may be valid, but it has nothing that penstock reads.
+    NOTHING_TO_READ = "nothing to read"
+    # A key is there twice, and its reader ignores the first value.
+    REPEATED = "repeated"
 
 
 @dataclass(frozen=True, kw_only=True)

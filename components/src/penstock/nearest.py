@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+# For a key of a file: `modle` is `model`; `tokenizer` is not `token_secret`.
+KEY_CUTOFF = 0.75
+
 
 def nearest(word: str, names: Iterable[str], cutoff: float = 0.6) -> str:
     """The name most similar to ``word``, ignoring case; empty when none reaches ``cutoff``."""

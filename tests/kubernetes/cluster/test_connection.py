@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 import warnings
 from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +76,65 @@ def test_8_no_kubeconfig_at_all(
 def test_8_a_kubeconfig_that_is_not_yaml(fresh: Cluster) -> None:
     fresh.kubeconfig.write_text("clusters: [")
     assert f"{fresh.kubeconfig}: no cluster is configured: " in failing(fresh, "diff")
+
+
+@pytest.mark.parametrize(
+    ("content", "cause"),
+    [
+        (b"hello", "the content is not that of a kubeconfig"),
+        (b"[]", "the content is not that of a kubeconfig"),
+        (b"\xff", "the content is not that of a kubeconfig"),
+    ],
+)
+def test_8_a_file_that_is_not_a_kubeconfig(fresh: Cluster, content: bytes, cause: str) -> None:
+    fresh.kubeconfig.write_bytes(content)
+    output = failing(fresh, "history")
+    assert f"{fresh.kubeconfig}: no cluster is configured: {cause}. Fix: Set KUBECONFIG" in output
+
+
+def test_8_a_certificate_that_is_not_base64(fresh: Cluster) -> None:
+    def edit(content: dict[str, Any]) -> None:
+        content["clusters"][0]["cluster"] = {
+            "server": "https://127.0.0.1:9",
+            "certificate-authority-data": "xxx",
+        }
+
+    edit_kubeconfig(fresh, edit)
+    assert "the data of a certificate or a key is not base64. Fix: " in failing(fresh, "history")
+
+
+@pytest.mark.parametrize("status", [403, 404, 500])
+def test_8_a_server_that_rejects_the_request_for_its_version(fresh: Cluster, status: int) -> None:
+    def gate(path: str) -> None:
+        raise ApiError(status, "Forbidden", "no")
+
+    fresh.api.gate = gate
+    output = failing(fresh, "history")
+    assert f"{fresh.api.url}: {status}: the API server rejects the request for its ver" in output
+    assert "Fix: Correct `server` of the cluster in the kubeconfig" in output
+
+
+def test_8_a_web_server_that_is_no_api_server(fresh: Cluster) -> None:
+    class Pages(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"<html>hello</html>")
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Pages) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        for scheme, cause in (
+            ("http", "is not the API server of a cluster: /version has no version of Kubernetes"),
+            ("https", "no TLS connection to the API server: "),
+        ):
+            url = f"{scheme}://127.0.0.1:{server.server_port}"
+            edit_kubeconfig(
+                fresh, lambda content, url=url: content["clusters"][0]["cluster"].update(server=url)
+            )
+            output = failing(fresh, "history")
+            assert f"{url}: {cause}" in output
+            assert "Fix: Correct `server` of the cluster in the kubeconfig" in output
+        server.shutdown()
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -11,6 +11,8 @@ from penstock.engines.releases import NEWEST, RELEASES, following
 
 OLDEST = next(iter(RELEASES))
 EVERY_RELEASE = Versions(dynamo=f">={OLDEST},<1.8", of_releases_only=True)
+# For an image of NVIDIA, which is one of a release even if its tag is a placeholder.
+EVERY_PUBLISHED = Versions(dynamo=f">={OLDEST},<1.8")
 
 
 @dataclass(frozen=True, kw_only=True)

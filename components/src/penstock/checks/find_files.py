@@ -13,7 +13,9 @@ from penstock.manifests.source import MOST_BYTES
 from penstock.nearest import nearest
 
 SUFFIXES = (".yaml", ".yml")
-MANIFEST = re.compile(r"^\s*(- )?kind\s*:\s*[\"']?DynamoGraphDeployment\b", re.MULTILINE)
+MANIFEST = re.compile(
+    r"(?:^|[{,])\s*(?:- )?[\"']?kind[\"']?\s*:\s*[\"']?DynamoGraphDeployment\b", re.MULTILINE
+)
 KIND = re.compile(r"^kind\s*:\s*[\"']?(\w+)", re.MULTILINE)
 # A line that is not empty, a comment or a marker; its indentation is that of the top-level keys.
 CONTENT = re.compile(r"^(?!---|%|\.\.\.)([ \t]*)[^\s#]", re.MULTILINE)

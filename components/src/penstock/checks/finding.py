@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -45,12 +46,34 @@ class Fix:
     replaces: str | None = None
 
     def and_also(self, *sentences: str) -> Fix:
-        """The same fix with further instructions."""
+        """The same fix with further instructions. One that says an earlier one more precisely
+        takes its place."""
         text = self.text
         for sentence in sentences:
+            earlier = next((s for s in _sentences(text) if _is_part(s, sentence)), None)
+            if earlier is not None:
+                text = text.replace(earlier, sentence)
+                continue
             end = "" if text.endswith((".", "?")) else "."
             text = f"{text}{end} {sentence}"
         return replace(self, text=text)
+
+
+def _sentences(text: str) -> list[str]:
+    return re.split(r"(?<=\.) (?=[A-Z])", text)
+
+
+def _is_part(sentence: str, other: str) -> bool:
+    """Whether ``other`` begins with what ``sentence`` asks for, in another notation: `Set x to 1.`
+    and `Set `--x 1` in the launch script.`"""
+    words, others = _gist(sentence), _gist(other)
+    return bool(words) and others[: len(words)] == words
+
+
+def _gist(sentence: str) -> list[str]:
+    """What an instruction is about: its words without the verb and the notation of flags."""
+    _, _, rest = sentence.replace("`", "").rstrip(".").partition(" ")
+    return [word.removeprefix("--") for word in rest.split() if word not in ("the", "to")]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,15 +8,16 @@ only if every one of these checks has it.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import Any, TypeVar
 
 from penstock.checks.finding import Finding
 from penstock.errors import ChartError, GraphError, ManifestError, Problem
+from penstock.graph.foreign_keys import COMPONENTS
 from penstock.graph.load import GraphDraft, load_draft, name_problems, read_draft, valid_name
-from penstock.graph.repair import MOST_CHOICES, Choice, Remove, apply, choices
+from penstock.graph.repair import MOST_CHOICES, Choice, Remove, Set, apply, choices, opaque_owner
 from penstock.manifests.placeholders import TURNS, filled
 from penstock.manifests.read import Manifest, read_all
 from penstock.manifests.source import Source, rendered_source
@@ -63,13 +64,19 @@ def incomplete_graph(
     repairs = [_Repair(draft, turn) for turn in range(_turns(draft, places))]
     results = [repair.run(places) for repair in repairs]
     sound = [result for result in results if result is not None]
+    left_out = tuple(dict.fromkeys(place for repair in repairs for place in repair.removed))
     known = {(problem.place, problem.message) for problem in problems}
     later = _in_all([repair.later for repair in repairs], _problem_key)
     further = [p for p in later if _problem_key(p) not in known and not _depends(p.place, places)]
-    if not sound:
+    is_invented = 1 == len(sound) < len(repairs) and any(repair.invents for repair in repairs)
+    if not sound or is_invented:
         return Incomplete(problems=tuple(further))
-    left_out = tuple(dict.fromkeys(place for repair in repairs for place in repair.removed))
-    found = [f for f in _common(sound, check) if not _depends(f.place, (*places, *left_out))]
+    owners = {opaque_owner(dict(draft.renamed.values), place) for place in places} - {None}
+    found = [
+        finding
+        for finding in _common(sound, check)
+        if not _depends(finding.place, (*places, *left_out)) and not _runs_in(finding, owners)
+    ]
     return Incomplete(problems=tuple(further), findings=tuple(found), left_out=places)
 
 
@@ -151,6 +158,8 @@ class _Repair:
     turn: int
     # Places without their value.
     removed: list[str] = field(default_factory=list)
+    # Whether a value was made up: one that is valid proves nothing about the others.
+    invents: bool = False
     # Problems that appeared after the known ones were solved.
     later: list[Problem] = field(default_factory=list)
     # Place → what to leave out if it still has a problem.
@@ -170,7 +179,7 @@ class _Repair:
             try:
                 return rendered_source(load_draft(draft, _name(draft.source)))
             except (GraphError, ChartError) as error:
-                self.later += error.problems
+                self.later += [p for p in error.problems if not _depends(p.place, self.removed)]
                 places = tuple(dict.fromkeys(problem.place for problem in error.problems))
             except ManifestError:
                 return None
@@ -190,7 +199,17 @@ class _Repair:
     def _chosen(self, values: dict[str, Any], place: str, choice: Choice) -> dict[str, Any]:
         if isinstance(choice, Remove):
             self.removed.append(place)
+        self.invents |= isinstance(choice, Set)
         return apply(values, place, choice)
+
+
+def _runs_in(finding: Finding, owners: Collection[str | None]) -> bool:
+    """Whether a finding is about a component whose section is in ``owners``; `engine` is that of
+    every pool, and the empty one is the graph."""
+    if {"", "engine"} & set(owners):
+        return bool(finding.component) or finding.place.partition(".")[0] in COMPONENTS
+    text = f"{finding.place} {finding.component} {_text_of(finding)}"
+    return any(re.search(rf"\b{owner}\b", text) for owner in owners)
 
 
 def _name(source: str) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from penstock.ansi import Style, painter
 from penstock.checks.find_files import SkippedFile
 from penstock.checks.finding import Finding, Level
-from penstock.checks.registry import by_id
+from penstock.checks.registry import RULES, by_id
 from penstock.checks.run import Tally, tally
 from penstock.checks.suppress import ALWAYS
 
@@ -43,14 +43,16 @@ def by_level(findings: Sequence[Finding]) -> list[Finding]:
     return sorted(findings, key=lambda f: (bool(f.suppressed), levels.index(f.level), f.rule))
 
 
-def print_text(report: CheckReport, *, is_full: bool = False) -> None:
-    """Print the findings, a summary if there are many, and the counts."""
+def print_text(report: CheckReport, *, is_full: bool = False, is_quiet: bool = False) -> None:
+    """Print the findings and, unless ``is_quiet``, a summary if there are many and the counts."""
     paint = painter(sys.stdout)
     findings = by_level(report.findings)
     for finding in findings:
         print(one_line(finding, paint, is_full=is_full))
         for line in _details(finding) if is_full else ():
             print(f"    {line}")
+    if is_quiet:
+        return
     counted = [finding for finding in findings if not finding.suppressed]
     if len(counted) > FEW:
         print("", *_summary(counted, paint), "", sep="\n")
@@ -134,22 +136,29 @@ def counts_line(report: CheckReport) -> str:
     """`2 files: 1 error, 0 warnings, 3 notes`"""
     counts: Tally = tally(report.findings)
     parts = [
-        _number(counts.errors, "error"),
-        _number(counts.warnings, "warning"),
-        _number(counts.notes, "note"),
+        number(counts.errors, "error"),
+        number(counts.warnings, "warning"),
+        number(counts.notes, "note"),
     ]
     if counts.suppressed:
         parts.append(f"{counts.suppressed} suppressed")
     if report.accepted:
         parts.append(f"{report.accepted} in the baseline")
-    text = f"{_number(len(report.files), 'file')}: {', '.join(parts)}"
+    text = f"{number(len(report.files), 'file')}: {', '.join(parts)}"
     if not report.skipped:
         return text
-    return f"{text}; skipped {_number(len(report.skipped), 'other YAML file')}"
+    return f"{text}; skipped {number(len(report.skipped), 'other YAML file')}"
 
 
-def _number(count: int, noun: str) -> str:
+def number(count: int, noun: str) -> str:
+    """`1 finding`, `2 findings`."""
     return f"{count} {noun}{'s' * (count != 1)}"
+
+
+def rule_lines() -> Iterator[str]:
+    """The id, the level and the title of each rule."""
+    for rule in RULES:
+        yield f"{rule.id}  {rule.level:<7}  {rule.title}"
 
 
 def explain(rule: str) -> str:

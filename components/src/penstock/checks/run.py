@@ -17,11 +17,11 @@ from penstock.checks.merge import merged
 from penstock.checks.registry import RULES, by_id
 from penstock.checks.rule import Rule
 from penstock.checks.rules.versions.placeholders import (
-    FIXES,
     LEVELS,
     REASONS,
     about_placeholders,
     by_kind,
+    fix_of,
 )
 from penstock.checks.suppress import (
     Suppression,
@@ -30,6 +30,7 @@ from penstock.checks.suppress import (
     suppressed,
     unused,
 )
+from penstock.command_text import command
 from penstock.engines.settings import Location
 from penstock.errors import (
     ChartError,
@@ -52,6 +53,11 @@ if TYPE_CHECKING:
     from penstock.checks.incomplete import Incomplete
 
 FEW = 3  # places that a note lists
+NOTHING_TO_READ = (
+    "`penstock check` reads graphs and DynamoGraphDeployments, so nothing in this file was checked."
+)
+UNDECIDED = "Rules that depend on it are not checked."
+PROBLEM_LEVELS = {ProblemKind.UNDECIDED: Level.NOTE, ProblemKind.REPEATED: Level.WARNING}
 READ_ERRORS = {
     InputError: "PS001",
     GraphError: "PS002",
@@ -134,6 +140,8 @@ def _invalid_file(
     text: str, path: Path, hints: Hints, sets: Sequence[str], error: PenstockError
 ) -> tuple[Finding, ...]:
     """The problems of a file that cannot be deployed, and what else can be decided about it."""
+    if any(problem.kind is ProblemKind.NOTHING_TO_READ for problem in error.problems):
+        return tuple(_read_error(problem, path, error) for problem in error.problems)
     # It imports the graph model, which a valid manifest does not need.
     from penstock.checks.incomplete import Incomplete, incomplete_graph, incomplete_manifest
 
@@ -176,7 +184,7 @@ def _placeholders(text: str, path: Path) -> list[Finding]:
             column=column,
             place=first.place,
             message=about_placeholders(kind, [text for _, text in placed]),
-            fix=FIXES[kind],
+            fix=fix_of(kind, [text for _, text in placed]),
         )
         found.append(_of_file(problem, path, by_id("PS909"), LEVELS[kind], REASONS.get(kind, "")))
     return found
@@ -228,9 +236,11 @@ def _order(finding: Finding) -> tuple[Any, ...]:
 def _read_error(
     problem: Problem, path: Path, error: PenstockError, level: Level | None = None
 ) -> Finding:
-    is_decided = problem.kind is not ProblemKind.UNDECIDED
-    chosen = level or (Level.ERROR if is_decided else Level.NOTE)
-    return _of_file(problem, path, by_id(READ_ERRORS[type(error)]), chosen)
+    if problem.kind is ProblemKind.NOTHING_TO_READ:
+        return _of_file(problem, path, by_id("PS001"), Level.ERROR, NOTHING_TO_READ)
+    chosen = level or PROBLEM_LEVELS.get(problem.kind, Level.ERROR)
+    why = UNDECIDED if chosen is Level.NOTE else ""
+    return _of_file(problem, path, by_id(READ_ERRORS[type(error)]), chosen, why)
 
 
 def _of_file(problem: Problem, path: Path, rule: Rule, level: Level, why: str = "") -> Finding:
@@ -313,7 +323,7 @@ def require_sound(
     if not warnings:
         return ()
     noun = "warning" if warnings == 1 else "warnings"
-    return (f"{warnings} {noun} from `penstock check {source.deployment.source}`",)
+    return (f"{warnings} {noun} from {command('check', source.deployment.source)}",)
 
 
 def _problem(finding: Finding) -> Problem:

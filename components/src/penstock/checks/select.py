@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from penstock.checks.registry import RULES
 from penstock.checks.suppress import ALWAYS
-from penstock.errors import UsageError
+from penstock.errors import Problem, UsageError
 from penstock.nearest import nearest
 
 ALL = "PS"
+_ID = re.compile(r"PS\d{3,}")
+LIST = "Run `penstock check --list-rules`, which lists the rules."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,16 +59,19 @@ def known_rule(text: str) -> str:
     ids = [rule.id for rule in RULES]
     if text.upper() in ids:
         return text.upper()
-    near = nearest(text, ids)
-    hint = f"Did you mean {near}?" if near else f"Rules are {ids[0]} to {ids[-1]}."
-    raise UsageError(f"there is no rule {text}. {hint}")
+    near = "" if _ID.fullmatch(text.upper()) else nearest(text, ids)
+    fix = f"Did you mean {near}?" if near else LIST
+    raise UsageError(Problem(place="--explain", message=f"there is no rule {text!r}", fix=fix))
 
 
-def _unknown(option: str, prefix: str) -> str:
+def _unknown(option: str, prefix: str) -> Problem:
+    if _ID.fullmatch(prefix):  # a similar number is another rule
+        return Problem(place=option, message=f"there is no rule {prefix}", fix=LIST)
     ids = [rule.id for rule in RULES]
     known = [ALL, *dict.fromkeys(rule[:3] for rule in ids), *ids]
     # Ids that begin in the same way are nearer than those with the same digits in another order.
     similar = [name for name in known if prefix and name.startswith(prefix[:4])]
     close = nearest(prefix, similar or known)
-    hint = f"Did you mean {close}?" if close else f"Rules are {ids[0]} to {ids[-1]}."
-    return f"{option} {prefix!r} is not the beginning of a rule id. {hint}"
+    message = f"{prefix!r} is not the beginning of a rule id"
+    fix = f"Did you mean {close}?" if close else LIST
+    return Problem(place=option, message=message, fix=fix)

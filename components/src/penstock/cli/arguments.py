@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.cli.progress import Progress, add_progress, no_progress, print_line
+from penstock.cli.replay_arguments import positive_number
 
+WRITABLE = "Name a file in an existing folder in which you may write."
 MARKED_BYTES = 500  # the beginning of a file, with the mark of the command that wrote it
 
 if TYPE_CHECKING:
@@ -59,13 +61,13 @@ def add_wide(parser: argparse.ArgumentParser) -> None:
 
 def add_namespace(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--namespace", default="default", help="Kubernetes namespace (default: default)"
+        "-n", "--namespace", default="default", help="Kubernetes namespace (default: default)"
     )
 
 
 def add_cluster(parser: argparse.ArgumentParser) -> None:
     """Select a cluster and a release."""
-    parser.add_argument("--namespace", help="Kubernetes namespace (default: the context's)")
+    parser.add_argument("-n", "--namespace", help="Kubernetes namespace (default: the context's)")
     parser.add_argument(
         "--release", metavar="NAME", help="name of the Helm release (default: the file's name)"
     )
@@ -87,7 +89,7 @@ def add_release(parser: argparse.ArgumentParser) -> None:
 
 
 def add_yes(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--yes", action="store_true", help="skip the confirmation")
+    parser.add_argument("-y", "--yes", action="store_true", help="skip the confirmation")
 
 
 def confirm(args: argparse.Namespace, question: str) -> bool:
@@ -115,7 +117,7 @@ def add_wait(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--timeout-s",
-        type=float,
+        type=positive_number,
         default=3600.0,
         metavar="S",
         help="time in seconds until all replicas must be ready (default: 3600)",
@@ -190,27 +192,27 @@ def hints_of(args: argparse.Namespace) -> Hints:
     """`--gpu` and `--model`, checked."""
     from penstock.errors import Problem, UsageError
     from penstock.hardware import GPUS, find_gpu
-    from penstock.nearest import nearest
+    from penstock.hardware.unsupported import gpu_fix
     from penstock.serving.understand import Hints
 
     gpu = find_gpu(args.gpu) if args.gpu is not None else None
     if args.gpu is not None and gpu is None:
-        near = nearest(args.gpu, GPUS)
-        fix = f"Did you mean {near}? " if near else ""
-        fix += f"Use one of {', '.join(GPUS)}."
-        raise UsageError(Problem(place="--gpu", message=f"{args.gpu} is unknown", fix=fix))
+        message, fix = gpu_fix(args.gpu, list(GPUS))
+        raise UsageError(Problem(place="--gpu", message=message, fix=fix))
     if args.model is not None:
         _require_model(args.model)
     return Hints(gpu=gpu.name if gpu is not None else None, model_folder=args.model)
 
 
 def _require_model(folder: Path) -> None:
-    from penstock.errors import UsageError
+    from penstock.errors import Problem, UsageError
     from penstock.models.config import BrokenConfigError, UnknownShapeError
     from penstock.models.find import find_model
 
     if not (folder / "config.json").is_file():
-        raise UsageError(f"--model {folder} has no config.json")
+        message = f"{folder} has no config.json"
+        fix = "Name the folder with the files of the model."
+        raise UsageError(Problem(place="--model", message=message, fix=fix))
     try:
         find_model(folder.name, folder)
     except BrokenConfigError as error:
@@ -247,14 +249,14 @@ def write_generated(args: argparse.Namespace, text: str, mark: str) -> None:
     from penstock.errors import InputError, Problem
 
     path = Path(args.output)
-    if args.output != "-" and path.is_file() and not args.force and not _has(path, mark):
+    if args.output != "-" and path.is_file() and not args.force and not has_mark(path, mark):
         message = "already exists, and penstock did not generate it"
         fix = "Name another file, or pass --force to replace this one."
         raise InputError(Problem(file=args.output, message=message, fix=fix))
     write_output(text, args.output)
 
 
-def _has(path: Path, mark: str) -> bool:
+def has_mark(path: Path, mark: str) -> bool:
     """Whether a file begins with the mark, or is empty."""
     try:
         with path.open("rb") as file:
@@ -272,7 +274,7 @@ def write_output(text: str, target: str) -> None:
     from penstock.errors import InputError, Problem
 
     path = Path(target)
-    draft = path.with_name(f".{path.name}.penstock")
+    draft = path.absolute().with_name(f".{path.name}.penstock")
     try:
         if path.is_dir() or (path.exists() and not path.is_file()):
             raise IsADirectoryError(0, "not a regular file")
@@ -282,5 +284,7 @@ def write_output(text: str, target: str) -> None:
         with contextlib.suppress(OSError):
             draft.unlink(missing_ok=True)
         raise InputError(
-            Problem(file=target, message=f"cannot be written: {error.strerror}")
+            Problem(
+                file=target or "-o", message=f"cannot be written: {error.strerror}", fix=WRITABLE
+            )
         ) from None

@@ -50,6 +50,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--explain", metavar="PSnnn", help="print the documentation of a rule and exit"
     )
+    parser.add_argument(
+        "--list-rules", action="store_true", help="print the id, level and title of each rule"
+    )
     arguments.add_hints(parser)
 
 
@@ -126,6 +129,9 @@ def run(args: argparse.Namespace) -> int:
     if args.explain:
         print(report.explain(known_rule(args.explain)))
         return 0
+    if args.list_rules:
+        print("\n".join(report.rule_lines()))
+        return 0
     if not args.files:
         raise UsageError("pass a graph or a manifest to check, or --explain PSnnn")
     if args.write_baseline and args.baseline is None:
@@ -143,11 +149,13 @@ def run(args: argparse.Namespace) -> int:
     if baseline is not None:
         result = _without_accepted(result, baseline, args.baseline, _scope(files, rules))
     result = replace(result, findings=merged(result.findings))
-    _print(result, args.format)
+    _print(result, args.format, is_quiet=args.quiet)
     return _exit_code(result.findings, args.max_level)
 
 
 def _path(text: str) -> Path:
+    if not text:
+        raise argparse.ArgumentTypeError("the path is empty")
     return Path("/dev/stdin" if text == "-" else text)
 
 
@@ -167,10 +175,11 @@ def _write_baseline(
     path: Path, old: Baseline | None, findings: Sequence[Finding], scope: Scope
 ) -> int:
     from penstock.checks.baseline import as_text, renewed
+    from penstock.checks.report import number
 
     baseline = renewed(findings, old, path.parent, scope)
     arguments.write_output(as_text(baseline), str(path))
-    print(f"wrote {len(baseline.findings)} findings to {path}")
+    print(f"wrote {number(len(baseline.findings), 'finding')} to {path}")
     return 0
 
 
@@ -194,11 +203,11 @@ def _without_accepted(
     )
 
 
-def _print(result: CheckReport, form: str) -> None:
+def _print(result: CheckReport, form: str, *, is_quiet: bool) -> None:
     from penstock.checks import formats, report
 
     if form in ("concise", "full"):
-        report.print_text(result, is_full=form == "full")
+        report.print_text(result, is_full=form == "full", is_quiet=is_quiet)
         return
     writers = {"json": formats.as_json, "sarif": formats.as_sarif, "github": formats.as_github}
     print(writers[form](result))

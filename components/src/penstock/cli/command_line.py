@@ -27,7 +27,12 @@ class CommandParser(argparse.ArgumentParser):
     def parse(self, argv: Sequence[str]) -> argparse.Namespace:
         """Parse ``argv``; exits with code 2 if it is wrong, with 0 after `--help`."""
         options, arguments = self._sorted(argv)
-        return self.parse_args([*options, "--", *arguments] if arguments else options)
+        words = [*options, "--", *arguments] if arguments else options
+        parsed, surplus = self.parse_known_args(words)
+        if surplus := [word for word in surplus if word != "--"]:
+            plural = "s" if len(surplus) > 1 else ""
+            self.error(f"unexpected argument{plural} {', '.join(map(repr, surplus))}")
+        return parsed
 
     def options(self) -> list[str]:
         """The options that the help shows, such as `--json` and `-n`."""
@@ -51,10 +56,18 @@ class CommandParser(argparse.ArgumentParser):
             elif not part.startswith("-") or part == "-" or _NEGATIVE_NUMBER.fullmatch(part):
                 arguments.append(part)
             else:
-                options.append(part)
-                if self._needs_value(part):
-                    options += [value for value in [next(parts, None)] if value is not None]
+                value = next(parts, None) if self._needs_value(part) else None
+                options += self._joined(part, value)
         return options, arguments
+
+    def _joined(self, part: str, value: str | None) -> list[str]:
+        """The option and its value, as one word where argparse would take `-5ms` for an option."""
+        if value is None:
+            return [part]
+        is_option = value in self._option_string_actions or value[:2] in self._option_string_actions
+        if is_option or value == "-" or not value.startswith("-"):
+            return [part, value]
+        return [f"{part}={value}" if part.startswith("--") else f"{part}{value}"]
 
     def _needs_value(self, part: str) -> bool:
         """Whether the value of the option is the next part of the command line."""
@@ -77,12 +90,24 @@ class CommandParser(argparse.ArgumentParser):
         if action.choices is not None and value not in action.choices:
             names = ", ".join(map(str, action.choices))
             suggestion = did_you_mean(str(value), map(str, action.choices))
-            message = f"invalid choice: {value!r} (choose from {names}){suggestion}"
+            message = f"{value!r} is not one of {names}{suggestion}"
             raise argparse.ArgumentError(action, message)
 
     def error(self, message: str) -> NoReturn:
-        """Print the error without the usage, which fills a screen for some commands."""
-        self.exit(2, f"{self.prog}: {message}\nSee `{self.prog} --help`.\n")
+        """Print the error with only the arguments of the usage, as all options fill a screen for
+        some commands."""
+        words = [self.prog, *map(_shown, self._get_positional_actions())]
+        for action in self._get_optional_actions():
+            words += [f"{action.option_strings[0]} {action.metavar}"] if action.required else []
+        usage = " ".join((*words, "[OPTIONS]"))
+        self.exit(2, f"{self.prog}: {message}\nUsage: {usage}. See `{self.prog} --help`.\n")
+
+
+def _shown(action: argparse.Action) -> str:
+    """An argument as the usage names it: `GRAPH`, `[NAME]`, `POOL=N...`."""
+    name = "|".join(map(str, action.choices)) if action.choices else str(action.metavar)
+    name += "..." if action.nargs in ("+", "*") else ""
+    return f"[{name}]" if action.nargs in ("?", "*") else name
 
 
 def did_you_mean(word: str, names: Iterable[str]) -> str:

@@ -25,11 +25,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = "install:\n" + "\n".join(f"  {command}" for command in INSTALL.values())
 
 
-# `complete` adds a space after a word, but `decode=` needs a number.
-NO_SPACE = """
+# shtab does not quote the word, so that folders with spaces are not completed. `complete` adds a
+# space after a word and a backslash before `=`, but `decode=` needs a number.
+CORRECTIONS = """
+_shtab_compgen_files() {
+  compgen -f -- "$1"
+}
+_shtab_compgen_dirs() {
+  compgen -d -- "$1"
+}
 _penstock() {
   _shtab_penstock "$@"
-  [[ ${COMPREPLY[0]-} != *= ]] || compopt -o nospace 2>/dev/null || :
+  [[ ${COMPREPLY[0]-} != *= ]] || compopt -o nospace +o filenames 2>/dev/null || :
 }
 complete -o filenames -F _penstock penstock
 """
@@ -39,13 +46,14 @@ def run(args: argparse.Namespace) -> int:
     import shtab
 
     script = shtab.complete(every_command(), shell=args.shell)
-    print(script + NO_SPACE if args.shell == "bash" else script)
+    print(script + CORRECTIONS if args.shell == "bash" else script)
     return 0
 
 
 def every_command() -> argparse.ArgumentParser:
     """One parser with all commands, as the generator of the scripts expects it."""
-    from penstock.cli.main import COMMANDS, module_of
+    from penstock.cli.main import COMMANDS
+    from penstock.cli.main import add_arguments as add_arguments_of
 
     top = argparse.ArgumentParser(prog="penstock", allow_abbrev=False)
     top.add_argument("--version", action="version", version="", help="print the version")
@@ -53,7 +61,7 @@ def every_command() -> argparse.ArgumentParser:
     words = _words()
     for command, text in COMMANDS.items():
         parser = commands.add_parser(command, help=text)
-        module_of(command).add_arguments(parser)
+        add_arguments_of(parser, command)
         for action in parser.actions():
             names = words.get((command, action.dest)) or words.get(("", action.dest))
             if names and action.choices is None:
@@ -69,12 +77,17 @@ def _words() -> dict[tuple[str, str], list[str]]:
     from penstock.environments import list_environments
     from penstock.graph.shipped_graphs import shipped_graphs
     from penstock.hardware import GPUS
+    from penstock.plan.starting_graph import MODELS
 
     rules = [rule.id for rule in RULES]
     pools = ("frontend", "worker", "prefill", "decode")
     return {
         ("", "gpu"): list(GPUS),
         ("env", "name"): [environment.name for environment in list_environments()],
+        ("explain", "component"): list(pools),
+        ("logs", "name"): list(pools),
+        ("plan", "model"): [name.rpartition("/")[2] for name in MODELS],
+        ("init", "model"): list(MODELS),
         ("scale", "changes"): [f"{pool}=" for pool in pools],
         ("check", "select"): rules,
         ("check", "ignore"): rules,

@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, get_args
 
 from penstock.cli import arguments
 from penstock.cli.progress import no_progress
-from penstock.errors import DrillError, UsageError
+from penstock.cli.replay_arguments import integer_between
+from penstock.cli.report_output import add_report, require_report
+from penstock.errors import DrillError, Problem, UsageError
 from penstock.graph.choices import AnyFaultKind, FaultKind
 
 if TYPE_CHECKING:
@@ -47,9 +49,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     _add_length(parser)
     parser.add_argument(
-        "--seed", type=int, metavar="S", help="seed of the order of the faults (default: random)"
-    )
-    parser.add_argument(
         "--streams",
         type=_positive,
         default=DEFAULT_STREAMS,
@@ -78,9 +77,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--engine", choices=["mocker"], help="run mockers instead of the graph's engine"
     )
     arguments.add_sets(parser)
-    parser.add_argument("--report", metavar="FILE", type=Path, help="write an HTML report to FILE")
-    parser.add_argument("-q", "--quiet", action="store_true", help="print no progress")
+    add_report(parser, "write an HTML report")
     parser.add_argument(
+        "-y",
         "--yes",
         action="store_true",
         help="do not ask before running commands, setting the clock or changing a cluster",
@@ -95,6 +94,12 @@ def _add_length(parser: argparse.ArgumentParser) -> None:
     )
     length.add_argument(
         "--minutes", type=_positive, metavar="M", help="inject faults for M minutes"
+    )
+    parser.add_argument(
+        "--seed",
+        type=integer_between(0, 2**32 - 1),
+        metavar="S",
+        help="seed of the order of the faults (default: random)",
     )
 
 
@@ -132,7 +137,7 @@ def run(args: argparse.Namespace) -> int:
     interrupts.raise_once()
     from penstock.drill.report import as_json, page, print_result
 
-    _require_writable(args.report)
+    require_report(args.report)
     args.seed = random.randrange(10**6) if args.seed is None else args.seed
     is_url = args.target.startswith(("http://", "https://"))
     _require_options_of_cluster(args, is_url=is_url)
@@ -154,19 +159,6 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _require_writable(report: Path | None) -> None:
-    """UsageError now, and not when the drill is over."""
-    if report is None:
-        return
-    is_new = not report.exists()
-    try:
-        report.open("a").close()
-    except OSError as error:
-        raise UsageError(f"--report {report}: {error.strerror}") from None
-    if is_new:
-        report.unlink()
-
-
 def _drill_graph(args: argparse.Namespace) -> DrillResult:
     from penstock.drill import isolation
     from penstock.drill.run import drill_graph
@@ -174,7 +166,8 @@ def _drill_graph(args: argparse.Namespace) -> DrillResult:
     from penstock.graph.load import load_graph
 
     if args.model is not None:
-        raise UsageError("--model: a graph names its own model")
+        message, fix = "a graph names its own model", "Remove --model."
+        raise UsageError(Problem(place="--model", message=message, fix=fix))
     # Load the original first, so that errors name the user's file and not the copy.
     graph = load_graph(Path(args.target), args.sets).graph
     limits, servers = graph.drill, graph.infrastructure
@@ -242,7 +235,7 @@ def _require_options_of_cluster(args: argparse.Namespace, *, is_url: bool) -> No
     if not args.cluster:
         given = [flag for flag, value in _cluster_options(args) if value]
         if given:
-            raise UsageError(f"{given[0]} requires --cluster")
+            raise UsageError(Problem(place=given[0], message="requires --cluster", fix="Add it."))
         return
     if is_url:
         raise UsageError("--cluster: name the graph of the release, and pass the URL as --url")
@@ -305,9 +298,9 @@ def _drill_endpoint(args: argparse.Namespace) -> DrillResult:
         if given:
             raise UsageError(f"{name}: applies to a graph, not to a URL")
     if args.faults == "default":
-        raise UsageError(
-            "--faults: a URL needs a YAML file with the commands that inject the faults"
-        )
+        message = "a URL needs a YAML file with the commands that inject the faults"
+        fix = "Write one like k8s/drill.yaml, and add --faults FILE."
+        raise UsageError(Problem(place="--faults", message=message, fix=fix))
     faults = load_faults(Path(args.faults)).faults
     commands = [part for fault in faults for part in (fault.command, fault.undo) if part]
     _confirm(args, "\n".join(["The drill will run these commands:", *map(shlex.join, commands)]))

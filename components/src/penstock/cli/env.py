@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import json
 import textwrap
 import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from penstock.cli import arguments
 from penstock.cli.progress import FIRST_S
 
 if TYPE_CHECKING:
@@ -26,11 +28,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         help="environment to install or remove; `penstock env list` prints the names",
     )
+    arguments.add_json(parser)
     parser.add_argument(
         "--wide", action="store_true", help="list: print each description on one line"
-    )
-    parser.add_argument(
-        "-q", "--quiet", action="store_true", help="print no progress of the installation"
     )
 
 
@@ -49,8 +49,18 @@ def _table(environments: Sequence[Environment], *, wide: bool) -> Iterator[str]:
 
 def run(args: argparse.Namespace) -> int:
     from penstock.environments import find_environment, install, list_environments, remove
+    from penstock.errors import Problem, UsageError
     from penstock.terminal import duration_text
 
+    if args.json and args.action != "list":
+        fix = "Remove --json, or run `penstock env list --json`."
+        raise UsageError(Problem(message=f"{args.action} has no --json", fix=fix))
+    if args.action == "list" and args.name:
+        message, fix = f"unexpected argument {args.name!r}", "Run `penstock env list` without it."
+        raise UsageError(Problem(message=message, fix=fix))
+    if args.action == "list" and args.json:
+        print(json.dumps([environment.as_dict() for environment in list_environments()], indent=1))
+        return 0
     if args.action == "list":
         print(*_table(list_environments(), wide=args.wide), sep="\n")
         return 0

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shlex
 import sys
 from pathlib import Path
+
+from penstock.cli.arguments import WRITABLE
 
 
 def own_command() -> str:
@@ -26,8 +29,10 @@ def check_graph_output(args: argparse.Namespace) -> None:
     path = Path(args.output)
     if not args.output or path.is_dir() or not path.absolute().parent.is_dir():
         message = f"{args.output!r} cannot be written"
-        fix = "Name a file in an existing folder."
-        raise UsageError(Problem(place="-o", message=message, fix=fix))
+        raise UsageError(Problem(place="-o", message=message, fix=WRITABLE))
+    if not os.access(path.absolute().parent, os.W_OK):
+        message = f"the folder of {path} is read-only"
+        raise UsageError(Problem(place="-o", message=message, fix=WRITABLE))
     if problems := name_problems(args.output):
         raise GraphError(*problems)
     if (path.exists() or path.is_symlink()) and not args.force:

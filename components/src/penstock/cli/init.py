@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shlex
 import sys
 from collections.abc import Callable, Iterator
@@ -13,6 +14,7 @@ from penstock.cli import arguments
 from penstock.cli.replay_arguments import duration_ms, integer_between
 
 if TYPE_CHECKING:
+    from penstock.checks.run import Tally
     from penstock.hardware import Gpu
     from penstock.plan.starting_graph import StartingGraph, Traffic
 
@@ -27,6 +29,7 @@ WORKLOADS = {
     "latency": "short-chat",
     "batch": "document",
 }
+GIVEN = "Give them as options, such as `--model gpt-oss-20b --gpu h100 --gpus 1 --traffic chat`."
 Answer = TypeVar("Answer")
 
 
@@ -72,11 +75,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _traffic(text: str) -> Traffic:
+    from penstock.plan.starting_graph import Traffic
+
+    if text not in TRAFFIC:
+        raise argparse.ArgumentTypeError(f"{text!r} is not one of {', '.join(TRAFFIC)}")
+    return Traffic(text)
+
+
 def _gpus(text: str) -> int:
     return integer_between(1, MAX_GPUS)(text)
 
 
 def run(args: argparse.Namespace) -> int:
+    from penstock.errors import CheckError
+
     if args.file is not None:
         _require_new(args.file)  # before the questions
     if args.example is not None:
@@ -88,7 +101,10 @@ def run(args: argparse.Namespace) -> int:
     _print(f"{file}: {graph.summary()}")
     _print(f"chosen {graph.reason()}; `penstock plan` chooses by replaying the workload")
     _print(f"updates: {graph.update()}")
-    return _checked(file, graph)
+    counts = _check(file)
+    if not args.quiet:
+        _print_advice(file, graph)
+    return CheckError.exit_code if counts.errors else 0
 
 
 def _print(line: str, indent: int = 2) -> None:
@@ -110,7 +126,10 @@ def _copy(args: argparse.Namespace) -> int:
     file = args.file or Path(Path(args.example).stem + ".yaml")
     _require_new(file)
     _write(file, text)
-    print(f"wrote {file}\n\nnext steps:\n  penstock check {file}\n  penstock up {file}")
+    name = shlex.quote(str(file))
+    print(f"wrote {file}")
+    if not args.quiet:
+        print(f"\nnext steps:\n  penstock check {name}\n  penstock up {name}")
     return 0
 
 
@@ -121,7 +140,6 @@ def _graph(args: argparse.Namespace) -> StartingGraph:
         DESCRIPTIONS,
         GPU_NAMES,
         MODELS,
-        Traffic,
         find_model_id,
         graph_gpu,
         starting_graph,
@@ -132,24 +150,25 @@ def _graph(args: argparse.Namespace) -> StartingGraph:
     model = _answer(args.model, f"Model ({', '.join(MODELS)})", MODELS[0], find_model_id)
     gpu: Gpu = _answer(args.gpu, f"GPU ({', '.join(GPU_NAMES)})", "h100", graph_gpu)
     gpus = _answer(args.gpus, "Number of GPUs", str(gpu.gpus_per_node), _gpus)
-    traffic: Traffic = _answer(args.traffic, f"{kinds}Traffic", "chat", Traffic)
+    traffic: Traffic = _answer(args.traffic, f"{kinds}Traffic", "chat", _traffic)
     slo = Slo(ttft_ms=args.ttft, itl_ms=args.itl)
     return starting_graph(model, gpu, gpus, traffic, slo=slo, concurrency=args.concurrency)
 
 
 def _require_answers(args: argparse.Namespace) -> None:
     """UsageError if a question is open and there is no terminal."""
-    from penstock.errors import UsageError
+    from penstock.errors import Problem, UsageError
 
     missing = [f"--{name}" for name in QUESTIONS if getattr(args, name) is None]
     if missing and not sys.stdin.isatty():
-        raise UsageError(f"without a terminal, {', '.join(missing)} must be given")
+        message = f"without a terminal, {', '.join(missing)} must be given"
+        raise UsageError(Problem(message=message, fix=GIVEN))
 
 
 def _answer(given: object, question: str, default: str, read: Callable[[str], Answer]) -> Answer:
     """The option's value, or the first valid answer to the question. Raises UsageError for an
     invalid option or the end of the input."""
-    from penstock.errors import PenstockError, UsageError
+    from penstock.errors import PenstockError, Problem, UsageError
 
     if given is not None:
         return read(str(given))
@@ -157,12 +176,14 @@ def _answer(given: object, question: str, default: str, read: Callable[[str], An
         try:
             text = input(f"{question} [{default}]: ").strip() or default
         except EOFError:
-            raise UsageError("the input ended before all questions were answered") from None
+            print()  # the message begins on a new line
+            message = "the input ended before all questions were answered"
+            raise UsageError(Problem(message=message, fix=GIVEN)) from None
         try:
             return read(text)
         except PenstockError as error:
             print(error, file=sys.stderr)
-        except (argparse.ArgumentTypeError, ValueError) as error:
+        except argparse.ArgumentTypeError as error:
             print(f"{error}. Try again.", file=sys.stderr)
 
 
@@ -171,11 +192,17 @@ def _require_new(file: Path) -> None:
     from penstock.errors import GraphError, InputError, Problem
     from penstock.graph.load import name_problems
 
+    if file.is_dir():
+        fix = "Name a file in it, such as graph.yaml."
+        raise InputError(Problem(file=str(file), message="is a folder", fix=fix))
     if file.exists() or file.is_symlink():
         fix = "Name another file, or remove it first."
         raise InputError(Problem(file=str(file), message="already exists", fix=fix))
     if problems := name_problems(str(file)):
         raise GraphError(*problems)
+    if not os.access(file.absolute().parent, os.W_OK):
+        message = "there is no such folder, or it is read-only"
+        raise InputError(Problem(file=str(file), message=message, fix=arguments.WRITABLE))
 
 
 def _write(file: Path, text: str) -> None:
@@ -183,12 +210,12 @@ def _write(file: Path, text: str) -> None:
     from penstock.errors import InputError, Problem
 
     try:
-        with file.open("x") as output:
+        with file.open("x", encoding="utf-8") as output:
             output.write(text)
     except OSError as error:
         message = f"cannot be written: {error.strerror}"
-        fix = "Name a file in an existing folder in which you may write."
-        raise InputError(Problem(file=str(file), message=message, fix=fix)) from None
+        problem = Problem(file=str(file), message=message, fix=arguments.WRITABLE)
+        raise InputError(problem) from None
 
 
 def _short(graph: StartingGraph) -> str:
@@ -207,12 +234,11 @@ def _command(args: argparse.Namespace, file: Path, graph: StartingGraph) -> str:
     return shlex.join(words)
 
 
-def _checked(file: Path, graph: StartingGraph) -> int:
-    """Print what `check` finds, and the next steps. Exit code 14 for an error."""
+def _check(file: Path) -> Tally:
+    """Print what `check` finds."""
     from penstock.checks.merge import merged
     from penstock.checks.report import CheckReport, print_text
     from penstock.checks.run import check_file, tally
-    from penstock.errors import CheckError
     from penstock.serving.understand import Hints
 
     findings = merged(check_file(file, Hints()))
@@ -225,11 +251,15 @@ def _checked(file: Path, graph: StartingGraph) -> int:
     for finding in findings:
         if finding.suppressed:
             _print(f"suppressed: {finding.rule}: {finding.message}. Reason: {finding.suppressed}")
+    return counts
+
+
+def _print_advice(file: Path, graph: StartingGraph) -> None:
+    """What is still to do."""
     print("\nbefore you install it on a cluster:")
     for text in _prerequisites():
         _print(f"  {text}", 4)
     print("\nnext steps:", *_next_steps(file, graph), sep="\n  ")
-    return CheckError.exit_code if counts.errors else 0
 
 
 def _prerequisites() -> Iterator[str]:
@@ -244,9 +274,9 @@ def _next_steps(file: Path, graph: StartingGraph) -> Iterator[str]:
     from penstock.plan.request import MAX_GPUS as MAX_PLANNED
     from penstock.simulate.timing import SYSTEMS
 
-    request = graph.request
-    yield f"penstock check {file}"
-    yield f"penstock up {file} --engine mocker"
+    request, name = graph.request, shlex.quote(str(file))
+    yield f"penstock check {name}"
+    yield f"penstock up {name} --engine mocker"
     if request.gpu.name in SYSTEMS and request.gpus <= MAX_PLANNED:
         model = request.model.rpartition("/")[2]
         limits = f"--ttft {request.slo.ttft_ms or 500:g}ms --itl {request.slo.itl_ms or 20:g}ms"

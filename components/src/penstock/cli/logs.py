@@ -11,7 +11,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_graph(parser)
     arguments.add_running_sets(parser)
     parser.add_argument(
-        "name", nargs="?", help="print only a component (decode) or one process (decode.0)"
+        "name",
+        metavar="NAME",
+        nargs="?",
+        help="print only a component (decode) or one process (decode.0)",
     )
     parser.add_argument(
         "-n",

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.cli import arguments
+from penstock.command_text import command
 
 if TYPE_CHECKING:
     from penstock.local.graphs import LocalGraph
@@ -30,20 +31,21 @@ def run(args: argparse.Namespace) -> int:
         print()
         return 0
     if not graphs:
-        print("no graph is up; start one with `penstock up GRAPH`", file=sys.stderr)
+        if not args.quiet:
+            print("no graph is up; start one with `penstock up GRAPH`", file=sys.stderr)
         return 0
-    _print_table(graphs, wide=args.wide)
+    _print_table(graphs, wide=args.wide, is_quiet=args.quiet)
     for graph in graphs:
         if graph.state is GraphState.KILLED and graph.source:
             running = f" {graph.leftover_processes} of its processes are still running."
             print(
                 f"{graph.name} was killed.{running if graph.leftover_processes else ''} Clean up "
-                f"with `penstock down {_shown(graph.source)}`."
+                f"with {command('down', _shown(graph.source))}."
             )
     return 0
 
 
-def _print_table(graphs: list[LocalGraph], *, wide: bool) -> None:
+def _print_table(graphs: list[LocalGraph], *, wide: bool, is_quiet: bool) -> None:
     from penstock.terminal import NARROW, columns, console
 
     headings, rows = ["name", "state", "ready", "up", "url"], [_row(graph) for graph in graphs]
@@ -59,7 +61,7 @@ def _print_table(graphs: list[LocalGraph], *, wide: bool) -> None:
     for row in rows:
         table.add_row(*row)
     console().print(table)
-    if "file" not in headings:
+    if "file" not in headings and not is_quiet:
         print("Add --wide for the files, replicas, GPUs and models.")
 
 

@@ -6,27 +6,30 @@ A command is a module with `add_arguments(parser)` and `run(args) -> int`. Heavy
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import importlib
 import io
 import os
 import sys
-import tempfile
-import traceback
 from collections.abc import Sequence
+from pathlib import Path
 from types import ModuleType
 
 import penstock
 from penstock.cli import deprecations
-from penstock.cli.command_line import CommandParser, did_you_mean
-from penstock.errors import InputError, PenstockError
+from penstock.cli.command_line import CommandParser
+from penstock.errors import InputError, PenstockError, Problem
 
-# Known conditions of this machine, and what to do about them.
-CANNOT_WRITE = {
-    errno.ENOSPC: "Free space on its file system.",
-    errno.EDQUOT: "Free space in your quota.",
-    errno.EROFS: "Write to a file system that is not read-only.",
-    errno.EIO: "Check the disk or the terminal.",
+# Known conditions of this machine: what a file cannot be, and what to do about it.
+WRITTEN, USED = "cannot be written", "cannot be used"
+UNUSABLE = {
+    errno.ENOSPC: (WRITTEN, "Free space on its file system."),
+    errno.EDQUOT: (WRITTEN, "Free space in your quota."),
+    errno.EROFS: (WRITTEN, "Write to a file system that is not read-only."),
+    errno.EIO: (WRITTEN, "Check the disk or the terminal."),
+    errno.ENAMETOOLONG: (USED, "Give it a shorter name."),
+    errno.EACCES: (USED, "Change its permissions, or use another file or folder."),
 }
 COMMANDS = {
     "init": "write a first graph for a model, GPUs and traffic",
@@ -77,8 +80,17 @@ def help_text() -> str:
 def command_parser(command: str) -> CommandParser:
     """The parser of one of `COMMANDS`."""
     parser = CommandParser(prog=f"penstock {command}", description=COMMANDS[command])
-    module_of(command).add_arguments(parser)
+    add_arguments(parser, command)
     return parser
+
+
+def add_arguments(parser: CommandParser, command: str) -> None:
+    """Those of one of `COMMANDS`, and `-q`, which every command accepts."""
+    from penstock.cli.progress import add_quiet
+
+    module_of(command).add_arguments(parser)
+    if "--quiet" not in parser.options():
+        add_quiet(parser)
 
 
 def module_of(command: str) -> ModuleType:
@@ -91,41 +103,17 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     Without a command it prints the help and returns 0, as kubectl and helm do: nothing failed.
     """
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # an ASCII terminal must not raise
+    _repair_streams()
     command, *rest = (sys.argv[1:] if argv is None else argv) or ["--help"]
     if command == "help" and rest:
         command, rest = rest[0], ["--help"]
-    if command in ("help", "-h", "--help"):
-        print(help_text(), end="")
-        return 0
-    if command == "--version":
-        print(f"penstock {penstock.__version__}")
-        return 0
-    if command not in COMMANDS:
-        return _unknown(command)
-    return _run(command, rest)
-
-
-def _unknown(command: str) -> int:
-    problem = f"unknown command {command!r}{did_you_mean(command, COMMANDS)}"
-    if command.startswith("-"):
-        problem = f"unknown option {command}; options come after the command"
-    print(f"penstock: {problem}\nSee `penstock --help`.", file=sys.stderr)
-    return USAGE
-
-
-def _run(command: str, arguments: Sequence[str]) -> int:
-    parser = command_parser(command)
+    name = f"penstock {command}" if command in COMMANDS else "penstock"
     try:
-        options = parser.parse(arguments)
-        with deprecations.shown_on_stderr(command):
-            code = int(module_of(command).run(options))
-            sys.stdout.flush()
-            return code
+        code = _run(command, rest)
+        sys.stdout.flush()
+        return code
     except PenstockError as error:
-        print(f"penstock {command}: {error}", file=sys.stderr)
+        _complain(f"{name}: {error}")
         return error.exit_code
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -133,15 +121,62 @@ def _run(command: str, arguments: Sequence[str]) -> int:
         _discard_output()  # its reader (head, less) has exited
         return 0
     except OSError as error:
-        if error.errno not in CANNOT_WRITE:
-            return _unexpected(command)
-        _discard_output()
+        if error.errno not in UNUSABLE:
+            return _unexpected(name)
+        problem, fix = UNUSABLE[error.errno]
+        if problem == WRITTEN:
+            _discard_output()
         where = error.filename or "the output"
-        problem = f"{where} cannot be written: {error.strerror}. Fix: {CANNOT_WRITE[error.errno]}"
-        print(f"penstock {command}: {problem}", file=sys.stderr)
+        _complain(f"{name}: {where} {problem}: {error.strerror}. Fix: {fix}")
         return InputError.exit_code
     except Exception:
-        return _unexpected(command)
+        return _unexpected(name)
+
+
+def _repair_streams() -> None:
+    """Discard what is written to a closed stream; and an ASCII terminal must not raise."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            # It gets the lowest free number, the closed one, which no other file may get.
+            handle = os.open(os.devnull, os.O_RDWR)
+            setattr(sys, name, os.fdopen(handle, mode, encoding="utf-8"))
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _run(command: str, arguments: Sequence[str]) -> int:
+    if command in ("help", "-h", "--help"):
+        print(help_text(), end="")
+        return 0
+    if command == "--version":
+        print(f"penstock {penstock.__version__}")
+        return 0
+    if command not in COMMANDS:
+        from penstock.cli.unknown_command import unknown_command
+
+        problem = unknown_command(command, arguments, COMMANDS)
+        _complain(f"penstock: {problem}\nSee `penstock --help`.")
+        return USAGE
+    _require_folder()
+    options = command_parser(command).parse(arguments)
+    with deprecations.shown_on_stderr(command):
+        return int(module_of(command).run(options))
+
+
+def _require_folder() -> None:
+    """InputError if the working folder was deleted, which no path survives."""
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        fix = "Change to a folder that exists: `cd`."
+        raise InputError(Problem(message="the working folder was deleted", fix=fix)) from None
+
+
+def _complain(text: str) -> None:
+    """Print an error; one that cannot be printed does not change the exit code."""
+    with contextlib.suppress(OSError):
+        print(text, file=sys.stderr, flush=True)
 
 
 def _discard_output() -> None:
@@ -149,13 +184,21 @@ def _discard_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _unexpected(command: str) -> int:
-    with tempfile.NamedTemporaryFile(
-        "w", prefix="penstock-error-", suffix=".log", delete=False
-    ) as log:
-        traceback.print_exc(file=log)
+def _unexpected(name: str) -> int:
+    """Print one line, and write the details to a file."""
+    import tempfile
+    import traceback
+
     last = traceback.format_exc().strip().splitlines()[-1]
-    print(f"penstock {command}: unexpected error: {last}. Details: {log.name}", file=sys.stderr)
+    try:
+        with tempfile.NamedTemporaryFile(
+            "w", prefix="penstock-error-", suffix=".log", delete=False, encoding="utf-8"
+        ) as log:
+            traceback.print_exc(file=log)
+        details = f"Details: {log.name}"
+    except OSError:
+        details = traceback.format_exc()  # there is no folder to write to
+    _complain(f"{name}: unexpected error: {last}. {details}")
     return UNEXPECTED
 
 

@@ -154,8 +154,10 @@ def _print_plan(args: argparse.Namespace, result: Plan) -> None:
         for line in report.lines(result, args.attain, width_of()):
             print(*fitted(line), sep="\n")
         if args.output:
-            print(f"wrote {args.output}", "\nnext steps:", *_next_steps(args, result), sep="\n")
-        else:
+            print(f"wrote {args.output}")
+        if args.output and not args.quiet:
+            print("\nnext steps:", *_next_steps(args, result), sep="\n")
+        elif not args.quiet:
             print("hint: write the graph to a file with -o FILE")
 
 

@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
+from penstock.ansi import obeys_codes
+
 FIRST_S = 2.0  # shorter work needs no progress
 TICK_S = 1.0
 VERBOSE_INTERVAL_S = 10.0  # between two lines where there is no terminal, with --verbose
@@ -24,13 +26,19 @@ LINE_INTERVAL_S = 15.0  # the same without --verbose, of commands that may take 
 def add_progress(parser: argparse.ArgumentParser) -> None:
     """`-q` and `--verbose`, for commands that take longer than 2 s."""
     choice = parser.add_mutually_exclusive_group()
+    add_quiet(choice)
     choice.add_argument(
-        "-q", "--quiet", action="store_true", help="print no progress, only results and errors"
-    )
-    choice.add_argument(
+        "-v",
         "--verbose",
         action="store_true",
         help="print progress where stderr is not a terminal too",
+    )
+
+
+def add_quiet(parser: argparse._ActionsContainer) -> None:
+    """`-q`: no progress, advice or summary."""
+    parser.add_argument(
+        "-q", "--quiet", action="store_true", help="print only results, warnings and errors"
     )
 
 
@@ -54,7 +62,7 @@ class Progress:
         self._text = text
         self._done = self._total = 0
         self._started = self._last = self._counted_from = clock()
-        self._is_terminal = self._to.isatty() and not args.quiet
+        self._is_terminal = obeys_codes(self._to) and not args.quiet
         self._interval_s = VERBOSE_INTERVAL_S if args.verbose else line_interval_s
         is_on = self._interval_s is not None and not args.quiet
         self._prints_lines = is_on and not self._is_terminal

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from penstock.workload.load import LoadedWorkload
 
 
+MOST = 10**9
+
+
 class DeprecatedFlag(argparse.Action):
     """Stores the value as ``const`` (the new flag) does, and prints a warning."""
 
@@ -177,7 +180,8 @@ def duration_ms(text: str) -> float:
     """Milliseconds of `500ms` or `0.5s`; a number without a unit would be ambiguous."""
     match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)(ms|s)", text)
     if not match or not float(match[1]):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a duration; write it as 500ms or 0.5s")
+        message = f"{text!r} is not a duration above 0 in ms or s; write it as 500ms or 0.5s"
+        raise argparse.ArgumentTypeError(message)
     return float(match[1]) * (1000 if match[2] == "s" else 1)
 
 
@@ -186,16 +190,18 @@ def positive_number(text: str) -> float:
         value = float(text)
     except ValueError:
         value = 0.0
-    if not 0 < value < 1e9:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
+    if not 0 < value < MOST:
+        message = f"{text!r} is not a number above 0 and below {MOST:,}"
+        raise argparse.ArgumentTypeError(message)
     return value
 
 
 def share(text: str) -> float:
-    value = positive_number(text)
-    if value > 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is more than 1; write 95% as 0.95")
-    return value
+    if text.endswith("%") or positive_number(text) > 1:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a share above 0 and up to 1; write 95% as 0.95"
+        )
+    return float(text)
 
 
 def integer_between(least: int, most: int) -> Callable[[str], int]:

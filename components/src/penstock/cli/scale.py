@@ -12,7 +12,7 @@ from penstock.cli.progress import print_line
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    arguments.add_graph(parser, "graph YAML")
+    parser.add_argument("graph", metavar="GRAPH", type=_graph, help="graph YAML")
     arguments.add_running_sets(parser)
     parser.add_argument(
         "changes",
@@ -28,6 +28,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_cluster(parser)
     arguments.add_yes(parser)
     arguments.add_wait(parser)
+
+
+def _graph(text: str) -> Path:
+    """Not the first change, where GRAPH was left out."""
+    path = Path(text)
+    if "=" in text and not path.exists():
+        raise argparse.ArgumentTypeError(
+            f"got {text!r}, but the graph comes first: `penstock scale graph.yaml {text}`"
+        )
+    return path
 
 
 def run(args: argparse.Namespace) -> int:
@@ -61,21 +71,29 @@ def run(args: argparse.Namespace) -> int:
         write_text(args.graph, after)
         for pool, count in changes.items():
             print(f"{args.graph}: {pool}.replicas: {count}")
-        _warn_of_missing_gpus(args.graph)
 
+    if after != before:
+        _warn(after, str(args.graph))
     if args.cluster:
         return _scale_release(args, changes, edit)
     edited(args.graph, edit, changes)
     return 0
 
 
-def _warn_of_missing_gpus(graph: Path) -> None:
-    """Print a warning if `check` now finds that the graph needs more GPUs than there are."""
-    from penstock.checks.run import check_file
+def _warn(text: str, source: str) -> None:
+    """Print a warning if the new numbers need more GPUs than there are, or leave a pool without
+    replicas."""
+    from penstock.checks.run import check_sources
+    from penstock.errors import PenstockError
+    from penstock.manifests.source import sources_of
     from penstock.serving.understand import Hints
 
-    for one in check_file(graph, Hints()):
-        if one.rule == "PS209" and not one.suppressed:
+    try:
+        findings = check_sources(sources_of(text, source), Hints())
+    except PenstockError:
+        return  # what applies the file reports it
+    for one in findings:
+        if one.rule in ("PS209", "PS809") and not one.suppressed:
             print(f"warning: {one.rule}: {one.message}. Fix: {one.fix}", file=sys.stderr)
 
 
@@ -119,14 +137,15 @@ def _changes(texts: list[str]) -> dict[str, int]:
 
 def _change(text: str) -> tuple[str, int]:
     from penstock.errors import GraphError, Problem
+    from penstock.strict_yaml.limits import MOST_REPLICAS
 
     pool, equals, number = text.partition("=")
-    if not equals or not number.isascii() or not number.isdigit():
-        raise GraphError(
-            Problem(
-                place=pool,
-                message=f"{text!r} is not POOL=N",
-                fix="Write it as decode=4.",
-            )
-        )
-    return pool, int(number)
+    if pool and equals and number.isascii() and number.isdigit():
+        return pool, int(number)
+    message = f"{text!r} is not POOL=N"
+    if pool and equals:
+        message = f"must be an integer from 0 to {MOST_REPLICAS:,}, got {number or 'nothing'}"
+    fix = f"Give the number of replicas, such as `{pool or 'decode'}=2`."
+    raise GraphError(
+        Problem(place=f"{pool}.replicas" if pool and equals else "", message=message, fix=fix)
+    )

@@ -22,6 +22,7 @@ from penstock.cli.replay_arguments import (
     requested_slo,
     requested_workload,
 )
+from penstock.cli.report_output import add_report, require_report
 
 if TYPE_CHECKING:
     from penstock.simulate.model import Replayable
@@ -58,9 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="60s",
         help=f"with --planner: time until an added worker is ready (default: {STARTUP_S:g}s)",
     )
-    parser.add_argument(
-        "--report", metavar="FILE.html", type=Path, help="write an HTML page with plots"
-    )
+    add_report(parser, "write an HTML page with plots")
     add_no_cache(parser)
     arguments.add_json(parser)
     arguments.add_wide(parser)
@@ -79,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
     from penstock.simulate.timing import Acceptance
 
     end_as_interrupted()
-    _check_report(args)
+    require_report(args.report)
     workload, _ = requested_workload(args)
     python = require_environment()
     acceptance = Acceptance(args.acceptance) if args.acceptance else None
@@ -108,15 +107,6 @@ def run(args: argparse.Namespace) -> int:
             counts_all_requests=args.planner,
         )
         return _print(args, study, deployments, planned)
-
-
-def _check_report(args: argparse.Namespace) -> None:
-    from penstock.errors import Problem, UsageError
-
-    if args.report and not args.report.absolute().parent.is_dir():
-        message = f"there is no folder {args.report.parent}"
-        fix = "Create the folder, or name another file."
-        raise UsageError(Problem(place="--report", message=message, fix=fix))
 
 
 def _check_planner_flags(args: argparse.Namespace) -> None:
@@ -169,12 +159,13 @@ def _print(
             pairs = zip(deployments, planned, strict=True)
             rows = [r for pair in pairs for r in compare_with_planner(study, *pair, count_replays)]
         else:
-            rows = study.rows(deployments, count_replays)
+            rows = study.steady_rows(deployments, count_replays)
     if args.json:
         print(report.as_json(rows, study.workload, sustained))
     else:
         _print_lines([f"{report.title(study.workload, sustained)}; simulated, not measured"])
-        for line in report.table(rows) if args.wide else report.narrow_table(rows):
+        named = report.marked(rows)
+        for line in report.table(named) if args.wide else report.narrow_table(named):
             print(line)
         _print_lines(report.sustained_load_line(load, study.workload) for load in sustained)
         _print_lines(report.notes(rows))

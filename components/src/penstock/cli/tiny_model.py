@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from penstock.cli.replay_arguments import integer_between
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
@@ -30,10 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _seed(text: str) -> int:
-    seed = int(text)
-    if seed < 0:
-        raise argparse.ArgumentTypeError(f"{seed} is negative")
-    return seed
+    return integer_between(0, 2**32 - 1)(text)
 
 
 def run(args: argparse.Namespace) -> int:

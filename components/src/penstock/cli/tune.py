@@ -110,7 +110,7 @@ def _print(args: argparse.Namespace, tuning: Tuning) -> int:
             print(line, file=sys.stderr if args.output == "-" else sys.stdout)
         if args.output:
             print(_written(args, text), file=sys.stderr if args.output == "-" else sys.stdout)
-        elif text is not None:
+        elif text is not None and not args.quiet:
             print("hint: write a copy of the graph with these settings with -o FILE")
     return 0
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from penstock.cli import arguments
 from penstock.cli.gateway_arguments import add_tls, certificate_of
 from penstock.cli.progress import Progress, add_progress
-from penstock.cli.replay_arguments import add_acceptance, positive_number
+from penstock.cli.replay_arguments import add_acceptance, integer_between, positive_number
 
 if TYPE_CHECKING:
     from penstock.local.gateway import GatewayOptions
@@ -70,7 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--start-timeout-s",
-        type=float,
+        type=positive_number,
         default=300.0,
         metavar="S",
         help="time limit in seconds for the first completion (default: 300)",
@@ -100,10 +100,7 @@ def _speed(text: str) -> float:
 
 
 def _port(text: str) -> int:
-    port = int(text)
-    if not 0 <= port <= 65535:
-        raise argparse.ArgumentTypeError(f"{port} is not between 0 and 65535")
-    return port
+    return integer_between(0, 65535)(text)
 
 
 def _address(text: str) -> str:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from penstock.verify.run_probes import ProbeRun
     from penstock.verify.target import ProbeTarget
 
+MOST_PORT = 65535
 _HOST_AND_PORT = re.compile(r"[\w.-]+:\d+(/.*)?")  # a URL without a scheme
 
 
@@ -141,11 +142,13 @@ def _require_urls(urls: list[str]) -> None:
     for text in urls:
         try:
             url = httpx.URL(text)
-            good = url.scheme in ("http", "https") and bool(url.host)
+            good = (
+                url.scheme in ("http", "https") and bool(url.host) and (url.port or 0) <= MOST_PORT
+            )
         except httpx.InvalidURL:
             good = False
         if not good:
-            fix = "Begin it with http:// or https:// and a host."
+            fix = "Write http:// or https://, a host, and a port up to 65535."
             raise InputError(Problem(message=f"{text!r} is not a URL", fix=fix))
 
 
@@ -156,7 +159,10 @@ def _require_readable(args: argparse.Namespace) -> None:
     if args.model_dir is not None and not (args.model_dir / "config.json").is_file():
         missing.append(args.model_dir / "config.json")
     if missing:
-        raise InputError(*(Problem(file=str(path), message="no such file") for path in missing))
+        fix = "Check the path."
+        raise InputError(
+            *(Problem(file=str(path), message="no such file", fix=fix) for path in missing)
+        )
     if args.sets and args.graph is None and "://" in args.target:
         raise InputError(Problem(message="--set needs --graph", fix="Add --graph GRAPH."))
 

@@ -14,7 +14,7 @@ from kubernetes.client.exceptions import ApiException
 
 import kubernetes
 from penstock.cluster import api_errors
-from penstock.cluster.connect import configuration_of, untrusted_certificate
+from penstock.cluster.connect import configuration_of, no_tls_connection
 from penstock.cluster.forbidden import resource_of
 from penstock.cluster.helm_writer import FIELD_MANAGER
 from penstock.cluster.ownership import without_fields
@@ -75,20 +75,19 @@ class Api:
 
     @classmethod
     def connect(cls, target: ReleaseTarget) -> Api:
-        """Raises ClusterError if the cluster cannot be reached or rejects the credentials."""
+        """Raises ClusterError if the cluster cannot be reached or rejects the credentials.
+
+        Helm begins with the same request, and its message has neither the address nor a fix.
+        """
         api = cls(kubernetes.client.ApiClient(configuration_of(target)), target.namespace)
+        host = api._client.configuration.host
         try:
-            api._call("GET", "/version")
+            version = api._call("GET", "/version")
         except ApiException as error:
-            if error.status == 401:
-                raise ClusterError(
-                    Problem(
-                        place=api._client.configuration.host,
-                        message="401: the API server rejects the credentials: the token or "
-                        "certificate has expired or is not valid",
-                        fix=api_errors.RENEW,
-                    )
-                ) from None  # other errors are reported by the requests that need an answer
+            raise ClusterError(api_errors.first_request(error, host)) from None
+        if not isinstance(version, dict) or "gitVersion" not in version:
+            message = "is not the API server of a cluster: /version has no version of Kubernetes"
+            raise ClusterError(Problem(place=host, message=message, fix=api_errors.ADDRESS))
         return api
 
     def served(self, path: str) -> Object | None:
@@ -341,7 +340,7 @@ class Api:
             if error.status != 0:  # 0: the client's, for an SSLError
                 raise
             reason = str(error.reason).removeprefix("SSLError\n")
-            raise untrusted_certificate(self._client.configuration.host, reason) from None
+            raise no_tls_connection(self._client.configuration.host, reason) from None
         except urllib3.exceptions.HTTPError as error:
             host = self._client.configuration.host
             raise UnavailableError(

@@ -21,9 +21,19 @@ ANONYMOUS = 'User "system:anonymous"'
 WITHOUT_CREDENTIALS = "Add credentials (a token, a certificate or exec) to the kubeconfig's user."
 TOO_MANY = re.compile("too many requests", re.IGNORECASE)
 LATER = "Wait a minute and run the command again: the API server limits the requests of this user."
+ADDRESS = "Correct `server` of the cluster in the kubeconfig, and test it with `kubectl version`."
 RENEW = "Renew the credentials of the kubeconfig's user, for example by logging in again."
 # How a message about a pod begins; it never existed.
 REFUSED = re.compile('^(?:pods|Pod) "[^"]*" is (?:forbidden|invalid): ')
+
+
+def first_request(error: ApiException, host: str) -> Problem:
+    """The error of the request for the version, which every user may read."""
+    if error.status == 401:
+        message = "401: the API server rejects the credentials: the token or certificate has "
+        return Problem(place=host, message=f"{message}expired or is not valid", fix=RENEW)
+    message = f"{error.status}: the API server rejects the request for its version: {error.reason}"
+    return Problem(place=host, message=message, fix=ADDRESS)
 
 
 def problem(error: ApiException, place: str, manifest: Object, right: str) -> Problem:

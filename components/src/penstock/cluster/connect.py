@@ -5,6 +5,7 @@ Each mistake in a kubeconfig has a message of its own, before Helm reports it in
 
 from __future__ import annotations
 
+import binascii
 import contextlib
 import difflib
 import logging
@@ -29,6 +30,7 @@ UNREADABLE = (
     TypeError,
     AttributeError,
     KeyError,
+    ValueError,
 )
 DEFAULT = Path("~/.kube/config")
 SELECT = "Set KUBECONFIG or --kubeconfig."
@@ -73,17 +75,27 @@ def configuration_of(target: ReleaseTarget) -> kubernetes.client.Configuration:
             if failed:
                 raise _no_credentials(", ".join(map(str, files)), failed)
     except UNREADABLE as error:
-        raise _unusable(
-            ", ".join(map(str, files)), " ".join(str(error).split()).rstrip(".")
-        ) from None
+        raise _unusable(", ".join(map(str, files)), _reason(error)) from None
     configuration.retries = False  # report an unreachable cluster immediately
     if not configuration.verify_ssl:
         _warn_once()
     return configuration
 
 
-def untrusted_certificate(host: str, reason: str) -> ClusterError:
-    """The API server's certificate was not issued by a trusted authority."""
+def _reason(error: Exception) -> str:
+    if isinstance(error, binascii.Error):
+        return "the data of a certificate or a key is not base64"
+    if isinstance(error, TypeError | AttributeError | KeyError | ValueError):
+        return "the content is not that of a kubeconfig"  # the client's own error is of Python
+    return " ".join(str(error).split()).rstrip(".")
+
+
+def no_tls_connection(host: str, reason: str) -> ClusterError:
+    """The API server has no TLS, or its certificate was not issued by a trusted authority."""
+    if "CERTIFICATE_VERIFY_FAILED" not in reason:
+        message = f"no TLS connection to the API server: {reason}"
+        fix = "Correct `server` of the cluster in the kubeconfig, or the user's certificate."
+        return ClusterError(Problem(place=host, message=message, fix=fix))
     return ClusterError(
         Problem(
             place=host,

@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Generic, TypeVar
 
 from penstock.drill.graph_process import GraphProcess
-from penstock.errors import UsageError
+from penstock.errors import Problem, UsageError
 from penstock.local.reconcile import ReplicaState
 from penstock.local.state_file import FileDiscoveryState, LocalState, ReplicaStatus
 from penstock.manifests.deployment import Role
@@ -112,8 +112,9 @@ def split_choices(text: str, kinds: Collection[str]) -> list[tuple[str, str | No
     for part in (part.strip() for part in text.split(",")):
         name, _, target = part.partition(":")
         if name not in kinds:
-            near = did_you_mean(name, kinds) or "Known: " + ", ".join(kinds)
-            raise UsageError(f"--faults {part}: no such fault. {near}")
+            fix = did_you_mean(name, kinds) or f"Use some of {', '.join(kinds)}."
+            message = f"there is no fault `{name}`"
+            raise UsageError(Problem(place="--faults", message=message, fix=fix))
         found.append((name, target or None))
     return found
 

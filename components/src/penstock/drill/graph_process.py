@@ -101,7 +101,7 @@ class GraphProcess:
             time.sleep(POLL_S)
         raise TimeoutError(
             "`penstock up` exited, or was not in the expected state in time; its log:\n"
-            f"{self.log.read_text()}"
+            f"{self.log.read_text('utf-8', 'replace')}"
         )
 
     def wait_counts(self, timeout_s: float = 60, **replicas: int) -> dict[str, Any]:

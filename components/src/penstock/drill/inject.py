@@ -136,7 +136,7 @@ def _edited_twice(fault: Fault, graph: GraphProcess) -> Iterator[None]:
 def _reconfigured(fault: Fault, graph: GraphProcess) -> Iterator[None]:
     """Replace all workers by changing a variable of their environment, and change it back."""
     old = {replica.pid for replica in current(graph).replicas if replica.role in WORKERS}
-    content = yaml.safe_load(graph.graph.read_text())
+    content = yaml.safe_load(graph.graph.read_text("utf-8"))
     engine = content["engine"]
     env = (engine.get("env") or {}) | {EDITED: "1"}
     changed = content | {"engine": engine | {"env": env}}
@@ -155,7 +155,7 @@ def _replaced(graph: GraphProcess, old: set[int]) -> set[int]:
 
 @contextlib.contextmanager
 def _invalid(fault: Fault, graph: GraphProcess) -> Iterator[None]:
-    with _edited(graph, f"{graph.graph.read_text()}\nreplcas: 1\n"):
+    with _edited(graph, graph.graph.read_text("utf-8") + "\nreplcas: 1\n"):
         graph.wait_for(lambda state: state["rejected_edit"])
         yield
     graph.wait_for(lambda state: not state["rejected_edit"])
@@ -173,13 +173,13 @@ def _resized(graph: GraphProcess, sizes: Mapping[str, int]) -> str:
 
 @contextlib.contextmanager
 def _edited(graph: GraphProcess, changed: str) -> Iterator[None]:
-    text = graph.graph.read_text()
-    graph.graph.write_text(changed)
+    text = graph.graph.read_text("utf-8")
+    graph.graph.write_text(changed, "utf-8")
     try:
         time.sleep(1.0)  # an editor saves once; `up` reads a file that has not changed for 0.2 s
         yield
     finally:
-        graph.graph.write_text(text)
+        graph.graph.write_text(text, "utf-8")
 
 
 def _of_process(name: str, apply: Apply, lasts_s: float = 0.0, **more: Any) -> Kind:

@@ -16,6 +16,7 @@ from rich.table import Table
 from penstock.drill.evaluate import Failure, FailureType, Row, median, p99
 from penstock.drill.memory import MemoryTrend
 from penstock.drill.run import DrillResult
+from penstock.html_mark import HTML_MARK
 from penstock.terminal import fitted
 
 SHOWN_FAILURES = 10
@@ -143,7 +144,7 @@ def page(title: str, result: DrillResult, repeat: str) -> str:
     )
     verdict = "".join(f"<p>{escape(line)}</p>" for line in summary(result))
     memory = "".join(f"<p>{escape(_memory_line(trend))}</p>" for trend in result.memory)
-    return f"""<!doctype html><html lang="en"><meta charset="utf-8">
+    return f"""<!doctype html><html lang="en"><meta charset="utf-8">{HTML_MARK}
 <title>penstock drill: {escape(title)}</title>
 <style>body{{font:14px sans-serif;max-width:{WIDTH + 80}px;margin:2em auto}}
 td,th{{padding:2px 10px;text-align:left;border-bottom:1px solid #ddd}}code{{font-size:12px}}</style>

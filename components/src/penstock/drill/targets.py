@@ -105,8 +105,9 @@ def require_programs(
     """UsageError for a choice of another program. ``services``: those that may be there."""
     unknown = [c.program for c in choices if c.program and c.program not in {*programs, *services}]
     if unknown:
-        near = did_you_mean(unknown[0], programs) or f"It has {', '.join(sorted(programs))}."
-        raise UsageError(f"--faults: the graph has no program `{unknown[0]}`. {near}")
+        fix = did_you_mean(unknown[0], programs) or f"Use one of {', '.join(sorted(programs))}."
+        message = f"the graph has no program `{unknown[0]}`"
+        raise UsageError(Problem(place="--faults", message=message, fix=fix))
 
 
 def possible(choices: Sequence[Choice], graph: str) -> list[Choice]:
@@ -191,11 +192,13 @@ def first_model(client: httpx.Client, endpoint: str) -> str:
         response = client.get("models").raise_for_status()
         return str(response.json()["data"][0]["id"])
     except (httpx.HTTPError, ValueError, LookupError, TypeError) as error:
+        cause = error if isinstance(error, httpx.HTTPError) else "the response is not OpenAI's list"
         raise DrillError(
             Problem(
                 place=f"{endpoint}/models",
-                message=f"cannot list the models: {error}",
-                fix="Check that the URL ends in /v1, set OPENAI_API_KEY, or pass --model.",
+                message=f"cannot list the models: {cause}",
+                fix="Check that an endpoint runs there and that the URL ends in /v1, set "
+                "OPENAI_API_KEY, or pass --model.",
             )
         ) from None
 

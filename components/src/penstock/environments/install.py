@@ -45,6 +45,15 @@ class Environment:
     def state(self) -> str:
         return "installed" if is_installed(self.path) else "not installed"
 
+    def as_dict(self) -> dict[str, str]:
+        """The JSON object of `penstock env list --json`."""
+        return {
+            "name": self.name,
+            "state": self.state,
+            "path": str(self.path),
+            "description": self.description,
+        }
+
 
 def list_environments() -> list[Environment]:
     root = environments_root()

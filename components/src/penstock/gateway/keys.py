@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from shlex import quote
 
 from penstock.errors import InputError, Problem
 from penstock.graph.text_file import read_text_file
@@ -24,7 +25,7 @@ def load_keys(path: Path) -> dict[str, str]:
         problem = Problem(
             file=str(path),
             message="other users can read the keys",
-            fix=f"Run `chmod 600 {path.name}`.",
+            fix=f"Run `chmod 600 {quote(str(path))}`.",
         )
         raise InputError(problem)
     return parse_keys(text, str(path))

@@ -11,6 +11,7 @@ from penstock.strict_yaml.kind import DocumentKind
 from penstock.strict_yaml.parse import parse_strictly
 
 GATEWAY = DocumentKind(
+    is_small=True,
     name="a gateway file",
     example="k8s/gateway/gateway.yaml",
     may_quote_lines=False,  # a broken line may hold an API key

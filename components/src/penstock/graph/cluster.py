@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
+from penstock.graph.references import Image
 from penstock.strict_yaml.base import (
     FolderPath,
     HttpUrl,
@@ -16,6 +17,7 @@ from penstock.strict_yaml.base import (
     Quantity,
     Spec,
     Text,
+    invalid,
 )
 
 
@@ -117,11 +119,18 @@ class Topology(Spec):
     )
 
 
+def _no_boolean(value: object) -> object:
+    """pydantic takes true for the choice 1."""
+    if isinstance(value, bool):
+        raise invalid("", f"must be 1 or 3, got the boolean {str(value).lower()}", "Write 1 or 3.")
+    return value
+
+
 class Etcd(Spec):
-    image: Text = Field(
+    image: Image = Field(
         default="quay.io/coreos/etcd:v3.5.21", description="Container image with `etcd`."
     )
-    replicas: Literal[1, 3] = Field(
+    replicas: Annotated[Literal[1, 3], BeforeValidator(_no_boolean)] = Field(
         default=1, description="Number of etcd members; 3 members tolerate the loss of one."
     )
     storage: Quantity = Field(default="1Gi", description="Volume size per member.")

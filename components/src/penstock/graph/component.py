@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 
 from penstock.graph.autoscaling import Autoscaling
 from penstock.graph.messages import POD_KEYS_OF_THE_CHART, problem
+from penstock.graph.references import Image
 from penstock.strict_yaml.base import (
     Count,
     Env,
@@ -18,7 +19,6 @@ from penstock.strict_yaml.base import (
     Quantity,
     Replicas,
     Spec,
-    Text,
 )
 
 
@@ -88,7 +88,9 @@ def owner_of(component: Scaled) -> str:
 
 class Frontend(Scaled):
     port: Port = Field(default=8000, description="HTTP port of the OpenAI endpoint.")
-    image: Text | None = Field(default=None, description="Container image; if unset, the engine's.")
+    image: Image | None = Field(
+        default=None, description="Container image; if unset, the engine's."
+    )
     tokenizer: Literal["fastokens", "default", "basetenkenizer"] = Field(
         default="fastokens",
         description=(
@@ -128,7 +130,9 @@ class WorkerPool(Scaled):
         ),
     )
     nodes: Positive = Field(default=1, description="Number of nodes that one replica spans.")
-    image: Text | None = Field(default=None, description="Container image; if unset, the engine's.")
+    image: Image | None = Field(
+        default=None, description="Container image; if unset, the engine's."
+    )
     config: Opaque = Field(
         default={}, description="Options of the engine for this pool, merged over engine.config."
     )
@@ -171,7 +175,7 @@ class Planner(Component):
             "optimization_target sla (the default here) aims for."
         ),
     )
-    image: Text | None = Field(
+    image: Image | None = Field(
         default=None,
         description=(
             "Container image; if unset, NVIDIA's dynamo-planner, with the version of `dynamo`."

@@ -15,6 +15,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from penstock.errors import GraphError, Problem, ProblemKind
+from penstock.graph.explain import Explanations
 from penstock.graph.model import Graph
 from penstock.graph.not_a_graph import require_graph_keys, require_no_manifest
 from penstock.graph.overrides import FILE as SET_FILE
@@ -39,9 +40,10 @@ from penstock.strict_yaml.problems import field_problems, located, shown
 LONGEST_NAME = 53
 GRAPH = DocumentKind(
     name="a graph",
-    example="one in dynamo_graphs/",
+    example="the output of `penstock init`, or from a graph in dynamo_graphs/",
     is_read_by_helm=True,
     reads_last="Helm would use",
+    is_small=True,
     sharing="Put values that all pools share under `engine`, `env` or `pod`.",
 )
 
@@ -145,11 +147,12 @@ def _validated(draft: GraphDraft, problems: list[Problem]) -> Graph | None:
         return Graph.model_validate(renamed.values)
     except ValidationError as error:
         texts = texts_by_place(draft.node)
-        for problem in located(field_problems(error, Graph), problems, places, draft.source):
+        found = field_problems(error, Graph, Explanations(places))
+        for problem in located(found, problems, places, draft.source):
             overridden = places.set_of(problem.place) is not None
             written = as_written(problem.place, renamed.deprecations)
-            found = _of_a_set(problem) if overridden else _as_text(problem, texts.get(written))
-            problems.append(replace(found, place=written))
+            placed = _of_a_set(problem) if overridden else _as_text(problem, texts.get(written))
+            problems.append(replace(placed, place=written))
     return None
 
 
@@ -165,6 +168,8 @@ def _of_a_set(problem: Problem) -> Problem:
     fix = problem.fix
     if problem.kind is ProblemKind.QUOTING:
         fix = "Write this value in the file: --set derives the type from the text."
+    if problem.kind is ProblemKind.SECTION:
+        fix = f"Set its keys one by one: --set {problem.place}.KEY=VALUE. Braces make a list."
     return replace(problem, file=SET_FILE, line=None, column=None, fix=fix)
 
 

@@ -21,6 +21,7 @@ from penstock.graph.component import (
 from penstock.graph.gateway import GatewaySection
 from penstock.graph.hardware import Hardware
 from penstock.graph.messages import problem
+from penstock.graph.references import Image, ModelId
 from penstock.graph.router import Router
 from penstock.graph.slo import Slo
 from penstock.graph.speculation import NO_SPECULATION, Speculation
@@ -39,7 +40,7 @@ from penstock.strict_yaml.base import (
 
 
 class Model(Spec):
-    id: Text = Field(description="Hugging Face ID, such as openai/gpt-oss-120b.")
+    id: ModelId = Field(description="Hugging Face ID, such as openai/gpt-oss-120b.")
     path: Text | None = Field(
         default=None,
         description=(
@@ -98,7 +99,7 @@ class EngineSpec(Spec):
             "Device of the workers; cpu works with vLLM, which needs your own image, and llamacpp."
         ),
     )
-    image: Text | None = Field(
+    image: Image | None = Field(
         default=None,
         description=(
             "Container image of frontend and workers; if unset, NVIDIA's image for this engine, "

@@ -4,22 +4,39 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Any
+
+import yaml
 
 from penstock.errors import GraphError, Problem
 from penstock.nearest import nearest
 from penstock.strict_yaml.document import Document
+from penstock.strict_yaml.events import position_of_event
+from penstock.strict_yaml.loader import DEEPEST_OBJECT, SafeLoader
 
 # Every Kubernetes object has both at its top level; a graph has neither.
 _MANIFEST = (
     re.compile(r"^apiVersion\s*:", re.MULTILINE),
     re.compile(r"^kind\s*:\s*[\"']?(?P<kind>[\w.-]*)", re.MULTILINE),
 )
-START = "Start from a graph in dynamo_graphs/, or write one with `penstock plan`."
+# An object that lacks its apiVersion or its kind.
+_DYNAMO = re.compile(r"Dynamo[A-Z]|nvidia\.com/")
+START = "Write a graph with `penstock init`, or start from one in dynamo_graphs/."
+OVERLAY = "Build the overlay first: `kubectl kustomize DIR | penstock check -`."
+KUSTOMIZATION = ("kustomization.yaml", "kustomization.yml")
 REQUIRED = ("model", "engine")
 SIMILAR = 0.75  # `modle` is `model`; `node` is not
 # Keys of which a file has at least as many as the number says → what it is, and what to do.
 OTHER_FILES: tuple[tuple[frozenset[str], int, str, str], ...] = (
+    (frozenset({"apiVersion", "appVersion", "version"}), 2,
+     "the Chart.yaml of a Helm chart",
+     "Render the chart, and check the output: `helm template DIR | penstock check -`."),
+    (frozenset({"bases", "patches", "patchesStrategicMerge", "patchesJson6902", "namePrefix",
+                "nameSuffix", "commonLabels", "configMapGenerator", "secretGenerator",
+                "generatorOptions", "replacements"}), 1, "a kustomization.yaml",
+     OVERLAY),
     (frozenset({"services"}), 1, "a Compose file", START),
     (frozenset({"jobs", "on"}), 2, "a workflow of GitHub Actions", START),
     (frozenset({"architectures", "model_type", "hidden_size", "vocab_size"}), 2,
@@ -38,21 +55,72 @@ OTHER_FILES: tuple[tuple[frozenset[str], int, str, str], ...] = (
 )  # fmt: skip
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Header:
+    """The first `kind` of a file of Kubernetes objects."""
+
+    kind: str
+    # From 1: that of apiVersion.
+    line: int
+
+
 def kind_of_manifest(text: str) -> str | None:
     """The first `kind` of a file of Kubernetes objects; None if it is not one."""
+    header = _header(text)
+    return header.kind if header else None
+
+
+def _header(text: str) -> _Header | None:
     version, kind = (pattern.search(text) for pattern in _MANIFEST)
-    return kind["kind"] if version and kind else None
+    if version and kind:
+        return _Header(kind=kind["kind"], line=text.count("\n", 0, version.start()) + 1)
+    if "apiVersion" not in text and _DYNAMO.search(text) is None:
+        return None  # most graphs; the others are parsed twice
+    keys = _top_level(text)
+    version_event, kind_event = keys.get("apiVersion"), keys.get("kind")
+    is_both = version_event is not None and kind_event is not None
+    first = version_event or kind_event
+    texts = [event.value for event in (version_event, kind_event) if event is not None]
+    if first is None or not (is_both or any(map(_DYNAMO.match, texts))):
+        return None
+    return _Header(kind=kind_event.value if kind_event else "", line=position_of_event(first).line)
+
+
+def _top_level(text: str) -> dict[str, yaml.ScalarEvent]:
+    """The scalars at the top level of the first document: also of JSON, whose keys are quoted."""
+    found: dict[str, yaml.ScalarEvent] = {}
+    key: yaml.Event | None = None
+    depth = 0
+    try:
+        for event in yaml.parse(text, SafeLoader):
+            if isinstance(event, yaml.CollectionEndEvent):
+                depth -= 1
+                if depth == 0:
+                    break
+            elif isinstance(event, yaml.NodeEvent):
+                if depth == 1 and key is None:
+                    key = event
+                elif depth == 1:
+                    if isinstance(key, yaml.ScalarEvent) and isinstance(event, yaml.ScalarEvent):
+                        found[key.value] = event
+                    key = None
+                depth += isinstance(event, yaml.CollectionStartEvent)
+                if depth > DEEPEST_OBJECT:
+                    break  # libyaml takes minutes for 50,000 levels
+    except yaml.YAMLError:
+        pass  # the reader reports it
+    return found
 
 
 def require_no_manifest(text: str, source: str) -> None:
     """GraphError for Kubernetes objects, where only a graph will do."""
-    kind = kind_of_manifest(text)
-    if kind is None:
+    header = _header(text)
+    if header is None:
         return
-    line = text[: _MANIFEST[0].search(text).start()].count("\n") + 1  # type: ignore[union-attr]
-    message = f"is a Kubernetes manifest ({kind}), and this command needs a graph"
+    message = f"is a Kubernetes manifest ({header.kind}), and this command needs a graph"
     fix = "Name the graph YAML; `penstock check`, `explain` and `up` also read a manifest."
-    raise GraphError(Problem(file=source, line=line, place="kind", message=message, fix=fix))
+    problem = Problem(file=source, line=header.line, place="kind", message=message, fix=fix)
+    raise GraphError(problem)
 
 
 def require_graph_keys(document: Document, known: Iterable[str], source: str) -> None:
@@ -66,6 +134,9 @@ def require_graph_keys(document: Document, known: Iterable[str], source: str) ->
         keys, _, name, fix = found
         place = next(key for key in values if key in keys)
         message = f"the file is {name}, not a graph"
+    elif PurePath(source).name in KUSTOMIZATION:
+        place, fix = next(iter(values)), OVERLAY
+        message = "the file is a kustomization.yaml, not a graph"
     elif not document.problems and set(values).isdisjoint(known):
         place, fix = next(iter(values)), START
         message = "the file is not a graph: none of its keys is a section of a graph"

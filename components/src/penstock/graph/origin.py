@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from penstock.graph.load import LoadedGraph
@@ -19,6 +20,7 @@ from penstock.graph.origin_tables import (
     PLANNER_FLAGS,
     WORKER_FLAGS,
 )
+from penstock.strict_yaml.limits import MOST_KEYS
 from penstock.strict_yaml.places import Path, place_of
 
 # ("decode", "replicas"), ("decode", "engine_config", "kv_cache_config", "dtype"),
@@ -115,21 +117,23 @@ def _config(loaded: LoadedGraph, pool: str, path: Path) -> list[Path]:
 def _configured(loaded: LoadedGraph, pool: str, path: Path) -> list[Path]:
     """The path as spelled in the configs of the pool and of the engine that contain it."""
     found: list[Path] = []
+    kind = loaded.graph.engine.kind
     for section in (pool, "engine"):
         config = _value(loaded.values, (section, "config")) or {}
         for key in config:
-            here: Path = (section, "config", key, *path[1:])
-            if _spelling(loaded, key) == path[0] and _has(loaded.values, here):
-                found.append(here)
+            if _spelling(kind, key) == path[0]:
+                here: Path = (section, "config", key, *path[1:])
+                found += [here] if _has(loaded.values, here) else []
     return found
 
 
-def _spelling(loaded: LoadedGraph, key: str) -> str:
+@lru_cache(maxsize=2 * MOST_KEYS)
+def _spelling(engine: str, key: str) -> str:
     """A key as the chart writes it; see penstock.config.spelled in templates/_config.tpl."""
-    if loaded.graph.engine.kind not in ("vllm", "sglang"):
+    if engine not in ("vllm", "sglang"):
         return key
     flag = key.replace("_", "-")
-    is_tp = loaded.graph.engine.kind == "sglang" and flag == "tensor-parallel-size"
+    is_tp = engine == "sglang" and flag == "tensor-parallel-size"
     return "tp-size" if is_tp else flag
 
 

@@ -6,6 +6,7 @@ base values are therefore prepended as an expression, with a numbered placeholde
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 from penstock.errors import Problem
 from penstock.helm import HelmError, parse_set
 from penstock.strict_yaml.places import Path, place_of
+from penstock.strict_yaml.problems import kind_of, shown
 from penstock.strict_yaml.scalars import TOO_LARGE
 
 FILE = "--set"
@@ -21,6 +23,13 @@ _LEAF = "\ue000leaf"
 _EMPTY = "\ue000empty"
 # Helm rejects paths of more than 30 steps, so --set cannot address deeper values.
 _DEEPEST = 25
+_STEPS = re.compile(r"\[(?P<index>[0-9]+)\]|\.?(?P<key>[^.\[\]]+)")
+# A part of a message of Helm's parser → the reason for readers who do not know Go.
+_REASONS = {
+    "interface conversion": "a part of the path is a single value in the graph",
+    "strconv": "the text between [ and ] is not the number of an item",
+    "key map": "a step of the path is empty",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,10 +51,10 @@ def apply_sets(values: Mapping[str, Any], sets: Sequence[str]) -> Overridden:
         try:
             after = _apply(result, expression)
         except HelmError as error:
-            problems.append(_unreadable(expression, str(error)))
+            problems.append(_refused(expression, str(error), result))
             continue
         if after is None:
-            problems.append(_unreadable(expression, "it sets no value"))
+            problems.append(_refused(expression, "it sets no value", result))
             continue
         touched = [place_of(path) for path in _changes(result, after, ())]
         changed |= dict.fromkeys(touched, expression)
@@ -65,14 +74,42 @@ def _apply(values: dict[str, Any], expression: str) -> dict[str, Any] | None:
     return {**values, **base.restored(parsed, present)}
 
 
-def _unreadable(expression: str, reason: str) -> Problem:
+def _refused(expression: str, reason: str, values: Mapping[str, Any]) -> Problem:
+    """The problem of an expression that Helm's parser refuses."""
     path = expression.partition("=")[0]
+    if "interface conversion" in reason and (conflict := _conflict(path, values)):
+        message, fix = conflict
+        return Problem(file=FILE, place=path, message=message, fix=fix)
+    known = (words for fragment, words in _REASONS.items() if fragment in reason)
     return Problem(
         file=FILE,
         place=path,
-        message=f"cannot be applied: {reason}",
+        message=f"cannot be applied: {next(known, reason)}",
         fix=r"Write PATH=VALUE, such as `decode.replicas=2`. Escape a comma in a value as `\,`.",
     )
+
+
+def _conflict(path: str, values: Mapping[str, Any]) -> tuple[str, str] | None:
+    """What a step of the path expects and the graph does not have, and the fix."""
+    value: Any = values
+    above = ""
+    for step in _STEPS.finditer(path):
+        index, key = step["index"], step["key"]
+        expected = list if index else dict
+        if not isinstance(value, expected) and above:
+            below = ".KEY" if isinstance(value, dict) else "[0]" if isinstance(value, list) else ""
+            inline = "" if below else " (null)" if value is None else f" {shown((above,), value)}"
+            noun = "a list" if index else "a section"
+            fix = f"Write `--set {above}{below}=VALUE`."
+            if value is None:
+                fix = f"Remove `{above}`, which has no value, from the file."
+            return f"`{above}` is {kind_of(value)}{inline}, not {noun}", fix
+        try:
+            value = value[int(index)] if index else value[key]
+        except (KeyError, IndexError):
+            return None
+        above = path[: step.end()]
+    return None
 
 
 @dataclass
@@ -154,6 +191,7 @@ def _too_large(before: Any, after: Any) -> list[Problem]:
             file=FILE,
             place=place_of(path),
             message=f"{value} is too large: Helm keeps numbers as 64-bit floats, exact below 2^53",
+            fix="Write a number below 2^53.",
         )
         for path in _changes(before, after, ())
         if isinstance(value := _at(after, path), int) and abs(value) >= TOO_LARGE

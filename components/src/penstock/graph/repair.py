@@ -7,20 +7,25 @@ depend on the invalid value.
 from __future__ import annotations
 
 import copy
+import json
 import re
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args, get_origin
 
+from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from penstock.graph.foreign_keys import COMPONENTS, POOLS, place_of_key
 from penstock.graph.model import Graph
-from penstock.nearest import nearest
-from penstock.strict_yaml.places import Path, parent_of
+from penstock.nearest import KEY_CUTOFF, nearest
+from penstock.strict_yaml.places import Path, parent_of, place_of
 from penstock.strict_yaml.problems import model_at
 
-MOST_CHOICES = 4
+MOST_CHOICES = 8
+# Sections, and keys of the graph, that decide what processes start with.
+STARTERS = (*COMPONENTS, "engine", "env", "pod")
 _INDEX = re.compile(r"\[(\d+)\]\.?")
 
 
@@ -76,14 +81,38 @@ def choices(values: Any, place: str) -> tuple[Choice, ...]:
     section = model_at(path[:-1], Graph)
     fields = dict(section.model_fields) if section is not None else {}
     field = fields.get(str(path[-1]))
+    value = None if is_missing else _at(values, path)
     if field is not None:
-        value = None if is_missing else _at(values, path)
-        return tuple(_of_field(field, value))[:MOST_CHOICES]
+        return tuple(_of_field(path, field, value))[:MOST_CHOICES]
     if not fields:
-        return Remove(), Keep()
-    others = _at(values, path[:-1])
-    near = nearest(str(path[-1]), [name for name in fields if name not in others])
-    return (Rename(near), Remove()) if near else (Remove(),)
+        is_scalar = isinstance(value, (bool, int, float))
+        return Remove(), Set(json.dumps(value)) if is_scalar else Keep()
+    absent = [name for name in fields if name not in _at(values, path[:-1])]
+    meant = nearest(str(path[-1]), absent, KEY_CUTOFF) or _name_here(path)
+    return (Rename(meant), Remove()) if meant in absent else (Remove(),)
+
+
+def _name_here(path: Path) -> str:
+    """The key of the same section that a key of another tool stands for, if there is one."""
+    section, _, name = place_of_key(path).rpartition(".")
+    return name if section == place_of(path[:-1]) else ""
+
+
+def opaque_owner(values: Any, place: str) -> str | None:
+    """The section whose options, variables or arguments an invalid value replaces as a whole, so
+    that nothing is known about what it starts; empty for the graph, None for another place."""
+    path = path_at(values, place)
+    section = model_at(path[:-1], Graph) if path else None
+    field = section.model_fields.get(str(path[-1])) if path and section else None
+    if not path or field is None or path[0] not in STARTERS:
+        return None
+    kinds, value = list(_kinds(field.annotation)), _at(values, path)
+    is_replaced = (dict in kinds and not isinstance(value, dict)) or (
+        tuple in kinds and not isinstance(value, list)
+    )
+    if not is_replaced or _meant(kinds, value):
+        return None
+    return str(path[0]) if len(path) > 1 else ""
 
 
 def apply(values: dict[str, Any], place: str, choice: Choice) -> dict[str, Any]:
@@ -111,31 +140,43 @@ def _at(values: Any, path: Path) -> Any:
     return values
 
 
-def _of_field(field: FieldInfo, value: Any) -> Iterator[Choice]:
+def _of_field(path: Path, field: FieldInfo, value: Any) -> Iterator[Choice]:
     kinds = list(_kinds(field.annotation))
-    if (meant := _converted(value, kinds)) is not None:
+    if meant := _meant(kinds, value):
         yield Set(meant)
         return
     if not field.is_required():
         yield Remove()
+    section = model_at(path, Graph)
+    if section is not None and not field.is_required() and path[0] not in POOLS:
+        yield from (Set(example) for example in _sections(section))
     for kind in kinds:
         yield from (Set(option) for option in _examples(kind))
 
 
-def _converted(value: Any, kinds: Sequence[Any]) -> Any:
-    """The value that was certainly meant: a quoted number or boolean, arguments in one text."""
-    if not isinstance(value, str):
-        return None
-    if int in kinds and re.fullmatch(r"\d{1,9}", value):
-        return int(value)
-    if bool in kinds and value in ("true", "false"):
-        return value == "true"
-    if tuple in kinds and value.startswith("-"):
+def _meant(kinds: Sequence[Any], value: Any) -> Any:
+    """What was certainly meant by arguments in one text, or by variables in a list as Kubernetes
+    has them; None for everything else, also for a number in quotes."""
+    if tuple in kinds and isinstance(value, str) and value.startswith("-"):
         try:
             return shlex.split(value)
         except ValueError:
             return None
+    if dict in kinds and isinstance(value, list):
+        entries = [entry for entry in value if isinstance(entry, dict)]
+        if len(entries) == len(value) and all({"name", "value"} == set(e) for e in entries):
+            return {str(entry["name"]): str(entry["value"]) for entry in entries}
     return None
+
+
+def _sections(model: type[BaseModel]) -> Iterator[dict[str, Any]]:
+    """Different values of a section: of each field the first example, the second, and so on."""
+    examples = {
+        name: [e for kind in _kinds(field.annotation) for e in _examples(kind)]
+        for name, field in model.model_fields.items()
+    }
+    for turn in range(MOST_CHOICES - 1):
+        yield {name: each[turn % len(each)] for name, each in examples.items() if each}
 
 
 def _kinds(annotation: Any) -> Iterator[Any]:

@@ -6,23 +6,42 @@ pydantic.
 
 from __future__ import annotations
 
+import codecs
+import stat
 from pathlib import Path
 
 from penstock.errors import InputError, Problem
 from penstock.graph.shipped_graphs import shipped_graphs
 from penstock.nearest import nearest
 
+# A pipe of the shell: standard input, or `<(…)`.
+PIPES = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/")
+# First bytes → what the file is, and how to get its text.
+SIGNATURES = (
+    (b"\x1f\x8b", "is compressed with gzip", "Decompress it: `gunzip FILE`."),
+    (b"PK\x03\x04", "is a ZIP archive", "Extract it, and name a file that it contains."),
+    (b"\x28\xb5\x2f\xfd", "is compressed with Zstandard", "Decompress it: `unzstd FILE`."),
+    (codecs.BOM_UTF32_LE, "is UTF-32, not UTF-8", "Convert it: `iconv -f UTF-32 -t UTF-8 FILE`."),
+    (codecs.BOM_UTF16_LE, "is UTF-16, not UTF-8", "Convert it: `iconv -f UTF-16 -t UTF-8 FILE`."),
+    (codecs.BOM_UTF16_BE, "is UTF-16, not UTF-8", "Convert it: `iconv -f UTF-16 -t UTF-8 FILE`."),
+)
+BEGINNING = 4096  # bytes that show whether a file is text
+
 
 def read_text_file(path: Path, most_bytes: int | None = None) -> str:
-    """The text of a file that the user named.
+    """The text of a file that the user named, without a byte order mark.
 
     Raises InputError if it cannot be read, or has more than ``most_bytes``.
     """
     try:
+        if problem := _not_a_file(path):
+            raise InputError(problem)
         with path.open("rb") as file:
             content = file.read() if most_bytes is None else file.read(most_bytes + 1)
+        if problem := _not_text(path, content[:BEGINNING]):
+            raise InputError(problem)
         if most_bytes is None or len(content) <= most_bytes:
-            return content.decode()
+            return content.decode("utf-8-sig")
         mib = f"{most_bytes / 2**20:.0f} MiB"
         fix = "Name a graph or a manifest, or split the file."
         problem = Problem(file=str(path), message=f"is larger than {mib}, the limit", fix=fix)
@@ -37,8 +56,35 @@ def read_text_file(path: Path, most_bytes: int | None = None) -> str:
             file=str(path), line=line, message=f"not UTF-8: {byte}", fix="Save the file as UTF-8."
         )
     except OSError as error:
-        problem = Problem(file=str(path), message=f"cannot be read: {error.strerror or error}")
+        message = f"cannot be read: {error.strerror or error}"
+        fix = "Check the path and its permissions."
+        problem = Problem(file=str(path), message=message, fix=fix)
     raise InputError(problem)
+
+
+def _not_a_file(path: Path) -> Problem | None:
+    """A named pipe without a writer, a terminal or /dev/zero would be read forever."""
+    mode = path.stat().st_mode
+    if stat.S_ISREG(mode) or stat.S_ISDIR(mode) or str(path).startswith(PIPES):
+        return None
+    kinds = ((stat.S_ISFIFO, "a named pipe"), (stat.S_ISSOCK, "a socket"))
+    kind = next((name for is_kind, name in kinds if is_kind(mode)), "a device")
+    return Problem(file=str(path), message=f"is {kind}, not a file", fix="Name a file.")
+
+
+def _not_text(path: Path, beginning: bytes) -> Problem | None:
+    for signature, message, fix in SIGNATURES:
+        if beginning.startswith(signature):
+            return Problem(file=str(path), message=message, fix=fix.replace("FILE", str(path)))
+    nuls = beginning.count(0)
+    if nuls < max(2, len(beginning) // 100):
+        return None  # the reader reports a character that is not allowed
+    if nuls >= len(beginning) // 3 and 0 in beginning[:2]:
+        order = "BE" if beginning[0] == 0 else "LE"
+        fix = f"Convert it: `iconv -f UTF-16{order} -t UTF-8 {path}`."
+        return Problem(file=str(path), message="is UTF-16, not UTF-8", fix=fix)
+    message = f"is a binary file, not text: byte 0x00 at offset {beginning.index(0)}"
+    return Problem(file=str(path), message=message, fix="Name a graph or a manifest.")
 
 
 def _similar(path: Path) -> str:

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from penstock.command_text import command, restart
 from penstock.errors import GraphError, NotUpError, Problem, StartError
 from penstock.local.discovery import Instance, open_discovery
 from penstock.local.load import GraphLoad, LoadSampler
@@ -20,6 +21,7 @@ from penstock.local.reconcile import ReplicaState
 from penstock.local.state import StateDir
 from penstock.local.state_file import DiscoveryState, LocalState, Phase
 
+LIST_GRAPHS = "Run `penstock ls`, which lists the graphs that are up."
 POLL_S = 0.1
 SETTLE_S = 120.0  # vLLM on a CPU starts in 44 to 78 s
 EDIT_S = 10.0  # `up` prepares an edit in 0.3 to 3 s, more when the CPU is busy
@@ -193,7 +195,7 @@ def require_not_overridden(path: Path, changes: Mapping[str, int]) -> None:
             Problem(
                 file=str(path),
                 message=f"the running `up` has --set {hiding[0]}, which overrides the edit",
-                fix=f"Run `penstock down {path}`, then `penstock up {path}` without it.",
+                fix=f"Run {restart(path)} without it.",
             )
         )
 
@@ -201,12 +203,12 @@ def require_not_overridden(path: Path, changes: Mapping[str, int]) -> None:
 def _up(path: Path) -> StateDir:
     state = StateDir(path)
     if not state.is_locked():
-        raise _not_up(path, f"Run `penstock up {path}`.")
+        raise _not_up(path, f"Run {command('up', path)}.")
     return state
 
 
-def _not_up(path: Path, fix: str = "") -> NotUpError:
+def _not_up(path: Path, fix: str = LIST_GRAPHS) -> NotUpError:
     if not path.exists():
-        message, fix = "no such file, and no graph of this name is up", "Run `penstock ls`."
+        message, fix = "no such file, and no graph of this name is up", LIST_GRAPHS
         return NotUpError(Problem(file=str(path), message=message, fix=fix))
     return NotUpError(Problem(file=str(path), message="the graph is not up", fix=fix))

@@ -12,6 +12,7 @@ import sys
 import time
 from pathlib import Path
 
+from penstock.command_text import command
 from penstock.errors import AlreadyUpError, InputError, Problem, StartError
 from penstock.local.state import StateDir
 from penstock.local.state_file import LocalState, Phase
@@ -24,7 +25,8 @@ STOP_S = 60.0  # for a child that is asked to stop; it prints the cause when it 
 def detach(path: Path, argv: list[str], timeout_s: float) -> int:
     """0 when the graph is ready; otherwise the exit code of the child, whose output is printed.
 
-    StartError if the child is killed, or does not become ready in time.
+    StartError if the child is killed, or does not become ready in time. The latter and Ctrl-C stop
+    the child.
     """
     state = StateDir(path)
     if state.is_locked():
@@ -32,12 +34,13 @@ def detach(path: Path, argv: list[str], timeout_s: float) -> int:
             Problem(
                 file=str(path),
                 message="the graph is already up",
-                fix=f"Run `penstock down {path}` first.",
+                fix=f"Run {command('down', path)} first.",
             )
         )
-    state.path.mkdir(parents=True, exist_ok=True)
+    state.create()
     log = state.path / "up.log"
-    with log.open("wb") as output:
+    log.write_bytes(b"")
+    with log.open("ab") as output:  # another `up` of the graph at this moment appends too
         child = subprocess.Popen(
             [sys.executable, "-P", "-m", "penstock.cli.main", *argv],
             stdin=subprocess.DEVNULL,
@@ -47,24 +50,37 @@ def detach(path: Path, argv: list[str], timeout_s: float) -> int:
         )
     limit_s = timeout_s + LATER_S
     deadline = time.monotonic() + limit_s
-    while time.monotonic() < deadline:
-        code = child.poll()
-        if code is not None:
-            return _failed(code, path, log)
-        now = _state_of(child.pid, state)
-        if now is not None and now.phase is Phase.READY:
-            for note in now.notes:
-                print(note)
-            url = now.gateway.url if now.gateway else now.endpoint
-            print(f"ready: {url} (pid {child.pid}; stop it with `penstock down {path}`)")
-            return 0
-        time.sleep(POLL_S)
-    child.terminate()
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        child.wait(STOP_S)
+    try:
+        while time.monotonic() < deadline:
+            code = child.poll()
+            if code is not None:
+                return _failed(code, path, log)
+            now = _state_of(child.pid, state)
+            if now is not None and now.phase is Phase.READY:
+                _print_ready(now, child.pid, path)
+                return 0
+            time.sleep(POLL_S)
+    except KeyboardInterrupt:
+        _stop(child)
+        raise
+    _stop(child)
     _print(log)
     message = f"the graph did not become ready within {limit_s:g} s"
     raise StartError(Problem(file=str(path), message=message, fix=f"Read the log: {log}."))
+
+
+def _print_ready(state: LocalState, pid: int, path: Path) -> None:
+    for note in state.notes:
+        print(note)
+    url = state.gateway.url if state.gateway else state.endpoint
+    print(f"ready: {url} (pid {pid}; stop it with {command('down', path)})")
+
+
+def _stop(child: subprocess.Popen[bytes]) -> None:
+    """Ask the child to stop its processes, and wait."""
+    child.terminate()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        child.wait(STOP_S)
 
 
 def _failed(code: int, path: Path, log: Path) -> int:

@@ -63,7 +63,7 @@ def write_files(state: StateDir, program: Program) -> Mapping[str, Path]:
                 )
             )
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(text)
+        target.write_text(text, "utf-8")
         local_paths[path] = target
     return local_paths
 

@@ -6,7 +6,9 @@ import time
 from pathlib import Path
 from typing import IO
 
+from penstock.command_text import command
 from penstock.errors import NotUpError, Problem, UsageError
+from penstock.local.control import LIST_GRAPHS
 from penstock.local.process import last_lines
 from penstock.local.state import StateDir
 
@@ -34,7 +36,10 @@ def choose(state: StateDir, name: str | None) -> list[Path]:
         fix = f"Use one of {', '.join(log.stem for log in logs)}."
         message = f"no process is called {name!r}"
         raise UsageError(Problem(file=str(state.source), message=message, fix=fix))
-    raise NotUpError(Problem(file=str(state.source), message="the graph was never up"))
+    message, fix = "the graph was never up", f"Run {command('up', state.source)}."
+    if not state.source.exists():
+        message, fix = "no such file, and no graph of this name was ever up", LIST_GRAPHS
+    raise NotUpError(Problem(file=str(state.source), message=message, fix=fix))
 
 
 def _follow(state: StateDir, name: str | None, width: int) -> None:

@@ -9,6 +9,7 @@ import socket
 from ipaddress import ip_address
 from urllib.parse import SplitResult, urlsplit
 
+from penstock.command_text import command
 from penstock.errors import PortInUseError, Problem, StartError
 from penstock.local.graphs import list_graphs
 
@@ -90,4 +91,4 @@ def _free(port: int) -> str:
     """How to free the port: stop the graph that is up there, or another process."""
     urls = {graph.url: graph.source for graph in list_graphs() if graph.url}
     source = next((source for url, source in urls.items() if parsed(url).port == port), None)
-    return f"Run `penstock down {source}`" if source else "Stop the process that uses it"
+    return f"Run {command('down', source)}" if source else "Stop the process that uses it"

@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 from typing import IO
 
+from penstock.command_text import command, restart
 from penstock.errors import AlreadyUpError, InputError, Problem
 from penstock.local.state_file import LocalState, dump_state, load_state
 
@@ -82,12 +83,12 @@ class StateDir:
     def log(self, name: str) -> Path:
         return self.logs / f"{name}.log"
 
-    def acquire(self) -> None:
-        """Lock the graph for this process. AlreadyUpError when another process runs it."""
+    def create(self) -> None:
+        """Make the folder, which only this user may read. InputError if it cannot be written."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             self.path.chmod(0o700)  # logs contain prompts, files may contain tokens
-            lock = (self.path / "lock").open("a+")
+            (self.path / "lock").touch()
         except OSError as error:
             raise InputError(
                 Problem(
@@ -96,6 +97,11 @@ class StateDir:
                     fix="Set PENSTOCK_STATE_HOME to another folder.",
                 )
             ) from None
+
+    def acquire(self) -> None:
+        """Lock the graph for this process. AlreadyUpError when another process runs it."""
+        self.create()
+        lock = (self.path / "lock").open("a+")
         if not _lock(lock):
             lock.close()
             raise AlreadyUpError(
@@ -103,7 +109,7 @@ class StateDir:
                     file=str(self.source),
                     message=f"the graph is already up (pid {self.owner_pid()})",
                     fix="It applies edits of the file; `penstock status` shows them. To start "
-                    f"again, run `penstock down {self.source}` first.",
+                    f"again, run {command('down', self.source)} first.",
                 )
             ) from None
         lock.truncate(0)
@@ -175,7 +181,7 @@ class StateDir:
                 Problem(
                     file=str(self.state_file),
                     message=f"the state of the running graph cannot be read: {reason}",
-                    fix=f"Run `penstock down {self.source}`, then `penstock up {self.source}`.",
+                    fix=f"Run {restart(self.source)}.",
                 )
             ) from None
         return load_state(text, self.state_file, self.source)

@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from penstock.command_text import restart
 from penstock.errors import InputError, Problem
 from penstock.local.reconcile import ReplicaState
 from penstock.manifests.deployment import Role
@@ -144,7 +145,7 @@ def load_state(text: str, path: Path, source: Path) -> LocalState:
             Problem(
                 file=str(path),
                 message=f"the state of the running graph cannot be read: {_reason(text, error)}",
-                fix=f"Run `penstock down {source}`, then `penstock up {source}`.",
+                fix=f"Run {restart(source)}.",
             )
         ) from None
 

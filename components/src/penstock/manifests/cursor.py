@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -76,7 +77,9 @@ class Cursor:
         if isinstance(self.value, dict):
             return self.value
         if not self.is_absent:
-            self.problem(f"must be a mapping, got {_shown(self.value)}")
+            self.problem(
+                f"must be a mapping, got {_shown(self.value)}", "Write `key: value` lines."
+            )
         return {}
 
     def entries(self) -> Iterator[tuple[str, Cursor]]:
@@ -88,7 +91,9 @@ class Cursor:
             for index, item in enumerate(self.value):
                 yield Cursor(self.document, item, (*self.path, index))
         elif not self.is_absent:
-            self.problem(f"must be a list, got {_shown(self.value)}")
+            self.problem(
+                f"must be a list, got {_shown(self.value)}", "Write a list, each item after `- `."
+            )
 
     def text(self) -> str | None:
         if isinstance(self.value, str):
@@ -125,18 +130,25 @@ class Cursor:
         """An integer; to Kubernetes, booleans and strings of digits are not integers."""
         if isinstance(self.value, int) and not isinstance(self.value, bool):
             if self.value < least:
-                self.problem(f"must be at least {least}, got {_shown(self.value)}")
+                message = f"must be at least {least}, got {_shown(self.value)}"
+                self.problem(message, f"Write {least} or more.")
             elif most is not None and self.value > most:
-                self.problem(f"must be at most {most}, got {_shown(self.value)}")
+                message = f"must be at most {most}, got {_shown(self.value)}"
+                self.problem(message, f"Write {most} or less.")
             else:
                 return self.value
         elif not self.is_absent:
-            self.problem(f"must be an integer, got {_shown(self.value)}")
+            self.problem(f"must be an integer, got {_shown(self.value)}", self._integer_fix())
         return None
+
+    def _integer_fix(self) -> str:
+        text = str(self.value).strip()
+        is_quoted = isinstance(self.value, str) and re.fullmatch("0|[1-9][0-9]{0,9}", text)
+        return f"Write {text}, without quotes." if is_quoted else "Write an integer."
 
     def flag(self) -> bool:
         if self.value not in (None, True, False):
-            self.problem(f"must be true or false, got {_shown(self.value)}")
+            self.problem(f"must be true or false, got {_shown(self.value)}", "Write true or false.")
         return self.value is True
 
 

@@ -7,20 +7,19 @@ from dataclasses import dataclass, field
 
 from penstock.errors import Problem
 from penstock.strict_yaml.document import read_documents
-from penstock.strict_yaml.kind import Dialect, DocumentKind
+from penstock.strict_yaml.kind import Dialect, DocumentKind, RepeatedKeys
+from penstock.strict_yaml.limits import MOST_PROBLEMS
 from penstock.strict_yaml.nodes import Node
 
 MIB = 2**20
 MOST_CHARACTERS = 3 * MIB // 2  # of a file; reading takes about a second per MiB
-MOST_PROBLEMS = 100
 _CRD = re.compile(r"^kind: *[\"']?CustomResourceDefinition\b", re.MULTILINE)
 MANIFEST = DocumentKind(
     name="a manifest",
     dialect=Dialect.KUBERNETES,
     may_quote_lines=False,  # the file may contain a Secret
-    # Tried with kubectl 1.32; `kubectl apply -k` and Flux refuse the file, as Kustomize does.
-    reads_last="kubectl uses",
-    allows_repeated_keys=True,
+    # kubectl uses the last value (tried with 1.32); PS009 reports it.
+    repeated_keys=RepeatedKeys.ALLOWED,
 )
 
 

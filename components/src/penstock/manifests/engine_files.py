@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import posixpath
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import yaml
@@ -22,7 +23,7 @@ from penstock.manifests.deployment import (
 from penstock.manifests.flags import flag_value
 from penstock.manifests.mounts import Mounts
 from penstock.strict_yaml.document import read_documents
-from penstock.strict_yaml.kind import Dialect, DocumentKind
+from penstock.strict_yaml.kind import Dialect, DocumentKind, RepeatedKeys
 from penstock.strict_yaml.loader import load, load_json
 from penstock.strict_yaml.nodes import node_at
 
@@ -31,7 +32,8 @@ ENGINE_FILE = DocumentKind(
     dialect=Dialect.KUBERNETES,
     may_quote_lines=False,
     reads_last="the engine uses",
-    allows_repeated_keys=True,
+    repeated_keys=RepeatedKeys.WITHOUT_LOSS,
+    is_small=True,
 )
 # The flag of each engine's file, and the variable with the same meaning (dynamo 1.6.1,
 # trtllm/backend_args.py; vLLM and SGLang parse `--config` themselves and have no variable).
@@ -105,25 +107,27 @@ def _yaml(text: str, cursor: Cursor, *, inner: bool, path: str) -> object:
     """The parsed text, read with PyYAML's safe loader as the engines do."""
     _, problems = read_documents(text, path, ENGINE_FILE)
     for problem in problems:
-        message = f"{path}: {problem.message}"
-        _report(cursor, message, (problem.line or 1) - 1, inner, problem.fix)
+        named = replace(problem, message=f"{path}: {problem.message}")
+        _report(cursor, named, (problem.line or 1) - 1, inner)
     return {} if problems else load(text)
 
 
-def _report(cursor: Cursor, message: str, offset: int, inner: bool, fix: str = "") -> None:
+def _report(cursor: Cursor, found: Problem | str, offset: int, inner: bool) -> None:
     """Report a problem ``offset`` lines below the beginning of the engine's file.
 
     A `|` block begins on the line after its key.
     """
     node = node_at(cursor.document.node, cursor.path) if inner else None
-    line = cursor.line
+    line, column = cursor.position or (None, None)
     if line is not None and getattr(node, "style", None) == "|":
-        line += 1 + offset
-    problem = Problem(
+        line, column = line + 1 + offset, None
+    problem = Problem(message=found) if isinstance(found, str) else found
+    placed = replace(
+        problem,
         file=cursor.document.source,
         line=line,
+        column=column,
         place=cursor.place,
-        message=message,
-        fix=fix or "Correct the text of the file.",
+        fix=problem.fix or "Correct the text of the file.",
     )
-    cursor.document.problems.add(problem)
+    cursor.document.problems.add(placed)

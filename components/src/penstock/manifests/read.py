@@ -18,6 +18,7 @@ from penstock.manifests.engine_files import read_engine_config
 from penstock.manifests.gpus import claim_templates, pod_gpus
 from penstock.manifests.launches import Expanded, Started, read_container
 from penstock.manifests.mounts import Mounts
+from penstock.manifests.other_objects import DGD, no_deployment
 from penstock.manifests.placeholders import (
     Unfilled,
     report_placeholders,
@@ -28,8 +29,7 @@ from penstock.manifests.pods import V1ALPHA1, V1BETA1, Container, Pod, pods
 from penstock.manifests.scalers import Scaler, adapter_name, scalers
 from penstock.strict_yaml.nodes import node_at
 
-MOST_COMPONENTS = 100  # of all deployments of a text; the operator accepts 25 of one
-_KIND = "DynamoGraphDeployment"
+MOST_COMPONENTS = 100  # and deployments, of a text; the operator accepts 25 of one
 # The image or the operator decides what these run, not the manifest.
 _WITHOUT_LAUNCH = (Role.EPP, Role.PLANNER, Role.OTHER)
 
@@ -69,6 +69,8 @@ def read_all(
     """As `read_manifests`, with the problems returned: then a manifest lacks values, components or
     objects. A value of the wrong type counts as absent."""
     documents, problems = parse(text, source)
+    if _has_no_deployment(documents, problems, text):
+        return (), (_no_deployment(documents, source),)
     manifests = _read(documents, problems, source, namespace)
     return manifests, tuple(
         sorted(without_consequences(problems), key=lambda problem: problem.line or 0)
@@ -99,9 +101,7 @@ def _read(
 ) -> tuple[Manifest, ...]:
     documents = tuple(_flat(documents))
     roots = [Cursor.at_root(document) for document in documents]
-    graphs = [root for root in roots if root.mapping().get("kind") == _KIND]
-    if not graphs and not problems:
-        problems.append(_no_deployment(roots, source))
+    graphs = [root for root in roots if root.mapping().get("kind") == DGD]
     for root in roots:
         if _has_values(root):
             report_placeholders(root)
@@ -119,11 +119,18 @@ def _read(
 
 def _has_values(root: Cursor) -> bool:
     """Whether a deployment is read from the document."""
-    return root["kind"].value in (_KIND, "ConfigMap")
+    return root["kind"].value in (DGD, "ConfigMap")
 
 
 def _has_too_many(graphs: list[Cursor]) -> bool:
-    """Whether the deployments have more components than checks take a second for; reports it."""
+    """Whether the deployments or their components are more than checks take a second for; reports
+    it."""
+    if len(graphs) > MOST_COMPONENTS:
+        graphs[MOST_COMPONENTS].problem(
+            f"the file has {len(graphs)} {DGD}s; the limit is {MOST_COMPONENTS}",
+            "Split the file.",
+        )
+        return True
     total = 0
     for root in graphs:
         for key in ("services", "components"):
@@ -139,29 +146,45 @@ def _has_too_many(graphs: list[Cursor]) -> bool:
 
 
 def _flat(documents: Iterable[Document]) -> Iterable[Document]:
-    """`kubectl get -o yaml` wraps objects in a List."""
+    """`kubectl get -o yaml` wraps objects in a List; a List may contain Lists."""
     for document in documents:
         root = Cursor.at_root(document)
-        if isinstance(document.value, dict) and document.value.get("kind") == "List":
-            for item in root["items"].items():
-                yield replace(document, value=item.value, node=node_at(document.node, item.path))
-        else:
+        if not _is_list(root):
             yield document
+            continue
+        for item in root["items"].items():
+            object_ = replace(document, value=item.value, node=node_at(document.node, item.path))
+            yield from _flat([_with_kind(object_, root)])
 
 
-def _no_deployment(roots: list[Cursor], source: str) -> Problem:
-    if not roots:
-        return Problem(file=source, message="the file is empty", fix=f"Add a {_KIND}.")
-    kinds = [str(root["kind"].value or "a document without kind") for root in roots]
-    listed = ", ".join(dict.fromkeys(kinds))
-    line, column = roots[0].position or (None, None)
-    return Problem(
-        file=source,
-        line=line,
-        column=column,
-        message=f"the file contains no {_KIND}, only: {listed}",
-        fix=f"Pass the file with the {_KIND}, or build the Kustomize overlay first.",
-    )
+def _is_list(root: Cursor) -> bool:
+    """Whether it is a List, or a list of one kind such as DynamoGraphDeploymentList."""
+    kind = root["kind"].value
+    return isinstance(kind, str) and kind.endswith("List") and "items" in root.mapping()
+
+
+def _with_kind(item: Document, listed: Cursor) -> Document:
+    """The API server leaves out the kind of each item of a list of one kind."""
+    kind = str(listed["kind"].value).removesuffix("List")
+    if not isinstance(item.value, dict) or "kind" in item.value or not kind:
+        return item
+    head = {"apiVersion": listed["apiVersion"].value, "kind": kind}
+    return replace(item, value=head | item.value)
+
+
+def _has_no_deployment(documents: tuple[Document, ...], problems: list[Problem], text: str) -> bool:
+    """Whether there is none, also not after an error of syntax, or in a document that is no
+    mapping. Other problems of such a file do not matter."""
+    values = [document.value for document in _flat(documents)]
+    if any(not isinstance(value, dict) or value.get("kind") == DGD for value in values):
+        return False
+    return not problems or (bool(values) and DGD not in text)
+
+
+def _no_deployment(documents: tuple[Document, ...], source: str) -> Problem:
+    roots = [Cursor.at_root(document) for document in _flat(documents)]
+    listed = [Cursor.at_root(document) for document in documents]
+    return no_deployment(roots, [one for one in listed if _is_list(one)], source)
 
 
 def _manifest(root: Cursor, context: _Context, roots: tuple[Cursor, ...]) -> Manifest | None:

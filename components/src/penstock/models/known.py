@@ -41,6 +41,11 @@ def _configs() -> Mapping[str, Config]:
     return dict(json.loads(text))
 
 
+def known_ids() -> tuple[str, ...]:
+    """The ids of all known models, as the model hub spells them."""
+    return tuple(_configs())
+
+
 def known_id(name: str) -> str | None:
     """The id of a known model from an id, the path of a cache, or a folder with the model's name.
 

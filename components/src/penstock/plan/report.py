@@ -30,6 +30,10 @@ from penstock.simulate.study import Row
 
 WIDTH = 110  # of the header's lines
 NEXT_STEP = SCALE_STEP * 1.01  # times the sustained scale: no scale in between is ever replayed
+SHORT = (
+    "the figures are of few request durations, in which a growing queue may not show; "
+    "`penstock simulate` with the graph and the workload replays until the state is steady"
+)
 NOT_TRIED = "speculative decoding, workers on several nodes, batch limits other than in the table"
 
 
@@ -51,6 +55,8 @@ def lines(plan: Plan, attain: float, width: int | None = None) -> Iterator[str]:
     yield f"not considered: {NOT_TRIED}"
     yield from _assumptions(plan)
     yield f"not simulated: {'; '.join(NEVER_SIMULATED)}"
+    if not plan.winner.row.is_steady:
+        yield f"short replays: {SHORT}"
     yield _counts(plan)
     yield from (f"accuracy, {t.candidate}: {accuracy_line(t.row)}" for t in shown(plan))
 

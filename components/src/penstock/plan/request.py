@@ -9,8 +9,8 @@ from pathlib import Path
 from penstock.errors import Problem, UsageError
 from penstock.graph.slo import Slo
 from penstock.hardware import Gpu, find_gpu
+from penstock.hardware.unsupported import gpu_fix
 from penstock.models import ModelShape
-from penstock.nearest import nearest
 from penstock.plan.model import planned_model
 from penstock.plan.traffic import SEEDS, has_shared_prefixes
 from penstock.simulate.timing import SYSTEMS
@@ -100,9 +100,7 @@ def _measured_gpu(text: str) -> Gpu:
     found = find_gpu(text)
     if found is not None and found.name in SYSTEMS:
         return found
-    near = nearest(text, SYSTEMS)
-    fix = f"Did you mean {near}? " if near else ""
-    fix += f"Use one of {', '.join(SYSTEMS)}."
+    _, fix = gpu_fix(text, list(SYSTEMS))
     raise _refused("--gpu", f"{text} was not measured", fix)
 
 

@@ -13,6 +13,7 @@ from textwrap import wrap
 from penstock.errors import Problem, UsageError
 from penstock.graph.slo import Slo
 from penstock.hardware import GPUS, Gpu, find_gpu
+from penstock.hardware.unsupported import gpu_fix
 from penstock.models.find import find_model
 from penstock.nearest import nearest
 from penstock.plan.graph_text import can_roll, free_gpus, gpus_of_update, graph_text
@@ -121,10 +122,8 @@ def graph_gpu(text: str) -> Gpu:
     found = find_gpu(text)
     if found is not None and found.name in GPU_NAMES:
         return found
-    near = nearest(text, GPU_NAMES)
-    fix = f"Did you mean {near}? " if near else ""
-    fix += f"Use one of {', '.join(GPU_NAMES)}."
-    raise UsageError(Problem(place="--gpu", message=f"{text} is not known", fix=fix))
+    message, fix = gpu_fix(text, GPU_NAMES)
+    raise UsageError(Problem(place="--gpu", message=message, fix=fix))
 
 
 def starting_graph(

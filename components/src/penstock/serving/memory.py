@@ -51,7 +51,10 @@ def missing_facts(deployment: ServingDeployment, worker: Worker) -> str:
     elif deployment.model.value_bytes(kv_dtype := _kv_dtype(worker, deployment.model)) is None:
         missing.append(f"the size of the KV cache type {kv_dtype} is not known")
     if not worker.is_laid_out:
-        missing.append(f"the parallelism of {worker.name} is computed in its script")
+        missing.append(f"the parallelism of {worker.name} is invalid, or computed in its script")
+    fraction = worker.value("memory_fraction")
+    if isinstance(fraction, (int, float)) and not 0 < fraction <= 1:
+        missing.append(f"the memory fraction of {worker.name} is invalid")
     if not worker.settings.is_complete:
         missing.append(f"the engine's configuration file of {worker.name} cannot be read")
     return "; ".join(missing)

@@ -19,6 +19,11 @@ EP_SPANNING = (
     *("deepep", "deepep_v2", "megamoe", "flashinfer_megamoe", "flashinfer"),
     *("mooncake", "nixl", "mori", "pplx", "ascend_fuseep"),
 )
+# Further keys of the parallelism, by which a group of GPUs shares experts or a sequence.
+GROUPS = (
+    *("moe_expert_parallel_size", "moe_tensor_parallel_size", "context_parallel_size"),
+    *("ep-size", "prefill-context-parallel-size"),
+)
 # The engines' defaults.
 DEFAULTS: Mapping[tuple[str, Engine], Any] = {
     ("block_size", Engine.TRTLLM): 32,
@@ -99,10 +104,15 @@ class Worker:
 
     @property
     def is_laid_out(self) -> bool:
-        """False if its parallelism is computed when its script runs: `--tp $(nproc)`."""
+        """False if its parallelism is not known: computed by its script (`--tp $(nproc)`), or
+        invalid."""
         names = ("tensor_parallel", "pipeline_parallel", "data_parallel")
         found = (self.settings.common(name) for name in names)
-        return all(one is None or one.value is None or positive_int(one.value) for one in found)
+        values = [one.value for one in found if one is not None]
+        groups = [self.get(key) for key in GROUPS]  # engines read -1 as unset
+        return all(value is None or positive_int(value) for value in values) and all(
+            value is None or positive_int(value) or value in (0, -1) for value in groups
+        )
 
     @property
     def cp(self) -> int:

@@ -11,16 +11,17 @@ from string import Template
 from typing import Any
 
 from penstock.errors import InputError, Problem, SimulationError
+from penstock.html_mark import HTML_MARK
 from penstock.simulate.metrics import percentile, served_requests
 from penstock.simulate.replay import require_environment
-from penstock.simulate.report import notes, sustained_load_line, table, title
+from penstock.simulate.report import marked, notes, sustained_load_line, table, title
 from penstock.simulate.study import Row, SustainedLoad
 from penstock.workload.load import LoadedWorkload
 
 CHILD = Path(__file__).parent / "plots_child.py"
 POINTS = 101
 PAGE = Template("""<!doctype html>
-<html lang="en"><meta charset="utf-8"><title>$title</title>
+<html lang="en"><meta charset="utf-8">$mark<title>$title</title>
 <style>
 body { font: 15px/1.45 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem }
 pre { overflow-x: auto; background: #f4f4f4; padding: .8rem } svg { max-width: 100%; height: auto }
@@ -45,14 +46,15 @@ def write_page(
     items = "".join(f"<li>{_escaped(line)}\n" for line in notes(rows))
     lines = (sustained_load_line(load, loaded) for load in sustained)
     page = PAGE.substitute(
+        mark=HTML_MARK,
         title=_escaped(title(loaded, sustained)),
-        table=_escaped("\n".join(table(rows))),
+        table=_escaped("\n".join(table(marked(rows)))),
         sustained="".join(f"<p>{_escaped(line)}\n" for line in lines),
         notes=items,
         plots="\n".join(_drawn(list(_plots(rows, sustained)))),
     )
     try:
-        path.write_text(page)
+        path.write_text(page, "utf-8")
     except OSError as error:
         problem = Problem(file=str(path), message=f"cannot be written: {error.strerror or error}")
         raise InputError(problem) from None

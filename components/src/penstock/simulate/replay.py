@@ -257,7 +257,7 @@ class Replays:
             with self._lock:
                 self._refuse_when_over()
                 if not file.exists():
-                    file.write_text(job.trace)
+                    file.write_text(job.trace, "utf-8")
             result = child.run(json.dumps(job.content(str(file))))
         self.replayed += 1
         self._results[job.key] = result

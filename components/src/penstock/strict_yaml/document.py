@@ -7,25 +7,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import yaml
 
-from penstock.errors import GraphError, Problem
+from penstock.errors import GraphError, Problem, ProblemKind
 from penstock.strict_yaml.events import events, explicit_tag, position_of_event
-from penstock.strict_yaml.kind import Dialect, DocumentKind
+from penstock.strict_yaml.kind import Dialect, DocumentKind, RepeatedKeys
 from penstock.strict_yaml.kubernetes_scalars import (
     MERGE,
     UnknownTagError,
     kubernetes_scalar,
     tag_of,
 )
+from penstock.strict_yaml.limits import MOST_ITEMS, MOST_KEYS, MOST_PROBLEMS
 from penstock.strict_yaml.loader import DEEPEST
-from penstock.strict_yaml.nodes import Node, positions_by_place
+from penstock.strict_yaml.nodes import Node, Repeated, positions_by_place
 from penstock.strict_yaml.places import Path, Position, looks_secret, place_of
 from penstock.strict_yaml.scalars import ScalarProblem, read_scalar
 
+REST = "Correct the problems above, and check the file again."
 # All except tab, line feed and carriage return.
 CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 
@@ -64,7 +66,7 @@ def read_documents(
         for root in reader.documents():
             roots.append(root)
     except GraphError as error:
-        reader.problems += error.problems
+        return tuple(roots), [*reader.problems, *error.problems]
     return tuple(roots), reader.problems
 
 
@@ -76,6 +78,9 @@ class _Reader:
     source: str
     kind: DocumentKind
     problems: list[Problem] = field(default_factory=list)
+    # Of all mappings and of all lists so far.
+    keys: int = 0
+    items: int = 0
     # Anchor → its node, in the current document; None while the node is being read.
     anchors: dict[str, Node | None] = field(default_factory=dict)
 
@@ -147,12 +152,15 @@ class _Reader:
             self._reject_control_characters(event, path)
             value, position = self._scalar(event, path), position_of_event(event)
             return Node(value, position, style, event.value)
-        if len(path) > DEEPEST:
-            message = f"nested more than {DEEPEST} levels deep"
-            raise self._fatal(event, message, "Flatten the structure.")
+        self._require_shallow(event, len(path))
         if isinstance(event, yaml.SequenceStartEvent):
             return self._list(event, path)
         return self._mapping(event, path)
+
+    def _require_shallow(self, event: yaml.Event, depth: int) -> None:
+        if depth > DEEPEST:
+            message = f"nested more than {DEEPEST} levels deep"
+            raise self._fatal(event, message, "Flatten the structure.")
 
     def _declare(self, anchor: str, event: yaml.Event, path: Path) -> None:
         if anchor in self.anchors and not self.is_strict:
@@ -161,9 +169,13 @@ class _Reader:
         self.anchors[anchor] = None
 
     def _alias(self, event: yaml.AliasEvent, path: Path) -> Node:
-        """The anchored node itself, so that nested aliases take no more memory than their text."""
+        """The anchored node itself, so that nested aliases take no more memory than their text.
+
+        In the strict dialect, whose aliases are problems, only a scalar: a caller that walks over
+        nested aliases would not come to an end.
+        """
         node = self.anchors.get(event.anchor or "")
-        if node is not None:
+        if node is not None and not (self.is_strict and node.children):
             return node
         if not self.is_strict:
             is_open = event.anchor in self.anchors
@@ -196,10 +208,17 @@ class _Reader:
         node = Node([], position_of_event(start))
         while not isinstance(event := next(self.events), yaml.SequenceEndEvent):
             index = len(node.value)
+            self.items += 1
+            self._require_few(event, self.items, MOST_ITEMS, "items of lists")
             item = self._node(event, (*path, index))
             node.children[index] = position_of_event(event), item
             node.value.append(item.value)
         return node
+
+    def _require_few(self, event: yaml.Event, count: int, most: int, what: str) -> None:
+        if self.kind.is_small and count > most:
+            message = f"more than {most} {what}, the limit for {self.kind.name}"
+            raise self._fatal(event, message, "Remove what is not a setting.")
 
     def _mapping(self, start: yaml.Event, path: Path) -> Node:
         node = Node({}, position_of_event(start))
@@ -218,6 +237,8 @@ class _Reader:
 
     def _entry(self, node: Node, key: str, event: yaml.Event, path: Path) -> None:
         """Read the value of a key into the node of its mapping."""
+        self.keys += 1
+        self._require_few(event, self.keys, MOST_KEYS, "keys")
         position, here = position_of_event(event), (*path, key)
         value = self._node(next(self.events), here)
         if key in node.children:
@@ -228,14 +249,18 @@ class _Reader:
     def _check_duplicate(
         self, node: Node, key: str, value: Any, event: yaml.Event, here: Path
     ) -> None:
-        """Report a second value of a key, or note it if the reader loses nothing by using it."""
-        first = node.children[key][0].line
-        if self.kind.allows_repeated_keys and not _is_lost(node.value[key], value):
-            node.repeated[key] = first
+        """Report a second value of a key, or note it in its mapping where it is allowed."""
+        first, allowed = node.children[key][0].line, self.kind.repeated_keys
+        is_lost = _is_lost(node.value[key], value)
+        if allowed is RepeatedKeys.ALLOWED or (
+            allowed is RepeatedKeys.WITHOUT_LOSS and not is_lost
+        ):
+            was_lost = key in node.repeated and node.repeated[key].is_lost
+            node.repeated[key] = Repeated(line=first, is_lost=is_lost or was_lost)
             return
         effect = f"; {self.kind.reads_last} this one" if self.kind.reads_last else ""
         message = f"duplicate key `{key}`, first on line {first}{effect}"
-        self._report(event, here, message, "Keep one of them.")
+        self._report(event, here, message, "Keep one of them.", ProblemKind.REPEATED)
 
     def _key(self, event: yaml.Event, path: Path) -> str | None:
         """A mapping's key as a string; a problem if it is anything else."""
@@ -267,6 +292,7 @@ class _Reader:
         while True:
             depth += isinstance(event, yaml.CollectionStartEvent)
             depth -= isinstance(event, yaml.CollectionEndEvent)
+            self._require_shallow(event, depth)
             if depth == 0:
                 return
             event = next(self.events)
@@ -308,7 +334,14 @@ class _Reader:
             message = f"contains the control character \\x{ord(found[0]):02x}"
             self._report(event, path, message, "Remove it.")
 
-    def _report(self, event: yaml.Event, path: Path, message: str, fix: str) -> None:
+    def _report(
+        self,
+        event: yaml.Event,
+        path: Path,
+        message: str,
+        fix: str,
+        kind: ProblemKind = ProblemKind.OTHER,
+    ) -> None:
         line, column = position_of_event(event)
         problem = Problem(
             file=self.source,
@@ -317,8 +350,13 @@ class _Reader:
             place=place_of(path),
             message=message,
             fix=fix,
+            kind=kind,
         )
         self.problems.append(problem)
+        if len(self.problems) == MOST_PROBLEMS:
+            problems, self.problems = self.problems, []
+            message = f"more than {MOST_PROBLEMS} problems; the rest of the file is not read"
+            raise GraphError(*problems, replace(problem, place="", message=message, fix=REST))
 
     def _fatal(self, event: yaml.Event | None, message: str, fix: str) -> GraphError:
         line, column = position_of_event(event) if event is not None else (None, None)

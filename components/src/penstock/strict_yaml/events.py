@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import yaml
 
 from penstock.errors import GraphError, Problem
+from penstock.strict_yaml.aliases import TOO_MANY_ALIASED, WRITE_OUT, AliasCount
 from penstock.strict_yaml.kind import Dialect, DocumentKind
 from penstock.strict_yaml.loader import SafeLoader
 from penstock.strict_yaml.places import Position, looks_secret
@@ -16,9 +17,15 @@ LONGEST_EXCERPT = 100
 
 
 def events(text: str, source: str, kind: DocumentKind) -> Iterator[yaml.Event]:
-    """Events of every document in the text; GraphError with the line of a syntax error."""
+    """Events of every document in the text; GraphError with the line of a syntax error, or of the
+    alias with which the aliases stand for too many values."""
+    aliases = AliasCount()
     try:
-        yield from yaml.parse(text, Loader=SafeLoader)
+        for event in yaml.parse(text, Loader=SafeLoader):
+            is_few = aliases.add(event) or kind.dialect is Dialect.STRICT
+            if not is_few and isinstance(event, yaml.AliasEvent):
+                raise GraphError(_alias_problem(event, source))
+            yield event
     except yaml.MarkedYAMLError as error:
         raise GraphError(_syntax_problem(error, text, source, kind)) from error
     except yaml.reader.ReaderError as error:
@@ -83,6 +90,8 @@ def _excerpt(line: str) -> str:
 
 
 def _syntax_fix(line: str, column: int, kind: DocumentKind) -> str:
+    if line.startswith("%"):
+        return "Remove the line: directives such as %YAML have no effect."
     if "\t" in line[: column + 1]:
         return "Indent with spaces; YAML allows no tabs there."
     if line[column : column + 1] in ("@", "`", "%"):
@@ -92,6 +101,17 @@ def _syntax_fix(line: str, column: int, kind: DocumentKind) -> str:
     if kind.dialect is Dialect.KUBERNETES:
         return "Correct the syntax on this line; if the file is a template, render it first."
     return "Check indentation, quotes and brackets on this line and the line above."
+
+
+def _alias_problem(event: yaml.AliasEvent, source: str) -> Problem:
+    line, column = position_of_event(event)
+    return Problem(
+        file=source,
+        line=line,
+        column=column,
+        message=f"*{event.anchor}: {TOO_MANY_ALIASED}",
+        fix=WRITE_OUT,
+    )
 
 
 def _character_problem(error: yaml.reader.ReaderError, text: str, source: str) -> Problem:

@@ -15,6 +15,15 @@ class Dialect(StrEnum):
     KUBERNETES = "kubernetes"
 
 
+class RepeatedKeys(StrEnum):
+    """Whether a mapping may have the same key twice."""
+
+    REFUSED = "refused"
+    # Only if the last value replaces an empty or an equal one.
+    WITHOUT_LOSS = "without loss"
+    ALLOWED = "allowed"
+
+
 @dataclass(frozen=True, kw_only=True)
 class DocumentKind:
     """One kind of input file."""
@@ -28,9 +37,10 @@ class DocumentKind:
     may_quote_lines: bool = True
     # Whether `helm install -f` also reads the file, so that messages say what Helm would do.
     is_read_by_helm: bool = False
-    # Who uses the last of two equal keys, for messages: "kubectl uses".
+    repeated_keys: RepeatedKeys = RepeatedKeys.REFUSED
+    # Who uses the last of two equal keys, for messages: "the engine uses".
     reads_last: str = ""
-    # Whether two equal keys are no problem if the last value replaces an empty or an equal one.
-    allows_repeated_keys: bool = False
+    # Whether a file with more than MOST_KEYS keys or MOST_ITEMS items of lists is refused.
+    is_small: bool = False
     # How to share a value in this kind of file, which has no aliases.
     sharing: str = ""

@@ -15,6 +15,7 @@ MERGE = TAG + "merge"
 _YES_NO = re.compile(r"[yYnN]")
 _FLOAT = re.compile(r"[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)[eE][-+]?[0-9]+")
 _OCTAL = re.compile(r"[-+]?0o[0-7]+")
+MOST_BITS = 1024
 _RESOLVER = yaml.resolver.Resolver()
 
 
@@ -62,7 +63,13 @@ def _typed(text: str, kind: str) -> Scalar:
 
 
 def _int(text: str) -> int:
-    digits = text.replace("_", "").lower()
+    value = _any_int(text.replace("_", "").lower())
+    if value.bit_length() > MOST_BITS:
+        raise ValueError("larger than any float: a string to Kubernetes")
+    return value
+
+
+def _any_int(digits: str) -> int:
     sign, bare = (digits[0], digits[1:]) if digits[0] in "+-" else ("", digits)
     if len(bare) > 1 and bare[0] == "0" and bare[1].isdigit():
         return int(sign + bare, 8)

@@ -11,6 +11,8 @@ from typing import Any
 
 import yaml
 
+from penstock.strict_yaml.aliases import TOO_MANY_ALIASED, AliasCount
+
 DEEPEST = 50  # levels of nesting
 DEEPEST_OBJECT = 200  # of any Kubernetes object: the schema of a CRD has more levels than a DGD
 
@@ -20,24 +22,27 @@ SafeLoader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 def load(text: str) -> Any:
     """The value of the one document in the text, as PyYAML reads it; raises yaml.YAMLError."""
-    _check_depth(text)
+    _check_size(text)
     return yaml.load(text, SafeLoader)  # noqa: S506  (ruff does not know the name)
 
 
 def load_all(text: str) -> list[Any]:
     """The value of each document in the text; raises yaml.YAMLError."""
-    _check_depth(text, DEEPEST_OBJECT)
+    _check_size(text, DEEPEST_OBJECT)
     return list(yaml.load_all(text, SafeLoader))
 
 
-def _check_depth(text: str, deepest: int = DEEPEST) -> None:
-    """libyaml's loader is recursive: 100,000 levels overflow the stack of the process."""
-    depth = 0
+def _check_size(text: str, deepest: int = DEEPEST) -> None:
+    """libyaml's loader is recursive: 100,000 levels overflow the stack of the process. What it
+    loads shares the values of aliases."""
+    depth, aliases = 0, AliasCount()
     for event in yaml.parse(text, SafeLoader):
         depth += isinstance(event, yaml.CollectionStartEvent)
         depth -= isinstance(event, yaml.CollectionEndEvent)
         if depth > deepest:
             raise yaml.YAMLError(_too_deep(deepest))
+        if not aliases.add(event):
+            raise yaml.YAMLError(TOO_MANY_ALIASED)
 
 
 def load_json(text: str) -> Any:

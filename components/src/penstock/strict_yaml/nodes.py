@@ -8,6 +8,16 @@ from typing import Any
 from penstock.strict_yaml.places import Path, Position, place_of
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Repeated:
+    """A key whose last value is used."""
+
+    # Of the value before.
+    line: int
+    # Whether that value states something that the last one does not.
+    is_lost: bool
+
+
 @dataclass(eq=False, slots=True)
 class Node:
     """One value of a document and where it is written."""
@@ -22,8 +32,8 @@ class Node:
     # Key or index → the entry's position (that of its key, in a mapping) and node, without what a
     # merge key brings in.
     children: dict[str | int, tuple[Position, Node]] = field(default_factory=dict)
-    # The keys that a mapping has twice without a loss, each with the line of the first.
-    repeated: dict[str, int] = field(default_factory=dict)
+    # The keys that a mapping has twice, where that is allowed.
+    repeated: dict[str, Repeated] = field(default_factory=dict)
 
 
 def position_of(node: Node | None, path: Path) -> Position | None:

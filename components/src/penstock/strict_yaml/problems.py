@@ -12,10 +12,12 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from penstock.errors import Problem, ProblemKind
-from penstock.nearest import nearest
+from penstock.nearest import KEY_CUTOFF, nearest
 from penstock.strict_yaml.base import FOLDER_PATH, HEADER_NAME, HTTP_URL, OBJECT_NAME, QUANTITY
+from penstock.strict_yaml.limits import MOST_PROBLEMS
+from penstock.strict_yaml.number_fixes import number_fix, unusual_character
 from penstock.strict_yaml.places import Path, Places, is_within, looks_secret, place_of
-from penstock.strict_yaml.value_fixes import list_fix, number_fix, section_fix
+from penstock.strict_yaml.value_fixes import list_fix, section_fix
 
 LONGEST_VALUE = 60
 # Keys of amounts of memory, and the least number that can be meant as bytes.
@@ -82,9 +84,22 @@ BOUNDS = {
 }
 
 
-def field_problems(error: ValidationError, root: type[BaseModel]) -> list[FieldProblem]:
-    """Every error that pydantic found in a value of the model ``root``."""
-    return [_field_problem(e, root) for e in error.errors(include_url=False)]
+# What a model says about an error, if it knows more than the general texts.
+Explain = Callable[[Path, ErrorDetails], Text | None]
+
+
+def field_problems(
+    error: ValidationError, root: type[BaseModel], explain: Explain = lambda *_: None
+) -> list[FieldProblem]:
+    """The errors that pydantic found in a value of the model ``root``: the first MOST_PROBLEMS, and
+    at the next one how many there are in all."""
+    errors = error.errors(include_url=False)
+    found = [_field_problem(e, root, explain) for e in errors[:MOST_PROBLEMS]]
+    if len(errors) > MOST_PROBLEMS:
+        message = f"the file has {len(errors)} such problems; the rest is not listed"
+        place = _field_problem(errors[MOST_PROBLEMS], root, explain).place
+        found.append(FieldProblem(place=place, message=message, fix="Correct the listed ones."))
+    return found
 
 
 def located(
@@ -107,27 +122,30 @@ def located(
     ]
 
 
-def _field_problem(error: ErrorDetails, root: type[BaseModel]) -> FieldProblem:
+def _field_problem(error: ErrorDetails, root: type[BaseModel], explain: Explain) -> FieldProblem:
     path: Path = tuple(step for step in error["loc"] if step != "[key]")
-    kind = error["type"]
-    if kind == "penstock":
+    if error["type"] == "penstock":
         return _of_validator(path, error["ctx"])
+    text = explain(path, error) or _general(path, error, root)
+    return FieldProblem(place=place_of(path), message=text.message, fix=text.fix, kind=text.kind)
+
+
+def _general(path: Path, error: ErrorDetails, root: type[BaseModel]) -> Text:
+    kind = error["type"]
     describe: Callable[[Path, ErrorDetails], Text] = _DESCRIBE.get(kind, _other)
     if kind in EXPECTED:
         describe = _wrong_type
     elif kind in BOUNDS:
         describe = _out_of_bounds
     if kind == "missing":
-        text = _missing(path, root)
-    elif kind == "extra_forbidden":
-        text = _unknown(path, root)
-    elif kind == "model_type" and isinstance(error["input"], str):
-        text = _text_for_a_section(path, error, root)
-    elif kind == "literal_error":
-        text = _not_a_choice(path, error, root)
-    else:
-        text = describe(path, error)
-    return FieldProblem(place=place_of(path), message=text.message, fix=text.fix, kind=text.kind)
+        return _missing(path, root)
+    if kind == "extra_forbidden":
+        return _unknown(path, root)
+    if kind == "model_type" and isinstance(error["input"], str):
+        return _text_for_a_section(path, error, root)
+    if kind == "literal_error":
+        return _not_a_choice(path, error, root)
+    return describe(path, error)
 
 
 def _of_validator(path: Path, context: Mapping[str, Any]) -> FieldProblem:
@@ -150,8 +168,14 @@ def _unknown(path: Path, root: type[BaseModel]) -> Text:
     if any(character.isspace() and character != " " for character in key):
         message = f"unknown key {key!a}: it contains a space that YAML does not read as one"
         return Text(message=message, fix="Replace it with a space of the keyboard.")
-    fix = did_you_mean(key, known) or _elsewhere(key, known, root)
-    return Text(message=f"unknown key `{key}`", fix=fix)
+    if not key.isprintable():
+        message = f"unknown key {key!a}: it contains {unusual_character(key)}, which is not shown"
+        return Text(message=message, fix="Write the key again.")
+    near = nearest(key, known, KEY_CUTOFF)
+    fix = f"Did you mean `{near}`?" if near else _elsewhere(key, known, root)
+    unusual = unusual_character(key)
+    contains = f", which contains {unusual}" if unusual else ""
+    return Text(message=f"unknown key `{key}`{contains}", fix=fix)
 
 
 def _text_for_a_section(path: Path, error: ErrorDetails, root: type[BaseModel]) -> Text:
@@ -260,24 +284,25 @@ def _other_type_fix(kind: str, path: Path, value: Any) -> tuple[str, ProblemKind
     other = ProblemKind.OTHER
     if value is None:
         return "Give it a value, or remove the key.", other
-    if kind in ("dict_type", "model_type") and (fix := section_fix(value)):
-        return fix, other
+    if kind in ("dict_type", "model_type"):
+        return section_fix(value) or f"Write {EXPECTED[kind]}.", ProblemKind.SECTION
     if kind == "tuple_type" and not isinstance(value, dict):
         return list_fix(value) or f"Write a list: [{_quoted(path, value)}]", other
     if kind == "int_type" and isinstance(value, float) and value.is_integer():
         return f"Write {int(value)}.", other
+    if _is_only_quoted(kind, value):
+        return "Write it without quotes.", ProblemKind.QUOTING
     is_number = kind in ("int_type", "float_type") and isinstance(value, str)
     if is_number and (fix := number_fix(str(path[-1]), value, kind == "int_type")):
         return fix, other
-    if _is_only_quoted(kind, value):
-        return "Write it without quotes.", ProblemKind.QUOTING
     return f"Write {EXPECTED[kind]}.", other
 
 
 def _is_only_quoted(kind: str, value: Any) -> bool:
     """Whether a string holds a value of the expected type, and only its quotes are wrong."""
     if kind in ("int_type", "float_type"):
-        number = r"[-+]?[0-9]+" if kind == "int_type" else r"[-+]?[0-9]+(\.[0-9]+)?"
+        integer = r"[-+]?(0|[1-9][0-9]*)"
+        number = integer if kind == "int_type" else rf"{integer}(\.[0-9]+)?"
         return isinstance(value, str) and bool(re.fullmatch(number, value))
     return kind == "bool_type" and value in ("true", "false")
 
@@ -307,6 +332,7 @@ def shown(path: Path, value: Any) -> str:
     if looks_secret(place_of(path)):
         return "(not shown)"
     text = json.dumps(value, ensure_ascii=False, default=str)
+    text = "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in text[: LONGEST_VALUE + 1])
     return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 1]}…"
 
 

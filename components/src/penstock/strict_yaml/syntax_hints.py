@@ -10,6 +10,7 @@ import yaml
 CONFLICT = re.compile(r"(<{7}|={7}|>{7}|\|{7})( |$)")
 TEMPLATE = re.compile(r"\{\{|\{%")
 NO_SPACE = re.compile(r"\s*(- )?[\w.-]+:[^\s:/]\S*\s*(#.*)?$")
+DASH = re.compile(r"\s*([–—−•‐‑])\s")
 WORD = re.compile(r"\s*(\w+|\[\w+\])\s*")
 ENTRY = re.compile(r"\s*(- )?[\w.\"'/-]+:(\s|$)")
 SECTION = re.compile(r"\s*(- )?[\w.\"'/-]+:\s*(#.*)?$")
@@ -79,6 +80,10 @@ def _of_line(lines: list[str], at: int) -> Hint | None:
         message = "this is a template, not YAML"
         fix = "Render the template first, for example with `helm template`, and check the output."
         return Hint(line=at, message=message, fix=fix)
+    if (dash := DASH.match(line)) or (at > 0 and (dash := DASH.match(lines[at - 1]))):
+        message = f"`{dash[1]}` is not the hyphen that begins an item of a list"
+        where = at if DASH.match(line) else at - 1
+        return Hint(line=where, message=message, fix="Begin the item with `- `.")
     indent = line[: len(line) - len(line.lstrip())]
     if "\t" in indent:
         message = "the line is indented with a tab, which YAML does not allow"

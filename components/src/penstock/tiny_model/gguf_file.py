@@ -48,7 +48,7 @@ def write_gguf(file: Path, architecture: str = "gpt-oss", seed: int = 0) -> bool
             Problem(
                 file=str(file),
                 message=f"the model cannot be written: {error.strerror}",
-                fix="Name a file that does not exist.",
+                fix="Name a file that does not exist, where you may write.",
             )
         ) from None
 

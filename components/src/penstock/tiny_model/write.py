@@ -44,7 +44,7 @@ def write(folder: Path, architecture: str = "gpt-oss", seed: int = 0) -> bool:
             Problem(
                 file=str(folder),
                 message=f"the model cannot be written: {reason}",
-                fix="Name a folder that does not exist.",
+                fix="Name a folder that does not exist, where you may write.",
             )
         ) from None
     return True

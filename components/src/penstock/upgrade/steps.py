@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from penstock.cluster.crds import GRAPHS, GROUP, OF_OPERATOR
+from penstock.command_text import command
 from penstock.graph.load import LoadedGraph
 from penstock.graph.model import Graph
 from penstock.graph.versions import is_prerelease, minor, numbers
@@ -44,17 +45,17 @@ def _steps(loaded: LoadedGraph, old: str, new: str) -> Iterator[Step]:
     yield Step(
         title=f"graph {loaded.name}",
         actions=(
-            f"`penstock upgrade {loaded.source} --to {new}` writes the file.",
-            f"`penstock diff {loaded.source}` shows the rollout, and `penstock apply "
-            f"{loaded.source}` performs it. Change all pools in one apply.",
+            f"{command('upgrade', loaded.source, '--to', new)} writes the file.",
+            f"{command('diff', loaded.source)} shows the rollout, and "
+            f"{command('apply', loaded.source)} performs it. Change all pools in one apply.",
             "Upgrade the next graph when this one is ready.",
         ),
     )
 
 
 def _operator(new: str) -> Iterator[str]:
-    command = f"helm upgrade dynamo-platform {CHART} --version {new} -n dynamo-system"
-    yield f"`{command} --reset-then-reuse-values`"
+    helm = f"helm upgrade dynamo-platform {CHART} --version {new} -n dynamo-system"
+    yield f"`{helm} --reset-then-reuse-values`"
     if is_prerelease(new):
         yield f"{new} is a pre-release: a chart or image with this version may not be published."
     yield "Upgrading the operator restarts no graph. Wait until it is ready before you change one."

@@ -23,7 +23,7 @@ def require_endpoint(target: ProbeTarget) -> None:
         raise NotVerifiedError(Problem(place=target.url, message=cause, fix=fix)) from None
     if isinstance(response.body.get("data"), list):
         return
-    message = f"is not a Dynamo frontend: {path} returned HTTP {response.status}"
+    message = f"is not a Dynamo frontend: {path} returned HTTP {response.status} and no models"
     fix = "Give the address that `penstock up` printed, or that of the frontend's service."
     if response.status in (401, 403):
         message = f"rejected the request: {path} returned HTTP {response.status}"
@@ -43,7 +43,10 @@ def _unreachable(error: BaseException | None, url: str) -> tuple[str, str]:
     while cause is not None and not isinstance(cause, OSError):  # httpx wraps httpcore's errors
         cause = cause.__cause__ or cause.__context__
     if isinstance(cause, ssl.SSLError):
-        return f"no TLS connection: {error}", "Use http://, or correct the server's certificate."
+        fix = "Use http://, or correct the server's certificate."
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            fix = "Set SSL_CERT_FILE to the certificate of the authority that issued the server's."
+        return f"no TLS connection: {error}", fix
     if isinstance(cause, socket.gaierror):
         return f"the host name {httpx.URL(url).host} is not known", "Correct the host name."
     if isinstance(cause, ConnectionRefusedError):

@@ -119,6 +119,7 @@ class ProbeTarget:
         return httpx.Client(
             timeout=httpx.Timeout(self.timeout_s, connect=GET_S),
             trust_env=not local,  # a proxy must not see loopback
+            verify=httpx.create_ssl_context(),  # SSL_CERT_FILE applies to loopback too
             headers={"Authorization": f"Bearer {key}"} if key else {},
         )
 

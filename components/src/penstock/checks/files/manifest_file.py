@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 from shlex import join
 from typing import Any
 
@@ -20,7 +21,7 @@ from penstock.manifests.pods import Container
 from penstock.manifests.read import Manifest
 from penstock.serving.deployment import FRONTEND
 from penstock.strict_yaml.document import read_documents
-from penstock.strict_yaml.nodes import node_at, position_of
+from penstock.strict_yaml.nodes import Node, node_at, position_of
 from penstock.strict_yaml.places import Position
 
 # The variables that have the same effect as a frontend flag which fixes set.
@@ -36,6 +37,10 @@ class ManifestFile:
     manifest: Manifest
     # The text from which it was read.
     text: str
+
+    @cached_property
+    def _lines(self) -> list[str]:
+        return self.text.splitlines()
 
     @property
     def suppressions(self) -> Mapping[str, str]:
@@ -98,11 +103,11 @@ class ManifestFile:
         node = node_at(root.document.node, ("data", key))
         if block is None or node is None or node.style != "|":
             return block
-        roots, _ = read_documents(node.value, key, ENGINE_FILE)
-        if not roots or node_at(roots[0], location.path[:1]) is None:
+        tree = _engine_file(node.value)
+        if node_at(tree, location.path[:1]) is None:
             return block
-        line, column = position_of(roots[0], location.path) or (1, 1)
-        here = self.text.splitlines()[block.line + line - 1 :][:1]
+        line, column = position_of(tree, location.path) or (1, 1)
+        here = self._lines[block.line + line - 1 :][:1]
         inner = node.value.splitlines()[line - 1]
         indentation = len(here[0]) - len(inner) if here and here[0].endswith(inner) else 0
         return Position(block.line + line, indentation + column)
@@ -113,9 +118,23 @@ class ManifestFile:
         find = _variable if location.what == "env" else _argument
         for container in pod.containers:
             if (found := find(container, location)) is not None:
-                return Place(_line_in_script(found, location), found.place)
+                line, column = self._in_script(found, location) or (None, None)
+                return Place(line, found.place, column=column)
         main = pod.containers[0].cursor
         return _place(main[location.what] if main[location.what].value else main)
+
+    def _in_script(self, cursor: Cursor, location: Location) -> Position | None:
+        """The position of an argument or variable; that of a flag inside a `|` block, which begins
+        on the line after its key."""
+        node = node_at(cursor.document.node, cursor.path)
+        position = cursor.position
+        is_block = node is not None and node.style == "|"
+        if location.what != "args" or not location.path or not is_block or position is None:
+            return position
+        flag = str(location.path[0])
+        lines = enumerate(str(cursor.value).splitlines(), position.line + 1)
+        line = next((line for line, one in lines if flag in one), None)
+        return position if line is None else Position(line, self._lines[line - 1].index(flag) + 1)
 
     def adapt(self, fix: Fix, location: Location) -> Fix:
         if location.component not in self.manifest.pods:
@@ -195,6 +214,12 @@ class ManifestFile:
         return manifest_path(path, pod)[len(pod.cursor.path) :] if pod else path
 
 
+@lru_cache(maxsize=4)  # each finding in the file asks for it
+def _engine_file(text: str) -> Node | None:
+    roots, _ = read_documents(text, "", ENGINE_FILE)
+    return roots[0] if roots else None
+
+
 def _place(cursor: Cursor) -> Place:
     line, column = cursor.position or (None, None)
     return Place(line, cursor.place, column=column)
@@ -207,22 +232,6 @@ def _variable(container: Container, location: Location) -> Cursor | None:
             if isinstance(entry, dict) and entry.get("name") == location.path[0]:
                 return Cursor(entries.document, entry, (*entries.path, index))
     return None
-
-
-def _line_in_script(cursor: Cursor, location: Location) -> int | None:
-    """The line of a flag inside a `|` block, which begins on the line after its key."""
-    node = node_at(cursor.document.node, cursor.path)
-    text = str(cursor.value)
-    if (
-        location.what != "args"
-        or not location.path
-        or getattr(node, "style", None) != "|"
-        or cursor.line is None
-    ):
-        return cursor.line
-    lines = text.splitlines()
-    flag = str(location.path[0])
-    return next((cursor.line + 1 + at for at, one in enumerate(lines) if flag in one), cursor.line)
 
 
 def _argument(container: Container, location: Location) -> Cursor | None:

@@ -13,9 +13,11 @@ from penstock.engines.settings import Location
 from penstock.manifests.deployment import Component, Launch
 from penstock.manifests.pods import Container, Pod
 from penstock.serving.deployment import ServingDeployment
+from penstock.serving.versions import dynamo_version
 
 # NVIDIA's images, whose folders are known.
 NVIDIA_IMAGE = re.compile(r"^nvcr\.io/nvidia/ai-dynamo/")
+NON_ROOT_SINCE = (0, 7)  # dynamo#3935: they run as user 1000
 # Folders that exist in NVIDIA's images of 0.4 to 1.6, or that every container has.
 IMAGE_FOLDERS = (
     *(
@@ -129,3 +131,18 @@ def plain_variables(container: Container) -> dict[str, str]:
             if isinstance(entry.get("name"), str) and isinstance(entry.get("value"), str):
                 found[entry["name"]] = entry["value"]
     return found
+
+
+def runs_as_root(pod: Pod) -> bool | None:
+    """Whether the main container does: by its security context, that of the pod, or the image.
+    None if the user of the image is not known."""
+    of_container = pod.containers[0].cursor["securityContext"].value
+    for context in (of_container, pod.spec.get("securityContext")):
+        given = context if isinstance(context, Mapping) else {}
+        if given.get("runAsUser") is not None:
+            return bool(given["runAsUser"] == 0)
+        if given.get("runAsNonRoot") is True:
+            return False
+    if not NVIDIA_IMAGE.match(pod.image):
+        return None
+    return (dynamo_version(pod) or NON_ROOT_SINCE) < NON_ROOT_SINCE

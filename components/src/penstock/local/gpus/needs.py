@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from penstock.command_text import command, restart
 from penstock.local.deployment import Program
 from penstock.local.gpus.gpu import Gpu, models
 from penstock.local.reconcile import ReplicaState
@@ -117,12 +118,12 @@ def too_few(
 def remedy(needs: GpuNeeds, capacity: int, graph: str, *, is_up: bool) -> str:
     """What to do; ``capacity``: the GPUs that this graph can have."""
     if needs.replaced:
-        return f"Run `penstock down {graph}`, then `penstock up {graph}`."
+        return f"Run {restart(graph)}."
     counts = _fitting(needs.programs, capacity)
     sets = " and ".join(f"`{name}.replicas={count}`" for name, count in counts.items())
     if is_up:
         return f"Set {sets}." if sets else "Reduce the replicas."
-    mocker = f"`penstock up {graph} --engine mocker`"
+    mocker = command("up", graph, "--engine", "mocker")
     if not sets:
         return f"Run {mocker}, or set a smaller `gpus`."
     return f"Set {sets} (in the file or with --set), or run {mocker}."

@@ -19,6 +19,11 @@ SIMILAR: Sequence[Sequence[str]] = (
     ("--gpu-memory-utilization", "--mem-fraction-static", "--free-gpu-memory-fraction"),
     ("--max-num-batched-tokens", "--chunked-prefill-size", "--max-num-tokens"),
 )
+# Flags that only documentation names, and what to write instead of each.
+ONLY_DOCUMENTED = {
+    # README files and an error message of 1.0.
+    "--direct-route": "--router-mode direct, which Dynamo has since 1.0",
+}
 
 
 def same_meaning(flag: str, known: Container[str], groups: Iterable[Sequence[str]]) -> str | None:

@@ -7,7 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from penstock.checks.absence import EVERY_PUBLISHED, EVERY_RELEASE
 from penstock.checks.finding import Level
+from penstock.checks.rules.containers import NVIDIA_IMAGE
+from penstock.checks.version_range import Versions
 from penstock.engines.flag_file import arguments_of
 from penstock.engines.flag_history import has_history
 from penstock.engines.flags import FlagTable, GivenFlag, flag_table
@@ -40,6 +43,13 @@ def has_published_image(deployment: ServingDeployment, component: str) -> bool:
     """Whether the image has the name of one of Dynamo's, or no name yet."""
     image = deployment.pods[component].image
     return bool(_REPOSITORY.search(image) or placeholder(image) or not image)
+
+
+def absent_in(deployment: ServingDeployment, component: str, versions: Versions) -> Versions:
+    """``versions`` of an absence. What no release has, no image in NVIDIA's registry has, whatever
+    its tag; one's own build without a version may have it."""
+    is_of_nvidia = NVIDIA_IMAGE.match(deployment.pods[component].image) is not None
+    return EVERY_PUBLISHED if versions is EVERY_RELEASE and is_of_nvidia else versions
 
 
 def level_for_image(deployment: ServingDeployment, component: str, module: str) -> Level | None:

@@ -13,9 +13,15 @@ from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
 from penstock.checks.rules.command_line.connector_flag import FLAG as CONNECTOR
 from penstock.checks.rules.command_line.connector_flag import REJECTED, instead_of_flag
-from penstock.checks.rules.command_line.equivalent_flags import SAME, SIMILAR, same_meaning
+from penstock.checks.rules.command_line.equivalent_flags import (
+    ONLY_DOCUMENTED,
+    SAME,
+    SIMILAR,
+    same_meaning,
+)
 from penstock.checks.rules.command_line.given_flags import (
     FileFlag,
+    absent_in,
     arguments,
     file_flags,
     level_for_image,
@@ -30,9 +36,16 @@ from penstock.manifests.deployment import Engine, Launch
 from penstock.manifests.flags import flag_value
 from penstock.nearest import nearest
 from penstock.serving.deployment import ServingDeployment
+from penstock.serving.versions import dynamo_version
 
 # Modules whose flags became fields of one configuration: the planner in 1.0, the other in 1.7.
 CONFIGURED = ("dynamo.planner", "dynamo.global_planner")
+# The frontend has an error message of its own since (main.py).
+PARSES_ITSELF = (1, 0)
+# vLLM, SGLang and argparse say `unrecognized arguments`, TensorRT-LLM's worker something similar.
+REJECTED_FLAG = (
+    "The process exits with an error about unrecognized arguments and restarts in a crash loop."
+)
 SIMILARITY = 0.8  # minimum similarity of a suggestion; below it are unrelated flags
 SOURCE = (
     "parsers of ai-dynamo 1.6.1, vLLM 0.31.0 and SGLang 0.5.21, dumped to tables; sources of the "
@@ -72,7 +85,7 @@ def _has_engine_chat_processor(launch: Launch) -> bool:
     title="flag that does not exist",
     level=Level.ERROR,
     cause="The module's parser does not know the flag in the version of the image.",
-    effect="The process exits with “unrecognized arguments” and restarts in a crash loop.",
+    effect=REJECTED_FLAG,
     remedy="Use the flag that the finding suggests, or remove the flag.",
     source=SOURCE,
     versions=EVERY_RELEASE,
@@ -85,7 +98,8 @@ def unknown_flag(deployment: ServingDeployment) -> Iterable[RuleResult]:
                     location=Location(name, "args", (one.spelling,)),
                     message=f"{launch.module} has no flag {one.spelling}{absence.since}",
                     fix=_similar(table, one) if one.flag is None else _newer(one.spelling),
-                    versions=absence.versions,
+                    why=_rejection(deployment, name, launch),
+                    versions=absent_in(deployment, name, absence.versions),
                     level=level_for_image(deployment, name, launch.module or ""),
                 )
 
@@ -130,7 +144,17 @@ def _all_arguments(
                     yield component.name, launch, table, one
 
 
+def _rejection(deployment: ServingDeployment, component: str, launch: Launch) -> str:
+    """What the module does with the flag; empty if the rule's effect says it."""
+    version = dynamo_version(deployment.pods[component])
+    if launch.module != "dynamo.frontend" or (version or PARSES_ITSELF) < PARSES_ITSELF:
+        return ""
+    return "The frontend exits with “Unknown arguments specified” and restarts in a crash loop."
+
+
 def _similar(table: FlagTable, one: GivenFlag) -> Fix:
+    if instead := ONLY_DOCUMENTED.get(one.spelling):
+        return Fix(text=f"Remove {one.spelling} and set {instead}.")
     if other := same_meaning(one.spelling, table.by_spelling, SIMILAR):
         text = f"Use {other} and adapt the value: the flags are similar, not the same."
         return Fix(text=text, replaces=one.spelling)
@@ -174,7 +198,7 @@ def unknown_file_key(deployment: ServingDeployment) -> Iterable[RuleResult]:
                     message=f"{line.module} has no flag {flag}{absence.since}, and each key of its "
                     "engine file must be a flag",
                     fix=_newer(line.key) if is_known else _rename(line, flag),
-                    versions=absence.versions,
+                    versions=absent_in(deployment, line.location.component, absence.versions),
                 )
 
 
@@ -205,7 +229,7 @@ def _rename(line: FileFlag, flag: str) -> Fix:
     title="flag that was removed",
     level=Level.ERROR,
     cause="The flag was removed before the version of the image; published recipes still use it.",
-    effect="The process exits with “unrecognized arguments” and restarts in a crash loop.",
+    effect=REJECTED_FLAG,
     remedy="Use the replacement that the finding names, or remove the flag.",
     source="dynamo#12089, dynamo#6477, dynamo#6513, dynamo#11831, dynamo#11887, dynamo#8693; "
     f"sglang#8658; {SOURCE}",
@@ -221,7 +245,9 @@ def removed_flag(deployment: ServingDeployment) -> Iterable[RuleResult]:
                     fix=instead_of_flag(deployment, name, one)
                     if one.spelling == CONNECTOR
                     else _replacement(one.spelling, one.spelling, launch.module or ""),
-                    why=REJECTED if one.spelling == CONNECTOR else "",
+                    why=REJECTED
+                    if one.spelling == CONNECTOR
+                    else _rejection(deployment, name, launch),
                     versions=absence.versions,
                 )
     for line in file_flags(deployment):

@@ -5,6 +5,7 @@ from penstock.checks.rules.deployment import (
     images,
     launch,
     manifest,
+    models,
     operator,
     roles,
     webhook,
@@ -16,6 +17,7 @@ MODULES = (
     roles,
     launch,
     images,
+    models,
     webhook,
     claims,
 )

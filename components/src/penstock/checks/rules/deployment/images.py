@@ -1,15 +1,19 @@
-"""Rules about the image of a process: does it contain the module that is started?"""
+"""Rules about images: is the reference well-formed, and does the image contain the module?"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
-from penstock.checks.rules.containers import Process, processes
-from penstock.checks.version_range import Versions
-from penstock.engines.settings import Location
+from penstock.checks.rules.containers import Process, mappings, processes
+from penstock.checks.version_range import KUBERNETES, Versions
+from penstock.engines.settings import Location, Path
+from penstock.image_reference import image_problem
+from penstock.manifests.deployment import Component
+from penstock.manifests.placeholders import placeholder
+from penstock.manifests.pods import V1ALPHA1, Pod
 from penstock.nearest import nearest
 from penstock.serving.deployment import ServingDeployment
 
@@ -46,7 +50,9 @@ PUBLISHED = {
     # Not in the inventory, but Dynamo's own code and tests name it.
     "epp-image": OLDEST,
 }
-OF_NVIDIA = re.compile(r"^nvcr\.io/nvidia/ai-dynamo/([\w.-]+):v?\d+\.\d+\.\d+")
+OF_NVIDIA = re.compile(r"^nvcr\.io/nvidia/ai-dynamo/([\w.-]+)(:v?\d+\.\d+\.\d+)?")
+# Ends of names that container/ builds for other hardware (dynamo: docs of Intel XPU).
+_OTHER_HARDWARE = ("-xpu", "-cpu")
 RUNTIME = {"vllm": "vllm-runtime", "sglang": "sglang-runtime", "trtllm": "tensorrtllm-runtime"}
 
 
@@ -108,24 +114,70 @@ def _needed(process: Process) -> str:
     source="dynamo#4359, dynamo#8274; docs.nvidia.com/dynamo: Release Artifacts of 0.9.0 to 1.6.0 "
     "(history from 0.6.0), Nightly Release Info",
     versions=Versions(dynamo=">=0.6,<1.7"),
-    exceptions="Images of other registries are not checked, nor tags without a version, which "
-    "stand for a build of one's own.",
+    exceptions="Images of other registries are not checked, nor tags without a version of an image "
+    "that later releases have.",
 )
 def unpublished_image(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
         found = OF_NVIDIA.match(deployment.pods[component.name].image)
         first = PUBLISHED.get(found[1]) if found else OLDEST
-        if found is None or first == OLDEST:
+        if found is None or first == OLDEST or (first and not found[2]):
             continue
-        near = nearest(found[1], PUBLISHED) or RUNTIME.get(str(component.engine), "")
-        text = f"Use {near}." if near and not first else "Use the image of an engine."
         yield RuleResult(
             location=Location(component.name, "field", ("main", "image")),
             message=f"NVIDIA has published no image {found[1]}{_before(first)}",
-            fix=Fix(text=text),
+            fix=Fix(text=_instead(found[1], first, component)),
             versions=Versions(dynamo=f">={OLDEST},<{first}") if first else None,
         )
 
 
+def _instead(name: str, first: str | None, component: Component) -> str:
+    if name.endswith(_OTHER_HARDWARE):
+        return (
+            "Build the image from Dynamo's container/, and name the repository that you push it to."
+        )
+    near = nearest(name, PUBLISHED) or RUNTIME.get(str(component.engine), "")
+    return f"Use {near}." if near and not first else "Use the image of an engine."
+
+
 def _before(release: str | None) -> str:
     return f" before Dynamo {release}" if release else ""
+
+
+@rule(
+    id="PS784",
+    title="malformed image reference",
+    level=Level.ERROR,
+    cause="The image is not REGISTRY/NAME:TAG@DIGEST: it has two tags, upper-case letters in its "
+    "name, a space, a scheme such as https://, an empty tag or an incomplete digest.",
+    effect="The API server accepts it, but the kubelet cannot parse it, and the pods stay in "
+    "InvalidImageName.",
+    remedy="Write the image as `docker pull` takes it.",
+    source="github.com/distribution/reference, regexp.go and normalize.go "
+    "(ParseNormalizedNamed); kubelet, ErrInvalidImageName",
+    versions=KUBERNETES,
+    exceptions="Images with a placeholder are not checked: PS909 reports it.",
+)
+def malformed_image(deployment: ServingDeployment) -> Iterable[RuleResult]:
+    for component in deployment.components:
+        pod = deployment.pods[component.name]
+        for path, image in _images(pod, deployment.api_version == V1ALPHA1):
+            if not image or placeholder(image) or (found := image_problem(image)) is None:
+                continue
+            problem, fix = found
+            yield RuleResult(
+                location=Location(component.name, "field", path),
+                message=f"the image {image!r} {problem}",
+                fix=Fix(text=fix),
+            )
+
+
+def _images(pod: Pod, is_v1alpha1: bool) -> Iterator[tuple[Path, str]]:
+    """The images of a pod with their fields: of the main container, sidecars, init containers."""
+    yield ("main", "image"), pod.image
+    for key in ("containers", "initContainers"):
+        for index, container in enumerate(mappings(pod.spec.get(key))):
+            is_main = key == "containers" and container.get("name") == "main"
+            image = container.get("image")
+            if isinstance(image, str) and (is_v1alpha1 or not is_main):
+                yield ("pod", key, index, "image"), image

@@ -9,7 +9,7 @@ from itertools import pairwise
 from penstock.checks.absence import EVERY_RELEASE, Absence, outside
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
-from penstock.checks.rules.command_line.given_flags import has_published_image
+from penstock.checks.rules.command_line.given_flags import absent_in, has_published_image
 from penstock.checks.version_range import PENSTOCK, SHELL, Versions
 from penstock.engines import entry_points
 from penstock.engines.settings import Location
@@ -111,7 +111,7 @@ def _absent_module(
             message=f"Dynamo has no module {module} to run{absence.since}",
             fix=_other_module(module, near),
             level=level,
-            versions=absence.versions,
+            versions=absent_in(deployment, component.name, absence.versions),
         )
 
 

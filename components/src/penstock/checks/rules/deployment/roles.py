@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from packaging.version import Version
+
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
 from penstock.checks.version_range import Versions
+from penstock.engines.releases import RELEASES
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Engine, Role
 from penstock.manifests.roles import configured_role
 from penstock.serving.deployment import ServingDeployment
+from penstock.serving.possible_releases import possible_releases
 from penstock.serving.versions import dynamo_version
 from penstock.serving.worker import WORKERS, Worker
 
@@ -112,7 +116,8 @@ def _without_other_half(worker: Worker, *, may_decode: bool) -> Versions | None:
     id="PS767",
     title="component type and --disaggregation-mode differ",
     level=Level.WARNING,
-    cause="The component's type and its --disaggregation-mode name different roles.",
+    cause="The component's type and its --disaggregation-mode (before 1.0, --is-prefill-worker of "
+    "vLLM) name different roles.",
     effect="Ports, probes and labels follow the type; requests follow the command. A decode "
     "worker without the flag registers as aggregated, and /v1/models stays empty.",
     remedy="Use the same role in both.",
@@ -129,12 +134,12 @@ def role_and_type(deployment: ServingDeployment) -> Iterable[RuleResult]:
         is_pool = worker.role in (Role.PREFILL, Role.DECODE)
         if role is None and is_pool and worker.settings.is_complete:
             if worker.engine is not Engine.MOCKER:
+                args = _mode_of(deployment, worker)
                 yield RuleResult(
-                    location=worker.location("args", "--disaggregation-mode"),
-                    message=f"{worker.name} has type {worker.role} but no --disaggregation-mode, "
-                    "so it "
-                    "serves as an aggregated worker",
-                    fix=_set_mode(worker),
+                    location=worker.location("args", args[0]),
+                    message=f"{worker.name} has type {worker.role} but no {args[0]}, so it serves "
+                    "as an aggregated worker",
+                    fix=Fix(text=f"Add {' '.join(args)}.", args=args),
                     why=_aggregated(deployment, worker),
                     level=Level.ERROR if _has_no_partner(deployment, worker) else None,
                     versions=_without_mode(worker),
@@ -161,14 +166,14 @@ def _has_no_partner(deployment: ServingDeployment, worker: Worker) -> bool:
     )
 
 
-def _set_mode(worker: Worker) -> Fix:
-    """vLLM's worker has --disaggregation-mode since 1.0."""
-    version = dynamo_version(worker.pod)
-    is_old = worker.engine is Engine.VLLM and version is not None and version < (1, 0)
-    if is_old and worker.role is Role.PREFILL:
-        return Fix(text=f"Add {OLD_PREFILL}.", args=(OLD_PREFILL,))
-    args = ("--disaggregation-mode", str(worker.role))
-    return Fix(text=f"Add {' '.join(args)}.", args=args)
+def _mode_of(deployment: ServingDeployment, worker: Worker) -> tuple[str, ...]:
+    """The arguments that set the role. vLLM's worker has --disaggregation-mode since 1.0."""
+    if worker.engine is Engine.VLLM and worker.role is Role.PREFILL:
+        stated = dynamo_version(worker.pod)
+        newest = RELEASES[possible_releases(deployment)[-1]].dynamo
+        if (stated or Version(newest).release[:2]) < (1, 0):
+            return (OLD_PREFILL,)
+    return ("--disaggregation-mode", str(worker.role))
 
 
 def _aggregated(deployment: ServingDeployment, worker: Worker) -> str:

@@ -8,12 +8,14 @@ from penstock.checks.version_range import KUBERNETES, PENSTOCK
 
 UNREADABLE_FILE = Rule(
     id="PS001",
-    title="the file cannot be read",
+    title="the file cannot be checked",
     level=Level.ERROR,
-    cause="The path does not exist, is a folder without graphs and manifests, or is not UTF-8 "
-    "text.",
-    effect="Nothing can be checked or deployed.",
-    remedy="Pass the path of a graph or a manifest that is saved as UTF-8.",
+    cause="The path does not exist, is not UTF-8 text, or contains neither a graph nor a "
+    "DynamoGraphDeployment, such as a manifest of Deployments. It is an error so that a CI job "
+    "with the wrong path fails.",
+    effect="Nothing can be checked.",
+    remedy="Pass the path of a graph, or of a manifest with a DynamoGraphDeployment, that is saved "
+    "as UTF-8.",
     source="penstock's loader",
     versions=PENSTOCK,
     check=reported_by_reader,
@@ -45,14 +47,17 @@ INVALID_MANIFEST = Rule(
     id="PS004",
     title="the manifest cannot be read",
     level=Level.ERROR,
-    cause="It is not YAML, lacks what the operator requires (a container `main`, an image), or "
-    "contains no DynamoGraphDeployment. It is a note where only the image or the operator decides "
-    "what runs. PS909 reports placeholders.",
-    effect="The operator rejects the deployment, or other values than intended are used.",
+    cause="It is not YAML, or lacks what the operator requires (a container `main`, an image). It "
+    "is a note where only the image or the operator decides what runs, and a warning for a "
+    "duplicate key of an engine's file, whose first value is lost. PS009 reports those of "
+    "manifests, and PS909 reports placeholders.",
+    effect="Kubernetes or the operator rejects the deployment, or other values than intended are "
+    "used.",
     remedy="Fix the manifest, or build the overlay that it is a part of and check the result.",
     source="DGD CRD v1beta1 and v1alpha1; dynamo#10494, dynamo#4416",
     versions=PENSTOCK,
     check=reported_by_reader,
+    other_levels=(Level.WARNING, Level.NOTE),
 )
 UNUSED_SUPPRESSION = Rule(
     id="PS005",

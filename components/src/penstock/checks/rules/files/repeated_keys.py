@@ -1,4 +1,4 @@
-"""The rule about keys that a manifest has twice without a loss; PS004 reports the others."""
+"""The rule about keys that a manifest has twice."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from penstock.checks.rule import rule
 from penstock.checks.version_range import KUBERNETES
 from penstock.engines.settings import Location
 from penstock.serving.deployment import ServingDeployment
-from penstock.strict_yaml.nodes import Node
+from penstock.strict_yaml.nodes import Node, Repeated
 from penstock.strict_yaml.places import Path
 
 KIND = "DynamoGraphDeployment"
@@ -17,18 +17,19 @@ KIND = "DynamoGraphDeployment"
 
 @rule(
     id="PS009",
-    title="repeated key without effect",
-    level=Level.NOTE,
-    cause="A mapping has the same key twice. kubectl uses the last value, and the first one is "
-    "empty or the same, so nothing is lost.",
-    effect="`kubectl apply -f` accepts the file, but Kustomize, and with it `kubectl apply -k` and "
-    "Flux, refuse it: “mapping key already defined”.",
-    remedy="Remove the first of the two keys.",
+    title="duplicate key",
+    level=Level.WARNING,
+    cause="A mapping has the same key twice. kubectl uses the last value without a message. It is "
+    "a note if the first value is empty or the same, so that nothing is lost.",
+    effect="`kubectl apply -f` ignores the first value. Kustomize, and with it `kubectl apply -k` "
+    "and Flux, refuses the file: “mapping key already defined”.",
+    remedy="Move what is needed of the first value into the last one, and remove the first key.",
     source="sigs.k8s.io/yaml (Unmarshal); kubectl 1.32: `kubectl label --local` and `kubectl "
     "kustomize` with such a file; kubernetes#14791; kustomize#3523",
     versions=KUBERNETES,
-    exceptions="If the first value is lost, PS004 reports an error. Nothing is "
-    "reported for an engine's file in a ConfigMap, because the engine uses the last value.",
+    other_levels=(Level.NOTE,),
+    exceptions="For an engine's file in a ConfigMap, PS004 reports a key whose first value is "
+    "lost.",
 )
 def repeated_key(deployment: ServingDeployment) -> Iterable[RuleResult]:
     graphs = [root for root in deployment.documents if root["kind"].value == KIND]
@@ -37,21 +38,40 @@ def repeated_key(deployment: ServingDeployment) -> Iterable[RuleResult]:
         owner = root if root["kind"].value == KIND else graphs[0]
         if owner.document is not deployment.root.document or root.document.node is None:
             continue
-        for path, line in _repeated(root.document.node, (), set()):
-            yield RuleResult(
-                location=Location("", "document", (index, *path)),
-                message=f"the key `{path[-1]}` is also on line {line}, where its value is "
-                "empty or the same",
-                fix=Fix(text=f"Remove `{path[-1]}` on line {line}."),
-            )
+        for path, first in _repeated(root.document.node, (), set()):
+            location, key = Location("", "document", (index, *path)), path[-1]
+            yield _lost(location, key, first) if first.is_lost else _harmless(location, key, first)
 
 
-def _repeated(node: Node, path: Path, seen: set[int]) -> Iterator[tuple[Path, int]]:
-    """The path of each repeated key with the line of the first; aliases are read once."""
+def _lost(location: Location, key: int | str, first: Repeated) -> RuleResult:
+    return RuleResult(
+        location=location,
+        message=f"duplicate key `{key}`: kubectl uses this one and ignores line {first.line}",
+        fix=Fix(
+            text=f"Copy what is needed from line {first.line} to this one, and remove `{key}` on "
+            f"line {first.line}."
+        ),
+    )
+
+
+def _harmless(location: Location, key: int | str, first: Repeated) -> RuleResult:
+    return RuleResult(
+        location=location,
+        message=f"the key `{key}` is also on line {first.line}, where its value is empty or the "
+        "same",
+        why="Nothing is lost with `kubectl apply -f`, but Kustomize, and with it `kubectl apply "
+        "-k` and Flux, refuses the file: “mapping key already defined”.",
+        fix=Fix(text=f"Remove `{key}` on line {first.line}."),
+        level=Level.NOTE,
+    )
+
+
+def _repeated(node: Node, path: Path, seen: set[int]) -> Iterator[tuple[Path, Repeated]]:
+    """The path of each repeated key; aliases are read once."""
     if id(node) in seen:
         return
     seen.add(id(node))
-    for key, line in node.repeated.items():
-        yield (*path, key), line
+    for key, first in node.repeated.items():
+        yield (*path, key), first
     for step, (_, child) in node.children.items():
         yield from _repeated(child, (*path, step), seen)

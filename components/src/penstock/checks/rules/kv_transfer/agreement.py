@@ -123,11 +123,17 @@ def _shown(value: Any) -> str:
 def different_block_sizes(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for result in _different_settings(deployment, "block_size", "a KV block size of"):
         engine = deployment.component(result.location.component).engine
+        if any(_is_no_count(worker) for pair in deployment.pairs for worker in pair):
+            continue  # PS102 and PS143 report it
         # vLLM's NIXL connector converts between block sizes (since 0.12).
         is_converted = engine is Engine.VLLM
         if is_converted and all(_converts(*pair) for pair in deployment.pairs):
             continue
         yield replace(result, level=Level.WARNING) if is_converted else result
+
+
+def _is_no_count(worker: Worker) -> bool:
+    return worker.value("block_size") is not None and worker.count("block_size") is None
 
 
 def _converts(prefill: Worker, decode: Worker) -> bool:

@@ -7,9 +7,9 @@ from typing import Any
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
-from penstock.checks.rules.containers import mappings, truth
+from penstock.checks.rules.containers import mappings, runs_as_root, truth
 from penstock.checks.rules.kv_transfer.transfer import has_connector
-from penstock.checks.rules.network.instance_types import nodes_without_efa
+from penstock.checks.rules.network.instance_types import nodes_with_little_efa, nodes_without_efa
 from penstock.checks.version_range import NETWORK, Versions
 from penstock.manifests.deployment import Engine, Role
 from penstock.serving.deployment import ServingDeployment
@@ -122,15 +122,16 @@ def _mounts_devices(worker: Worker) -> bool:
     effect="KV transfers are slow, which delays the first token of each request.",
     example="Dynamo's guide states a TTFT of 98 s instead of 0.2 to 0.5 s; a pull request measured "
     "1803 ms per transfer instead of 3 ms.",
-    remedy="Request one RDMA device per GPU and the capability IPC_LOCK, and set UCX_TLS "
-    "without tcp. In a graph, set kv_transfer.transport to rdma.",
+    remedy="Request one RDMA device per GPU, and set UCX_TLS without tcp. In a graph, set "
+    "kv_transfer.transport to rdma.",
     source="disagg-communication.md@03bc1963; dynamo#6370, dynamo#622, dynamo#1314, nixl#1097",
     versions=NETWORK,
     other_levels=(Level.NOTE,),
     exceptions="Nothing is reported if the devices may come from elsewhere: a resource claim, "
     "the host network, a CNI annotation or a resource with another name. It is a note if the "
     "file states that there is only TCP: UCX_TLS lists tcp (as with `hardware.fabric: none`), "
-    "mooncake's MC_FORCE_TCP is set, or the pods require instance types without EFA. Workers of "
+    "mooncake's MC_FORCE_TCP is set, or the pods require instance types or node pools of AWS "
+    "without EFA, or with fewer EFA devices than GPUs (g4dn, g5, g6, g7). Workers of "
     "vLLM without a KV connector are reported by PS401.",
 )
 def no_rdma(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -140,12 +141,12 @@ def no_rdma(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in kv_transfer_pods(deployment):
         if rdma_devices(worker) or _has_other_network(worker):
             continue
-        nodes = nodes_without_efa(worker)
-        of = (
-            f"the nodes ({', '.join(nodes)}) have no EFA"
-            if nodes
-            else "no RDMA device is requested"
-        )
+        without, little = nodes_without_efa(worker), nodes_with_little_efa(worker)
+        nodes = without or little
+        of = "no RDMA device is requested"
+        if nodes:
+            have = "no EFA" if without else "few or no EFA devices"
+            of = f"the nodes ({', '.join(nodes)}) have {have}"
         is_excluded = _excludes_tcp(worker)
         yield RuleResult(
             location=worker.location("field", "main", "resources", "limits", "rdma"),
@@ -185,8 +186,8 @@ def _asks_for_tcp(worker: Worker) -> bool:
 def _rdma_fix(deployment: ServingDeployment, worker: Worker, nodes: Sequence[str]) -> Fix:
     if nodes:
         return Fix(
-            text="Use an instance type with EFA, or aggregated workers, which transfer no KV "
-            "between pods."
+            text="Use an instance type with EFA for each GPU, such as p5, and an image with EFA, "
+            "or aggregated workers, which transfer no KV between pods."
         )
     if deployment.is_graph and _asks_for_tcp(worker):
         # The chart refuses transport rdma with fabric none.
@@ -240,28 +241,48 @@ def fewer_devices(deployment: ServingDeployment) -> Iterable[RuleResult]:
 @rule(
     id="PS433",
     title="RDMA without the IPC_LOCK capability",
-    level=Level.WARNING,
-    cause="Registering memory for RDMA locks pages, which requires the capability where the "
-    "limit is low.",
-    effect="ibv_reg_mr fails, and UCX falls back to TCP or terminates the worker.",
-    remedy="Set capabilities: {add: [IPC_LOCK]}.",
-    source="disagg-communication.md@03bc1963",
+    level=Level.NOTE,
+    cause="Registering memory for RDMA locks pages. If the nodes limit locked memory, as "
+    "containerd does by default (8 MiB under systemd), that needs the capability IPC_LOCK, which "
+    "has an effect only for root. NVIDIA's images run as user 1000 since Dynamo 0.7.",
+    effect="On nodes with such a limit ibv_reg_mr fails, and UCX falls back to TCP or terminates "
+    "the worker. Nodes without a limit need no capability.",
+    remedy="Set runAsUser: 0 and capabilities: {add: [IPC_LOCK]}, or remove the limit on the nodes "
+    "(LimitMEMLOCK=infinity of containerd). In a graph, cluster.security: least does the former.",
+    source="disagg-communication.md@03bc1963; nvidia-container-toolkit#2037, nvcf#1354, "
+    "dynamo#3935",
     versions=NETWORK,
-    exceptions="Privileged containers have the capability.",
+    exceptions="Nothing is reported for privileged containers, nor for users of images of other "
+    "registries that have the capability.",
 )
 def no_ipc_lock(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in kv_transfer_pods(deployment):
         security = _security(worker)
         added = (security.get("capabilities") or {}).get("add") or []
-        if rdma_devices(worker) and "IPC_LOCK" not in added and not security.get("privileged"):
-            yield RuleResult(
-                location=worker.location("field", "main", "securityContext"),
-                message=f"{worker.name} has RDMA devices but lacks the capability IPC_LOCK",
-                fix=Fix(
-                    text="Add IPC_LOCK to the capabilities of the container.",
-                    fields={"main/securityContext/capabilities/add": ["IPC_LOCK"]},
-                ),
-            )
+        is_root = runs_as_root(worker.pod)
+        if not rdma_devices(worker) or security.get("privileged"):
+            continue
+        is_chosen = deployment.is_graph and worker.pod.spec.get("securityContext")
+        if "IPC_LOCK" in added and (is_root is not False or is_chosen):
+            continue  # cluster.security: nonroot states that the nodes have no limit
+        lacks = "lacks the capability IPC_LOCK"
+        if "IPC_LOCK" in added:
+            lacks = "does not run as root, so the capability IPC_LOCK has no effect"
+        yield RuleResult(
+            location=worker.location("field", "main", "securityContext"),
+            message=f"{worker.name} has RDMA devices but {lacks}",
+            fix=Fix(
+                text="Unless the nodes have no limit of locked memory, run the container as root "
+                "with IPC_LOCK.",
+                fields={
+                    "main/securityContext/runAsUser": 0,
+                    "main/securityContext/capabilities/add": [*added, "IPC_LOCK"]
+                    if "IPC_LOCK" not in added
+                    else added,
+                },
+                graph={"cluster.security": "least"},
+            ),
+        )
 
 
 @rule(

@@ -34,8 +34,8 @@ MOE_KERNELS = {
 )
 def triton_ep(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
-        backend = worker.get("moe_config.backend")
-        if worker.is_trtllm and backend == "TRITON" and worker.ep != worker.tp:
+        is_triton = worker.is_trtllm and worker.get("moe_config.backend") == "TRITON"
+        if is_triton and worker.is_laid_out and worker.ep != worker.tp:
             yield RuleResult(
                 location=worker.config_location("moe_config.backend"),
                 message=f"MoE backend TRITON requires expert parallelism {worker.tp} (the "

@@ -69,9 +69,12 @@ def _heads(deployment: ServingDeployment, worker: Worker) -> int | None:
     title="the number of GPUs does not match the parallelism",
     level=Level.ERROR,
     cause="TP × PP × CP × DP differs from the number of GPUs of a replica.",
-    effect="With too few GPUs, the worker exits at startup. With too many, some GPUs are unused.",
+    effect="With too few GPUs, the worker exits at startup. With too many, some GPUs are unused; "
+    "a worker of TensorRT-LLM on several nodes does not start either, because each GPU gets an MPI "
+    "rank.",
     remedy="Request as many GPUs as the parallelism needs, or change the parallelism.",
-    source="dynamo#4934; TensorRT-LLM llm_args.py (world size)",
+    source="dynamo#4934; TensorRT-LLM llm_args.py (world size) and mapping.py (rank); "
+    "backend_trtllm.go@015d780b (mpirun)",
     versions=Versions(dynamo=">=0.4,<1.7"),
     other_levels=(Level.WARNING,),
 )
@@ -92,12 +95,34 @@ def gpus_do_not_match_parallelism(deployment: ServingDeployment) -> Iterable[Rul
             continue
         world = worker.tp * worker.pp * worker.cp * ranks
         if world > gpus:
-            yield _mismatch(deployment, worker, (ranks, gpus, processes))
+            result = _mismatch(deployment, worker, (ranks, gpus, processes))
+            yield replace(result, why="The worker exits at startup.")
         elif world < gpus and worker.settings.common("tensor_parallel") is not None:
-            result = _mismatch(
-                deployment, worker, (ranks, gpus, processes), ": the others are unused"
+            result = _mismatch(deployment, worker, (ranks, gpus, processes))
+            yield (
+                _too_many_ranks(result, world, gpus)
+                if _is_run_by_mpi(worker)
+                else replace(
+                    result,
+                    message=f"{result.message}: the others are unused",
+                    why="They are reserved for the pods and do nothing.",
+                    level=Level.WARNING,
+                )
             )
-            yield replace(result, level=Level.WARNING)
+
+
+def _is_run_by_mpi(worker: Worker) -> bool:
+    """Whether the operator starts an MPI rank for each GPU of the replica."""
+    return worker.is_trtllm and worker.component.nodes > 1
+
+
+def _too_many_ranks(result: RuleResult, world: int, gpus: int) -> RuleResult:
+    return replace(
+        result,
+        message=f"{result.message}, and each GPU gets an MPI rank",
+        why=f"For several nodes the operator runs `mpirun -n {gpus}`. TensorRT-LLM fails in the "
+        f"ranks from {world} on, so the worker does not start.",
+    )
 
 
 def _ranks_of_replica(worker: Worker) -> int:
@@ -119,7 +144,6 @@ def _mismatch(
     deployment: ServingDeployment,
     worker: Worker,
     counts: tuple[int, int, int],
-    consequence: str = "",
 ) -> RuleResult:
     """``counts``: data-parallel ranks, GPUs and processes."""
     ranks, gpus, processes = counts
@@ -145,7 +169,7 @@ def _mismatch(
         )
     return RuleResult(
         location=worker.settings.location("tensor_parallel"),
-        message=f"{worker.name} needs {shown} = {world} GPUs but has {gpus}{consequence}",
+        message=f"{worker.name} needs {shown} = {world} GPUs but has {gpus}",
         fix=fix,
     )
 

@@ -202,11 +202,13 @@ def reserved_container(deployment: ServingDeployment) -> Iterable[RuleResult]:
     id="PS711",
     title="privileged container",
     level=Level.NOTE,
-    cause="RDMA devices of a device plugin need only IPC_LOCK, not a privileged container.",
+    cause="RDMA devices of a device plugin need at most IPC_LOCK, not a privileged container.",
     effect="The restricted pod security standard rejects the pod, and the container can access the "
     "node.",
-    remedy="Request the RDMA devices as a resource, and use capabilities: {add: [IPC_LOCK]}.",
-    source="disagg-communication.md@03bc1963; Kubernetes pod security standards",
+    remedy="Request the RDMA devices as a resource, and use runAsUser: 0 with capabilities: {add: "
+    "[IPC_LOCK]}: only root keeps an added capability.",
+    source="disagg-communication.md@03bc1963; nvidia-container-toolkit#2037; Kubernetes pod "
+    "security standards",
     versions=KUBERNETES,
 )
 def privileged(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -233,9 +235,11 @@ def _unprivileged(resources: Iterable[str]) -> Fix:
             "without one, only a privileged container has access to them."
         )
     return Fix(
-        text="Use the capability IPC_LOCK instead: the RDMA resource grants access to the devices.",
+        text="Use runAsUser: 0 with the capability IPC_LOCK instead: the RDMA resource grants "
+        "access to the devices.",
         fields={
             "main/securityContext/privileged": False,
+            "main/securityContext/runAsUser": 0,
             "main/securityContext/capabilities/add": ["IPC_LOCK"],
         },
     )

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
+from penstock.checks.rules.containers import runs_as_root
 from penstock.checks.version_range import CRD, KUBERNETES, Versions
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Component
@@ -223,7 +224,7 @@ def root_cache(deployment: ServingDeployment) -> Iterable[RuleResult]:
             if (
                 is_nvidia
                 and home.startswith("/root")
-                and not _runs_as_root(deployment, component.name)
+                and not runs_as_root(deployment.pods[component.name])
             ):
                 yield RuleResult(
                     location=Location(component.name, "env", ("HF_HOME",)),
@@ -233,14 +234,6 @@ def root_cache(deployment: ServingDeployment) -> Iterable[RuleResult]:
                         env={"HF_HOME": "/opt/model-cache"},
                     ),
                 )
-
-
-def _runs_as_root(deployment: ServingDeployment, component: str) -> bool:
-    """From the container, otherwise from the pod; the image's default user is 1000."""
-    pod = deployment.pods[component]
-    container = pod.containers[0].cursor["securityContext"]["runAsUser"].value
-    of_pod = pod.spec.get("securityContext")
-    return (of_pod or {}).get("runAsUser") == 0 if container is None else container == 0
 
 
 @rule(

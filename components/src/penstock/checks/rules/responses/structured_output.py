@@ -23,8 +23,8 @@ IMPLICIT = ("glm45", "qwen3", "deepseek_r1")
     level=Level.WARNING,
     cause="SGLang creates no grammar backend with --skip-tokenizer-init. Since Dynamo 1.1 the "
     "worker does not need the flag: it gets tokens from the frontend in any case.",
-    effect="Requests with response_format json_schema, a regular expression or a grammar get a "
-    "response that does not follow it, or none.",
+    effect="Requests with response_format json_schema, or with another constraint of the output, "
+    "get a response that does not follow it, or none.",
     remedy="Remove the flag.",
     source="sglang/srt/constrained/grammar_manager.py 29 of 0.5.9, 35 of 0.5.21; "
     "dynamo/sglang/args.py 385 of 1.0.2 (sets the flag itself) and 1.1.1 (does not); dynamo#13602, "

@@ -75,7 +75,10 @@ def no_kv_events(deployment: ServingDeployment) -> Iterable[RuleResult]:
             yield RuleResult(
                 location=worker.config_location("kv-events-config"),
                 message=f"kv-events-config of {worker.name} publishes no events, but the router "
-                "routes by KV events",
+                "routes by KV events"
+                if worker.get("kv-events-config") is not None
+                else f"{worker.name} has no kv-events-config and publishes no KV events, but the "
+                "router routes by them",
                 fix=Fix(
                     text="Set kv-events-config to publish KV events.",
                     config={"kv-events-config": EVENTS[worker.engine]},

@@ -7,9 +7,10 @@ from collections.abc import Iterable
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
-from penstock.checks.rules.versions.placeholders import image_placeholder
+from penstock.checks.rules.versions.placeholders import hides_version
 from penstock.checks.version_range import CRD, EVERY_IMAGE, Versions
 from penstock.engines.settings import Location
+from penstock.image_reference import image_problem
 from penstock.manifests.deployment import Component, Role
 from penstock.manifests.pods import V1ALPHA1
 from penstock.serving.deployment import ServingDeployment
@@ -51,8 +52,9 @@ def unknown_version(deployment: ServingDeployment) -> Iterable[RuleResult]:
         ):
             continue
         tag = tag_of(pod.image)
-        if image_placeholder(pod.image) or (tag is not None and SEMVER.match(tag)):
-            continue  # PS909 reports placeholders
+        is_version = tag is not None and SEMVER.match(tag)
+        if is_version or hides_version(pod.image) or image_problem(pod.image):
+            continue  # PS909 reports placeholders, PS784 malformed references
         yield RuleResult(
             location=Location(component.name, "field", ("main", "image")),
             message=f"the tag of {pod.image} is not a version, and runtimeVersionOverride is unset",

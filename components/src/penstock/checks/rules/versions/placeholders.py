@@ -12,6 +12,7 @@ from penstock.checks.rule import rule
 from penstock.checks.version_range import KUBERNETES
 from penstock.engines.settings import Location
 from penstock.errors import ProblemKind
+from penstock.manifests.cursor import Cursor
 from penstock.manifests.placeholders import kind_of, placeholder
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.versions import tag_of
@@ -20,41 +21,73 @@ from penstock.serving.versions import tag_of
 _TAGS = re.compile(
     r"(my|your)[-_.]?(image[-_.]?)?tag|(image[-_])?tag|x\.y\.z|vx\.y\.z", re.IGNORECASE
 )
+_REGISTRIES = re.compile(
+    r"((my|your|example)[-_.]?(docker[-_.]?)?(registry|repo|repository|org|hub)(\.[a-z.]+)?)/",
+    re.IGNORECASE,
+)
 Place = TypeVar("Place")
 
 FEW = 3  # placeholders that a message names
 # Where it differs from the rule's effect.
 REASONS = {
     ProblemKind.TEMPLATE: "The values are not known here, so findings that depend on them are "
-    "missing."
+    "missing.",
+    ProblemKind.OTHER: "Kubernetes finds no such image. Without a version in the tag, rules assume "
+    "the newest release.",
 }
 LEVELS = {
     ProblemKind.PLACEHOLDER: Level.ERROR,
     ProblemKind.TEMPLATE: Level.NOTE,
-    ProblemKind.OTHER: Level.WARNING,  # a tag, which is valid for Kubernetes
+    ProblemKind.OTHER: Level.WARNING,  # a tag or registry, which is valid for Kubernetes
 }
 FIXES = {
     ProblemKind.PLACEHOLDER: "Replace the placeholders with values of your cluster.",
     ProblemKind.TEMPLATE: "Render the file, for example with envsubst, and check the result.",
-    ProblemKind.OTHER: "Replace the tag with that of your image.",
 }
+BETWEEN = "/…:"  # a registry and a tag, in the text of a placeholder
 
 
 def image_placeholder(image: str) -> str | None:
-    """The placeholder in an image, also a tag such as `my-tag`."""
-    tag = tag_of(image) or ""
-    return placeholder(image) or (tag if _TAGS.fullmatch(tag) else None)
+    """The placeholder in an image, also a tag such as `my-tag` or a registry such as `my-registry`,
+    or both: `my-registry/…:my-tag`."""
+    tag, registry = tag_of(image) or "", _REGISTRIES.match(image)
+    named = [registry[1]] if registry else []
+    named += [tag] if _TAGS.fullmatch(tag) else []
+    return placeholder(image) or BETWEEN.join(named) or None
+
+
+def hides_version(image: str) -> bool:
+    """Whether a placeholder stands where the version is."""
+    return bool(placeholder(image) or _TAGS.fullmatch(tag_of(image) or ""))
+
+
+def _is_valid(text: str) -> bool:
+    """Whether a placeholder is a valid part of an image, so that Kubernetes looks for it."""
+    registry, _, tag = text.rpartition(BETWEEN)
+    return bool(_TAGS.fullmatch(tag) or _REGISTRIES.match(f"{registry or tag}/"))
+
+
+def fix_of(kind: ProblemKind, texts: Iterable[str]) -> str:
+    """What to do about placeholders of one kind."""
+    if kind in FIXES:
+        return FIXES[kind]
+    names = list(texts)
+    parts = ["registry"] if any(_REGISTRIES.match(f"{text}/") for text in names) else []
+    parts += ["tag"] if any(_TAGS.fullmatch(text.rpartition(BETWEEN)[2]) for text in names) else []
+    own = "those" if len(parts) > 1 else "that"
+    return f"Replace the {' and the '.join(parts)} with {own} of your image."
 
 
 @rule(
     id="PS909",
     title="placeholder that must be replaced",
     level=Level.ERROR,
-    cause="The manifest contains text to replace, such as `<your-registry>`, or a tag such as "
-    "`my-tag`. All of a deployment are one finding, and rules that do not need the values apply. "
-    "Text that a program fills, such as `${IMAGE}`, is a note; a tag is a warning.",
-    effect="Kubernetes rejects the value, or finds no such image. Without a version in the tag, "
-    "rules assume the newest release.",
+    cause="The manifest contains text to replace, such as `<your-registry>`, or an image with a "
+    "tag such as `my-tag` or a registry such as `my-registry`. All of a deployment are one "
+    "finding, and rules that do not need the values apply. Text that a program fills, such as "
+    "`${IMAGE}`, is a note; a tag or a registry is a warning.",
+    effect="Kubernetes rejects the value or finds no such image, or a program gets the placeholder "
+    "itself.",
     remedy="Replace it. `penstock up` ignores images and namespaces.",
     source="Kubernetes, names and images",
     versions=KUBERNETES,
@@ -66,7 +99,7 @@ def unfilled_placeholder(deployment: ServingDeployment) -> Iterable[RuleResult]:
         yield RuleResult(
             location=location,
             message=about_placeholders(kind, [text for _, text in found]),
-            fix=Fix(text=FIXES[kind]),
+            fix=Fix(text=fix_of(kind, [text for _, text in found])),
             why=REASONS.get(kind, ""),
             level=LEVELS[kind],
         )
@@ -87,10 +120,10 @@ def is_template(deployment: ServingDeployment) -> bool:
 
 
 def by_kind(found: Iterable[tuple[Place, str]]) -> dict[ProblemKind, list[tuple[Place, str]]]:
-    """Placeholders with their places, by the key of LEVELS and FIXES."""
+    """Placeholders with their places, by the key of LEVELS."""
     kinds: dict[ProblemKind, list[tuple[Place, str]]] = {}
     for place, text in found:
-        kind = ProblemKind.OTHER if _TAGS.fullmatch(text) else kind_of(text)
+        kind = ProblemKind.OTHER if _is_valid(text) else kind_of(text)
         kinds.setdefault(kind, []).append((place, text))
     return kinds
 
@@ -100,6 +133,26 @@ def _placeholders(deployment: ServingDeployment) -> Iterator[tuple[Location, str
     if isinstance(namespace, str) and (text := placeholder(namespace)):
         yield Location("", "manifest", ("metadata", "namespace")), text
     for component in deployment.components:
-        image = deployment.pods[component.name].image
-        if text := image_placeholder(image):
-            yield Location(component.name, "field", ("main", "image")), text
+        pod = deployment.pods[component.name]
+        main = pod.containers[0].cursor["image"].path
+        for image in _images(pod.cursor):
+            if text := image_placeholder(str(image.value)):
+                is_main = deployment.is_graph or image.path == main
+                yield (
+                    Location(component.name, "field", ("main", "image"))
+                    if is_main
+                    else Location("", "manifest", image.path),
+                    text,
+                )
+
+
+def _images(cursor: Cursor) -> Iterator[Cursor]:
+    """The images of all containers below a part of the manifest."""
+    if isinstance(cursor.value, dict):
+        for key, child in cursor.entries():
+            if key == "image" and isinstance(child.value, str):
+                yield child
+            yield from _images(child)
+    elif isinstance(cursor.value, list):
+        for child in cursor.items():
+            yield from _images(child)
