@@ -17,9 +17,9 @@ from penstock.plan.request import Objective, PlanRequest
 from penstock.plan.sensitivity import Comparison
 from penstock.plan.space import Candidate
 from penstock.plan.trials import Trial
+from penstock.simulate.accuracy import accuracy_line
 from penstock.simulate.metrics import percentile, spreads, steady_requests
 from penstock.simulate.report import (
-    KNOWN_ERROR,
     NEVER_SIMULATED,
     arrival_of,
     as_rows,
@@ -58,7 +58,7 @@ def lines(plan: Plan, attain: float, width: int | None = None) -> Iterator[str]:
     if not plan.winner.row.is_steady:
         yield f"short replays: {SHORT}"
     yield _counts(plan)
-    yield KNOWN_ERROR
+    yield from (f"accuracy, {t.candidate}: {accuracy_line(t.row)}" for t in shown(plan))
 
 
 def _counts(result: Plan | NoPlan) -> str:
@@ -262,6 +262,7 @@ def header(plan: Plan, attain: float, command: str) -> list[str]:
         *(f"Availability: {line}." for line in availability(winner)),
         f"Headroom: {'; '.join(headroom(plan, attain))}.",
         f"Disaggregation: {disaggregation(plan)}.",
+        f"Accuracy: {accuracy_line(plan.winner.row)}.",
         "This describes the graph as planned: edits, such as `penstock scale`, do not change it.",
         "Simulated with measured kernels, not run on a GPU. Benchmark it before production use.",
         f"{_counts(plan)}. Command:",
@@ -298,7 +299,6 @@ def as_json(plan: Plan, attain: float, graph: str) -> str:
         "not_considered": {str(layout): why for layout, why in plan.excluded.items()},
         "candidates": plan.considered,
         "replays": plan.replays,
-        "known_error": KNOWN_ERROR,
         "graph": graph,
     }
     return json.dumps(content, indent=2)

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from statistics import median
 
+from penstock.simulate.accuracy import accuracy_line
+from penstock.simulate.accuracy import as_json as intervals_as_json
 from penstock.simulate.metrics import MAX_REFUSED, ReplayMetrics, Spread, spreads
 from penstock.simulate.model import Replayable
 from penstock.simulate.scaling import Scaling
@@ -38,14 +40,6 @@ NARROW = {
 }
 NARROW_WIDTH = 80
 MAX_EVENTS = 24
-# From benchmarks/results/accuracy.json; a test compares them.
-POINTS, ITL_ERROR, ITL_WITHIN, TTFT_SHORT_MS = 161, 0.08, 0.71, 45
-KNOWN_ERROR = (
-    f"known error, from {POINTS} measured points (gpt-oss-120b, TensorRT-LLM, one B200 or H200 "
-    f"node): ITL is off by {ITL_ERROR:.0%} on average and by at most 10% in {ITL_WITHIN:.0%} of "
-    f"the points; TTFT is about {TTFT_SHORT_MS} ms too short, the time that the server and the "
-    "client take"
-)
 NEVER_SIMULATED = (
     "the frontend's own work (templates, tokenization, HTTP)",
     "prefix-cache hits on the output of earlier turns of a conversation",
@@ -182,6 +176,7 @@ def notes(rows: Sequence[Row]) -> Iterator[str]:
         yield from _rejected(row)
         if (share := median(one.refused_share for one in row.metrics)) > MAX_REFUSED:
             yield f"  no p99: {share:.1%} of the requests have no latency"
+        yield f"  {accuracy_line(row)}"
         yield from _scaling_lines(row)
         for what in assumed(row):
             yield f"  assumed: {what}"
@@ -190,7 +185,6 @@ def notes(rows: Sequence[Row]) -> Iterator[str]:
     if any(row.replayable.planner for row in rows):
         yield "all metrics include the start and the end of the workload"
     yield f"not simulated in any graph: {'; '.join(NEVER_SIMULATED)}"
-    yield KNOWN_ERROR
 
 
 def _shape(deployment: Replayable) -> str:
@@ -285,7 +279,6 @@ def as_json(
             "graphs": as_rows(rows),
             "sustained": [_sustained_as_json(load) for load in sustained],
             "not_simulated": NEVER_SIMULATED,
-            "known_error": KNOWN_ERROR,
         },
         indent=2,
     )
@@ -322,6 +315,7 @@ def _as_json(row: Row) -> dict[str, object]:
         "too_long": row.too_long,
         "over_input_limit": row.over_input_limit,
         "figures": figures,
+        "intervals": intervals_as_json(row),
         "scaling": [_scaling_as_json(one, row) for one in row.scalings]
         if row.replayable.planner
         else None,

@@ -40,6 +40,7 @@ class Row:
     too_long: int = 0  # requests of the first seed that the engines refuse
     over_input_limit: int = 0  # those of them whose input is longer than a step
     scale: float = 1.0  # times the workload's arrival rate
+    is_closed_loop: bool = False  # clients wait for responses, so that latency decides the rate
 
     @property
     def scalings(self) -> tuple[Scaling, ...]:
@@ -194,6 +195,7 @@ class Study:
             results=tuple(results),
             too_long=jobs[0].too_long,
             over_input_limit=jobs[0].over_input_limit,
+            is_closed_loop=jobs[0].concurrency is not None,
         )
 
     def _job(
