@@ -31,6 +31,9 @@ TUNED = RouterSettings(4, 4)
 Behavior = Callable[[RouterSettings, int], dict[str, Any]]
 
 
+ENGINE = {"backend": "vllm", "timing_model": {"config": {"model": "openai/gpt-oss-120b"}}}
+
+
 def deployment(**settings: Any) -> Replayable:
     pool = PoolReplay(
         names=("worker",),
@@ -38,7 +41,7 @@ def deployment(**settings: Any) -> Replayable:
         replicas=4,
         gpus=1,
         all_gpus=4,
-        engine={"engine": {}, "dp_size": 1},
+        engine={"engine": ENGINE, "dp_size": 1},
     )
     router = Router(mode="kv", settings={"router_temperature": 0.0, **settings})
     return Replayable(name="ours", gpu=GPUS["b200"], pools=(pool,), router=router, context=9999)
