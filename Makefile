@@ -24,6 +24,7 @@ fresh: ## check that generated files are up to date
 	$(RUN) python -m penstock.engines.llm_args.value_table --check
 	$(RUN) python k8s/monitoring/dashboards.py --check
 	$(RUN) python docs/outputs.py --check
+	$(RUN) python benchmarks/accuracy.py report --check
 
 generate: ## write the generated files: chart values and schema, references, roles, dashboards, options, output in documents
 	$(RUN) python -m penstock.graph.generate
@@ -88,7 +89,8 @@ bench: ## run all benchmarks; results go to benchmarks/results
 	$(RUN) python benchmarks/smollm2_exact.py
 	$(RUN) python benchmarks/client_matrix.py
 	$(RUN) python benchmarks/shadow.py
-	$(RUN) python benchmarks/accuracy.py
+	$(RUN) python benchmarks/accuracy.py predict --each 30
+	$(RUN) python benchmarks/accuracy.py report
 	$(RUN) python benchmarks/claims.py
 	$(RUN) python benchmarks/simulate_scale.py
 	$(RUN) python benchmarks/plan_against_all.py

@@ -1,207 +1,197 @@
-"""Compares `penstock simulate` with the measured points in AISimulate's data.
+"""Compares `penstock simulate` with the measured points in benchmarks/points.
 
-python benchmarks/accuracy.py [SYSTEM…]   Writes results/accuracy.json.
-
-The points are InferenceX's (TensorRT-LLM, gpt-oss-120b, aggregated): closed-loop clients with ten
-requests each, and lengths of 0.8 to 1.0 of the nominal ones (its RANDOM_RANGE_RATIO). The limits of
-their engines are not recorded; the graph here has usual ones.
+python benchmarks/accuracy.py predict [--each N] [--half fit|held-out] [--seconds S]
+    Replays the first N points of each stratum (engine, GPU, half, model, source) that are not yet
+    in results/predicted_points.csv, in an order that depends only on the points; begins no replay
+    after S seconds.
+python benchmarks/accuracy.py report [--check]
+    Writes results/accuracy.json, results/accuracy.svg and the points in the package, which make the
+    intervals of `simulate`. With --check: fails if the points in the package are others.
 """
 
 from __future__ import annotations
 
+import argparse
 import csv
-import re
 import sys
+import tempfile
+import time
 from collections import defaultdict
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from functools import partial
+from hashlib import sha256
+from pathlib import Path
 from statistics import mean, median
+from threading import Lock
 from typing import Any
 
-from deployed import deployed
-from penstock.environments import environments_root
-from penstock.errors import SimulationError
-from penstock.simulate.cache import environment_cache
+import measured
+from accuracy_plot import plot
+from accuracy_report import DATA, as_data, figures
+from penstock.errors import PenstockError
+from penstock.simulate.cache import Cache
 from penstock.simulate.metrics import served_requests
-from penstock.simulate.model import Replayable
-from penstock.simulate.replay import Job, Replays, as_trace, require_environment
-from penstock.workload.model import Arrival, Lengths, Workload
+from penstock.simulate.replay import Job, Replays, as_trace
 from penstock.workload.sample import sample
-from report import write_result
+from point_errors import PointError, point_error
+from point_graphs import Point, deployment_of, model_of, reason_against, workload_of
+from report import RESULTS, write_result
 
-SYSTEMS = {"b200_sxm": "b200", "h200_sxm": "h200"}
-GPUS_PER_NODE = 8
-REQUESTS_PER_CLIENT = 10
-# Mean and coefficient of variation of lengths uniform from 0.8 to 1.0 of the nominal one.
-SHARE, CV = 0.9, 0.064
-MOST_REQUESTS = 640
-GRAPH = """
-model: {{id: openai/gpt-oss-120b, context_length: {context}}}
-hardware: {{gpu: {gpu}}}
-engine:
-  kind: trtllm
-  config:
-    enable_chunked_prefill: true
-    moe_expert_parallel_size: {ep}
-    enable_attention_dp: {attention_dp}
-    max_batch_size: 512
-    max_num_tokens: 20000
-    kv_cache_config: {{dtype: fp8, free_gpu_memory_fraction: 0.85}}
-worker: {{replicas: 1, gpus: {gpus}}}
-"""
+PREDICTED = RESULTS / "predicted_points.csv"
+SAMPLE_MS = 10_000
+# InferenceX and most others send ten requests from each client, of which the first wait for each
+# other. The replay sends fewer, so the first of each client count less.
+FIRST_REQUESTS = 0.1
+COLUMNS = (
+    *("key", "ttft_ms_mean", "ttft_ms_p50", "tpot_ms_mean", "tpot_ms_p50"),
+    *("output_tok_s_gpu", "queue_ms_mean", "batch", "max_batch", "whole_experts", "error"),
+)
+# First those for which the targets hold, gpt-oss before the others.
+FIRST = [("trtllm", "b200"), ("trtllm", "h200"), ("vllm", "h200"), ("vllm", "h100")]
 
 
-@dataclass(frozen=True, kw_only=True, order=True)
-class Point:
-    """A measured point."""
-
-    system: str
-    isl: int
-    osl: int
-    tp: int
-    dp: int
-    ep: int
-    concurrency: int
-    ttft_ms: float
-    tpot_ms: float
-
-    @property
-    def gpus(self) -> int:
-        return self.tp * self.dp
+def key_of(point: Point) -> str:
+    return sha256("\n".join(point.values()).encode()).hexdigest()[:12]
 
 
-def points(systems: list[str]) -> list[Point]:
-    """Each measured point once; the file has copies of several dates."""
-    site = next((environments_root() / "sim" / "lib").glob("python3.*/site-packages"))
-    found = {}
-    with (site / "aisimulate_core" / "systems" / "silicon_sample.csv").open() as file:
-        for row in csv.DictReader(file):
-            if not _is_ours(row, systems):
-                continue
-            concurrency = re.search(r"silicon_concurrency=(\d+)", row["silicon_data_source"])
-            assert concurrency is not None
-            point = Point(
-                system=row["system"],
-                isl=int(row["isl"]),
-                osl=int(row["osl"]),
-                tp=int(row["tp_size"]),
-                dp=int(row["attention_dp_size"]),
-                ep=int(row["moe_ep_size"]),
-                concurrency=int(concurrency[1]),
-                ttft_ms=float(row["silicon_ttft_ms"]),
-                tpot_ms=float(row["silicon_tpot_ms"]),
-            )
-            key = (
-                point.system,
-                point.isl,
-                point.osl,
-                point.tp,
-                point.dp,
-                point.ep,
-                point.concurrency,
-            )
-            found[key] = point
-    # Some rows have more GPUs than a node: their layout is not the one that was measured.
-    return sorted(point for point in found.values() if point.gpus <= GPUS_PER_NODE)
+def stratum(point: Point) -> tuple[str, ...]:
+    return (point["engine"], point["gpu"], point["split"], model_of(point), point["source_group"])
 
 
-def _is_ours(row: dict[str, str], systems: list[str]) -> bool:
-    return (
-        row["model_path"] == "openai/gpt-oss-120b"
-        and row["backend"] == "trtllm"
-        and row["mode"] == "agg"
-        and row["system"] in systems
-    )
+def planned(each: int) -> Iterator[Point]:
+    """The first ``each`` points of every stratum, one of each stratum after the other."""
+    strata: dict[tuple[str, ...], list[Point]] = defaultdict(list)
+    for point in measured.read():
+        if measured.can_be_replayed(point) and not reason_against(point):
+            strata[stratum(point)].append(point)
+    for points in strata.values():
+        points.sort(key=lambda point: sha256(f"sample {key_of(point)}".encode()).hexdigest())
+    for is_later in (False, True):
+        names = sorted(name for name in strata if (name[:2] not in FIRST) is is_later)
+        for number in range(each):
+            for name in sorted(names, key=lambda name: not name[3].startswith("gpt-oss")):
+                yield from strata[name][number : number + 1]
 
 
-def deployment(point: Point) -> Replayable:
-    text = GRAPH.format(
-        context=point.isl + point.osl + 512,
-        gpu=SYSTEMS[point.system],
-        ep=point.ep,
-        attention_dp="true" if point.dp > 1 else "false",
-        gpus=point.gpus,
-    )
-    return deployed(text, "point")
+def predicted() -> dict[str, dict[str, str]]:
+    if not PREDICTED.exists():
+        return {}
+    with PREDICTED.open(newline="") as file:
+        return {row["key"]: row for row in csv.DictReader(file)}
 
 
-def row_of(replays: Replays, point: Point) -> dict[str, Any]:
-    row = {
-        "isl/osl": f"{point.isl}/{point.osl}",
-        "layout": f"tp{point.tp} dp{point.dp} ep{point.ep}",
-        "concurrency": point.concurrency,
-        "measured": {"ttft_ms": round(point.ttft_ms, 1), "tpot_ms": round(point.tpot_ms, 3)},
-        **simulated(replays, point),
-    }
-    print(row, file=sys.stderr, flush=True)
-    return row
+def predict(each: int, half: str, seconds: float, processes: int) -> None:
+    done, lock, end = predicted(), Lock(), time.monotonic() + seconds
+    todo = [p for p in planned(each) if key_of(p) not in done and half in ("both", p["split"])]
+    folder = tempfile.TemporaryDirectory(prefix="penstock-accuracy-")
+    with folder, Replays(Cache(None, ""), processes) as replays:
+
+        def run(point: Point) -> None:
+            if time.monotonic() > end:
+                return
+            began = time.monotonic()
+            row = {"key": key_of(point), **prediction(replays, point, Path(folder.name))}
+            with lock:
+                done[row["key"]] = row
+                _write(done)
+                _say(point, row, time.monotonic() - began)
+
+        with ThreadPoolExecutor(replays.processes) as pool:
+            list(pool.map(run, todo))
 
 
-def simulated(replays: Replays, point: Point) -> dict[str, Any]:
-    workload = Workload(
-        requests=min(MOST_REQUESTS, max(32, REQUESTS_PER_CLIENT * point.concurrency)),
-        input=Lengths(mean=round(SHARE * point.isl), cv=CV, max=point.isl),
-        output=Lengths(mean=round(SHARE * point.osl), cv=CV, max=point.osl),
-        arrival=Arrival(concurrency=point.concurrency),
-    )
-    trace = as_trace(sample(workload, 0))
-    job = Job(
-        replayable=deployment(point), trace=trace, concurrency=point.concurrency, sample_ms=10_000
-    )
+def prediction(replays: Replays, point: Point, folder: Path) -> dict[str, Any]:
+    """The replay's figures, counted over all requests, start and end included, as sources do."""
     try:
-        (answer,) = replays.run([job])
-    except SimulationError as error:
-        return {"not_replayed": str(error)[-200:]}
-    requests = served_requests(answer)  # all of them, as InferenceX counts the warm-up too
-    ttft = mean(one.ttft_ms for one in requests)
-    tpot = mean(one.itl_ms for one in requests if one.itl_ms)
+        deployment, workload = deployment_of(point, folder), workload_of(point)
+        requests = [
+            request
+            for request in sample(workload, 0)
+            if request.input_tokens + request.output_tokens <= deployment.context
+        ]
+        clients = workload.arrival.concurrency if workload.arrival else None
+        trace = as_trace(requests)
+        job = Job(replayable=deployment, trace=trace, concurrency=clients, sample_ms=SAMPLE_MS)
+        (result,) = replays.run([job])
+    except PenstockError as error:
+        return {"error": " ".join(str(error).split())[:200]}
+    served = served_requests(result)
+    seconds = (max(one.ended_ms for one in served) - served[0].arrived_ms) / 1000
+    first = clients if point["load"] == "concurrency" else None
+    ttft = [one.ttft_ms for one in served]
+    tpot = [one.itl_ms for one in served if one.itl_ms]
+    engine = deployment.pools[0].engine
+    ranks = deployment.pools[0].replicas * engine["dp_size"]
+    busy = sum(one.ended_ms - one.arrived_ms - one.prefill_queue_ms for one in served)
     return {
-        "whole_experts": bool(answer.get("whole_experts")),
-        "ttft_ms": round(ttft, 1),
-        "tpot_ms": round(tpot, 3),
-        "ttft_error": round(ttft / point.ttft_ms - 1, 3),
-        "tpot_error": round(tpot / point.tpot_ms - 1, 3),
+        "ttft_ms_mean": round(_mean(ttft, first), 2),
+        "ttft_ms_p50": round(median(ttft), 2),
+        "tpot_ms_mean": round(mean(tpot), 4),
+        "tpot_ms_p50": round(median(tpot), 4),
+        "output_tok_s_gpu": round(sum(one.tokens for one in served) / seconds / deployment.gpus, 2),
+        "queue_ms_mean": round(_mean([one.prefill_queue_ms for one in served], first), 2),
+        "batch": round(busy / 1000 / seconds / ranks, 2),
+        "max_batch": engine["engine"]["max_num_seqs"],
+        "whole_experts": "yes" if result.get("whole_experts") else "",
     }
 
 
-def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    known = [row for row in rows if "tpot_error" in row]
-    if not known:
-        return {"points": 0, "not_replayed": len(rows)}
-    return {
-        "points": len(known),
-        "not_replayed": len(rows) - len(known),
-        "tpot_mean_absolute": round(mean(abs(row["tpot_error"]) for row in known), 3),
-        "tpot_bias": round(mean(row["tpot_error"] for row in known), 3),
-        "tpot_worst": max((row["tpot_error"] for row in known), key=abs),
-        "ttft_mean_absolute": round(mean(abs(row["ttft_error"]) for row in known), 3),
-        "tpot_within_10_percent": round(mean(abs(r["tpot_error"]) <= 0.1 for r in known), 2),
-        "ttft_bias": round(mean(row["ttft_error"] for row in known), 3),
-        "ttft_short_ms": round(median(r["measured"]["ttft_ms"] - r["ttft_ms"] for r in known), 1),
-    }
+def _mean(values: list[float], first: int | None) -> float:
+    """``first``: how many values count as FIRST_REQUESTS together; None: all count the same."""
+    if first is None or first >= len(values):
+        return mean(values)
+    return FIRST_REQUESTS * mean(values[:first]) + (1 - FIRST_REQUESTS) * mean(values[first:])
 
 
-def by(rows: list[dict[str, Any]], name: str) -> dict[str, Any]:
-    groups: dict[Any, list[dict[str, Any]]] = defaultdict(list)
-    for row in rows:
-        groups[row[name]].append(row)
-    return {str(key): summary(groups[key]) for key in sorted(groups)}
+def _write(rows: dict[str, dict[str, Any]]) -> None:
+    temporary = PREDICTED.with_suffix(".tmp")
+    with temporary.open("w", newline="") as file:
+        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n", restval="")
+        writer.writeheader()
+        writer.writerows(rows[key] for key in sorted(rows))
+    temporary.replace(PREDICTED)
 
 
-def main() -> None:
-    systems = sys.argv[1:] or list(SYSTEMS)
-    figures: dict[str, Any] = {}
-    with Replays(environment_cache(require_environment())) as replays:
-        for system in systems:
-            with ThreadPoolExecutor(replays.processes) as pool:
-                rows = list(pool.map(partial(row_of, replays), points([system])))
-            groups = {name: by(rows, name) for name in ("isl/osl", "layout", "concurrency")}
-            figures[system] = {"all": summary(rows), "by": groups, "rows": rows}
-    rows = [row for system in systems for row in figures[system]["rows"]]
-    figures = {"overall": summary(rows), **figures}
-    write_result("accuracy", "python benchmarks/accuracy.py", figures)
+def _say(point: Point, row: dict[str, Any], took: float) -> None:
+    figures = {c: (point[c], row[c]) for c in COLUMNS if row.get(c) and point.get(c)}
+    what = f"{'/'.join(stratum(point))} {point['isl']}/{point['osl']}"
+    print(f"{took:.0f} s {what} {figures or row.get('error')}", file=sys.stderr, flush=True)
+
+
+def point_errors() -> list[PointError]:
+    """Of all points that were replayed, in the order of points.csv."""
+    rows = predicted()
+    known = [(point, rows[key]) for point in measured.read() if (key := key_of(point)) in rows]
+    return [error for point, row in known if (error := point_error(point, row)) is not None]
+
+
+def report(*, check: bool) -> int:
+    errors = point_errors()
+    data = as_data(errors)
+    if check:
+        return 0 if DATA.read_text() == data else 1
+    DATA.write_text(data)
+    (RESULTS / "accuracy.svg").write_text(plot(errors))
+    failed = {row["error"][:100] for row in predicted().values() if row["error"]}
+    counts = {"points": len(errors), "not replayed": sorted(failed)}
+    write_result("accuracy", "python benchmarks/accuracy.py report", counts | figures(errors))
+    return 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("command", choices=("predict", "report"))
+    parser.add_argument("--each", type=int, default=30)
+    parser.add_argument("--half", choices=("both", "fit", "held-out"), default="both")
+    parser.add_argument("--seconds", type=float, default=1e9)
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--check", action="store_true")
+    arguments = parser.parse_args()
+    if arguments.command == "report":
+        return report(check=arguments.check)
+    predict(arguments.each, arguments.half, arguments.seconds, arguments.processes)
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

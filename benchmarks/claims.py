@@ -16,7 +16,6 @@ from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
-from accuracy import CV, REQUESTS_PER_CLIENT, SHARE
 from deployed import deployed
 from penstock.graph.slo import Slo
 from penstock.manifests.source import open_source
@@ -34,10 +33,13 @@ from penstock.simulate.router import Router
 from penstock.simulate.study import Row, Study
 from penstock.workload.load import LoadedWorkload
 from penstock.workload.model import Arrival, Lengths, Workload
+from point_graphs import SPREADS
 from report import write_result
 
 ROOT = Path(__file__).parents[1]
 GRAPHS = ROOT / "dynamo_graphs"
+(SHARE, CV), _ = SPREADS["0.8-1.0"]  # lengths as InferenceX draws them
+REQUESTS_PER_CLIENT = 10
 # llm-d/llm-d, guides/pd-disaggregation/modelserver/gpu/vllm/base; the rest are vLLM's defaults.
 LLM_D = """
 model: {id: openai/gpt-oss-120b}

@@ -146,7 +146,7 @@ def test_services_in_a_list_have_a_fix(tmp_path: Path) -> None:
         ("DynamoCheckpoint", "Dynamo 1.5 removed", "Pass the file"),
         ("Kustomization", "files of an overlay", "kubectl kustomize DIR | penstock check -"),
         ("DynamoGraphDeployments", "", "Did you mean `kind: DynamoGraphDeployment`"),
-        ("Service", "", "Pass the file"),
+        ("Service", "", "Pass a graph, or a manifest with"),
     ],
 )
 def test_an_object_of_another_kind_says_what_it_is(

@@ -57,7 +57,7 @@ def test_a_rule_that_does_not_exist_names_no_other_but_the_list(option: str, rul
 def test_the_list_of_rules_has_id_level_and_title() -> None:
     lines = penstock("check", "--list-rules").stdout.splitlines()
     assert [line.split()[0] for line in lines] == [rule.id for rule in RULES]
-    assert lines[0].split(maxsplit=2) == ["PS001", "error", "the file cannot be read"]
+    assert lines[0].split(maxsplit=2) == ["PS001", "error", "the file cannot be checked"]
 
 
 def test_quiet_prints_findings_without_a_summary(tmp_path: Path) -> None:

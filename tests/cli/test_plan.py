@@ -56,20 +56,21 @@ def test_a_plan_writes_a_graph_with_its_reasons(
     assert "sensitivity, scale × 1.5:" in output
     assert "no shared prefixes" not in output  # there are none
     assert "disaggregation: " in output
-    assert "known error" in output
+    assert re.search(r"accuracy, .+: 90% interval: ITL p50 [0-9.]+ to [0-9.]+ ms, ", output)
     assert "availability: one worker: no redundancy. Plan with --min-replicas 2" in output
     assert re.search(r"scale × 1.5: (only )?[0-9.]+% of requests meet the SLO", output)
     assert f"wrote {path}\n\nnext steps:\n  penstock check {path}\n" in output
     loaded = load_graph(path)
     assert loaded.text.startswith("# openai/gpt-oss-120b on up to 2 × b200")
     assert "# Recommended: " in loaded.text
+    assert "# Accuracy: 90% interval: ITL p50 " in loaded.text
     assert loaded.graph.slo.ttft_ms == 1000
     counts = tally(check_file(path, Hints()))
     assert (counts.errors, counts.warnings) == (0, 0)
     assert main(["simulate", str(path), "--workload", asked[6]]) == 0
     simulated = capsys.readouterr().out
     assert " 100.0%" in simulated
-    assert re.search(r"requests in the figures: \d+ \(few: ", simulated)
+    assert "not steady" not in simulated
 
 
 @needs_sim

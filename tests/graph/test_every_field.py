@@ -26,7 +26,7 @@ GRAPH = {
 WRONG: Mapping[str, tuple[Any, ...]] = {
     "string": (5, 1.5, True, "", ["a"], {"a": 1}),
     "integer": ("abc", "2x", "", 2.5, True, -1, ["a"], {"a": 1}, "２", "1e3", "0x10", 10**15),
-    "number": ("abc", "", True, -1, ["a"], {"a": 1}, "2,5"),
+    "number": ("abc", "", True, -1, ["a"], {"a": 1}, "0,5"),
     "boolean": ("yes", "True ", 1, "", ["a"], {"a": 1}),
     "array": ("a", 5, True, {"a": 1}),
     "object": ("a", 5, True, ["a"]),

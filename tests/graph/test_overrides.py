@@ -166,7 +166,7 @@ def test_a_list_shortened_by_a_set_comes_from_the_set() -> None:
         ("verify.must_pass=x", 'must be a list, got the string "x". Fix: Write a list of models, '),
         (
             "gateway.api_keys=x",
-            "(not shown). Fix: Give the value to one of its keys: secret, header.",
+            "Set its keys: `--set gateway.api_keys.KEY=VALUE`, with one of secret, header.",
         ),
         ("worker[x]=1", "the text between [ and ] is not the number of an item"),
         ("worker..x=1", "a step of the path is empty"),

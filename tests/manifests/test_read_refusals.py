@@ -79,10 +79,10 @@ def test_a_document_that_is_not_a_mapping_is_refused() -> None:
 
 
 def test_a_file_without_a_deployment_is_reported_with_its_kinds() -> None:
-    text = "kind: Component\n---\nkind: Service\n---\nkind: Service\n"
+    text = "kind: Job\n---\nkind: Service\n---\nkind: Service\n"
     assert (
         only_problem(text).message
-        == "the file contains no DynamoGraphDeployment, only: Component, Service"
+        == "the file contains no DynamoGraphDeployment, only: Job, Service"
     )
 
 

@@ -159,12 +159,13 @@ def _print(
             pairs = zip(deployments, planned, strict=True)
             rows = [r for pair in pairs for r in compare_with_planner(study, *pair, count_replays)]
         else:
-            rows = study.rows(deployments, count_replays)
+            rows = study.steady_rows(deployments, count_replays)
     if args.json:
         print(report.as_json(rows, study.workload, sustained))
     else:
         _print_lines([f"{report.title(study.workload, sustained)}; simulated, not measured"])
-        for line in report.table(rows) if args.wide else report.narrow_table(rows):
+        named = report.marked(rows)
+        for line in report.table(named) if args.wide else report.narrow_table(named):
             print(line)
         _print_lines(report.sustained_load_line(load, study.workload) for load in sustained)
         _print_lines(report.notes(rows))

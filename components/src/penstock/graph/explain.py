@@ -23,6 +23,7 @@ from penstock.strict_yaml.problems import BOUNDS, MEMORY, PATTERNS, Text, kind_o
 from penstock.strict_yaml.value_fixes import section_fix
 
 GPU = ("hardware", "gpu")
+PLAIN_INTEGER = re.compile(r"-?[1-9][0-9]*")  # a text only because it has too many digits
 # The key of a section for which a scalar in the place of the section is meant.
 MAIN_KEYS: Mapping[str, str] = {
     "model": "id",
@@ -112,6 +113,9 @@ def _scalar_for_a_section(path: Path, value: str | float, is_set: bool) -> Text 
     message = f"must be a section of `key: value` lines, got {kind_of(value)} {shown(path, value)}"
     if main is None or looks_secret(place_of(path)):
         keys = ", ".join(section.model_fields) if (section := model_at(path, Graph)) else ""
+        if is_set:
+            fix = f"Set its keys: `--set {place_of(path)}.KEY=VALUE`, with one of {keys}."
+            return Text(message=message, fix=fix)
         return Text(message=message, fix=f"Give the value to one of its keys: {keys}.")
     schema = _schema((*path, main))
     choices = schema.get("enum", [])
@@ -161,10 +165,12 @@ def _of_a_set(path: Path, kind: str, value: Any) -> Text | None:
         return Text(message=message, fix=f"Write {given}, or remove this --set.")
     got = shown(path, value)
     if kind in NUMBERS:
-        if isinstance(value, str) and number_fix(str(path[-1]), value, kind == "int_type"):
+        is_integer = isinstance(value, str) and PLAIN_INTEGER.fullmatch(value)
+        is_text = isinstance(value, str) and not is_integer
+        if is_text and number_fix(str(path[-1]), value, kind == "int_type"):
             return None
         expected = _range(schema)
-        got = str(value) if isinstance(value, str) and value.strip("+-").isdecimal() else got
+        got = str(value) if is_integer else got
         if not expected or looks_secret(place):
             return None
         given = _written(path, _example(schema, value), is_set=True)

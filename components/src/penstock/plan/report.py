@@ -17,9 +17,9 @@ from penstock.plan.request import Objective, PlanRequest
 from penstock.plan.sensitivity import Comparison
 from penstock.plan.space import Candidate
 from penstock.plan.trials import Trial
+from penstock.simulate.accuracy import accuracy_line
 from penstock.simulate.metrics import percentile, spreads, steady_requests
 from penstock.simulate.report import (
-    KNOWN_ERROR,
     NEVER_SIMULATED,
     arrival_of,
     as_rows,
@@ -31,6 +31,10 @@ from penstock.simulate.study import Row
 WIDTH = 110  # of the header's lines
 NEXT_STEP = SCALE_STEP * 1.01  # times the sustained scale: no scale in between is ever replayed
 LATE = "--time-limit was reached: fewer graphs and scales were replayed than possible"
+SHORT = (
+    "the figures are of few request durations, in which a growing queue may not show; "
+    "`penstock simulate` with the graph and the workload replays until the state is steady"
+)
 NOT_TRIED = "speculative decoding, workers on several nodes, batch limits other than in the table"
 
 
@@ -52,8 +56,10 @@ def lines(plan: Plan, attain: float, width: int | None = None) -> Iterator[str]:
     yield f"not considered: {NOT_TRIED}"
     yield from _assumptions(plan)
     yield f"not simulated: {'; '.join(NEVER_SIMULATED)}"
+    if not plan.winner.row.is_steady:
+        yield f"short replays: {SHORT}"
     yield _counts(plan)
-    yield KNOWN_ERROR
+    yield from (f"accuracy, {t.candidate}: {accuracy_line(t.row)}" for t in shown(plan))
 
 
 def _counts(result: Plan | NoPlan) -> str:
@@ -267,6 +273,7 @@ def header(plan: Plan, attain: float, command: str) -> list[str]:
         f"Headroom: {'; '.join(headroom(plan, attain))}.",
         f"Disaggregation: {disaggregation(plan)}.",
         *([f"{LATE}."] if plan.is_late else []),
+        f"Accuracy: {accuracy_line(plan.winner.row)}.",
         "This describes the graph as planned: edits, such as `penstock scale`, do not change it.",
         "Simulated with measured kernels, not run on a GPU. Benchmark it before production use.",
         f"{_counts(plan)}. Command:",
@@ -304,7 +311,6 @@ def as_json(plan: Plan, attain: float, graph: str) -> str:
         "candidates": plan.considered,
         "replays": plan.replays,
         "time_limit_reached": plan.is_late,
-        "known_error": KNOWN_ERROR,
         "graph": graph,
     }
     return json.dumps(content, indent=2)

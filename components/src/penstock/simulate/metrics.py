@@ -13,9 +13,11 @@ from statistics import median
 from typing import Any
 
 from penstock.graph.slo import Slo
+from penstock.simulate.steadiness import Steadiness
 
 MIN_WARM_UP, MAX_WARM_UP = 0.1, 0.5  # shares of the requests
 MIN_STEADY_DURATIONS = 2  # request durations, below which there is no steady state
+MAX_REFUSED = 0.01  # of the requests, above which a p99 of the others says nothing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +48,7 @@ class ReplayMetrics:
 
     requests: int
     unfinished: int
+    refused_share: float  # of the requests: not finished, or longer than the engines accept
     ttft_p50_ms: float
     ttft_p90_ms: float
     ttft_p99_ms: float
@@ -63,6 +66,7 @@ class ReplayMetrics:
     prefix_hit_rate: float  # share of input tokens found in a prefix cache
     gpu_hours: float  # of the complete replay, from its start to the last token
     gpu_hours_per_million: float | None  # output tokens
+    steadiness: Steadiness | None  # None if all requests count
 
 
 def percentile(values: Sequence[float], share: float) -> float:
@@ -135,6 +139,7 @@ def replay_metrics(
     return ReplayMetrics(
         requests=len(some),
         unfinished=unfinished,
+        refused_share=failed,
         ttft_p50_ms=percentile(ttft, 0.5),
         ttft_p90_ms=percentile(ttft, 0.9),
         ttft_p99_ms=percentile(ttft, 0.99),
@@ -152,23 +157,46 @@ def replay_metrics(
         prefix_hit_rate=sum(r.cached_tokens for r in some) / input_tokens if input_tokens else 0.0,
         gpu_hours=gpus * summary["duration_ms"] / 3.6e6,
         gpu_hours_per_million=gpus * 1e6 / rate / 3600 if rate else None,
+        steadiness=None if counts_all_requests else _steadiness(requests),
+    )
+
+
+def _steadiness(requests: list[ServedRequest]) -> Steadiness:
+    begin, end = _after_warm_up(requests)
+    seconds = max(end - begin, 1e-6) / 1000
+    arrived = _between(requests, begin, end)
+    durations = [request.ended_ms - request.arrived_ms for request in arrived]
+    return Steadiness(
+        window_s=seconds,
+        request_s=percentile(durations, 0.99) / 1000,
+        offered_rate=len(arrived) / seconds,
+        served_rate=sum(begin <= request.ended_ms <= end for request in requests) / seconds,
     )
 
 
 def _steady_window(requests: Sequence[ServedRequest]) -> tuple[float, float]:
     """From the end of the warm-up to the last arrival, in ms; the full window if there is no steady
     state, because all requests arrive within a few request durations."""
+    begin, end = _after_warm_up(requests)
+    is_steady = end - begin >= MIN_STEADY_DURATIONS * _median_duration(requests)
+    return (begin, end) if is_steady else _full_window(requests)
+
+
+def _after_warm_up(requests: Sequence[ServedRequest]) -> tuple[float, float]:
+    """From the end of the warm-up to the last arrival, in ms."""
     if not requests:
         return 0.0, 0.0
     first, end = requests[0].arrived_ms, requests[-1].arrived_ms
-    took = median(request.ended_ms - request.arrived_ms for request in requests)
+    took = _median_duration(requests)
     earliest, latest = (
         requests[int(share * (len(requests) - 1))].arrived_ms
         for share in (MIN_WARM_UP, MAX_WARM_UP)
     )
-    begin = min(max(earliest, first + 2 * took), latest)
-    is_steady = end - begin >= MIN_STEADY_DURATIONS * took
-    return (begin, end) if is_steady else _full_window(requests)
+    return min(max(earliest, first + 2 * took), latest), end
+
+
+def _median_duration(requests: Sequence[ServedRequest]) -> float:
+    return median(request.ended_ms - request.arrived_ms for request in requests) if requests else 0
 
 
 def _full_window(requests: Sequence[ServedRequest]) -> tuple[float, float]:
@@ -196,8 +224,10 @@ class Spread:
 
 
 def spreads(metrics: Sequence[ReplayMetrics]) -> Iterator[tuple[str, Spread]]:
-    """(name, spread) of every metric that is not None."""
+    """(name, spread) of every metric that is not None; without p99 if too many requests are
+    missing in it."""
+    has_p99 = all(one.refused_share <= MAX_REFUSED for one in metrics)
     for name in ReplayMetrics.__dataclass_fields__:
-        values = [value for one in metrics if (value := getattr(one, name)) is not None]
-        if values:
+        values = [value for one in metrics if isinstance(value := getattr(one, name), int | float)]
+        if values and (has_p99 or "_p99_" not in name):
             yield name, Spread(median=median(values), low=min(values), high=max(values))

@@ -14,7 +14,7 @@ from penstock.errors import InputError, Problem, SimulationError
 from penstock.html_mark import HTML_MARK
 from penstock.simulate.metrics import percentile, served_requests
 from penstock.simulate.replay import require_environment
-from penstock.simulate.report import notes, sustained_load_line, table, title
+from penstock.simulate.report import marked, notes, sustained_load_line, table, title
 from penstock.simulate.study import Row, SustainedLoad
 from penstock.workload.load import LoadedWorkload
 
@@ -48,7 +48,7 @@ def write_page(
     page = PAGE.substitute(
         mark=HTML_MARK,
         title=_escaped(title(loaded, sustained)),
-        table=_escaped("\n".join(table(rows))),
+        table=_escaped("\n".join(table(marked(rows)))),
         sustained="".join(f"<p>{_escaped(line)}\n" for line in lines),
         notes=items,
         plots="\n".join(_drawn(list(_plots(rows, sustained)))),

@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from statistics import median
 
-from penstock.simulate.metrics import ReplayMetrics, Spread, spreads
+from penstock.simulate.accuracy import accuracy_line
+from penstock.simulate.accuracy import as_json as intervals_as_json
+from penstock.simulate.metrics import MAX_REFUSED, ReplayMetrics, Spread, spreads
 from penstock.simulate.model import Replayable
 from penstock.simulate.scaling import Scaling
 from penstock.simulate.study import LONG, Row, SustainedLoad
@@ -37,19 +40,12 @@ NARROW = {
 }
 NARROW_WIDTH = 80
 MAX_EVENTS = 24
-# From benchmarks/results/accuracy.json; a test compares them.
-POINTS, ITL_ERROR, ITL_WITHIN, TTFT_SHORT_MS = 161, 0.08, 0.71, 45
-KNOWN_ERROR = (
-    f"known error, from {POINTS} measured points (gpt-oss-120b, TensorRT-LLM, one B200 or H200 "
-    f"node): ITL is off by {ITL_ERROR:.0%} on average and by at most 10% in {ITL_WITHIN:.0%} of "
-    f"the points; TTFT is about {TTFT_SHORT_MS} ms too short, the time that the server and the "
-    "client take"
-)
 NEVER_SIMULATED = (
     "the frontend's own work (templates, tokenization, HTTP)",
     "prefix-cache hits on the output of earlier turns of a conversation",
     "failures, slow workers, and slow first requests of an engine",
 )
+NOT_STEADY = " (not steady)"  # after the name of a graph
 FEW_REQUESTS = 100
 FEW = " (few: with a closed loop, TTFT depends on the burst of all clients at the start)"
 WHOLE_EXPERTS = (
@@ -83,6 +79,13 @@ def title(loaded: LoadedWorkload, sustained: Sequence[SustainedLoad]) -> str:
     """`short-chat: Poisson, 4 requests/s`."""
     scale = "each graph at its highest scale" if sustained else arrival_of(loaded)
     return f"{loaded.name}: {scale}"
+
+
+def marked(rows: Sequence[Row]) -> list[Row]:
+    """With the names of those that have no steady state marked, for a table."""
+    return [
+        row if row.is_steady else row.renamed(f"{row.replayable.name}{NOT_STEADY}") for row in rows
+    ]
 
 
 def narrow_table(rows: Sequence[Row]) -> Iterator[str]:
@@ -135,24 +138,24 @@ def aligned(lines: Sequence[Sequence[str]]) -> Iterator[str]:
 def _cells(row: Row, *, has_price: bool) -> Iterator[str]:
     values = dict(spreads(row.metrics))
 
-    def median(metric: str, form: str = ".0f", factor: float = 1.0) -> str:
+    def middle(metric: str, form: str = ".0f", factor: float = 1.0) -> str:
         return f"{values[metric].median * factor:{form}}" if metric in values else "-"
 
     yield row.replayable.name
     yield f"{row.gpus:.1f}" if row.replayable.planner else str(row.replayable.gpus)
-    yield f"{median('ttft_p50_ms')} / {median('ttft_p99_ms')}"
-    yield f"{median('itl_p50_ms', '.1f')} / {median('itl_p99_ms', '.1f')}"
-    yield median("user_rate")
-    yield median("gpu_rate")
-    yield median("goodput", ".1f", 100.0) + ("%" if row.goodput is not None else "")
-    yield median("prefix_hit_rate", ".0f", 100.0) + "%"
-    yield median("prefill_queue_p99_ms")
-    yield median("decode_queue_p99_ms")
-    yield median("gpu_hours", ".3f")
-    yield median("gpu_hours_per_million", ".3f")
+    yield f"{middle('ttft_p50_ms')} / {middle('ttft_p99_ms')}"
+    yield f"{middle('itl_p50_ms', '.1f')} / {middle('itl_p99_ms', '.1f')}"
+    yield middle("user_rate")
+    yield middle("gpu_rate")
+    yield middle("goodput", ".1f", 100.0) + ("%" if row.goodput is not None else "")
+    yield middle("prefix_hit_rate", ".0f", 100.0) + "%"
+    yield middle("prefill_queue_p99_ms")
+    yield middle("decode_queue_p99_ms")
+    yield middle("gpu_hours", ".3f")
+    yield middle("gpu_hours_per_million", ".3f")
     if has_price:
         price = row.replayable.gpu_hour_price
-        yield median("gpu_hours_per_million", ".3f", price) if price else "-"
+        yield middle("gpu_hours_per_million", ".3f", price) if price else "-"
 
 
 def notes(rows: Sequence[Row]) -> Iterator[str]:
@@ -164,11 +167,16 @@ def notes(rows: Sequence[Row]) -> Iterator[str]:
             yield f"  SLO: {deployment.slo}"
         counted = min(one.requests for one in row.metrics)
         yield f"  requests in the figures: {counted}{FEW if counted < FEW_REQUESTS else ''}"
+        if row.steadiness and not row.steadiness.is_steady:
+            yield f"  not steady: {row.steadiness.reason}"
         if spread := _spread_line(row.metrics):
             yield f"  {spread}"
         if unfinished := max(one.unfinished for one in row.metrics):
             yield f"  unfinished requests: {unfinished}"
         yield from _rejected(row)
+        if (share := median(one.refused_share for one in row.metrics)) > MAX_REFUSED:
+            yield f"  no p99: {share:.1%} of the requests have no latency"
+        yield f"  {accuracy_line(row)}"
         yield from _scaling_lines(row)
         for what in assumed(row):
             yield f"  assumed: {what}"
@@ -177,7 +185,6 @@ def notes(rows: Sequence[Row]) -> Iterator[str]:
     if any(row.replayable.planner for row in rows):
         yield "all metrics include the start and the end of the workload"
     yield f"not simulated in any graph: {'; '.join(NEVER_SIMULATED)}"
-    yield KNOWN_ERROR
 
 
 def _shape(deployment: Replayable) -> str:
@@ -272,7 +279,6 @@ def as_json(
             "graphs": as_rows(rows),
             "sustained": [_sustained_as_json(load) for load in sustained],
             "not_simulated": NEVER_SIMULATED,
-            "known_error": KNOWN_ERROR,
         },
         indent=2,
     )
@@ -304,9 +310,12 @@ def _as_json(row: Row) -> dict[str, object]:
         "slo": row.replayable.slo.model_dump(),
         "scale": row.scale,
         "seeds": len(row.metrics),
+        "steadiness": asdict(row.steadiness) if row.steadiness else None,
+        "is_steady": row.is_steady,
         "too_long": row.too_long,
         "over_input_limit": row.over_input_limit,
         "figures": figures,
+        "intervals": intervals_as_json(row),
         "scaling": [_scaling_as_json(one, row) for one in row.scalings]
         if row.replayable.planner
         else None,

@@ -15,7 +15,8 @@ from penstock.simulate.metrics import ReplayMetrics, replay_metrics
 from penstock.simulate.model import Replayable
 from penstock.simulate.replay import SAMPLES, Job, Replays, as_trace
 from penstock.simulate.scaling import Scaling, scaling_of
-from penstock.workload.duration import exceeds_sample_limit
+from penstock.simulate.steadiness import Steadiness, least_steady
+from penstock.workload.duration import exceeds_sample_limit, lengthened
 from penstock.workload.load import LoadedWorkload
 from penstock.workload.request import Request
 
@@ -24,6 +25,7 @@ DOUBLINGS = 10
 BISECTIONS = 5
 LONG = 5  # times as many requests: in a short replay a growing queue may not yet miss the SLO
 STEPS_DOWN, STEP_DOWN = 12, 0.93
+LENGTHENINGS = 3  # of the traffic, to reach a steady state
 Progress = Callable[[int, int], None]
 Requests = tuple[Request, ...]
 
@@ -38,6 +40,7 @@ class Row:
     too_long: int = 0  # requests of the first seed that the engines refuse
     over_input_limit: int = 0  # those of them whose input is longer than a step
     scale: float = 1.0  # times the workload's arrival rate
+    is_closed_loop: bool = False  # clients wait for responses, so that latency decides the rate
 
     @property
     def scalings(self) -> tuple[Scaling, ...]:
@@ -50,6 +53,20 @@ class Row:
         if self.replayable.planner is None:
             return self.replayable.gpus
         return median(scaling.gpus(self.replayable) for scaling in self.scalings)
+
+    def renamed(self, name: str) -> Row:
+        return replace(self, replayable=replace(self.replayable, name=name))
+
+    @property
+    def steadiness(self) -> Steadiness | None:
+        """Of the least steady seed; None if all requests count."""
+        some = [one.steadiness for one in self.metrics if one.steadiness is not None]
+        return least_steady(some) if some else None
+
+    @property
+    def is_steady(self) -> bool:
+        """Whether the figures do not depend on the length of the run, or cover all of it."""
+        return self.steadiness is None or self.steadiness.is_steady
 
     @property
     def goodput(self) -> float | None:
@@ -78,6 +95,27 @@ class Study:
     first_seed: int = 0  # of the sampled traffic
     # Counts the warm-up and the end too: pools that change have no steady state.
     counts_all_requests: bool = False
+
+    def steady_rows(
+        self, deployments: Sequence[Replayable], progress: Progress | None
+    ) -> list[Row]:
+        """As `rows`, with longer traffic for those that it leaves without a steady state."""
+        return [self._lengthened(row) for row in self.rows(deployments, progress)]
+
+    def _lengthened(self, row: Row) -> Row:
+        """The row, or the first steady one with longer traffic. A trace and a ramp stay as they
+        are, and an overloaded deployment has no steady state."""
+        loaded, before = self.workload, row.steadiness
+        for _ in range(LENGTHENINGS):
+            longer = before and lengthened(loaded.workload, before.growth)
+            if not longer:
+                break
+            loaded = loaded.with_workload(longer)
+            (row,) = replace(self, workload=loaded).rows([row.replayable], None)
+            if before and row.steadiness and row.steadiness.is_overloaded(before):
+                break
+            before = row.steadiness
+        return row
 
     def rows(self, deployments: Sequence[Replayable], progress: Progress | None) -> list[Row]:
         sampled = self._sampled(self.workload, deployments)
@@ -111,7 +149,12 @@ class Study:
         return replace(self._row(deployment, jobs, self.replays.run(jobs)), scale=scale)
 
     def meets(self, row: Row) -> bool:
-        return row.goodput is not None and row.goodput >= self.attain
+        """Whether enough requests meet the SLO, and would in a longer run: queues do not grow. A
+        short run does not show whether they do."""
+        if row.goodput is None or row.goodput < self.attain:
+            return False
+        state = row.steadiness
+        return state is None or state.is_served or not state.is_long_enough
 
     def _seeds(self, deployment: Replayable) -> int:
         """A trace is the same for every seed, so that only a random router makes a difference."""
@@ -152,6 +195,7 @@ class Study:
             results=tuple(results),
             too_long=jobs[0].too_long,
             over_input_limit=jobs[0].over_input_limit,
+            is_closed_loop=jobs[0].concurrency is not None,
         )
 
     def _job(

@@ -8,9 +8,10 @@ from typing import Any
 
 from penstock.errors import Problem, SimulationError
 from penstock.manifests.deployment import Deployment, Role
+from penstock.simulate.accuracy import evidence
 from penstock.simulate.model import Replayable
 from penstock.simulate.replay_child import spread_experts
-from penstock.simulate.report import KNOWN_ERROR, WHOLE_EXPERTS
+from penstock.simulate.report import WHOLE_EXPERTS
 
 SERVING = (Role.PREFILL, Role.DECODE, Role.WORKER)
 Engines = dict[str, dict[str, Any]]
@@ -57,7 +58,7 @@ def notes(
     replayable: Replayable, engines: Engines, speed: float, *, whole_experts: bool
 ) -> Iterator[str]:
     """The notes of `up --timing model`."""
-    yield f"step times are predicted, not measured; {KNOWN_ERROR}"
+    yield f"step times are predicted, not measured; {evidence(replayable)}"
     if speed != 1:
         yield f"simulation speed {speed:g}: {1 / speed:.3g} s of real time is 1 s of simulated time"
     if whole_experts:

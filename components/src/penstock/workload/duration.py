@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from math import ceil
+
 from penstock.workload.model import DEFAULT_REQUESTS, MAX_SAMPLED_REQUESTS, Workload
 
 MAX_REPLAYED_REQUESTS = 20_000  # of one replay, unless the workload itself has more
@@ -17,6 +19,7 @@ ENOUGH_REQUESTS = 2000
 # A replay of `plan` lasts for so many mean request durations: two to fill the engines, and two that
 # are counted.
 STEADY_STATE_DURATIONS = 4.25
+MIN_GROWTH = 1.5  # of a replay that is repeated because it was too short
 
 
 def at_scale(
@@ -39,6 +42,17 @@ def at_scale(
 def exceeds_sample_limit(workload: Workload) -> bool:
     """Whether more requests would be sampled than can be replayed, as in a ramp at a high scale."""
     return workload.sampled_requests > MAX_SAMPLED_REQUESTS
+
+
+def lengthened(workload: Workload, growth: float) -> Workload | None:
+    """The workload with ``growth`` times as many requests, up to the limit of a replay; None if it
+    cannot have many more, or needs none. Of a trace, a part can be lengthened."""
+    own = workload.requests if workload.trace else workload.fixed_requests
+    if own is None or growth <= 1:
+        return None
+    requests = min(ceil(own * growth), MAX_REPLAYED_REQUESTS)
+    is_worthwhile = requests >= own * min(growth, MIN_GROWTH)
+    return workload.with_requests(requests) if is_worthwhile else None
 
 
 def for_means(workload: Workload) -> Workload:

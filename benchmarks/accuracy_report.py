@@ -1,0 +1,189 @@
+"""Errors of predictions by group, corrections and intervals: `accuracy.py report`."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from statistics import mean, median
+from typing import Any
+
+from measured import FIT, HELD_OUT
+from penstock.simulate import interval as intervals
+from penstock.simulate.interval import Interval, interval
+from point_errors import BURST, METRICS, STEADY, UNSTATED, PointError
+
+DATA = Path(intervals.__file__).parent / "data" / intervals.FILE
+# Nebius measured 1.4 to 1.8 times InferenceX' ITL with the same configuration: no interval can
+# include both.
+DISAGREEING = ("nebius-soperator",)
+KINDS = (STEADY, BURST, UNSTATED)
+GROUPS: Mapping[str, Callable[[PointError], str]] = {
+    "all": lambda _: "all",
+    "engine and GPU": lambda e: f"{e.conditions.engine} {e.conditions.gpu}",
+    "model": lambda e: f"{e.conditions.engine} {e.conditions.gpu} {e.conditions.model}",
+    "source": lambda e: f"{e.conditions.engine} {e.conditions.gpu} {e.point['source_group']}",
+    "parallelism": lambda e: f"{e.conditions.engine} {_parallelism(e)}",
+    "lengths": lambda e: f"{e.conditions.engine} {e.point['isl']}/{e.point['osl']}",
+    "requests in a batch": lambda e: f"{e.conditions.engine} {_batch(e.conditions.batch)}",
+}
+FEWEST = 3  # points of a group, below which it is left out
+BATCHES = (8, 32, 128, 512)
+
+
+def _parallelism(error: PointError) -> str:
+    if int(error.point["decode_dp"] or 1) > 1:
+        return "attention DP"
+    return f"TP{error.point['decode_tp']}"
+
+
+def _batch(batch: float) -> str:
+    return next((f"up to {limit}" for limit in BATCHES if batch <= limit), f"over {BATCHES[-1]}")
+
+
+def as_data(errors: Iterable[PointError]) -> str:
+    """The file in the package: the steady points of both halves that agree."""
+    rows = [
+        {
+            "conditions": vars(error.conditions),
+            "ratios": {name: round(ratio, 4) for name, ratio in error.ratios.items()},
+            "source": error.point["source_group"],
+        }
+        for error in _agreeing(errors)
+    ]
+    lines = ",\n".join(json.dumps(row) for row in rows)
+    made = "Written by `python benchmarks/accuracy.py report`."
+    return f'{{"made": {json.dumps(made)}, "points": [\n{lines}\n]}}\n'
+
+
+def figures(errors: Sequence[PointError]) -> dict[str, Any]:
+    """The tables of results/accuracy.json.
+
+    Intervals are made three times: held-out points by the fitting half only; every point by the
+    points of other sources; every point by all others that are in the package.
+    """
+    steady = [error for error in errors if error.kind == STEADY]
+    agreeing = _agreeing(errors)
+    fitting = [error for error in steady if error.point["split"] == FIT]
+    held_out = [error for error in errors if error.point["split"] == HELD_OUT]
+    factors = engine_factors(fitting)
+    return {
+        "engine factors": factors,
+        "held-out with the engine factors": {
+            by: corrected_errors(factors, held_out, by) for by in ("engine and GPU", "source")
+        },
+        "held-out": {
+            kind: groups(with_intervals([e for e in held_out if e.kind == kind], lambda _: fitting))
+            for kind in KINDS
+        },
+        "fit": {
+            kind: groups(with_intervals(some, lambda error: [e for e in fitting if e is not error]))
+            for kind in KINDS
+            if (some := [e for e in errors if e.point["split"] == FIT and e.kind == kind])
+        },
+        "by points of other sources": groups(
+            with_intervals(steady, lambda e: _other_sources(e, steady))
+        ),
+        "by all other points": groups(
+            with_intervals(steady, lambda error: [e for e in agreeing if e is not error])
+        ),
+    }
+
+
+def engine_factors(fitting: Sequence[PointError]) -> dict[str, dict[str, float]]:
+    """Median of measured divided by predicted, by engine and metric: the simplest correction."""
+    engines = sorted({error.conditions.engine for error in fitting})
+    return {
+        engine: {
+            metric: round(median(_ratios(fitting, engine, metric)), 3) for metric in ("itl", "rate")
+        }
+        for engine in engines
+    }
+
+
+def _ratios(errors: Iterable[PointError], engine: str, metric: str) -> list[float]:
+    return [
+        error.ratios[metric]
+        for error in errors
+        if error.conditions.engine == engine and metric in error.ratios
+    ]
+
+
+def corrected_errors(
+    factors: Mapping[str, Mapping[str, float]], errors: Sequence[PointError], by: str
+) -> dict[str, dict[str, float]]:
+    """Mean absolute error of steady points by a group, if predictions are multiplied by the factor
+    of their engine."""
+    found: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for error in errors:
+        for metric, factor in factors.get(error.conditions.engine, {}).items():
+            if error.kind == STEADY and metric in error.ratios:
+                found[GROUPS[by](error)][metric].append(abs(factor / error.ratios[metric] - 1))
+    return {
+        key: {metric: round(mean(values), 3) for metric, values in found[key].items()}
+        for key in sorted(found)
+    }
+
+
+def _agreeing(errors: Iterable[PointError]) -> list[PointError]:
+    return [e for e in errors if e.kind == STEADY and e.point["source_group"] not in DISAGREEING]
+
+
+def _other_sources(error: PointError, errors: Iterable[PointError]) -> list[PointError]:
+    return [e for e in errors if e.point["source_group"] != error.point["source_group"]]
+
+
+WithIntervals = tuple[PointError, dict[str, Interval | None]]
+
+
+def with_intervals(
+    errors: Iterable[PointError], by: Callable[[PointError], Sequence[PointError]]
+) -> list[WithIntervals]:
+    """Each error with its intervals from the points that ``by`` returns for it."""
+    return [
+        (
+            error,
+            {
+                metric: interval(error.conditions, metric, [e.as_measured_point for e in by(error)])
+                for metric in error.ratios
+            },
+        )
+        for error in errors
+    ]
+
+
+def groups(errors: Sequence[WithIntervals]) -> dict[str, Any]:
+    return {name: _by(group, errors) for name, group in GROUPS.items()}
+
+
+def _by(group: Callable[[PointError], str], errors: Sequence[WithIntervals]) -> dict[str, Any]:
+    found: dict[str, list[WithIntervals]] = defaultdict(list)
+    for one in errors:
+        found[group(one[0])].append(one)
+    return {
+        key: {metric: s for metric in METRICS if (s := summary(metric, found[key]))}
+        for key in sorted(found)
+        if len(found[key]) >= FEWEST
+    }
+
+
+def summary(metric: str, errors: Sequence[WithIntervals]) -> dict[str, Any]:
+    """Errors are predicted divided by measured, minus 1; empty without a measurement."""
+    some = [(e.ratios[metric], found[metric]) for e, found in errors if metric in e.ratios]
+    if not some:
+        return {}
+    known = [(ratio, i) for ratio, i in some if i is not None]
+    result: dict[str, Any] = {
+        "points": len(some),
+        "error": round(mean(abs(1 / ratio - 1) for ratio, _ in some), 3),
+        "bias": round(median(1 / ratio - 1 for ratio, _ in some), 3),
+        "with interval": len(known),
+    }
+    if known:
+        result |= {
+            "corrected error": round(mean(abs(i.center / ratio - 1) for ratio, i in known), 3),
+            "covered": round(mean(i.low <= ratio <= i.high for ratio, i in known), 3),
+            "half width": round(median((i.high / i.low) ** 0.5 - 1 for _, i in known), 3),
+        }
+    return result

@@ -1,0 +1,123 @@
+"""The prediction intervals of a simulated graph, as text and for JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from statistics import mean, median
+from typing import Any
+
+from penstock.simulate.interval import (
+    COVERAGE,
+    FEWEST,
+    Conditions,
+    Interval,
+    decoding,
+    family,
+    interval,
+    layout_of,
+    measured_points,
+)
+from penstock.simulate.metrics import percentile, spreads
+from penstock.simulate.model import Replayable
+from penstock.simulate.study import Row
+
+# Of each metric of `interval`: the metric of the row, and the text of its interval.
+METRICS = {
+    "itl": ("itl_p50_ms", "ITL p50 {:.3g} to {:.3g} ms"),
+    "ttft": ("ttft_p50_ms", "TTFT p50 {:.3g} to {:.3g} ms"),
+    "rate": ("gpu_rate", "{:.3g} to {:.3g} tok/s/GPU"),
+}
+
+
+def accuracy_line(row: Row) -> str:
+    """`90% interval: ITL p50 6.8 to 8.1 ms (12 measured points of gpt-oss-120b, vllm, h100)`."""
+    found = row_intervals(row)
+    if not found:
+        return no_points(row.replayable)
+    values = dict(spreads(row.metrics))
+    texts = [
+        text.format(
+            values[name].median * found[metric].low, values[name].median * found[metric].high
+        )
+        for metric, (name, text) in METRICS.items()
+        if metric in found and name in values
+    ]
+    points = max(one.points for one in found.values())
+    where = ", ".join(_group(row.replayable))
+    return f"{COVERAGE:.0%} interval: {', '.join(texts)} ({points} measured points of {where})"
+
+
+def no_points(deployment: Replayable) -> str:
+    """`no measured point for gpt-oss-120b, sglang, gb300`."""
+    return f"no measured point for {_never_measured(deployment) or ', '.join(_group(deployment))}"
+
+
+def evidence(deployment: Replayable) -> str:
+    """`ITL of 45 measured points of gpt-oss-120b, trtllm, b200 is 0.9 to 1.1 times the predicted
+    one`: the middle 90% of them, whatever their workload."""
+    model, engine, gpu = _group(deployment)
+    ratios = [
+        point.ratios["itl"]
+        for point in measured_points()
+        if point.conditions.group == (engine, gpu, model) and "itl" in point.ratios
+    ]
+    if _never_measured(deployment) or len(ratios) < FEWEST:
+        return no_points(deployment)
+    low, high = (percentile(ratios, (1 + sign * COVERAGE) / 2) for sign in (-1, 1))
+    where = f"{len(ratios)} measured points of {model}, {engine}, {gpu}"
+    return f"ITL of {where} is {low:.2g} to {high:.2g} times the predicted one"
+
+
+def _never_measured(deployment: Replayable) -> str:
+    """What no measured point has; empty if the deployment has nothing of it."""
+    if len(deployment.pools) > 1:
+        return "a disaggregated graph"
+    has_draft = "aic_nextn" in deployment.pools[0].engine["engine"]
+    return "speculative decoding" if has_draft else ""
+
+
+def as_json(row: Row) -> dict[str, Any]:
+    """Factors of the predicted figures, by metric; empty without measured points."""
+    return {metric: asdict(found) for metric, found in row_intervals(row).items()}
+
+
+def row_intervals(row: Row) -> Mapping[str, Interval]:
+    conditions = conditions_of(row)
+    if conditions is None:
+        return {}
+    points = measured_points()
+    # Otherwise the rate is that of the arrivals.
+    metrics = [metric for metric in METRICS if metric != "rate" or row.is_closed_loop]
+    found = {metric: interval(conditions, metric, points) for metric in metrics}
+    return {metric: one for metric, one in found.items() if one is not None}
+
+
+def conditions_of(row: Row) -> Conditions | None:
+    """None for what was not measured at all."""
+    if _never_measured(row.replayable):
+        return None
+    (pool,) = row.replayable.pools
+    timing = pool.engine["engine"]["timing_model"]["config"]
+    requests = row.results[0]["requests"]
+    rate = median(one.output_rate for one in row.metrics)
+    itl_ms = median(one.itl_p50_ms for one in row.metrics)
+    model, engine, gpu = _group(row.replayable)
+    return Conditions(
+        engine=engine,
+        gpu=gpu,
+        model=model,
+        layout=layout_of(pool.engine["dp_size"], timing.get("moe_ep_size", 1)),
+        is_recent=True,
+        gpus=pool.gpus,
+        batch=decoding(rate, itl_ms, pool.replicas * pool.engine["dp_size"]),
+        input_tokens=mean(requests["input_length"]),
+        output_tokens=mean(requests["output_length"]),
+    )
+
+
+def _group(deployment: Replayable) -> tuple[str, str, str]:
+    """Model, engine and GPU."""
+    engine = deployment.pools[0].engine["engine"]
+    model = family(engine["timing_model"]["config"]["model"])
+    return model, engine["backend"], deployment.gpu.name

@@ -1,0 +1,141 @@
+"""Prediction intervals: how far measurements were from predictions at the nearest measured points.
+
+`simulate` and `plan` print them. `benchmarks/accuracy.py report` writes the points.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from math import ceil, dist, exp, log, log2, sqrt
+from statistics import median
+
+from penstock.models.known import QUANTIZED, VARIANT
+
+FILE = "measured_points.json"
+COVERAGE = 0.9
+NEAREST = 12  # points that make an interval
+FEWEST = 6  # points below which there is no interval
+UNLIKE = 3.0  # distance of another kind of parallelism, and of older software
+FAR = 2.0  # distance of the nearest point from which on an interval is wider
+NARROWEST = 0.05  # half of the narrowest interval: measurements of the same point differ by some %
+SAME_LAYERS = {"DeepSeek-R1": "DeepSeek-V3", "DeepSeek-V3.1": "DeepSeek-V3"}
+SAME_QUANTIZATION = {"fp4": "nvfp4", "bf16": ""}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conditions:
+    """Where errors of predictions are alike: the same group, and near in the rest."""
+
+    engine: str
+    gpu: str
+    model: str  # see `family`
+    layout: str  # of a worker: see `layout_of`
+    is_recent: bool  # measured with a release of December 2025 or later
+    gpus: int  # of a worker
+    batch: float  # decoding requests of a rank
+    input_tokens: float
+    output_tokens: float
+
+    @property
+    def group(self) -> tuple[str, str, str]:
+        return self.engine, self.gpu, self.model
+
+    @property
+    def place(self) -> tuple[float, ...]:
+        """A distance of 1 is a factor of 2 in one of the sizes."""
+        sizes = (self.gpus, self.batch, self.input_tokens, self.output_tokens)
+        return tuple(log2(max(1.0, size)) for size in sizes)
+
+    def distance(self, other: Conditions) -> float:
+        unlike = (self.layout != other.layout) + (self.is_recent != other.is_recent)
+        return dist(self.place, other.place) + UNLIKE * unlike
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuredPoint:
+    conditions: Conditions
+    ratios: Mapping[str, float]  # measured divided by predicted: itl, ttft, rate
+
+
+@dataclass(frozen=True, kw_only=True)
+class Interval:
+    """The measurement is between ``low`` and ``high`` times the prediction, with COVERAGE."""
+
+    low: float
+    high: float
+    points: int
+
+    @property
+    def center(self) -> float:
+        return sqrt(self.low * self.high)
+
+
+def layers_of(model: str) -> str:
+    """`Llama-70B`: from an id or folder, without organization, version, tuning and quantization."""
+    name = model.rstrip("/").rpartition("/")[2].removeprefix("Meta-")
+    while (shorter := VARIANT.sub("", QUANTIZED.sub("", name))) != name:
+        name = shorter
+    name = re.sub(r"(Llama)-3\.\d", r"\1", name)
+    return SAME_LAYERS.get(name, name)
+
+
+def family(model: str) -> str:
+    """`Llama-70B fp8`: the layers, and the quantization if the name ends with it."""
+    quantized = QUANTIZED.search(model.rstrip("/"))
+    name = quantized[1].lower() if quantized else ""
+    return f"{layers_of(model)} {SAME_QUANTIZATION.get(name, name)}".rstrip()
+
+
+def layout_of(attention_ranks: int, expert_ranks: int) -> str:
+    """`attention-dp`, `tp-ep` (expert parallelism) or `tp`."""
+    if attention_ranks > 1:
+        return "attention-dp"
+    return "tp-ep" if expert_ranks > 1 else "tp"
+
+
+def decoding(output_rate: float, itl_ms: float, ranks: int) -> float:
+    """Requests that a rank decodes at a time, by Little's law. ``output_rate``: tokens/s."""
+    return output_rate * itl_ms / 1000 / ranks
+
+
+def interval(
+    conditions: Conditions, metric: str, points: Iterable[MeasuredPoint]
+) -> Interval | None:
+    """None without enough points of the engine, GPU and model.
+
+    The center is the median ratio of the nearest points. The width is the smallest that includes
+    COVERAGE of them, counted as one more than they are (split conformal prediction). It grows with
+    the distance to the nearest point.
+    """
+    usable = [
+        point
+        for point in points
+        if metric in point.ratios and point.conditions.group == conditions.group
+    ]
+    if len(usable) < FEWEST:
+        return None
+    nearest = sorted(usable, key=lambda p: p.conditions.distance(conditions))
+    ratios = [log(point.ratios[metric]) for point in nearest[:NEAREST]]
+    center = median(ratios)
+    half = max(NARROWEST, _conformal([abs(ratio - center) for ratio in ratios]))
+    half *= max(1.0, nearest[0].conditions.distance(conditions) / FAR)
+    return Interval(low=exp(center - half), high=exp(center + half), points=len(ratios))
+
+
+def _conformal(errors: Sequence[float]) -> float:
+    rank = ceil(COVERAGE * (len(errors) + 1))
+    return sorted(errors)[min(rank, len(errors)) - 1]
+
+
+@cache
+def measured_points() -> tuple[MeasuredPoint, ...]:
+    content = json.loads(files("penstock.simulate.data").joinpath(FILE).read_text("utf-8"))
+    return tuple(
+        MeasuredPoint(conditions=Conditions(**row["conditions"]), ratios=row["ratios"])
+        for row in content["points"]
+    )

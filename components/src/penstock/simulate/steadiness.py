@@ -1,0 +1,73 @@
+"""Whether the figures of a replay are of a steady state.
+
+They are if the measured window is several times as long as the slowest requests take, and if as
+many requests complete in it as arrive (Little's law: then the number in the system is constant). A
+replay that is too short hides growing queues; the latencies of an overloaded deployment depend on
+the length of the replay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil, log2
+
+DURATIONS = 5.0  # the window, in p99 request durations
+SERVED = 0.95  # of the offered rate
+MARGIN = 1.2  # of the lengthened traffic, whose slowest requests may take longer
+GROWTH = 2.0  # of the traffic where requests do not complete as fast as they arrive
+MAX_GROWTH = 8.0  # of the traffic in one step
+OVERLOAD_GROWTH = 1.4  # of the request duration, in a replay twice as long
+
+
+@dataclass(frozen=True, kw_only=True)
+class Steadiness:
+    window_s: float
+    request_s: float  # p99 of the request duration in the window
+    offered_rate: float  # requests/s that arrive in the window
+    served_rate: float  # requests/s that complete in it
+
+    @property
+    def is_long_enough(self) -> bool:
+        return self.window_s >= DURATIONS * self.request_s
+
+    @property
+    def is_served(self) -> bool:
+        return self.served_rate >= SERVED * self.offered_rate
+
+    @property
+    def is_steady(self) -> bool:
+        return self.is_long_enough and self.is_served
+
+    @property
+    def growth(self) -> float:
+        """How many times as much traffic a steady replay may need, a power of 2, so that several
+        seeds and numbers of seeds need the same; 1 if this one is steady."""
+        if not self.is_served:
+            return GROWTH
+        if self.is_long_enough:
+            return 1.0
+        missing = DURATIONS * self.request_s / self.window_s
+        return min(MAX_GROWTH, 2.0 ** ceil(log2(missing * MARGIN)))
+
+    def is_overloaded(self, shorter: Steadiness) -> bool:
+        """Whether requests took much longer than in a ``shorter`` replay, and still do not complete
+        as fast as they arrive."""
+        return not self.is_served and self.request_s > OVERLOAD_GROWTH * shorter.request_s
+
+    @property
+    def reason(self) -> str:
+        """Why it is not steady; empty if it is."""
+        if not self.is_served:
+            rates = f"{self.served_rate:.3g} of {self.offered_rate:.3g} requests/s were served"
+            return f"{rates}, so queues and latencies grow with the length of the run"
+        if not self.is_long_enough:
+            times = self.window_s / self.request_s
+            what = f"the measured window of {self.window_s:.3g} s is {times:.2g} × the request"
+            return f"{what} duration (p99 {self.request_s:.3g} s), less than {DURATIONS:g} ×"
+        return ""
+
+
+def least_steady(some: Sequence[Steadiness]) -> Steadiness:
+    """That of the seed which needs the most additional traffic."""
+    return max(some, key=lambda one: one.growth)

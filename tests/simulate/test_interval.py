@@ -1,0 +1,151 @@
+"""Prediction intervals from the nearest measured points, and their text."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import exp
+
+import pytest
+
+from penstock.graph.slo import Slo
+from penstock.simulate.accuracy import accuracy_line, as_json, conditions_of, evidence
+from penstock.simulate.interval import (
+    FEWEST,
+    NEAREST,
+    Conditions,
+    MeasuredPoint,
+    family,
+    interval,
+    layout_of,
+    measured_points,
+)
+from penstock.simulate.metrics import replay_metrics
+from penstock.simulate.model import Replayable
+from penstock.simulate.study import Row
+from penstock.simulate.timing import Acceptance
+from tests.simulate.test_metrics import steady
+from tests.simulate.test_replayable import of
+
+HERE = Conditions(
+    engine="vllm",
+    gpu="h100",
+    model="gpt-oss-120b",
+    layout="tp",
+    is_recent=True,
+    gpus=2,
+    batch=16,
+    input_tokens=1024,
+    output_tokens=1024,
+)
+
+
+def points(*ratios: float, where: Conditions = HERE) -> list[MeasuredPoint]:
+    return [MeasuredPoint(conditions=where, ratios={"itl": ratio}) for ratio in ratios]
+
+
+def test_the_interval_has_the_nearest_points_and_their_median() -> None:
+    near = points(*(exp(0.01 * step) for step in range(4, 4 + NEAREST - 1)), exp(0.2))
+    far = points(*[3.0] * NEAREST, where=replace(HERE, batch=512))
+    found = interval(HERE, "itl", [*far, *near])
+    assert found is not None
+    assert found.points == NEAREST
+    assert found.center == pytest.approx(exp(0.095), rel=0.001)
+    assert found.low < 1.04 < exp(0.2) <= found.high * 1.0001  # as 12 of 12 are 90% of 13
+
+
+def test_points_of_another_model_engine_or_gpu_make_no_interval() -> None:
+    for name in ("model", "engine", "gpu"):
+        others = points(*[1.0] * NEAREST, where=replace(HERE, **{name: "other"}))
+        assert interval(HERE, "itl", others) is None
+    assert interval(HERE, "itl", points(*[1.0] * (FEWEST - 1))) is None
+    assert interval(HERE, "itl", points(*[1.0] * FEWEST)) is not None
+    assert interval(HERE, "ttft", points(*[1.0] * FEWEST)) is None
+
+
+def test_the_interval_is_wider_far_from_every_point() -> None:
+    known = points(*[0.9, 1.0, 1.1] * 4)
+    found = [interval(replace(HERE, batch=batch), "itl", known) for batch in (16, 64, 1024)]
+    widths = [one.high / one.low for one in found if one is not None]
+    assert widths[0] == widths[1] < widths[2]
+
+
+@pytest.mark.parametrize("change", [{"layout": "attention-dp"}, {"is_recent": False}])
+def test_points_of_the_same_parallelism_and_software_are_nearer(change: dict[str, object]) -> None:
+    unlike = points(*[2.0] * NEAREST, where=replace(HERE, **change))  # type: ignore[arg-type]
+    alike = points(*[1.0] * NEAREST, where=replace(HERE, batch=32))
+    found = interval(HERE, "itl", [*unlike, *alike])
+    assert found is not None
+    assert found.center == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("model", "name"),
+    [
+        ("openai/gpt-oss-120b", "gpt-oss-120b"),
+        ("nvidia/Llama-3.1-70B-Instruct-FP8", "Llama-70B fp8"),
+        ("/models/Meta-Llama-3.1-70B-NVFP4/", "Llama-70B nvfp4"),
+        ("nvidia/Llama-3.3-70B-Instruct-FP4", "Llama-70B nvfp4"),
+        ("deepseek-ai/DeepSeek-R1-0528", "DeepSeek-V3"),
+        ("Qwen/Qwen3-235B-A22B-Instruct-2507-FP8", "Qwen3-235B-A22B fp8"),
+    ],
+)
+def test_the_family_of_a_model_is_its_layers_and_quantization(model: str, name: str) -> None:
+    assert family(model) == name
+
+
+def test_the_kinds_of_parallelism() -> None:
+    assert [layout_of(1, 1), layout_of(1, 4), layout_of(4, 4)] == ["tp", "tp-ep", "attention-dp"]
+
+
+def test_the_package_has_points_of_the_main_engines_and_gpus() -> None:
+    found = {point.conditions.group[:2] for point in measured_points()}
+    assert {("trtllm", "b200"), ("trtllm", "h200"), ("vllm", "h100"), ("vllm", "h200")} <= found
+
+
+def row(deployment: Replayable) -> Row:
+    result = steady()
+    metrics = replay_metrics(result, deployment.gpus, Slo())
+    return Row(replayable=deployment, metrics=(metrics,), results=(result,), is_closed_loop=True)
+
+
+@pytest.mark.slow
+def test_a_row_has_an_interval_from_its_own_conditions() -> None:
+    found = row(of("gpt-oss-120b-b200-throughput"))
+    conditions = conditions_of(found)
+    assert conditions is not None
+    assert conditions.group == ("trtllm", "b200", "gpt-oss-120b")
+    assert (conditions.layout, conditions.gpus) == ("attention-dp", 2)
+    assert (conditions.input_tokens, conditions.output_tokens) == (100, 11)
+    line = accuracy_line(found)
+    assert line.startswith("90% interval: ITL p50 ")
+    assert line.endswith(f" ({NEAREST} measured points of gpt-oss-120b, trtllm, b200)")
+    factors = as_json(found)
+    assert set(factors) == {"itl", "ttft", "rate"}
+    assert "tok/s/GPU" in line
+    assert f"ITL p50 {10 * factors['itl']['low']:.3g} to {10 * factors['itl']['high']:.3g}" in line
+
+
+@pytest.mark.slow
+def test_the_rate_of_arrivals_has_no_interval() -> None:
+    found = replace(row(of("gpt-oss-120b-b200-throughput")), is_closed_loop=False)
+    assert set(as_json(found)) == {"itl", "ttft"}
+    assert "tok/s/GPU" not in accuracy_line(found)
+
+
+@pytest.mark.slow
+def test_what_was_never_measured_is_named() -> None:
+    disaggregated = row(of("gpt-oss-120b-b200-disagg"))
+    assert accuracy_line(disaggregated) == "no measured point for a disaggregated graph"
+    assert as_json(disaggregated) == {}
+    other = row(of("gpt-oss-120b-h200-sglang"))
+    assert accuracy_line(other) == "no measured point for gpt-oss-120b, sglang, h200"
+    draft = of("gpt-oss-120b-b200-latency-eagle3", acceptance=Acceptance((0.7,)))
+    assert accuracy_line(row(draft)) == "no measured point for speculative decoding"
+
+
+@pytest.mark.slow
+def test_evidence_without_a_replay_is_the_range_of_all_points() -> None:
+    text = evidence(of("gpt-oss-120b-b200-throughput"))
+    assert "measured points of gpt-oss-120b, trtllm, b200 is 0." in text
+    assert text.endswith(" times the predicted one")
+    assert evidence(of("gpt-oss-120b-b200-disagg")).startswith("no measured point for a disagg")

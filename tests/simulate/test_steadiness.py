@@ -1,0 +1,165 @@
+"""A replay's figures are of a steady state, or the row says that they are not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+
+from penstock.graph.slo import Slo
+from penstock.simulate.cache import Cache
+from penstock.simulate.metrics import replay_metrics, spreads
+from penstock.simulate.replay import Job, Replays, Result
+from penstock.simulate.report import as_rows, marked, notes, table
+from penstock.simulate.steadiness import DURATIONS, Steadiness
+from penstock.simulate.study import Row, Study
+from penstock.workload import find_workload
+from penstock.workload.load import LoadedWorkload
+from penstock.workload.model import Arrival
+from tests.simulate.test_metrics import answer, steady
+from tests.simulate.test_study import prompts, round_robin
+
+
+def queue(requests: int, *, every_ms: float, service_ms: float) -> dict[str, Any]:
+    """One server: requests that arrive faster than it serves them wait for it."""
+    rows, free = [], 0.0
+    for number in range(requests):
+        arrived = number * every_ms
+        begun = max(arrived, free)
+        free = begun + service_ms
+        rows.append((arrived, begun + 1, free, 11))
+    return answer(*rows)
+
+
+def steadiness_of(result: dict[str, Any]) -> Steadiness:
+    found = replay_metrics(result, 1, Slo()).steadiness
+    assert found is not None
+    return found
+
+
+def test_a_served_stream_of_many_durations_is_steady() -> None:
+    found = steadiness_of(queue(200, every_ms=100, service_ms=90))
+    assert (found.is_steady, found.growth, found.reason) == (True, 1.0, "")
+    assert found.served_rate == pytest.approx(found.offered_rate, rel=0.02)
+    assert found.request_s == pytest.approx(0.09)
+
+
+@pytest.mark.parametrize("load", [1.1, 1.5, 4])
+def test_an_overloaded_server_is_never_steady(load: float) -> None:
+    for requests in (100, 1000, 10_000):
+        found = steadiness_of(queue(requests, every_ms=100 / load, service_ms=100))
+        assert not found.is_steady
+        assert "requests/s were served" in found.reason
+        assert found.served_rate == pytest.approx(10, rel=0.1)
+    short = steadiness_of(queue(1000, every_ms=100 / load, service_ms=100))
+    assert steadiness_of(queue(2000, every_ms=100 / load, service_ms=100)).is_overloaded(short)
+
+
+def test_a_window_of_few_durations_needs_longer_traffic() -> None:
+    found = steadiness_of(
+        answer(*((100.0 * i, 100.0 * i + 50, 100.0 * i + 3000, 11) for i in range(150)))
+    )
+    assert found.is_served
+    assert not found.is_steady
+    assert f"less than {DURATIONS:g} ×" in found.reason
+    assert found.growth in (2, 4, 8)
+
+
+@dataclass
+class Served(Replays):
+    """Replays whose result depends on the number of requests."""
+
+    result: Callable[[int], dict[str, Any]] = lambda _: {}
+    lengths: list[int] = field(default_factory=list)
+
+    def run(
+        self, jobs: Sequence[Job], progress: Callable[[int, int], None] | None = None
+    ) -> list[Result]:
+        self.lengths += [job.trace.count("\n") for job in jobs]
+        return [self.result(job.trace.count("\n")) for job in jobs]
+
+
+def steady_row(
+    result: Callable[[int], dict[str, Any]], loaded: LoadedWorkload
+) -> tuple[Row, list[int]]:
+    replays = Served(cache=Cache(None, ""), processes=1, result=result)
+    (row,) = Study(workload=loaded, replays=replays, seeds=1).steady_rows([round_robin()], None)
+    return row, replays.lengths
+
+
+def short(requests: int) -> LoadedWorkload:
+    loaded = find_workload("short-chat")
+    return loaded.with_workload(loaded.workload.with_requests(requests))
+
+
+def slow(requests: int) -> dict[str, Any]:
+    """A request every 100 ms, which takes 3 s."""
+    return answer(*((100.0 * i, 100.0 * i + 50, 100.0 * i + 3000, 11) for i in range(requests)))
+
+
+def test_traffic_is_lengthened_until_the_state_is_steady() -> None:
+    row, lengths = steady_row(slow, short(100))
+    assert row.is_steady
+    assert lengths[0] == 100
+    assert lengths == sorted(lengths)
+    assert len(lengths) >= 2
+    assert lengths[-1] * 0.1 - 6 >= DURATIONS * 3  # without the warm-up of two durations
+    assert steady_row(steady, short(300))[1] == [300]
+
+
+def test_an_overloaded_deployment_is_repeated_once_only() -> None:
+    row, lengths = steady_row(lambda n: queue(n, every_ms=50, service_ms=100), short(1000))
+    assert lengths == [1000, 2000]
+    assert not row.is_steady
+
+
+def test_what_cannot_be_longer_stays_and_is_marked() -> None:
+    trace = prompts(*[10] * 100)
+    row, lengths = steady_row(slow, trace)
+    assert lengths == [100]
+    assert not row.is_steady
+    assert steady_row(slow, short(20_000))[1] == [20_000]
+    (_, line) = table(marked([row]))
+    assert line.startswith(f"{row.replayable.name} (not steady)")
+    assert any(note.startswith("  not steady: the measured window of") for note in notes([row]))
+    (content,) = as_rows([row])
+    assert content["is_steady"] is False
+    steady_one, _ = steady_row(steady, short(300))
+    assert "not steady" not in "\n".join([*table(marked([steady_one])), *notes([steady_one])])
+
+
+def test_pools_that_a_planner_changes_have_no_steady_state() -> None:
+    assert replay_metrics(slow(50), 1, Slo(), counts_all_requests=True).steadiness is None
+
+
+def test_a_part_of_a_trace_is_lengthened() -> None:
+    trace = prompts(*[10] * 900)
+    part = trace.with_workload(trace.workload.with_requests(100))
+    row, lengths = steady_row(slow, part)
+    assert row.is_steady
+    assert lengths[0] == 100
+    assert lengths[-1] > 100
+
+
+def test_a_closed_loop_is_lengthened_too() -> None:
+    loaded = short(64)
+    users = loaded.workload.model_copy(update={"arrival": Arrival(concurrency=8)})
+    _, lengths = steady_row(slow, loaded.with_workload(users))
+    assert len(lengths) > 1
+
+
+@pytest.mark.parametrize(("refused", "has_p99"), [(0, True), (1, True), (3, False)])
+def test_no_p99_where_more_than_one_percent_was_refused(refused: int, has_p99: bool) -> None:
+    found = replay_metrics(steady(198), 1, Slo(), refused)
+    assert found.refused_share == pytest.approx(refused / (198 + refused))
+    names = dict(spreads([found]))
+    assert ("ttft_p99_ms" in names, "itl_p99_ms" in names) == (has_p99, has_p99)
+    assert "ttft_p50_ms" in names
+    row, _ = steady_row(lambda _: steady(198), short(198))
+    refusing = replace(row, metrics=(found,), too_long=refused)
+    text = "\n".join(notes([refusing]))
+    assert ("no p99: 1.5% of the requests have no latency" in text) is not has_p99
+    (_, line) = table([refusing])
+    assert ("50 / -" in line) is not has_p99
