@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
 
 from penstock.errors import Problem, SimulationError
 from penstock.manifests.deployment import Role
@@ -35,6 +36,13 @@ SEARCHED = 0.8  # share of the budget, and of the time, that the search may take
 RUNNERS_UP = 4
 
 
+class Limit(StrEnum):
+    """An option that ends a search early."""
+
+    TIME = "--time-limit"
+    REPLAYS = "--replays"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Plan:
     """A graph that meets the SLO, and the reasons for it."""
@@ -42,7 +50,7 @@ class Plan:
     request: PlanRequest
     workload: LoadedWorkload  # as it was replayed
     winner: Trial
-    # The best of each family; None: none met the SLO, or there were too few replays (`too_few`).
+    # The best of each family; None: none met the SLO, or its search did not finish (`unfinished`).
     aggregated: Trial | None
     disaggregated: Trial | None
     runners_up: tuple[Trial, ...]
@@ -53,7 +61,8 @@ class Plan:
     considered: int  # candidates
     replays: int
     excluded: Mapping[Layout, str]  # layout → why
-    too_few: frozenset[bool] = frozenset()  # of the families, by `is_disaggregated`
+    # What ended the search of a family before a graph met the SLO, by `is_disaggregated`.
+    unfinished: Mapping[bool, Limit] = field(default_factory=dict)
     is_late: bool = False  # whether the time limit ended the search or the analyses
 
 
@@ -112,14 +121,21 @@ def plan(
     if request.objective is Objective.THROUGHPUT:
         highest = max(trial.row.scale for family in finalists for trial in family)
         _require_replayable_length(workload, highest * SCALE_STEP)  # no replay could show more
-    too_few = [
-        is_disaggregated
+    limits = {
+        is_disaggregated: limit
         for is_disaggregated, search, some in zip((False, True), searches, finalists, strict=True)
-        if not some
-        and families[is_disaggregated].candidates
-        and (search.undecided or request.objective is Objective.THROUGHPUT)
-    ]
-    return replace(_plan(trials, space, workload, *finalists), too_few=frozenset(too_few))
+        if not some and families[is_disaggregated].candidates
+        if (limit := limit_of(search, request.objective))
+    }
+    return replace(_plan(trials, space, workload, *finalists), unfinished=limits)
+
+
+def limit_of(search: Trials, objective: Objective) -> Limit | None:
+    """What ended a search in which no graph met the SLO. None: it tried all that it could."""
+    if search.is_cut_short:
+        return Limit.TIME
+    too_few = search.undecided or objective is Objective.THROUGHPUT
+    return Limit.REPLAYS if too_few else None
 
 
 def counted(say: Say, budget: int, candidates: int) -> Callable[[str, int], None]:

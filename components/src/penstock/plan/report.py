@@ -12,7 +12,7 @@ from typing import Any
 from penstock.errors import Problem, SimulationError
 from penstock.graph.slo import Slo
 from penstock.plan.choose import EQUAL, SCALE_STEP, TIE, score_of
-from penstock.plan.planning import NoPlan, Plan
+from penstock.plan.planning import Limit, NoPlan, Plan
 from penstock.plan.request import Objective, PlanRequest
 from penstock.plan.sensitivity import Comparison
 from penstock.plan.space import Candidate
@@ -30,6 +30,7 @@ from penstock.simulate.study import Row
 
 WIDTH = 110  # of the header's lines
 NEXT_STEP = SCALE_STEP * 1.01  # times the sustained scale: no scale in between is ever replayed
+LATE = "--time-limit was reached: fewer graphs and scales were replayed than possible"
 SHORT = (
     "the figures are of few request durations, in which a growing queue may not show; "
     "`penstock simulate` with the graph and the workload replays until the state is steady"
@@ -42,7 +43,7 @@ def lines(plan: Plan, attain: float, width: int | None = None) -> Iterator[str]:
     yield f"{_title(plan)}; simulated, not measured"
     yield f"SLO: {objective_line(plan.request, attain)}"
     if plan.is_late:
-        yield "--time-limit was reached: fewer graphs and scales were replayed than possible"
+        yield LATE
     yield from fitting_table([trial.row for trial in shown(plan)], width)
     yield f"recommended: {plan.winner.candidate}: {reason(plan)}"
     yield from (f"availability: {line}" for line in availability(plan.winner.candidate))
@@ -124,8 +125,8 @@ def reason(plan: Plan) -> str:
     else:
         text = f"{own.user_rate:.0f} tok/s/user"
     kind = "aggregated" if own.candidate.is_disaggregated else "disaggregated"
-    if other is None and plan.too_few:
-        text += f"; there were too few replays for {kind} graphs"
+    if other is None and plan.unfinished:
+        text += f"; {_unfinished(plan)}"
     elif other is None:
         text += f"; no {kind} graph met the SLO"
     else:
@@ -206,9 +207,8 @@ def disaggregation(plan: Plan) -> str:
     """From which scale on a disaggregated graph is worth it."""
     if plan.request.gpus < 2:
         return "not possible with one GPU"
-    if plan.too_few:
-        kind = "disaggregated" if plan.disaggregated is None else "aggregated"
-        return f"there were too few replays to evaluate {kind} graphs; raise --replays"
+    if plan.unfinished:
+        return f"not known: {_unfinished(plan)}"
     if plan.disaggregated is None:
         return "no disaggregated graph met the SLO"
     if plan.aggregated is None:
@@ -217,7 +217,8 @@ def disaggregation(plan: Plan) -> str:
     met = [one for one in complete if _is_met(one)]
     favoring = [one for one in met if one.favors_disaggregated]
     if not complete:
-        return "there were too few replays to compare scales; raise --replays"
+        limit = Limit.TIME if plan.is_late else Limit.REPLAYS
+        return f"not known: there were too few replays to compare scales; raise {limit}"
     assert complete[0].disaggregated
     assert complete[0].aggregated
     pair = f"{complete[0].disaggregated.candidate} compared with {complete[0].aggregated.candidate}"
@@ -229,6 +230,15 @@ def disaggregation(plan: Plan) -> str:
     goes_on = all(one.favors_disaggregated for one in met if one.scale >= first.scale)
     where = f"from scale × {first.scale:g} on" if goes_on else f"only at scale {_scales(favoring)}"
     return f"worth it {where} ({_difference(first)}){end}: {pair}"
+
+
+def _unfinished(plan: Plan) -> str:
+    """Why it is not known whether a graph of the other family meets the SLO."""
+    ((is_disaggregated, limit),) = plan.unfinished.items()
+    kind = "disaggregated" if is_disaggregated else "aggregated"
+    if limit is Limit.TIME:
+        return f"{limit} ended the search before {kind} graphs were evaluated; raise it"
+    return f"there were too few replays to evaluate {kind} graphs; raise {limit}"
 
 
 def _is_met(one: Comparison) -> bool:
@@ -262,6 +272,7 @@ def header(plan: Plan, attain: float, command: str) -> list[str]:
         *(f"Availability: {line}." for line in availability(winner)),
         f"Headroom: {'; '.join(headroom(plan, attain))}.",
         f"Disaggregation: {disaggregation(plan)}.",
+        *([f"{LATE}."] if plan.is_late else []),
         f"Accuracy: {accuracy_line(plan.winner.row)}.",
         "This describes the graph as planned: edits, such as `penstock scale`, do not change it.",
         "Simulated with measured kernels, not run on a GPU. Benchmark it before production use.",
@@ -299,6 +310,7 @@ def as_json(plan: Plan, attain: float, graph: str) -> str:
         "not_considered": {str(layout): why for layout, why in plan.excluded.items()},
         "candidates": plan.considered,
         "replays": plan.replays,
+        "time_limit_reached": plan.is_late,
         "graph": graph,
     }
     return json.dumps(content, indent=2)
@@ -334,7 +346,7 @@ def no_plan_error(result: NoPlan, attain: float, scale: float = 1.0) -> Simulati
     request = result.request
     counts = _counts(result)
     if result.undecided:
-        limit = "--time-limit" if result.is_late else "--replays"
+        limit = Limit.TIME if result.is_late else Limit.REPLAYS
         message = f"{result.replays} replays are too few to decide which graph meets"
         message = f"{message} {_slo(request, attain)}"
         return SimulationError(Problem(message=message, fix=f"Raise {limit}."))

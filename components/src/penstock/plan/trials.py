@@ -68,22 +68,25 @@ class Trials:
     deadline: Deadline = field(default_factory=Deadline)
     share: float = 1.0  # of the time
     measured: list[Trial] = field(default_factory=list)  # in order of time; searches may share it
+    is_cut_short: bool = False  # whether the time ended while trials were still requested
     _reserved: int = 0
     _known: dict[TrialSpec, Trial] = field(default_factory=dict)
 
     @property
     def free(self) -> int:
         """Replays that are left and not reserved; 0 if no time is left."""
-        return 0 if self._is_late else max(0, self.left - self._reserved)
+        return 0 if self._is_late() else max(0, self.left - self._reserved)
 
-    @property
     def _is_late(self) -> bool:
+        """Is called before each trial, so a late search has left trials out: it records that."""
         share = self.share * FIRST_SHARE if self._reserved else self.share
-        return self.deadline.is_over(share)
+        is_late = self.deadline.is_over(share)
+        self.is_cut_short |= is_late
+        return is_late
 
     def _is_over(self) -> bool:
         """Whether the time has passed, or the command was interrupted."""
-        return self._is_late or self.study.replays.is_over
+        return self._is_late() or self.study.replays.is_over
 
     @contextlib.contextmanager
     def reserving(self, replays: int) -> Iterator[None]:
@@ -150,7 +153,7 @@ class Trials:
 
     def _run_in_time(self, spec: TrialSpec) -> Trial | None:
         """None if the time ended while it waited for other trials."""
-        return None if self._is_late else self._run(spec)
+        return None if self._is_late() else self._run(spec)
 
     def _run(self, spec: TrialSpec) -> Trial:
         ((_, deployment),) = self.deployments.of([spec.candidate])

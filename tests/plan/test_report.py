@@ -1,0 +1,91 @@
+"""What a plan reports if its search did not finish."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from penstock.plan.choose import Ranked, best_of
+from penstock.plan.planning import Limit, Plan, limit_of
+from penstock.plan.report import as_json, disaggregation, header, lines, reason
+from penstock.plan.request import Objective
+from penstock.plan.sensitivity import Headroom
+from penstock.plan.space import Candidate
+from penstock.plan.trials import Deadline, TrialSpec
+from tests.plan.simulated_study import (
+    LOADED,
+    Behavior,
+    aggregated,
+    disaggregated,
+    request,
+    trials,
+)
+
+CANDIDATE = aggregated(2)
+RANKED = Ranked(candidates=(CANDIDATE,), estimates={}, capacity={CANDIDATE: 1.0})
+
+
+def planned(winner: Candidate, *, is_late: bool, unfinished: dict[bool, Limit]) -> Plan:
+    """A plan with a graph of one family only."""
+    (best,) = trials({winner: Behavior(max_scale=2.0)}).of([TrialSpec(winner)])
+    return Plan(
+        request=request(),
+        workload=LOADED,
+        winner=best,
+        aggregated=None if winner.is_disaggregated else best,
+        disaggregated=best if winner.is_disaggregated else None,
+        runners_up=(),
+        base=1.0,
+        headroom=Headroom(),
+        sensitivity_rows={},
+        compared=(),
+        considered=2,
+        replays=1,
+        excluded={},
+        unfinished=unfinished,
+        is_late=is_late,
+    )
+
+
+@pytest.mark.slow  # renders a graph
+@pytest.mark.parametrize("objective", list(Objective))
+def test_a_search_that_the_time_limit_ended_is_distinguished_from_one_without_a_result(
+    objective: Objective,
+) -> None:
+    complete = trials({CANDIDATE: Behavior(max_scale=0.01)})
+    late = trials({CANDIDATE: Behavior(max_scale=0.01)})
+    late.deadline = Deadline(10, clock=lambda: 11.0)
+    for search in (complete, late):
+        assert best_of(search, request(objective.value), RANKED) == []
+    assert limit_of(late, objective) is Limit.TIME
+    assert limit_of(complete, objective) is not Limit.TIME
+
+
+@pytest.mark.slow  # renders a graph
+@pytest.mark.parametrize(
+    ("winner", "kind"), [(disaggregated(1, 1), "aggregated"), (aggregated(2), "disaggregated")]
+)
+def test_a_plan_names_the_time_limit_and_not_the_slo_if_the_search_was_cut_short(
+    winner: Candidate, kind: str
+) -> None:
+    unfinished = {not winner.is_disaggregated: Limit.TIME}
+    plan = planned(winner, is_late=True, unfinished=unfinished)
+    cause = f"--time-limit ended the search before {kind} graphs were evaluated; raise it"
+    assert disaggregation(plan) == f"not known: {cause}"
+    assert reason(plan).endswith(f"; {cause}")
+    text = " ".join(" ".join(header(plan, 0.95, "penstock plan")).split())
+    printed = " ".join(lines(plan, 0.95))
+    content = json.loads(as_json(plan, 0.95, ""))
+    for output in (text, printed, content["disaggregation"]["summary"]):
+        assert cause in output
+        assert "graph met the SLO" not in output
+    assert "--time-limit was reached: fewer graphs" in text
+    assert content["time_limit_reached"] is True
+
+
+@pytest.mark.slow  # renders a graph
+def test_disaggregation_is_worth_it_if_the_whole_search_found_no_aggregated_graph() -> None:
+    plan = planned(disaggregated(1, 1), is_late=False, unfinished={})
+    assert disaggregation(plan) == "worth it: no aggregated graph met the SLO"
+    assert "--time-limit" not in " ".join(header(plan, 0.95, "penstock plan"))
