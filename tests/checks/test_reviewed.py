@@ -288,3 +288,11 @@ def test_without_a_connector_no_kv_is_transferred_since_1_0() -> None:
     assert found(vllm("0.9.0", {**NO_RDMA, **command, **no_connector}), "PS431")
     no_connector[f"{DECODE}/args"] += ["--kv-transfer-config.kv_connector", "NixlConnector"]
     assert found(vllm("1.6.1", {**NO_RDMA, **command, **no_connector}), "PS431")
+
+
+def test_the_fix_of_a_graph_without_fabric_removes_no_field_that_is_unset() -> None:
+    text = graph(TRTLLM_DISAGG, {"hardware/fabric": "none", "kv_transfer/transport": REMOVE})
+    assert {one.fix for one in found(text, "PS431")} == {
+        "If the nodes have an RDMA network, name it in hardware.fabric, and leave "
+        "kv_transfer.transport unset. Otherwise consider aggregated workers."
+    }

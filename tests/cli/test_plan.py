@@ -59,7 +59,10 @@ def test_a_plan_writes_a_graph_with_its_reasons(
     assert re.search(r"accuracy, .+: 90% interval: ITL p50 [0-9.]+ to [0-9.]+ ms, ", output)
     assert "availability: one worker: no redundancy. Plan with --min-replicas 2" in output
     assert re.search(r"scale × 1.5: (only )?[0-9.]+% of requests meet the SLO", output)
-    assert f"wrote {path}\n\nnext steps:\n  penstock check {path}\n" in output
+    before, _, steps = output.partition(f"wrote {path}\n")[2].partition("\nnext steps:\n")
+    assert before.startswith("\nbefore you install it on a cluster:\n  set model.cache.pvc to ")
+    assert "  set model.token_secret to a Secret with HF_TOKEN (now: hf-token-secret)" in before
+    assert steps.startswith(f"  penstock check {path}\n")
     loaded = load_graph(path)
     assert loaded.text.startswith("# openai/gpt-oss-120b on up to 2 × b200")
     assert "# Recommended: " in loaded.text

@@ -19,7 +19,11 @@ def test_more_gpus_than_the_hardware_has_are_a_warning(
     graph = tmp_path / "g.yaml"
     graph.write_text(shipped_graph("gpt-oss-120b-h200-disagg"))
     assert main(["scale", str(graph), "prefill=3"]) == 0
-    assert capsys.readouterr().err == ""
+    output = capsys.readouterr()
+    assert output.err == ""
+    assert output.out.splitlines()[-1] == (
+        "no `penstock up` runs this graph; only the file has these replicas"
+    )
     assert main(["scale", str(graph), "decode=40"]) == 0
     output = capsys.readouterr()
     assert "decode.replicas: 40" in output.out

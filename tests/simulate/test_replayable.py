@@ -182,6 +182,14 @@ def test_two_frontends_without_replica_sync_and_thresholds_are_reported() -> Non
     assert any("active_prefill_tokens_threshold 9000" in what for what in found.not_simulated)
 
 
+def test_a_request_limit_is_not_simulated() -> None:
+    name = "gpt-oss-120b-b200-disagg"
+    found = of(name, "decode.request_limit=4", "decode.queue_limit=2")
+    ignored = "request_limit 4 and queue_limit: no request is refused (decode)"
+    assert ignored in found.not_simulated
+    assert not any("request_limit" in what for what in of(name).not_simulated)
+
+
 def test_without_chunked_prefill_a_prompt_has_a_limit() -> None:
     assert of("gpt-oss-120b-b200-disagg").input_limit is None
     found = of("gpt-oss-120b-b200-disagg", "engine.config.enable_chunked_prefill=false")

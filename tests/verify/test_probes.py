@@ -470,6 +470,24 @@ def test_a_failure_of_a_graph_with_empty_pools_names_them(serve: Callable[[Respo
     assert "declares" not in verdict(ProbeTarget(url=url, expected=expected()), "models")[1]
 
 
+def test_topology_names_the_pools_that_the_graph_declares_without_replicas(
+    serve: Callable[[Respond], str],
+) -> None:
+    metrics = WORKER.format(id=2**63, component="prefill", namespace="n-1")
+
+    def respond(path: str, body: dict[str, Any]) -> tuple[int, str]:
+        return 200, metrics if path == "/metrics" else '{"status": "healthy", "stage": "ready"}'
+
+    declared = expected(workers={Role.PREFILL: 1}, empty_pools=("decode",))
+    target = ProbeTarget(url=serve(respond), expected=declared, namespace="n-")
+    found, text = verdict(target, "topology")
+    assert (found, text.strip()) == (
+        Verdict.PASS,
+        "1 prefill, 0 decode or aggregated, generation n-1; the graph declares 0 replicas of "
+        "decode",
+    )
+
+
 def test_pools_without_replicas_are_read_from_a_graph() -> None:
     source = open_source(GRAPHS / "quickstart-simulated.yaml", ["decode.replicas=0"])
     assert read_expectations(source).empty_pools == ("decode",)

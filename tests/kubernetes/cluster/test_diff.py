@@ -195,6 +195,21 @@ def test_no_secret_is_printed(sections: Values) -> None:
     assert "unset → (hidden)" in lines(found)
 
 
+@pytest.mark.parametrize(
+    ("path", "value", "shown"),
+    [
+        ("env.TIKTOKEN_ENCODINGS_BASE", "/models/encodings", "/models/encodings"),
+        ("env.TOKENIZERS_PARALLELISM", "false", "false"),
+        ("args.--max-num-batched-tokens", "8192", "8192"),
+        ("env.API_TOKENS", "planted", "(hidden)"),
+        ("env.HF_TOKEN", "12345", "(hidden)"),
+    ],
+)
+def test_only_credentials_are_hidden(path: str, value: str, shown: str) -> None:
+    (change,) = differences({path: value}, {})
+    assert change.printable == (shown, "unset")
+
+
 def test_scaling_up_and_surge_need_gpus_at_the_same_time() -> None:
     found = between(graph(), graph(decode={"replicas": 4, "config": {"max_batch_size": 64}}))
     assert found.required_free_gpus == 8 + 5

@@ -1,4 +1,4 @@
-"""The graph that `plan` and `tune` write: where it may be written, and its command line."""
+"""The graph that `init`, `plan` and `tune` write: where, its command line, what it requires."""
 
 from __future__ import annotations
 
@@ -7,8 +7,13 @@ import os
 import shlex
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from penstock.cli.arguments import WRITABLE
+
+if TYPE_CHECKING:
+    from penstock.plan.request import PlanRequest
+    from penstock.plan.space import Candidate
 
 
 def own_command() -> str:
@@ -38,3 +43,13 @@ def check_graph_output(args: argparse.Namespace) -> None:
     if (path.exists() or path.is_symlink()) and not args.force:
         fix = "Name another file, or add --force to replace it."
         raise InputError(Problem(file=args.output, message="already exists", fix=fix))
+
+
+def print_prerequisites(request: PlanRequest, candidate: Candidate) -> None:
+    """Print what must be set in a written graph before it is installed."""
+    from penstock.plan.graph_text import prerequisites
+    from penstock.terminal import fitted
+
+    print("\nbefore you install it on a cluster:")
+    for text in prerequisites(request, candidate):
+        print(*fitted(f"  {text}", 4), sep="\n")

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from penstock.cli import arguments
+from penstock.cli.graph_output import print_prerequisites
 from penstock.cli.replay_arguments import duration_ms, integer_between
 
 if TYPE_CHECKING:
@@ -256,18 +257,8 @@ def _check(file: Path) -> Tally:
 
 def _print_advice(file: Path, graph: StartingGraph) -> None:
     """What is still to do."""
-    print("\nbefore you install it on a cluster:")
-    for text in _prerequisites():
-        _print(f"  {text}", 4)
+    print_prerequisites(graph.request, graph.candidate)
     print("\nnext steps:", *_next_steps(file, graph), sep="\n  ")
-
-
-def _prerequisites() -> Iterator[str]:
-    """The objects that the graph names and that must exist."""
-    from penstock.plan.graph_text import CLAIM, TOKEN_SECRET
-
-    yield f"set model.cache.pvc to a PersistentVolumeClaim of your namespace (now: {CLAIM})"
-    yield f"set model.token_secret to a Secret with HF_TOKEN (now: {TOKEN_SECRET})"
 
 
 def _next_steps(file: Path, graph: StartingGraph) -> Iterator[str]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.cli import arguments
-from penstock.cli.graph_output import check_graph_output, own_command
+from penstock.cli.graph_output import check_graph_output, own_command, print_prerequisites
 from penstock.cli.progress import LINE_INTERVAL_S, Progress, add_progress
 from penstock.cli.replay_arguments import (
     add_no_cache,
@@ -156,6 +156,7 @@ def _print_plan(args: argparse.Namespace, result: Plan) -> None:
         if args.output:
             print(f"wrote {args.output}")
         if args.output and not args.quiet:
+            print_prerequisites(result.request, result.winner.candidate)
             print("\nnext steps:", *_next_steps(args, result), sep="\n")
         elif not args.quiet:
             print("hint: write the graph to a file with -o FILE")

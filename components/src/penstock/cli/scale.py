@@ -77,6 +77,8 @@ def run(args: argparse.Namespace) -> int:
     if args.cluster:
         return _scale_release(args, changes, edit)
     edited(args.graph, edit, changes)
+    if not StateDir(args.graph).is_locked():
+        print("no `penstock up` runs this graph; only the file has these replicas")
     return 0
 
 

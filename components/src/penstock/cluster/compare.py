@@ -47,9 +47,12 @@ class FieldChange:
 # Names of variables and flags, and prefixes of values, that mark a credential. Wider than
 # `looks_secret`, because users choose these names freely.
 SECRET_NAME = re.compile(
-    r"\b(env\.|args\.-).*(TOKEN|SECRET|PASSW|CREDENTIAL|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY|-key)",
+    r"\b(env\.|args\.-).*((?<!TIK)TOKEN(?!I[SZ])|SECRET|PASSW|CREDENTIAL"
+    r"|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY|-key)",
     re.IGNORECASE,
 )
+# Numbers under these names are limits, such as --max-num-batched-tokens.
+COUNT_NAME = re.compile(r"tokens$", re.IGNORECASE)
 SECRET_VALUE = re.compile(r"^(hf_|sk-|ghp_|glpat-|xox|AKIA|eyJ)")
 CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f]")
 URL_SECRET = re.compile(r"(?<=://)[^/\s@]+:[^/\s@]+(?=@)")
@@ -62,7 +65,7 @@ def without_secrets(text: str) -> str:
 
 
 def _is_secret(path: str, value: Any) -> bool:
-    if not isinstance(value, str):
+    if not isinstance(value, str) or (value.isdecimal() and COUNT_NAME.search(path)):
         return False
     named = looks_secret(path) or SECRET_NAME.search(path)
     return bool(named or SECRET_VALUE.search(value))

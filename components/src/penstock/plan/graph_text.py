@@ -46,6 +46,15 @@ def graph_text(request: PlanRequest, candidate: Candidate, header: Sequence[str]
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
+def prerequisites(request: PlanRequest, candidate: Candidate) -> Iterator[str]:
+    """What the graph assumes of the cluster: objects that it names, and the network."""
+    yield f"set model.cache.pvc to a PersistentVolumeClaim of your namespace (now: {CLAIM})"
+    yield f"set model.token_secret to a Secret with HF_TOKEN (now: {TOKEN_SECRET})"
+    if candidate.is_disaggregated:
+        fabric = _fabric(request)
+        yield f"set hardware.fabric to the network between your nodes (now: {fabric})"
+
+
 def can_roll(request: PlanRequest, candidate: Candidate) -> bool:
     """Whether one more worker of each pool fits on the nodes, which a rolling update starts."""
     return free_gpus(request, candidate) >= gpus_of_update(candidate)
@@ -76,10 +85,14 @@ def _hardware(request: PlanRequest, candidate: Candidate) -> str:
     gpu = request.gpu
     fields = [f"gpu: {gpu.name}", f"gpus_per_node: {gpu.gpus_per_node}", f"nodes: {request.nodes}"]
     if candidate.is_disaggregated:
-        fields.append(f"fabric: {'mnnvl' if gpu.is_grace else FABRIC}")
+        fields.append(f"fabric: {_fabric(request)}")
     if request.gpu_hour_price:
         fields.append(f"gpu_hour_price: {request.gpu_hour_price:g}")
     return f"hardware: {{{', '.join(fields)}}}"
+
+
+def _fabric(request: PlanRequest) -> str:
+    return "mnnvl" if request.gpu.is_grace else FABRIC
 
 
 def _slo(request: PlanRequest) -> Iterator[str]:

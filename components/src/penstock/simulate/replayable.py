@@ -301,3 +301,5 @@ def _not_simulated(worker: Worker) -> Iterator[str]:
         yield f"stream_interval {interval}: using 1 instead ({worker.name})"
     if worker.cp > 1 or worker.dcp > 1:
         yield f"context parallelism ({worker.name})"
+    if limit := worker.env("DYN_ENGINE_REQUEST_LIMIT"):
+        yield f"request_limit {limit} and queue_limit: no request is refused ({worker.name})"

@@ -36,4 +36,6 @@ def probe(target: ProbeTarget) -> ProbeResult:
             "; ".join(wrong),
             "Read the log of a missing worker, or check whether the pool was scaled.",
         )
-    return passed(f"{observed}, generation {', '.join(namespaces)}")
+    empty = target.expected.empty_pools
+    declared = f"; the graph declares 0 replicas of {', '.join(empty)}" if empty else ""
+    return passed(f"{observed}, generation {', '.join(namespaces)}{declared}")

@@ -192,8 +192,8 @@ def _rdma_fix(deployment: ServingDeployment, worker: Worker, nodes: Sequence[str
     if deployment.is_graph and _asks_for_tcp(worker):
         # The chart refuses transport rdma with fabric none.
         return Fix(
-            text="If the nodes have an RDMA network, name it in hardware.fabric and remove "
-            "kv_transfer.transport. Otherwise consider aggregated workers."
+            text="If the nodes have an RDMA network, name it in hardware.fabric, and leave "
+            "kv_transfer.transport unset. Otherwise consider aggregated workers."
         )
     return Fix(
         text="Request one RDMA device per GPU.",
