@@ -133,6 +133,7 @@ def test_a_text_that_is_not_a_single_map_is_refused(text: str, message: str) -> 
         ("model: id: x\n", 1, "at column 10 of `model: id: x`: mapping values are not allowed"),
         ("model: [a\n", 2, "while parsing a flow sequence"),
         ("model: 'x\n", 1, "the quote that opens at column 8 is not closed"),
+        ('a:\n  b: "x\n  c:\n    D: "1"\n', 2, "the quote that opens at column 6 is not closed"),
         ("model: @x\n", 1, "Quote the value."),
         ("a: 1\n  b: 2\n", 2, "indented by 2 spaces, but line 1 of the same section by 0"),
         ("model: {{ .Values.model }}\n", 1, "the key is a mapping or list"),
