@@ -138,7 +138,9 @@ def _freeing(unusable: Sequence[Gpu]) -> str:
     """How to make GPUs usable."""
     mig = [str(gpu.index) for gpu in unusable if gpu.has_mig]
     pids = [str(p.pid) for gpu in unusable if not gpu.has_mig for p in gpu.processes]
-    ways = [f"stop {'process' if len(pids) == 1 else 'processes'} {', '.join(pids)}"] if pids else []
+    ways = (
+        [f"stop {'process' if len(pids) == 1 else 'processes'} {', '.join(pids)}"] if pids else []
+    )
     ways += [f"disable MIG (`nvidia-smi -i {','.join(mig)} -mig 0`)"] if mig else []
     text = " or ".join(ways) or "stop the processes that use the GPUs"
     return text[0].upper() + text[1:]
