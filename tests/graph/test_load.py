@@ -127,6 +127,23 @@ def test_a_text_that_is_not_a_single_map_is_refused(text: str, message: str) -> 
 
 
 @pytest.mark.parametrize(
+    ("version", "kind", "fix"),
+    [
+        ("apps/v1", "Deployment", "Name the graph YAML."),
+        (
+            "nvidia.com/v1beta1",
+            "DynamoGraphDeployment",
+            "Name the graph YAML; `penstock check`, `explain` and `up` also read a manifest.",
+        ),
+    ],
+)
+def test_a_manifest_is_refused_where_a_graph_is_needed(version: str, kind: str, fix: str) -> None:
+    problem = the_problem(f"apiVersion: {version}\nkind: {kind}\n")
+    assert problem.message == f"is a Kubernetes manifest ({kind}), and this command needs a graph"
+    assert problem.fix == fix
+
+
+@pytest.mark.parametrize(
     ("text", "line", "part"),
     [
         ("model:\n\tid: x\n", 2, "indented with a tab"),

@@ -198,7 +198,9 @@ def _yaml_file(text: str) -> Path:
         message, example = "names a JSON file, but a graph is YAML", file.with_suffix(".yaml")
     else:
         return file
-    raise InputError(Problem(file=text, message=message, fix=f"Name a YAML file, such as {example}."))
+    raise InputError(
+        Problem(file=text, message=message, fix=f"Name a YAML file, such as {example}.")
+    )
 
 
 def _require_new(file: Path) -> None:

@@ -35,7 +35,9 @@ def syntax_hint(error: yaml.MarkedYAMLError, text: str) -> Hint | None:
     if mark is None:
         return None
     at = min(mark.line, len(lines) - 1)
-    first = _marker(lines) or _open_quote(error) or _late_quote(text, lines, at) or _list_item(error)
+    first = (
+        _marker(lines) or _open_quote(error) or _late_quote(text, lines, at) or _list_item(error)
+    )
     return first or _no_colon(error, lines) or _of_line(lines, at)
 
 
