@@ -185,6 +185,13 @@ def errors_of_text(folder: Path, text: str) -> list[Finding]:
         ("kustomization.yaml", "resources: [a.yaml]\n", "kustomization.yaml", "kubectl kustomize"),
         ("k.yaml", "resources: [a]\npatches: []\n", "kustomization.yaml", "kubectl kustomize"),
         ("c.yaml", "services: {a: {image: b}}\n", "a Compose file", "penstock init"),
+        ("c.yaml", "model: x\nservices: {a: {image: b}}\n", "a Compose file", "penstock init"),
+        (
+            "v.yaml",
+            "modelArtifacts: {uri: hf://a/b}\ndecode: {parallelism: {tensor: 1}}\n",
+            "the values file of another Helm chart",
+            "penstock init",
+        ),
         ("p.json", '{"name": "x", "version": "1"}', "none of its keys", "penstock init"),
         ("w.yaml", "requests: 9\ninput: 9\noutput: 9\n", "a workload", "penstock simulate"),
     ],

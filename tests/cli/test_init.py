@@ -57,6 +57,27 @@ def test_quiet_prints_no_advice(tmp_path: Path) -> None:
     assert done.stdout == "wrote quickstart.yaml\n"
 
 
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("new/", "new/: names a folder. Fix: Name a YAML file, such as new/graph.yaml."),
+        (
+            "a.json",
+            "a.json: names a JSON file, but a graph is YAML. "
+            "Fix: Name a YAML file, such as a.yaml.",
+        ),
+    ],
+)
+@pytest.mark.parametrize("arguments", [ANSWERS, ("--example", "quickstart")])
+def test_a_name_that_is_not_of_a_yaml_file(
+    name: str, expected: str, arguments: tuple[str, ...], tmp_path: Path
+) -> None:
+    done = penstock("init", name, *arguments, folder=tmp_path)
+    assert (done.returncode, done.stdout) == (InputError.exit_code, "")
+    assert expected in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_the_next_steps_can_be_pasted_for_a_folder_with_spaces(tmp_path: Path) -> None:
     (tmp_path / "my graphs").mkdir()
     file = "my graphs/mine.yaml"

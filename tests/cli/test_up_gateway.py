@@ -8,6 +8,7 @@ import pytest
 
 from penstock.cli.main import main
 from penstock.errors import InputError, MissingToolError, UsageError
+from tests.support.emulated_cluster.released import certificate
 from tests.support.local_graphs import QUICKSTART, require_envoy
 
 KEY = "planted-key-of-alice-0123456789"
@@ -45,20 +46,42 @@ def test_tls_without_a_gateway_is_an_error(capsys: pytest.CaptureFixture[str]) -
 
 
 @pytest.mark.envoy
-@pytest.mark.parametrize(
-    ("tls", "expected"),
-    [
-        (["--tls-cert", "none.pem"], "give both --tls-cert and --tls-key, or neither"),
-        (["--tls-cert", "none.pem", "--tls-key", "none.key"], "none.pem: no such file"),
-    ],
-)
-def test_a_certificate_needs_two_files(
-    tmp_path: Path, tls: list[str], expected: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_certificate_needs_two_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     require_envoy()
+    tls = ["--tls-cert", "none.pem"]
     argv = ["up", str(QUICKSTART), "--gateway", keys_file(tmp_path), *tls]
     assert main(argv) == UsageError.exit_code
-    assert expected in capsys.readouterr().err
+    assert "give both --tls-cert and --tls-key, or neither" in capsys.readouterr().err
+
+
+@pytest.mark.envoy
+def test_tls_files_are_checked_before_the_start(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    require_envoy()
+    chain, key = certificate(tmp_path)
+    (tmp_path / "other").mkdir()
+    _, other = certificate(tmp_path / "other")
+    none, text, broken = tmp_path / "none.pem", tmp_path / "text.pem", tmp_path / "broken.pem"
+    text.write_text("not a certificate")
+    broken.write_text("-----BEGIN CERTIFICATE-----\nxx\n-----END CERTIFICATE-----\n")
+    certificate_fix = "Fix: Set --tls-cert to the PEM file of the certificate."
+    key_fix = "Fix: Set --tls-key to the PEM file of the private key."
+    pair_fix = (
+        "Fix: Set --tls-cert and --tls-key to a PEM certificate chain and its unencrypted key."
+    )
+    for pair, expected in (
+        ((chain, none), f"{none} --tls-key: cannot be read: No such file or directory. {key_fix}"),
+        ((text, key), f"{text} --tls-cert: has no PEM certificate. {certificate_fix}"),
+        ((key, chain), f"{key} --tls-cert: has no PEM certificate. {certificate_fix}"),
+        ((key, chain), f"{chain} --tls-key: has no PEM private key. {key_fix}"),
+        ((chain, other), f"{other} --tls-key: is not the key of --tls-cert {chain}. {pair_fix}"),
+        ((broken, key), f"{key} --tls-key: cannot be used with --tls-cert {broken}: "),
+    ):
+        tls = ["--tls-cert", str(pair[0]), "--tls-key", str(pair[1])]
+        argv = ["up", str(QUICKSTART), "--gateway", keys_file(tmp_path), *tls]
+        assert main(argv) == InputError.exit_code
+        assert expected in capsys.readouterr().err
 
 
 @pytest.mark.envoy

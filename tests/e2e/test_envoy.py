@@ -6,6 +6,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from threading import Thread
 from typing import ClassVar
 
@@ -78,7 +79,14 @@ def upstream() -> Iterator[list[int]]:
 
 
 @pytest.fixture(scope="module")
-def endpoint(upstream: list[int], tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("log") / "envoy.log"
+
+
+@pytest.fixture(scope="module")
+def endpoint(
+    upstream: list[int], log: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
     require_envoy()
     binary = envoy_binary(environments_root())
     assert binary is not None
@@ -87,7 +95,8 @@ def endpoint(upstream: list[int], tmp_path_factory: pytest.TempPathFactory) -> I
     envoy = Envoy(binary, tmp_path_factory.mktemp("envoy"), "127.0.0.1", port)
     argv = [fill(part, {"health": health}) for part in envoy.program().argv]
     envoy.list_frontends(upstream)
-    process = subprocess.Popen(argv, stderr=subprocess.DEVNULL)
+    with log.open("wb") as output:
+        process = subprocess.Popen(argv, stderr=output)
     url = f"http://127.0.0.1:{port}"
     try:
         _wait_until_it_serves(url)
@@ -175,9 +184,10 @@ def test_a_404_for_a_model_that_was_just_served_becomes_a_503(
     assert post(endpoint + CHAT, "other").status_code == 404
 
 
-def test_a_body_without_a_length_is_passed_on(endpoint: str) -> None:
+def test_a_body_without_a_length_is_passed_on(endpoint: str, log: Path) -> None:
     response = httpx.post(endpoint + CHAT, content=iter([b'{"model"', b':"chunked"}']))
     assert response.status_code == 200
+    assert "bad argument" not in log.read_text()
 
 
 @pytest.mark.parametrize("status", [0, 500, 503])

@@ -26,6 +26,7 @@ from tests.gateway.samples import (
     ROOT,
     SHADOW,
 )
+from tests.support.emulated_cluster.released import certificate
 from tests.support.local_graphs import require_envoy
 
 PAGE = ROOT / "docs" / "gateway.md"
@@ -137,16 +138,16 @@ def test_a_running_gateway_shows_no_key_and_leaves_nothing(
 def test_envoys_message_about_a_broken_configuration_shows_no_key(
     tmp_path: Path, files: tuple[str, str]
 ) -> None:
-    """With a wrong certificate Envoy exits and prints its whole configuration."""
+    """With a certificate that only OpenSSL reads, Envoy exits and prints its whole
+    configuration."""
     require_envoy()
     port = str(Ports().free())
     argv = ["up", files[0], "--keys", files[1], "--port", port, "--shadow", "http://127.0.0.1:2"]
-    wrong = tmp_path / "wrong.pem"
-    wrong.write_text("not a certificate")
-    tls = ["--tls-cert", str(wrong), "--tls-key", str(wrong)]
+    chain, key = certificate(tmp_path, curve="secp256k1")
+    tls = ["--tls-cert", str(chain), "--tls-key", str(key)]
     done = penstock(*argv, "--backend", "stable=http://127.0.0.1:1", *tls)
     assert done.returncode == 12
-    assert "wrong.pem" in done.stderr
+    assert chain.name in done.stderr
     assert PLANTED not in done.stdout + done.stderr
 
 

@@ -138,6 +138,43 @@ def test_another_name_of_a_supported_gpu_is_recognized(name: str, gpu: str) -> N
     assert problem.fix == f"Did you mean `{gpu}`?"
 
 
+@pytest.mark.parametrize("name", ["8xh200", "8 x H200", "8×NVIDIA-H200"])
+def test_the_number_of_gpus_belongs_to_a_pool(name: str) -> None:
+    (problem,) = problems_of(f'{GRAPH}hardware: {{gpu: "{name}"}}\n')
+    assert f'got "{name}"' in problem.message
+    assert problem.fix == "Write `h200`, and the GPUs of each worker in `gpus` of its pool."
+
+
+@pytest.mark.parametrize(
+    ("text", "fix"),
+    [
+        ("80GB", "80Gi"),
+        ("80 Gi", "80Gi"),
+        ("80gib", "80Gi"),
+        ("1.5tb", "1.5Ti"),
+        ("512MB", "512Mi"),
+    ],
+)
+def test_a_size_is_suggested_as_kubernetes_writes_it(text: str, fix: str) -> None:
+    graph = f'{HEAD}worker: {{resources: {{memory: "{text}"}}}}\n'
+    (problem,) = problems_of(graph)
+    assert problem.place == "worker.resources.memory"
+    assert problem.message == f'must be a Kubernetes quantity, got "{text}"'
+    assert problem.fix == f'Write "{fix}".'
+
+
+def test_a_version_with_a_v_is_recognized() -> None:
+    (problem,) = problems_of(f"dynamo: v1.6.1\n{GRAPH}")
+    assert problem.fix == "Did you mean `1.6.1`?"
+
+
+def test_a_large_limit_has_all_its_digits() -> None:
+    sets = ["gateway.rate_limit.requests=0", "gateway.rate_limit.unit=second"]
+    (problem,) = problems_of(GRAPH, sets)
+    assert problem.message == "must be an integer from 1 to 4294967295, got 0"
+    assert problem.fix.startswith("Write an integer from 1 to 4294967295: ")
+
+
 @pytest.mark.parametrize(
     ("text", "fix"),
     [

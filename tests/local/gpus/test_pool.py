@@ -196,6 +196,19 @@ def test_gpus_in_use_with_mig_or_hidden_are_explained(tmp_path: Path) -> None:
     assert graph.reserved() == [2]
 
 
+def test_the_fix_frees_gpus_when_none_is_usable(tmp_path: Path) -> None:
+    busy, mig = replace(RTX, used_gib=20, processes={4242: 19.5}), replace(RTX, mig=True)
+    mocker = "run `penstock up g.yaml --engine mocker`."
+    stop, disable = "top process 4242", "isable MIG (`nvidia-smi -i 0 -mig 0`)"
+    for gpus, fix in (
+        ([busy], f"S{stop}, or {mocker}"),
+        ([mig], f"D{disable}, or {mocker}"),
+        ([mig, busy], f"S{stop} or d{disable}, or {mocker}"),
+        ([replace(RTX, used_gib=20)], f"Stop the processes that use the GPUs, or {mocker}"),
+    ):
+        assert refusal(Graph(tmp_path, gpus), program("worker", 1, 1)).endswith(f"Fix: {fix}")
+
+
 def test_a_replica_does_not_get_gpus_of_two_models(tmp_path: Path) -> None:
     graph = Graph(tmp_path, [RTX, replace(RTX, name="NVIDIA L4")])
     assert "; the GPUs of one replica must be of one model. Fix:" in refusal(

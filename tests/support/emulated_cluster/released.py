@@ -128,12 +128,12 @@ def record_of(secret: Object) -> dict[str, Any]:
     return dict(json.loads(gzip.decompress(packed)))
 
 
-def certificate(folder: Path) -> tuple[Path, Path]:
+def certificate(folder: Path, curve: str = "P-256") -> tuple[Path, Path]:
     """A certificate of loopback and its key, made by openssl."""
     chain, key = folder / "tls.crt", folder / "tls.key"
     if shutil.which("openssl") is None:
         pytest.skip("openssl is not installed")
-    argv = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
+    argv = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", f"ec_paramgen_curve:{curve}"]
     argv += ["-nodes", "-days", "2", "-subj", "/CN=localhost", "-keyout", str(key)]
     argv += ["-addext", "subjectAltName=IP:127.0.0.1", "-out", str(chain)]
     subprocess.run(argv, check=True, capture_output=True)

@@ -39,7 +39,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "file",
         metavar="FILE",
         nargs="?",
-        type=Path,
         help="graph YAML to write; must not exist (default: MODEL-GPU-TRAFFIC.yaml)",
     )
     parser.add_argument(
@@ -92,6 +91,7 @@ def run(args: argparse.Namespace) -> int:
     from penstock.errors import CheckError
 
     if args.file is not None:
+        args.file = _yaml_file(args.file)
         _require_new(args.file)  # before the questions
     if args.example is not None:
         return _copy(args)
@@ -186,6 +186,22 @@ def _answer(given: object, question: str, default: str, read: Callable[[str], An
             print(error, file=sys.stderr)
         except argparse.ArgumentTypeError as error:
             print(f"{error}. Try again.", file=sys.stderr)
+
+
+def _yaml_file(text: str) -> Path:
+    """The path of a graph to write. InputError for the name of a folder or of another format."""
+    from penstock.errors import InputError, Problem
+
+    file = Path(text)
+    if text.endswith(os.sep):
+        message, example = "names a folder", file / "graph.yaml"
+    elif file.suffix == ".json":
+        message, example = "names a JSON file, but a graph is YAML", file.with_suffix(".yaml")
+    else:
+        return file
+    raise InputError(
+        Problem(file=text, message=message, fix=f"Name a YAML file, such as {example}.")
+    )
 
 
 def _require_new(file: Path) -> None:

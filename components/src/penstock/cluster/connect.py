@@ -12,7 +12,7 @@ import logging
 import os
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import urllib3
@@ -67,7 +67,7 @@ def configuration_of(target: ReleaseTarget) -> kubernetes.client.Configuration:
             _load_pod(configuration)
         else:
             _require_files(files)
-            _require_context(target)
+            _require_context(target, files)
             with _failed_logins() as failed:
                 kubernetes.config.load_kube_config(
                     _text(target.kubeconfig), target.context, configuration
@@ -133,20 +133,41 @@ def _require_files(files: list[Path]) -> None:
         raise _unusable(names, "the kubeconfig does not exist")
 
 
-def _require_context(target: ReleaseTarget) -> None:
-    contexts, _ = kubernetes.config.list_kube_config_contexts(_text(target.kubeconfig))
-    names = sorted(str(context["name"]) for context in contexts)
-    if target.context is None or target.context in names:
-        return
-    nearest = difflib.get_close_matches(target.context, names, 1)
-    fix = f"Use --context {nearest[0]}." if nearest else "Select one of them with --context."
-    raise ClusterError(
-        Problem(
-            place=f"context {target.context}",
-            message=f"is not in the kubeconfig, which has: {', '.join(names)}",
-            fix=fix,
-        )
-    )
+def _require_context(target: ReleaseTarget, files: list[Path]) -> None:
+    """ClusterError unless the context exists, and its cluster and its user."""
+    place = os.pathsep.join(map(str, files))
+    merged = kubernetes.config.kube_config.KubeConfigMerger(place).config.value
+    named = {
+        kind: {str(node.value["name"]): node.value for node in merged[f"{kind}s"]}
+        for kind in ("context", "cluster", "user")
+    }
+    name = target.context or merged.get("current-context")
+    if not name:
+        contexts = sorted(named["context"])
+        message = f"no current context; contexts: {', '.join(contexts) or 'none'}"
+        raise ClusterError(Problem(place=place, message=message, fix=_select(contexts)))
+    if name not in named["context"]:
+        nearest = difflib.get_close_matches(name, named["context"], 1)
+        fix = _select(nearest or sorted(named["context"]))
+        raise _missing(f"context {name}", named["context"], fix)
+    context = named["context"][name].get("context") or {}
+    for kind in ("cluster", "user"):
+        if (part := context.get(kind)) and part not in named[kind]:
+            fix = f"Set `{kind}` of context {name} to one that exists, or use another --context."
+            raise _missing(f"{kind} {part} of context {name}", named[kind], fix)
+
+
+def _select(contexts: list[str]) -> str:
+    """The fix that names the only candidate."""
+    if len(contexts) == 1:
+        return f"Use --context {contexts[0]}."
+    return "Select one of them with --context." if contexts else SELECT
+
+
+def _missing(place: str, present: Iterable[str], fix: str) -> ClusterError:
+    names = ", ".join(sorted(present)) or "none"
+    message = f"is not in the kubeconfig, which has: {names}"
+    return ClusterError(Problem(place=place, message=message, fix=fix))
 
 
 @contextlib.contextmanager

@@ -17,13 +17,14 @@ from penstock.graph.foreign_keys import POOLS, fix_of_key
 from penstock.graph.model import Graph
 from penstock.hardware.unsupported import meant_gpu
 from penstock.strict_yaml.base import FOLDER_PATH, HEADER_NAME, HTTP_URL, OBJECT_NAME, QUANTITY
-from penstock.strict_yaml.number_fixes import number_fix
+from penstock.strict_yaml.number_fixes import number_fix, plain_number
 from penstock.strict_yaml.places import Path, Places, looks_secret, place_of
 from penstock.strict_yaml.problems import BOUNDS, MEMORY, PATTERNS, Text, kind_of, model_at, shown
 from penstock.strict_yaml.value_fixes import section_fix
 
 GPU = ("hardware", "gpu")
 PLAIN_INTEGER = re.compile(r"-?[1-9][0-9]*")  # a text only because it has too many digits
+COUNTED = re.compile(r"([1-9][0-9]*) ?[x×*] ?(.+)")  # 8xh200
 # The key of a section for which a scalar in the place of the section is meant.
 MAIN_KEYS: Mapping[str, str] = {
     "model": "id",
@@ -97,6 +98,10 @@ class Explanations:
 def _not_a_gpu(text: str) -> Text:
     supported = _schema(GPU)["enum"]
     listed = ", ".join(supported)
+    if (counted := COUNTED.fullmatch(text)) and (meant := meant_gpu(counted[2], supported)):
+        message = f"must be one of {listed}, got {shown(GPU, text)}"
+        fix = f"Write `{meant}`, and the GPUs of each worker in `gpus` of its pool."
+        return Text(message=message, fix=fix)
     if meant := meant_gpu(text, supported):
         message = f"must be one of {listed}, got {shown(GPU, text)}"
         return Text(message=message, fix=f"Did you mean `{meant}`?")
@@ -240,9 +245,9 @@ def _range(schema: Mapping[str, Any]) -> str:
     noun = {"integer": "an integer", "number": "a number"}.get(schema.get("type", ""), "")
     least, most, above = (schema.get(k) for k in ("minimum", "maximum", "exclusiveMinimum"))
     if least is not None and most is not None:
-        return f"{noun} from {least:g} to {most:g}"
+        return f"{noun} from {plain_number(least)} to {plain_number(most)}"
     if least is not None:
-        return f"{noun} of at least {least:g}"
+        return f"{noun} of at least {plain_number(least)}"
     if above is not None:
         return f"{noun} above {above:g}{'' if most is None else f' and at most {most:g}'}"
     return noun

@@ -38,13 +38,14 @@ OTHER_FILES: tuple[tuple[frozenset[str], int, str, str], ...] = (
                 "generatorOptions", "replacements"}), 1, "a kustomization.yaml",
      OVERLAY),
     (frozenset({"services"}), 1, "a Compose file", START),
+    (frozenset({"modelArtifacts"}), 1, "the values file of another Helm chart", START),
     (frozenset({"jobs", "on"}), 2, "a workflow of GitHub Actions", START),
     (frozenset({"architectures", "model_type", "hidden_size", "vocab_size"}), 2,
      "the config.json of a model", "Name its folder in `model.path` of a graph."),
     (frozenset({"requests", "input", "output", "arrival", "trace", "prefix", "conversation"}), 2,
      "a workload", "Pass it to `penstock simulate` or `penstock plan` with --workload."),
     (frozenset({"replicaCount", "image", "service", "ingress", "resources", "serviceAccount",
-                "servingEngineSpec", "modelArtifacts", "nameOverride", "fullnameOverride",
+                "servingEngineSpec", "nameOverride", "fullnameOverride",
                 "imagePullSecrets", "podAnnotations", "tolerations", "affinity"}), 2,
      "the values file of another Helm chart", START),
     (frozenset({"tensor_parallel_size", "tensor-parallel-size", "max_num_seqs", "max-num-seqs",
@@ -118,16 +119,29 @@ def require_no_manifest(text: str, source: str) -> None:
     if header is None:
         return
     message = f"is a Kubernetes manifest ({header.kind}), and this command needs a graph"
-    fix = "Name the graph YAML; `penstock check`, `explain` and `up` also read a manifest."
+    fix = "Name the graph YAML."
+    if header.kind == "DynamoGraphDeployment":
+        fix = "Name the graph YAML; `penstock check`, `explain` and `up` also read a manifest."
     problem = Problem(file=source, line=header.line, place="kind", message=message, fix=fix)
     raise GraphError(problem)
+
+
+def _is_compose(values: Mapping[str, Any]) -> bool:
+    """Whether the services are those of Compose, which has `model` and `models`, too."""
+    services = values.get("services")
+    return (
+        "engine" not in values
+        and isinstance(services, Mapping)
+        and any(isinstance(s, Mapping) and {"image", "build"} & set(s) for s in services.values())
+    )
 
 
 def require_graph_keys(document: Document, known: Iterable[str], source: str) -> None:
     """GraphError for a mapping that is not a graph at all, instead of one for each key."""
     values: Mapping[str, Any] = document.values
     # A mistyped `modle` or `Engine` is an unknown key, for which a name is suggested.
-    if any(nearest(str(key), REQUIRED, SIMILAR) for key in values) or not values:
+    has_required = any(nearest(str(key), REQUIRED, SIMILAR) for key in values)
+    if (has_required and not _is_compose(values)) or not values:
         return
     found = next((row for row in OTHER_FILES if len(row[0] & set(values)) >= row[1]), None)
     if found is not None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from penstock.graph.examples import EXAMPLES
 from penstock.graph.schema import Schema, has_default, plain_schema, section_of
+from penstock.strict_yaml.number_fixes import plain_number
 
 WIDTH = 100
 
@@ -154,7 +155,7 @@ BOUNDS = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiv
 
 
 def _bounds(prop: Schema) -> str:
-    bounds = [f"{sign} {prop[key]:g}" for key, sign in BOUNDS.items() if key in prop]
+    bounds = [f"{sign} {plain_number(prop[key])}" for key, sign in BOUNDS.items() if key in prop]
     return " " + ", ".join(bounds) if bounds else ""
 
 

@@ -230,6 +230,13 @@ class _Adapter:
         )
 
     def _cpu_worker(self, name: str, component: Component, launch: Launch) -> Program:
+        given = flags.without_flags(launch.arguments, *PLANE_FLAGS)
+        # Before the engine's environment, which comes with that of a packaged model.
+        arguments = cpu_engine.arguments(
+            given,
+            self.settings(component, launch),
+            self.find_model(flags.flag_value(given, "--model") or ""),
+        )
         other = self.versions.get(component.name)
         if other is None:
             installed = self.machine.interpreters.get(cpu_engine.ENVIRONMENT)
@@ -237,12 +244,6 @@ class _Adapter:
         else:
             environment = environment_of(other.version, cpu_engine.ENVIRONMENT)
             python = cpu_engine.require_environment(other.cpu, environment)
-        given = flags.without_flags(launch.arguments, *PLANE_FLAGS)
-        arguments = cpu_engine.arguments(
-            given,
-            self.settings(component, launch),
-            self.find_model(flags.flag_value(given, "--model") or ""),
-        )
         argv = (python, "-m", launch.module or "", *arguments)
         program = self._as_it_is(name, component, launch, component.role, argv)
         env = {**cpu_engine.environment(python), **program.env, **cpu_engine.loopback()}

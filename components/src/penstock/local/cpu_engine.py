@@ -14,7 +14,7 @@ from typing import Any
 
 from penstock.engines.engine import as_mapping
 from penstock.environments.packaged_models import packaged_model_fix
-from penstock.errors import InputError, MissingToolError, Problem
+from penstock.errors import InputError, MissingToolError, PenstockError, Problem
 from penstock.local.ports import LOOPBACK
 from penstock.manifests import flags
 from penstock.manifests.deployment import Component, Engine
@@ -72,11 +72,12 @@ def arguments(
 ) -> tuple[str, ...]:
     """The worker's arguments with the model's ``folder``, and KV events on its own socket.
 
-    InputError when the model's files are not on this machine.
+    MissingToolError when the model's package is not installed, InputError when its files are not
+    on this machine.
     """
     model = flags.flag_value(given, "--model") or ""
     if folder is None:
-        raise InputError(_missing_model(model))
+        raise _missing_model(model)
     made = ("--model", str(folder), *flags.without_flags(given, "--model"))
     events = as_mapping(as_mapping(settings.get("engine_args")).get("kv_events_config"))
     if not events.get("enable_kv_cache_events"):
@@ -86,16 +87,15 @@ def arguments(
     return (*made, "--kv-events-config", json.dumps(own))  # argparse uses the last value
 
 
-def _missing_model(model: str) -> Problem:
+def _missing_model(model: str) -> PenstockError:
     if fix := packaged_model_fix(model, "safetensors"):
         message = f"{model} comes in a package that is not installed on this machine"
-        return Problem(place="model.id", message=message, fix=fix)
-    return Problem(
-        place="model.path",
-        message=f"{model!r} is not a model folder on this machine (config.json, "
-        "tokenizer.json and weights)",
-        fix=f"Set `model.path` to an existing model folder, or run `penstock tiny-model {model}`.",
+        return MissingToolError(Problem(place="model.id", message=message, fix=fix))
+    message = (
+        f"{model!r} is not a model folder on this machine (config.json, tokenizer.json and weights)"
     )
+    fix = f"Set `model.path` to an existing model folder, or run `penstock tiny-model {model}`."
+    return InputError(Problem(place="model.path", message=message, fix=fix))
 
 
 def require_environment(python: str | None, name: str = ENVIRONMENT) -> str:

@@ -54,7 +54,7 @@ local MOST = 1000
 local served, count = {}, 0  -- path and model -> time of the last response, in ms
 
 function envoy_on_request(handle)
-  local size = tonumber(handle:headers():get("content-length"))
+  local size = tonumber(handle:headers():get("content-length") or nil)
   if size == nil or size == 0 or size > 1048576 then return end
   local body = handle:body()
   local model = body and body:getBytes(0, body:length()):match('"model"%s*:%s*"([^"]+)"')

@@ -17,6 +17,7 @@ DECIMAL_COMMA = re.compile(r"([0-9]+|[0-9]{1,3}(?:\.[0-9]{3})+),[0-9]+")
 EXPONENT = re.compile(r"[-+]?[0-9]+(\.[0-9]+)?[eE][-+]?[0-9]{1,2}")
 RADIX = re.compile(r"0[xX][0-9a-fA-F]{1,12}|0[oO][0-7]{1,12}|0[bB][01]{1,40}")
 ONE_NUMBER = re.compile(r"[^0-9]*([0-9]+)[^0-9]*")
+QUANTITY = re.compile(r"([0-9]+(?:\.[0-9]+)?) *([kmgtp])i?b?", re.IGNORECASE)
 VARIABLE = re.compile(r"\$\{?\w+\}?|\$\(\w+\)")
 NO_VARIABLES = "Write the value; variables are not replaced in this file."
 LONGEST = 40  # characters of a text that is meant as a number
@@ -39,6 +40,17 @@ def number_fix(field: str, text: str, is_integer: bool) -> str:
     if one := ONE_NUMBER.fullmatch(text):
         return f"Write the number alone, such as {one[1]}."
     return ""
+
+
+def quantity_fix(text: str) -> str:
+    """The fix for a size that is not written as Kubernetes does; empty if it is no size."""
+    size = QUANTITY.fullmatch(text.strip())
+    return f'Write "{size[1]}{size[2].upper()}i".' if size else ""
+
+
+def plain_number(number: float) -> str:
+    """Without an exponent, up to 15 digits."""
+    return f"{number:.15g}"
 
 
 def unusual_character(text: str) -> str:

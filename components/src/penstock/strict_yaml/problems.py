@@ -15,7 +15,12 @@ from penstock.errors import Problem, ProblemKind
 from penstock.nearest import KEY_CUTOFF, nearest
 from penstock.strict_yaml.base import FOLDER_PATH, HEADER_NAME, HTTP_URL, OBJECT_NAME, QUANTITY
 from penstock.strict_yaml.limits import MOST_PROBLEMS
-from penstock.strict_yaml.number_fixes import number_fix, unusual_character
+from penstock.strict_yaml.number_fixes import (
+    number_fix,
+    plain_number,
+    quantity_fix,
+    unusual_character,
+)
 from penstock.strict_yaml.places import Path, Places, is_within, looks_secret, place_of
 from penstock.strict_yaml.value_fixes import list_fix, section_fix
 
@@ -225,6 +230,7 @@ def _meant_choice(text: str, choices: list[str]) -> str:
     else for a close one. A100 is not h100, and ollama is not vllm: the first letters must agree."""
     words = re.split(r"[^a-z0-9.]+", text.lower())
     longer = next((choice for choice in choices if text and choice.startswith(text)), None)
+    words += [word.removeprefix("v") for word in words]  # v1.6.1
     part = next((choice for choice in choices if choice.lower() in words), None)
     if meant := longer or part:
         return f"Did you mean `{meant}`?"
@@ -235,8 +241,9 @@ def _meant_choice(text: str, choices: list[str]) -> str:
 def _out_of_bounds(path: Path, error: ErrorDetails) -> Text:
     name, words = BOUNDS[error["type"]]
     limit = error["ctx"][name]
-    message = f"must be {words} {limit:g}, got {shown(path, error['input'])}"
-    return Text(message=message, fix=f"Set {path[-1]} to {words} {limit:g}.")
+    bound = f"{words} {plain_number(limit)}"
+    message = f"must be {bound}, got {shown(path, error['input'])}"
+    return Text(message=message, fix=f"Set {path[-1]} to {bound}.")
 
 
 def _not_a_multiple(path: Path, error: ErrorDetails) -> Text:
@@ -255,7 +262,10 @@ def _pattern(path: Path, error: ErrorDetails) -> Text:
         message = f"{value} is not a valid name of an environment variable"
         fix = "Use letters, digits, '_', '.' and '-', and do not begin with a digit."
         return Text(message=message, fix=fix)
-    expected, fix = PATTERNS[error["ctx"]["pattern"]]
+    pattern = error["ctx"]["pattern"]
+    expected, fix = PATTERNS[pattern]
+    if pattern == QUANTITY:
+        fix = quantity_fix(str(error["input"])) or fix
     return Text(message=f"must be {expected}, got {value}", fix=fix)
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from dataclasses import dataclass
 
 import yaml
+
+from penstock.strict_yaml.loader import SafeLoader
 
 CONFLICT = re.compile(r"(<{7}|={7}|>{7}|\|{7})( |$)")
 TEMPLATE = re.compile(r"\{\{|\{%")
@@ -32,7 +35,9 @@ def syntax_hint(error: yaml.MarkedYAMLError, text: str) -> Hint | None:
     if mark is None:
         return None
     at = min(mark.line, len(lines) - 1)
-    first = _marker(lines) or _open_quote(error) or _list_item(error)
+    first = (
+        _marker(lines) or _open_quote(error) or _late_quote(text, lines, at) or _list_item(error)
+    )
     return first or _no_colon(error, lines) or _of_line(lines, at)
 
 
@@ -69,9 +74,24 @@ def _open_quote(error: yaml.MarkedYAMLError) -> Hint | None:
         return None
     if "quoted scalar" not in (error.context or ""):
         return None
-    column = error.context_mark.column + 1
-    message = f"the quote that opens at column {column} is not closed"
-    return Hint(line=error.context_mark.line, message=message, fix="Close it on the same line.")
+    return _not_closed(error.context_mark)
+
+
+def _late_quote(text: str, lines: list[str], at: int) -> Hint | None:
+    """A quote that the opening quote of a later value closes, in the line of the error."""
+    with contextlib.suppress(yaml.YAMLError):
+        for token in yaml.scan(text, SafeLoader):
+            start, end = token.start_mark, token.end_mark
+            if not isinstance(token, yaml.ScalarToken) or token.style not in ("'", '"'):
+                continue
+            if end.line == at and any(map(ENTRY.match, lines[start.line + 1 : at + 1])):
+                return _not_closed(start)
+    return None
+
+
+def _not_closed(opening: yaml.Mark) -> Hint:
+    message = f"the quote that opens at column {opening.column + 1} is not closed"
+    return Hint(line=opening.line, message=message, fix="Close it on the same line.")
 
 
 def _of_line(lines: list[str], at: int) -> Hint | None:

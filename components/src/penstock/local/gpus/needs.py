@@ -115,8 +115,11 @@ def too_few(
     return "; ".join(parts)
 
 
-def remedy(needs: GpuNeeds, capacity: int, graph: str, *, is_up: bool) -> str:
-    """What to do; ``capacity``: the GPUs that this graph can have."""
+def remedy(
+    needs: GpuNeeds, capacity: int, graph: str, *, is_up: bool, unusable: Sequence[Gpu] = ()
+) -> str:
+    """What to do; ``capacity``: the GPUs that this graph can have; ``unusable``: those that other
+    processes or MIG keep from it."""
     if needs.replaced:
         return f"Run {restart(graph)}."
     counts = _fitting(needs.programs, capacity)
@@ -124,9 +127,23 @@ def remedy(needs: GpuNeeds, capacity: int, graph: str, *, is_up: bool) -> str:
     if is_up:
         return f"Set {sets}." if sets else "Reduce the replicas."
     mocker = command("up", graph, "--engine", "mocker")
+    if not sets and unusable and not capacity:
+        return f"{_freeing(unusable)}, or run {mocker}."
     if not sets:
         return f"Run {mocker}, or set a smaller `gpus`."
     return f"Set {sets} (in the file or with --set), or run {mocker}."
+
+
+def _freeing(unusable: Sequence[Gpu]) -> str:
+    """How to make GPUs usable."""
+    mig = [str(gpu.index) for gpu in unusable if gpu.has_mig]
+    pids = [str(p.pid) for gpu in unusable if not gpu.has_mig for p in gpu.processes]
+    ways = (
+        [f"stop {'process' if len(pids) == 1 else 'processes'} {', '.join(pids)}"] if pids else []
+    )
+    ways += [f"disable MIG (`nvidia-smi -i {','.join(mig)} -mig 0`)"] if mig else []
+    text = " or ".join(ways) or "stop the processes that use the GPUs"
+    return text[0].upper() + text[1:]
 
 
 def _fitting(needs: Sequence[GpuNeed], free: int) -> dict[str, int]:

@@ -138,5 +138,7 @@ class GpuPool:
         free = len(inventory.gpus) - len(unusable)
         message = too_few(needs, inventory.gpus, inventory.hidden, others, free)
         capacity = len(inventory.gpus) - len(others)
-        fix = remedy(needs, capacity, self._graph, is_up=bool(self._assigned))
+        occupied = [gpu for gpu in inventory.gpus if gpu.unusable and gpu.index in others]
+        is_up = bool(self._assigned)
+        fix = remedy(needs, capacity, self._graph, is_up=is_up, unusable=occupied)
         return MissingToolError(Problem(file=self._graph, message=message, fix=fix))
