@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from penstock.local.request_adapter.model import Model, read_model
+from penstock.local.request_adapter.prompt import prompt_ids, prompt_text
 from penstock.local.request_adapter.rules import (
     CHAT,
     COMPLETIONS,
     DEFAULT_MAX_TOKENS,
     RESPONSES,
+    Verdict,
     context_error,
-    prompt_ids,
-    prompt_text,
-    review,
     unwrapped_error,
 )
+from penstock.local.request_adapter.rules import review as review_for
 
 IMAGE = [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:,"}}]}]
 TEXT = [{"role": "user", "content": [{"type": "text", "text": "Hello"}]}]
@@ -60,6 +63,12 @@ HARMLESS = [
     (COMPLETIONS, {"echo": False, "suffix": None, "best_of": 1, "logprobs": None}),
     (RESPONSES, {"text": {"format": {"type": "text"}}, "include": []}),
 ]
+
+PLAIN = Model(renders_tools=False, renders_tool_calls=False, vocabulary=100)  # as SmolLM2's
+
+
+def review(path: str, body: dict[str, Any], engine: str, model: Model | None = None) -> Verdict:
+    return review_for(path, body, engine, model or Model())
 
 
 @pytest.mark.parametrize(("path", "body", "param"), REFUSED_BY_THE_MOCKER)
@@ -111,19 +120,19 @@ def test_best_of_up_to_n_is_left_to_the_engine() -> None:
     [
         (CHAT, {}, {"max_tokens": DEFAULT_MAX_TOKENS}),
         (CHAT, {"max_tokens": None}, {"max_tokens": DEFAULT_MAX_TOKENS}),
-        (CHAT, {"max_tokens": 0}, None),  # Dynamo explains that it is too small
-        (CHAT, {"max_completion_tokens": 5}, None),
+        (CHAT, {"max_tokens": 0}, {}),  # Dynamo explains that it is too small
+        (CHAT, {"max_completion_tokens": 5}, {}),
         (COMPLETIONS, {}, {"max_tokens": DEFAULT_MAX_TOKENS}),
         (RESPONSES, {}, {"max_output_tokens": DEFAULT_MAX_TOKENS}),
-        (RESPONSES, {"max_output_tokens": 3}, None),
-        ("/v1/models", {}, None),
+        (RESPONSES, {"max_output_tokens": 3}, {}),
+        ("/v1/models", {}, {}),
     ],
 )
 def test_a_missing_limit_is_set_for_the_mocker_only(
-    path: str, body: dict[str, Any], added: dict[str, int] | None
+    path: str, body: dict[str, Any], added: dict[str, int]
 ) -> None:
-    assert review(path, body, "mocker").added == added
-    assert review(path, body, "vllm").added is None
+    assert review(path, body, "mocker").changed == added
+    assert review(path, body, "vllm").changed == {}
 
 
 def test_parameters_without_effect_are_listed() -> None:
@@ -131,6 +140,77 @@ def test_parameters_without_effect_are_listed() -> None:
     assert review(CHAT, body, "mocker").ignored == ("store", "temperature", "seed", "tools")
     assert review(CHAT, body, "vllm").ignored == ("store",)
     assert review(CHAT, {"store": False, "tools": []}, "mocker").ignored == ()
+
+
+@pytest.mark.parametrize("engine", ["llamacpp", "vllm"])
+@pytest.mark.parametrize("path", [CHAT, RESPONSES])
+def test_tools_that_the_template_does_not_render_are_listed_unless_a_call_is_required(
+    path: str, engine: str
+) -> None:
+    body: dict[str, Any] = {"tools": [{}]}
+    assert review(path, body, engine, PLAIN).ignored == ("tools",)
+    assert review(path, body | {"tool_choice": "auto"}, engine, PLAIN).ignored == ("tools",)
+    assert review(path, body | {"tool_choice": "required"}, engine, PLAIN).ignored == ()
+    assert review(path, body | {"tool_choice": {"type": "function"}}, engine, PLAIN).ignored == ()
+    assert review(path, {"tools": []}, engine, PLAIN).ignored == ()
+    assert review(path, body, engine).ignored == ()
+
+
+USER = {"role": "user", "content": "Weather?"}
+CALLS = [{"id": "c", "type": "function", "function": {"name": "w", "arguments": "{}"}}]
+RESULT = {"role": "tool", "tool_call_id": "c", "content": "sun"}
+
+
+@pytest.mark.parametrize("engine", ["mocker", "vllm", "llamacpp"])
+@pytest.mark.parametrize("content", [{}, {"content": None}])
+def test_a_tool_call_without_content_gets_an_empty_one_if_the_template_renders_no_calls(
+    content: dict[str, None], engine: str
+) -> None:
+    call = {"role": "assistant", **content, "tool_calls": CALLS}
+    body = {"messages": [USER, call, RESULT], "max_tokens": 5}
+    assert review(CHAT, body, engine, PLAIN).changed == {
+        "messages": [USER, call | {"content": ""}, RESULT]
+    }
+    assert review(CHAT, body, engine).changed == {}, "a template with tool calls gets the null"
+    call["content"] = "I look it up."
+    assert review(CHAT, body, engine, PLAIN).changed == {}
+
+
+def test_a_refusal_becomes_the_content_of_its_message() -> None:
+    said = {"role": "assistant", "refusal": "No."}
+    parts = {"role": "assistant", "content": [{"type": "refusal", "refusal": "No."}]}
+    changed = review(CHAT, {"messages": [USER, said, USER, parts]}, "llamacpp").changed
+    text = {"role": "assistant", "content": [{"type": "text", "text": "No."}]}
+    assert changed == {"messages": [USER, said | {"content": "No."}, USER, text]}
+    assert review(CHAT, {"messages": [USER, {"role": "user"}]}, "llamacpp").changed == {}
+
+
+def test_the_calls_in_an_input_become_one_empty_message_if_the_template_renders_none() -> None:
+    call = {"type": "function_call", "call_id": "c", "name": "w", "arguments": "{}"}
+    result = {"type": "function_call_output", "call_id": "c", "output": "sun"}
+    empty = {"role": "assistant", "content": ""}
+    body = {"input": [USER, call, call, result]}
+    assert review(RESPONSES, body, "llamacpp", PLAIN).changed == {"input": [USER, empty, result]}
+    assert review(RESPONSES, body, "llamacpp").changed == {}
+    said = {"role": "assistant", "content": "I look it up."}
+    body = {"input": [USER, said, call, result]}
+    assert review(RESPONSES, body, "llamacpp", PLAIN).changed == {"input": [USER, said, result]}
+    assert review(RESPONSES, {"input": "Weather?"}, "llamacpp", PLAIN).changed == {}
+    refused = {"role": "assistant", "content": [{"type": "refusal", "refusal": "No."}]}
+    assert review(RESPONSES, {"input": [USER, refused]}, "llamacpp", PLAIN).changed == {}
+
+
+def test_the_facts_about_a_model_are_read_from_its_folder(tmp_path: Path) -> None:
+    assert read_model(None) == read_model(tmp_path) == Model()
+    (tmp_path / "config.json").write_text('{"vocab_size": 100}')
+    configuration = tmp_path / "tokenizer_config.json"
+    configuration.write_text('{"chat_template": "{{ messages }}"}')
+    assert read_model(tmp_path) == PLAIN
+    named = [{"name": "tool_use", "template": "{{ tools }}{{ message.tool_calls }}"}]
+    configuration.write_text(json.dumps({"chat_template": named}))
+    assert read_model(tmp_path) == Model(vocabulary=100)
+    (tmp_path / "chat_template.jinja").write_text("{{ tools }}")
+    assert read_model(tmp_path) == Model(renders_tool_calls=False, vocabulary=100)
 
 
 def test_dynamos_error_for_the_context_length_becomes_openais() -> None:

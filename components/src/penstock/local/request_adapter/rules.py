@@ -7,10 +7,11 @@ listed for users in docs/local-engines.md.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-Body = dict[str, Any]
+from .model import Model
+from .prompt import Body, media, renderable
 
 CHAT, COMPLETIONS, RESPONSES = "/v1/chat/completions", "/v1/completions", "/v1/responses"
 EMBEDDINGS = "/v1/embeddings"
@@ -43,7 +44,6 @@ CODES = {
     503: "service_unavailable",
 }
 NO_REASON = ("Bad Request", "Invalid request")  # Dynamo's messages instead of vLLM's
-TEXT_PARTS = ("text", "input_text", "output_text", "refusal")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,8 +92,8 @@ class Verdict:
     """What to do with one request."""
 
     refusal: Refusal | None = None
-    added: Mapping[str, Any] | None = None
-    """Parameters to set."""
+    changed: Mapping[str, Any] = field(default_factory=dict)
+    """Parameters to set or to replace."""
     ignored: tuple[str, ...] = ()
     """Parameters of the request that have no effect."""
 
@@ -147,23 +147,6 @@ def _includes_logprobs(body: Body) -> bool:
     return listed or bool(body.get("top_logprobs"))
 
 
-def _has_media(body: Body) -> bool:
-    parts = [part for message in _messages(body) for part in _parts(message)]
-    return any(part.get("type") not in TEXT_PARTS for part in parts)
-
-
-def _messages(body: Body) -> list[Body]:
-    items = body.get("messages") or body.get("input")
-    return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
-
-
-def _parts(message: Body) -> list[Body]:
-    content = message.get("content")
-    if not isinstance(content, list):
-        return []
-    return [part for part in content if isinstance(part, dict)]
-
-
 CONTRADICTIONS = (
     Contradiction(
         param="top_logprobs",
@@ -195,8 +178,8 @@ RULES = (
     Rule(param="response_format", paths=(CHAT,), is_used=_formats),
     Rule(param="text.format", paths=(RESPONSES,), is_used=_formats),
     *(Rule(param=name, paths=(CHAT, COMPLETIONS), is_used=_set(name)) for name in GUIDED),
-    Rule(param="messages", paths=(CHAT,), is_used=_has_media),
-    Rule(param="input", paths=(RESPONSES,), is_used=_has_media),
+    Rule(param="messages", paths=(CHAT,), is_used=lambda body: media(body) is not None),
+    Rule(param="input", paths=(RESPONSES,), is_used=lambda body: media(body) is not None),
     Rule(
         param="logit_bias",
         paths=(CHAT, COMPLETIONS),
@@ -218,7 +201,7 @@ RULES = (
 )
 
 
-def review(path: str, body: Body, engine: str) -> Verdict:
+def review(path: str, body: Body, engine: str, model: Model) -> Verdict:
     """``body``: the request's JSON object. A path without rules is passed on unchanged."""
     if path not in LIMITS:
         return Verdict()
@@ -228,18 +211,26 @@ def review(path: str, body: Body, engine: str) -> Verdict:
     for rule in RULES:
         if path in rule.paths and engine in rule.engines and rule.is_used(body):
             return Verdict(refusal=_refusal(rule, engine))
-    ignored = [*IGNORED_BY_DYNAMO, *(IGNORED_BY_THE_MOCKER if engine == MOCKER else ())]
+    default = _default_limit(path, body) if engine == MOCKER else {}
     return Verdict(
-        added=_default_limit(path, body) if engine == MOCKER else None,
-        ignored=tuple(name for name in ignored if _is_given(body.get(name))),
+        changed=default | renderable(body, model),
+        ignored=tuple(name for name in _ignored(body, engine, model) if _is_given(body.get(name))),
     )
 
 
-def _default_limit(path: str, body: Body) -> Mapping[str, Any] | None:
+def _ignored(body: Body, engine: str, model: Model) -> tuple[str, ...]:
+    if engine == MOCKER:
+        return (*IGNORED_BY_DYNAMO, *IGNORED_BY_THE_MOCKER)
+    # A required call follows the grammar that Dynamo makes of the tools, not the prompt.
+    has_effect = model.renders_tools or body.get("tool_choice") not in (None, "auto")
+    return IGNORED_BY_DYNAMO if has_effect else (*IGNORED_BY_DYNAMO, "tools")
+
+
+def _default_limit(path: str, body: Body) -> Body:
     """The mocker never ends its output by itself and requires a limit. It shortens one that
     exceeds the rest of the context."""
     if any(body.get(name) is not None for name in LIMITS[path]):
-        return None
+        return {}
     return {LIMITS[path][0]: DEFAULT_MAX_TOKENS}
 
 
@@ -335,25 +326,3 @@ def _reworded(message: str, code: str | None, status: int) -> Refusal:
 
 def _prompt_param(path: str) -> str:
     return {CHAT: "messages", COMPLETIONS: "prompt"}.get(path, "input")
-
-
-def prompt_text(body: Body) -> str:
-    """All text of the prompt, to count its tokens."""
-    prompt = body.get("prompt") or body.get("input")
-    texts = [prompt] if isinstance(prompt, str) else []
-    texts += [p for p in prompt if isinstance(p, str)] if isinstance(prompt, list) else []
-    for message in _messages(body):
-        content = message.get("content")
-        texts += [content] if isinstance(content, str) else []
-        texts += [str(part.get("text", "")) for part in _parts(message)]
-    return "\n".join(texts)
-
-
-def prompt_ids(body: Body) -> int:
-    """The length of the longest prompt that is given as token ids."""
-    prompt = body.get("prompt")
-    if not isinstance(prompt, list) or not prompt:
-        return 0
-    if all(isinstance(token, int) for token in prompt):
-        return len(prompt)
-    return max((len(tokens) for tokens in prompt if isinstance(tokens, list)), default=0)
