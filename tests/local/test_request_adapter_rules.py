@@ -49,6 +49,14 @@ REFUSED_BY_ALL = [
     (COMPLETIONS, {"best_of": 2}, "best_of"),
     (RESPONSES, {"conversation": "c"}, "conversation"),
     (RESPONSES, {"include": ["message.output_text.logprobs"]}, "include"),
+    (RESPONSES, {"top_logprobs": 2}, "top_logprobs"),
+    (RESPONSES, {"text": {"verbosity": "low"}}, "text.verbosity"),
+    (RESPONSES, {"n": 2}, "n"),
+    (RESPONSES, {"stop": ["a"]}, "stop"),
+    (RESPONSES, {"guided_json": {}}, "guided_json"),
+    (RESPONSES, {"logit_bias": {"5": 1}}, "logit_bias"),
+    (RESPONSES, {"unknown": 0}, "unknown"),
+    (CHAT, {"audio": {"voice": "a"}}, "audio"),
 ]
 CONTRADICTORY = [
     (CHAT, {"top_logprobs": 2}, "top_logprobs"),
@@ -56,12 +64,14 @@ CONTRADICTORY = [
     (CHAT, {"guided_choice": []}, "guided_choice"),
     (COMPLETIONS, {"guided_choice": []}, "guided_choice"),
 ]
+EMPTY = [{"role": "user", "content": []}]
 HARMLESS = [
     (CHAT, {"top_logprobs": 0, "logprobs": None, "guided_choice": None}),
     (CHAT, {"n": 1, "logprobs": False, "tool_choice": "auto", "messages": TEXT}),
     (CHAT, {"response_format": {"type": "text"}, "modalities": ["text"], "logit_bias": {}}),
     (COMPLETIONS, {"echo": False, "suffix": None, "best_of": 1, "logprobs": None}),
-    (RESPONSES, {"text": {"format": {"type": "text"}}, "include": []}),
+    (RESPONSES, {"text": {"format": {"type": "text"}, "verbosity": "medium"}, "include": []}),
+    (RESPONSES, {"metadata": {"a": "b"}, "nvext": {}, "n": None, "input": "Hello"}),
 ]
 
 PLAIN = Model(renders_tools=False, renders_tool_calls=False, vocabulary=100)  # as SmolLM2's
@@ -109,6 +119,65 @@ def test_what_dynamo_ignores_is_refused_for_every_engine(
 @pytest.mark.parametrize(("path", "body"), HARMLESS)
 def test_a_default_value_is_not_refused(path: str, body: dict[str, Any]) -> None:
     assert review(path, body, "mocker").refusal is None
+
+
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [
+        ("messages", "input"),
+        ("max_completion_tokens", "max_output_tokens"),
+        ("response_format", "text.format"),
+    ],
+)
+def test_a_parameter_of_chat_completions_is_refused_with_that_of_responses(
+    name: str, instead: str
+) -> None:
+    refusal = review(RESPONSES, {"input": "Hello", name: 1}, "llamacpp").refusal
+    assert refusal is not None
+    assert refusal.param == name
+    assert refusal.message.endswith(f"Use '{instead}'.")
+
+
+@pytest.mark.parametrize("kind", ["image_url", "input_audio", "video_url"])
+@pytest.mark.parametrize("engine", ["mocker", "llamacpp"])
+def test_a_part_that_is_not_text_is_named_with_its_place(kind: str, engine: str) -> None:
+    parts = [{"type": "text", "text": "Hello"}, {"type": kind}]
+    items = [*TEXT, {"role": "user", "content": parts}]
+    for path, param in ((CHAT, "messages"), (RESPONSES, "input")):
+        refusal = review(path, {param: items}, engine).refusal
+        assert refusal is not None
+        assert (refusal.param, refusal.code) == (param, "unsupported_parameter")
+        assert f"of type '{kind}' ({param}[1].content[1])" in refusal.message
+
+
+@pytest.mark.parametrize("engine", ["mocker", "vllm", "llamacpp"])
+def test_content_without_parts_is_refused_with_its_place(engine: str) -> None:
+    refusal = review(CHAT, {"messages": [*TEXT, *EMPTY]}, engine).refusal
+    assert refusal is not None
+    assert (refusal.param, refusal.code) == ("messages", None)
+    assert refusal.message.startswith("'messages[1].content' is an empty list.")
+
+
+@pytest.mark.parametrize("prompt", [[1, 100], [[1], [1, 100]]])
+def test_a_token_id_outside_the_vocabulary_is_refused(prompt: list[Any]) -> None:
+    refusal = review(COMPLETIONS, {"prompt": prompt}, "llamacpp", PLAIN).refusal
+    assert refusal is not None
+    assert refusal.param == "prompt"
+    assert "the token id 100, but the model's vocabulary has the ids 0 to 99" in refusal.message
+    assert review(COMPLETIONS, {"prompt": [0, 99]}, "llamacpp", PLAIN).refusal is None
+    assert review(COMPLETIONS, {"prompt": prompt}, "llamacpp").refusal is None, "unknown size"
+    assert review(COMPLETIONS, {"prompt": prompt}, "mocker", PLAIN).refusal is None
+
+
+@pytest.mark.parametrize("engine", ["mocker", "vllm", "llamacpp"])
+def test_two_constraints_of_the_output_are_refused(engine: str) -> None:
+    body = {"response_format": SCHEMA, "guided_json": {"type": "object"}}
+    refusal = review(CHAT, body, engine).refusal
+    assert refusal is not None
+    assert (refusal.param, refusal.code) == ("response_format", None)
+    assert "Remove one." in refusal.message
+    near = {"response_format": {"type": "text"}, "guided_json": {"type": "object"}}
+    assert review(CHAT, near, "llamacpp").refusal is None
 
 
 def test_best_of_up_to_n_is_left_to_the_engine() -> None:

@@ -11,7 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .model import Model
-from .prompt import Body, media, renderable
+from .prompt import Body, renderable
+from .prompt_rules import review_prompt
+from .refusal import UNSUPPORTED, Refusal
+from .responses_fields import review_fields
 
 CHAT, COMPLETIONS, RESPONSES = "/v1/chat/completions", "/v1/completions", "/v1/responses"
 EMBEDDINGS = "/v1/embeddings"
@@ -68,26 +71,6 @@ class Contradiction:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Refusal:
-    """A response with OpenAI's error body."""
-
-    message: str
-    param: str | None
-    code: str | None
-    status: int = 400
-
-    def body(self) -> Body:
-        error = {"message": self.message, "type": _type(self.status)}
-        return {"error": error | {"param": self.param, "code": self.code}}
-
-
-def _type(status: int) -> str:
-    if status == 429:
-        return "rate_limit_error"
-    return "invalid_request_error" if status < 500 else "server_error"
-
-
-@dataclass(frozen=True, kw_only=True)
 class Verdict:
     """What to do with one request."""
 
@@ -127,7 +110,7 @@ def _count(value: Any) -> int:
 
 def _outputs_audio(body: Body) -> bool:
     modalities = body.get("modalities")
-    return bool(body.get("audio")) or (isinstance(modalities, list) and "audio" in modalities)
+    return isinstance(modalities, list) and "audio" in modalities
 
 
 def _requires_a_call(body: Body) -> bool:
@@ -141,10 +124,14 @@ def _formats(body: Body) -> bool:
     return isinstance(form, dict) and form.get("type") not in (None, "text")
 
 
+def _changes_verbosity(body: Body) -> bool:
+    text = body.get("text")
+    return isinstance(text, dict) and text.get("verbosity") not in (None, "medium")
+
+
 def _includes_logprobs(body: Body) -> bool:
     include = body.get("include")
-    listed = isinstance(include, list) and "message.output_text.logprobs" in include
-    return listed or bool(body.get("top_logprobs"))
+    return isinstance(include, list) and "message.output_text.logprobs" in include
 
 
 CONTRADICTIONS = (
@@ -159,6 +146,13 @@ CONTRADICTIONS = (
         paths=(CHAT, COMPLETIONS),
         is_invalid=lambda body: body.get("guided_choice") == [],
         message="'guided_choice' has no choices. Give at least one, or remove it.",
+    ),
+    Contradiction(
+        param="response_format",
+        paths=(CHAT,),
+        is_invalid=lambda body: _formats(body) and any(_set(name)(body) for name in GUIDED),
+        message="'response_format' and a 'guided_…' parameter both constrain the output, and "
+        "Dynamo would apply only one of them. Remove one.",
     ),
 )
 RULES = (
@@ -178,8 +172,12 @@ RULES = (
     Rule(param="response_format", paths=(CHAT,), is_used=_formats),
     Rule(param="text.format", paths=(RESPONSES,), is_used=_formats),
     *(Rule(param=name, paths=(CHAT, COMPLETIONS), is_used=_set(name)) for name in GUIDED),
-    Rule(param="messages", paths=(CHAT,), is_used=lambda body: media(body) is not None),
-    Rule(param="input", paths=(RESPONSES,), is_used=lambda body: media(body) is not None),
+    Rule(
+        param="text.verbosity",
+        paths=(RESPONSES,),
+        is_used=_changes_verbosity,
+        engines=ENGINES,
+    ),
     Rule(
         param="logit_bias",
         paths=(CHAT, COMPLETIONS),
@@ -190,6 +188,7 @@ RULES = (
     Rule(param="suffix", paths=(COMPLETIONS,), is_used=_set("suffix"), engines=ENGINES),
     Rule(param="best_of", paths=(COMPLETIONS,), is_used=_more_than_n, engines=ENGINES),
     Rule(param="modalities", paths=(CHAT,), is_used=_outputs_audio, engines=ENGINES),
+    Rule(param="audio", paths=(CHAT,), is_used=_set("audio"), engines=ENGINES),
     Rule(
         param="web_search_options",
         paths=(CHAT,),
@@ -198,6 +197,7 @@ RULES = (
     ),
     Rule(param="conversation", paths=(RESPONSES,), is_used=_set("conversation"), engines=ENGINES),
     Rule(param="include", paths=(RESPONSES,), is_used=_includes_logprobs, engines=ENGINES),
+    Rule(param="top_logprobs", paths=(RESPONSES,), is_used=_set("top_logprobs"), engines=ENGINES),
 )
 
 
@@ -211,6 +211,16 @@ def review(path: str, body: Body, engine: str, model: Model) -> Verdict:
     for rule in RULES:
         if path in rule.paths and engine in rule.engines and rule.is_used(body):
             return Verdict(refusal=_refusal(rule, engine))
+    refusal = review_fields(body) if path == RESPONSES else None
+    refusal = refusal or review_prompt(
+        body,
+        _prompt_param(path),
+        is_text_only=engine in (MOCKER, LLAMACPP),
+        # The mocker may run with the packaged tokenizer, and computes with no token.
+        model=Model() if engine == MOCKER else model,
+    )
+    if refusal is not None:
+        return Verdict(refusal=refusal)
     default = _default_limit(path, body) if engine == MOCKER else {}
     return Verdict(
         changed=default | renderable(body, model),
@@ -247,7 +257,7 @@ def _refusal(rule: Rule, engine: str) -> Refusal:
             "it, or run a graph with another engine: docs/local-engines.md lists what each "
             "supports."
         )
-    return Refusal(message=message, param=rule.param, code="unsupported_parameter")
+    return Refusal(message=message, param=rule.param, code=UNSUPPORTED)
 
 
 NOT_UTF8 = Refusal(

@@ -18,13 +18,13 @@ from aiohttp import web
 
 from .model import read_model
 from .prompt import Body, prompt_ids, prompt_text
+from .refusal import Refusal
 from .rules import (
     EMBEDDINGS,
     ENGINES,
     LIMITS,
     MOCKER,
     NOT_UTF8,
-    Refusal,
     Verdict,
     context_error,
     event_error,
