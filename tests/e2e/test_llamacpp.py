@@ -196,8 +196,8 @@ def test_the_result_of_a_tool_is_answered_though_the_template_has_no_tools(
     result = {"role": "tool", "tool_call_id": "c", "content": "sunny"}
     prompts = set()
     for content in (None, ""):
-        said = {"role": "assistant", "content": content, "tool_calls": [call]}
-        more = {"messages": [question, said, result], "tools": [TOOL], "max_tokens": 5}
+        turn = {"role": "assistant", "content": content, "tool_calls": [call]}
+        more = {"messages": [question, turn, result], "tools": [TOOL], "max_tokens": 5}
         response = _post(graph, "", **more)
         assert response.status_code == 200, response.text
         assert response.headers["x-penstock-ignored"] == "tools"

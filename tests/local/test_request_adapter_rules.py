@@ -246,11 +246,11 @@ def test_a_tool_call_without_content_gets_an_empty_one_if_the_template_renders_n
 
 
 def test_a_refusal_becomes_the_content_of_its_message() -> None:
-    said = {"role": "assistant", "refusal": "No."}
+    answer = {"role": "assistant", "refusal": "No."}
     parts = {"role": "assistant", "content": [{"type": "refusal", "refusal": "No."}]}
-    changed = review(CHAT, {"messages": [USER, said, USER, parts]}, "llamacpp").changed
+    changed = review(CHAT, {"messages": [USER, answer, USER, parts]}, "llamacpp").changed
     text = {"role": "assistant", "content": [{"type": "text", "text": "No."}]}
-    assert changed == {"messages": [USER, said | {"content": "No."}, USER, text]}
+    assert changed == {"messages": [USER, answer | {"content": "No."}, USER, text]}
     assert review(CHAT, {"messages": [USER, {"role": "user"}]}, "llamacpp").changed == {}
 
 
@@ -261,9 +261,9 @@ def test_the_calls_in_an_input_become_one_empty_message_if_the_template_renders_
     body = {"input": [USER, call, call, result]}
     assert review(RESPONSES, body, "llamacpp", PLAIN).changed == {"input": [USER, empty, result]}
     assert review(RESPONSES, body, "llamacpp").changed == {}
-    said = {"role": "assistant", "content": "I look it up."}
-    body = {"input": [USER, said, call, result]}
-    assert review(RESPONSES, body, "llamacpp", PLAIN).changed == {"input": [USER, said, result]}
+    answer = {"role": "assistant", "content": "I look it up."}
+    body = {"input": [USER, answer, call, result]}
+    assert review(RESPONSES, body, "llamacpp", PLAIN).changed == {"input": [USER, answer, result]}
     assert review(RESPONSES, {"input": "Weather?"}, "llamacpp", PLAIN).changed == {}
     refused = {"role": "assistant", "content": [{"type": "refusal", "refusal": "No."}]}
     assert review(RESPONSES, {"input": [USER, refused]}, "llamacpp", PLAIN).changed == {}
