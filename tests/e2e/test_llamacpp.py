@@ -187,6 +187,34 @@ def test_a_required_tool_is_called(graph: GraphProcess) -> None:
     assert list(json.loads(call["function"]["arguments"])) == ["city"]
 
 
+def test_the_result_of_a_tool_is_answered_though_the_template_has_no_tools(
+    graph: GraphProcess,
+) -> None:
+    """SmolLM2's template fails at a message without content, and renders no tools."""
+    question = {"role": "user", "content": "How is the weather in Paris?"}
+    call = {"id": "c", "type": "function", "function": {"name": "get_weather", "arguments": "{}"}}
+    result = {"role": "tool", "tool_call_id": "c", "content": "sunny"}
+    prompts = set()
+    for content in (None, ""):
+        turn = {"role": "assistant", "content": content, "tool_calls": [call]}
+        more = {"messages": [question, turn, result], "tools": [TOOL], "max_tokens": 5}
+        response = _post(graph, "", **more)
+        assert response.status_code == 200, response.text
+        assert response.headers["x-penstock-ignored"] == "tools"
+        prompts.add(response.json()["usage"]["prompt_tokens"])
+    items = [
+        question,
+        {"type": "function_call", "call_id": "c", "name": "get_weather", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c", "output": "sunny"},
+    ]
+    body = {"model": SMOLLM2, "input": items, "max_output_tokens": 5}
+    url = f"{graph.state()['endpoint']}/responses"
+    response = httpx.post(url, json=body, timeout=120, trust_env=False)
+    assert response.status_code == 200, response.text
+    prompts.add(response.json()["usage"]["input_tokens"])
+    assert len(prompts) == 1, "all three are the same conversation"
+
+
 def test_log_probabilities_are_those_of_the_tokens(graph: GraphProcess) -> None:
     answer = _chat(graph, "Say hello.", logprobs=True, top_logprobs=2, max_tokens=6, **GREEDY)
     content = answer["choices"][0]["logprobs"]["content"]

@@ -43,7 +43,7 @@ def test_the_frontend_of_mockers_starts_with_the_adapter_and_a_port_of_its_own()
     assert Path(argv[1]).name == "request_adapter"
     assert argv[argv.index("--adapter-engine") + 1] == "mocker"
     assert argv[argv.index("--adapter-inner-port") + 1] == "21000"
-    assert argv[argv.index("--adapter-tokenizer") + 1] == str(FOLDER)
+    assert argv[argv.index("--adapter-model") + 1] == str(FOLDER)
     assert argv[-4:] == ["--http-host", LOOPBACK, "--http-port", "8000"]
     assert "--router-mode" in argv
 

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from penstock.local.request_adapter.model import Model, read_model
+from penstock.local.request_adapter.prompt import prompt_ids, prompt_text
 from penstock.local.request_adapter.rules import (
     CHAT,
     COMPLETIONS,
     DEFAULT_MAX_TOKENS,
     RESPONSES,
+    Verdict,
     context_error,
-    prompt_ids,
-    prompt_text,
-    review,
     unwrapped_error,
 )
+from penstock.local.request_adapter.rules import review as review_for
 
 IMAGE = [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:,"}}]}]
 TEXT = [{"role": "user", "content": [{"type": "text", "text": "Hello"}]}]
@@ -46,6 +49,14 @@ REFUSED_BY_ALL = [
     (COMPLETIONS, {"best_of": 2}, "best_of"),
     (RESPONSES, {"conversation": "c"}, "conversation"),
     (RESPONSES, {"include": ["message.output_text.logprobs"]}, "include"),
+    (RESPONSES, {"top_logprobs": 2}, "top_logprobs"),
+    (RESPONSES, {"text": {"verbosity": "low"}}, "text.verbosity"),
+    (RESPONSES, {"n": 2}, "n"),
+    (RESPONSES, {"stop": ["a"]}, "stop"),
+    (RESPONSES, {"guided_json": {}}, "guided_json"),
+    (RESPONSES, {"logit_bias": {"5": 1}}, "logit_bias"),
+    (RESPONSES, {"unknown": 0}, "unknown"),
+    (CHAT, {"audio": {"voice": "a"}}, "audio"),
 ]
 CONTRADICTORY = [
     (CHAT, {"top_logprobs": 2}, "top_logprobs"),
@@ -53,13 +64,21 @@ CONTRADICTORY = [
     (CHAT, {"guided_choice": []}, "guided_choice"),
     (COMPLETIONS, {"guided_choice": []}, "guided_choice"),
 ]
+EMPTY = [{"role": "user", "content": []}]
 HARMLESS = [
     (CHAT, {"top_logprobs": 0, "logprobs": None, "guided_choice": None}),
     (CHAT, {"n": 1, "logprobs": False, "tool_choice": "auto", "messages": TEXT}),
     (CHAT, {"response_format": {"type": "text"}, "modalities": ["text"], "logit_bias": {}}),
     (COMPLETIONS, {"echo": False, "suffix": None, "best_of": 1, "logprobs": None}),
-    (RESPONSES, {"text": {"format": {"type": "text"}}, "include": []}),
+    (RESPONSES, {"text": {"format": {"type": "text"}, "verbosity": "medium"}, "include": []}),
+    (RESPONSES, {"metadata": {"a": "b"}, "nvext": {}, "n": None, "input": "Hello"}),
 ]
+
+PLAIN = Model(renders_tools=False, renders_tool_calls=False, vocabulary=100)  # as SmolLM2's
+
+
+def review(path: str, body: dict[str, Any], engine: str, model: Model | None = None) -> Verdict:
+    return review_for(path, body, engine, model or Model())
 
 
 @pytest.mark.parametrize(("path", "body", "param"), REFUSED_BY_THE_MOCKER)
@@ -102,6 +121,65 @@ def test_a_default_value_is_not_refused(path: str, body: dict[str, Any]) -> None
     assert review(path, body, "mocker").refusal is None
 
 
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [
+        ("messages", "input"),
+        ("max_completion_tokens", "max_output_tokens"),
+        ("response_format", "text.format"),
+    ],
+)
+def test_a_parameter_of_chat_completions_is_refused_with_that_of_responses(
+    name: str, instead: str
+) -> None:
+    refusal = review(RESPONSES, {"input": "Hello", name: 1}, "llamacpp").refusal
+    assert refusal is not None
+    assert refusal.param == name
+    assert refusal.message.endswith(f"Use '{instead}'.")
+
+
+@pytest.mark.parametrize("kind", ["image_url", "input_audio", "video_url"])
+@pytest.mark.parametrize("engine", ["mocker", "llamacpp"])
+def test_a_part_that_is_not_text_is_named_with_its_place(kind: str, engine: str) -> None:
+    parts = [{"type": "text", "text": "Hello"}, {"type": kind}]
+    items = [*TEXT, {"role": "user", "content": parts}]
+    for path, param in ((CHAT, "messages"), (RESPONSES, "input")):
+        refusal = review(path, {param: items}, engine).refusal
+        assert refusal is not None
+        assert (refusal.param, refusal.code) == (param, "unsupported_parameter")
+        assert f"of type '{kind}' ({param}[1].content[1])" in refusal.message
+
+
+@pytest.mark.parametrize("engine", ["mocker", "vllm", "llamacpp"])
+def test_content_without_parts_is_refused_with_its_place(engine: str) -> None:
+    refusal = review(CHAT, {"messages": [*TEXT, *EMPTY]}, engine).refusal
+    assert refusal is not None
+    assert (refusal.param, refusal.code) == ("messages", None)
+    assert refusal.message.startswith("'messages[1].content' is an empty list.")
+
+
+@pytest.mark.parametrize("prompt", [[1, 100], [[1], [1, 100]]])
+def test_a_token_id_outside_the_vocabulary_is_refused(prompt: list[Any]) -> None:
+    refusal = review(COMPLETIONS, {"prompt": prompt}, "llamacpp", PLAIN).refusal
+    assert refusal is not None
+    assert refusal.param == "prompt"
+    assert "the token id 100, but the model's vocabulary has the ids 0 to 99" in refusal.message
+    assert review(COMPLETIONS, {"prompt": [0, 99]}, "llamacpp", PLAIN).refusal is None
+    assert review(COMPLETIONS, {"prompt": prompt}, "llamacpp").refusal is None, "unknown size"
+    assert review(COMPLETIONS, {"prompt": prompt}, "mocker", PLAIN).refusal is None
+
+
+@pytest.mark.parametrize("engine", ["mocker", "vllm", "llamacpp"])
+def test_two_constraints_of_the_output_are_refused(engine: str) -> None:
+    body = {"response_format": SCHEMA, "guided_json": {"type": "object"}}
+    refusal = review(CHAT, body, engine).refusal
+    assert refusal is not None
+    assert (refusal.param, refusal.code) == ("response_format", None)
+    assert "Remove one." in refusal.message
+    near = {"response_format": {"type": "text"}, "guided_json": {"type": "object"}}
+    assert review(CHAT, near, "llamacpp").refusal is None
+
+
 def test_best_of_up_to_n_is_left_to_the_engine() -> None:
     assert review(COMPLETIONS, {"n": 2, "best_of": 2}, "vllm").refusal is None
 
@@ -111,19 +189,19 @@ def test_best_of_up_to_n_is_left_to_the_engine() -> None:
     [
         (CHAT, {}, {"max_tokens": DEFAULT_MAX_TOKENS}),
         (CHAT, {"max_tokens": None}, {"max_tokens": DEFAULT_MAX_TOKENS}),
-        (CHAT, {"max_tokens": 0}, None),  # Dynamo explains that it is too small
-        (CHAT, {"max_completion_tokens": 5}, None),
+        (CHAT, {"max_tokens": 0}, {}),  # Dynamo explains that it is too small
+        (CHAT, {"max_completion_tokens": 5}, {}),
         (COMPLETIONS, {}, {"max_tokens": DEFAULT_MAX_TOKENS}),
         (RESPONSES, {}, {"max_output_tokens": DEFAULT_MAX_TOKENS}),
-        (RESPONSES, {"max_output_tokens": 3}, None),
-        ("/v1/models", {}, None),
+        (RESPONSES, {"max_output_tokens": 3}, {}),
+        ("/v1/models", {}, {}),
     ],
 )
 def test_a_missing_limit_is_set_for_the_mocker_only(
-    path: str, body: dict[str, Any], added: dict[str, int] | None
+    path: str, body: dict[str, Any], added: dict[str, int]
 ) -> None:
-    assert review(path, body, "mocker").added == added
-    assert review(path, body, "vllm").added is None
+    assert review(path, body, "mocker").changed == added
+    assert review(path, body, "vllm").changed == {}
 
 
 def test_parameters_without_effect_are_listed() -> None:
@@ -131,6 +209,77 @@ def test_parameters_without_effect_are_listed() -> None:
     assert review(CHAT, body, "mocker").ignored == ("store", "temperature", "seed", "tools")
     assert review(CHAT, body, "vllm").ignored == ("store",)
     assert review(CHAT, {"store": False, "tools": []}, "mocker").ignored == ()
+
+
+@pytest.mark.parametrize("engine", ["llamacpp", "vllm"])
+@pytest.mark.parametrize("path", [CHAT, RESPONSES])
+def test_tools_that_the_template_does_not_render_are_listed_unless_a_call_is_required(
+    path: str, engine: str
+) -> None:
+    body: dict[str, Any] = {"tools": [{}]}
+    assert review(path, body, engine, PLAIN).ignored == ("tools",)
+    assert review(path, body | {"tool_choice": "auto"}, engine, PLAIN).ignored == ("tools",)
+    assert review(path, body | {"tool_choice": "required"}, engine, PLAIN).ignored == ()
+    assert review(path, body | {"tool_choice": {"type": "function"}}, engine, PLAIN).ignored == ()
+    assert review(path, {"tools": []}, engine, PLAIN).ignored == ()
+    assert review(path, body, engine).ignored == ()
+
+
+USER = {"role": "user", "content": "Weather?"}
+CALLS = [{"id": "c", "type": "function", "function": {"name": "w", "arguments": "{}"}}]
+RESULT = {"role": "tool", "tool_call_id": "c", "content": "sun"}
+
+
+@pytest.mark.parametrize("engine", ["mocker", "vllm", "llamacpp"])
+@pytest.mark.parametrize("content", [{}, {"content": None}])
+def test_a_tool_call_without_content_gets_an_empty_one_if_the_template_renders_no_calls(
+    content: dict[str, None], engine: str
+) -> None:
+    call = {"role": "assistant", **content, "tool_calls": CALLS}
+    body = {"messages": [USER, call, RESULT], "max_tokens": 5}
+    assert review(CHAT, body, engine, PLAIN).changed == {
+        "messages": [USER, call | {"content": ""}, RESULT]
+    }
+    assert review(CHAT, body, engine).changed == {}, "a template with tool calls gets the null"
+    call["content"] = "I look it up."
+    assert review(CHAT, body, engine, PLAIN).changed == {}
+
+
+def test_a_refusal_becomes_the_content_of_its_message() -> None:
+    answer = {"role": "assistant", "refusal": "No."}
+    parts = {"role": "assistant", "content": [{"type": "refusal", "refusal": "No."}]}
+    changed = review(CHAT, {"messages": [USER, answer, USER, parts]}, "llamacpp").changed
+    text = {"role": "assistant", "content": [{"type": "text", "text": "No."}]}
+    assert changed == {"messages": [USER, answer | {"content": "No."}, USER, text]}
+    assert review(CHAT, {"messages": [USER, {"role": "user"}]}, "llamacpp").changed == {}
+
+
+def test_the_calls_in_an_input_become_one_empty_message_if_the_template_renders_none() -> None:
+    call = {"type": "function_call", "call_id": "c", "name": "w", "arguments": "{}"}
+    result = {"type": "function_call_output", "call_id": "c", "output": "sun"}
+    empty = {"role": "assistant", "content": ""}
+    body = {"input": [USER, call, call, result]}
+    assert review(RESPONSES, body, "llamacpp", PLAIN).changed == {"input": [USER, empty, result]}
+    assert review(RESPONSES, body, "llamacpp").changed == {}
+    answer = {"role": "assistant", "content": "I look it up."}
+    body = {"input": [USER, answer, call, result]}
+    assert review(RESPONSES, body, "llamacpp", PLAIN).changed == {"input": [USER, answer, result]}
+    assert review(RESPONSES, {"input": "Weather?"}, "llamacpp", PLAIN).changed == {}
+    refused = {"role": "assistant", "content": [{"type": "refusal", "refusal": "No."}]}
+    assert review(RESPONSES, {"input": [USER, refused]}, "llamacpp", PLAIN).changed == {}
+
+
+def test_the_facts_about_a_model_are_read_from_its_folder(tmp_path: Path) -> None:
+    assert read_model(None) == read_model(tmp_path) == Model()
+    (tmp_path / "config.json").write_text('{"vocab_size": 100}')
+    configuration = tmp_path / "tokenizer_config.json"
+    configuration.write_text('{"chat_template": "{{ messages }}"}')
+    assert read_model(tmp_path) == PLAIN
+    named = [{"name": "tool_use", "template": "{{ tools }}{{ message.tool_calls }}"}]
+    configuration.write_text(json.dumps({"chat_template": named}))
+    assert read_model(tmp_path) == Model(vocabulary=100)
+    (tmp_path / "chat_template.jinja").write_text("{{ tools }}")
+    assert read_model(tmp_path) == Model(renders_tool_calls=False, vocabulary=100)
 
 
 def test_dynamos_error_for_the_context_length_becomes_openais() -> None:

@@ -16,6 +16,11 @@ INNER_PORT = "inner"
 CPU_VARIABLE = "VLLM_CPU_OMP_THREADS_BIND"  # of cpu_engine.environment
 # Module of a worker → the adapter's rules. With several, the first: the mocker's are the strictest.
 RULES = {"dynamo.mocker": "mocker", "dynamo.vllm": "vllm", "penstock.llamacpp": "llamacpp"}
+MODEL_FOLDERS = {
+    "dynamo.mocker": "--model-path",
+    "dynamo.vllm": "--model",
+    "penstock.llamacpp": "--model-folder",
+}
 
 
 def with_adapter(programs: Iterable[Program]) -> tuple[list[Program], str | None]:
@@ -33,8 +38,8 @@ def with_adapter(programs: Iterable[Program]) -> tuple[list[Program], str | None
     engine = next((name for module, name in RULES.items() if module in local), None)
     if engine is None:
         return programs, None
-    tokenizer = next((t for p in programs if (t := _tokenizer(p))), None)
-    adapted = [_adapted(p, engine, tokenizer) if p.role is Role.FRONTEND else p for p in programs]
+    folder = next((f for p in programs if (f := _model_folder(p))), None)
+    adapted = [_adapted(p, engine, folder) if p.role is Role.FRONTEND else p for p in programs]
     return adapted, engine
 
 
@@ -43,12 +48,13 @@ def _is_local(worker: Program) -> bool:
     return worker.argv[2:3] != ("dynamo.vllm",) or CPU_VARIABLE in worker.env
 
 
-def _tokenizer(worker: Program) -> str | None:
-    """The folder of the mocker's tokenizer: the adapter counts the tokens of a rejected prompt."""
-    return flags.flag_value(worker.argv, "--model-path")
+def _model_folder(worker: Program) -> str | None:
+    """The folder of the model's config and tokenizer files."""
+    option = MODEL_FOLDERS.get("".join(worker.argv[2:3]))
+    return flags.flag_value(worker.argv, option) if option else None
 
 
-def _adapted(frontend: Program, engine: str, tokenizer: str | None) -> Program:
+def _adapted(frontend: Program, engine: str, folder: str | None) -> Program:
     python, *rest = frontend.argv
     if tuple(rest[:2]) != FRONTEND:
         return frontend
@@ -59,10 +65,10 @@ def _adapted(frontend: Program, engine: str, tokenizer: str | None) -> Program:
         "--adapter-inner-port",
         f"{{port:{INNER_PORT}}}",
     )
-    counting = ("--adapter-tokenizer", tokenizer) if tokenizer is not None else ()
+    model = ("--adapter-model", folder) if folder is not None else ()
     return replace(
         frontend,
-        argv=(python, *adapter, *counting, *rest[2:]),
+        argv=(python, *adapter, *model, *rest[2:]),
         ports=(*frontend.ports, INNER_PORT),
     )
 

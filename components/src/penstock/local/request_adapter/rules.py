@@ -7,10 +7,14 @@ listed for users in docs/local-engines.md.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-Body = dict[str, Any]
+from .model import Model
+from .prompt import Body, renderable
+from .prompt_rules import review_prompt
+from .refusal import UNSUPPORTED, Refusal
+from .responses_fields import review_fields
 
 CHAT, COMPLETIONS, RESPONSES = "/v1/chat/completions", "/v1/completions", "/v1/responses"
 EMBEDDINGS = "/v1/embeddings"
@@ -43,7 +47,6 @@ CODES = {
     503: "service_unavailable",
 }
 NO_REASON = ("Bad Request", "Invalid request")  # Dynamo's messages instead of vLLM's
-TEXT_PARTS = ("text", "input_text", "output_text", "refusal")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,32 +71,12 @@ class Contradiction:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Refusal:
-    """A response with OpenAI's error body."""
-
-    message: str
-    param: str | None
-    code: str | None
-    status: int = 400
-
-    def body(self) -> Body:
-        error = {"message": self.message, "type": _type(self.status)}
-        return {"error": error | {"param": self.param, "code": self.code}}
-
-
-def _type(status: int) -> str:
-    if status == 429:
-        return "rate_limit_error"
-    return "invalid_request_error" if status < 500 else "server_error"
-
-
-@dataclass(frozen=True, kw_only=True)
 class Verdict:
     """What to do with one request."""
 
     refusal: Refusal | None = None
-    added: Mapping[str, Any] | None = None
-    """Parameters to set."""
+    changed: Mapping[str, Any] = field(default_factory=dict)
+    """Parameters to set or to replace."""
     ignored: tuple[str, ...] = ()
     """Parameters of the request that have no effect."""
 
@@ -127,7 +110,7 @@ def _count(value: Any) -> int:
 
 def _outputs_audio(body: Body) -> bool:
     modalities = body.get("modalities")
-    return bool(body.get("audio")) or (isinstance(modalities, list) and "audio" in modalities)
+    return isinstance(modalities, list) and "audio" in modalities
 
 
 def _requires_a_call(body: Body) -> bool:
@@ -141,27 +124,14 @@ def _formats(body: Body) -> bool:
     return isinstance(form, dict) and form.get("type") not in (None, "text")
 
 
+def _changes_verbosity(body: Body) -> bool:
+    text = body.get("text")
+    return isinstance(text, dict) and text.get("verbosity") not in (None, "medium")
+
+
 def _includes_logprobs(body: Body) -> bool:
     include = body.get("include")
-    listed = isinstance(include, list) and "message.output_text.logprobs" in include
-    return listed or bool(body.get("top_logprobs"))
-
-
-def _has_media(body: Body) -> bool:
-    parts = [part for message in _messages(body) for part in _parts(message)]
-    return any(part.get("type") not in TEXT_PARTS for part in parts)
-
-
-def _messages(body: Body) -> list[Body]:
-    items = body.get("messages") or body.get("input")
-    return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
-
-
-def _parts(message: Body) -> list[Body]:
-    content = message.get("content")
-    if not isinstance(content, list):
-        return []
-    return [part for part in content if isinstance(part, dict)]
+    return isinstance(include, list) and "message.output_text.logprobs" in include
 
 
 CONTRADICTIONS = (
@@ -176,6 +146,13 @@ CONTRADICTIONS = (
         paths=(CHAT, COMPLETIONS),
         is_invalid=lambda body: body.get("guided_choice") == [],
         message="'guided_choice' has no choices. Give at least one, or remove it.",
+    ),
+    Contradiction(
+        param="response_format",
+        paths=(CHAT,),
+        is_invalid=lambda body: _formats(body) and any(_set(name)(body) for name in GUIDED),
+        message="'response_format' and a 'guided_…' parameter both constrain the output, and "
+        "Dynamo would apply only one of them. Remove one.",
     ),
 )
 RULES = (
@@ -195,8 +172,12 @@ RULES = (
     Rule(param="response_format", paths=(CHAT,), is_used=_formats),
     Rule(param="text.format", paths=(RESPONSES,), is_used=_formats),
     *(Rule(param=name, paths=(CHAT, COMPLETIONS), is_used=_set(name)) for name in GUIDED),
-    Rule(param="messages", paths=(CHAT,), is_used=_has_media),
-    Rule(param="input", paths=(RESPONSES,), is_used=_has_media),
+    Rule(
+        param="text.verbosity",
+        paths=(RESPONSES,),
+        is_used=_changes_verbosity,
+        engines=ENGINES,
+    ),
     Rule(
         param="logit_bias",
         paths=(CHAT, COMPLETIONS),
@@ -207,6 +188,7 @@ RULES = (
     Rule(param="suffix", paths=(COMPLETIONS,), is_used=_set("suffix"), engines=ENGINES),
     Rule(param="best_of", paths=(COMPLETIONS,), is_used=_more_than_n, engines=ENGINES),
     Rule(param="modalities", paths=(CHAT,), is_used=_outputs_audio, engines=ENGINES),
+    Rule(param="audio", paths=(CHAT,), is_used=_set("audio"), engines=ENGINES),
     Rule(
         param="web_search_options",
         paths=(CHAT,),
@@ -215,10 +197,11 @@ RULES = (
     ),
     Rule(param="conversation", paths=(RESPONSES,), is_used=_set("conversation"), engines=ENGINES),
     Rule(param="include", paths=(RESPONSES,), is_used=_includes_logprobs, engines=ENGINES),
+    Rule(param="top_logprobs", paths=(RESPONSES,), is_used=_set("top_logprobs"), engines=ENGINES),
 )
 
 
-def review(path: str, body: Body, engine: str) -> Verdict:
+def review(path: str, body: Body, engine: str, model: Model) -> Verdict:
     """``body``: the request's JSON object. A path without rules is passed on unchanged."""
     if path not in LIMITS:
         return Verdict()
@@ -228,18 +211,36 @@ def review(path: str, body: Body, engine: str) -> Verdict:
     for rule in RULES:
         if path in rule.paths and engine in rule.engines and rule.is_used(body):
             return Verdict(refusal=_refusal(rule, engine))
-    ignored = [*IGNORED_BY_DYNAMO, *(IGNORED_BY_THE_MOCKER if engine == MOCKER else ())]
+    refusal = review_fields(body) if path == RESPONSES else None
+    refusal = refusal or review_prompt(
+        body,
+        _prompt_param(path),
+        is_text_only=engine in (MOCKER, LLAMACPP),
+        # The mocker may run with the packaged tokenizer, and computes with no token.
+        model=Model() if engine == MOCKER else model,
+    )
+    if refusal is not None:
+        return Verdict(refusal=refusal)
+    default = _default_limit(path, body) if engine == MOCKER else {}
     return Verdict(
-        added=_default_limit(path, body) if engine == MOCKER else None,
-        ignored=tuple(name for name in ignored if _is_given(body.get(name))),
+        changed=default | renderable(body, model),
+        ignored=tuple(name for name in _ignored(body, engine, model) if _is_given(body.get(name))),
     )
 
 
-def _default_limit(path: str, body: Body) -> Mapping[str, Any] | None:
+def _ignored(body: Body, engine: str, model: Model) -> tuple[str, ...]:
+    if engine == MOCKER:
+        return (*IGNORED_BY_DYNAMO, *IGNORED_BY_THE_MOCKER)
+    # A required call follows the grammar that Dynamo makes of the tools, not the prompt.
+    has_effect = model.renders_tools or body.get("tool_choice") not in (None, "auto")
+    return IGNORED_BY_DYNAMO if has_effect else (*IGNORED_BY_DYNAMO, "tools")
+
+
+def _default_limit(path: str, body: Body) -> Body:
     """The mocker never ends its output by itself and requires a limit. It shortens one that
     exceeds the rest of the context."""
     if any(body.get(name) is not None for name in LIMITS[path]):
-        return None
+        return {}
     return {LIMITS[path][0]: DEFAULT_MAX_TOKENS}
 
 
@@ -256,7 +257,7 @@ def _refusal(rule: Rule, engine: str) -> Refusal:
             "it, or run a graph with another engine: docs/local-engines.md lists what each "
             "supports."
         )
-    return Refusal(message=message, param=rule.param, code="unsupported_parameter")
+    return Refusal(message=message, param=rule.param, code=UNSUPPORTED)
 
 
 NOT_UTF8 = Refusal(
@@ -335,25 +336,3 @@ def _reworded(message: str, code: str | None, status: int) -> Refusal:
 
 def _prompt_param(path: str) -> str:
     return {CHAT: "messages", COMPLETIONS: "prompt"}.get(path, "input")
-
-
-def prompt_text(body: Body) -> str:
-    """All text of the prompt, to count its tokens."""
-    prompt = body.get("prompt") or body.get("input")
-    texts = [prompt] if isinstance(prompt, str) else []
-    texts += [p for p in prompt if isinstance(p, str)] if isinstance(prompt, list) else []
-    for message in _messages(body):
-        content = message.get("content")
-        texts += [content] if isinstance(content, str) else []
-        texts += [str(part.get("text", "")) for part in _parts(message)]
-    return "\n".join(texts)
-
-
-def prompt_ids(body: Body) -> int:
-    """The length of the longest prompt that is given as token ids."""
-    prompt = body.get("prompt")
-    if not isinstance(prompt, list) or not prompt:
-        return 0
-    if all(isinstance(token, int) for token in prompt):
-        return len(prompt)
-    return max((len(tokens) for tokens in prompt if isinstance(tokens, list)), default=0)

@@ -16,20 +16,19 @@ import aiohttp
 import uvloop
 from aiohttp import web
 
+from .model import read_model
+from .prompt import Body, prompt_ids, prompt_text
+from .refusal import Refusal
 from .rules import (
     EMBEDDINGS,
     ENGINES,
     LIMITS,
     MOCKER,
     NOT_UTF8,
-    Body,
-    Refusal,
     Verdict,
     context_error,
     event_error,
     no_embeddings,
-    prompt_ids,
-    prompt_text,
     review,
     too_long,
     unwrapped_error,
@@ -59,10 +58,10 @@ def main(argv: list[str]) -> None:
 def split(argv: list[str]) -> tuple[argparse.Namespace, list[str]]:
     """The adapter's options, and the argv of the frontend behind it."""
     parser = argparse.ArgumentParser(allow_abbrev=False)
-    # Named so that they are none of the frontend's, such as --tokenizer.
+    # Named so that they are none of the frontend's, such as --model.
     parser.add_argument("--adapter-engine", choices=ENGINES, required=True)
     parser.add_argument("--adapter-inner-port", type=int, required=True)
-    parser.add_argument("--adapter-tokenizer", type=Path, default=None)
+    parser.add_argument("--adapter-model", type=Path, default=None)
     parser.add_argument("--http-host", required=True)
     parser.add_argument("--http-port", type=int, required=True)
     options, rest = parser.parse_known_args(argv)
@@ -74,7 +73,7 @@ async def _serve(options: argparse.Namespace) -> None:
     from dynamo.frontend.main import async_main
 
     upstream = f"http://127.0.0.1:{options.adapter_inner_port}"
-    adapter = Adapter(options.adapter_engine, upstream, options.adapter_tokenizer)
+    adapter = Adapter(options.adapter_engine, upstream, options.adapter_model)
     await adapter.start(options.http_host, options.http_port)
     try:
         await async_main()  # type: ignore[no-untyped-call]
@@ -85,8 +84,10 @@ async def _serve(options: argparse.Namespace) -> None:
 class Adapter:
     """Forwards every request to ``upstream``, and applies the rules of ``engine``."""
 
-    def __init__(self, engine: str, upstream: str, tokenizer: Path | None = None) -> None:
-        self._engine, self._upstream, self._tokenizer = engine, upstream, tokenizer
+    def __init__(self, engine: str, upstream: str, folder: Path | None = None) -> None:
+        """``folder``: of the model's config and tokenizer files."""
+        self._engine, self._upstream, self._folder = engine, upstream, folder
+        self._model = read_model(folder)
         self._client: aiohttp.ClientSession | None = None
         self._runner: web.AppRunner | None = None
 
@@ -119,11 +120,13 @@ class Adapter:
         if has_rules and not _is_utf8(raw):
             return _error(NOT_UTF8)
         body = _parsed(raw) if has_rules else None
-        verdict = review(request.path, body, self._engine) if body is not None else Verdict()
+        verdict = Verdict()
+        if body is not None:
+            verdict = review(request.path, body, self._engine, self._model)
         if verdict.refusal is not None:
             return _error(verdict.refusal)
-        if body is not None and verdict.added:
-            raw = json.dumps(body | dict(verdict.added)).encode()
+        if body is not None and verdict.changed:
+            raw = json.dumps(body | dict(verdict.changed)).encode()
         try:
             return await self._forward(request, raw, body, verdict)
         except aiohttp.ClientConnectorError:
@@ -191,9 +194,9 @@ class Adapter:
         """Tokens of ``text``. Loads the tokenizer each time: this path serves rare errors."""
         from tokenizers import Tokenizer
 
-        if self._tokenizer is None or not text:
+        if self._folder is None or not text:
             return 0
-        tokenizer = Tokenizer.from_file(str(self._tokenizer / "tokenizer.json"))
+        tokenizer = Tokenizer.from_file(str(self._folder / "tokenizer.json"))
         return len(tokenizer.encode(text, add_special_tokens=False).ids)
 
 
