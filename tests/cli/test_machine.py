@@ -6,6 +6,7 @@ import os
 import pty
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -172,6 +173,7 @@ def test_wrong_answers_are_asked_again_and_the_end_of_the_input_is_an_error(
         while True:
             if output.endswith("]: ") and lines:
                 output += "\n"
+                time.sleep(0.2)  # a signal between the question and the read is not noticed
                 os.write(terminal, lines.pop(0).encode())
             output += os.read(terminal, 4096).decode()
     except OSError:  # the terminal is closed when the command exits

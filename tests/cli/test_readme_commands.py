@@ -117,7 +117,7 @@ def test_an_option_that_the_documents_name_exists() -> None:
         (page, option)
         for page, text in PAGES.items()
         for code in _code(text)
-        if not re.match(r"kubectl |python |uv ", code)
+        if not re.match(r"hf |kubectl |python |uv ", code)
         for option in re.findall(r"(?<![\w-])--[a-z][a-z0-9-]*", code)
         if option not in known
     ]

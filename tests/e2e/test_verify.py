@@ -175,7 +175,7 @@ def test_a_missing_prefill_pool_is_named(up: Up, quickstart: Path) -> None:
         (("http://no-such-host.invalid",), 13, "host name no-such-host.invalid is not known"),
         (("nowhere.yaml",), 3, "nowhere.yaml"),
         ((str(QUICKSTART),), 11, "is not up"),
-        (("http://127.0.0.1:9", "--only", "topolgy"), 2, "invalid choice: 'topolgy'"),
+        (("http://127.0.0.1:9", "--only", "topolgy"), 2, "'topolgy' is not one of models"),
         (("http://[::1", "--only", "models"), 3, "is not a URL"),
         (("127.0.0.1:9",), 3, "Write http:// or https://"),
         (("http://127.0.0.1:9", "--metrics", "foo"), 3, "'foo' is not a URL"),
