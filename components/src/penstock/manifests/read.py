@@ -69,9 +69,11 @@ def read_all(
     """As `read_manifests`, with the problems returned: then a manifest lacks values, components or
     objects. A value of the wrong type counts as absent."""
     documents, problems = parse(text, source)
-    if _has_no_deployment(documents, problems, text):
-        return (), (_no_deployment(documents, source),)
-    manifests = _read(documents, problems, source, namespace)
+    objects = tuple(_flat(documents))
+    if _has_no_deployment(objects, problems, text):
+        roots, listed = (list(map(Cursor.at_root, some)) for some in (objects, documents))
+        return (), (no_deployment(roots, [one for one in listed if _is_list(one)], source),)
+    manifests = _read(objects, namespace)
     return manifests, tuple(
         sorted(without_consequences(problems), key=lambda problem: problem.line or 0)
     )
@@ -96,19 +98,16 @@ class _Context:
     expanded: Expanded
 
 
-def _read(
-    documents: tuple[Document, ...], problems: list[Problem], source: str, namespace: str
-) -> tuple[Manifest, ...]:
-    documents = tuple(_flat(documents))
-    roots = [Cursor.at_root(document) for document in documents]
+def _read(objects: tuple[Document, ...], namespace: str) -> tuple[Manifest, ...]:
+    roots = [Cursor.at_root(document) for document in objects]
     graphs = [root for root in roots if root.mapping().get("kind") == DGD]
     for root in roots:
         if _has_values(root):
             report_placeholders(root)
     context = _Context(
-        maps=collect(documents, namespace),
-        claims=claim_templates(documents),
-        scalers=scalers(document.value for document in documents),
+        maps=collect(objects, namespace),
+        claims=claim_templates(objects),
+        scalers=scalers(document.value for document in objects),
         namespace=namespace,
         expanded=Expanded(),
     )
@@ -172,19 +171,13 @@ def _with_kind(item: Document, listed: Cursor) -> Document:
     return replace(item, value=head | item.value)
 
 
-def _has_no_deployment(documents: tuple[Document, ...], problems: list[Problem], text: str) -> bool:
+def _has_no_deployment(objects: tuple[Document, ...], problems: list[Problem], text: str) -> bool:
     """Whether there is none, also not after an error of syntax, or in a document that is no
     mapping. Other problems of such a file do not matter."""
-    values = [document.value for document in _flat(documents)]
+    values = [document.value for document in objects]
     if any(not isinstance(value, dict) or value.get("kind") == DGD for value in values):
         return False
     return not problems or (bool(values) and DGD not in text)
-
-
-def _no_deployment(documents: tuple[Document, ...], source: str) -> Problem:
-    roots = [Cursor.at_root(document) for document in _flat(documents)]
-    listed = [Cursor.at_root(document) for document in documents]
-    return no_deployment(roots, [one for one in listed if _is_list(one)], source)
 
 
 def _manifest(root: Cursor, context: _Context, roots: tuple[Cursor, ...]) -> Manifest | None:
