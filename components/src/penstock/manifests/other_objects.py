@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from penstock.errors import Problem, ProblemKind
+from penstock.graph.not_a_graph import OVERLAY
 from penstock.manifests.cursor import Cursor
 from penstock.nearest import nearest
 
@@ -37,7 +38,7 @@ _KINDS = {
     ),
     "Kustomization": (
         "which names the files of an overlay",
-        "Build the overlay first: `kubectl kustomize DIR | penstock check -`.",
+        OVERLAY,
     ),
     "Component": (
         "which overlays of Kustomize use",
