@@ -58,7 +58,7 @@ class Limits(Spec):
     )
     timeouts: Timeouts = Field(
         default=Timeouts(),
-        description="Time limits; they do not end a stream while bytes flow, unless request_s is set.",
+        description="Time limits; none ends a stream while bytes flow, unless request_s is set.",
     )
     retries: Count = Field(
         default=2,
