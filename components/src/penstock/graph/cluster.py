@@ -144,7 +144,7 @@ class Cluster(Spec):
         description=(
             "Existing ServiceAccount for all pods, such as one with a cloud identity. The chart "
             "gives it the roles that discovery needs. If unset, the operator's own, or with "
-            "platform plain one without permissions."
+            "platform plain, one without permissions."
         ),
     )
     security: Literal["least", "nonroot", "image"] = Field(
