@@ -89,7 +89,7 @@ def test_a_prompt_that_fills_the_context_is_refused_with_both_numbers(length: in
         ({"stop_conditions": {"min_tokens": 4}}, "min_tokens"),
         ({"output_options": {"prompt_logprobs": 0}}, "echo"),
         ({"sampling_options": {"guided_decoding": {"regex": "a+"}}}, "by regex"),
-        ({"sampling_options": {"guided_decoding": {"structural_tag": {}}}}, "by structural_tag"),
+        ({"sampling_options": {"guided_decoding": {"structural_tag": {}}}}, "no format"),
         ({"sampling_options": {"guided_decoding": {"json": {}, "choice": ["a"]}}}, "choice, json"),
         ({"sampling_options": {"guided_decoding": {"json": '{"type":'}}}, "not JSON"),
         ({"sampling_options": {"guided_decoding": {"json": "[" * 10_000}}}, "not JSON"),

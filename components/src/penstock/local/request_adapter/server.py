@@ -16,7 +16,7 @@ import aiohttp
 import uvloop
 from aiohttp import web
 
-from .model import read_model
+from .model import Model, read_model
 from .prompt import Body, prompt_ids, prompt_text
 from .refusal import Refusal
 from .rules import (
@@ -62,6 +62,7 @@ def split(argv: list[str]) -> tuple[argparse.Namespace, list[str]]:
     parser.add_argument("--adapter-engine", choices=ENGINES, required=True)
     parser.add_argument("--adapter-inner-port", type=int, required=True)
     parser.add_argument("--adapter-model", type=Path, default=None)
+    parser.add_argument("--adapter-template", type=Path, default=None)
     parser.add_argument("--http-host", required=True)
     parser.add_argument("--http-port", type=int, required=True)
     options, rest = parser.parse_known_args(argv)
@@ -73,7 +74,8 @@ async def _serve(options: argparse.Namespace) -> None:
     from dynamo.frontend.main import async_main
 
     upstream = f"http://127.0.0.1:{options.adapter_inner_port}"
-    adapter = Adapter(options.adapter_engine, upstream, options.adapter_model)
+    model = read_model(options.adapter_model, options.adapter_template)
+    adapter = Adapter(options.adapter_engine, upstream, options.adapter_model, model)
     await adapter.start(options.http_host, options.http_port)
     try:
         await async_main()  # type: ignore[no-untyped-call]
@@ -84,10 +86,12 @@ async def _serve(options: argparse.Namespace) -> None:
 class Adapter:
     """Forwards every request to ``upstream``, and applies the rules of ``engine``."""
 
-    def __init__(self, engine: str, upstream: str, folder: Path | None = None) -> None:
-        """``folder``: of the model's config and tokenizer files."""
+    def __init__(
+        self, engine: str, upstream: str, folder: Path | None = None, model: Model | None = None
+    ) -> None:
+        """``folder``: of the model's config and tokenizer files; ``model``: read from it if None."""
         self._engine, self._upstream, self._folder = engine, upstream, folder
-        self._model = read_model(folder)
+        self._model = read_model(folder) if model is None else model
         self._client: aiohttp.ClientSession | None = None
         self._runner: web.AppRunner | None = None
 
