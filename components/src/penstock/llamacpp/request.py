@@ -15,7 +15,7 @@ from dynamo.llm.exceptions import InvalidArgument
 from penstock.llamacpp.config import Sampling
 from penstock.llamacpp.structural_tag import grammar_of
 
-SEEDS = 2**32
+SEEDS = 2**32 - 1  # the last 32-bit number is llama.cpp's request for a random seed
 # Dynamo's name → llama.cpp's.
 SAMPLING = {
     "temperature": "temperature",
