@@ -185,9 +185,9 @@ def test_a_required_tool_is_called(graph: GraphProcess) -> None:
     (choice,) = answer["choices"]
     assert choice["finish_reason"] == "tool_calls"
     assert not choice["message"]["content"], "nothing follows the call"
-    for call in choice["message"]["tool_calls"]:
-        assert call["function"]["name"] == "get_weather"
-        assert list(json.loads(call["function"]["arguments"])) == ["city"]
+    (call,) = choice["message"]["tool_calls"]
+    assert call["function"]["name"] == "get_weather"
+    assert list(json.loads(call["function"]["arguments"])) == ["city"]
 
 
 def test_the_tools_of_auto_are_in_the_prompt_and_a_call_in_the_output_is_parsed(

@@ -47,8 +47,14 @@ def allows(llguidance: Llguidance, structural_tag: dict[str, Any], text: str) ->
 
 @pytest.mark.parametrize(
     "text",
-    ["", "Sunny < warm, <tool> & so on\n", WEATHER, f"I look it up.\n{WEATHER}", WEATHER + TIME]
-    + [f"{TIME}\n{WEATHER}"],
+    [
+        "",
+        "Sunny < warm, <tool> & so on\n",
+        WEATHER,
+        f"I look it up.\n{WEATHER}",
+        WEATHER + TIME,
+        f"{TIME}\n{WEATHER}\n",
+    ],
 )
 def test_text_and_calls_are_allowed(llguidance: Llguidance, text: str) -> None:
     assert allows(llguidance, calls(), text)
@@ -71,19 +77,18 @@ def test_nothing_but_a_complete_call_of_a_tool_follows_the_trigger(
     assert not allows(llguidance, calls(), text)
 
 
-def test_a_required_call_comes_first(llguidance: Llguidance) -> None:
+def test_a_required_call_is_the_whole_output(llguidance: Llguidance) -> None:
+    """A small model would repeat it until the limit."""
     required = calls(at_least_one=True)
     assert allows(llguidance, required, WEATHER)
-    assert allows(llguidance, required, f"{WEATHER}\n{TIME}")
-    assert not allows(llguidance, required, "")
-    assert not allows(llguidance, required, f"Wait. {WEATHER}")
+    for text in ("", f"Wait. {WEATHER}", f"{WEATHER}\n{TIME}", f"{WEATHER}\n"):
+        assert not allows(llguidance, required, text)
 
 
 def test_without_parallel_calls_the_first_is_the_last(llguidance: Llguidance) -> None:
-    for options in ({}, {"at_least_one": True}):
-        once = calls(stop_after_first=True, **options)
-        assert allows(llguidance, once, TIME)
-        assert not allows(llguidance, once, TIME + TIME)
+    once = calls(stop_after_first=True)
+    assert allows(llguidance, once, f"Let me see.{TIME}")
+    assert not allows(llguidance, once, TIME + TIME)
 
 
 def test_other_formats(llguidance: Llguidance) -> None:

@@ -25,7 +25,10 @@ USER = {"role": "user", "content": "How is the weather in Köln?"}
 SYSTEM = {"role": "system", "content": "Be brief."}
 TEXT = {"role": "assistant", "content": "Sunny."}
 FUNCTION = {"name": "weather", "parameters": {"type": "object", "properties": {"city": {}}}}
-TOOLS = [{"type": "function", "function": FUNCTION}, {"type": "function", "function": {"name": "t"}}]
+TOOLS = [
+    {"type": "function", "function": FUNCTION},
+    {"type": "function", "function": {"name": "t"}},
+]
 RESULT = {"role": "tool", "tool_call_id": "c", "content": "sun"}
 
 

@@ -75,18 +75,21 @@ class _Grammar:
         return self.rule(" | ".join(self.tag(one, begun) for one in given))
 
     def triggered_tags(self, given: Format) -> str:
-        """Free text, then tags. Unlike xgrammar's, no text follows a tag: these are tool calls, and
-        a small model would continue with text instead of ending."""
+        """Free text, then tags; only one tag if one is required.
+
+        xgrammar would allow text after a tag, and more tags. But the tags are tool calls, and a
+        small model then repeats its call or continues to write until the limit.
+        """
         triggers, tags = _texts(given["triggers"]), list(given["tags"])
-        after = self.rule(" | ".join(self._after(trigger, tags) for trigger in triggers))
-        several = ""
-        if not given.get("stop_after_first"):
-            several = f" ({self.rule(SPACE, 'SPACE')} {self.tags(tags)})*"
         if given.get("at_least_one"):
-            return f"{self.tags(tags)}{several}"
+            return self.tags(tags)
         names = " | ".join(_literal(trigger) for trigger in triggers)
         free = self.rule(self.rule(f"{ANY} & ~({ANY} ({names}) {ANY})", "FREE"))
-        return f"{free} | {after}{several}"
+        after = self.rule(" | ".join(self._after(trigger, tags) for trigger in triggers))
+        if given.get("stop_after_first"):
+            return f"{free} | {after}"
+        space = self.rule(SPACE, "SPACE")
+        return f"{free} | {after} ({space} {self.tags(tags)})* {space}"
 
     def _after(self, trigger: str, tags: list[Format]) -> str:
         """Text until the trigger, and the rest of a tag that begins with it."""

@@ -40,14 +40,11 @@ def with_adapter(programs: Iterable[Program]) -> tuple[list[Program], str | None
     if engine is None:
         return programs, None
     folder = next((f for p in programs if (f := _model_folder(p))), None)
-    options = ("--adapter-engine", engine, "--adapter-inner-port", f"{{port:{INNER_PORT}}}")
-    options += ("--adapter-model", folder) if folder is not None else ()
     template = next((t for p in programs if (t := tool_template.own_file(p))), {})
-    for path in template:
-        options += ("--adapter-template", path)
-    adapted = [
-        _adapted(p, options, template) if p.role is Role.FRONTEND else p for p in programs
-    ]
+    options = ["--adapter-engine", engine, "--adapter-inner-port", f"{{port:{INNER_PORT}}}"]
+    options += [] if folder is None else ["--adapter-model", folder]
+    options += [part for path in template for part in ("--adapter-template", path)]
+    adapted = [_adapted(p, options, template) if p.role is Role.FRONTEND else p for p in programs]
     return adapted, engine
 
 
@@ -62,7 +59,7 @@ def _model_folder(worker: Program) -> str | None:
     return flags.flag_value(worker.argv, option) if option else None
 
 
-def _adapted(frontend: Program, options: tuple[str, ...], files: Mapping[str, str]) -> Program:
+def _adapted(frontend: Program, options: Iterable[str], files: Mapping[str, str]) -> Program:
     python, *rest = frontend.argv
     if tuple(rest[:2]) != FRONTEND:
         return frontend

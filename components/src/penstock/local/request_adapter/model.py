@@ -21,7 +21,7 @@ class Model:
 
 
 def read_model(folder: Path | None, template: Path | None = None) -> Model:
-    """The model in ``folder``; ``template``: of the workers, instead of the model's own."""
+    """``folder``: of its config and tokenizer files; ``template``: instead of the model's own."""
     if folder is None:
         return Model()
     own = chat_templates(folder) if template is None else [template.read_text("utf-8")]

@@ -16,7 +16,7 @@ import aiohttp
 import uvloop
 from aiohttp import web
 
-from .model import Model, read_model
+from .model import read_model
 from .prompt import Body, prompt_ids, prompt_text
 from .refusal import Refusal
 from .rules import (
@@ -75,8 +75,8 @@ async def _serve(options: argparse.Namespace) -> None:
     from dynamo.frontend.main import async_main
 
     upstream = f"http://127.0.0.1:{options.adapter_inner_port}"
-    model = read_model(options.adapter_model, options.adapter_template)
-    adapter = Adapter(options.adapter_engine, upstream, options.adapter_model, model)
+    files = options.adapter_model, options.adapter_template
+    adapter = Adapter(options.adapter_engine, upstream, *files)
     await adapter.start(options.http_host, options.http_port)
     try:
         await async_main()  # type: ignore[no-untyped-call]
@@ -88,11 +88,11 @@ class Adapter:
     """Forwards every request to ``upstream``, and applies the rules of ``engine``."""
 
     def __init__(
-        self, engine: str, upstream: str, folder: Path | None = None, model: Model | None = None
+        self, engine: str, upstream: str, folder: Path | None = None, template: Path | None = None
     ) -> None:
-        """``folder``: of the model's config and tokenizer files; ``model``: read from it if None."""
+        """``folder`` and ``template``: of the model; see `read_model`."""
         self._engine, self._upstream, self._folder = engine, upstream, folder
-        self._model = read_model(folder) if model is None else model
+        self._model = read_model(folder, template)
         self._client: aiohttp.ClientSession | None = None
         self._runner: web.AppRunner | None = None
 
