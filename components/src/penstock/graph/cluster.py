@@ -153,7 +153,8 @@ class Cluster(Spec):
             "Security context of the pods. least: pods run as user 1000 without capabilities; "
             "pods with RDMA devices run as root with the capability IPC_LOCK, which only root "
             "keeps. nonroot: all pods run as user 1000; pods with RDMA devices then need nodes "
-            "with unlimited locked memory. image: no security context, so the image decides."
+            "with unlimited locked memory. image: the image decides; pods with RDMA devices still "
+            "get IPC_LOCK, and are privileged with EFA."
         ),
     )
     ssh_secret: ObjectName | None = Field(
