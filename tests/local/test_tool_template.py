@@ -106,8 +106,10 @@ def test_calls_and_results_become_text_in_the_format_of_the_parser(
     for tools in (TOOLS, None):  # Dynamo leaves the tools out with a `tool_choice` of `none`
         prompt = rendered(made, [USER, empty, RESULT], tools)
         assert f"<|im_start|>assistant\n{shown}<|im_end|>\n{result}" in prompt
-    said = {**empty, "content": "I look it up."}
-    assert f"assistant\nI look it up.\n{shown}<|im_end|>" in rendered(made, [USER, said, RESULT])
+    with_text = {**empty, "content": "I look it up."}
+    assert f"assistant\nI look it up.\n{shown}<|im_end|>" in rendered(
+        made, [USER, with_text, RESULT]
+    )
 
 
 def test_the_worker_gets_the_template_and_the_parser(tmp_path: Path) -> None:
