@@ -40,13 +40,14 @@ def _of(code: str, names: tuple[str, ...], status: int | None) -> frozenset[Kind
 
 DEVIATIONS = (
     Deviation(
-        "The schemas of request bodies list Dynamo's extensions, but not `model`, `messages`, "
-        "`prompt`, `input` and their limits. So many bodies that match a schema get a 400. For "
-        "embeddings, the adapter sends this 400, because the graph's models do not support them.",
+        "The schemas of request bodies contain Dynamo's extensions, but not `model`, `messages`, "
+        "`prompt`, `input` and their limits. Many bodies that match a schema therefore get a 400. "
+        "For embeddings, the adapter sends this 400, because no model of the graph supports them.",
         _of("ST202", GENERATING, 400),
     ),
     Deviation(
-        "The status 415, for a content type other than JSON, is not documented.",
+        "The schema does not contain the status 415, which a request gets if its content type is "
+        "not JSON.",
         _of("ST103", (*GENERATING, "responses/input_tokens"), 415)
         | _of("ST202", ("responses/input_tokens",), 415),
     ),
@@ -56,12 +57,12 @@ DEVIATIONS = (
         _of("ST201", ("responses",), 200),
     ),
     Deviation(
-        "Routes that no model of the graph serves are listed. They respond 404 to every method, "
-        "instead of 405 to a method that is not declared.",
+        "The schema contains routes that no model of the graph serves. They respond 404 to every "
+        "method. For a method that the schema does not declare, 405 would be right.",
         _of("ST204", OPTIONAL, 404),
     ),
     Deviation(
-        "The path parameter of a model's routes is not declared.",
+        "The schema does not declare the path parameter of the routes below `/v1/models`.",
         frozenset(
             {
                 Kind("InvalidSchema", "GET /v1/models/{*model_id}"),
