@@ -135,6 +135,7 @@ CONNECTORS = (
         bad=pools(("--kv-offloading-size", "64")),
         near=worker("--kv-offloading-size", "64"),
         fixed=pools(),
+        shows=("--kv-transfer-config",),
     ),
     Case(  # sliding windows: works, with more KV
         rule="PS448",
@@ -186,6 +187,7 @@ CONNECTORS = (
         ),
         near=worker(*("--pipeline-parallel-size", "2"), *NIXL_ARGS),
         also=("PS205",),
+        shows=("--kv-transfer-config",),
     ),
 )
 EVENTS = '{"publisher":"zmq","endpoint":"tcp://*:%d","enable_kv_cache_events":true}'
@@ -218,7 +220,9 @@ OTHERS = (
         rule="PS456",
         bad=pools(decode=("--enable-hierarchical-cache",), kind="sglang"),
         near=pools(prefill=("--enable-hierarchical-cache",), kind="sglang"),
+        fixed=pools(kind="sglang"),
         also=("PS422",),
+        shows=("--disaggregation-mode",),
     ),
     Case(
         rule="PS457",

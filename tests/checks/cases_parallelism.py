@@ -261,6 +261,7 @@ PARALLEL = (
                 "worker/config/enable-dp-attention": True,
             }
         ),
+        shows=("enable-dp-attention",),
     ),
     Case(
         rule="PS217",

@@ -33,6 +33,8 @@ class Example:
     findings: tuple[Finding, ...]
     # Rules that `bad` violates as well and `fixed` does not.
     also: tuple[str, ...]
+    # Settings without which the finding cannot be understood.
+    shows: tuple[str, ...]
 
 
 def example_cases() -> Mapping[str, Case]:
@@ -52,6 +54,7 @@ def example_of(case: Case) -> Example:
         gpu=case.gpu,
         findings=findings,
         also=case.also,
+        shows=case.shows,
     )
 
 
