@@ -16,7 +16,7 @@ from penstock.checks.registry import RULES
 from penstock.graph.cluster import ModelCache
 from tests.checks.examples import example_cases
 from tests.checks.support import check
-from tests.support.documents import PAGES, ROOT
+from tests.support.documents import INSTALLED, PAGES, ROOT, blocks, listing
 from tests.support.kubernetes_schemas import crd
 from tests.support.kubernetes_schemas.dgd import CRD
 from tests.support.markdown import anchors, links, long_lines
@@ -104,6 +104,27 @@ def test_a_caveat_is_recognized(sentence: str, is_caveat: bool) -> None:
 @pytest.mark.parametrize("page", [page for page in PAGES if page not in STATUS])
 def test_only_the_status_page_says_what_was_not_run(page: str) -> None:
     assert caveats(PAGES[page]) == []
+
+
+def test_the_list_has_every_block_that_is_not_run_and_its_reason() -> None:
+    rows = [row.split(" | ") for row in listing().splitlines() if row.startswith("| ")]
+    listed = [(row[0].removeprefix("| "), row[-1].removesuffix(" |")) for row in rows]
+    excepted = [block for block in blocks() if block.language == "bash" and block.reason]
+    assert len(excepted) > 10
+    assert [b for b in excepted if (b.page, b.reason) not in listed] == []
+
+
+def test_no_part_of_a_block_is_left_out_except_what_the_list_names() -> None:
+    parts = [re.escape(part).replace("NAME", r"\S+") for part in INSTALLED]
+    run = [block for block in blocks() if block.language == "bash" and not block.reason]
+    for block in run:
+        expected = re.sub("|".join(parts), "", "\n".join(block.commands()))
+        assert [line for line in expected.splitlines() if line] == [
+            line for command in block.run_commands() for line in command.splitlines()
+        ]
+    assert all(
+        f"| `{part.strip()}` | {reason} |" in listing() for part, reason in INSTALLED.items()
+    )
 
 
 def test_links_lead_to_files_and_sections() -> None:

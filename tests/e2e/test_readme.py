@@ -22,17 +22,17 @@ import httpx
 import pytest
 
 from penstock.environments import environments_root
-from tests.support.documents import PAGES, Block, blocks
+from tests.support.documents import ENVIRONMENT, PAGES, Block, blocks
 from tests.support.local_graphs import ROOT, assert_nothing_left
 
 README = PAGES["README.md"]
 RESPONSE = re.compile(r"The response is `([^`]+)`")
-INSTALL = re.compile(r"penstock env install (\S+)")  # not run: CI installs the environments
 # A command that contains the key needs the environment.
 NEEDS = {"quickstart.yaml": "llamacpp", "penstock plan": "sim"}
 # Why a block is not run, and what it contains then.
 EXCLUDED = {
-    "needs a cluster": r"kubectl|helm (install|upgrade)|KUBECONFIG|penstock apply|https://HOST",
+    # What the emulated cluster can do runs in tests/kubernetes/cluster/test_documents.py.
+    "needs a cluster": r"kubectl|helm test|KUBECONFIG=|https://HOST",
     "installs the machine that the tests run on": "make environments",
     "clones a repository from the internet": "git clone https://",
 }
@@ -69,14 +69,12 @@ LONG = [block for block in blocks() if block.is_long]
 
 
 def commands(run: list[Block]) -> list[str]:
-    """uv is installed, and so are the environments."""
-    found = [command for block in run for command in block.commands()]
-    return [c.removeprefix("pip install uv && ") for c in found if not INSTALL.search(c)]
+    return [command for block in run for command in block.run_commands()]
 
 
 def skip_without_environments(run: list[Block]) -> None:
     """Skip if an environment is missing that the commands need."""
-    named = {name for b in run for name in INSTALL.findall(b.text)}
+    named = {name for b in run for name in ENVIRONMENT.findall(b.text)}
     named |= {name for words, name in NEEDS.items() for c in commands(run) if words in c}
     for name in sorted(named):
         if not (environments_root() / name / "installed.txt").exists():
@@ -199,7 +197,7 @@ def test_a_block_is_excluded_only_for_what_it_contains() -> None:
 def words_of(command: str) -> list[str]:
     """The program's subcommands and options: what a test that runs the command has to contain."""
     words = shlex.split(command.removeprefix("uv run "))
-    arguments = (n for n, word in enumerate(words) if not re.fullmatch("[a-z]+", word))
+    arguments = (n for n, word in enumerate(words) if not re.fullmatch("[a-z][a-z-]*", word))
     leading = next(arguments, len(words))
     return [*words[:leading], *(word for word in words[leading:] if word.startswith("-"))]
 
@@ -221,10 +219,15 @@ def _strings(path: Path) -> set[str]:
 
 
 def not_run_by(block: Block, test: Path) -> set[str]:
-    """What the commands of a block contain and the test that the block names does not."""
+    """What the commands of a block contain and the test that the block names does not.
+
+    A test that takes its commands from the documents has them all.
+    """
     if test == Path(__file__):
         run = [set(words_of(c)) for page in pages() for c in commands(pages()[page])]
         return {c for c in block.commands() if not any(set(words_of(c)) <= words for words in run)}
+    if "b.test_file == Path(__file__)" in test.read_text("utf-8"):
+        return set()
     known = {*words_in(test), "penstock"}
     return {word for c in block.commands() for word in words_of(c) if word not in known}
 
