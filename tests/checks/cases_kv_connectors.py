@@ -135,7 +135,6 @@ CONNECTORS = (
         bad=pools(("--kv-offloading-size", "64")),
         near=worker("--kv-offloading-size", "64"),
         fixed=pools(),
-        shows=("--kv-transfer-config",),
     ),
     Case(  # sliding windows: works, with more KV
         rule="PS448",
@@ -187,7 +186,6 @@ CONNECTORS = (
         ),
         near=worker(*("--pipeline-parallel-size", "2"), *NIXL_ARGS),
         also=("PS205",),
-        shows=("--kv-transfer-config",),
     ),
 )
 EVENTS = '{"publisher":"zmq","endpoint":"tcp://*:%d","enable_kv_cache_events":true}'
@@ -222,7 +220,6 @@ OTHERS = (
         near=pools(prefill=("--enable-hierarchical-cache",), kind="sglang"),
         fixed=pools(kind="sglang"),
         also=("PS422",),
-        shows=("--disaggregation-mode",),
     ),
     Case(
         rule="PS457",

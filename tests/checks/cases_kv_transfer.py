@@ -371,7 +371,6 @@ CONNECTORS = (
             {"decode/config/pipeline-parallel-size": 2}
             | {"decode/config/disable-hybrid-kv-cache-manager": True}
         ),
-        shows=("model/id", "kv_transfer"),
     ),
     Case(
         rule="PS419",

@@ -261,7 +261,6 @@ PARALLEL = (
                 "worker/config/enable-dp-attention": True,
             }
         ),
-        shows=("enable-dp-attention",),
     ),
     Case(
         rule="PS217",

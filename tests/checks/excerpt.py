@@ -1,7 +1,7 @@
 """Cut the lines that matter out of a file that violates a rule, and out of its repair.
 
 Kept are the values that differ, the places of the findings, the settings and numbers that the
-message names, what the case says that the page shows, and the keys above them.
+message names, those of shows.py, and the keys above them.
 """
 
 from __future__ import annotations

@@ -134,8 +134,6 @@ class Case:
     fixed: str = ""
     # Further rules that `bad` violates and its repair does not.
     also: tuple[str, ...] = ()
-    # Settings that the excerpts show although they are the same: see excerpt.py.
-    shows: tuple[str, ...] = ()
 
 
 # The changed text of `graph` or `manifest` → its base as a text.

@@ -13,6 +13,7 @@ from penstock.checks.registry import RULES, by_id
 from penstock.checks.suppress import ALWAYS
 from tests.checks.examples import Example, example_cases, example_of
 from tests.checks.excerpt import Excerpt, excerpts
+from tests.checks.shows import SHOWS
 from tests.checks.support import Case, check, fired
 from tests.support.markdown import long_lines
 
@@ -73,12 +74,14 @@ def test_the_page_has_all_sections_and_its_excerpts_show_the_place(case: Case) -
     assert long_lines(YAML.sub("", page)) == []
 
 
-@pytest.mark.parametrize("case", by_rule())
-def test_the_excerpt_shows_the_settings_that_explain_the_finding(case: Case) -> None:
-    """Those that the case names, and the sizes that the message has as numbers."""
-    bad, _ = excerpts_of(example_of(case))
-    words = bad.text.replace("- ", "").replace(":", "").split()
-    assert [show for show in case.shows if show.rpartition("/")[2] not in words] == []
+@pytest.mark.parametrize("rule", SHOWS)
+def test_the_excerpt_shows_the_settings_on_which_the_finding_depends(rule: str) -> None:
+    example = example_of(CASES[rule])
+    bad, _ = excerpts_of(example)
+    without, _ = excerpts(example.bad, example.fixed, example.findings)
+    words = set(re.findall(r"[^\s:]+", bad.text))
+    assert [s for s in SHOWS[rule] if not words & {s, s.rpartition("/")[2]}] == []
+    assert set(settings(without)) <= set(settings(bad))
 
 
 @pytest.mark.parametrize(
