@@ -6,12 +6,15 @@ import importlib.util
 import re
 import shutil
 import sys
+import tomllib
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 import yaml
+from packaging.version import Version
 
+import penstock
 from penstock.checks.registry import RULES
 from penstock.graph.cluster import ModelCache
 from tests.checks.examples import example_cases
@@ -152,6 +155,21 @@ def test_the_changelog_has_the_form_of_keep_a_changelog() -> None:
         assert found == [kind for kind in kinds if kind in found]
     # A blank line would divide a list in two.
     assert re.findall(r"^(?:- |  ).*\n\n(- .*)$", text, re.MULTILINE) == []
+
+
+def test_the_version_is_that_of_the_changelog() -> None:
+    """The last release, or a development version after it if something is unreleased."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    version = Version(penstock.__version__)
+    assert Version(project["version"]) == version
+    text = (ROOT / "CHANGELOG.md").read_text("utf-8")
+    released = Version(re.findall(r"^## \[(\d+\.\d+\.\d+)\]", text, re.MULTILINE)[0])
+    unreleased = text.partition("## [Unreleased]\n")[2].partition("\n## ")[0]
+    if "\n- " in unreleased:
+        assert version.is_devrelease
+        assert version > released
+    else:
+        assert version.is_devrelease or version == released
 
 
 def test_every_term_of_the_glossary_is_used() -> None:
