@@ -19,7 +19,7 @@ from penstock.checks.registry import RULES
 from penstock.graph.cluster import ModelCache
 from tests.checks.examples import example_cases
 from tests.checks.support import check
-from tests.support.documents import INSTALLED, PAGES, ROOT, blocks, listing
+from tests.support.documents import INSTALLED, OUTPUT, PAGES, ROOT, blocks, listing
 from tests.support.kubernetes_schemas import crd
 from tests.support.kubernetes_schemas.dgd import CRD
 from tests.support.markdown import anchors, links, long_lines
@@ -115,6 +115,12 @@ def test_the_list_has_every_block_that_is_not_run_and_its_reason() -> None:
     excepted = [block for block in blocks() if block.language == "bash" and block.reason]
     assert len(excepted) > 10
     assert [b for b in excepted if (b.page, b.reason) not in listed] == []
+
+
+def test_a_block_of_text_is_output_of_a_command_or_says_what_it_is() -> None:
+    texts = [block for block in blocks() if block.language == "text"]
+    assert {block.part_of for block in texts} == {"", "simulate", "up"}
+    assert [block for block in texts if not OUTPUT.fullmatch(block.mark)] == []
 
 
 def test_no_part_of_a_block_is_left_out_except_what_the_list_names() -> None:

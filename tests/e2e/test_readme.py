@@ -139,14 +139,23 @@ def reader(tmp_path: Path) -> Iterator[Reader]:
 @pytest.mark.parametrize("page", list(pages()))
 def test_the_commands_of_a_page_work_in_sequence(page: str, reader: Reader) -> None:
     skip_without_environments(pages()[page])
+    printed = ""
     for command in commands(pages()[page]):
         output = reader.run(command.replace("requests=600", "requests=3"))  # can be reached here
+        printed += output
         _is_printed(command, output)
         if "chat/completions" in command:
             content = json.loads(output)["choices"][0]["message"]["content"]
             assert content == RESPONSE.search(PAGES[page])[1]  # type: ignore[index]
         if "v1/models" in command:
             _limits_are_enforced(reader)
+    printed = re.sub(r"http://127\.0\.0\.1:\d+", "http://127.0.0.1:8000", printed)
+    shown = [b.text for b in blocks() if b.page == page and b.part_of]
+    assert [text for text in shown if _in_one_line(text) not in _in_one_line(printed)] == []
+
+
+def _in_one_line(output: str) -> str:
+    return " ".join(output.split())
 
 
 @pytest.mark.long
@@ -250,5 +259,5 @@ def test_a_test_without_the_commands_of_a_block_is_reported() -> None:
 
 
 def test_every_block_has_a_language() -> None:
-    known = {"bash", "json", "text", "yaml"}
+    known = {"bash", "json", "promql", "text", "yaml"}
     assert [(b.page, b.text) for b in blocks() if b.language not in known] == []

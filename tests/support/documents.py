@@ -4,6 +4,10 @@ A block of commands is marked with `bash`, and tests/e2e/test_readme.py runs it.
 can change that: `<!-- run by make long: REASON -->`, `<!-- run elsewhere: TEST FILE, REASON -->` or
 `<!-- not run: REASON -->`. `python -m tests.support.documents` lists what is not run as it stands,
 and so does a page of the site.
+
+A block of output is marked with `text`, and a comment says which: docs/outputs.py fills
+`<!-- output: penstock COMMAND -->`; `<!-- part of the output: penstock VERB -->` has lines that a
+command of the page prints; `<!-- not output: REASON -->` is something else.
 """
 
 from __future__ import annotations
@@ -45,6 +49,8 @@ SECTIONS = {
     "Run by another test": "The named test runs the same commands with other files.",
     "Run by `make long`": "These blocks take longer. `make test` leaves them out.",
 }
+PART = re.compile(r"<!-- part of the output: penstock (\w+) -->")
+OUTPUT = re.compile(rf"<!-- output: penstock .+ -->|{PART.pattern}|<!-- not output: .+ -->")
 
 
 @dataclass(frozen=True)
@@ -83,6 +89,12 @@ class Block:
     def is_excluded(self) -> bool:
         """Whether no test runs the block."""
         return bool(NOT_RUN.search(self.mark))
+
+    @property
+    def part_of(self) -> str:
+        """The verb of which the block is a part of the output, or nothing."""
+        found = PART.search(self.mark)
+        return found[1] if found else ""
 
     @property
     def section(self) -> str:
