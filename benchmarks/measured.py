@@ -1,6 +1,6 @@
 """Reads the measured points in benchmarks/points, and says which half a source belongs to.
 
-The figures and their sources: benchmarks/points/README.md.
+The figures and their sources: docs/measured-points.md.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from penstock.simulate.interval import Conditions, MeasuredPoint, decoding, family, layout_of
 from point_graphs import Point, checkpoint_of, number
 
-# Remarks of the sources and of points/README.md about figures that are out of line.
+# Remarks of the sources and of docs/measured-points.md about figures that are out of line.
 OUTLIERS = (
     "outlier",
     "does not rise",

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.language import BANS, Ban, Context, Use, banned, uses
+from tests.support.repository import tracked
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = (".ci", "benchmarks", "components", "docs", "dynamo_graphs", "helm", "k8s", "tests")
@@ -30,14 +30,11 @@ EXEMPT_FOLDERS = (
 
 
 def files() -> list[str]:
-    done = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
-    if done.returncode:
-        pytest.skip("not a git checkout")
-    names = [name for name in done.stdout.splitlines() if (ROOT / name).is_file()]
     return [
         name
-        for name in names
-        if (name.startswith(FOLDERS) or name in PAGES)
+        for name in tracked()
+        if (ROOT / name).is_file()
+        and (name.startswith(FOLDERS) or name in PAGES)
         and name not in EXEMPT
         and not name.startswith(EXEMPT_FOLDERS)
     ]

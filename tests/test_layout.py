@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pytest
 
 from penstock.graph import model  # noqa: F401  (its classes are Spec's subclasses)
 from penstock.strict_yaml.base import Spec
+from tests.support.repository import tracked
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "components" / "src" / "penstock"
@@ -36,13 +36,6 @@ TOP_LEVEL = {
     "pyproject.toml",
     "tests",
 }
-
-
-def tracked() -> list[str]:
-    done = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
-    if done.returncode:
-        pytest.skip("not a git checkout")
-    return done.stdout.splitlines()
 
 
 def modules() -> list[Path]:

@@ -40,10 +40,9 @@ def _of(code: str, names: tuple[str, ...], status: int | None) -> frozenset[Kind
 
 DEVIATIONS = (
     Deviation(
-        "The schemas of request bodies list Dynamo's extensions, but neither `model` and "
-        "`messages`, `prompt` or `input`, nor their limits, so many bodies that match them get a "
-        "400. "
-        "(For embeddings this is the adapter's 400: the graph's models have none.)",
+        "The schemas of request bodies list Dynamo's extensions, but not `model`, `messages`, "
+        "`prompt`, `input` and their limits. So many bodies that match a schema get a 400. For "
+        "embeddings, the adapter sends this 400, because the graph's models do not support them.",
         _of("ST202", GENERATING, 400),
     ),
     Deviation(
@@ -57,12 +56,12 @@ DEVIATIONS = (
         _of("ST201", ("responses",), 200),
     ),
     Deviation(
-        "Routes that no model of the graph serves are listed, but respond 404 to every method "
-        "instead of 405 to undeclared ones.",
+        "Routes that no model of the graph serves are listed. They respond 404 to every method, "
+        "instead of 405 to a method that is not declared.",
         _of("ST204", OPTIONAL, 404),
     ),
     Deviation(
-        "The parameter of the path of a model's routes is not declared.",
+        "The path parameter of a model's routes is not declared.",
         frozenset(
             {
                 Kind("InvalidSchema", "GET /v1/models/{*model_id}"),

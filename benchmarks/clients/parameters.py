@@ -76,10 +76,26 @@ class Endpoint:
         return bool(found) and all(json.loads(c.function.arguments)["a"] in (1, 2) for c in found)
 
     def offers(self) -> bool | str:
-        """Tools with `auto`: a text is a right response, unless calls are impossible."""
+        """Whether the prompt contains the tools of `auto`: a model may always reply with text."""
         create = self.client.chat.completions.with_raw_response.create
         raw = create(model=self.model, messages=HELLO, max_tokens=16, tools=[TOOL])
-        return STATED if "tools" in raw.headers.get(HEADER, "").split(", ") else bool(raw.parse())
+        if "tools" in raw.headers.get(HEADER, "").split(", "):
+            return STATED
+        return bool(raw.parse().usage.prompt_tokens > self.prompt_tokens(HELLO) + 20)
+
+    def reads_results(self) -> bool:
+        """Whether the prompt contains an earlier call and its result."""
+        call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}
+        called = [*HELLO, {"role": "assistant", "content": None, "tool_calls": [call]}]
+        result = {"role": "tool", "tool_call_id": "c1", "content": " ".join(["sunny"] * 20)}
+        before = self.prompt_tokens(HELLO, tools=[TOOL])
+        after = self.prompt_tokens([*called, result], tools=[TOOL])
+        return after > before + 30  # 20 of the result, at least 10 of the call
+
+    def prompt_tokens(self, messages: Any, **options: Any) -> int:
+        create = self.client.chat.completions.create
+        answer = create(model=self.model, messages=messages, max_tokens=1, **options)
+        return int(answer.usage.prompt_tokens)
 
     def guides(self, **options: Any) -> bool:
         """Dynamo's own constraint of the output: a vowel, nine times."""
@@ -170,6 +186,7 @@ PARAMETERS: Mapping[str, Callable[[Endpoint], bool | str]] = {
     "chat, `temperature` of 0": lambda e: e.is_repeatable("temperature", temperature=0),
     "chat, `logit_bias`": lambda e: bool(e.chat(max_tokens=5, logit_bias={"5": 100})),
     "chat, `tools` with `tool_choice` of `auto`": Endpoint.offers,
+    "chat, a tool call and its result": Endpoint.reads_results,
     "chat, `tools` with `tool_choice` of `required`": lambda e: e.calls("required"),
     "chat, `tools` with a named `tool_choice`": lambda e: e.calls(NAMED),
     "chat, `response_format` of `json_object`": lambda e: e.is_json({"type": "json_object"}),

@@ -6,8 +6,8 @@ from collections import Counter, defaultdict
 
 import pytest
 
-import measured
 from measured import FIT, FIXED, HELD_OUT, can_be_replayed, half, read
+from tests.support.documents import PAGES
 
 HEADER = """source source_group url date engine engine_version model precision kv_dtype gpu gpus
 nodes mode prefill_tp prefill_pp prefill_dp prefill_ep prefill_replicas decode_tp decode_pp
@@ -45,12 +45,12 @@ def name(point: dict[str, str]) -> str:
     return f"{point['source']}: {point['url']} {point['isl']}/{point['osl']} {point['concurrency']}"
 
 
-def test_the_columns_are_those_of_the_readme() -> None:
+def test_the_columns_and_sources_are_those_of_the_page() -> None:
     assert list(POINTS[0]) == COLUMNS
-    readme = (measured.POINTS.parent / "README.md").read_text()
-    assert [c for c in COLUMNS if f"`{c}`" not in readme] == []
+    page = PAGES["docs/measured-points.md"]
+    assert [c for c in COLUMNS if f"`{c}`" not in page] == []
     groups = {p["source_group"] for p in POINTS}
-    assert [g for g in sorted(groups) if f"`{g}`" not in readme] == []
+    assert [g for g in sorted(groups) if f"`{g}`" not in page] == []
 
 
 def test_there_are_enough_points_of_enough_sources() -> None:

@@ -245,6 +245,21 @@ def test_a_planner_needs_one_in_the_graph(
     assert "Add --planner." in capsys.readouterr().err
 
 
+@needs_sim
+def test_the_planner_needs_a_router_mode_that_can_be_replayed(
+    tmp_path: Path, workload: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    graph = tmp_path / "ours.yaml"
+    graph.write_text(GRAPH_WITH_PLANNER.replace("round-robin", "random"))
+    argv = ["simulate", str(graph), "--workload", workload, "--seeds", "1"]
+    assert main(argv) == 0
+    capsys.readouterr()
+    assert main([*argv, "--planner"]) == 17
+    message = capsys.readouterr().err
+    assert "router.mode: random cannot be replayed: the replay has kv and round-robin" in message
+    assert message.endswith("Fix: Set it to kv or round-robin.\n")
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [

@@ -81,6 +81,22 @@ def local(links: list[str]) -> Iterator[tuple[str, str]]:
             yield path, anchor
 
 
+def test_a_page_outside_the_navigation_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    from mkdocs.config import load_config
+    from mkdocs.structure.files import File, Files, set_exclusions
+    from mkdocs.structure.nav import get_navigation
+
+    config = load_config(str(ROOT / "mkdocs.yml"))
+    assert config.strict  # a warning fails the build
+    pages = ("contributing/orphan.md", "decisions/0001-use.md", "rules/PS101.md")
+    files = Files([File(page, "docs", "site", use_directory_urls=False) for page in pages])
+    set_exclusions(files, config)
+    get_navigation(files, config)
+    (warning,) = (r for r in caplog.records if 'not included in the "nav"' in r.message)
+    assert warning.levelname == "WARNING"
+    assert [page for page in pages if page in warning.message] == ["contributing/orphan.md"]
+
+
 def test_every_rule_and_every_command_has_its_place(site: Path, pages: dict[Path, Page]) -> None:
     assert [rule.id for rule in RULES if site / "rules" / f"{rule.id}.html" not in pages] == []
     commands = pages[site / "commands.html"].ids

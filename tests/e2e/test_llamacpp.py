@@ -182,15 +182,40 @@ def test_a_schema_that_llama_cpp_cannot_apply_is_a_400_with_the_reason(graph: Gr
 def test_a_required_tool_is_called(graph: GraphProcess) -> None:
     more: dict[str, Any] = {"tools": [TOOL], "tool_choice": "required", "max_tokens": 80}
     answer = _chat(graph, "How is the weather in Paris?", **more, **GREEDY)
-    (call,) = answer["choices"][0]["message"]["tool_calls"]
+    (choice,) = answer["choices"]
+    assert choice["finish_reason"] == "tool_calls"
+    assert not choice["message"]["content"], "nothing follows the call"
+    (call,) = choice["message"]["tool_calls"]
     assert call["function"]["name"] == "get_weather"
     assert list(json.loads(call["function"]["arguments"])) == ["city"]
+
+
+def test_the_tools_of_auto_are_in_the_prompt_and_a_call_in_the_output_is_parsed(
+    graph: GraphProcess,
+) -> None:
+    """The grammar stands for a model that decides to call the tool."""
+    question = "How is the weather in Paris?"
+    without = _chat(graph, question, max_tokens=1)
+    offered: dict[str, Any] = {"tools": [TOOL], "max_tokens": 60, **GREEDY}
+    response = _post(graph, question, **offered)
+    assert "x-penstock-ignored" not in response.headers
+    tokens = response.json()["usage"]["prompt_tokens"]
+    assert tokens > without["usage"]["prompt_tokens"] + 50
+    text = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Paris"}}\n</tool_call>'
+    forced = _chat(graph, question, **offered, guided_grammar=f"root ::= {json.dumps(text)}")
+    (choice,) = forced["choices"]
+    assert choice["finish_reason"] == "tool_calls"
+    (call,) = choice["message"]["tool_calls"]
+    assert call["function"]["name"] == "get_weather"
+    assert json.loads(call["function"]["arguments"]) == {"city": "Paris"}
+    unused = _chat(graph, question, tools=[TOOL], tool_choice="none", max_tokens=1)
+    assert unused["usage"]["prompt_tokens"] == without["usage"]["prompt_tokens"]
 
 
 def test_the_result_of_a_tool_is_answered_though_the_template_has_no_tools(
     graph: GraphProcess,
 ) -> None:
-    """SmolLM2's template fails at a message without content, and renders no tools."""
+    """SmolLM2's own template fails at a message without content, and renders no tools."""
     question = {"role": "user", "content": "How is the weather in Paris?"}
     call = {"id": "c", "type": "function", "function": {"name": "get_weather", "arguments": "{}"}}
     result = {"role": "tool", "tool_call_id": "c", "content": "sunny"}
@@ -200,14 +225,15 @@ def test_the_result_of_a_tool_is_answered_though_the_template_has_no_tools(
         more = {"messages": [question, turn, result], "tools": [TOOL], "max_tokens": 5}
         response = _post(graph, "", **more)
         assert response.status_code == 200, response.text
-        assert response.headers["x-penstock-ignored"] == "tools"
+        assert "x-penstock-ignored" not in response.headers
         prompts.add(response.json()["usage"]["prompt_tokens"])
     items = [
         question,
         {"type": "function_call", "call_id": "c", "name": "get_weather", "arguments": "{}"},
         {"type": "function_call_output", "call_id": "c", "output": "sunny"},
     ]
-    body = {"model": SMOLLM2, "input": items, "max_output_tokens": 5}
+    tool = {"type": "function", **TOOL["function"]}
+    body = {"model": SMOLLM2, "input": items, "tools": [tool], "max_output_tokens": 5}
     url = f"{graph.state()['endpoint']}/responses"
     response = httpx.post(url, json=body, timeout=120, trust_env=False)
     assert response.status_code == 200, response.text

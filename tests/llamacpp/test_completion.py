@@ -109,6 +109,14 @@ def transferred(chunk: Chunk) -> KvTransfer:
     return KvTransfer.read(chunk["disaggregated_params"])
 
 
+def test_each_chunk_has_the_usage_so_far() -> None:
+    """The frontend ends a stream at a stop string, before the worker's last chunk."""
+    worker = Worker(FakeServer([event(7, 1), event(8, 2), event(9, 3, stop=True)]))
+    usages = [chunk["completion_usage"] for chunk in worker.chunks(worker.completion())]
+    assert [usage["completion_tokens"] for usage in usages] == [1, 2, 3]
+    assert all(usage["prompt_tokens_details"] == {"cached_tokens": 0} for usage in usages)
+
+
 def test_the_last_chunk_has_the_reason_and_the_usage() -> None:
     worker = Worker(FakeServer([event(7, 1), event(8, 2), event(9, 3, stop=True)]))
     chunks = worker.chunks(worker.completion())

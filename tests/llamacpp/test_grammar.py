@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from dynamo.llm.exceptions import InvalidArgument
 
-from penstock.environments import environments_root
 from penstock.llamacpp.grammar import Grammars, Output, gbnf_problem, schema_grammar
 from penstock.llamacpp.llguidance import Llguidance, readable
 
@@ -54,18 +53,6 @@ VALID: list[tuple[Any, str, str]] = [
     ({"$ref": "#/$defs/n", "$defs": {"n": {"type": "null"}}}, "null", "1"),
     ({"allOf": [{"minimum": 2}, {"type": "integer", "maximum": 2}]}, "2", "3"),
 ]
-
-
-@pytest.fixture(scope="module")
-def llguidance() -> Llguidance:
-    root = environments_root() / "llamacpp"
-    library = next(root.glob("lib/python*/site-packages/xllamacpp/*.so"), None)
-    if library is None:
-        pytest.skip("not installed: penstock env install llamacpp")
-    try:
-        return Llguidance(library, ["<|im_end|>"])
-    except OSError as error:  # this system has no OpenMP; workers get that of the environment
-        pytest.skip(str(error))
 
 
 def refusal(grammars: Grammars, **body: Any) -> str:

@@ -260,6 +260,30 @@ async def test_an_unknown_path_of_the_api_is_an_error_in_openais_format() -> Non
 
 
 @pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("status", "path", "words"),
+    [
+        (404, "/v1/images/generations", "/v1/chat/completions"),
+        (404, "/v1/audio/speech", "/v1/chat/completions"),
+        (405, CHAT, "POST"),
+        (405, "/v1/models/m", "POST"),
+    ],
+)
+async def test_a_path_without_such_a_method_or_model_is_an_error_with_a_body(
+    status: int, path: str, words: str
+) -> None:
+    async def empty(_: web.Request) -> web.StreamResponse:
+        return web.Response(status=status, headers={"Allow": "GET"})
+
+    async with adapted(Played(empty)) as url:
+        got, raw, headers = await _post(f"{url}{path}", {})
+    error = json.loads(raw)["error"]
+    assert (got, error["code"], headers["Allow"]) == (status, "unsupported_endpoint", "GET")
+    assert path in error["message"]
+    assert words in error["message"]
+
+
+@pytest.mark.asyncio
 @pytest.mark.parametrize("body", [b"", b"busy", b'{"error": {"message": "a"}}', b"[]"])
 async def test_an_error_in_another_format_is_passed_on(body: bytes) -> None:
     async def failed(_: web.Request) -> web.StreamResponse:

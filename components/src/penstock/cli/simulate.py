@@ -86,14 +86,14 @@ def run(args: argparse.Namespace) -> int:
     _check_planner_flags(args)
     sources = [open_source(path, args.sets) for path in args.graphs]
     deployments = [_with_flags(args, replayable(source, hints, acceptance)) for source in sources]
-    for deployment, source in zip(deployments, sources, strict=True):
-        require_replayed_mode(deployment, source)
     startup_s = args.startup / 1000 if args.startup else STARTUP_S
     planned = [
         with_planner(deployment, source, hints, startup_s)
         for deployment, source in zip(deployments, sources, strict=True)
         if args.planner
     ]
+    for deployment, source in zip(planned or deployments, sources, strict=True):
+        require_replayed_mode(deployment, source)
     if args.until_slo_breaks:
         _require_slo("--until-slo-breaks", deployments)
     _require_slo("--planner", planned)

@@ -54,9 +54,9 @@ class Autoscaling(Spec):
     behavior: Opaque = Field(
         default={},
         description=(
-            "Scaling behavior of the HPA; if unset, Kubernetes' default for the frontend. For "
-            "pools the default at most doubles the replicas in five minutes (a model takes "
-            "minutes to load) and removes one replica at a time, after its drain."
+            "Scaling behavior of the HPA; if unset, Kubernetes' default for the frontend. The "
+            "default of pools at most doubles the replicas in five minutes (a model takes minutes "
+            "to load) and removes one replica at a time, after its drain."
         ),
     )
 

@@ -40,8 +40,8 @@ class CacheClaim(Spec):
 class ModelCache(Spec):
     pvc: ObjectName = Field(
         description=(
-            "PersistentVolumeClaim for the model files, filled in advance (a Hugging Face cache),"
-            " by the pods, or by `download`."
+            "PersistentVolumeClaim for the model files in a Hugging Face cache; it is filled in "
+            "advance, by the pods, or by `download`."
         )
     )
     mount_path: FolderPath = Field(
@@ -87,8 +87,7 @@ class NetworkPolicy(Spec):
     scrapers: Items[Opaque] = Field(
         default=(),
         description=(
-            "NetworkPolicyPeers that may read metrics; if empty, none besides the pods of the "
-            "graph."
+            "NetworkPolicyPeers that may read metrics; if empty, only the pods of the graph may."
         ),
     )
     egress: Items[Opaque] = Field(
@@ -143,9 +142,9 @@ class Cluster(Spec):
     service_account: ObjectName | None = Field(
         default=None,
         description=(
-            "Existing ServiceAccount for all pods, such as one with a cloud identity, to which "
-            "the chart binds the roles that discovery needs; if unset, the operator's own, or "
-            "with platform plain one without permissions."
+            "Existing ServiceAccount for all pods, such as one with a cloud identity. The chart "
+            "gives it the roles that discovery needs. If unset, the operator's own, or with "
+            "platform plain, one without permissions."
         ),
     )
     security: Literal["least", "nonroot", "image"] = Field(
@@ -154,14 +153,15 @@ class Cluster(Spec):
             "Security context of the pods. least: pods run as user 1000 without capabilities; "
             "pods with RDMA devices run as root with the capability IPC_LOCK, which only root "
             "keeps. nonroot: all pods run as user 1000; pods with RDMA devices then need nodes "
-            "with unlimited locked memory. image: no security context, so the image decides."
+            "with unlimited locked memory. image: the image decides; pods with RDMA devices still "
+            "get IPC_LOCK, and are privileged with EFA."
         ),
     )
     ssh_secret: ObjectName | None = Field(
         default=None,
         description=(
-            "Secret with private.key and private.key.pub, with which TensorRT-LLM on several "
-            "nodes starts its ranks on platform plain; the operator creates its own."
+            "Secret with the SSH key (private.key and private.key.pub) of TensorRT-LLM workers "
+            "that span nodes on platform plain; the operator creates its own."
         ),
     )
     disruption_budgets: bool = Field(

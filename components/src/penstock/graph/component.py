@@ -94,15 +94,15 @@ class Frontend(Scaled):
     tokenizer: Literal["fastokens", "default", "basetenkenizer"] = Field(
         default="fastokens",
         description=(
-            "Tokenizer backend; the frontend stops if it cannot load it, and never falls back to "
-            "a slower one."
+            "Tokenizer backend; if it cannot be loaded, the frontend stops instead of using a "
+            "slower one."
         ),
     )
     migration_limit: Count = Field(
         default=3,
         description=(
             "Maximum number of times that a request moves to another worker when its worker "
-            "fails; with 0, Dynamo's default, it fails."
+            "fails; with 0 (Dynamo's default), the request fails."
         ),
     )
     overload_status: Literal[429, 503, 529] | None = Field(
@@ -171,8 +171,8 @@ class Planner(Component):
     config: Opaque = Field(
         default={},
         description=(
-            "PlannerConfig in its own format, such as ttft_ms and itl_ms, the latencies that "
-            "optimization_target sla (the default here) aims for."
+            "PlannerConfig in its own format, such as ttft_ms and itl_ms, the target latencies of "
+            "optimization_target sla (penstock's default)."
         ),
     )
     image: Image | None = Field(

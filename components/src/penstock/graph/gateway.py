@@ -17,7 +17,7 @@ HeaderName = Annotated[str, Field(pattern=HEADER_NAME)]
 
 class RateLimit(Spec):
     requests: TokenCount = Field(
-        description="Requests per unit of time; above it a request gets status 429."
+        description="Requests per unit of time; further requests get status 429."
     )
     unit: Literal["second", "minute", "hour"] = Field(description="The unit of time.")
     per: Literal["client", "everyone"] = Field(
@@ -58,20 +58,20 @@ class Limits(Spec):
     )
     timeouts: Timeouts = Field(
         default=Timeouts(),
-        description="Time limits; a stream has none while bytes flow, unless request_s is set.",
+        description="Time limits; none ends a stream while bytes flow, unless request_s is set.",
     )
     retries: Count = Field(
         default=2,
         description=(
-            "Retries of a request of whose response the client has received nothing: connection "
-            "failed or reset, stream refused, or status 500 or 503. After a reset, the response "
-            "may be computed twice."
+            "Number of retries of a request after a failed or reset connection, a refused stream, "
+            "or status 500 or 503, if the client has received no part of the response. After a "
+            "reset, the response may be computed twice."
         ),
     )
     max_request_kib: Positive = Field(
         default=2048,
         description=(
-            "Largest request in KiB; above it a request gets status 413. Requests are buffered "
+            "Largest request in KiB; larger ones get status 413. Requests are buffered "
             "completely before they are forwarded; responses are not buffered."
         ),
     )

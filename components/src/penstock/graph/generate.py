@@ -65,8 +65,8 @@ ABOUT_REFERENCE = """\
 A graph is one YAML file that both `penstock` and `helm install NAME helm/penstock -f GRAPH` read.
 Unknown keys, duplicate keys and wrong types are errors. So are values such as `on` and `0o17`,
 which Helm and Python read differently. penstock reports all errors in one run, each with its line
-and a fix. *unset* in the column "default" means that the field has no value. The description says
-what happens then; if it does not, penstock passes no option on, and the engine or Dynamo decides.
+and a fix. *unset* in the column "default" means that the field has no value. If the description
+does not say what happens then, penstock sets no option, and the engine or Dynamo decides.
 """
 
 

@@ -217,8 +217,8 @@ class Graph(Spec):
     dynamo: DynamoVersion | None = Field(
         default=None,
         description=(
-            "Version of Dynamo that the graph targets, in quotes: images, flags and, for `up`, the "
-            "environment follow from it; if unset, 1.6.1. `penstock upgrade` changes it."
+            "Version of Dynamo, in quotes, which determines images, flags and, for `up`, the "
+            "environment; if unset, 1.6.1. `penstock upgrade` changes it."
         ),
     )
     platform: Literal["dynamo", "plain"] = Field(
@@ -249,14 +249,14 @@ class Graph(Spec):
     )
     worker: WorkerPool | None = Field(
         default=None,
-        description="Aggregated workers, which do both, instead of prefill and decode.",
+        description="Aggregated workers, which both process prompts and generate output.",
     )
     planner: Planner | None = Field(
         default=None,
         description=(
             "Dynamo's planner, which scales the pools whose autoscaling.owner is planner. It has "
-            "no pods while no pool has this owner. No component can be added to an installed "
-            "graph, so set it before the first installation if you may need it."
+            "no pods while no pool has this owner. Set it before the first installation if you may "
+            "need it, because no component can be added to an installed graph."
         ),
     )
     kv_transfer: KvTransfer = Field(
@@ -282,8 +282,8 @@ class Graph(Spec):
     drain_timeout_s: Positive = Field(
         default=180,
         description=(
-            "Time in seconds that a stopping process has to finish its requests, from which all "
-            "grace periods of the graph are derived."
+            "Time in seconds that a stopping process has to finish its requests; all grace "
+            "periods of the graph follow from it."
         ),
     )
     verify: Verify = Field(
@@ -301,7 +301,7 @@ class Graph(Spec):
     env: Env = Field(default={}, description="Environment variables of every component.")
     pod: Opaque = Field(
         default={},
-        description="PodSpec fragment for every pod, which a component's own pod overrides.",
+        description="PodSpec fragment for every pod; a component's own pod overrides it.",
     )
 
     @model_validator(mode="after")

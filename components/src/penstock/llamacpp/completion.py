@@ -113,7 +113,7 @@ class Completion:
                     receiver.discard(transferred.kv)
                 yield {**first, **self._end(ends, transferred.cached)}
                 return
-            yield first
+            yield {**first, "completion_usage": self._usage(transferred.cached)}
         prompt = (*self.asked.prompt, *self._output)
         slot, cached = await self._acquire(prompt)
         try:
@@ -171,7 +171,8 @@ class Completion:
                     yield {**chunk, **self._end(ends or "length", cached)}
                     return
                 if tokens:
-                    yield chunk
+                    # In each chunk: the frontend ends the stream at a stop string.
+                    yield {**chunk, "completion_usage": self._usage(cached)}
 
     def _tokens(self, event: Mapping[str, Any]) -> list[int]:
         """The event's tokens, with those that were held back."""
@@ -229,14 +230,16 @@ class Completion:
         if not self._given:
             self.metrics.count_prompt(len(self.asked.prompt), cached)
         self.metrics.count_output(len(self._output))
+        return {"finish_reason": reason, "completion_usage": self._usage(cached)}
+
+    def _usage(self, cached: int) -> dict[str, Any]:
         prompt, output = len(self.asked.prompt), len(self._output)
-        usage = {
+        return {
             "prompt_tokens": prompt,
             "completion_tokens": output,
             "total_tokens": prompt + output,
             "prompt_tokens_details": {"cached_tokens": cached},
         }
-        return {"finish_reason": reason, "completion_usage": usage}
 
 
 def _alternative(rank: int, found: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,10 +17,9 @@ from typing import Any
 
 from dynamo.llm.exceptions import InvalidArgument
 
-from penstock.llamacpp.llguidance import Llguidance, Matcher
+from penstock.llamacpp.llguidance import LLGUIDANCE, Llguidance, Matcher
 
 VERDICTS = 512  # most recent grammars
-LLGUIDANCE = "%llguidance"  # llama.cpp takes grammars with this beginning to llguidance
 # A quoted string, a character class, a token or a comment of GBNF: braces in them are text.
 OPAQUE = re.compile(r'"(?:\\.|[^"\\])*"|\[(?:\\.|[^\]\\])*\]|<\[?[^<>\s]*>|#[^\n]*', re.DOTALL)
 REPETITION = re.compile(r"\{\s*(\d+)\s*,\s*(\d+)\s*\}")

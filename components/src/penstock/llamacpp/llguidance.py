@@ -14,6 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+LLGUIDANCE = "%llguidance"  # llama.cpp takes grammars with this beginning to llguidance
 POINTER = ctypes.c_void_p
 ERROR_BYTES = 1024
 CONSTRAINT_BYTES = 1024  # of LlgConstraintInit, which has 88; only llguidance reads and writes it

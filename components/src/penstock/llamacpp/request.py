@@ -13,8 +13,9 @@ from typing import Any
 from dynamo.llm.exceptions import InvalidArgument
 
 from penstock.llamacpp.config import Sampling
+from penstock.llamacpp.structural_tag import grammar_of
 
-SEEDS = 2**32
+SEEDS = 2**32 - 1  # the last 32-bit number is llama.cpp's request for a random seed
 # Dynamo's name → llama.cpp's.
 SAMPLING = {
     "temperature": "temperature",
@@ -119,11 +120,8 @@ def _grammar(guided: Any) -> dict[str, Any]:
         raise InvalidArgument("llama.cpp does not support guided_whitespace_pattern.")
     given = {k: v for k, v in guided.items() if v is not None and k in GUIDED}
     if not given:
-        unsupported = [k for k in ("regex", "structural_tag") if guided.get(k) is not None]
-        if unsupported:
-            raise InvalidArgument(
-                f"llama.cpp does not support guided decoding by {unsupported[0]}."
-            )
+        if guided.get("regex") is not None:
+            raise InvalidArgument("llama.cpp does not support guided decoding by regex.")
         return {}
     if len(given) > 1:
         raise InvalidArgument(f"Guided decoding needs one of {', '.join(sorted(given))}.")
@@ -157,4 +155,5 @@ GUIDED: Mapping[str, Callable[[Any], dict[str, Any]]] = {
     "json": _json,
     "choice": _choice,
     "grammar": lambda value: {"grammar": str(value)},
+    "structural_tag": lambda value: {"grammar": grammar_of(value)},
 }

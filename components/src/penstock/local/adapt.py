@@ -23,6 +23,7 @@ from penstock.local import (
     llamacpp_engine,
     mocker_flags,
     predicted_timing,
+    tool_template,
     untrusted,
 )
 from penstock.local.deployment import Infrastructure, LocalDeployment, Program
@@ -247,7 +248,8 @@ class _Adapter:
         argv = (python, "-m", launch.module or "", *arguments)
         program = self._as_it_is(name, component, launch, component.role, argv)
         env = {**cpu_engine.environment(python), **program.env, **cpu_engine.loopback()}
-        return replace(program, env=env, ports=cpu_engine.PORTS)
+        program = replace(program, env=env, ports=cpu_engine.PORTS)
+        return tool_template.with_tools(program, flags.flag_value(arguments, "--model"))
 
     def _llamacpp_worker(self, name: str, component: Component, launch: Launch) -> Program:
         packages = llamacpp_engine.require_packages(self.machine.interpreters, component)
@@ -257,7 +259,8 @@ class _Adapter:
         argv = (self._python(component), "-m", launch.module or "", *arguments)
         program = self._as_it_is(name, component, launch, component.role, argv)
         first, last = llamacpp_engine.defaults(packages), llamacpp_engine.environment(packages)
-        return replace(program, env={**first, **program.env, **last})
+        program = replace(program, env={**first, **program.env, **last})
+        return tool_template.with_tools(program, str(model.folder))
 
     def _substitute(self, name: str, component: Component, launch: Launch) -> list[Program]:
         simulation = self.simulate(component, launch)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from penstock.local import tool_template
 from penstock.local.deployment import Program
 from penstock.manifests import flags
 from penstock.manifests.deployment import Role
@@ -39,7 +40,11 @@ def with_adapter(programs: Iterable[Program]) -> tuple[list[Program], str | None
     if engine is None:
         return programs, None
     folder = next((f for p in programs if (f := _model_folder(p))), None)
-    adapted = [_adapted(p, engine, folder) if p.role is Role.FRONTEND else p for p in programs]
+    template = next((t for p in programs if (t := tool_template.own_file(p))), {})
+    options = ["--adapter-engine", engine, "--adapter-inner-port", f"{{port:{INNER_PORT}}}"]
+    options += [] if folder is None else ["--adapter-model", folder]
+    options += [part for path in template for part in ("--adapter-template", path)]
+    adapted = [_adapted(p, options, template) if p.role is Role.FRONTEND else p for p in programs]
     return adapted, engine
 
 
@@ -54,21 +59,14 @@ def _model_folder(worker: Program) -> str | None:
     return flags.flag_value(worker.argv, option) if option else None
 
 
-def _adapted(frontend: Program, engine: str, folder: str | None) -> Program:
+def _adapted(frontend: Program, options: Iterable[str], files: Mapping[str, str]) -> Program:
     python, *rest = frontend.argv
     if tuple(rest[:2]) != FRONTEND:
         return frontend
-    adapter = (
-        str(FOLDER),
-        "--adapter-engine",
-        engine,
-        "--adapter-inner-port",
-        f"{{port:{INNER_PORT}}}",
-    )
-    model = ("--adapter-model", folder) if folder is not None else ()
     return replace(
         frontend,
-        argv=(python, *adapter, *model, *rest[2:]),
+        argv=(python, str(FOLDER), *options, *rest[2:]),
+        files={**frontend.files, **files},
         ports=(*frontend.ports, INNER_PORT),
     )
 

@@ -20,26 +20,28 @@ class Model:
     """Number of token ids; None: unknown."""
 
 
-def read_model(folder: Path | None) -> Model:
-    """The model in ``folder``."""
+def read_model(folder: Path | None, template: Path | None = None) -> Model:
+    """``folder``: of its config and tokenizer files; ``template``: instead of the model's own."""
     if folder is None:
         return Model()
-    template = _template(folder)
+    own = chat_templates(folder) if template is None else [template.read_text("utf-8")]
     size = _json(folder / "config.json").get("vocab_size")
     return Model(
-        renders_tools=template is None or "tools" in template,
-        renders_tool_calls=template is None or "tool_calls" in template,
+        renders_tools=not own or any("tools" in one for one in own),
+        renders_tool_calls=not own or any("tool_calls" in one for one in own),
         vocabulary=size if isinstance(size, int) else None,
     )
 
 
-def _template(folder: Path) -> str | None:
-    """The text of the chat template. Of several, for example one for tools, all of them."""
+def chat_templates(folder: Path) -> list[str]:
+    """The chat template of the model in ``folder``, or several, for example one for tools."""
     file = folder / "chat_template.jinja"
     if file.is_file():
-        return file.read_text()
+        return [file.read_text("utf-8")]
     given = _json(folder / "tokenizer_config.json").get("chat_template")
-    return None if given is None else json.dumps(given)
+    if isinstance(given, list):
+        return [str(one.get("template")) for one in given if isinstance(one, dict)]
+    return [given] if isinstance(given, str) else []
 
 
 def _json(file: Path) -> dict[str, Any]:

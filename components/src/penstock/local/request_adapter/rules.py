@@ -277,6 +277,18 @@ def no_embeddings(engine: str) -> Refusal:
     )
 
 
+def no_route(method: str, path: str, status: int) -> Refusal:
+    """For an empty 404 or 405: Dynamo has the path, but no such method, or no model for it."""
+    if status == 405:
+        message = f"{path} does not accept {method}. The header Allow names what it accepts."
+    else:
+        message = (
+            f"The models of this graph have no endpoint {path}. They generate text: send the "
+            "request to /v1/chat/completions or /v1/completions."
+        )
+    return Refusal(message=message, param=None, code="unsupported_endpoint", status=status)
+
+
 def too_long(path: str, limit: int, tokens: int) -> Refusal:
     """OpenAI's words and code: clients recognize an exceeded context length by them."""
     param = _prompt_param(path)

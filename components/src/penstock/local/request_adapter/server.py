@@ -29,6 +29,7 @@ from .rules import (
     context_error,
     event_error,
     no_embeddings,
+    no_route,
     review,
     too_long,
     unwrapped_error,
@@ -62,6 +63,7 @@ def split(argv: list[str]) -> tuple[argparse.Namespace, list[str]]:
     parser.add_argument("--adapter-engine", choices=ENGINES, required=True)
     parser.add_argument("--adapter-inner-port", type=int, required=True)
     parser.add_argument("--adapter-model", type=Path, default=None)
+    parser.add_argument("--adapter-template", type=Path, default=None)
     parser.add_argument("--http-host", required=True)
     parser.add_argument("--http-port", type=int, required=True)
     options, rest = parser.parse_known_args(argv)
@@ -73,7 +75,8 @@ async def _serve(options: argparse.Namespace) -> None:
     from dynamo.frontend.main import async_main
 
     upstream = f"http://127.0.0.1:{options.adapter_inner_port}"
-    adapter = Adapter(options.adapter_engine, upstream, options.adapter_model)
+    files = options.adapter_model, options.adapter_template
+    adapter = Adapter(options.adapter_engine, upstream, *files)
     await adapter.start(options.http_host, options.http_port)
     try:
         await async_main()  # type: ignore[no-untyped-call]
@@ -84,10 +87,12 @@ async def _serve(options: argparse.Namespace) -> None:
 class Adapter:
     """Forwards every request to ``upstream``, and applies the rules of ``engine``."""
 
-    def __init__(self, engine: str, upstream: str, folder: Path | None = None) -> None:
-        """``folder``: of the model's config and tokenizer files."""
+    def __init__(
+        self, engine: str, upstream: str, folder: Path | None = None, template: Path | None = None
+    ) -> None:
+        """``folder`` and ``template``: of the model; see `read_model`."""
         self._engine, self._upstream, self._folder = engine, upstream, folder
-        self._model = read_model(folder)
+        self._model = read_model(folder, template)
         self._client: aiohttp.ClientSession | None = None
         self._runner: web.AppRunner | None = None
 
@@ -142,23 +147,26 @@ class Adapter:
             request.method, url, headers=headers, data=raw or None, allow_redirects=False
         ) as answer:
             first = b""
-            if request.path in (*LIMITS, EMBEDDINGS) or _is_unknown(request, answer):
+            if request.path in (*LIMITS, EMBEDDINGS) or _has_no_route(request, answer):
                 first = await answer.content.readany()
                 first += await answer.content.read() if answer.status >= 400 else b""
-                refusal = await self._rewritten(request.path, body, answer.status, first)
+                refusal = await self._rewritten(request, body, answer.status, first)
                 if refusal is not None:
                     return _error(refusal, _passed(answer.headers.items()))
             return await _pass_on(request, answer, first, verdict.ignored)
 
     async def _rewritten(
-        self, path: str, body: Body | None, status: int, first: bytes
+        self, request: web.Request, body: Body | None, status: int, first: bytes
     ) -> Refusal | None:
         """The error for one of Dynamo's, in OpenAI's format; None to pass the response on.
 
         ``first``: all of an error's body, or the beginning of another response.
         """
+        path = request.path
         if path == EMBEDDINGS and status == 404:
             return no_embeddings(self._engine)
+        if not first and (status == 405 or (status == 404 and path not in LIMITS)):
+            return no_route(request.method, path, status)
         refusal = None
         if body is not None and status == 400:
             refusal = context_error(path, _parsed(first))
@@ -229,9 +237,9 @@ async def _pass_on(
     return response
 
 
-def _is_unknown(request: web.Request, answer: aiohttp.ClientResponse) -> bool:
-    """Dynamo reports an unknown path of the API in a format of its own."""
-    return answer.status == 404 and request.path.startswith("/v1/")
+def _has_no_route(request: web.Request, answer: aiohttp.ClientResponse) -> bool:
+    """Dynamo reports such a path of the API in a format of its own, or without a body."""
+    return answer.status in (404, 405) and request.path.startswith("/v1/")
 
 
 def _is_utf8(raw: bytes) -> bool:

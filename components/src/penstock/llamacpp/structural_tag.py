@@ -1,0 +1,138 @@
+"""A structural tag of Dynamo as a grammar for llguidance. Pure.
+
+With a tool-call parser, Dynamo describes the calls that a response may contain by a structural tag,
+in the format of xgrammar: free text, and after a trigger such as `<tool_call>` one of several tags
+with JSON inside.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from dynamo.llm.exceptions import InvalidArgument
+
+from penstock.llamacpp.llguidance import LLGUIDANCE
+
+Format = Mapping[str, Any]
+ANY = "/(?s:.*)/"
+SPACE = r"/\s*/"
+EMPTY = '""'
+
+
+def grammar_of(structural_tag: Format | str) -> str:
+    """``structural_tag``: an object, or its text. InvalidArgument if it is unknown or malformed."""
+    grammar = _Grammar()
+    try:
+        start = grammar.expression(_format(structural_tag))
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise InvalidArgument(f"The structural tag of this request is invalid: {error}.") from None
+    return "\n".join((f"{LLGUIDANCE} {{}}", f"start: {start}", *grammar.rules))
+
+
+def _format(structural_tag: Format | str) -> Format:
+    read = json.loads(structural_tag) if isinstance(structural_tag, str) else structural_tag
+    found = read.get("format")
+    if not isinstance(found, Mapping):
+        raise InvalidArgument("The structural tag of this request has no format.")
+    return found
+
+
+@dataclass
+class _Grammar:
+    rules: list[str] = field(default_factory=list)
+    _contents: dict[str, str] = field(default_factory=dict)
+    """Schema → its rule: compiling one takes long."""
+
+    def expression(self, given: Format) -> str:
+        """The right side of a rule for the format."""
+        made = EXPRESSIONS.get(str(given.get("type")))
+        if made is None:
+            raise InvalidArgument(
+                f"llama.cpp does not support structural tags with the format {given.get('type')!r}."
+            )
+        return made(self, given)
+
+    def rule(self, expression: str, name: str = "rule", attributes: str = "") -> str:
+        """Adds a rule; returns its name."""
+        full = f"{name}_{len(self.rules)}"
+        self.rules.append(f"{full}{attributes}: {expression}")
+        return full
+
+    def tag(self, given: Format, begun: str = "") -> str:
+        """``begun``: the part of its beginning that was generated."""
+        parts = [_literal(str(given["begin"]).removeprefix(begun))]
+        content = self.expression(given["content"])
+        if content not in self._contents:
+            self._contents[content] = self.rule(content)
+        parts.append(self._contents[content])
+        parts.append(_any_of(_literal(end) for end in _texts(given.get("end", ""))))
+        return " ".join(part for part in parts if part)
+
+    def tags(self, given: list[Format], begun: str = "") -> str:
+        return self.rule(" | ".join(self.tag(one, begun) for one in given))
+
+    def triggered_tags(self, given: Format) -> str:
+        """Free text, then tags; only one tag if one is required.
+
+        xgrammar would allow text after a tag, and more tags. But the tags are tool calls, and a
+        small model then repeats its call or continues to write until the limit.
+        """
+        triggers, tags = _texts(given["triggers"]), list(given["tags"])
+        if given.get("at_least_one"):
+            return self.tags(tags)
+        names = " | ".join(_literal(trigger) for trigger in triggers)
+        free = self.rule(self.rule(f"{ANY} & ~({ANY} ({names}) {ANY})", "FREE"))
+        after = self.rule(" | ".join(self._after(trigger, tags) for trigger in triggers))
+        if given.get("stop_after_first"):
+            return f"{free} | {after}"
+        space = self.rule(SPACE, "SPACE")
+        return f"{free} | {after} ({space} {self.tags(tags)})* {space}"
+
+    def _after(self, trigger: str, tags: list[Format]) -> str:
+        """Text until the trigger, and the rest of a tag that begins with it."""
+        begun = [tag for tag in tags if str(tag["begin"]).startswith(trigger)]
+        until = self.rule(self.rule(f"{ANY} {_literal(trigger)}", "UNTIL"), "until", "[lazy]")
+        return f"{until} {self.tags(begun, begun=trigger)}"
+
+    def tags_with_separator(self, given: Format) -> str:
+        tag, separator = self.tags(list(given["tags"])), _literal(str(given["separator"]))
+        more = "" if given.get("stop_after_first") else f" ({separator} {tag})*"
+        return f"{tag}{more}" if given.get("at_least_one") else f"({tag}{more})?"
+
+
+def _texts(given: Any) -> list[str]:
+    return [str(text) for text in given] if isinstance(given, list) else [str(given)]
+
+
+def _literal(text: str) -> str:
+    """A string of llguidance's Lark, which has JSON's escapes; nothing for the empty one."""
+    return json.dumps(text, ensure_ascii=False) if text else ""
+
+
+def _any_of(literals: Iterable[str]) -> str:
+    found = list(literals)
+    return found[0] if len(found) == 1 else f"({' | '.join(one or EMPTY for one in found)})"
+
+
+def _schema(grammar: _Grammar, given: Format) -> str:
+    schema = given["json_schema"]
+    return f"%json {json.dumps({} if schema is True else schema)}"
+
+
+EXPRESSIONS: Mapping[str, Callable[[_Grammar, Format], str]] = {
+    "any_text": lambda grammar, given: grammar.rule(ANY, name="TEXT"),
+    "const_string": lambda grammar, given: _literal(str(given["value"])),
+    "json_schema": _schema,
+    "or": lambda grammar, given: " | ".join(
+        grammar.rule(grammar.expression(one)) for one in given["elements"]
+    ),
+    "sequence": lambda grammar, given: " ".join(
+        grammar.rule(grammar.expression(one)) for one in given["elements"]
+    ),
+    "tag": _Grammar.tag,
+    "tags_with_separator": _Grammar.tags_with_separator,
+    "triggered_tags": _Grammar.triggered_tags,
+}

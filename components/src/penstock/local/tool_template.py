@@ -1,0 +1,60 @@
+"""Tools for a model whose chat template renders none: a template in front of it, and a parser.
+
+Dynamo's frontend renders the chat template of the worker's model card, so `up` gives the worker
+another one. `tools.jinja` writes the tools of a request into the system message, in the format of
+the parser `hermes`, and turns tool calls and their results into messages with text. The model's own
+template follows and renders these messages; it renders requests without tools as before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+from penstock.local.deployment import Program
+from penstock.local.request_adapter.model import chat_templates
+from penstock.manifests import flags
+
+TEMPLATE = ("--custom-jinja-template", "DYN_CUSTOM_JINJA_TEMPLATE")
+PARSER = ("--dyn-tool-call-parser", "DYN_TOOL_CALL_PARSER")
+HERMES = "hermes"
+FILE = "/penstock/chat_template.jinja"  # `up` writes it into the run's folder
+# A template with it refuses roles, and perhaps the system message that the tools need.
+REFUSES = "raise_exception"
+
+
+def with_tools(worker: Program, folder: str | None) -> Program:
+    """``folder``: of the model's tokenizer files.
+
+    The worker is unchanged if the model's template renders tools or refuses roles, or if the graph
+    has a template of its own or another parser.
+    """
+    templates = chat_templates(Path(folder)) if folder is not None else []
+    has_own = _value(worker, *TEMPLATE) or _value(worker, *PARSER) not in (None, HERMES)
+    if len(templates) != 1 or has_own:
+        return worker
+    template = templates[0]
+    if "tools" in template or REFUSES in template:
+        return worker
+    rest = flags.without_flags(worker.argv, PARSER[0])
+    return replace(
+        worker,
+        argv=(*rest, TEMPLATE[0], FILE, PARSER[0], HERMES),
+        files={**worker.files, FILE: _prefix() + template},
+    )
+
+
+def own_file(worker: Program) -> Mapping[str, str]:
+    """The file with the worker's template; empty if `with_tools` made none."""
+    return {FILE: worker.files[FILE]} if FILE in worker.files else {}
+
+
+def _value(worker: Program, flag: str, variable: str) -> str | None:
+    return flags.flag_value(worker.argv, flag) or worker.env.get(variable)
+
+
+@cache
+def _prefix() -> str:
+    return Path(__file__).with_name("tools.jinja").read_text("utf-8").rstrip("\n")
