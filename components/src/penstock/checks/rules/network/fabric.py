@@ -8,7 +8,7 @@ from typing import Any
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
 from penstock.checks.rules.containers import mappings, runs_as_root, truth
-from penstock.checks.rules.kv_transfer.transfer import has_connector
+from penstock.checks.rules.kv_transfer.transfer import TRANSCEIVER, has_connector
 from penstock.checks.rules.network.instance_types import nodes_with_little_efa, nodes_without_efa
 from penstock.checks.version_range import NETWORK, Versions
 from penstock.manifests.deployment import Engine, Role
@@ -132,14 +132,15 @@ def _mounts_devices(worker: Worker) -> bool:
     "file states that there is only TCP: UCX_TLS lists tcp (as with `hardware.fabric: none`), "
     "mooncake's MC_FORCE_TCP is set, or the pods require instance types or node pools of AWS "
     "without EFA, or with fewer EFA devices than GPUs (g4dn, g5, g6, g7). Workers of "
-    "vLLM without a KV connector are reported by PS401.",
+    "vLLM without a KV connector and of TensorRT-LLM without a cache transceiver are reported by "
+    "PS401.",
 )
 def no_rdma(deployment: ServingDeployment) -> Iterable[RuleResult]:
     if deployment.shares_a_pod:
         return
     lacks_connector = _lacks_connector(deployment)
     for worker in kv_transfer_pods(deployment):
-        if rdma_devices(worker) or _has_other_network(worker):
+        if rdma_devices(worker) or _has_other_network(worker) or _lacks_transceiver(worker):
             continue
         without, little = nodes_without_efa(worker), nodes_with_little_efa(worker)
         nodes = without or little
@@ -167,6 +168,12 @@ def _lacks_connector(deployment: ServingDeployment) -> bool:
     pools = deployment.pool(Role.PREFILL, Role.DECODE)
     vllm = [w for w in pools if w.engine is Engine.VLLM and w.settings.is_complete]
     return not all(has_connector(worker) for worker in vllm)
+
+
+def _lacks_transceiver(worker: Worker) -> bool:
+    """Whether KV transfer is disabled (PS401)."""
+    is_known = worker.is_trtllm and worker.settings.is_complete
+    return is_known and not worker.get(f"{TRANSCEIVER}.backend")
 
 
 def _excludes_tcp(worker: Worker) -> bool:
@@ -289,11 +296,11 @@ def no_ipc_lock(deployment: ServingDeployment) -> Iterable[RuleResult]:
     id="PS438",
     title="multi-node NVLink is not enabled",
     level=Level.NOTE,
-    cause="A worker spans nodes of an NVL72 rack but lacks the NCCL and UCX variables for "
-    "multi-node NVLink.",
+    cause="A worker spans nodes of an NVL72 rack but lacks the NCCL variables for multi-node "
+    "NVLink or, in a disaggregated deployment, the UCX variable.",
     effect="UCX does not use NVLink between nodes, and NCCL only if it detects it.",
-    remedy="Set NCCL_MNNVL_ENABLE, NCCL_CUMEM_ENABLE and UCX_CUDA_IPC_ENABLE_MNNVL, and claim a "
-    "ComputeDomain.",
+    remedy="Set NCCL_MNNVL_ENABLE and NCCL_CUMEM_ENABLE, in a disaggregated deployment also "
+    "UCX_CUDA_IPC_ENABLE_MNNVL, and claim a ComputeDomain channel.",
     source="disagg-communication.md@03bc1963; recipes/deepseek-r1/trtllm/disagg/wide_ep/gb200",
     versions=NETWORK,
 )
@@ -308,15 +315,17 @@ def multi_node_nvlink_disabled(deployment: ServingDeployment) -> Iterable[RuleRe
             if deployment.is_disaggregated or "UCX" not in n
         }
         missing = {n: v for n, v in required.items() if not worker.env(n)}
+        claim = {} if _claims_devices(worker) else CLAIM
         if missing:
             yield RuleResult(
                 location=worker.location("env", next(iter(missing))),
                 message=f"{worker.name} spans {worker.component.nodes} nodes of {gpu.name} "
                 f"without {', '.join(missing)}",
                 fix=Fix(
-                    text="Set the variables and claim a ComputeDomain channel.",
+                    text=f"Set {', '.join(missing)}"
+                    f"{' and claim a ComputeDomain channel' if claim else ''}.",
                     env=dict(missing),
-                    fields={} if _claims_devices(worker) else CLAIM,
+                    fields=claim,
                 ),
             )
 
