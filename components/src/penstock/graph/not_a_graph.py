@@ -23,7 +23,7 @@ _MANIFEST = (
 )
 # An object that lacks its apiVersion or its kind.
 _DYNAMO = re.compile(r"Dynamo[A-Z]|nvidia\.com/")
-START = "Write a graph with `penstock init`, or start from one in dynamo_graphs/."
+START = "Write a graph with `penstock init`, or copy one with `penstock init --example quickstart`."
 OVERLAY = "Build the overlay first: `kubectl kustomize DIR | penstock check -`."
 KUSTOMIZATION = ("kustomization.yaml", "kustomization.yml")
 REQUIRED = ("model", "engine")

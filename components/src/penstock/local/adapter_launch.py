@@ -9,6 +9,7 @@ from pathlib import Path
 from penstock.local.deployment import Program
 from penstock.manifests import flags
 from penstock.manifests.deployment import Role
+from penstock.shipped import page
 
 FOLDER = Path(__file__).parent / "request_adapter"
 FRONTEND = ("-m", "dynamo.frontend")
@@ -78,5 +79,5 @@ def note(engine: str) -> str:
     default = "sets max_tokens where it is missing and " if engine == "mocker" else ""
     return (
         f"frontend: an adapter {default}rejects parameters that would be ignored "
-        "(docs/local-engines.md)"
+        f"(see {page('local-engines')})"
     )
