@@ -143,6 +143,17 @@ def test_a_manifest_is_refused_where_a_graph_is_needed(version: str, kind: str, 
     assert problem.fix == fix
 
 
+def test_a_deployment_after_other_objects_is_named_with_its_line() -> None:
+    other = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n---\n"
+    deployment = "apiVersion: nvidia.com/v1beta1\nkind: DynamoGraphDeployment\nspec: {}\n"
+    with pytest.raises(GraphError) as error:
+        parse_graph(other + deployment, "a.yaml")
+    (problem,) = error.value.problems
+    assert "is a Kubernetes manifest (DynamoGraphDeployment)" in problem.message
+    assert problem.line == 6
+    assert "`penstock check`, `explain` and `up` also read a manifest" in problem.fix
+
+
 @pytest.mark.parametrize(
     ("text", "line", "part"),
     [

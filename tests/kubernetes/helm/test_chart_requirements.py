@@ -73,8 +73,9 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     (
         {**LLAMACPP, "engine": {"kind": "llamacpp"}},
         "engine.image: is unset, and NVIDIA publishes no image of llama.cpp, which is an engine "
-        "for this machine (`penstock up`). Fix: Install `quickstart-simulated.yaml`, whose images "
-        "are NVIDIA's, or set `engine.image` to an image of your own with penstock and xllamacpp.",
+        "for this machine (`penstock up`). Fix: Install the graph of `penstock init --example "
+        "quickstart-simulated`, whose images are NVIDIA's, or set `engine.image` to an image of "
+        "your own with penstock and xllamacpp.",
     ),
     (
         {**LLAMACPP, "decode": {"nodes": 2}},
