@@ -98,6 +98,36 @@ CASES: tuple[Case, ...] = (
     ),
     Case(
         rule="PS143",
+        bad=vllm("--max-num-seqs", "0"),
+        near=vllm("--max-num-seqs", "1"),
+    ),
+    Case(
+        rule="PS143",
+        bad=vllm("--max-model-len", "0"),
+        near=vllm("--max-model-len", "-1"),  # the longest that fits
+    ),
+    Case(
+        rule="PS143",
+        bad=vllm("--max-model-len", "-5"),
+        near=vllm("--max-model-len", "auto"),
+    ),
+    Case(  # in the engine file
+        rule="PS143",
+        bad=graph(VLLM_AGG, {"worker/config/max_num_batched_tokens": -1}),
+        near=graph(VLLM_AGG, {"worker/config/max_num_batched_tokens": 2048}),
+    ),
+    Case(
+        rule="PS143",
+        bad=graph(VLLM_AGG, {"worker/config/tensor-parallel-size": 0}),
+        near=graph(VLLM_AGG, {"worker/config/tensor-parallel-size": 4}),
+    ),
+    Case(
+        rule="PS143",
+        bad=sglang("--max-running-requests", "0"),
+        near=sglang("--max-running-requests", "1"),
+    ),
+    Case(
+        rule="PS143",
         bad=vllm("--max-num-batched-tokens", "1.5K"),
         near=vllm("--max-num-batched-tokens", "1.5k"),
     ),

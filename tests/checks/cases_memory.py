@@ -167,6 +167,11 @@ CASES: tuple[Case, ...] = (
             }
         ),
     ),
+    Case(  # PS102 accepts 0, and the executor does not
+        rule="PS306",
+        bad=trtllm({"engine/config/kv_cache_config/free_gpu_memory_fraction": 0}),
+        near=trtllm({"engine/config/kv_cache_config/free_gpu_memory_fraction": 0.9}),
+    ),
     Case(  # not a fraction
         rule="PS306",
         bad=vllm({"worker/config/gpu_memory_utilization": 90}),

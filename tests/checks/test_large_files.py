@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
+import yaml
 
 from penstock.checks.finding import Finding, Level
 from penstock.checks.run import check_file
@@ -16,6 +17,7 @@ from penstock.strict_yaml.loader import load
 HEAD = "model: {id: Qwen/Qwen3-0.6B}\nworker: {replicas: 1}\n"
 DGD = "apiVersion: nvidia.com/v1beta1\nkind: DynamoGraphDeployment\nmetadata: {name: x}\n"
 POD = "{spec: {containers: [{name: main, image: x:1, command: [sleep]}]}}"
+IMAGE = "nvcr.io/nvidia/ai-dynamo/dynamo-frontend:1.6.1"
 SECONDS = 5  # of processor time
 
 
@@ -135,3 +137,36 @@ def test_a_number_of_thousands_of_digits_is_a_string(tmp_path: Path, number: str
     found = next(error for error in errors if error.place.endswith("replicas"))
     assert found.message.startswith(f"must be an integer, got '{number[:9]}")
     assert found.fix == "Write an integer."
+
+
+def seconds_of(folder: Path, arguments: list[str]) -> float:
+    """Processor time of a check of a frontend with these arguments; the shortest of three."""
+    main = {"name": "main", "image": IMAGE, "command": ["python3", "-m", "dynamo.frontend"]}
+    pod = {"spec": {"containers": [{**main, "args": arguments}]}}
+    component = {"name": "frontend", "type": "frontend", "podTemplate": pod}
+    path = folder / "dgd.yaml"
+    path.write_text(DGD + yaml.safe_dump({"spec": {"components": [component]}}))
+    times = []
+    for _ in range(3):
+        begin = time.process_time()
+        assert check_file(path, Hints())
+        times.append(time.process_time() - begin)
+    return min(times)
+
+
+def test_the_time_of_a_check_is_linear_in_the_arguments(tmp_path: Path) -> None:
+    def seconds(count: int) -> float:
+        return seconds_of(tmp_path, [*["--http-port=8000"] * count, "--no-such-flag"])
+
+    seconds(1)  # imports the rules and reads the tables
+    assert seconds(6000) < 8 * seconds(1500)  # quadratic: 16
+
+
+def test_a_flag_among_many_is_found_at_its_first_word(tmp_path: Path) -> None:
+    arguments = [*["--http-port=8000"] * 50, "--no-such=1", "--http-port=8000", "--no-such=2"]
+    main = f"name: main, image: {IMAGE}, command: [python3, -m, dynamo.frontend]"
+    containers = f"{{containers: [{{{main}, args: {arguments}}}]}}"
+    component = f"{{name: a, type: frontend, podTemplate: {{spec: {containers}}}}}"
+    errors = errors_of(tmp_path, f"{DGD}spec: {{components: [{component}]}}\n")
+    found = next(error for error in errors if "--no-such" in error.message)
+    assert found.place.endswith("containers[0].args[50]")

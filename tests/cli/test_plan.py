@@ -150,7 +150,12 @@ def test_an_slo_that_no_graph_meets_reports_the_closest_and_alternatives(
             "65 is more than the limit of 64. Fix: Divide --scale and --gpus by the same number.",
         ),
         (["--gpus", "1", *LOOSE, "--trace", "x"], 3, "reads no trace"),
-        (["--gpus", "1", *LOOSE, "-o", "/"], 2, "cannot be written"),
+        (["--gpus", "1", *LOOSE, "-o", "/"], 2, "-o: / is a folder. Fix: Name a file in it."),
+        (
+            ["--gpus", "1", *LOOSE, "-o", "no/x.yaml"],
+            2,
+            "-o: there is no folder no. Fix: Create the folder, or name another file.",
+        ),
         (["--gpus", "1", *LOOSE, "-o", "My_Graph.yaml"], 4, "my-graph.yaml"),
         (["--gpus", "1", *LOOSE, "-o", "-", "--json"], 2, "both write to the standard output"),
         (

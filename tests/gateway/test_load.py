@@ -101,7 +101,9 @@ def test_a_hostname_may_contain_dots() -> None:
 
 
 def test_an_empty_file_points_to_the_example() -> None:
-    assert "Start from k8s/gateway/gateway.yaml" in error_of("", "# nothing\n")
+    assert "Start from k8s/gateway/gateway.yaml in penstock's repository." in error_of(
+        "", "# nothing\n"
+    )
 
 
 def test_a_missing_file_is_an_error(tmp_path: Path) -> None:

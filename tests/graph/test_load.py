@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -141,6 +142,17 @@ def test_a_manifest_is_refused_where_a_graph_is_needed(version: str, kind: str, 
     problem = the_problem(f"apiVersion: {version}\nkind: {kind}\n")
     assert problem.message == f"is a Kubernetes manifest ({kind}), and this command needs a graph"
     assert problem.fix == fix
+
+
+def test_a_deployment_after_other_objects_is_named_with_its_line() -> None:
+    other = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n---\n"
+    deployment = "apiVersion: nvidia.com/v1beta1\nkind: DynamoGraphDeployment\nspec: {}\n"
+    with pytest.raises(GraphError) as error:
+        parse_graph(other + deployment, "a.yaml")
+    (problem,) = error.value.problems
+    assert "is a Kubernetes manifest (DynamoGraphDeployment)" in problem.message
+    assert problem.line == 6
+    assert "`penstock check`, `explain` and `up` also read a manifest" in problem.fix
 
 
 @pytest.mark.parametrize(
@@ -392,3 +404,48 @@ def test_the_values_of_a_refused_graph_are_not_returned() -> None:
     with pytest.raises(GraphError) as caught:
         parse_graph(HEAD, "graph.yaml")
     assert caught.value.exit_code == 4
+
+
+NAMES = """\
+model:
+  id: {id}
+  served_name: {served_name}
+engine:
+  kind: vllm
+  image: {image}
+worker:
+  replicas: 1
+"""
+VALID = {
+    "id": "Qwen/Qwen3-0.6B",
+    "served_name": "my model",
+    "image": "nvcr.io/nvidia/ai-dynamo/vllm-runtime:1.6.1",
+}
+
+
+@pytest.mark.parametrize(
+    "char", ["\u00a0", "\u3000", "\u200b", "\u2060", "\ufeff", "\u00ad", "\u202e"]
+)
+@pytest.mark.parametrize(
+    ("key", "line"),
+    [("id", "2 model.id"), ("served_name", "3 model.served_name"), ("image", "6 engine.image")],
+)
+def test_an_invisible_character_of_a_name_is_shown_and_removed(
+    key: str, line: str, char: str
+) -> None:
+    assert parse_graph(NAMES.format(**VALID), "a.yaml")
+    for name in (VALID[key] + char, char + VALID[key]):
+        problem = the_problem(NAMES.format(**{**VALID, key: name}))
+        assert f"{problem.line} {problem.place}" == line
+        assert f"\\u{ord(char):04x}" in problem.message
+        assert char not in problem.message
+        assert re.search("contains (a space|an invisible character)$", problem.message)
+        assert problem.fix == f"Write `{VALID[key]}`."
+
+
+def test_a_served_name_of_spaces_is_refused() -> None:
+    problem = the_problem(NAMES.format(**{**VALID, "served_name": "' x'"}))
+    assert problem.message == '" x" begins or ends with a space'
+    assert problem.fix == "Write `x`."
+    problem = the_problem(NAMES.format(**{**VALID, "served_name": "'\u200b'"}))
+    assert problem.fix == "Write a name, or remove the key: then it is the ID."

@@ -68,6 +68,42 @@ def test_a_graph_that_is_not_up_and_a_file_that_does_not_exist(verb: str, folder
     assert str(error.value) == f"{file}: the graph is not up. Fix: {fix}"
 
 
+COMPOSE = "services:\n  vllm:\n    image: vllm/vllm-openai:v0.11.0\n"
+OTHER_CHART = "# of nginx\nreplicaCount: 1\nimage: {repository: nginx}\nservice: {port: 80}\n"
+DEPLOYMENT = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "what"),
+    [
+        (COMPOSE, ":1 services", "the file is a Compose file, not a graph"),
+        (OTHER_CHART, ":2 replicaCount", "the file is the values file of another Helm chart"),
+        (DEPLOYMENT, ":1", "the file contains no DynamoGraphDeployment, only: Deployment"),
+    ],
+)
+@pytest.mark.parametrize("verb", ["status", "logs", "down"])
+def test_a_file_that_up_cannot_run_is_named_by_its_kind(
+    verb: str, text: str, place: str, what: str, folder: Path
+) -> None:
+    file = folder / "compose.yaml"
+    file.write_text(text)
+    done = penstock(verb, str(file))
+    assert done.returncode == 11
+    assert done.stderr.startswith(f"penstock {verb}: {file}{place}: {what}")
+    assert "Fix: Run `penstock ls`, which lists the graphs that are up." in done.stderr
+    assert "penstock up" not in done.stderr
+
+
+@pytest.mark.parametrize("verb", ["status", "logs"])
+def test_up_is_the_fix_for_a_manifest_and_for_an_invalid_graph(verb: str, folder: Path) -> None:
+    for text in (DEPLOYMENT.replace("Deployment", "DynamoGraphDeployment"), "model: {}\nx: 1\n"):
+        file = folder / "g.yaml"
+        file.write_text(text)
+        done = penstock(verb, str(file))
+        assert done.returncode == 11
+        assert f"Fix: Run `penstock up {file}`." in done.stderr
+
+
 def test_commands_in_messages_are_quoted_for_a_shell(folder: Path) -> None:
     file = folder / "my graphs" / "g.yaml"
     file.parent.mkdir()

@@ -42,6 +42,8 @@ class ProblemKind(StrEnum):
     UNDECIDED = "undecided"
     # The file may be valid, but it has nothing that penstock reads.
     NOTHING_TO_READ = "nothing to read"
+    # The file is not a graph but, for example, a Compose file.
+    OTHER_FILE = "other file"
     # A key is there twice, and its reader ignores the first value.
     REPEATED = "repeated"
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 
+from penstock.visible import visible
+
 _PART = r"[a-z0-9]+(?:(?:\.|__?|-+)[a-z0-9]+)*"
 _PATH = rf"{_PART}(?:/{_PART})*"
 _HOST = r"[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?"
@@ -30,6 +32,8 @@ def image_problem(image: str) -> tuple[str, str] | None:
         return f"begins with {image.partition('//')[0]}//", _write(SCHEME.sub("", image, count=1))
     if re.search(r"\s", image):
         return "contains a space", _write("".join(image.split()))
+    if not image.isprintable():
+        return "contains an invisible character", _write(visible(image))
     rest, at, digest = image.partition("@")
     if at and not re.fullmatch(_KNOWN_DIGEST, digest):
         fix = f"Write `@sha256:` and the 64 hexadecimal digits of the digest{_or(rest)}."

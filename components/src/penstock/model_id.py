@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 
+from penstock.visible import visible
+
 # Words between separators, none of which has two dots or two hyphens in a row.
 _PART = r"\w+(?:(?:-(?:\.-)*\.?|\.(?:-\.)*-?)\w+)*".replace(r"\w", "[A-Za-z0-9_]")
 _ID = rf"(?:{_PART}/)?{_PART}"
@@ -38,6 +40,8 @@ def model_id_problem(name: str) -> tuple[str, str] | None:
     if re.search(r"\s", name):
         joined = name.strip() if is_model_id(name.strip()) else "-".join(name.split())
         return "contains a space", _write(joined.replace("-/-", "/"))
+    if not name.isprintable():
+        return "contains an invisible character", _write(visible(name))
     if name.endswith("/"):
         return "ends with a slash", _write(name)
     return "is not the ID of a model", _write(name)

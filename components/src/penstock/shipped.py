@@ -1,4 +1,5 @@
-"""Files of the repository that the wheel carries under another name."""
+"""Files of the repository that the wheel carries under another name, and how messages name those
+that it does not carry."""
 
 from __future__ import annotations
 
@@ -12,3 +13,13 @@ def shipped(packaged: str, in_repository: str) -> Path:
     """The folder in the installed wheel, else in the checkout."""
     folder = files("penstock") / packaged
     return Path(str(folder)) if folder.is_dir() else CHECKOUT / in_repository
+
+
+def page(name: str) -> str:
+    """The page of `docs/` with this name, for messages: the wheel has no `docs/`."""
+    return f"the page {name} of the documentation"
+
+
+def in_repository(path: str) -> str:
+    """A file of the repository that is not in the wheel, for messages."""
+    return f"{path} in penstock's repository"

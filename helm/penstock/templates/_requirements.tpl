@@ -5,7 +5,7 @@ their messages name a fix. Messages that the model shares come from files/requir
 */}}
 {{- define "penstock.problems" -}}
 {{- $problems := list -}}
-{{- range $topic := list "renamedKeys" "version" "pools" "device" "engine" "transfer" "fabric" "routing" "model" "platform" "cluster" "autoscaling" "planner" -}}
+{{- range $topic := list "renamedKeys" "version" "config" "pools" "device" "engine" "transfer" "fabric" "routing" "model" "platform" "cluster" "autoscaling" "planner" -}}
   {{- $problems = concat $problems (include (printf "penstock.problems.%s" $topic) $ | fromJsonArray) -}}
 {{- end -}}
 {{- toJson $problems -}}
@@ -124,6 +124,45 @@ their messages name a fix. Messages that the model shares come from files/requir
 {{- toJson $problems -}}
 {{- end -}}
 
+{{/* Values of the engine's config with which the chart computes. A 0 counts as unset; engines read "2" as 2. */}}
+{{- define "penstock.problems.config" -}}
+{{- $problems := list -}}
+{{- $kind := .Values.engine.kind -}}
+{{- $numbers := get (dict
+  "trtllm" (list "pipeline_parallel_size" "context_parallel_size" "kv_cache_config.tokens_per_block")
+  "vllm" (list "pipeline-parallel-size" "data-parallel-size")
+  "sglang" (list "pp-size" "dp-size")) $kind | default list -}}
+{{- $maps := get (dict "trtllm" (list "kv_cache_config") "mocker" (list "engine")) $kind | default list -}}
+{{- range $place := list "engine" "prefill" "decode" "worker" -}}
+  {{- $values := dict -}}
+  {{- range $key, $value := get (get $.Values $place | default dict) "config" | default dict -}}
+    {{- $at := printf "%s.config.%s" $place $key -}}
+    {{- if has $key $maps -}}
+      {{- if kindIs "map" $value -}}
+        {{- range $inner, $number := $value -}}{{- $_ := set $values (printf "%s.%s" $key $inner) (list (printf "%s.%s" $at $inner) $number) -}}{{- end -}}
+      {{- else if not (kindIs "invalid" $value) -}}
+        {{- $problems = append $problems (list $at (printf "must be a mapping, got %s" (toJson $value)) (printf "Write `key: value` lines below `%s`." $key)) -}}
+      {{- end -}}
+    {{- else -}}
+      {{- $_ := set $values (ternary (replace "_" "-" $key) $key (has $kind (list "vllm" "sglang"))) (list $at $value) -}}
+    {{- end -}}
+  {{- end -}}
+  {{- range $name := $numbers -}}
+    {{- if hasKey $values $name -}}
+      {{- $at := first (get $values $name) -}}
+      {{- $value := last (get $values $name) -}}
+      {{- $isNumber := has (kindOf $value) (list "int" "int64" "float64") -}}
+      {{- $isCount := and $isNumber (ge (float64 $value) 0.0) (eq (floor $value) (float64 $value)) -}}
+      {{- $isText := and (kindIs "string" $value) (regexMatch "^[0-9]+$" (toString $value)) -}}
+      {{- if not (or $isCount $isText (kindIs "invalid" $value)) -}}
+        {{- $problems = append $problems (list $at (printf "must be a positive integer, got %s" (toJson $value)) "Write an integer, or remove the key.") -}}
+      {{- end -}}
+    {{- end -}}
+  {{- end -}}
+{{- end -}}
+{{- toJson $problems -}}
+{{- end -}}
+
 {{- define "penstock.problems.device" -}}
 {{- $problems := list -}}
 {{- $engine := .Values.engine -}}
@@ -184,8 +223,8 @@ their messages name a fix. Messages that the model shares come from files/requir
 {{- end -}}
 {{- if eq $kind "mocker" -}}
   {{- range $place := list "engine" "prefill" "decode" "worker" -}}
-    {{- $engine := get (get (get $.Values $place | default dict) "config" | default dict) "engine" | default dict -}}
-    {{- if hasKey $engine "worker_type" -}}
+    {{- $engine := get (get (get $.Values $place | default dict) "config" | default dict) "engine" -}}
+    {{- if and (kindIs "map" $engine) (hasKey $engine "worker_type") -}}
       {{- $problems = append $problems (list (printf "%s.config.engine.worker_type" $place) "is derived from the pool" "Remove `worker_type`.") -}}
     {{- end -}}
   {{- end -}}

@@ -238,7 +238,8 @@ def test_8_crds_that_are_installed_in_part(fresh: Cluster, plural: str, verb: st
     assert f"the CRDs of Dynamo are installed only in part: {plural}.nvidia.com is missing" in (
         output
     )
-    assert "Fix: Install the Dynamo operator with its CRDs: see docs/cluster.md." in output
+    fix = "Install the Dynamo operator with its CRDs: see the page cluster of the documentation."
+    assert f"Fix: {fix}" in output
 
 
 @pytest.mark.parametrize("verb", ["diff", "apply"])

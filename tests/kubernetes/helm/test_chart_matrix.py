@@ -197,7 +197,7 @@ def test_graphs_of_llamacpp_are_refused_without_an_image(platform: str) -> None:
     problems = answer(own["quickstart"], "quickstart")
     assert isinstance(problems, str)
     assert problems.startswith("engine.image: is unset, and NVIDIA publishes no image of llama.cpp")
-    assert "Install `quickstart-simulated.yaml`" in problems
+    assert "Install the graph of `penstock init --example quickstart-simulated`" in problems
     assert problems.count("Fix:") == 1
     rendered = answer(installable(own["quickstart"]), "quickstart")
     assert isinstance(rendered, Rendered)

@@ -73,12 +73,43 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     (
         {**LLAMACPP, "engine": {"kind": "llamacpp"}},
         "engine.image: is unset, and NVIDIA publishes no image of llama.cpp, which is an engine "
-        "for this machine (`penstock up`). Fix: Install `quickstart-simulated.yaml`, whose images "
-        "are NVIDIA's, or set `engine.image` to an image of your own with penstock and xllamacpp.",
+        "for this machine (`penstock up`). Fix: Install the graph of `penstock init --example "
+        "quickstart-simulated`, whose images are NVIDIA's, or set `engine.image` to an image of "
+        "your own with penstock and xllamacpp.",
     ),
     (
         {**LLAMACPP, "decode": {"nodes": 2}},
         "decode.nodes: is 2, but llama.cpp runs on a single node. Fix: Set `nodes: 1`.",
+    ),
+    (
+        {**TRTLLM, "engine": {"kind": "trtllm", "config": {"pipeline_parallel_size": "abc"}}},
+        'engine.config.pipeline_parallel_size: must be a positive integer, got "abc". Fix: Write '
+        "an integer, or remove the key.",
+    ),
+    (
+        {**TRTLLM, "decode": {"config": {"kv_cache_config": {"tokens_per_block": [32]}}}},
+        "decode.config.kv_cache_config.tokens_per_block: must be a positive integer, got [32]. "
+        "Fix: Write an integer, or remove the key.",
+    ),
+    (
+        {**TRTLLM, "engine": {"kind": "trtllm", "config": {"kv_cache_config": "abc"}}},
+        'engine.config.kv_cache_config: must be a mapping, got "abc". Fix: Write `key: value` '
+        "lines below `kv_cache_config`.",
+    ),
+    (
+        {**VLLM, "prefill": {"config": {"data_parallel_size": -1}}},
+        "prefill.config.data_parallel_size: must be a positive integer, got -1. Fix: Write an "
+        "integer, or remove the key.",
+    ),
+    (
+        {**SGLANG, "engine": {"kind": "sglang", "config": {"pp-size": 1.5}}},
+        "engine.config.pp-size: must be a positive integer, got 1.5. Fix: Write an integer, or "
+        "remove the key.",
+    ),
+    (
+        {**MOCKER, "engine": {"kind": "mocker", "config": {"engine": "vllm"}}},
+        'engine.config.engine: must be a mapping, got "vllm". Fix: Write `key: value` lines '
+        "below `engine`.",
     ),
     (
         {**LLAMACPP, "speculation": {"method": "ngram"}},
@@ -367,6 +398,8 @@ NOT_REFUSED: list[dict[str, Any]] = [
     {**TRTLLM, **PLAIN_NODES, "cluster": {"ssh_secret": "s"}},
     {**VLLM, **PLAIN_NODES},
     {**SGLANG, **PLAIN_NODES},
+    {**VLLM, "engine": {"kind": "vllm", "config": {"pipeline-parallel-size": "1"}}},
+    {**TRTLLM, "engine": {"kind": "trtllm", "config": {"kv_cache_config": None}}},
 ]
 
 

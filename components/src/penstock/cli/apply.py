@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
             Problem(
                 file=str(args.graph),
                 message="is a DGD manifest, but apply installs graphs only",
-                fix=f"Run `kubectl apply --server-side -f {args.graph}`",
+                fix=f"Run `kubectl apply --server-side -f {args.graph}`.",
             )
         )
     if not args.skip_check:

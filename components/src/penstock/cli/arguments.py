@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -264,6 +265,29 @@ def has_mark(path: Path, mark: str) -> bool:
     except OSError:
         return False
     return not start or mark.encode() in start
+
+
+def require_writable(path: Path, option: str, *, in_place: bool = False) -> None:
+    """UsageError, before work that takes minutes, if the file of an option cannot be written.
+
+    ``in_place``: an existing file is overwritten, not replaced, so its folder does not matter.
+    """
+    from penstock.errors import Problem, UsageError
+
+    folder = path.absolute().parent
+    message = fix = ""
+    if path.is_dir():
+        message, fix = f"{path} is a folder", "Name a file in it."
+    elif not folder.is_dir():
+        message = f"there is no folder {path.parent}"
+        fix = "Create the folder, or name another file."
+    elif in_place and path.exists():
+        if not os.access(path, os.W_OK):
+            message, fix = f"{path} is read-only", WRITABLE
+    elif not os.access(folder, os.W_OK):
+        message, fix = f"the folder of {path} is read-only", WRITABLE
+    if message:
+        raise UsageError(Problem(place=option, message=message, fix=fix))
 
 
 def write_output(text: str, target: str) -> None:

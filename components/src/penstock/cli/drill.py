@@ -19,6 +19,7 @@ from penstock.cli.replay_arguments import integer_between
 from penstock.cli.report_output import add_report, require_report
 from penstock.errors import DrillError, Problem, UsageError
 from penstock.graph.choices import AnyFaultKind, FaultKind
+from penstock.shipped import in_repository
 
 if TYPE_CHECKING:
     from penstock.drill.faults import Choice
@@ -45,7 +46,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="faults to inject. For a graph: kinds, each optionally of one program, such as "
         f"kill:decode; kinds: {', '.join(get_args(FaultKind))} (default: all except clock-step). "
         "With partition, packet-loss, slow-network or disk-full, the graph cannot reach other "
-        "hosts. For a URL: YAML file with commands (required; example: k8s/drill.yaml)",
+        "hosts. For a URL: YAML file with commands (required; example: "
+        f"{in_repository('k8s/drill.yaml')})",
     )
     _add_length(parser)
     parser.add_argument(
@@ -299,7 +301,7 @@ def _drill_endpoint(args: argparse.Namespace) -> DrillResult:
             raise UsageError(f"{name}: applies to a graph, not to a URL")
     if args.faults == "default":
         message = "a URL needs a YAML file with the commands that inject the faults"
-        fix = "Write one like k8s/drill.yaml, and add --faults FILE."
+        fix = f"Write one like {in_repository('k8s/drill.yaml')}, and add --faults FILE."
         raise UsageError(Problem(place="--faults", message=message, fix=fix))
     faults = load_faults(Path(args.faults)).faults
     commands = [part for fault in faults for part in (fault.command, fault.undo) if part]

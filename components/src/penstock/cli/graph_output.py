@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import os
 import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.cli.arguments import WRITABLE
+from penstock.cli.arguments import require_writable
 
 if TYPE_CHECKING:
     from penstock.plan.request import PlanRequest
@@ -32,12 +31,7 @@ def check_graph_output(args: argparse.Namespace) -> None:
     if args.output in (None, "-"):
         return
     path = Path(args.output)
-    if not args.output or path.is_dir() or not path.absolute().parent.is_dir():
-        message = f"{args.output!r} cannot be written"
-        raise UsageError(Problem(place="-o", message=message, fix=WRITABLE))
-    if not os.access(path.absolute().parent, os.W_OK):
-        message = f"the folder of {path} is read-only"
-        raise UsageError(Problem(place="-o", message=message, fix=WRITABLE))
+    require_writable(path, "-o")
     if problems := name_problems(args.output):
         raise GraphError(*problems)
     if (path.exists() or path.is_symlink()) and not args.force:

@@ -12,6 +12,7 @@ from penstock.cluster.compare import without_secrets
 from penstock.cluster.forbidden import grant
 from penstock.cluster.workloads import Object
 from penstock.errors import Problem
+from penstock.shipped import page
 
 # A 403 of a quota or a policy has another text.
 RBAC_DENIED = re.compile("cannot (patch|create) resource")
@@ -42,11 +43,13 @@ def problem(error: ApiException, place: str, manifest: Object, right: str) -> Pr
     text = "; ".join(causes(error, manifest)) or str(error.reason)
     fix = fixes.get(error.status, "")
     if is_unknown_kind(error):
-        fix = "Install the operator that provides this CRD: see docs/cluster.md."
+        fix = f"Install the operator that provides this CRD: see {page('cluster')}."
     if error.status == 500 and WEBHOOK.search(text):
         fix = "Check that the pods behind this webhook run, such as the Dynamo operator's."
     if is_malformed(error):
-        fix = "Install the CRDs of the Dynamo version that the graph targets: see docs/cluster.md."
+        fix = (
+            f"Install the CRDs of the Dynamo version that the graph targets: see {page('cluster')}."
+        )
     if ANONYMOUS in text:
         fix = WITHOUT_CREDENTIALS
     return Problem(place=place, message=f"{error.status}: {text}", fix=fix)

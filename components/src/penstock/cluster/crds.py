@@ -7,13 +7,14 @@ from collections.abc import Iterable
 from penstock.cluster.api import Api, ForbiddenError
 from penstock.cluster.workloads import DGD, Object
 from penstock.errors import ClusterError, Problem
+from penstock.shipped import page
 
 GROUP = "nvidia.com"
 VERSION = f"{GROUP}/v1beta1"  # that the chart renders
 GRAPHS = "dynamographdeployments"
 # The operator creates objects of these for each graph, in any served version.
 OF_OPERATOR = ("dynamocomponentdeployments", "dynamographdeploymentscalingadapters")
-INSTALL = "Install the Dynamo operator with its CRDs: see docs/cluster.md."
+INSTALL = f"Install the Dynamo operator with its CRDs: see {page('cluster')}."
 
 
 def require_crds(api: Api, objects: Iterable[Object]) -> None:
@@ -31,7 +32,7 @@ def require_crds(api: Api, objects: Iterable[Object]) -> None:
     if GRAPHS not in served.get(VERSION, ()):
         others = [version for version, names in served.items() if GRAPHS in names]
         only = f"; it serves only {', '.join(others)}" if others else ""
-        fix = "Upgrade the Dynamo operator and its CRDs to 1.6: see docs/cluster.md."
+        fix = f"Upgrade the Dynamo operator and its CRDs to 1.6: see {page('cluster')}."
         message = f"the cluster has no kind {DGD} ({VERSION}){only}"
         raise ClusterError(Problem(place=DGD, message=message, fix=fix if others else INSTALL))
     existing = {name for names in served.values() for name in names}

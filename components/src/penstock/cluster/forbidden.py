@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from penstock.shipped import in_repository
+
+ROLES = in_repository("k8s/rbac")
+
 
 def grant(right: str) -> str:
     """The fix of a missing right, such as "list secrets"."""
-    return f"Grant the kubeconfig's user permission to {right}: roles are in k8s/rbac."
+    return f"Grant the kubeconfig's user permission to {right}: roles are in {ROLES}."
 
 
 def resource_of(path: str) -> str:

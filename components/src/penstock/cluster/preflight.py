@@ -18,6 +18,7 @@ from penstock.cluster.upgrade import rollback_revision
 from penstock.cluster.workloads import Object
 from penstock.errors import ClusterError, Problem
 from penstock.helm import ReleaseTarget
+from penstock.shipped import page
 
 CONCURRENT = 8  # requests
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
@@ -145,8 +146,8 @@ def _missing(verb: Verb, target: ReleaseTarget, rights: Sequence[Right]) -> Prob
         place=f"release {target}",
         message=f"{verb} requires permissions that you do not have {'; '.join(parts)}. "
         "Nothing was changed",
-        fix=f"Ask an administrator to run {commands} and to bind the role to you: see "
-        "docs/cluster.md.",
+        fix=f"Ask an administrator to run {commands} in a checkout of penstock and to bind the "
+        f"role to you: see {page('cluster')}.",
     )
 
 

@@ -20,6 +20,7 @@ from penstock.cluster.diff import Diff, diff
 from penstock.cluster.forbidden import grant
 from penstock.errors import ClusterError, Problem
 from penstock.helm import HelmError, HelmErrorKind, ReleaseTarget
+from penstock.shipped import page
 from penstock.strict_yaml.loader import SafeLoader
 
 T = TypeVar("T")
@@ -176,7 +177,7 @@ def _fix_of(text: str) -> str:
     if ANONYMOUS in text:
         return WITHOUT_CREDENTIALS
     if text.startswith("the cluster has no kind"):
-        return "Install the operator that provides this CRD: see docs/cluster.md."
+        return f"Install the operator that provides this CRD: see {page('cluster')}."
     return LATER if TOO_MANY.search(text) else ""
 
 

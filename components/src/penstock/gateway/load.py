@@ -7,13 +7,14 @@ from pathlib import Path
 from penstock.gateway.model import Gateway
 from penstock.gateway.problems import field_problems
 from penstock.graph.text_file import read_text_file
+from penstock.shipped import in_repository
 from penstock.strict_yaml.kind import DocumentKind
 from penstock.strict_yaml.parse import parse_strictly
 
 GATEWAY = DocumentKind(
     is_small=True,
     name="a gateway file",
-    example="k8s/gateway/gateway.yaml",
+    example=in_repository("k8s/gateway/gateway.yaml"),
     may_quote_lines=False,  # a broken line may hold an API key
 )
 

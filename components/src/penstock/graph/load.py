@@ -40,7 +40,7 @@ from penstock.strict_yaml.problems import field_problems, located, shown
 LONGEST_NAME = 53
 GRAPH = DocumentKind(
     name="a graph",
-    example="the output of `penstock init`, or from a graph in dynamo_graphs/",
+    example="the output of `penstock init`, or of `penstock init --example quickstart`",
     is_read_by_helm=True,
     reads_last="Helm would use",
     is_small=True,

@@ -77,8 +77,8 @@ MESSAGES: Mapping[str, Message] = {
     "llamacpp_image": Message(
         "is unset, and NVIDIA publishes no image of llama.cpp, which is an engine for this machine "
         "(`penstock up`)",
-        "Install `quickstart-simulated.yaml`, whose images are NVIDIA's, or set `engine.image` to "
-        "an image of your own with penstock and xllamacpp.",
+        "Install the graph of `penstock init --example quickstart-simulated`, whose images are "
+        "NVIDIA's, or set `engine.image` to an image of your own with penstock and xllamacpp.",
     ),
     "draft_model_missing": Message(
         "missing: method {method} needs a draft model",

@@ -21,7 +21,7 @@ from penstock.graph.component import (
 from penstock.graph.gateway import GatewaySection
 from penstock.graph.hardware import Hardware
 from penstock.graph.messages import problem
-from penstock.graph.references import Image, ModelId
+from penstock.graph.references import Image, ModelId, ServedName
 from penstock.graph.router import Router
 from penstock.graph.slo import Slo
 from penstock.graph.speculation import NO_SPECULATION, Speculation
@@ -54,7 +54,7 @@ class Model(Spec):
             "Commit, branch or tag on the Hugging Face Hub; if unset, the engine's default (main)."
         ),
     )
-    served_name: Text | None = Field(
+    served_name: ServedName | None = Field(
         default=None, description="Model name in /v1/models and in requests; if unset, the ID."
     )
     context_length: Positive | None = Field(

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from penstock.errors import GraphError, Problem
+from penstock.errors import GraphError, Problem, ProblemKind
 from penstock.nearest import nearest
 from penstock.strict_yaml.document import Document
 from penstock.strict_yaml.events import position_of_event
@@ -23,7 +23,8 @@ _MANIFEST = (
 )
 # An object that lacks its apiVersion or its kind.
 _DYNAMO = re.compile(r"Dynamo[A-Z]|nvidia\.com/")
-START = "Write a graph with `penstock init`, or start from one in dynamo_graphs/."
+DEPLOYMENT = "DynamoGraphDeployment"
+START = "Write a graph with `penstock init`, or copy one with `penstock init --example quickstart`."
 OVERLAY = "Build the overlay first: `kubectl kustomize DIR | penstock check -`."
 KUSTOMIZATION = ("kustomization.yaml", "kustomization.yml")
 REQUIRED = ("model", "engine")
@@ -118,11 +119,16 @@ def require_no_manifest(text: str, source: str) -> None:
     header = _header(text)
     if header is None:
         return
-    message = f"is a Kubernetes manifest ({header.kind}), and this command needs a graph"
+    kind, line = header.kind, header.line
     fix = "Name the graph YAML."
-    if header.kind == "DynamoGraphDeployment":
+    # Objects such as ConfigMaps may precede the deployment.
+    found = next((m for m in _MANIFEST[1].finditer(text) if m["kind"] == DEPLOYMENT), None)
+    if found is not None:
+        kind, line = DEPLOYMENT, text.count("\n", 0, found.start()) + 1
+    if kind == DEPLOYMENT:
         fix = "Name the graph YAML; `penstock check`, `explain` and `up` also read a manifest."
-    problem = Problem(file=source, line=header.line, place="kind", message=message, fix=fix)
+    message = f"is a Kubernetes manifest ({kind}), and this command needs a graph"
+    problem = Problem(file=source, line=line, place="kind", message=message, fix=fix)
     raise GraphError(problem)
 
 
@@ -158,5 +164,13 @@ def require_graph_keys(document: Document, known: Iterable[str], source: str) ->
         return
     line, column = document.positions.get(place, (None, None))
     raise GraphError(
-        Problem(file=source, line=line, column=column, place=place, message=message, fix=fix)
+        Problem(
+            file=source,
+            line=line,
+            column=column,
+            place=place,
+            message=message,
+            fix=fix,
+            kind=ProblemKind.OTHER_FILE,
+        )
     )

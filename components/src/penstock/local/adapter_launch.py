@@ -10,6 +10,7 @@ from penstock.local import tool_template
 from penstock.local.deployment import Program
 from penstock.manifests import flags
 from penstock.manifests.deployment import Role
+from penstock.shipped import page
 
 FOLDER = Path(__file__).parent / "request_adapter"
 FRONTEND = ("-m", "dynamo.frontend")
@@ -76,5 +77,5 @@ def note(engine: str) -> str:
     default = "sets max_tokens where it is missing and " if engine == "mocker" else ""
     return (
         f"frontend: an adapter {default}rejects parameters that would be ignored "
-        "(docs/local-engines.md)"
+        f"(see {page('local-engines')})"
     )

@@ -15,13 +15,13 @@ from typing import Any
 from penstock.command_text import command, restart
 from penstock.errors import GraphError, NotUpError, Problem, StartError
 from penstock.local.discovery import Instance, open_discovery
+from penstock.local.file_kind import LIST_GRAPHS, not_servable
 from penstock.local.load import GraphLoad, LoadSampler
 from penstock.local.process import leftover_processes, terminate
 from penstock.local.reconcile import ReplicaState
 from penstock.local.state import StateDir
 from penstock.local.state_file import DiscoveryState, LocalState, Phase
 
-LIST_GRAPHS = "Run `penstock ls`, which lists the graphs that are up."
 POLL_S = 0.1
 SETTLE_S = 120.0  # vLLM on a CPU starts in 44 to 78 s
 EDIT_S = 10.0  # `up` prepares an edit in 0.3 to 3 s, more when the CPU is busy
@@ -211,4 +211,5 @@ def _not_up(path: Path, fix: str = LIST_GRAPHS) -> NotUpError:
     if not path.exists():
         message, fix = "no such file, and no graph of this name is up", LIST_GRAPHS
         return NotUpError(Problem(file=str(path), message=message, fix=fix))
-    return NotUpError(Problem(file=str(path), message="the graph is not up", fix=fix))
+    problem = not_servable(path) or Problem(file=str(path), message="the graph is not up", fix=fix)
+    return NotUpError(problem)

@@ -8,7 +8,7 @@ from typing import IO
 
 from penstock.command_text import command
 from penstock.errors import NotUpError, Problem, UsageError
-from penstock.local.control import LIST_GRAPHS
+from penstock.local.file_kind import LIST_GRAPHS, not_servable
 from penstock.local.process import last_lines
 from penstock.local.state import StateDir
 
@@ -37,9 +37,12 @@ def choose(state: StateDir, name: str | None) -> list[Path]:
         message = f"no process is called {name!r}"
         raise UsageError(Problem(file=str(state.source), message=message, fix=fix))
     message, fix = "the graph was never up", f"Run {command('up', state.source)}."
-    if not state.source.exists():
+    other = None
+    if state.source.exists():
+        other = not_servable(state.source)
+    else:
         message, fix = "no such file, and no graph of this name was ever up", LIST_GRAPHS
-    raise NotUpError(Problem(file=str(state.source), message=message, fix=fix))
+    raise NotUpError(other or Problem(file=str(state.source), message=message, fix=fix))
 
 
 def _follow(state: StateDir, name: str | None, width: int) -> None:

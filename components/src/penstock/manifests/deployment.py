@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 from typing import Any
 
 
@@ -31,7 +32,7 @@ class Engine(StrEnum):
     LLAMACPP = "llamacpp"
     MOCKER = "mocker"
 
-    @property
+    @cached_property
     def module(self) -> str:
         """The Python module of its worker; that of llama.cpp is penstock's own."""
         return f"penstock.{self}" if self is Engine.LLAMACPP else f"dynamo.{self}"
@@ -105,13 +106,13 @@ class Launch:
         at = self._module_index
         return None if at is None else self.argv[at]
 
-    @property
+    @cached_property
     def arguments(self) -> tuple[str, ...]:
         """What follows the module, or the program if there is no module."""
         at = self._module_index
         return self.argv[1 if at is None else at + 1 :]
 
-    @property
+    @cached_property
     def _module_index(self) -> int | None:
         named = [at + 1 for at, part in enumerate(self.argv[:-1]) if part == "-m"]
         dynamos = [at for at in named if self.argv[at].startswith("dynamo.")]

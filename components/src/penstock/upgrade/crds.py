@@ -20,6 +20,7 @@ from penstock.graph.text_file import read_text_file
 from penstock.helm import ReleaseTarget
 from penstock.manifests.fields import Tree, field_trees, unknown_fields
 from penstock.manifests.source import render_graph
+from penstock.shipped import page
 from penstock.strict_yaml.loader import SafeLoader
 from penstock.strict_yaml.places import place_of
 from penstock.upgrade.model import Upgrade
@@ -113,7 +114,7 @@ def crd_problems(definitions: Mapping[str, Definition | None]) -> Iterator[Probl
     missing = [name for name, found in definitions.items() if found is None]
     if len(missing) == len(definitions):
         message = "Dynamo's CRDs are not installed"
-        yield Problem(message=message, fix="Install the operator first: see docs/cluster.md.")
+        yield Problem(message=message, fix=f"Install the operator first: see {page('cluster')}.")
         return
     for name, found in definitions.items():
         if found is None:

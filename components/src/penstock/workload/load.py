@@ -24,9 +24,9 @@ from penstock.workload.trace import read_trace
 
 BYTE_ORDER_MARK = "\ufeff"  # at the start of CSV files that a spreadsheet writes in UTF-8
 Change = Callable[[tuple[Request, ...]], tuple[Request, ...]]
-WORKLOAD = DocumentKind(name="a workload", example="one in benchmarks/workloads/")
 GRAPH_KEY = re.compile(r"^(model|engine)\s*:", re.MULTILINE)  # every graph has both
 READY = shipped("workloads", "benchmarks/workloads")
+WORKLOAD = DocumentKind(name="a workload", example=str(READY / "short-chat.yaml"))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,6 +11,7 @@ from typing import Any
 from penstock.checks.files.adapt_fix import adapt_config, replaces_flag
 from penstock.checks.files.manifest_fields import manifest_path
 from penstock.checks.files.place import Place
+from penstock.checks.files.word_list import WordList
 from penstock.checks.files.yaml_text import Path, dump, put, steps_of
 from penstock.checks.finding import Fix
 from penstock.engines.settings import Location
@@ -115,13 +116,29 @@ class ManifestFile:
     def _in_containers(self, location: Location) -> Place:
         """A variable or a flag: in the list that has it, else at the container."""
         pod = self.manifest.pods[location.component]
-        find = _variable if location.what == "env" else _argument
+        find = _variable if location.what == "env" else self._argument
         for container in pod.containers:
             if (found := find(container, location)) is not None:
                 line, column = self._in_script(found, location) or (None, None)
                 return Place(line, found.place, column=column)
         main = pod.containers[0].cursor
         return _place(main[location.what] if main[location.what].value else main)
+
+    def _argument(self, container: Container, location: Location) -> Cursor | None:
+        flag = str(location.path[0]) if location.path else ""
+        found = (words.find(flag) for words in self._words_of(container))
+        return next((word for word in found if word is not None), None)
+
+    def _words_of(self, container: Container) -> tuple[WordList, ...]:
+        place = container.cursor.place
+        if place not in self._words:
+            self._words[place] = tuple(WordList(container.cursor[k]) for k in ("args", "command"))
+        return self._words[place]
+
+    @cached_property
+    def _words(self) -> dict[str, tuple[WordList, ...]]:
+        """By place of the container."""
+        return {}
 
     def _in_script(self, cursor: Cursor, location: Location) -> Position | None:
         """The position of an argument or variable; that of a flag inside a `|` block, which begins
@@ -231,15 +248,4 @@ def _variable(container: Container, location: Location) -> Cursor | None:
         for index, entry in enumerate(values):
             if isinstance(entry, dict) and entry.get("name") == location.path[0]:
                 return Cursor(entries.document, entry, (*entries.path, index))
-    return None
-
-
-def _argument(container: Container, location: Location) -> Cursor | None:
-    flag = str(location.path[0]) if location.path else ""
-    for key in ("args", "command"):
-        words = container.cursor[key]
-        values = words.value if isinstance(words.value, list) else []
-        for index, word in enumerate(values):
-            if isinstance(word, str) and (word.split("=")[0] == flag or f"{flag} " in word):
-                return Cursor(words.document, word, (*words.path, index))
     return None

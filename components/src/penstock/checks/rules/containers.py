@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.engines.flags import GivenFlag, flag_table
+from penstock.engines.flags import GivenFlag, given_flags
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Component, Launch
 from penstock.manifests.pods import Container, Pod
@@ -78,13 +78,12 @@ def processes(deployment: ServingDeployment) -> Iterator[Process]:
         pod = deployment.pods[component.name]
         by_place = {container.cursor.place: container for container in pod.containers}
         for launch in component.launches:
-            table = flag_table(launch.module or "")
             yield Process(
                 component=component,
                 pod=pod,
                 container=by_place.get(launch.place, pod.containers[0]),
                 launch=launch,
-                flags=tuple(table.read(launch.arguments)) if table else (),
+                flags=given_flags(launch.module or "", launch.arguments),
             )
 
 

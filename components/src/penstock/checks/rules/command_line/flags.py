@@ -13,6 +13,7 @@ from penstock.checks.rules.command_line.given_flags import (
     level_for_image,
 )
 from penstock.checks.version_range import SHELL, Versions
+from penstock.engines.flag_ranges import is_below_range
 from penstock.engines.flags import KINDS, GivenFlag
 from penstock.engines.settings import Location, read_settings
 from penstock.nearest import nearest
@@ -65,7 +66,7 @@ def _invalid_file_values(deployment: ServingDeployment) -> Iterable[RuleResult]:
 
 
 def _problem(one: GivenFlag, module: str) -> tuple[str, str, str] | None:
-    """(message, fix, suggested value or "") for a value that the parser rejects, else None."""
+    """(message, fix, suggested value or "") for a value that the module rejects, else None."""
     flag, text = one.flag, one.text
     if flag is None or one.inner:
         return None
@@ -84,6 +85,8 @@ def _problem(one: GivenFlag, module: str) -> tuple[str, str, str] | None:
     if not one.reads:
         kind = KINDS.get(flag.kind, f"a value of type {flag.kind.strip('_')}")
         return f"is {text!r}, but must be {kind}", f"Set {one.spelling} to {kind}.", ""
+    if is_below_range(module, one):
+        return f"is {text}, but must be at least 1", f"Set {one.spelling} to at least 1.", ""
     return None
 
 
@@ -227,10 +230,13 @@ def incomplete_tls(deployment: ServingDeployment) -> Iterable[RuleResult]:
     id="PS143",
     title="value that the flag does not accept",
     level=Level.ERROR,
-    cause="The value is not one of the flag's choices, has the wrong type, or is missing.",
-    effect="The process exits with an error message of its parser.",
+    cause="The value is not one of the flag's choices, has the wrong type, is below 1 where the "
+    "engine needs at least 1, or is missing.",
+    effect="The process exits at startup with an error message that names the flag.",
     remedy="Use one of the values that the finding lists.",
-    source="parsers of ai-dynamo 1.6.1, vLLM 0.31.0 and SGLang 0.5.21, dumped to tables",
+    source="parsers of ai-dynamo 1.6.1, vLLM 0.31.0 and SGLang 0.5.21, dumped to tables; fields of "
+    "SchedulerConfig, CacheConfig, ParallelConfig and ModelConfig of vLLM 0.31.0; tp_worker.py of "
+    "SGLang",
     versions=Versions(dynamo=">=1.6,<1.7"),
 )
 def invalid_flag_value(deployment: ServingDeployment) -> Iterable[RuleResult]:

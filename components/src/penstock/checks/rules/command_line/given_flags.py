@@ -13,7 +13,7 @@ from penstock.checks.rules.containers import NVIDIA_IMAGE
 from penstock.checks.version_range import Versions
 from penstock.engines.flag_file import arguments_of
 from penstock.engines.flag_history import has_history
-from penstock.engines.flags import FlagTable, GivenFlag, flag_table
+from penstock.engines.flags import FlagTable, GivenFlag, flag_table, given_flags
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Engine, KnownConfig, Launch
 from penstock.manifests.placeholders import placeholder
@@ -35,7 +35,7 @@ def launches(deployment: ServingDeployment) -> Iterator[tuple[str, Launch, FlagT
 
 def arguments(deployment: ServingDeployment) -> Iterator[tuple[str, Launch, FlagTable, GivenFlag]]:
     for name, launch, table in launches(deployment):
-        for one in table.read(launch.arguments):
+        for one in given_flags(launch.module or "", launch.arguments):
             yield name, launch, table, one
 
 

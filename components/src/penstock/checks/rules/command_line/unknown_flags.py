@@ -22,8 +22,8 @@ from penstock.checks.rules.command_line.equivalent_flags import (
 from penstock.checks.rules.command_line.given_flags import (
     FileFlag,
     absent_in,
-    arguments,
     file_flags,
+    launches,
     level_for_image,
 )
 from penstock.checks.version_range import PENSTOCK, Versions
@@ -70,14 +70,15 @@ def absences(module: str, spelling: str, *, is_known: bool) -> Iterator[Absence]
     yield from outside(seen, is_in_newest=is_known)
 
 
-def _is_checked(launch: Launch, one: GivenFlag) -> bool:
-    has_other_flags = launch.module == "dynamo.frontend" and _has_engine_chat_processor(launch)
+def _is_checked(one: GivenFlag) -> bool:
     is_name = one.spelling.startswith("--") and "$" not in one.spelling
-    return is_name and not one.spelling.startswith("--trtllm.") and not has_other_flags
+    return is_name and not one.spelling.startswith("--trtllm.")
 
 
 def _has_engine_chat_processor(launch: Launch) -> bool:
-    """Whether the frontend uses an engine's chat processor, and so accepts the engine's flags."""
+    """Whether it is a frontend with an engine's chat processor, which accepts its flags."""
+    if launch.module != "dynamo.frontend":
+        return False
     processor = flag_value(launch.arguments, "--dyn-chat-processor")
     return (processor or launch.env.get("DYN_CHAT_PROCESSOR", "dynamo")) != "dynamo"
 
@@ -107,7 +108,7 @@ def unknown_flag(deployment: ServingDeployment) -> Iterable[RuleResult]:
 
 
 def _absences(launch: Launch, one: GivenFlag) -> Iterator[Absence]:
-    if _is_checked(launch, one):
+    if _is_checked(one):
         spelling, module = one.spelling.partition(".")[0], launch.module or ""
         is_known = one.flag is not None or _is_in_sources(module, spelling)
         ended = _until_the_module_ends(module)
@@ -137,13 +138,20 @@ def _is_in_sources(module: str, spelling: str) -> bool:
 def _all_arguments(
     deployment: ServingDeployment,
 ) -> Iterator[tuple[str, Launch, FlagTable, GivenFlag]]:
+    """Those that only the module's parser reads."""
+    for name, launch, table in _all_launches(deployment):
+        if not _has_engine_chat_processor(launch):  # once a launch: it reads all arguments
+            for one in table.read(launch.arguments):
+                yield name, launch, table, one
+
+
+def _all_launches(deployment: ServingDeployment) -> Iterator[tuple[str, Launch, FlagTable]]:
     """Those of modules with an engine or a frontend, then those of the others."""
-    yield from arguments(deployment)
+    yield from launches(deployment)
     for component in deployment.components:
         for launch in component.launches:
             if (table := flag_names(launch.module or "")) is not None:
-                for one in table.read(launch.arguments):
-                    yield component.name, launch, table, one
+                yield component.name, launch, table
 
 
 def _rejection(deployment: ServingDeployment, component: str, launch: Launch) -> str:

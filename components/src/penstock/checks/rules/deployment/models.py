@@ -33,8 +33,9 @@ def misspelled_model(deployment: ServingDeployment) -> Iterable[RuleResult]:
         return  # they load a folder, such as `model.path`, or several models
     name = str(deployment.model_name)
     if (meant := meant_id(name)) is not None:
+        shown = name if name.isprintable() else repr(name)
         yield RuleResult(
             location=deployment.workers[0].settings.location("model"),
-            message=f"{name} is not a model that penstock knows, but {meant} is",
+            message=f"{shown} is not a model that penstock knows, but {meant} is",
             fix=Fix(text=f"Did you mean `{meant}`?", graph={"model.id": meant}),
         )

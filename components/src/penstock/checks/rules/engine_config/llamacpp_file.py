@@ -14,6 +14,7 @@ from penstock.environments.packaged_models import packaged_ids
 from penstock.manifests.deployment import Engine, KnownConfig
 from penstock.manifests.source import LOCAL_IMAGE
 from penstock.serving.deployment import ServingDeployment
+from penstock.shipped import page
 
 if TYPE_CHECKING:
     from penstock.llamacpp.config import InvalidOption
@@ -28,7 +29,7 @@ GGUF = b"GGUF"
     cause="engine.config has a key that penstock's llama.cpp worker does not know, or a value that "
     "it does not accept.",
     effect="The worker exits at startup and names the option.",
-    remedy="Use an option of the table in docs/llamacpp.md.",
+    remedy=f"Use an option of the table in {page('llamacpp')}.",
     source="penstock/llamacpp/config.py, which the worker reads its file with",
     versions=PENSTOCK,
     engines=(Engine.LLAMACPP,),
@@ -101,7 +102,7 @@ def _fix(option: InvalidOption, config: KnownConfig) -> Fix:
     if option.fix:
         return Fix(text=option.fix)
     if not option.near:
-        return Fix(text=f"Correct or remove {key}; docs/llamacpp.md lists the options.")
+        return Fix(text=f"Correct or remove {key}; {page('llamacpp')} lists the options.")
     renamed = ".".join((*option.path[:-1], option.near))
     value = config.values
     for step in option.path:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from penstock.checks.finding import Level
 from penstock.checks.rule import Rule, reported_by_reader, reported_by_run
 from penstock.checks.version_range import KUBERNETES, PENSTOCK
+from penstock.shipped import page
 
 UNREADABLE_FILE = Rule(
     id="PS001",
@@ -27,7 +28,7 @@ INVALID_GRAPH = Rule(
     cause="A key is unknown or duplicated, a value has the wrong type, or two fields contradict "
     "each other.",
     effect="`helm install` and `penstock up` reject the graph.",
-    remedy="Fix the line that the finding names; docs/graph.md lists all keys.",
+    remedy=f"Fix the line that the finding names; {page('graph')} lists all keys.",
     source="helm/penstock/values.schema.json and penstock.graph.model",
     versions=PENSTOCK,
     check=reported_by_reader,

@@ -243,7 +243,8 @@ def token_limit_too_large(deployment: ServingDeployment) -> Iterable[RuleResult]
     effect="The engine runs out of memory later, when activations, CUDA graphs or transfers grow. "
     "Above 1 or at 0, the engine does not start.",
     remedy="Set a fraction from 0.8 to 0.9.",
-    source="recipes/gpt-oss-120b/trtllm (0.8, 0.85); vllm#27508",
+    source="recipes/gpt-oss-120b/trtllm (0.8, 0.85); vllm#27508; executor/kvCacheConfig.cpp of "
+    "TensorRT-LLM",
     versions=ARITHMETIC,
     other_levels=(Level.ERROR, Level.NOTE),
 )
@@ -253,8 +254,9 @@ def memory_fraction_too_large(deployment: ServingDeployment) -> Iterable[RuleRes
         setting = worker.settings.common("memory_fraction")
         if setting and isinstance(fraction, (int, float)) and not 0 < fraction <= 0.95:
             is_possible = 0 < fraction <= 1
-            if worker.is_trtllm and not is_possible and setting.location.what == "config":
-                continue  # PS102 reports it
+            in_file = worker.is_trtllm and setting.location.what == "config"
+            if in_file and not 0 <= fraction <= 1:
+                continue  # PS102 reports it; its bounds include 0, which the executor refuses
             # vLLM measures the activations and counts them in the fraction.
             may_work = worker.engine is Engine.VLLM and fraction <= MOST_OF_VLLM
             yield RuleResult(

@@ -1,0 +1,31 @@
+"""Recognize a file that `up` cannot run because of its kind, for verbs of running graphs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from penstock.errors import GraphError, InputError, ManifestError, Problem, ProblemKind
+from penstock.graph.load import read_draft
+from penstock.graph.text_file import read_text_file
+from penstock.manifests.read import read_manifests
+from penstock.manifests.source import MOST_BYTES, is_manifest
+
+LIST_GRAPHS = "Run `penstock ls`, which lists the graphs that are up."
+OTHER_KINDS = (ProblemKind.NOTHING_TO_READ, ProblemKind.OTHER_FILE)
+
+
+def not_servable(path: Path) -> Problem | None:
+    """What the file is; None for a graph or a manifest of one, which may be invalid."""
+    try:
+        text = read_text_file(path, MOST_BYTES)
+        if is_manifest(text):
+            read_manifests(text, str(path))
+        else:
+            read_draft(text, str(path))
+    except InputError as error:
+        return error.problems[0]
+    except (GraphError, ManifestError) as error:
+        found = next((p for p in error.problems if p.kind in OTHER_KINDS), None)
+        return replace(found, fix=LIST_GRAPHS) if found else None
+    return None
