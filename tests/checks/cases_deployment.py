@@ -127,7 +127,7 @@ CASES: tuple[Case, ...] = (
         near=manifest(
             TRTLLM_DISAGG, {f"{DECODE}/{MAIN}/command": ["python", "-m", "dynamo.trtllm"]}
         ),
-        also=("PS141", "PS401", "PS775"),
+        also=("PS141", "PS775"),
     ),
     Case(
         rule="PS759",  # v1alpha1 has the field

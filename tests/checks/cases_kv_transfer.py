@@ -24,6 +24,7 @@ trtllm, vllm, sglang = (
 ALL = "engine/config/cache_transceiver_config"
 OWN = "decode/config/cache_transceiver_config"
 FILE = "decode/cache_transceiver_config"
+OLD_TRTLLM = {"engine/image": "nvcr.io/nvidia/ai-dynamo/tensorrtllm-runtime:0.8.1"}
 MAIN = "dgd/spec/components/decode/podTemplate/spec/containers/main"
 EAGLE = {"decoding_type": "Eagle3", "max_draft_len": 3, "speculative_model": "acme/eagle"}
 OVERRIDE = '{"cache_transceiver_config": {"backend": "NIXL"}}'
@@ -226,13 +227,22 @@ TRANSFER = (
     ),
     Case(
         rule="PS411",
-        bad=trtllm({"prefill/config/disable_overlap_scheduler": False}),
-        near=trtllm({"decode/config/disable_overlap_scheduler": False}),
+        bad=trtllm(OLD_TRTLLM | {"prefill/config/disable_overlap_scheduler": False}),
+        near=trtllm(OLD_TRTLLM | {"decode/config/disable_overlap_scheduler": False}),
     ),
-    Case(
+    Case(  # since 1.3.0 of TensorRT-LLM, prefill workers support it
         rule="PS411",
-        bad=manifest(TRTLLM_DISAGG, {"prefill/disable_overlap_scheduler": REMOVE}),
-        near=manifest(TRTLLM_DISAGG),
+        bad=trtllm(OLD_TRTLLM | {"prefill/config/disable_overlap_scheduler": False}),
+        near=trtllm({"prefill/config/disable_overlap_scheduler": False}),
+    ),
+    Case(  # without a transceiver, PS401 is the cause
+        rule="PS411",
+        bad=trtllm(OLD_TRTLLM | {"prefill/config/disable_overlap_scheduler": False}),
+        near=trtllm(
+            OLD_TRTLLM
+            | {"prefill/config/disable_overlap_scheduler": False}
+            | {"prefill/config/cache_transceiver_config/backend": None}
+        ),
     ),
     Case(
         rule="PS412",

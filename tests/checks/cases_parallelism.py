@@ -182,6 +182,11 @@ PARALLEL = (
         bad=manifest(TRTLLM_AGG, {GPU_LIMIT: "2"}),
         near=manifest(TRTLLM_AGG, {GPU_LIMIT: "2", f"{WORKER}/multinode": {"nodeCount": 2}}),
     ),
+    Case(  # more GPUs than any node has
+        rule="PS205",
+        bad=manifest(TRTLLM_AGG, {GPU_LIMIT: "64"}),
+        near=manifest(TRTLLM_AGG),
+    ),
     Case(
         rule="PS206",
         bad=trtllm({"hardware": {"gpu": "b200"}, "worker/gpus": 16}),

@@ -15,6 +15,7 @@ from tests.checks.support import (
     REMOVE,
     SGLANG_AGG,
     TRTLLM_AGG,
+    TRTLLM_DISAGG,
     VLLM_AGG,
     VLLM_DISAGG,
     Case,
@@ -363,3 +364,54 @@ def test_no_fix_says_the_same_twice(case: Case) -> None:
         ]
         steps = [tuple(words) for words in about if words]
         assert len(set(steps)) == len(steps), finding.fix
+
+
+def test_a_pod_with_more_gpus_than_a_node_stays_pending() -> None:
+    finding = only(trtllm(64, 1, tensor_parallel_size=4), "PS205")
+    assert finding.level is Level.ERROR
+    assert finding.message == "worker needs TP 4 = 4 GPUs but has 64, more than a node has"
+    assert "Pending" in finding.why
+    on_nodes = only(vllm_with_gpus("16"), "PS205")
+    assert on_nodes.level is Level.WARNING, "some nodes have 16"
+
+
+def vllm_with_gpus(gpus: str) -> str:
+    limits = {f"{WORKER}/resources/limits/nvidia.com~1gpu": gpus}
+    return manifest(VLLM_AGG, limits | {f"{WORKER}/args": ["--tensor-parallel-size", "4"]})
+
+
+def test_every_placeholder_of_an_image_is_named() -> None:
+    finding = only(manifest(VLLM_AGG, {f"{WORKER}/image": "<REGISTRY>/vllm:<TAG>"}), "PS909")
+    assert finding.message.startswith("<REGISTRY>, <TAG> in ")
+
+
+@pytest.mark.parametrize(("release", "level"), [("1.1.1", Level.ERROR), ("1.6.1", Level.WARNING)])
+def test_a_mount_without_a_volume_is_refused_before_the_operator_added_claims(
+    release: str, level: Level
+) -> None:
+    images = {f"{one}/image": f"{NVIDIA}/vllm-runtime:{release}" for one in (FRONTEND, WORKER)}
+    mount = {f"{WORKER}/volumeMounts": [{"name": "cache", "mountPath": "/cache"}]}
+    finding = only(manifest(VLLM_AGG, images | mount), "PS726")
+    assert finding.level is level
+    assert ("API server rejects" in finding.why) is (level is Level.ERROR)
+
+
+def test_the_flag_of_a_prefill_worker_before_1_0_is_named() -> None:
+    images = {f"{one}/image": f"{NVIDIA}/vllm-runtime:0.8.1" for one in (FRONTEND, DECODE, PREFILL)}
+    fixes = [
+        one.fix
+        for one in found(manifest(VLLM_DISAGG, images), "PS141")
+        if "--disaggregation-mode" in one.message
+    ]
+    assert [fix.split(",")[0] for fix in fixes] == [
+        "Use --is-prefill-worker instead",
+        "Remove --disaggregation-mode",  # a worker without the other flag is a decode worker
+    ]
+
+
+def test_settings_in_a_file_of_an_unknown_flag_may_contain_what_is_missing() -> None:
+    arguments = ["--model", "a/b", "--disaggregation-mode", "prefill"]
+    base = manifest(TRTLLM_DISAGG, {f"{PREFILL}/args": arguments})
+    assert found(base, "PS401")
+    unknown = manifest(TRTLLM_DISAGG, {f"{PREFILL}/args": [*arguments, "--config-path", "/a.yaml"]})
+    assert not [one for one in found(unknown, "PS401") if "prefill" in one.place]

@@ -64,7 +64,7 @@ class Settings:
     # The flags as given on the command line.
     flags: tuple[GivenFlag, ...]
     component: str
-    # False if the engine's configuration file could not be read.
+    # False if a configuration file could not be read.
     is_complete: bool
     # vLLM's sections that flags replace as a whole; see `_Reader.replaced`.
     replaced: Mapping[str, Setting] = field(default_factory=dict)
@@ -128,7 +128,8 @@ def read_settings(component: Component, launch: Launch) -> Settings:
         values=_merged(reader.values()),
         flags=given,
         component=component.name,
-        is_complete=isinstance(config, KnownConfig) or not _names_a_file(component),
+        is_complete=isinstance(config, KnownConfig)
+        or not (_names_a_file(component) or _has_unknown_file(given)),
         replaced=reader.replaced,
     )
 
@@ -149,6 +150,15 @@ def _merged(values: Iterable[tuple[str, Setting]]) -> dict[str, Setting]:
 
 def _names_a_file(component: Component) -> bool:
     return hasattr(component.engine_config, "path")
+
+
+def _has_unknown_file(given: Iterable[GivenFlag]) -> bool:
+    """Whether a flag that the engine does not have, such as `--config-path`, names a file with
+    settings. An image with such a launcher may read it."""
+    return any(
+        one.flag is None and str(one.text or "").endswith((".yaml", ".yml", ".json"))
+        for one in given
+    )
 
 
 @dataclass(frozen=True)

@@ -105,5 +105,11 @@ def _walk(cursor: Cursor, *, in_text: bool, seen: set[int]) -> Iterator[Unfilled
 
 def placeholder(value: str, *, in_text: bool = False) -> str | None:
     """The first placeholder in a value; ``in_text``: in text for shells, engines and programs."""
-    found = _ANYWHERE.search(value) or (None if in_text else _VALUES.search(value))
-    return found.group() if found else None
+    return next(iter(placeholders(value, in_text=in_text)), None)
+
+
+def placeholders(value: str, *, in_text: bool = False) -> list[str]:
+    """All placeholders in a value."""
+    patterns = (_ANYWHERE,) if in_text else (_ANYWHERE, _VALUES)
+    found = ([match.group() for match in pattern.finditer(value)] for pattern in patterns)
+    return next((some for some in found if some), [])

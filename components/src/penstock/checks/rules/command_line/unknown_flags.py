@@ -38,6 +38,8 @@ from penstock.nearest import nearest
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.versions import dynamo_version
 
+# Module, flag and value → the flag of earlier releases with the same effect.
+BEFORE = {("dynamo.vllm", "--disaggregation-mode", "prefill"): "--is-prefill-worker"}
 # Modules whose flags became fields of one configuration: the planner in 1.0, the other in 1.7.
 CONFIGURED = ("dynamo.planner", "dynamo.global_planner")
 # The frontend has an error message of its own since (main.py).
@@ -97,7 +99,7 @@ def unknown_flag(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 yield RuleResult(
                     location=Location(name, "args", (one.spelling,)),
                     message=f"{launch.module} has no flag {one.spelling}{absence.since}",
-                    fix=_similar(table, one) if one.flag is None else _newer(one.spelling),
+                    fix=_similar(table, one) if one.flag is None else _older(launch, one),
                     why=_rejection(deployment, name, launch),
                     versions=absent_in(deployment, name, absence.versions),
                     level=level_for_image(deployment, name, launch.module or ""),
@@ -169,6 +171,15 @@ def _similar(table: FlagTable, one: GivenFlag) -> Fix:
     args = (near, *value) if is_complete else ()
     text = f"Replace {one.spelling} with {near}."
     return Fix(text=text, args=args, replaces=one.spelling)
+
+
+def _older(launch: Launch, one: GivenFlag) -> Fix:
+    """What to do about a flag that the release does not have yet."""
+    before = BEFORE.get((launch.module or "", one.spelling, str(one.text)))
+    if before is None:
+        return _newer(one.spelling)
+    text = f"Use {before} instead, or an image of a release that has {one.spelling}."
+    return Fix(text=text, replaces=one.spelling, args=(before,))
 
 
 def _newer(spelling: str) -> Fix:

@@ -296,17 +296,24 @@ def short_timeout(deployment: ServingDeployment) -> Iterable[RuleResult]:
 @rule(
     id="PS411",
     title="the overlap scheduler is enabled on a prefill worker",
-    level=Level.WARNING,
-    cause="Dynamo's examples state that prefill-only workers do not support the overlap scheduler.",
-    effect="The worker may crash or hang.",
+    level=Level.ERROR,
+    cause="Before 1.3, a TensorRT-LLM worker with a cache transceiver and the overlap scheduler, "
+    "which is on by default, refuses requests that only compute the prompt.",
+    effect="Each prefill request fails with “Context only requests are not supported in pytorch "
+    "backend when overlap is enabled”.",
     remedy="Set disable_overlap_scheduler: true on prefill workers.",
-    source="examples/backends/trtllm prefill.yaml (qwen3) of ai-dynamo/dynamo; AISimulate "
-    "generator rules. TensorRT-LLM's own CI leaves it on in one case.",
-    versions=Versions(trtllm=">=1.0.0rc6,<=1.3.0rc29"),
+    source="tensorrt_llm/executor/base_worker.py before TensorRT-LLM#10755, which removes the "
+    "restriction",
+    versions=Versions(trtllm=">=1.0.0rc6,<1.3.0rc0"),
+    exceptions="Workers without a cache transceiver are reported by PS401.",
 )
 def prefill_overlap_scheduler(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.pool(Role.PREFILL):
-        if worker.is_trtllm and worker.settings.is_complete:
+        if (
+            worker.is_trtllm
+            and worker.settings.is_complete
+            and worker.get(f"{TRANSCEIVER}.backend")
+        ):
             if worker.get("disable_overlap_scheduler") is not True:
                 yield RuleResult(
                     location=worker.config_location("disable_overlap_scheduler"),

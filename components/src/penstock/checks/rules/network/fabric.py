@@ -8,7 +8,7 @@ from typing import Any
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
 from penstock.checks.rules.containers import mappings, runs_as_root, truth
-from penstock.checks.rules.kv_transfer.transfer import has_connector
+from penstock.checks.rules.kv_transfer.transfer import TRANSCEIVER, has_connector
 from penstock.checks.rules.network.instance_types import nodes_with_little_efa, nodes_without_efa
 from penstock.checks.version_range import NETWORK, Versions
 from penstock.manifests.deployment import Engine, Role
@@ -132,14 +132,15 @@ def _mounts_devices(worker: Worker) -> bool:
     "file states that there is only TCP: UCX_TLS lists tcp (as with `hardware.fabric: none`), "
     "mooncake's MC_FORCE_TCP is set, or the pods require instance types or node pools of AWS "
     "without EFA, or with fewer EFA devices than GPUs (g4dn, g5, g6, g7). Workers of "
-    "vLLM without a KV connector are reported by PS401.",
+    "vLLM without a KV connector and of TensorRT-LLM without a cache transceiver are reported by "
+    "PS401.",
 )
 def no_rdma(deployment: ServingDeployment) -> Iterable[RuleResult]:
     if deployment.shares_a_pod:
         return
     lacks_connector = _lacks_connector(deployment)
     for worker in kv_transfer_pods(deployment):
-        if rdma_devices(worker) or _has_other_network(worker):
+        if rdma_devices(worker) or _has_other_network(worker) or _lacks_transceiver(worker):
             continue
         without, little = nodes_without_efa(worker), nodes_with_little_efa(worker)
         nodes = without or little
@@ -167,6 +168,12 @@ def _lacks_connector(deployment: ServingDeployment) -> bool:
     pools = deployment.pool(Role.PREFILL, Role.DECODE)
     vllm = [w for w in pools if w.engine is Engine.VLLM and w.settings.is_complete]
     return not all(has_connector(worker) for worker in vllm)
+
+
+def _lacks_transceiver(worker: Worker) -> bool:
+    """Whether KV transfer is disabled (PS401)."""
+    is_known = worker.is_trtllm and worker.settings.is_complete
+    return is_known and not worker.get(f"{TRANSCEIVER}.backend")
 
 
 def _excludes_tcp(worker: Worker) -> bool:

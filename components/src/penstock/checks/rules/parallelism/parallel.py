@@ -21,6 +21,7 @@ from penstock.serving.worker import Worker
 SHARED_RANKS = ("data-parallel-hybrid-lb", "data-parallel-external-lb", "data-parallel-start-rank")
 # Flags with which the number of ranks changes while the engine runs.
 ELASTIC = ("enable-elastic-ep", "elastic-ep-backend")
+LARGEST_NODE = 16  # GPUs of the largest nodes on the market, such as DGX-2 or a2-megagpu-16g
 
 
 @rule(
@@ -71,7 +72,7 @@ def _heads(deployment: ServingDeployment, worker: Worker) -> int | None:
     cause="TP × PP × CP × DP differs from the number of GPUs of a replica.",
     effect="With too few GPUs, the worker exits at startup. With too many, some GPUs are unused; "
     "a worker of TensorRT-LLM on several nodes does not start either, because each GPU gets an MPI "
-    "rank.",
+    "rank. A pod that requests more GPUs than any node has stays Pending.",
     remedy="Request as many GPUs as the parallelism needs, or change the parallelism.",
     source="dynamo#4934; TensorRT-LLM llm_args.py (world size) and mapping.py (rank); "
     "backend_trtllm.go@015d780b (mpirun)",
@@ -99,16 +100,25 @@ def gpus_do_not_match_parallelism(deployment: ServingDeployment) -> Iterable[Rul
             yield replace(result, why="The worker exits at startup.")
         elif world < gpus and worker.settings.common("tensor_parallel") is not None:
             result = _mismatch(deployment, worker, (ranks, gpus, processes))
-            yield (
-                _too_many_ranks(result, world, gpus)
-                if _is_run_by_mpi(worker)
-                else replace(
-                    result,
-                    message=f"{result.message}: the others are unused",
-                    why="They are reserved for the pods and do nothing.",
-                    level=Level.WARNING,
-                )
-            )
+            yield _with_too_many(result, worker, world, gpus)
+
+
+def _with_too_many(result: RuleResult, worker: Worker, world: int, gpus: int) -> RuleResult:
+    """``world``: GPUs that the engine uses of the replica's ``gpus``."""
+    if worker.component.gpus > LARGEST_NODE * max(1, worker.component.nodes):
+        return replace(
+            result,
+            message=f"{result.message}, more than a node has",
+            why="No node has so many GPUs, so the pod stays Pending indefinitely.",
+        )
+    if _is_run_by_mpi(worker):
+        return _too_many_ranks(result, world, gpus)
+    return replace(
+        result,
+        message=f"{result.message}: the others are unused",
+        why="They are reserved for the pods and do nothing.",
+        level=Level.WARNING,
+    )
 
 
 def _is_run_by_mpi(worker: Worker) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
@@ -177,15 +178,20 @@ def _mounts_location(process: Process, name: str) -> Location:
     return Location("", "manifest", at) if at else process.location("field", "main")
 
 
+WITHOUT_CLAIMS, WITH_CLAIMS = Versions(dynamo=">=0.4,<1.2"), Versions(dynamo=">=1.2,<1.7")
+REFUSED = "The API server rejects the pods, because a mount needs a volume of that name."
+
+
 @rule(
     id="PS726",
     title="mount of a volume that the pod does not have",
     level=Level.WARNING,
-    cause="A volumeMount names no volume of the pod. The operator then assumes a "
-    "PersistentVolumeClaim of that name.",
+    cause="A volumeMount names no volume of the pod. Since 1.2 the operator then assumes a "
+    "PersistentVolumeClaim of that name, for the mounts of the main container.",
     effect="The pod stays Pending unless such a claim exists.",
     remedy="Use the name of a volume, or declare the volume.",
-    source="appendMissingPVCVolumesForMounts in deploy/operator/internal/dynamo/graph.go",
+    source="appendMissingPVCVolumesForMounts in deploy/operator/internal/dynamo/graph.go "
+    "(dynamo#9235)",
     versions=KUBERNETES,
     other_levels=(Level.ERROR,),
 )
@@ -201,15 +207,18 @@ def unknown_volume(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 near = nearest(name, [one for one in names if one not in OPERATOR_VOLUMES])
                 if not near and _is_mounted_by_main(pod, name):
                     continue  # a claim that exists only in the cluster
-                yield RuleResult(
-                    location=Location(
-                        "", "manifest", (*container.cursor["volumeMounts"].path, index)
-                    ),
+                path = (*container.cursor["volumeMounts"].path, index)
+                result = RuleResult(
+                    location=Location("", "manifest", path),
                     message=f"the pod has no volume {name}",
                     fix=Fix(text=f"Use {near}." if near else f"Declare the volume {name}."),
-                    # The operator adds volumes only for the mounts of the main container.
-                    level=None if _is_mounted_by_main(pod, name) else Level.ERROR,
                 )
+                refused = replace(result, why=REFUSED, level=Level.ERROR)
+                if _is_mounted_by_main(pod, name):
+                    yield replace(refused, versions=WITHOUT_CLAIMS)
+                    yield replace(result, versions=WITH_CLAIMS)
+                else:
+                    yield refused
 
 
 def _volumes(pod: Pod) -> tuple[str, ...]:

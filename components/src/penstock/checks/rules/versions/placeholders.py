@@ -13,7 +13,7 @@ from penstock.checks.version_range import KUBERNETES
 from penstock.engines.settings import Location
 from penstock.errors import ProblemKind
 from penstock.manifests.cursor import Cursor
-from penstock.manifests.placeholders import kind_of, placeholder
+from penstock.manifests.placeholders import kind_of, placeholder, placeholders
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.versions import tag_of
 
@@ -47,13 +47,13 @@ FIXES = {
 BETWEEN = "/…:"  # a registry and a tag, in the text of a placeholder
 
 
-def image_placeholder(image: str) -> str | None:
-    """The placeholder in an image, also a tag such as `my-tag` or a registry such as `my-registry`,
-    or both: `my-registry/…:my-tag`."""
+def image_placeholders(image: str) -> list[str]:
+    """The placeholders in an image; else a tag such as `my-tag` or a registry such as
+    `my-registry`, or both as one: `my-registry/…:my-tag`."""
     tag, registry = tag_of(image) or "", _REGISTRIES.match(image)
     named = [registry[1]] if registry else []
     named += [tag] if _TAGS.fullmatch(tag) else []
-    return placeholder(image) or BETWEEN.join(named) or None
+    return placeholders(image) or ([BETWEEN.join(named)] if named else [])
 
 
 def hides_version(image: str) -> bool:
@@ -136,14 +136,13 @@ def _placeholders(deployment: ServingDeployment) -> Iterator[tuple[Location, str
         pod = deployment.pods[component.name]
         main = pod.containers[0].cursor["image"].path
         for image in _images(pod.cursor):
-            if text := image_placeholder(str(image.value)):
-                is_main = deployment.is_graph or image.path == main
-                yield (
-                    Location(component.name, "field", ("main", "image"))
-                    if is_main
-                    else Location("", "manifest", image.path),
-                    text,
-                )
+            is_main = deployment.is_graph or image.path == main
+            location = (
+                Location(component.name, "field", ("main", "image"))
+                if is_main
+                else Location("", "manifest", image.path)
+            )
+            yield from ((location, text) for text in image_placeholders(str(image.value)))
 
 
 def _images(cursor: Cursor) -> Iterator[Cursor]:
