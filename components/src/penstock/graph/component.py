@@ -108,10 +108,10 @@ class Frontend(Scaled):
     overload_status: Literal[429, 503, 529] | None = Field(
         default=None,
         description=(
-            "HTTP status when all workers reject a request because they are overloaded; if unset, "
-            "429 in graphs with request_limit or router.active_*_threshold, otherwise Dynamo's "
-            "529. OpenAI's clients retry all three; many proxies retry 503 at once, which adds "
-            "load."
+            "HTTP status of a request that all workers reject because they are overloaded. If "
+            "unset, it is 429 in graphs with request_limit or router.active_*_threshold, and "
+            "Dynamo's default of 529 in other graphs. OpenAI's clients retry all three; many "
+            "proxies retry 503 at once, which adds load."
         ),
     )
 

@@ -80,15 +80,15 @@ class Router(Spec):
     active_decode_blocks_threshold: Annotated[float, Field(gt=0, le=1)] | None = Field(
         default=None,
         description=(
-            "Fraction of its KV blocks in use above which a worker counts as busy and rejects "
-            "requests; if unset, it never does."
+            "Fraction of its KV blocks in use above which a worker counts as busy; if unset, it "
+            "never does. If all workers are busy, requests get frontend.overload_status."
         ),
     )
     active_prefill_tokens_threshold: Positive | None = Field(
         default=None,
         description=(
-            "Number of queued prompt tokens above which a worker counts as busy and rejects "
-            "requests; if unset, it never does."
+            "Number of queued prompt tokens above which a worker counts as busy; if unset, it "
+            "never does. If all workers are busy, requests get frontend.overload_status."
         ),
     )
     queue_threshold: Annotated[float, Field(ge=0)] | None = Field(
