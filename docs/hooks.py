@@ -24,6 +24,8 @@ from command_pages import COMMANDS_MARK, command_reference  # noqa: E402
 from generated_pages import decision_index, root_page  # noqa: E402
 from rule_pages import rule_pages  # noqa: E402
 
+from tests.support.documents import listing  # noqa: E402
+
 LINK = re.compile(r"(?<=\]\()([^)#\s]+)")
 CODE = re.compile(r"^```.*?^```$|`[^`\n]+`", re.DOTALL | re.MULTILINE)
 # Files of the repository's top level that are pages of the site too.
@@ -36,7 +38,10 @@ ROOT_PAGES = {
 
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
     """Add the generated pages, and copies of the files that pages link to."""
-    pages: dict[str, str] = {"decisions/index.md": decision_index(DOCS / "decisions")}
+    pages: dict[str, str] = {
+        "contributing/commands.md": listing(),
+        "decisions/index.md": decision_index(DOCS / "decisions"),
+    }
     pages |= {page: root_page(ROOT / name, page, ROOT_PAGES) for name, page in ROOT_PAGES.items()}
     pages |= rule_pages()
     for path, text in pages.items():

@@ -39,7 +39,10 @@ TITLES = {
     "sglang": "SGLang",
     "llamacpp": "llama.cpp",
 }
-SHORTENED = "Lines that do not matter here are left out (`# …`); the output counts them."
+SHORTENED = (
+    "This is an excerpt of a longer file: `# …` marks omitted lines, "
+    "and line numbers in the output refer to the whole file."
+)
 # Most lines of output that a page shows.
 MOST_LINES = 3
 
@@ -67,7 +70,7 @@ def _table(family: str, rules: Iterable[Rule]) -> str:
 
 
 def rule_page(rule: Rule, example: Example) -> str:
-    bad, fixed = excerpts(example.bad, example.fixed, example.findings)
+    bad, fixed = excerpts(example.bad, example.fixed, example.findings, example.shows)
     parts = [
         f"# {rule.id}: {rule.title}",
         _facts(rule),

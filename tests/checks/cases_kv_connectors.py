@@ -218,6 +218,7 @@ OTHERS = (
         rule="PS456",
         bad=pools(decode=("--enable-hierarchical-cache",), kind="sglang"),
         near=pools(prefill=("--enable-hierarchical-cache",), kind="sglang"),
+        fixed=pools(kind="sglang"),
         also=("PS422",),
     ),
     Case(

@@ -18,6 +18,7 @@ from tests.checks.all_cases import CASES, FIRST_CASES
 from tests.checks.excerpt import POOLS
 from tests.checks.literal_examples import LITERAL
 from tests.checks.paste import is_pasteable, pasted_graph, pasted_manifest
+from tests.checks.shows import SHOWS
 from tests.checks.support import LOADER, Case, base_of, check, dump, is_graph
 
 
@@ -33,6 +34,7 @@ class Example:
     findings: tuple[Finding, ...]
     # Rules that `bad` violates as well and `fixed` does not.
     also: tuple[str, ...]
+    shows: tuple[str, ...]  # see shows.py
 
 
 def example_cases() -> Mapping[str, Case]:
@@ -52,6 +54,7 @@ def example_of(case: Case) -> Example:
         gpu=case.gpu,
         findings=findings,
         also=case.also,
+        shows=SHOWS.get(case.rule, ()),
     )
 
 

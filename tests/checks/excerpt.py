@@ -1,7 +1,7 @@
 """Cut the lines that matter out of a file that violates a rule, and out of its repair.
 
-Kept are the values that differ, the places of the findings, the settings that the message names,
-and the keys above them.
+Kept are the values that differ, the places of the findings, the settings and numbers that the
+message names, those of shows.py, and the keys above them.
 """
 
 from __future__ import annotations
@@ -16,6 +16,11 @@ from tests.checks.yaml_lines import Node, Path, flag_groups, nodes_of
 
 LEFT_OUT = "# …"
 INDEX = r"\[\d+\]$"
+NUMBER = r"(?<![\w.,\[-])\d[\d,]*(?:\.\d+)?(?![\w\]])"
+# Settings whose value a message names in other words: a worker with 4 GPUs has TP 4.
+SIZES = (
+    r"^gpus$|^nvidia\.com/gpu$|^nodeCount$|^context_length$|fraction|^--(tp-size|tensor-parallel)"
+)
 # A section with so few values is shown as a whole, if a finding is about it.
 SMALL = 6
 # Items that are shown of a list of flags in which the other file has one more.
@@ -69,13 +74,21 @@ class _File:
 
 
 @cache
-def excerpts(bad: str, fixed: str, findings: tuple[Finding, ...]) -> tuple[Excerpt, Excerpt]:
-    """The excerpts of the file with the findings, and of the repaired file."""
+def excerpts(
+    bad: str, fixed: str, findings: tuple[Finding, ...], shows: tuple[str, ...] = ()
+) -> tuple[Excerpt, Excerpt]:
+    """The excerpts of the file with the findings, and of the repaired file.
+
+    ``shows``: settings that both show: a flag, or a key with as many of the keys above it as needed
+    (`worker/gpus`).
+    """
     first, second = _File(bad), _File(fixed)
     _add_differences(first, second)
     _add_differences(second, first, mark=True)
     for finding in findings:
         _add_finding(first, finding)
+    for file in (first, second):
+        _add_shown(file, shows)
     context = set(first.keep)
     for file, other in ((first, set(second.keep)), (second, context)):
         known = {node.path for node in file.nodes}
@@ -92,16 +105,19 @@ def _add_differences(file: _File, other: _File, *, mark: bool = False) -> None:
     paths = {node.path for node in other.nodes}
     brief = set(_brief_components(file, paths))
     hidden = _new_components(file, paths)[MOST_COMPONENTS:]
-    for (path, text), node in file.values().items():
-        if (path, text) in others or (node.text is None and node.path in paths):
-            continue
+    different = [
+        node
+        for value, node in file.values().items()
+        if value not in others and (node.text is not None or node.path not in paths)
+    ]
+    for node in different:
         if node.path not in paths or node.path in file.groups:
             _add_neighbors(other, node.path, paths)
         if component_of(node.path) in hidden:
             continue
         if component_of(node.path) in brief and not _is_essential(node.path):
             continue
-        if _is_long(file, node) and not _has_flag(other, node, file):
+        if _is_long(file, node, different) and not _has_flag(other, node, file):
             continue
         file.add(node, mark=mark)
 
@@ -126,12 +142,12 @@ def _brief_components(file: _File, others: set[Path]) -> Iterator[str]:
             yield component
 
 
-def _is_long(file: _File, node: Node) -> bool:
+def _is_long(file: _File, node: Node, different: Sequence[Node]) -> bool:
     """Whether the node is one of many items by which two lists differ."""
     if node.path not in file.groups:
         return False
-    beside = [n for n in file.nodes if n.path in file.groups and n.path[:-1] == node.path[:-1]]
-    return len(beside) > MOST_ITEMS and node not in beside[: NEIGHBORS + 1]
+    items = [n for n in different if n.path in file.groups and n.path[:-1] == node.path[:-1]]
+    return len(items) > MOST_ITEMS and node not in items[: NEIGHBORS + 1]
 
 
 def _has_flag(file: _File, node: Node, of: _File) -> bool:
@@ -168,9 +184,25 @@ def _add_finding(file: _File, finding: Finding) -> None:
     words = set(re.findall(r"[\w./-]+", finding.message))
     last = {part for word in words for part in (word, word.rpartition(".")[2])}
     named = {word.rstrip(".,:") for word in last}
-    for node in file.nodes:
-        if _is_named(node, named) and _is_about(node.path, finding):
+    about = [node for node in file.nodes if _is_about(node.path, finding)]
+    for node in about:
+        if _is_named(node, named):
             file.add(node)
+    visible = {node.text for node in file.nodes if node.path in file.keep}
+    numbers = {n.replace(",", "") for n in re.findall(NUMBER, finding.message)} - visible - {"1"}
+    for node in about:
+        flag = file.groups.get(node.path, [node])[0].text or ""
+        if node.text in numbers and (re.search(SIZES, str(node.path[-1])) or re.match(SIZES, flag)):
+            file.add(node)
+
+
+def _add_shown(file: _File, shows: Sequence[str]) -> None:
+    for node in file.nodes:
+        group = file.groups.get(node.path, [node])
+        name = group[0].text if node.path in file.groups else "/".join(map(str, node.path))
+        if any(f"/{name}".endswith(f"/{show}") for show in shows):
+            file.add(node)
+            file.keep |= {n.path for n in file.nodes if n.path[: len(node.path)] == node.path}
 
 
 def _is_named(node: Node, words: set[str]) -> bool:

@@ -11,8 +11,9 @@ from docs.rule_pages import rule_index, rule_page
 from penstock.checks.finding import Level
 from penstock.checks.registry import RULES, by_id
 from penstock.checks.suppress import ALWAYS
-from tests.checks.examples import example_cases, example_of
-from tests.checks.excerpt import excerpts
+from tests.checks.examples import Example, example_cases, example_of
+from tests.checks.excerpt import Excerpt, excerpts
+from tests.checks.shows import SHOWS
 from tests.checks.support import Case, check, fired
 from tests.support.markdown import long_lines
 
@@ -34,6 +35,15 @@ def problems(text: str, gpu: str | None) -> set[str]:
     return {finding.rule for finding in check(text, gpu=gpu) if finding.level is not Level.NOTE}
 
 
+def excerpts_of(example: Example) -> tuple[Excerpt, Excerpt]:
+    return excerpts(example.bad, example.fixed, example.findings, example.shows)
+
+
+def settings(excerpt: Excerpt) -> list[str]:
+    """The lines that are not comments."""
+    return [line for line in excerpt.text.splitlines() if not line.lstrip().startswith("#")]
+
+
 @pytest.mark.parametrize("case", by_rule())
 def test_the_example_violates_the_rule_and_its_repair_solves_that_alone(case: Case) -> None:
     example = example_of(case)
@@ -47,20 +57,56 @@ def test_the_example_violates_the_rule_and_its_repair_solves_that_alone(case: Ca
 @pytest.mark.parametrize("case", by_rule())
 def test_the_page_has_all_sections_and_its_excerpts_show_the_place(case: Case) -> None:
     example = example_of(case)
-    bad, fixed = excerpts(example.bad, example.fixed, example.findings)
+    bad, fixed = excerpts_of(example)
     lines = example.bad.splitlines()
     shown = bad.text.splitlines()
+    marked = [shown[number - 1] for number in bad.marked]
     for finding in example.findings:
         for place in finding.places:
             if place.line is not None:
-                assert lines[place.line - 1] in shown
-    assert bad.text != fixed.text
+                assert lines[place.line - 1] in marked
+    assert settings(bad) != settings(fixed)
     page = rule_page(by_id(case.rule), example)
     assert page.startswith(f"# {case.rule}: ")
     sections = dict(re.findall(r"^## (.+)\n\n(.+)$", page, flags=re.MULTILINE))
     assert [name for name in SECTIONS if name not in sections] == []
     assert f" {case.rule} " in page.partition("$ penstock check ")[2]
     assert long_lines(YAML.sub("", page)) == []
+
+
+@pytest.mark.parametrize("rule", SHOWS)
+def test_the_excerpt_shows_the_settings_on_which_the_finding_depends(rule: str) -> None:
+    example = example_of(CASES[rule])
+    bad, _ = excerpts_of(example)
+    without, _ = excerpts(example.bad, example.fixed, example.findings)
+    words = set(re.findall(r"[^\s:]+", bad.text))
+    assert [s for s in SHOWS[rule] if not words & {s, s.rpartition("/")[2]}] == []
+    assert set(settings(without)) <= set(settings(bad))
+
+
+@pytest.mark.parametrize(
+    ("rule", "cause"),
+    [
+        ("PS217", "  gpus: 8"),  # "tp-size 8 is not divisible"
+        ("PS217", "    enable-dp-attention: true"),
+        ("PS221", "  gpus: 4"),
+        ("PS302", "      free_gpu_memory_fraction: 0.5"),
+        ("PS419", "  id: openai/gpt-oss-120b"),  # "a model with sliding-window attention"
+        ("PS445", """          - '{"kv_connector": "NixlConnector", "kv_role": "kv_both"}'"""),
+        ("PS450", """          - '{"kv_connector": "NixlConnector", "kv_role": "kv_consumer"}'"""),
+        ("PS456", "          - decode"),
+    ],
+)
+def test_both_excerpts_show_what_the_message_is_about(rule: str, cause: str) -> None:
+    for excerpt in excerpts_of(example_of(CASES[rule])):
+        assert cause in excerpt.text.splitlines()
+
+
+def test_the_repair_of_a_decode_worker_changes_no_prefill_worker() -> None:
+    example = example_of(CASES["PS456"])
+    flag = "          - --enable-hierarchical-cache\n"
+    assert example.bad.count(flag) == 1
+    assert example.fixed == example.bad.replace(flag, "")
 
 
 @pytest.mark.parametrize("case", by_rule())

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 import yaml
 
 from penstock.checks.finding import Finding, Level
+from penstock.checks.registry import by_id
 from tests.checks.support import (
     REMOVE,
     SGLANG_AGG,
@@ -147,3 +149,28 @@ def test_the_fix_of_an_override_is_text() -> None:
     part = ["--trtllm.kv_cache_config.free_gpu_memory_fraction", "0.99"]
     finding = found(graph(TRTLLM_AGG, {"worker/args": part}), "PS306")
     assert (finding.yaml, part[0] in finding.fix) == ("", True)
+
+
+@pytest.mark.parametrize(
+    ("base", "pool", "variables"),
+    [
+        (TRTLLM_AGG, "worker", {"NCCL_MNNVL_ENABLE", "NCCL_CUMEM_ENABLE"}),
+        (
+            TRTLLM_DISAGG,
+            "decode",
+            {"NCCL_MNNVL_ENABLE", "NCCL_CUMEM_ENABLE", "UCX_CUDA_IPC_ENABLE_MNNVL"},
+        ),
+    ],
+)
+@pytest.mark.parametrize("has_claim", [True, False])
+def test_the_text_of_multi_node_nvlink_names_what_the_fix_sets(
+    base: Any, pool: str, variables: set[str], has_claim: bool
+) -> None:
+    claim = {f"{pool}/pod/resourceClaims": [{"name": "c", "resourceClaimTemplateName": "c"}]}
+    rack = {"hardware": {"gpu": "gb200", "gpus_per_node": 4}, f"{pool}/nodes": 2}
+    finding = found(graph(base, rack | (claim if has_claim else {})), "PS438", gpu="gb200")
+    fix = yaml.safe_load(finding.yaml)[pool]
+    assert set(fix["env"]) == set(re.findall(r"[A-Z]+_[A-Z_]+", finding.fix)) == variables
+    assert ("pod" in fix) == ("claim a ComputeDomain channel" in finding.fix) == (not has_claim)
+    condition = "in a disaggregated deployment also UCX_CUDA_IPC_ENABLE_MNNVL"
+    assert condition in by_id("PS438").remedy

@@ -6,17 +6,20 @@ import importlib.util
 import re
 import shutil
 import sys
+import tomllib
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 import yaml
+from packaging.version import Version
 
+import penstock
 from penstock.checks.registry import RULES
 from penstock.graph.cluster import ModelCache
 from tests.checks.examples import example_cases
 from tests.checks.support import check
-from tests.support.documents import PAGES, ROOT
+from tests.support.documents import INSTALLED, OUTPUT, PAGES, ROOT, blocks, listing
 from tests.support.kubernetes_schemas import crd
 from tests.support.kubernetes_schemas.dgd import CRD
 from tests.support.markdown import anchors, links, long_lines
@@ -121,6 +124,33 @@ def test_only_the_status_page_says_what_was_not_run(page: str) -> None:
     assert caveats(PAGES[page]) == []
 
 
+def test_the_list_has_every_block_that_is_not_run_and_its_reason() -> None:
+    rows = [row.split(" | ") for row in listing().splitlines() if row.startswith("| ")]
+    listed = [(row[0].removeprefix("| "), row[-1].removesuffix(" |")) for row in rows]
+    excepted = [block for block in blocks() if block.language == "bash" and block.reason]
+    assert len(excepted) > 10
+    assert [b for b in excepted if (b.page, b.reason) not in listed] == []
+
+
+def test_a_block_of_text_is_output_of_a_command_or_says_what_it_is() -> None:
+    texts = [block for block in blocks() if block.language == "text"]
+    assert {block.part_of for block in texts} == {"", "simulate", "up"}
+    assert [block for block in texts if not OUTPUT.fullmatch(block.mark)] == []
+
+
+def test_no_part_of_a_block_is_left_out_except_what_the_list_names() -> None:
+    parts = [re.escape(part).replace("NAME", r"\S+") for part in INSTALLED]
+    run = [block for block in blocks() if block.language == "bash" and not block.reason]
+    for block in run:
+        expected = re.sub("|".join(parts), "", "\n".join(block.commands()))
+        assert [line for line in expected.splitlines() if line] == [
+            line for command in block.run_commands() for line in command.splitlines()
+        ]
+    assert all(
+        f"| `{part.strip()}` | {reason} |" in listing() for part, reason in INSTALLED.items()
+    )
+
+
 def test_links_lead_to_files_and_sections() -> None:
     broken = []
     for page, text in PAGES.items():
@@ -146,6 +176,21 @@ def test_the_changelog_has_the_form_of_keep_a_changelog() -> None:
         assert found == [kind for kind in kinds if kind in found]
     # A blank line would divide a list in two.
     assert re.findall(r"^(?:- |  ).*\n\n(- .*)$", text, re.MULTILINE) == []
+
+
+def test_the_version_is_that_of_the_changelog() -> None:
+    """The last release, or a development version after it if something is unreleased."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    version = Version(penstock.__version__)
+    assert Version(project["version"]) == version
+    text = (ROOT / "CHANGELOG.md").read_text("utf-8")
+    released = Version(re.findall(r"^## \[(\d+\.\d+\.\d+)\]", text, re.MULTILINE)[0])
+    unreleased = text.partition("## [Unreleased]\n")[2].partition("\n## ")[0]
+    if "\n- " in unreleased:
+        assert version.is_devrelease
+        assert version > released
+    else:
+        assert version.is_devrelease or version == released
 
 
 def test_every_term_of_the_glossary_is_used() -> None:

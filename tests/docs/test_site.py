@@ -55,7 +55,7 @@ def fixture_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         [sys.executable, "-m", "mkdocs", "build", "--site-dir", str(folder)],
         cwd=ROOT,
         env={
-            **os.environ,
+            **{k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"},
             "HTTPS_PROXY": NOWHERE,
             "HTTP_PROXY": NOWHERE,
             "NO_MKDOCS_2_WARNING": "1",
@@ -101,6 +101,19 @@ def test_every_rule_and_every_command_has_its_place(site: Path, pages: dict[Path
     assert [rule.id for rule in RULES if site / "rules" / f"{rule.id}.html" not in pages] == []
     commands = pages[site / "commands.html"].ids
     assert [verb for verb in COMMANDS if f"penstock-{verb}" not in commands] == []
+
+
+def test_the_list_of_commands_that_are_not_run_is_a_page(site: Path) -> None:
+    text = (site / "contributing" / "commands.html").read_text("utf-8")
+    assert "needs a cluster" in text
+    assert "make environments" in text
+
+
+def test_no_python_code_and_no_source_of_a_picture_is_part_of_the_site(site: Path) -> None:
+    names = [path.relative_to(site).as_posix() for path in site.rglob("*")]
+    own = [name for name in names if not name.startswith("files/")]
+    assert "pictures/drill.png" in own
+    assert [name for name in own if re.search(r"__pycache__|\.(?:pyc?|dot)$", name)] == []
 
 
 def test_every_link_leads_to_a_page_and_a_section(pages: dict[Path, Page]) -> None:

@@ -22,17 +22,17 @@ import httpx
 import pytest
 
 from penstock.environments import environments_root
-from tests.support.documents import PAGES, Block, blocks
+from tests.support.documents import ENVIRONMENT, PAGES, Block, blocks
 from tests.support.local_graphs import ROOT, assert_nothing_left
 
 README = PAGES["README.md"]
 RESPONSE = re.compile(r"The response is `([^`]+)`")
-INSTALL = re.compile(r"penstock env install (\S+)")  # not run: CI installs the environments
 # A command that contains the key needs the environment.
 NEEDS = {"quickstart.yaml": "llamacpp", "penstock plan": "sim"}
 # Why a block is not run, and what it contains then.
 EXCLUDED = {
-    "needs a cluster": r"kubectl|helm (install|upgrade)|KUBECONFIG|penstock apply|https://HOST",
+    # What the emulated cluster can do runs in tests/kubernetes/cluster/test_documents.py.
+    "needs a cluster": r"kubectl|helm test|KUBECONFIG=|https://HOST",
     "installs the machine that the tests run on": "make environments",
     "clones a repository from the internet": "git clone https://",
 }
@@ -69,14 +69,12 @@ LONG = [block for block in blocks() if block.is_long]
 
 
 def commands(run: list[Block]) -> list[str]:
-    """uv is installed, and so are the environments."""
-    found = [command for block in run for command in block.commands()]
-    return [c.removeprefix("pip install uv && ") for c in found if not INSTALL.search(c)]
+    return [command for block in run for command in block.run_commands()]
 
 
 def skip_without_environments(run: list[Block]) -> None:
     """Skip if an environment is missing that the commands need."""
-    named = {name for b in run for name in INSTALL.findall(b.text)}
+    named = {name for b in run for name in ENVIRONMENT.findall(b.text)}
     named |= {name for words, name in NEEDS.items() for c in commands(run) if words in c}
     for name in sorted(named):
         if not (environments_root() / name / "installed.txt").exists():
@@ -141,14 +139,23 @@ def reader(tmp_path: Path) -> Iterator[Reader]:
 @pytest.mark.parametrize("page", list(pages()))
 def test_the_commands_of_a_page_work_in_sequence(page: str, reader: Reader) -> None:
     skip_without_environments(pages()[page])
+    printed = ""
     for command in commands(pages()[page]):
         output = reader.run(command.replace("requests=600", "requests=3"))  # can be reached here
+        printed += output
         _is_printed(command, output)
         if "chat/completions" in command:
             content = json.loads(output)["choices"][0]["message"]["content"]
             assert content == RESPONSE.search(PAGES[page])[1]  # type: ignore[index]
         if "v1/models" in command:
             _limits_are_enforced(reader)
+    printed = re.sub(r"http://127\.0\.0\.1:\d+", "http://127.0.0.1:8000", printed)
+    shown = [b.text for b in blocks() if b.page == page and b.part_of]
+    assert [text for text in shown if _in_one_line(text) not in _in_one_line(printed)] == []
+
+
+def _in_one_line(output: str) -> str:
+    return " ".join(output.split())
 
 
 @pytest.mark.long
@@ -199,7 +206,7 @@ def test_a_block_is_excluded_only_for_what_it_contains() -> None:
 def words_of(command: str) -> list[str]:
     """The program's subcommands and options: what a test that runs the command has to contain."""
     words = shlex.split(command.removeprefix("uv run "))
-    arguments = (n for n, word in enumerate(words) if not re.fullmatch("[a-z]+", word))
+    arguments = (n for n, word in enumerate(words) if not re.fullmatch("[a-z][a-z-]*", word))
     leading = next(arguments, len(words))
     return [*words[:leading], *(word for word in words[leading:] if word.startswith("-"))]
 
@@ -221,10 +228,15 @@ def _strings(path: Path) -> set[str]:
 
 
 def not_run_by(block: Block, test: Path) -> set[str]:
-    """What the commands of a block contain and the test that the block names does not."""
+    """What the commands of a block contain and the test that the block names does not.
+
+    A test that takes its commands from the documents has them all.
+    """
     if test == Path(__file__):
         run = [set(words_of(c)) for page in pages() for c in commands(pages()[page])]
         return {c for c in block.commands() if not any(set(words_of(c)) <= words for words in run)}
+    if "b.test_file == Path(__file__)" in test.read_text("utf-8"):
+        return set()
     known = {*words_in(test), "penstock"}
     return {word for c in block.commands() for word in words_of(c) if word not in known}
 
@@ -247,5 +259,5 @@ def test_a_test_without_the_commands_of_a_block_is_reported() -> None:
 
 
 def test_every_block_has_a_language() -> None:
-    known = {"bash", "json", "text", "yaml"}
+    known = {"bash", "json", "promql", "text", "yaml"}
     assert [(b.page, b.text) for b in blocks() if b.language not in known] == []

@@ -2,7 +2,12 @@
 
 A block of commands is marked with `bash`, and tests/e2e/test_readme.py runs it. A comment before it
 can change that: `<!-- run by make long: REASON -->`, `<!-- run elsewhere: TEST FILE, REASON -->` or
-`<!-- not run: REASON -->`. `python -m tests.support.documents` lists the blocks with a comment.
+`<!-- not run: REASON -->`. `python -m tests.support.documents` lists what is not run as it stands,
+and so does a page of the site.
+
+A block of output is marked with `text`, and a comment says which: docs/outputs.py fills
+`<!-- output: penstock COMMAND -->`; `<!-- part of the output: penstock VERB -->` has lines that a
+command of the page prints; `<!-- not output: REASON -->` is something else.
 """
 
 from __future__ import annotations
@@ -23,6 +28,29 @@ FENCE = re.compile(
 LONG = re.compile(r"<!-- run by make long: (.+?) -->")
 NOT_RUN = re.compile(r"<!-- not run: (.+?) -->")
 ELSEWHERE = re.compile(r"<!-- run elsewhere: (tests/[\w/]+\.py), (.+?) -->")
+# What is not run in any block, and why.
+INSTALLED = {
+    "pip install uv && ": "uv runs the tests",
+    "uv run penstock env install NAME": "`make environments` installs the environments beforehand; "
+    "without them, the page's test skips",
+}
+ENVIRONMENT = re.compile(r"penstock env install (\S+)")
+ABOUT = """\
+# Tests of the commands
+
+A test runs every block of commands in these documents, in the order of its page and with copies of
+the graphs. `penstock up` runs in the background there and on a free port. These parts are left out:
+
+| Part | Reason |
+|---|---|
+"""
+SECTIONS = {
+    "Not run": "No test runs these blocks.",
+    "Run by another test": "The named test runs the same commands with other files.",
+    "Run by `make long`": "These blocks take longer. `make test` leaves them out.",
+}
+PART = re.compile(r"<!-- part of the output: penstock (\w+) -->")
+OUTPUT = re.compile(rf"<!-- output: penstock .+ -->|{PART.pattern}|<!-- not output: .+ -->")
 
 
 @dataclass(frozen=True)
@@ -62,6 +90,23 @@ class Block:
         """Whether no test runs the block."""
         return bool(NOT_RUN.search(self.mark))
 
+    @property
+    def part_of(self) -> str:
+        """The verb of which the block is a part of the output, or nothing."""
+        found = PART.search(self.mark)
+        return found[1] if found else ""
+
+    @property
+    def section(self) -> str:
+        """The section of the list, for a block with a reason."""
+        kinds = (self.is_excluded, self.test_file is not None, self.is_long)
+        return next(name for name, applies in zip(SECTIONS, kinds, strict=True) if applies)
+
+    def run_commands(self) -> list[str]:
+        """The commands that a test runs: without what is installed before the tests."""
+        found = [c for c in self.commands() if not ENVIRONMENT.search(c)]
+        return [c.removeprefix("pip install uv && ") for c in found]
+
     def commands(self) -> list[str]:
         """One command a line; a quoted argument may continue over several lines."""
         joined = self.text.replace("\\\n", " ")
@@ -97,7 +142,22 @@ def _blocks(page: str, text: str) -> list[Block]:
     return found
 
 
+def listing() -> str:
+    """What `make test` does not run as it stands, as Markdown."""
+    rows = "".join(f"| `{part.strip()}` | {reason} |\n" for part, reason in INSTALLED.items())
+    return "\n".join([ABOUT + rows, *(_section(name, text) for name, text in SECTIONS.items())])
+
+
+def _section(name: str, text: str) -> str:
+    found = [b for b in blocks() if b.language == "bash" and b.reason and b.section == name]
+    rows = [f"| {b.page} | {b.heading} | `{_first(b)}` | {b.reason} |\n" for b in found]
+    head = "| Page | Section | First command | Reason |\n|---|---|---|---|\n"
+    return f"## {name}\n\n{text}\n\n{head}{''.join(rows)}"
+
+
+def _first(block: Block) -> str:
+    return " ".join(block.commands()[0].split()).replace("|", "\\|")
+
+
 if __name__ == "__main__":
-    for block in blocks():
-        if block.language == "bash" and block.reason:
-            print(f"{block.page}: {block.text.splitlines()[0]}\n    {block.reason}")
+    print(listing(), end="")

@@ -24,6 +24,7 @@ from penstock.cli.replay_arguments import (
     requested_cache,
     requested_slo,
     requested_workload,
+    share,
 )
 
 if TYPE_CHECKING:
@@ -60,6 +61,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_workload(parser)
     add_slo(parser)
+    parser.add_argument(
+        "--confidence",
+        type=share,
+        metavar="SHARE",
+        help="count the SLO as met only if it is met at the upper end of the prediction intervals "
+        "that include this share of measurements, such as 0.9; graphs without measured points "
+        "near them then do not count (default: the prediction decides)",
+    )
     parser.add_argument(
         "--objective",
         choices=["cost", "throughput", "interactivity"],
@@ -109,6 +118,7 @@ def run(args: argparse.Namespace) -> int:
             objective=Objective(args.objective),
             gpu_hour_price=args.gpu_hour_price,
             min_replicas=args.min_replicas,
+            confidence=args.confidence,
         )
         cache = requested_cache(args, python)
         progress = Progress(args, "planning", line_interval_s=LINE_INTERVAL_S)

@@ -254,7 +254,7 @@ def prepare(request: PlanRequest, loaded: LoadedWorkload) -> Space:
     return Space(
         request=request,
         traffic=traffic,
-        candidates=_measured(_redundant(candidates(request, usable), request), table),
+        candidates=_measured(_allowed(candidates(request, usable), request), table),
         estimator=estimator(probes, table, traffic),
         excluded=excluded,
     )
@@ -270,8 +270,15 @@ def _none_usable(request: PlanRequest, excluded: Mapping[Layout, str]) -> Proble
     return Problem(message=message, fix="Use more or larger GPUs, or another model.")
 
 
-def _redundant(some: Sequence[Candidate], request: PlanRequest) -> list[Candidate]:
-    return [c for c in some if all(p.replicas >= request.min_replicas for p in c.pools)]
+def _allowed(some: Sequence[Candidate], request: PlanRequest) -> list[Candidate]:
+    """Those with enough replicas. With `--confidence` only aggregated ones: there is no measured
+    point of a disaggregated graph, so none has an interval."""
+    return [
+        c
+        for c in some
+        if all(p.replicas >= request.min_replicas for p in c.pools)
+        and not (c.is_disaggregated and request.confidence)
+    ]
 
 
 def _measured(some: Sequence[Candidate], table: Table) -> tuple[Candidate, ...]:

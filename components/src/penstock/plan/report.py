@@ -5,20 +5,20 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from statistics import median
 from textwrap import wrap
 from typing import Any
 
 from penstock.errors import Problem, SimulationError
-from penstock.graph.slo import Slo
 from penstock.plan.choose import EQUAL, SCALE_STEP, TIE, score_of
+from penstock.plan.margin import latencies, margin_line, margins
 from penstock.plan.planning import Limit, NoPlan, Plan
 from penstock.plan.request import Objective, PlanRequest
 from penstock.plan.sensitivity import Comparison
 from penstock.plan.space import Candidate
 from penstock.plan.trials import Trial
 from penstock.simulate.accuracy import accuracy_line
-from penstock.simulate.metrics import percentile, spreads, steady_requests
+from penstock.simulate.interval import COVERAGE
+from penstock.simulate.metrics import spreads
 from penstock.simulate.report import (
     NEVER_SIMULATED,
     arrival_of,
@@ -35,6 +35,7 @@ SHORT = (
     "the figures are of few request durations, in which a growing queue may not show; "
     "`penstock simulate` with the graph and the workload replays until the state is steady"
 )
+LEFT_OUT = "--confidence leaves out disaggregated graphs, which have no measured points"
 NOT_TRIED = "speculative decoding, workers on several nodes, batch limits other than in the table"
 
 
@@ -48,6 +49,7 @@ def lines(plan: Plan, attain: float, width: int | None = None) -> Iterator[str]:
     yield f"recommended: {plan.winner.candidate}: {reason(plan)}"
     yield from (f"availability: {line}" for line in availability(plan.winner.candidate))
     yield f"headroom: {'; '.join(headroom(plan, attain))}"
+    yield f"margin: {_margin(plan, attain)}"
     for name, row in plan.sensitivity_rows.items():
         yield f"sensitivity, {name}: {_sensitivity_line(row, attain)}"
     yield f"disaggregation: {disaggregation(plan)}"
@@ -105,7 +107,10 @@ def objective_line(request: PlanRequest, attain: float) -> str:
 
 
 def _slo(request: PlanRequest, attain: float) -> str:
-    return f"{request.slo} for {_share(attain)} of requests"
+    text = f"{request.slo} for {_share(attain)} of requests"
+    if request.confidence is None:
+        return text
+    return f"{text} at the upper end of the {request.confidence:.0%} intervals"
 
 
 def _share(attain: float) -> str:
@@ -128,7 +133,7 @@ def reason(plan: Plan) -> str:
     if other is None and plan.unfinished:
         text += f"; {_unfinished(plan)}"
     elif other is None:
-        text += f"; no {kind} graph met the SLO"
+        text += f"; {LEFT_OUT}" if plan.request.confidence else f"; no {kind} graph met the SLO"
     else:
         text += f"; the best {kind} graph ({other.candidate}) {_compared(own, other, objective)}"
     best = max([own, *plan.runners_up], key=score_of(objective))
@@ -160,7 +165,7 @@ def _rate(trial: Trial) -> str:
 
 def headroom(plan: Plan, attain: float) -> Iterator[str]:
     """How far each part of the SLO, and the next scale that misses it, are away."""
-    for name, limit, took in _latencies(plan.winner.row, plan.request.slo, attain):
+    for name, limit, took in latencies(plan.winner.row, plan.request.slo, attain):
         left = 1 - took / limit
         yield f"{name} p{attain * 100:.4g} {took:.4g} ms of {limit:g} ms ({left:.0%} left)"
     if plan.headroom.sustained:
@@ -172,21 +177,11 @@ def headroom(plan: Plan, attain: float) -> Iterator[str]:
         yield "no scale in between was replayed; raise --replays for a more exact maximum"
 
 
-def _latencies(row: Row, slo: Slo, share: float) -> Iterator[tuple[str, float, float]]:
-    """(name, limit in ms, percentile ``share`` in ms) of each part of the SLO, the median over the
-    seeds."""
-    requests = [steady_requests(result) for result in row.results]
-    values = {
-        "TTFT": (slo.ttft_ms, [[one.ttft_ms for one in some] for some in requests]),
-        "ITL": (slo.itl_ms, [[one.itl_ms or 0.0 for one in some] for some in requests]),
-        "end-to-end latency": (
-            slo.e2e_ms,
-            [[one.ended_ms - one.arrived_ms for one in some] for some in requests],
-        ),
-    }
-    for name, (limit, seeds) in values.items():
-        if limit is not None:
-            yield name, limit, median(percentile(some, share) for some in seeds)
+def _margin(plan: Plan, attain: float) -> str:
+    """Whether the SLO is met at the upper end of the intervals."""
+    coverage = plan.request.confidence or COVERAGE
+    row = plan.winner.row
+    return margin_line(row, margins(row, plan.request.slo, attain, coverage), coverage)
 
 
 def _sensitivity_line(row: Row | str, attain: float) -> str:
@@ -207,6 +202,8 @@ def disaggregation(plan: Plan) -> str:
     """From which scale on a disaggregated graph is worth it."""
     if plan.request.gpus < 2:
         return "not possible with one GPU"
+    if plan.request.confidence:
+        return f"not known: {LEFT_OUT}"
     if plan.unfinished:
         return f"not known: {_unfinished(plan)}"
     if plan.disaggregated is None:
@@ -271,6 +268,7 @@ def header(plan: Plan, attain: float, command: str) -> list[str]:
         f"Recommended: {winner}, {winner.gpus} GPU{'s' * (winner.gpus != 1)}: {reason(plan)}.",
         *(f"Availability: {line}." for line in availability(winner)),
         f"Headroom: {'; '.join(headroom(plan, attain))}.",
+        f"Margin: {_margin(plan, attain)}.",
         f"Disaggregation: {disaggregation(plan)}.",
         *([f"{LATE}."] if plan.is_late else []),
         f"Accuracy: {accuracy_line(plan.winner.row)}.",
@@ -298,6 +296,13 @@ def as_json(plan: Plan, attain: float, graph: str) -> str:
         "best_aggregated": str(best[0].candidate) if best[0] else None,
         "best_disaggregated": str(best[1].candidate) if best[1] else None,
         "headroom": list(headroom(plan, attain)),
+        "confidence": plan.request.confidence,
+        "margins": [
+            asdict(one) | {"is_met": one.is_met}
+            for one in margins(
+                plan.winner.row, plan.request.slo, attain, plan.request.confidence or COVERAGE
+            )
+        ],
         "scale_headroom": asdict(plan.headroom),
         "sensitivity": {
             name: _sensitivity_json(row, attain) for name, row in plan.sensitivity_rows.items()
@@ -354,12 +359,12 @@ def no_plan_error(result: NoPlan, attain: float, scale: float = 1.0) -> Simulati
     parts = [f"no graph with {gpus} met {_slo(request, attain)}"]
     if result.miss is not None:
         trial = result.miss.trial
-        latencies = ", ".join(
+        shown_latencies = ", ".join(
             f"{name} p{attain * 100:.4g} {ms:.4g} ms (SLO: {limit:g} ms)"
-            for name, limit, ms in _latencies(trial.row, request.slo, attain)
+            for name, limit, ms in latencies(trial.row, request.slo, attain)
         )
         share = f"{trial.goodput:.1%} of requests within the SLO"
-        parts.append(f"closest: {trial.candidate}: {share}; {latencies}")
+        parts.append(f"closest: {trial.candidate}: {share}; {shown_latencies}")
     parts.append(counts)
     return SimulationError(Problem(message="; ".join(parts), fix=_alternatives(result, scale)))
 

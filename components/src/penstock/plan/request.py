@@ -13,11 +13,13 @@ from penstock.hardware.unsupported import gpu_fix
 from penstock.models import ModelShape
 from penstock.plan.model import planned_model
 from penstock.plan.traffic import SEEDS, has_shared_prefixes
+from penstock.simulate.interval import NEAREST
 from penstock.simulate.timing import SYSTEMS
 from penstock.workload.duration import for_means
 from penstock.workload.load import LoadedWorkload
 
 MIN_CONTEXT = 8192  # tokens
+MOST_COVERAGE = 0.92  # of an interval from NEAREST points: 12 of 13
 MAX_GPUS = 64  # the number of candidates grows with the square
 
 
@@ -44,6 +46,8 @@ class PlanRequest:
     shares_prefixes: bool  # whether requests of the workload share prefixes
     gpu_hour_price: float | None = None  # price of one GPU for one hour, in any currency
     min_replicas: int = 1  # of each pool
+    # Coverage of the intervals at whose upper end the SLO must be met; None: at the prediction.
+    confidence: float | None = None
 
     @property
     def nodes(self) -> int:
@@ -61,6 +65,7 @@ def plan_request(
     objective: Objective,
     gpu_hour_price: float | None = None,
     min_replicas: int = 1,
+    confidence: float | None = None,
 ) -> PlanRequest:
     """UsageError for what cannot be planned, InputError for a model that was not measured.
 
@@ -72,6 +77,9 @@ def plan_request(
     if min_replicas > gpus:
         message = f"{min_replicas} replicas need more than {gpus} GPUs"
         raise _refused("--min-replicas", message, "Lower it, or raise --gpus.")
+    if confidence is not None and confidence > MOST_COVERAGE:
+        message = f"{confidence:g} is more than {NEAREST} measured points can show"
+        raise _refused("--confidence", message, f"Use at most {MOST_COVERAGE:g}.")
     sampled = loaded.with_workload(for_means(loaded.workload))
     requests = [one for seed in range(SEEDS) for one in sampled.requests(seed)]
     longest = max(one.input_tokens + one.output_tokens for one in requests)
@@ -92,6 +100,7 @@ def plan_request(
         shares_prefixes=has_shared_prefixes(loaded.requests(0)),
         gpu_hour_price=gpu_hour_price,
         min_replicas=min_replicas,
+        confidence=confidence,
     )
 
 

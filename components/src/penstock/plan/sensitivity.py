@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from penstock.errors import InputError
 from penstock.graph.slo import Slo
 from penstock.plan.choose import TIE
+from penstock.plan.margin import END_TO_END, ITL, TTFT, WIDENED_BY, highest_factors
 from penstock.plan.space import Candidate
 from penstock.plan.traffic import SEEDS
 from penstock.plan.trials import Trial, Trials, TrialSpec
@@ -164,7 +165,12 @@ def nearest_miss(trials: Trials, slo: Slo) -> Miss | None:
     if not tried:
         return None
     best = max(tried, key=lambda trial: (trial.goodput, trial.user_rate))
-    return Miss(trial=best, slo=_met_by(trials.study, best, slo), scale=_lower(trials, best))
+    confidence = trials.deployments.request.confidence
+    factors = (
+        highest_factors(best.row, confidence) if confidence else dict.fromkeys(WIDENED_BY, 1.0)
+    )
+    possible = _met_by(trials.study, best, slo, factors)
+    return Miss(trial=best, slo=possible, scale=_lower(trials, best))
 
 
 def _lower(trials: Trials, best: Trial) -> float | None:
@@ -175,15 +181,22 @@ def _lower(trials: Trials, best: Trial) -> float | None:
     return None
 
 
-def _met_by(study: Study, trial: Trial, slo: Slo) -> Slo:
-    """``slo`` with its missed parts loosened until enough requests meet all parts."""
+def _met_by(study: Study, trial: Trial, slo: Slo, factors: Mapping[str, float]) -> Slo:
+    """``slo`` with its missed parts loosened until enough requests meet all parts.
+
+    ``factors``: of the latencies; a part without one stays.
+    """
     requests = [one for result in trial.row.results for one in steady_requests(result)]
     share = (1 + study.attain) / 2
     values = {
-        "ttft_ms": [one.ttft_ms for one in requests],
-        "itl_ms": [one.itl_ms for one in requests if one.itl_ms is not None],
-        "e2e_ms": [one.ended_ms - one.arrived_ms for one in requests],
+        "ttft_ms": (TTFT, [one.ttft_ms for one in requests]),
+        "itl_ms": (ITL, [one.itl_ms for one in requests if one.itl_ms is not None]),
+        "e2e_ms": (END_TO_END, [one.ended_ms - one.arrived_ms for one in requests]),
     }
     limits = {name: limit for name, limit in slo.model_dump().items() if limit is not None}
-    needed = {name: percentile(values[name], share) * LOOSER for name in limits}
-    return slo.model_copy(update={name: max(limit, needed[name]) for name, limit in limits.items()})
+    loosened = {}
+    for name, limit in limits.items():
+        part, some = values[name]
+        needed = percentile(some, share) * LOOSER * factors.get(part, 0.0)
+        loosened[name] = max(limit, needed)
+    return slo.model_copy(update=loosened)

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 from penstock.plan.deployments import Deployments
+from penstock.plan.margin import margins
 from penstock.plan.space import Candidate
 from penstock.plan.traffic import SEEDS
 from penstock.simulate.metrics import spreads
@@ -161,7 +162,15 @@ class Trials:
         study = replace(self.study, seeds=spec.seeds, workload=workload)
         (row,) = study.rows([deployment], None)
         row = replace(row, scale=spec.scale)
-        return Trial(candidate=spec.candidate, row=row, meets_slo=study.meets(row))
+        return Trial(candidate=spec.candidate, row=row, meets_slo=self._meets_slo(row))
+
+    def _meets_slo(self, row: Row) -> bool:
+        """With `--confidence`, also at the upper end of the intervals."""
+        request = self.deployments.request
+        if not self.study.meets(row) or request.confidence is None:
+            return self.study.meets(row)
+        found = margins(row, request.slo, self.study.attain, request.confidence)
+        return all(margin.is_met for margin in found)
 
 
 def joined(searches: Sequence[Trials], budget: int) -> Trials:

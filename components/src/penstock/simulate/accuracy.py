@@ -82,14 +82,15 @@ def as_json(row: Row) -> dict[str, Any]:
     return {metric: asdict(found) for metric, found in row_intervals(row).items()}
 
 
-def row_intervals(row: Row) -> Mapping[str, Interval]:
+def row_intervals(row: Row, coverage: float = COVERAGE) -> Mapping[str, Interval]:
+    """Of each metric with enough measured points."""
     conditions = conditions_of(row)
     if conditions is None:
         return {}
     points = measured_points()
     # Otherwise the rate is that of the arrivals.
     metrics = [metric for metric in METRICS if metric != "rate" or row.is_closed_loop]
-    found = {metric: interval(conditions, metric, points) for metric in metrics}
+    found = {metric: interval(conditions, metric, points, coverage) for metric in metrics}
     return {metric: one for metric, one in found.items() if one is not None}
 
 

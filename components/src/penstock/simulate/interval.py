@@ -104,13 +104,16 @@ def decoding(output_rate: float, itl_ms: float, ranks: int) -> float:
 
 
 def interval(
-    conditions: Conditions, metric: str, points: Iterable[MeasuredPoint]
+    conditions: Conditions,
+    metric: str,
+    points: Iterable[MeasuredPoint],
+    coverage: float = COVERAGE,
 ) -> Interval | None:
     """None without enough points of the engine, GPU and model.
 
     The center is the median ratio of the nearest points. The width is the smallest that includes
-    COVERAGE of them, counted as one more than they are (split conformal prediction). It grows with
-    the distance to the nearest point.
+    the share ``coverage`` of them, counted as one more than they are (split conformal prediction).
+    It grows with the distance to the nearest point.
     """
     usable = [
         point
@@ -122,13 +125,13 @@ def interval(
     nearest = sorted(usable, key=lambda p: p.conditions.distance(conditions))
     ratios = [log(point.ratios[metric]) for point in nearest[:NEAREST]]
     center = median(ratios)
-    half = max(NARROWEST, _conformal([abs(ratio - center) for ratio in ratios]))
+    half = max(NARROWEST, _conformal([abs(ratio - center) for ratio in ratios], coverage))
     half *= max(1.0, nearest[0].conditions.distance(conditions) / FAR)
     return Interval(low=exp(center - half), high=exp(center + half), points=len(ratios))
 
 
-def _conformal(errors: Sequence[float]) -> float:
-    rank = ceil(COVERAGE * (len(errors) + 1))
+def _conformal(errors: Sequence[float], coverage: float) -> float:
+    rank = ceil(coverage * (len(errors) + 1))
     return sorted(errors)[min(rank, len(errors)) - 1]
 
 

@@ -135,7 +135,8 @@ def _other_module(module: str, near: str) -> Fix:
     effect="The program starts without the arguments, or rejects several words as one flag. An "
     "interpreter without a script exits at once, as a container has no standard input.",
     remedy="Write the whole command into the script, or each word as its own entry.",
-    source="POSIX sh; Kubernetes' command and args",
+    source="POSIX.1-2017, sh (option -c: command_name and positional parameters; standard input is "
+    "not read); Kubernetes API, Container.command (not executed within a shell)",
     versions=SHELL,
 )
 def lost_arguments(deployment: ServingDeployment) -> Iterable[RuleResult]:

@@ -281,7 +281,7 @@ def memory_fraction_too_large(deployment: ServingDeployment) -> Iterable[RuleRes
     effect="A deployment that does not fit in GPU memory is not reported.",
     remedy="Set hardware.gpu in the graph, provide a folder with config.json, or pass --gpu and "
     "--model.",
-    source="penstock",
+    source="penstock/serving/memory.py missing_facts",
     versions=PENSTOCK,
 )
 def memory_checks_skipped(deployment: ServingDeployment) -> Iterable[RuleResult]:

@@ -296,11 +296,11 @@ def no_ipc_lock(deployment: ServingDeployment) -> Iterable[RuleResult]:
     id="PS438",
     title="multi-node NVLink is not enabled",
     level=Level.NOTE,
-    cause="A worker spans nodes of an NVL72 rack but lacks the NCCL and UCX variables for "
-    "multi-node NVLink.",
+    cause="A worker spans nodes of an NVL72 rack but lacks the NCCL variables for multi-node "
+    "NVLink or, in a disaggregated deployment, the UCX variable.",
     effect="UCX does not use NVLink between nodes, and NCCL only if it detects it.",
-    remedy="Set NCCL_MNNVL_ENABLE, NCCL_CUMEM_ENABLE and UCX_CUDA_IPC_ENABLE_MNNVL, and claim a "
-    "ComputeDomain.",
+    remedy="Set NCCL_MNNVL_ENABLE and NCCL_CUMEM_ENABLE, in a disaggregated deployment also "
+    "UCX_CUDA_IPC_ENABLE_MNNVL, and claim a ComputeDomain channel.",
     source="disagg-communication.md@03bc1963; recipes/deepseek-r1/trtllm/disagg/wide_ep/gb200",
     versions=NETWORK,
 )
@@ -315,15 +315,17 @@ def multi_node_nvlink_disabled(deployment: ServingDeployment) -> Iterable[RuleRe
             if deployment.is_disaggregated or "UCX" not in n
         }
         missing = {n: v for n, v in required.items() if not worker.env(n)}
+        claim = {} if _claims_devices(worker) else CLAIM
         if missing:
             yield RuleResult(
                 location=worker.location("env", next(iter(missing))),
                 message=f"{worker.name} spans {worker.component.nodes} nodes of {gpu.name} "
                 f"without {', '.join(missing)}",
                 fix=Fix(
-                    text="Set the variables and claim a ComputeDomain channel.",
+                    text=f"Set {', '.join(missing)}"
+                    f"{' and claim a ComputeDomain channel' if claim else ''}.",
                     env=dict(missing),
-                    fields={} if _claims_devices(worker) else CLAIM,
+                    fields=claim,
                 ),
             )
 

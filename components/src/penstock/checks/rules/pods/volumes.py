@@ -104,7 +104,8 @@ def _is_secret(name: str, value: str) -> bool:
     cause="The claim is ReadWriteOnce, and several pods mount it.",
     effect="Pods on other nodes stay in ContainerCreating with a Multi-Attach error.",
     remedy="Use a claim with the access mode ReadWriteMany.",
-    source="dynamo#4964; Kubernetes, persistent volumes",
+    source="Kubernetes, pkg/controller/volume/attachdetach/reconciler/reconciler.go@afd5df58 "
+    "(attachDesiredVolumes, reportMultiAttachError); dynamo#4964",
     versions=KUBERNETES,
     exceptions="A component whose node selector names one host does not count. The claim must "
     "be in the file.",

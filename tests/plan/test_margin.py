@@ -1,0 +1,109 @@
+"""Whether the SLO is met up to the upper end of the prediction intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from penstock.errors import UsageError
+from penstock.graph.slo import Slo
+from penstock.plan import margin
+from penstock.plan.margin import Margin, margin_line, margins
+from penstock.plan.planning import _allowed
+from penstock.plan.request import plan_request
+from penstock.plan.trials import TrialSpec
+from penstock.simulate.interval import Interval
+from penstock.simulate.study import Row
+from tests.plan.simulated_study import (
+    LOADED,
+    TAKES_MS,
+    Behavior,
+    aggregated,
+    disaggregated,
+    request,
+    trials,
+)
+
+CANDIDATE = aggregated(2)
+
+
+def measured(monkeypatch: pytest.MonkeyPatch, **high: float) -> None:
+    """Intervals up to ``high`` times the prediction."""
+
+    def intervals(row: Row, coverage: float) -> Mapping[str, Interval]:
+        return {name: Interval(low=0.9, high=factor, points=12) for name, factor in high.items()}
+
+    monkeypatch.setattr(margin, "row_intervals", intervals)
+
+
+def row() -> Row:
+    (trial,) = trials({CANDIDATE: Behavior(max_scale=2.0)}).of([TrialSpec(CANDIDATE)])
+    return trial.row
+
+
+def test_each_part_of_the_slo_is_widened_by_its_interval(monkeypatch: pytest.MonkeyPatch) -> None:
+    measured(monkeypatch, ttft=1.5, itl=1.2)
+    slo = Slo(ttft_ms=TAKES_MS * 2, itl_ms=1000.0, e2e_ms=100000.0)
+    found = {one.name: one for one in margins(row(), slo, 0.95)}
+    assert found["TTFT"].highest == pytest.approx(found["TTFT"].predicted * 1.5)
+    assert found["ITL"].highest == pytest.approx(found["ITL"].predicted * 1.2)
+    latency = found["end-to-end latency"]
+    assert latency.highest == pytest.approx(latency.predicted * 1.5), "it consists of both"
+    assert all(one.is_met for one in found.values())
+
+
+def test_a_part_without_measured_points_is_not_met(monkeypatch: pytest.MonkeyPatch) -> None:
+    measured(monkeypatch, itl=1.0)
+    (found,) = margins(row(), Slo(ttft_ms=TAKES_MS * 100), 0.95)
+    assert found.highest is None
+    assert not found.is_met
+    assert margin_line(row(), [found]).startswith("not known: no measured point for ")
+
+
+def test_the_line_names_what_may_miss_the_slo() -> None:
+    met = Margin(name="TTFT", limit=500.0, predicted=44.0, highest=88.0)
+    missed = Margin(name="ITL", limit=8.0, predicted=7.438, highest=8.876)
+    assert margin_line(row(), [met, missed]) == (
+        "ITL up to 8.876 ms of 8 ms: the SLO may be missed within the 90% interval"
+    )
+    assert margin_line(row(), [met], 0.8) == (
+        "TTFT up to 88 ms of 500 ms: the SLO is met within the 80% interval"
+    )
+
+
+@pytest.mark.parametrize(("high", "meets_slo"), [(1.01, True), (1.5, False)])
+def test_with_confidence_a_graph_must_meet_the_slo_with_its_margin(
+    monkeypatch: pytest.MonkeyPatch, high: float, meets_slo: bool
+) -> None:
+    measured(monkeypatch, ttft=high, itl=high)
+    some = trials({CANDIDATE: Behavior(max_scale=2.0)})
+    (without,) = some.of([TrialSpec(CANDIDATE)])
+    assert without.meets_slo
+    some = trials({CANDIDATE: Behavior(max_scale=2.0)})
+    some.deployments.request = request(confidence=0.9)
+    (trial,) = some.of([TrialSpec(CANDIDATE)])
+    assert trial.meets_slo is meets_slo
+
+
+def test_with_confidence_disaggregated_graphs_are_left_out() -> None:
+    both = [aggregated(2), disaggregated(1, 1)]
+    assert _allowed(both, request()) == both
+    assert _allowed(both, request(confidence=0.9)) == [aggregated(2)]
+
+
+@pytest.mark.slow
+def test_a_confidence_that_the_points_cannot_show_is_refused(tmp_path: Path) -> None:
+    question = request()
+    with pytest.raises(UsageError, match="12 measured points"):
+        plan_request(
+            "gpt-oss-120b",
+            LOADED,
+            scratch=tmp_path,
+            gpu="b200",
+            gpus=8,
+            slo=question.slo,
+            objective=question.objective,
+            confidence=0.95,
+        )
