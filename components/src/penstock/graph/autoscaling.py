@@ -42,7 +42,8 @@ class Autoscaling(Spec):
         ),
     )
     target: Annotated[float, Field(gt=0)] | None = Field(
-        default=None, description="Value of the signal that the autoscaler maintains."
+        default=None,
+        description=("Value of `signal` that the autoscaler maintains, in the unit of the signal."),
     )
     metrics: Items[Opaque] = Field(
         default=(),
@@ -54,9 +55,9 @@ class Autoscaling(Spec):
     behavior: Opaque = Field(
         default={},
         description=(
-            "Scaling behavior of the HPA; if unset, Kubernetes' default for the frontend. The "
-            "default of pools at most doubles the replicas in five minutes (a model takes minutes "
-            "to load) and removes one replica at a time, after its drain."
+            "Scaling behavior of the HPA. If unset, the frontend has Kubernetes' default. A pool "
+            "then at most doubles its replicas in five minutes, because a model takes minutes to "
+            "load, and removes one replica at a time, after its drain."
         ),
     )
 

@@ -31,8 +31,8 @@ class CacheClaim(Spec):
     access_mode: Literal["ReadWriteMany", "ReadWriteOnce"] = Field(
         default="ReadWriteMany",
         description=(
-            "Access mode of the claim; with ReadWriteOnce all pods must run on one node, which "
-            "the chart does not enforce."
+            "Access mode of the claim. With ReadWriteOnce, all pods must run on one node; the "
+            "chart does not ensure this."
         ),
     )
 
@@ -40,8 +40,8 @@ class CacheClaim(Spec):
 class ModelCache(Spec):
     pvc: ObjectName = Field(
         description=(
-            "PersistentVolumeClaim for the model files in a Hugging Face cache; it is filled in "
-            "advance, by the pods, or by `download`."
+            "Name of the PersistentVolumeClaim for the model files. You can fill it in advance "
+            "with a Hugging Face cache, let the pods download into it, or set `download`."
         )
     )
     mount_path: FolderPath = Field(
@@ -51,22 +51,22 @@ class ModelCache(Spec):
     create: CacheClaim | None = Field(
         default=None,
         description=(
-            "Create the claim, which remains when the release is uninstalled; if unset, the claim"
-            " must exist."
+            "Create the claim; if unset, the claim must exist. The created claim remains when the "
+            "release is uninstalled."
         ),
     )
     download: bool = Field(
         default=False,
         description=(
-            "Download model.revision and the draft model once in a Job; workers wait for it and "
-            "do not access the Hugging Face Hub."
+            "Download model.revision and the draft model once in a Job. Workers wait for the Job "
+            "and do not access the Hugging Face Hub."
         ),
     )
     offline: bool = Field(
         default=False,
         description=(
-            "Prevent all pods from accessing the Hugging Face Hub, as in an air-gapped cluster; "
-            "the claim must contain all files."
+            "Prevent all pods from accessing the Hugging Face Hub, as in an air-gapped cluster. "
+            "The claim must then contain all files."
         ),
     )
 
@@ -75,14 +75,16 @@ class NetworkPolicy(Spec):
     enabled: bool = Field(
         default=False,
         description=(
-            "Create a NetworkPolicy: the pods of the graph accept connections from each other and"
-            " from the peers listed below, and may connect to each other, DNS, the API server and"
-            " HTTPS."
+            "Create a NetworkPolicy. The pods of the graph then accept connections only from each "
+            "other and from the peers of `clients` and `scrapers`. They may connect only to each "
+            "other, DNS, the API server, HTTPS, and the etcd, NATS and Prometheus of the graph."
         ),
     )
     clients: Items[Opaque] = Field(
         default=(),
-        description="NetworkPolicyPeers that may connect to the endpoint; if empty, all.",
+        description=(
+            "NetworkPolicyPeers that may connect to the endpoint; if empty, all peers may."
+        ),
     )
     scrapers: Items[Opaque] = Field(
         default=(),
@@ -143,8 +145,8 @@ class Cluster(Spec):
         default=None,
         description=(
             "Existing ServiceAccount for all pods, such as one with a cloud identity. The chart "
-            "gives it the roles that discovery needs. If unset, the operator's own, or with "
-            "platform plain, one without permissions."
+            "gives it the roles that discovery needs. If unset, the pods use the operator's "
+            "ServiceAccount or, with platform plain, one without permissions."
         ),
     )
     security: Literal["least", "nonroot", "image"] = Field(
@@ -161,14 +163,15 @@ class Cluster(Spec):
         default=None,
         description=(
             "Secret with the SSH key (private.key and private.key.pub) of TensorRT-LLM workers "
-            "that span nodes on platform plain; the operator creates its own."
+            "that span several nodes with platform plain. The operator of platform dynamo creates "
+            "such a Secret itself."
         ),
     )
     disruption_budgets: bool = Field(
         default=True,
         description=(
-            "Create PodDisruptionBudgets that allow one pod of a component to be evicted at a "
-            "time, for components with several pods."
+            "Create a PodDisruptionBudget for each component with several pods, which allows the "
+            "eviction of one pod at a time."
         ),
     )
     network_policy: NetworkPolicy = Field(
@@ -184,6 +187,7 @@ class Cluster(Spec):
     etcd: Etcd = Field(
         default=Etcd(),
         description=(
-            "The etcd of platform plain; not created if infrastructure.etcd_endpoints is set."
+            "The etcd that the chart creates with platform plain, unless "
+            "infrastructure.etcd_endpoints is set."
         ),
     )

@@ -94,24 +94,24 @@ class Frontend(Scaled):
     tokenizer: Literal["fastokens", "default", "basetenkenizer"] = Field(
         default="fastokens",
         description=(
-            "Tokenizer backend; if it cannot be loaded, the frontend stops instead of using a "
-            "slower one."
+            "Tokenizer backend of the frontend. If the frontend cannot load it, the frontend "
+            "stops and does not use a slower one."
         ),
     )
     migration_limit: Count = Field(
         default=3,
         description=(
-            "Maximum number of times that a request moves to another worker when its worker "
-            "fails; with 0 (Dynamo's default), the request fails."
+            "Maximum number of times that a request moves to another worker after its worker has "
+            "failed. With 0 (Dynamo's default), such a request fails."
         ),
     )
     overload_status: Literal[429, 503, 529] | None = Field(
         default=None,
         description=(
-            "HTTP status when all workers reject a request because they are overloaded; if unset, "
-            "429 in graphs with request_limit or router.active_*_threshold, otherwise Dynamo's "
-            "529. OpenAI's clients retry all three; many proxies retry 503 at once, which adds "
-            "load."
+            "HTTP status of a request that all workers reject because they are overloaded. If "
+            "unset, it is 429 in graphs with request_limit or router.active_*_threshold, and "
+            "Dynamo's default of 529 in other graphs. OpenAI's clients retry all three; many "
+            "proxies retry 503 at once, which adds load."
         ),
     )
 
@@ -143,8 +143,8 @@ class WorkerPool(Scaled):
         default=None,
         description=(
             "Maximum number of requests that a replica runs in its engine at once; if unset, no "
-            "limit. Further requests wait in its queue (queue_limit); when that is full, the "
-            "frontend tries other replicas and then returns frontend.overload_status."
+            "limit. Further requests wait in the replica's queue (queue_limit). If this queue is "
+            "full, the frontend tries other replicas and then returns frontend.overload_status."
         ),
     )
     queue_limit: Annotated[int, Field(ge=2)] | None = Field(

@@ -17,29 +17,34 @@ HeaderName = Annotated[str, Field(pattern=HEADER_NAME)]
 
 class RateLimit(Spec):
     requests: TokenCount = Field(
-        description="Requests per unit of time; further requests get status 429."
+        description=(
+            "Maximum number of requests per unit of time; further requests get status 429."
+        )
     )
     unit: Literal["second", "minute", "hour"] = Field(description="The unit of time.")
     per: Literal["client", "everyone"] = Field(
         default="client",
         description=(
-            "Count each client separately, or all clients together; each Envoy replica counts "
-            "separately."
+            "Count each client separately (client), or all clients together (everyone). Each "
+            "Envoy replica counts on its own."
         ),
     )
 
 
 class Timeouts(Spec):
-    connect_s: Positive = Field(default=5, description="Seconds to connect to a frontend.")
+    connect_s: Positive = Field(
+        default=5, description=("Maximum time in seconds to connect to a frontend.")
+    )
     idle_s: Positive = Field(
         default=600,
         description=(
-            "Seconds that a request may go without a byte in either direction; a queued request "
-            "with a long prefill sends nothing for minutes."
+            "Maximum time in seconds without a byte in either direction. A queued request with a "
+            "long prefill may be silent for minutes."
         ),
     )
     upload_s: Positive = Field(
-        default=60, description="Seconds that a client has to send its request."
+        default=60,
+        description=("Maximum time in seconds that a client may take to send its request."),
     )
     request_s: Positive | None = Field(
         default=None,
@@ -58,7 +63,7 @@ class Limits(Spec):
     )
     timeouts: Timeouts = Field(
         default=Timeouts(),
-        description="Time limits; none ends a stream while bytes flow, unless request_s is set.",
+        description=("Time limits of a request. Only request_s can end a stream while bytes flow."),
     )
     retries: Count = Field(
         default=2,
@@ -71,15 +76,15 @@ class Limits(Spec):
     max_request_kib: Positive = Field(
         default=2048,
         description=(
-            "Largest request in KiB; larger ones get status 413. Requests are buffered "
-            "completely before they are forwarded; responses are not buffered."
+            "Size of the largest request in KiB; larger requests get status 413. Envoy buffers a "
+            "request completely before it forwards it, but does not buffer responses."
         ),
     )
     max_parallel_requests: Positive = Field(
         default=100_000,
         description=(
-            "Limit of requests in flight to all frontends; Envoy's default of 1024 would return "
-            "503 long before Dynamo does."
+            "Maximum number of requests in flight to all frontends. With Envoy's own default of "
+            "1024, Envoy would return 503 long before Dynamo does."
         ),
     )
 
@@ -94,8 +99,8 @@ class SectionKeys(Spec):
     secret: ObjectName | None = Field(
         default=None,
         description=(
-            "Secret on the cluster with one entry per client, `client name: key`; if unset, "
-            "NAME-api-keys, where NAME is the release. `up` reads the keys from "
+            "Secret on the cluster with one entry `client name: key` per client; if unset, "
+            "NAME-api-keys, where NAME is the release. `up` reads the keys from the file of "
             "`--gateway FILE` instead."
         ),
     )
@@ -125,7 +130,7 @@ class GatewaySection(Limits):
     tls: Tls | None = Field(
         default=None,
         description=(
-            "TLS on the cluster; if unset, HTTP, which sends the keys unencrypted. `up` takes "
-            "`--tls-cert` and `--tls-key` instead."
+            "TLS on the cluster; if unset, the gateway uses HTTP, which sends the keys "
+            "unencrypted. For `up`, use `--tls-cert` and `--tls-key` instead."
         ),
     )

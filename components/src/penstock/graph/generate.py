@@ -62,11 +62,14 @@ ABOUT_HARDWARE = """\
 ABOUT_REFERENCE = """\
 # Graph YAML
 
-A graph is one YAML file that both `penstock` and `helm install NAME helm/penstock -f GRAPH` read.
-Unknown keys, duplicate keys and wrong types are errors. So are values such as `on` and `0o17`,
-which Helm and Python read differently. penstock reports all errors in one run, each with its line
-and a fix. *unset* in the column "default" means that the field has no value. If the description
-does not say what happens then, penstock sets no option, and the engine or Dynamo decides.
+A graph is one YAML file that describes one deployment of a model. `penstock` reads it, and so does
+`helm install NAME helm/penstock -f GRAPH`. Unknown keys, duplicate keys and wrong types are errors.
+Unquoted values such as `on` and `0o17` are errors too, because Helm and Python read them
+differently. penstock reports all errors of a graph in one run, each with its line and a fix.
+
+The column "default" has the value of a field that a graph does not set. In this column, *unset*
+means that the field then has no value. The description says what happens then. If it does not,
+penstock sets no option, and the engine or Dynamo decides.
 """
 
 

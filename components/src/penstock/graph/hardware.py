@@ -13,15 +13,15 @@ class Hardware(Spec):
     gpu: Literal["h100", "h200", "b200", "b300", "gb200", "gb300"] | None = Field(
         default=None,
         description=(
-            "GPU model of the worker nodes, by which pods are scheduled; if unset, unknown, and "
-            "nothing is derived from it."
+            "GPU model of the worker nodes. Worker pods are scheduled on nodes with this GPU. If "
+            "unset, any GPU node is used, and the chart derives nothing from the GPU model."
         ),
     )
     product_labels: Items[Text] | None = Field(
         default=None,
         description=(
-            "Values of the node label nvidia.com/gpu.product to schedule on; if unset, those "
-            "known for hardware.gpu; [] selects any node."
+            "Values of the node label nvidia.com/gpu.product of nodes to schedule on; if unset, "
+            "the known values for hardware.gpu. [] selects any node."
         ),
     )
     gpus_per_node: Positive | None = Field(
@@ -35,8 +35,8 @@ class Hardware(Spec):
         gt=0,
         allow_inf_nan=False,
         description=(
-            "Price per GPU-hour in any currency, used by `simulate` and `plan`; if unset, no cost"
-            " is reported."
+            "Price per GPU-hour in any currency, used by `simulate` and `plan`; if unset, they "
+            "report no cost."
         ),
     )
     fabric: Literal["ib", "roce", "efa", "mnnvl", "none"] | None = Field(

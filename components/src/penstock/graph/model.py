@@ -44,8 +44,8 @@ class Model(Spec):
     path: Text | None = Field(
         default=None,
         description=(
-            "Directory with the model files, as the process sees it; if unset, the model is found"
-            " by its ID."
+            "Directory with the model files, in the pods or, with `up`, on this machine; if "
+            "unset, the engine finds the model by its ID."
         ),
     )
     revision: Text | None = Field(
@@ -60,7 +60,8 @@ class Model(Spec):
     context_length: Positive | None = Field(
         default=None,
         description=(
-            "Maximum sequence length, prompt and output, in tokens; if unset, the engine's limit."
+            "Maximum sequence length in tokens, of prompt and output together; if unset, the "
+            "engine's limit."
         ),
     )
     reasoning_parser: Text | None = Field(
@@ -89,14 +90,15 @@ class Model(Spec):
 class EngineSpec(Spec):
     kind: EngineKind = Field(
         description=(
-            "Inference engine; llamacpp runs GGUF files on this machine, mocker simulates an "
-            "engine without a GPU."
+            "Inference engine. llamacpp runs GGUF files on this machine with `up`. mocker "
+            "simulates an engine without a GPU."
         )
     )
     device: Device = Field(
         default="gpu",
         description=(
-            "Device of the workers; cpu works with vLLM, which needs your own image, and llamacpp."
+            "Device of the workers. cpu works with llamacpp and vllm. On a cluster, both then "
+            "need an image of your own."
         ),
     )
     image: Image | None = Field(
@@ -109,8 +111,8 @@ class EngineSpec(Spec):
     config: Opaque = Field(
         default={},
         description=(
-            "Options of the engine for all pools, in the engine's own format; with vllm and "
-            "sglang null removes a key."
+            "Options of the engine for all pools, in the engine's own format. With vllm and "
+            "sglang, the value null removes a key."
         ),
     )
     args: Items[str] = Field(
@@ -136,14 +138,14 @@ class KvTransfer(Spec):
         default=None,
         description=(
             "Device-plugin resource of the RDMA devices; if unset, vpc.amazonaws.com/efa with "
-            "fabric efa, else rdma/ib."
+            "hardware.fabric efa, otherwise rdma/ib."
         ),
     )
     rdma_devices: Positive | None = Field(
         default=None,
         description=(
-            "Number of RDMA devices per pod; if unset, one per GPU; EFA needs all devices of the "
-            "node."
+            "Number of RDMA devices per pod; if unset, one per GPU. With EFA, set all devices of "
+            "the node."
         ),
     )
     buffer_tokens: Positive | None = Field(
@@ -166,19 +168,24 @@ class Infrastructure(Spec):
     discovery: Literal["kubernetes", "file", "etcd"] | None = Field(
         default=None,
         description=(
-            "How processes discover each other; if unset, kubernetes, or etcd with platform "
-            "plain; `up` uses file discovery instead of kubernetes."
+            "How processes discover each other; if unset, kubernetes with platform dynamo, and "
+            "etcd with platform plain. Instead of kubernetes, `up` uses file."
         ),
     )
     events: Literal["zmq", "nats"] = Field(default="zmq", description="Transport of KV events.")
     requests: Literal["tcp", "nats"] = Field(default="tcp", description="Transport of requests.")
     etcd_endpoints: Items[Text] = Field(
         default=(),
-        description="URLs of etcd; if unset, `up` starts one, and the operator uses its own.",
+        description=(
+            "URLs of etcd. If empty, `up` starts an etcd, the operator uses its own, and the "
+            "chart creates one with platform plain (cluster.etcd)."
+        ),
     )
     nats_url: Text | None = Field(
         default=None,
-        description="URL of NATS; if unset, `up` starts one, and the operator uses its own.",
+        description=(
+            "URL of NATS. If unset, `up` starts a NATS server, and the operator uses its own."
+        ),
     )
 
 
@@ -193,8 +200,8 @@ class Drill(Spec):
     permitted_failures: dict[AnyFaultKind, Count] = Field(
         default={},
         description=(
-            "Maximum number of avoidable failed requests per fault, by kind of fault; 0 for a kind "
-            "that is not listed."
+            "Maximum number of avoidable failed requests per fault, for each kind of fault. A "
+            "kind that is not listed has 0."
         ),
     )
     stall_s: Positive = Field(
@@ -207,8 +214,8 @@ class Checks(Spec):
     suppress: dict[str, Text] = Field(
         default={},
         description=(
-            "Rules of `penstock check` to suppress in this graph, each with the reason; their "
-            "findings no longer count."
+            "Rules of `penstock check` to suppress in this graph, each with the reason. Findings "
+            "of these rules do not count."
         ),
     )
 
@@ -217,16 +224,17 @@ class Graph(Spec):
     dynamo: DynamoVersion | None = Field(
         default=None,
         description=(
-            "Version of Dynamo, in quotes, which determines images, flags and, for `up`, the "
-            "environment; if unset, 1.6.1. `penstock upgrade` changes it."
+            "Version of Dynamo, in quotes; if unset, 1.6.1. It determines the images, the flags "
+            "and the environment that `up` uses. `penstock upgrade` changes it."
         ),
     )
     platform: Literal["dynamo", "plain"] = Field(
         default="dynamo",
         description=(
-            "What runs the pods on a cluster. dynamo: the Dynamo operator. plain: Deployments "
-            "(LeaderWorkerSets for engines on several nodes), etcd and Services, for clusters "
-            "without the operator. `up` runs both the same way."
+            "What the chart creates on a cluster. dynamo: an object of the Dynamo operator, which "
+            "creates the pods. plain: Deployments (LeaderWorkerSets for engines on several "
+            "nodes), etcd and Services, for clusters without the operator. `up` runs both "
+            "platforms the same way."
         ),
     )
     model: Model = Field(description="The model to serve.")
@@ -234,8 +242,8 @@ class Graph(Spec):
     slo: Slo = Field(
         default=Slo(),
         description=(
-            "Service level objectives (SLO) of a request, by which `simulate` and `plan` rate "
-            "deployments; they do not affect the manifests."
+            "Service level objectives (SLO): limits for the latencies of a request, by which "
+            "`simulate` and `plan` rate deployments. They do not affect the manifests."
         ),
     )
     engine: EngineSpec = Field(description="The inference engine.")
@@ -271,9 +279,9 @@ class Graph(Spec):
     gateway: GatewaySection | None = Field(
         default=None,
         description=(
-            "API keys, rate limit, size limit and time limits in front of the frontends; if unset,"
-            " none. On a cluster the chart renders it for Envoy Gateway; `up` runs it with "
-            "`--gateway FILE`."
+            "API gateway in front of the frontends, with API keys, rate limit, size limit and "
+            "time limits; if unset, none. On a cluster, the chart renders it for Envoy Gateway. "
+            "`up` runs it only with `--gateway FILE`."
         ),
     )
     cluster: Cluster = Field(
@@ -282,13 +290,13 @@ class Graph(Spec):
     drain_timeout_s: Positive = Field(
         default=180,
         description=(
-            "Time in seconds that a stopping process has to finish its requests; all grace "
-            "periods of the graph follow from it."
+            "Time in seconds that a stopping process has to finish its requests. The chart "
+            "derives all grace periods from it."
         ),
     )
     verify: Verify = Field(
         default=Verify(),
-        description="Requirements of `penstock verify`; they do not affect the manifests.",
+        description=("Settings of `penstock verify`; they do not affect the manifests."),
     )
     drill: Drill = Field(
         default=Drill(),
@@ -301,7 +309,9 @@ class Graph(Spec):
     env: Env = Field(default={}, description="Environment variables of every component.")
     pod: Opaque = Field(
         default={},
-        description="PodSpec fragment for every pod; a component's own pod overrides it.",
+        description=(
+            "PodSpec fragment for every pod; the field `pod` of a component overrides it."
+        ),
     )
 
     @model_validator(mode="after")

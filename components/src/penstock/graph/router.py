@@ -26,70 +26,84 @@ KV_ONLY = {
 class Router(Spec):
     mode: RouterMode = Field(
         default="kv",
-        description="How the router selects a worker; kv selects by cached prefix and load.",
+        description=("How the router selects a worker; kv selects it by cached prefix and load."),
     )
     kv_events: bool = Field(
         default=True,
         description=(
-            "Track the KV cache through events of the workers; if false, the router predicts it "
-            "from requests."
+            "Track the KV caches of the workers through their events; if false, the router "
+            "predicts the caches from the requests."
         ),
     )
     replica_sync: bool = Field(
         default=True,
         description=(
-            "Share load state between frontends. It is also on if there is one frontend, so that "
-            "a second one can be added without restarting the first."
+            "Share the load state of the routers between frontends. The default is also true for "
+            "one frontend, so that adding a second one does not restart the first."
         ),
     )
     overlap_score_credit: Annotated[float, Field(ge=0)] | None = Field(
-        default=None, description="Weight of a cached prefix block; if unset, Dynamo's 1.0."
+        default=None,
+        description=(
+            "Weight of cached prefix blocks in the selection of a worker; if unset, Dynamo's "
+            "default of 1.0."
+        ),
     )
     prefill_load_scale: Annotated[float, Field(ge=0)] | None = Field(
-        default=None, description="Weight of the prefill load; if unset, Dynamo's 1.0."
+        default=None,
+        description=(
+            "Weight of the prefill load in the selection of a worker; if unset, Dynamo's default "
+            "of 1.0."
+        ),
     )
     temperature: Annotated[float, Field(ge=0)] | None = Field(
         default=None,
         description=(
-            "Randomness of the selection; if unset, Dynamo's 0, which always selects the best "
-            "worker."
+            "Randomness of the selection of a worker; if unset, Dynamo's default of 0, which "
+            "always selects the best worker."
         ),
     )
     ttl_s: Annotated[float, Field(gt=0)] | None = Field(
         default=None,
         description=(
-            "Lifetime in seconds of a predicted block with kv_events: false; if unset, Dynamo's "
-            "120."
+            "Time in seconds after which the router forgets a predicted block (kv_events: false); "
+            "if unset, Dynamo's default of 120."
         ),
     )
     min_initial_workers: Count | None = Field(
         default=None,
-        description="Number of workers that the frontend waits for at start; if unset, Dynamo's 0.",
+        description=(
+            "Number of workers that the frontend waits for at its start; if unset, Dynamo's "
+            "default of 0."
+        ),
     )
     active_decode_blocks_threshold: Annotated[float, Field(gt=0, le=1)] | None = Field(
         default=None,
         description=(
-            "Fraction of KV blocks in use above which a worker counts as busy; if unset, never."
+            "Fraction of its KV blocks in use above which a worker counts as busy; if unset, it "
+            "never does. If all workers are busy, requests get frontend.overload_status."
         ),
     )
     active_prefill_tokens_threshold: Positive | None = Field(
         default=None,
         description=(
-            "Number of queued prompt tokens above which a worker counts as busy; if unset, never."
+            "Number of queued prompt tokens above which a worker counts as busy; if unset, it "
+            "never does. If all workers are busy, requests get frontend.overload_status."
         ),
     )
     queue_threshold: Annotated[float, Field(ge=0)] | None = Field(
         default=None,
         description=(
-            "Active prompt tokens, as a multiple of max_num_batched_tokens, above which a worker "
-            "counts as busy. While all workers are busy, requests wait in the router, ordered by "
-            "the header x-dynamo-request-strict-priority. If unset, requests wait in the engines."
+            "Number of active prompt tokens, as a multiple of max_num_batched_tokens, above which "
+            "the router sends a worker no requests. While this holds for all workers, requests "
+            "wait in the router, ordered by the header x-dynamo-request-strict-priority. If "
+            "unset, requests wait in the engines."
         ),
     )
     conditional_disagg: bool | None = Field(
         default=None,
         description=(
-            "Let short or cached prompts skip the prefill pool (experimental); if unset, no."
+            "Let short or cached prompts skip the prefill pool (experimental); if unset, false."
         ),
     )
 

@@ -22,7 +22,8 @@ class Speculation(Spec):
     draft_revision: Text | None = Field(
         default=None,
         description=(
-            "Commit of the draft model for model.cache.download; if unset, it is not downloaded."
+            "Commit of the draft model for model.cache.download; if unset, the Job does not "
+            "download the draft model."
         ),
     )
     draft_tokens: Positive = Field(default=3, description="Number of draft tokens per step.")
