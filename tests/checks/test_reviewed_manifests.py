@@ -383,6 +383,8 @@ def vllm_with_gpus(gpus: str) -> str:
 def test_every_placeholder_of_an_image_is_named() -> None:
     finding = only(manifest(VLLM_AGG, {f"{WORKER}/image": "<REGISTRY>/vllm:<TAG>"}), "PS909")
     assert finding.message.startswith("<REGISTRY>, <TAG> in ")
+    labels = {f"{COMPONENTS}/worker/podTemplate/metadata/labels": {"pool": "<A>-<B>"}}
+    assert "<A>, <B>" in only(manifest(VLLM_AGG, labels), "PS909").message
 
 
 @pytest.mark.parametrize(("release", "level"), [("1.1.1", Level.ERROR), ("1.6.1", Level.WARNING)])

@@ -12,6 +12,7 @@ from dynamo.llm.exceptions import InvalidArgument
 
 from penstock.llamacpp.grammar import Grammars, Output, gbnf_problem, schema_grammar
 from penstock.llamacpp.llguidance import Llguidance, readable
+from penstock.llamacpp.structural_tag import grammar_of
 
 needs_llamacpp = pytest.mark.llamacpp
 PERSON = {"type": "object", "properties": {"age": {"type": "integer"}}, "required": ["age"]}
@@ -181,3 +182,14 @@ def test_a_panic_of_llguidance_is_readable() -> None:
     assert readable(error) == (
         "it is too large for llguidance (assertion failed: symbols.len() < 65525)"
     )
+
+
+@needs_llamacpp
+def test_the_reason_has_no_lines_of_the_grammar(llguidance: Llguidance) -> None:
+    schema = {"type": "object", "properties": {"url": {"type": "string", "format": "uri"}}}
+    content = {"type": "json_schema", "json_schema": schema}
+    tag = {"type": "tag", "begin": "<tool_call>", "content": content, "end": "</tool_call>"}
+    form = {"type": "triggered_tags", "triggers": ["<tool_call>"], "tags": [tag]}
+    grammar = grammar_of({"format": form | {"at_least_one": False}})
+    message = refusal(Grammars(llguidance), grammar=grammar)
+    assert message.endswith("of this request: Unknown format: uri")

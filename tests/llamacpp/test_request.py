@@ -148,3 +148,16 @@ def test_a_choice_becomes_a_grammar_whose_words_are_quoted() -> None:
 
 def test_a_grammar_is_passed_unchanged() -> None:
     assert guided(grammar='root ::= "a"').body["grammar"] == 'root ::= "a"'
+
+
+@pytest.mark.parametrize(("at_least_one", "is_optional"), [(False, True), (True, False)])
+def test_only_the_grammar_of_optional_calls_can_be_left_out(
+    at_least_one: bool, is_optional: bool
+) -> None:
+    tag = {"type": "tag", "begin": "<a>", "content": {"type": "any_text"}, "end": "</a>"}
+    form = {"type": "triggered_tags", "triggers": ["<a>"], "tags": [tag]}
+    given = {"structural_tag": {"format": form | {"at_least_one": at_least_one}}}
+    asked = guided(**given)
+    assert asked.has_optional_grammar is is_optional
+    assert "grammar" in asked.body
+    assert "grammar" not in asked.without_grammar().body

@@ -308,3 +308,54 @@ def test_the_prompt_of_a_request_is_found_in_every_form() -> None:
     assert prompt_ids({"prompt": [1, 2, 3]}) == 3
     assert prompt_ids({"prompt": [[1], [1, 2]]}) == 2
     assert prompt_ids({"prompt": "a"}) == 0
+
+
+FUNCTION = {"type": "function", "function": {"name": "ping"}}
+FORMAT = {"response_format": {"type": "json_object"}}
+
+
+@pytest.mark.parametrize("parameters", [{}, {"parameters": None}, {"parameters": {}}])
+@pytest.mark.parametrize("engine", ["vllm", "llamacpp"])
+def test_a_function_without_parameters_takes_none(engine: str, parameters: Any) -> None:
+    none = {"type": "object", "properties": {}, "additionalProperties": False}
+    chat = review(
+        CHAT, {"tools": [{"type": "function", "function": {"name": "p", **parameters}}]}, engine
+    )
+    assert chat.changed["tools"][0]["function"]["parameters"] == none
+    tool = {"type": "function", "name": "p", **parameters}
+    assert review(RESPONSES, {"tools": [tool]}, engine).changed["tools"][0]["parameters"] == none
+    given = {"type": "object", "properties": {"a": {}}}
+    kept = {"tools": [{"type": "function", "function": {"name": "p", "parameters": given}}]}
+    assert review(CHAT, kept, engine).changed == {}
+
+
+@pytest.mark.parametrize(
+    "body", [FORMAT, {"guided_choice": ["a"]}, {"response_format": {"type": "json_schema"}}]
+)
+def test_optional_tools_are_left_out_if_the_format_excludes_calls(body: dict[str, Any]) -> None:
+    """Dynamo would take a JSON object with a name for a call."""
+    tools = {"tools": [FUNCTION | {"function": {"name": "p", "parameters": {"type": "string"}}}]}
+    verdict = review(CHAT, body | tools, "llamacpp")
+    assert verdict.changed == {"tool_choice": "none"}
+    assert verdict.ignored == ("tools",)
+    required = review(CHAT, body | tools | {"tool_choice": "required"}, "llamacpp")
+    assert (required.changed, required.ignored) == ({}, ())
+    text = {"text": {"format": {"type": "json_schema"}}}
+    answer = review(RESPONSES, text | {"tools": [{"type": "web_search"}]}, "vllm")
+    assert answer.changed == {"tool_choice": "none"}
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        (CHAT, {"functions": [{"name": "f"}]}),
+        (CHAT, {"function_call": "auto"}),
+        (RESPONSES, {"max_tool_calls": 2}),
+        (RESPONSES, {"input": [USER, {"type": "item_reference", "id": "r"}]}),
+    ],
+)
+def test_what_dynamo_never_serves_is_a_400(path: str, body: dict[str, Any]) -> None:
+    for engine in ("mocker", "vllm", "llamacpp"):
+        refusal = review(path, body, engine).refusal
+        assert refusal is not None
+        assert (refusal.status, refusal.code) == (400, "unsupported_parameter")

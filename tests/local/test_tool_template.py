@@ -102,7 +102,7 @@ def test_calls_and_results_become_text_in_the_format_of_the_parser(
         '<tool_call>\n{"name": "weather", "arguments": {"city": "Köln"}}\n</tool_call>\n'
         '<tool_call>\n{"name": "weather", "arguments": {}}\n</tool_call>'
     )
-    result = "<|im_start|>user\n<tool_response>\nsun\n</tool_response><|im_end|>\n"
+    result = "<|im_start|>user\nThe function returned: sun\nAnswer my question with it.<|im_end|>\n"
     for tools in (TOOLS, None):  # Dynamo leaves the tools out with a `tool_choice` of `none`
         prompt = rendered(made, [USER, empty, RESULT], tools)
         assert f"<|im_start|>assistant\n{shown}<|im_end|>\n{result}" in prompt

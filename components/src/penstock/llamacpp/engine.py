@@ -135,6 +135,9 @@ class LlamaCppEngine(LLMEngine):
             result = require_prefill_result(request, self._mode)
             transferred = KvTransfer.read(result["disaggregated_params"])
         asked = read_request(request, self._context_length, self._config.sampling)
+        if asked.has_optional_grammar and await self._grammars.problem(asked.body):
+            # A schema of a tool has a keyword that llguidance lacks. vLLM does not refuse it.
+            asked = asked.without_grammar()
         await self._grammars.require_valid(asked.body)
         if self._mode is DisaggregationMode.PREFILL:
             sender = None if is_probe(request) else self._sender

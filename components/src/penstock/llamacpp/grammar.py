@@ -43,6 +43,11 @@ class Grammars:
 
     async def require_valid(self, body: Mapping[str, Any]) -> None:
         """InvalidArgument says why llama.cpp cannot apply the schema or grammar of a request."""
+        if found := await self.problem(body):
+            raise InvalidArgument(found)
+
+    async def problem(self, body: Mapping[str, Any]) -> str:
+        """Why llama.cpp cannot apply the schema or grammar of a request; empty if it can."""
         if "json_schema" in body:
             problem = await self._problem(schema_grammar(body["json_schema"]))
             what = "JSON schema"
@@ -50,8 +55,7 @@ class Grammars:
             problem, what = await self._problem(str(body["grammar"])), "grammar"
         else:
             problem, what = gbnf_problem(body.get("grammar")), "grammar"
-        if problem:
-            raise InvalidArgument(f"llama.cpp cannot apply the {what} of this request: {problem}")
+        return f"llama.cpp cannot apply the {what} of this request: {problem}" if problem else ""
 
     async def _problem(self, grammar: str) -> str:
         if self._llguidance is None:

@@ -24,7 +24,7 @@ SPECIAL = b"\xff"  # llguidance's mark of a special token
 BYTES = tuple(bytes([value]) for value in range(256))
 # `at 2(8): failed to compile JSON schema: `; the lines of the grammar or the parser's state.
 POSITION = re.compile(r"\A(at \d+\(\d+\): )?(failed to compile JSON schema: )?")
-LISTING = re.compile(r"\n *(1 \||<state>).*\Z", re.DOTALL)
+LISTING = re.compile(r"\n *(\d+ \||<state>).*\Z", re.DOTALL)
 PANIC = re.compile(r"\Apanic: (.*?)(\n.*)?\Z", re.DOTALL)
 
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dynamo.llm.exceptions import InvalidArgument
 
 from penstock.llamacpp.config import Sampling
-from penstock.llamacpp.structural_tag import grammar_of
+from penstock.llamacpp.structural_tag import grammar_of, requires_tag
 
 SEEDS = 2**32 - 1  # the last 32-bit number is llama.cpp's request for a random seed
 # Dynamo's name → llama.cpp's.
@@ -40,6 +40,11 @@ class Asked:
     top_logprobs: int | None = None
     """Alternatives per token; None: no log probabilities."""
     stop_tokens: frozenset[int] = field(default_factory=frozenset)
+    has_optional_grammar: bool = False
+    """Whether the output is useful without the grammar: that of tool calls that may be left out."""
+
+    def without_grammar(self) -> Asked:
+        return replace(self, body={k: v for k, v in self.body.items() if k != "grammar"})
 
     @property
     def is_constrained(self) -> bool:
@@ -83,6 +88,7 @@ def read_request(request: Mapping[str, Any], context_length: int, defaults: Samp
         },
         top_logprobs=None if logprobs is None else int(logprobs),
         stop_tokens=frozenset() if ignores_eos else frozenset(hidden),
+        has_optional_grammar=_may_be_left_out(sampling.get("guided_decoding")),
     )
 
 
@@ -127,6 +133,11 @@ def _grammar(guided: Any) -> dict[str, Any]:
         raise InvalidArgument(f"Guided decoding needs one of {', '.join(sorted(given))}.")
     ((name, value),) = given.items()
     return GUIDED[name](value)
+
+
+def _may_be_left_out(guided: Any) -> bool:
+    tag = guided.get("structural_tag") if isinstance(guided, Mapping) else None
+    return tag is not None and not requires_tag(tag)
 
 
 def _json(value: Any) -> dict[str, Any]:

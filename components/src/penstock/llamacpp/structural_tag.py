@@ -18,7 +18,7 @@ from penstock.llamacpp.llguidance import LLGUIDANCE
 
 Format = Mapping[str, Any]
 ANY = "/(?s:.*)/"
-SPACE = r"/\s*/"
+SPACE = r"/\n?/"  # with more, a small model writes nothing else until the limit
 EMPTY = '""'
 
 
@@ -30,6 +30,11 @@ def grammar_of(structural_tag: Format | str) -> str:
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise InvalidArgument(f"The structural tag of this request is invalid: {error}.") from None
     return "\n".join((f"{LLGUIDANCE} {{}}", f"start: {start}", *grammar.rules))
+
+
+def requires_tag(structural_tag: Format | str) -> bool:
+    """Whether the output must contain a tag, so that the grammar cannot be left out."""
+    return _format(structural_tag).get("at_least_one") is not False
 
 
 def _format(structural_tag: Format | str) -> Format:

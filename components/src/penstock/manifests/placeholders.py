@@ -94,7 +94,7 @@ def unfilled(root: Cursor) -> Iterator[Unfilled]:
 def _walk(cursor: Cursor, *, in_text: bool, seen: set[int]) -> Iterator[Unfilled]:
     value = cursor.value
     if isinstance(value, str):
-        if text := placeholder(value, in_text=in_text):
+        for text in placeholders(value, in_text=in_text):
             yield Unfilled(cursor=cursor, text=text)
     elif isinstance(value, (dict, list)) and id(value) not in seen:
         seen.add(id(value))

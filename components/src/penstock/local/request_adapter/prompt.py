@@ -47,6 +47,14 @@ def empty_content(body: Body) -> str | None:
     return None
 
 
+def reference(body: Body) -> str | None:
+    """The place of an item of a response's input that only names another one, else None."""
+    for index, item in enumerate(messages(body)):
+        if item.get("type") == "item_reference":
+            return f"{_name(body)}[{index}]"
+    return None
+
+
 def unknown_token(body: Body, model: Model) -> int | None:
     """A token id of the prompt that is not in the vocabulary, else None."""
     if model.vocabulary is None:

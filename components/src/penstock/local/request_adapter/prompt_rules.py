@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .model import Model
-from .prompt import Body, empty_content, media, unknown_token
+from .prompt import Body, empty_content, media, reference, unknown_token
 from .refusal import UNSUPPORTED, Refusal
 
 
@@ -22,6 +22,13 @@ def review_prompt(body: Body, param: str, *, is_text_only: bool, model: Model) -
             message=f"{place!r} is an empty list. Give it at least one part, or a string.",
             param=param,
             code=None,
+        )
+    if (place := reference(body)) is not None:
+        return Refusal(
+            message=f"{place!r} refers to a stored item. Dynamo stores none, and would ignore it: "
+            "send the item itself.",
+            param=param,
+            code=UNSUPPORTED,
         )
     if (token := unknown_token(body, model)) is not None:
         return Refusal(

@@ -15,6 +15,7 @@ from .prompt import Body, renderable
 from .prompt_rules import review_prompt
 from .refusal import UNSUPPORTED, Refusal
 from .responses_fields import review_fields
+from .tools import GUIDED, excludes_calls, has_format, understood
 
 CHAT, COMPLETIONS, RESPONSES = "/v1/chat/completions", "/v1/completions", "/v1/responses"
 EMBEDDINGS = "/v1/embeddings"
@@ -35,7 +36,6 @@ IGNORED_BY_THE_MOCKER = (
     *("tools", "parallel_tool_calls", "reasoning", "reasoning_effort"),
 )
 IGNORED_BY_DYNAMO = ("store", "prediction")
-GUIDED = ("guided_json", "guided_regex", "guided_choice", "guided_grammar")
 CONTEXT_CODE = "context_length_exceeded"
 # OpenAI's words. litellm and others branch on them, and a worker's error has no other field.
 CONTEXT_WORDS = "maximum context length is"
@@ -117,13 +117,6 @@ def _requires_a_call(body: Body) -> bool:
     return body.get("tool_choice") not in (None, "none", "auto")
 
 
-def _formats(body: Body) -> bool:
-    """A format other than text, of chat completions or of responses."""
-    text = body.get("text")
-    form = body.get("response_format") or (text.get("format") if isinstance(text, dict) else None)
-    return isinstance(form, dict) and form.get("type") not in (None, "text")
-
-
 def _changes_verbosity(body: Body) -> bool:
     text = body.get("text")
     return isinstance(text, dict) and text.get("verbosity") not in (None, "medium")
@@ -150,7 +143,7 @@ CONTRADICTIONS = (
     Contradiction(
         param="response_format",
         paths=(CHAT,),
-        is_invalid=lambda body: _formats(body) and any(_set(name)(body) for name in GUIDED),
+        is_invalid=lambda body: has_format(body) and any(_set(name)(body) for name in GUIDED),
         message="'response_format' and a 'guided_…' parameter both constrain the output, and "
         "Dynamo would apply only one of them. Remove one.",
     ),
@@ -169,8 +162,8 @@ RULES = (
         is_used=lambda body: body.get("logprobs") is not None,
     ),
     Rule(param="tool_choice", paths=(CHAT, RESPONSES), is_used=_requires_a_call),
-    Rule(param="response_format", paths=(CHAT,), is_used=_formats),
-    Rule(param="text.format", paths=(RESPONSES,), is_used=_formats),
+    Rule(param="response_format", paths=(CHAT,), is_used=has_format),
+    Rule(param="text.format", paths=(RESPONSES,), is_used=has_format),
     *(Rule(param=name, paths=(CHAT, COMPLETIONS), is_used=_set(name)) for name in GUIDED),
     Rule(
         param="text.verbosity",
@@ -196,6 +189,12 @@ RULES = (
         engines=ENGINES,
     ),
     Rule(param="conversation", paths=(RESPONSES,), is_used=_set("conversation"), engines=ENGINES),
+    # Dynamo answers these with a 501, which clients try again.
+    Rule(param="functions", paths=(CHAT,), is_used=_set("functions"), engines=ENGINES),
+    Rule(param="function_call", paths=(CHAT,), is_used=_set("function_call"), engines=ENGINES),
+    Rule(
+        param="max_tool_calls", paths=(RESPONSES,), is_used=_set("max_tool_calls"), engines=ENGINES
+    ),
     Rule(param="include", paths=(RESPONSES,), is_used=_includes_logprobs, engines=ENGINES),
     Rule(param="top_logprobs", paths=(RESPONSES,), is_used=_set("top_logprobs"), engines=ENGINES),
 )
@@ -223,7 +222,7 @@ def review(path: str, body: Body, engine: str, model: Model) -> Verdict:
         return Verdict(refusal=refusal)
     default = _default_limit(path, body) if engine == MOCKER else {}
     return Verdict(
-        changed=default | renderable(body, model),
+        changed=default | renderable(body, model) | ({} if engine == MOCKER else understood(body)),
         ignored=tuple(name for name in _ignored(body, engine, model) if _is_given(body.get(name))),
     )
 
@@ -232,7 +231,8 @@ def _ignored(body: Body, engine: str, model: Model) -> tuple[str, ...]:
     if engine == MOCKER:
         return (*IGNORED_BY_DYNAMO, *IGNORED_BY_THE_MOCKER)
     # A required call follows the grammar that Dynamo makes of the tools, not the prompt.
-    has_effect = model.renders_tools or body.get("tool_choice") not in (None, "auto")
+    is_rendered = model.renders_tools and not excludes_calls(body)
+    has_effect = is_rendered or body.get("tool_choice") not in (None, "auto")
     return IGNORED_BY_DYNAMO if has_effect else (*IGNORED_BY_DYNAMO, "tools")
 
 
@@ -247,8 +247,8 @@ def _default_limit(path: str, body: Body) -> Body:
 def _refusal(rule: Rule, engine: str) -> Refusal:
     if rule.engines == ENGINES:
         message = (
-            f"Dynamo ignores {rule.param!r} with this value, on every engine. Remove it from the "
-            "request."
+            f"Dynamo does not support {rule.param!r} with this value, on any engine. Remove it "
+            "from the request."
         )
     else:
         name = "the mocker, which generates random text," if engine == MOCKER else engine

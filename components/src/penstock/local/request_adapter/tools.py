@@ -1,0 +1,56 @@
+"""The tools of a request, as Dynamo and the engines understand them. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .prompt import Body
+
+GUIDED = ("guided_json", "guided_regex", "guided_choice", "guided_grammar")
+# OpenAI's meaning of a function without parameters. An engine would generate any JSON value.
+NO_PARAMETERS = {"type": "object", "properties": {}, "additionalProperties": False}
+
+
+def has_format(body: Body) -> bool:
+    """A format other than text, of chat completions or of responses."""
+    text = body.get("text")
+    form = body.get("response_format") or (text.get("format") if isinstance(text, dict) else None)
+    return isinstance(form, dict) and form.get("type") not in (None, "text")
+
+
+def excludes_calls(body: Body) -> bool:
+    """Whether the format of the output leaves no room for the calls of its optional tools.
+
+    Dynamo's parsers would then take a JSON object with a `name` for a call.
+    """
+    is_guided = any(body.get(name) not in (None, "", [], {}) for name in GUIDED)
+    is_optional = body.get("tool_choice") in (None, "auto")
+    return bool(body.get("tools")) and is_optional and (has_format(body) or is_guided)
+
+
+def understood(body: Body) -> Body:
+    """Parameters to set instead of the request's own."""
+    tools = body.get("tools")
+    if not isinstance(tools, list):
+        return {}
+    changed: Body = {"tool_choice": "none"} if excludes_calls(body) else {}
+    made = [_with_parameters(tool) for tool in tools]
+    return changed | ({"tools": made} if made != tools else {})
+
+
+def _with_parameters(tool: Any) -> Any:
+    """Chat completions nest the function; responses do not."""
+    if not isinstance(tool, dict) or tool.get("type") != "function":
+        return tool
+    function = tool.get("function")
+    if isinstance(function, dict):
+        return tool | {"function": function | _parameters(function)}
+    return tool | _parameters(tool)
+
+
+def _parameters(function: Body) -> Body:
+    given = function.get("parameters")
+    if given is not None and not isinstance(given, dict):
+        return {}
+    told = {key: value for key, value in (given or {}).items() if value not in ({}, "object")}
+    return {} if told else {"parameters": NO_PARAMETERS}
