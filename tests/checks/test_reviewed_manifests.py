@@ -417,3 +417,50 @@ def test_settings_in_a_file_of_an_unknown_flag_may_contain_what_is_missing() -> 
     assert found(base, "PS401")
     unknown = manifest(TRTLLM_DISAGG, {f"{PREFILL}/args": [*arguments, "--config-path", "/a.yaml"]})
     assert not [one for one in found(unknown, "PS401") if "prefill" in one.place]
+
+
+def ucx(decode: str, prefill: str) -> str:
+    variables = {"decode": decode, "prefill": prefill}
+    return manifest(
+        VLLM_DISAGG,
+        {
+            f"{COMPONENTS}/{pool}/{MAIN}/env/UCX_TLS": {"name": "UCX_TLS", "value": value}
+            for pool, value in variables.items()
+        },
+    )
+
+
+def test_a_pool_on_intel_xpus_needs_other_transports_than_cuda() -> None:
+    mixed = ucx("ib,rc,cuda_copy", "ib,rc,ze_copy")
+    assert not found(mixed, "PS434")
+    assert not found(mixed, "PS437")
+    without = ucx("ib,rc,cuda_copy", "ib,rc")
+    assert found(without, "PS434")
+    assert found(without, "PS437")
+
+
+def test_devices_are_not_counted_if_a_variable_selects_them() -> None:
+    limits = {f"{pool}/resources/limits": GPUS_AND_NIC for pool in (DECODE, PREFILL)}
+    assert found(manifest(VLLM_DISAGG, limits), "PS432")
+    selected = {f"{pool}/env/UCX_NET_DEVICES": ONE_NIC for pool in (DECODE, PREFILL)}
+    assert not found(manifest(VLLM_DISAGG, limits | selected), "PS432")
+
+
+GPUS_AND_NIC = {"nvidia.com/gpu": "4", "rdma/ib": "2"}
+ONE_NIC = {"name": "UCX_NET_DEVICES", "value": "mlx5_0:1"}
+
+
+def test_vllm_on_several_nodes_that_fits_one_runs_on_each() -> None:
+    arguments = {f"{WORKER}/args": ["--model", "a/b", "--tensor-parallel-size", "4"]}
+    limits = {f"{WORKER}/resources/limits/nvidia.com~1gpu": "4"}
+    nodes = {f"{COMPONENTS}/worker/multinode": {"nodeCount": 2}}
+    assert not found(manifest(VLLM_AGG, arguments | limits | nodes), "PS205")
+    larger = {f"{WORKER}/args": ["--model", "a/b", "--tensor-parallel-size", "6"]}
+    assert found(manifest(VLLM_AGG, larger | limits | nodes), "PS205")
+
+
+def test_the_threshold_of_a_startup_probe_is_named() -> None:
+    case = FIRST_CASES["PS707"]
+    assert all(
+        re.match(r"Raise failureThreshold to \d+", one.fix) for one in found(case.bad, "PS707")
+    )

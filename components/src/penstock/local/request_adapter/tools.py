@@ -52,5 +52,5 @@ def _parameters(function: Body) -> Body:
     given = function.get("parameters")
     if given is not None and not isinstance(given, dict):
         return {}
-    told = {key: value for key, value in (given or {}).items() if value not in ({}, "object")}
-    return {} if told else {"parameters": NO_PARAMETERS}
+    filled = {key: value for key, value in (given or {}).items() if value not in ({}, "object")}
+    return {} if filled else {"parameters": NO_PARAMETERS}

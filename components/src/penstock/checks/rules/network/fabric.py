@@ -127,13 +127,12 @@ def _mounts_devices(worker: Worker) -> bool:
     source="disagg-communication.md@03bc1963; dynamo#6370, dynamo#622, dynamo#1314, nixl#1097",
     versions=NETWORK,
     other_levels=(Level.NOTE,),
-    exceptions="Nothing is reported if the devices may come from elsewhere: a resource claim, "
-    "the host network, a CNI annotation or a resource with another name. It is a note if the "
-    "file states that there is only TCP: UCX_TLS lists tcp (as with `hardware.fabric: none`), "
-    "mooncake's MC_FORCE_TCP is set, or the pods require instance types or node pools of AWS "
-    "without EFA, or with fewer EFA devices than GPUs (g4dn, g5, g6, g7). Workers of "
-    "vLLM without a KV connector and of TensorRT-LLM without a cache transceiver are reported by "
-    "PS401.",
+    exceptions="Nothing is reported if the devices may come from elsewhere: a resource claim, the host"
+    " network, a CNI annotation or a resource with another name. It is a note if the file "
+    "states that there is only TCP: UCX_TLS lists tcp (as with `hardware.fabric: none`), "
+    "mooncake's MC_FORCE_TCP is set, or the pods require instance types or node pools of "
+    "AWS without EFA, or with fewer EFA devices than GPUs (g4dn, g5, g6, g7). PS401 reports"
+    " workers without a connector or cache transceiver.",
 )
 def no_rdma(deployment: ServingDeployment) -> Iterable[RuleResult]:
     if deployment.shares_a_pod:
@@ -172,8 +171,8 @@ def _lacks_connector(deployment: ServingDeployment) -> bool:
 
 def _lacks_transceiver(worker: Worker) -> bool:
     """Whether KV transfer is disabled (PS401)."""
-    is_known = worker.is_trtllm and worker.settings.is_complete
-    return is_known and not worker.get(f"{TRANSCEIVER}.backend")
+    has_own = not worker.is_trtllm or worker.get(f"{TRANSCEIVER}.backend")
+    return not has_own and worker.settings.is_complete
 
 
 def _excludes_tcp(worker: Worker) -> bool:
@@ -223,14 +222,17 @@ def _gpus(worker: Worker) -> int:
     source="disagg-communication.md@03bc1963",
     versions=NETWORK,
     other_levels=(Level.NOTE,),
-    exceptions="EFA devices and shared devices are not counted. One device is a note: on some "
-    "clusters it grants access to all devices of the node.",
+    exceptions="EFA devices and shared devices are not counted, and nothing is reported if "
+    "UCX_NET_DEVICES selects devices. One device is a note: on some clusters it grants access to "
+    "all devices of the node.",
 )
 def fewer_devices(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in kv_transfer_pods(deployment):
         devices = rdma_devices(worker)
         count, name = sum(devices.values()), next(iter(devices), "")
-        if not count or count >= _gpus(worker) or any("efa" in n or "shared" in n for n in devices):
+        is_enough = not count or count >= _gpus(worker)
+        is_selected = worker.env("UCX_NET_DEVICES") not in (None, "all")
+        if is_enough or is_selected or any("efa" in n or "shared" in n for n in devices):
             continue
         yield RuleResult(
             location=worker.location("field", "main", "resources", "limits", "rdma"),

@@ -22,7 +22,7 @@ def _transports(worker: Worker) -> list[str] | None:
 
 def _reaches_gpus(worker: Worker) -> bool:
     allowed = _transports(worker)
-    return allowed is None or bool({"all", "cuda", "cuda_copy"} & set(allowed))
+    return allowed is None or bool({"all", "cuda", "cuda_copy", "ze_copy"} & set(allowed))
 
 
 def _uses_ucx(worker: Worker) -> bool:
@@ -177,7 +177,7 @@ def _fabric(device: str) -> str:
 def different_transports(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for prefill, decode in deployment.pairs:
         first, second = prefill.env("UCX_TLS"), decode.env("UCX_TLS")
-        if _is_computed(first) or _is_computed(second):
+        if any(_is_computed(one) or _is_of_intel(one) for one in (first, second)):
             continue
         if _transport_names(first) != _transport_names(second) and decode.component.gpus:
             is_first = bool(first) and (_reaches_gpus(prefill) or not _reaches_gpus(decode))
@@ -188,6 +188,11 @@ def different_transports(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 f"{first or 'unset'} on {prefill.name}",
                 fix=Fix(text=f"Set UCX_TLS to {other} on both pools.", env={"UCX_TLS": other}),
             )
+
+
+def _is_of_intel(transports: str | None) -> bool:
+    """Whether the worker runs on an Intel XPU, which needs other transports than CUDA."""
+    return any(name.startswith("ze_") for name in _transport_names(transports))
 
 
 def _transport_names(transports: str | None) -> frozenset[str]:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
 from penstock.checks.rules.parallelism.experts import EXPERT_KEYS
+from penstock.checks.rules.parallelism.unused_gpus import with_too_many
 from penstock.checks.version_range import ARITHMETIC, HARDWARE, Versions
 from penstock.engines.setting_names import COMMON_SETTINGS
 from penstock.engines.settings import Location
@@ -21,7 +22,6 @@ from penstock.serving.worker import Worker
 SHARED_RANKS = ("data-parallel-hybrid-lb", "data-parallel-external-lb", "data-parallel-start-rank")
 # Flags with which the number of ranks changes while the engine runs.
 ELASTIC = ("enable-elastic-ep", "elastic-ep-backend")
-LARGEST_NODE = 16  # GPUs of the largest nodes on the market, such as DGX-2 or a2-megagpu-16g
 
 
 @rule(
@@ -95,44 +95,21 @@ def gpus_do_not_match_parallelism(deployment: ServingDeployment) -> Iterable[Rul
         if (ranks := _ranks_of_replica(worker)) == 0:
             continue
         world = worker.tp * worker.pp * worker.cp * ranks
+        if _runs_on_each_node(worker, world):
+            continue
         if world > gpus:
             result = _mismatch(deployment, worker, (ranks, gpus, processes))
             yield replace(result, why="The worker exits at startup.")
         elif world < gpus and worker.settings.common("tensor_parallel") is not None:
             result = _mismatch(deployment, worker, (ranks, gpus, processes))
-            yield _with_too_many(result, worker, world, gpus)
+            yield with_too_many(result, worker, world, gpus)
 
 
-def _with_too_many(result: RuleResult, worker: Worker, world: int, gpus: int) -> RuleResult:
-    """``world``: GPUs that the engine uses of the replica's ``gpus``."""
-    if worker.component.gpus > LARGEST_NODE * max(1, worker.component.nodes):
-        return replace(
-            result,
-            message=f"{result.message}, more than a node has",
-            why="No node has so many GPUs, so the pod stays Pending indefinitely.",
-        )
-    if _is_run_by_mpi(worker):
-        return _too_many_ranks(result, world, gpus)
-    return replace(
-        result,
-        message=f"{result.message}: the others are unused",
-        why="They are reserved for the pods and do nothing.",
-        level=Level.WARNING,
-    )
-
-
-def _is_run_by_mpi(worker: Worker) -> bool:
-    """Whether the operator starts an MPI rank for each GPU of the replica."""
-    return worker.is_trtllm and worker.component.nodes > 1
-
-
-def _too_many_ranks(result: RuleResult, world: int, gpus: int) -> RuleResult:
-    return replace(
-        result,
-        message=f"{result.message}, and each GPU gets an MPI rank",
-        why=f"For several nodes the operator runs `mpirun -n {gpus}`. TensorRT-LLM fails in the "
-        f"ranks from {world} on, so the worker does not start.",
-    )
+def _runs_on_each_node(worker: Worker, world: int) -> bool:
+    """Whether the operator starts an engine of its own on each node: it adds vLLM's flags for
+    several nodes only if one node has too few GPUs."""
+    nodes = worker.component.nodes
+    return worker.engine is Engine.VLLM and nodes > 1 and world <= worker.component.gpus // nodes
 
 
 def _ranks_of_replica(worker: Worker) -> int:

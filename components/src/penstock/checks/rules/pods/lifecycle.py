@@ -152,8 +152,8 @@ def _seconds(probe: Mapping[str, Any]) -> int:
     level=Level.WARNING,
     cause="The startup probe of the pod fails before the weights are loaded.",
     effect="The worker is killed while it loads, and never becomes ready.",
-    remedy="Remove the probe; the operator's allows 2 hours.",
-    source="component_worker.go (10 s × 720); dynamo#14735",
+    remedy="Raise failureThreshold. Since 0.6 the operator's own probe allows 2 hours.",
+    source="component_worker.go (10 s × 720, before 0.6 10 s × 60); dynamo#14735",
     versions=KUBERNETES,
     other_levels=(Level.NOTE,),
     exceptions="If the size of the model is not known, the estimate is for 20 GiB and the "
@@ -174,7 +174,7 @@ def short_startup(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 message=f"the startup probe allows {_seconds(probe)} s, but loading {estimate}"
                 f"{size:.0f} GiB of weights and warm-up may take {needed} s",
                 fix=Fix(
-                    text="Remove the probe (the operator's allows 2 h), or raise failureThreshold.",
+                    text=f"Raise failureThreshold to {-(-needed // period)}.",
                     fields={"main/startupProbe/failureThreshold": -(-needed // period)},
                 ),
                 level=None if deployment.model else Level.NOTE,
