@@ -127,12 +127,12 @@ def _mounts_devices(worker: Worker) -> bool:
     source="disagg-communication.md@03bc1963; dynamo#6370, dynamo#622, dynamo#1314, nixl#1097",
     versions=NETWORK,
     other_levels=(Level.NOTE,),
-    exceptions="Nothing is reported if the devices may come from elsewhere: a resource claim, the host"
-    " network, a CNI annotation or a resource with another name. It is a note if the file "
-    "states that there is only TCP: UCX_TLS lists tcp (as with `hardware.fabric: none`), "
-    "mooncake's MC_FORCE_TCP is set, or the pods require instance types or node pools of "
-    "AWS without EFA, or with fewer EFA devices than GPUs (g4dn, g5, g6, g7). PS401 reports"
-    " workers without a connector or cache transceiver.",
+    exceptions="Nothing is reported if the devices may come from elsewhere: a resource claim, "
+    "the host network, a CNI annotation or a resource with another name. It is a note if the "
+    "file states that there is only TCP: UCX_TLS lists tcp (as with `hardware.fabric: none`), "
+    "mooncake's MC_FORCE_TCP is set, or the pods require instance types or node pools of AWS "
+    "without EFA, or with fewer EFA devices than GPUs (g4dn, g5, g6, g7). PS401 reports workers "
+    "without a connector or cache transceiver.",
 )
 def no_rdma(deployment: ServingDeployment) -> Iterable[RuleResult]:
     if deployment.shares_a_pod:
