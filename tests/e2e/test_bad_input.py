@@ -305,7 +305,7 @@ FILES = [
     ("[model]\nid = 'x'\n", 1, "", "this is a list", "penstock init"),
     ("engine: {kind: mocker}\nworker: {}\nmodel: a/b\n", 3, "model", '"a/b"', 'Write `id: "a/b"`'),
     ("# nothing\n", None, "", "the file is empty", "penstock init"),
-    (MANIFEST.format("nvidia.com/v1beta1", "DynamoGraphDeployment"), 1, "kind",
+    (MANIFEST.format("nvidia.com/v1beta1", "DynamoGraphDeployment"), 2, "kind",
      "a Kubernetes manifest (DynamoGraphDeployment)", "`penstock check`, `explain` and `up`"),
     (MANIFEST.format("apps/v1", "Deployment"), 1, "kind", "manifest (Deployment)", "the graph"),
 ]  # fmt: skip

@@ -330,7 +330,7 @@ def test_a_function_without_parameters_takes_none(engine: str, parameters: Any) 
 
 
 @pytest.mark.parametrize(
-    "body", [FORMAT, {"guided_choice": ["a"]}, {"response_format": {"type": "json_schema"}}]
+    "body", [FORMAT, {"guided_json": {}}, {"response_format": {"type": "json_schema"}}]
 )
 def test_optional_tools_are_left_out_if_the_format_excludes_calls(body: dict[str, Any]) -> None:
     """Dynamo would take a JSON object with a name for a call."""

@@ -50,7 +50,8 @@ class LlamaCppConfig(Spec):
     n_ctx_seq: Positive | None = Field(
         default=None,
         description=(
-            "Context length of a slot in tokens; if unset, the model's. The KV cache of all slots "
+            "Context length of a slot in tokens. The chart sets it to model.context_length; if "
+            "both are unset, it is that of the GGUF file. The KV cache of all slots "
             "is allocated at the start."
         ),
     )

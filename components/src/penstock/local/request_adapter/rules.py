@@ -15,7 +15,7 @@ from .prompt import Body, renderable
 from .prompt_rules import review_prompt
 from .refusal import UNSUPPORTED, Refusal
 from .responses_fields import review_fields
-from .tools import GUIDED, excludes_calls, has_format, understood
+from .tools import excludes_calls, has_format, understood
 
 CHAT, COMPLETIONS, RESPONSES = "/v1/chat/completions", "/v1/completions", "/v1/responses"
 EMBEDDINGS = "/v1/embeddings"
@@ -36,6 +36,7 @@ IGNORED_BY_THE_MOCKER = (
     *("tools", "parallel_tool_calls", "reasoning", "reasoning_effort"),
 )
 IGNORED_BY_DYNAMO = ("store", "prediction")
+GUIDED = ("guided_json", "guided_regex", "guided_choice", "guided_grammar")
 CONTEXT_CODE = "context_length_exceeded"
 # OpenAI's words. litellm and others branch on them, and a worker's error has no other field.
 CONTEXT_WORDS = "maximum context length is"

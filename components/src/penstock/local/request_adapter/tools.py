@@ -6,7 +6,6 @@ from typing import Any
 
 from .prompt import Body
 
-GUIDED = ("guided_json", "guided_regex", "guided_choice", "guided_grammar")
 # OpenAI's meaning of a function without parameters. An engine would generate any JSON value.
 NO_PARAMETERS = {"type": "object", "properties": {}, "additionalProperties": False}
 
@@ -21,11 +20,11 @@ def has_format(body: Body) -> bool:
 def excludes_calls(body: Body) -> bool:
     """Whether the format of the output leaves no room for the calls of its optional tools.
 
-    Dynamo's parsers would then take a JSON object with a `name` for a call.
+    Dynamo's parsers would then take a JSON object with a `name` for a call. A grammar or a regular
+    expression may describe calls.
     """
-    is_guided = any(body.get(name) not in (None, "", [], {}) for name in GUIDED)
-    is_optional = body.get("tool_choice") in (None, "auto")
-    return bool(body.get("tools")) and is_optional and (has_format(body) or is_guided)
+    is_json = has_format(body) or body.get("guided_json") is not None
+    return bool(body.get("tools")) and body.get("tool_choice") in (None, "auto") and is_json
 
 
 def understood(body: Body) -> Body:
