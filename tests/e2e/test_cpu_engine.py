@@ -212,7 +212,9 @@ def _metrics(url: str) -> list[str]:
     return httpx.get(f"{url}/metrics", trust_env=False).text.splitlines()
 
 
-def _kill_one(process: GraphProcess, pool: str, expected: list[dict[str, Any]]) -> list[str]:
+def _kill_one(
+    process: GraphProcess, pool: str, expected: list[dict[str, Any]], attempts: int = 3
+) -> list[str]:
     """Keep enough long streams open that every worker has some when one is killed. Returns one line
     for each wrong response."""
     url = str(process.state()["endpoint"])
@@ -224,9 +226,13 @@ def _kill_one(process: GraphProcess, pool: str, expected: list[dict[str, Any]]) 
         ]
         for _ in range(HELD):
             assert under_way.acquire(timeout=60)
-        # With one decode worker left the first may have ended before the last began.
-        assert not all(stream.done() for stream in held)
-        os.kill(_busiest(process, pool), signal.SIGKILL)
+        # On a busy machine, or with one decode worker left, the first end before the last begin.
+        is_held = sum(not stream.done() for stream in held) >= HELD // 2
+        if is_held or attempts == 1:
+            assert not all(stream.done() for stream in held)
+            os.kill(_busiest(process, pool), signal.SIGKILL)
+    if not is_held and attempts > 1:
+        return _kill_one(process, pool, expected, attempts - 1)
     wrong = []
     for at, stream in enumerate(held):
         got, tokens = stream.result(), expected[at]["tokens"]
