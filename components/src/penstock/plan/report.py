@@ -10,7 +10,7 @@ from typing import Any
 
 from penstock.errors import Problem, SimulationError
 from penstock.plan.choose import EQUAL, SCALE_STEP, TIE, score_of
-from penstock.plan.margin import latencies, margin_line, margins
+from penstock.plan.margin import Margin, latencies, margin_line, margins
 from penstock.plan.planning import Limit, NoPlan, Plan
 from penstock.plan.request import Objective, PlanRequest
 from penstock.plan.sensitivity import Comparison
@@ -179,9 +179,15 @@ def headroom(plan: Plan, attain: float) -> Iterator[str]:
 
 def _margin(plan: Plan, attain: float) -> str:
     """Whether the SLO is met at the upper end of the intervals."""
-    coverage = plan.request.confidence or COVERAGE
-    row = plan.winner.row
-    return margin_line(row, margins(row, plan.request.slo, attain, coverage), coverage)
+    return margin_line(plan.winner.row, _margins(plan, attain), _coverage(plan))
+
+
+def _margins(plan: Plan, attain: float) -> list[Margin]:
+    return margins(plan.winner.row, plan.request.slo, attain, _coverage(plan))
+
+
+def _coverage(plan: Plan) -> float:
+    return plan.request.confidence or COVERAGE
 
 
 def _sensitivity_line(row: Row | str, attain: float) -> str:
@@ -297,12 +303,7 @@ def as_json(plan: Plan, attain: float, graph: str) -> str:
         "best_disaggregated": str(best[1].candidate) if best[1] else None,
         "headroom": list(headroom(plan, attain)),
         "confidence": plan.request.confidence,
-        "margins": [
-            asdict(one) | {"is_met": one.is_met}
-            for one in margins(
-                plan.winner.row, plan.request.slo, attain, plan.request.confidence or COVERAGE
-            )
-        ],
+        "margins": [asdict(one) | {"is_met": one.is_met} for one in _margins(plan, attain)],
         "scale_headroom": asdict(plan.headroom),
         "sensitivity": {
             name: _sensitivity_json(row, attain) for name, row in plan.sensitivity_rows.items()

@@ -167,8 +167,9 @@ class Trials:
     def _meets_slo(self, row: Row) -> bool:
         """With `--confidence`, also at the upper end of the intervals."""
         request = self.deployments.request
-        if not self.study.meets(row) or request.confidence is None:
-            return self.study.meets(row)
+        meets = self.study.meets(row)
+        if request.confidence is None or not meets:
+            return meets
         found = margins(row, request.slo, self.study.attain, request.confidence)
         return all(margin.is_met for margin in found)
 

@@ -48,7 +48,7 @@ def kv_role(worker: Worker, connector: str) -> str:
 )
 def no_backend(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in kv_transfer_workers(deployment):
-        if worker.is_trtllm and not worker.get(f"{TRANSCEIVER}.backend"):
+        if lacks_transceiver(worker):
             yield RuleResult(
                 location=worker.config_location(f"{TRANSCEIVER}.backend"),
                 message=f"{worker.name} sets no {TRANSCEIVER}.backend, which disables KV transfer",
@@ -87,6 +87,12 @@ def no_backend(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 why="KV transfers work if the image and the network support mooncake.",
                 level=Level.NOTE,
             )
+
+
+def lacks_transceiver(worker: Worker) -> bool:
+    """Whether a TensorRT-LLM worker with known settings has no backend and transfers no KV."""
+    is_known = worker.is_trtllm and worker.settings.is_complete
+    return is_known and not worker.get(f"{TRANSCEIVER}.backend")
 
 
 def has_connector(worker: Worker) -> bool:
@@ -309,11 +315,8 @@ def short_timeout(deployment: ServingDeployment) -> Iterable[RuleResult]:
 )
 def prefill_overlap_scheduler(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.pool(Role.PREFILL):
-        if (
-            worker.is_trtllm
-            and worker.settings.is_complete
-            and worker.get(f"{TRANSCEIVER}.backend")
-        ):
+        is_known = worker.is_trtllm and worker.settings.is_complete
+        if is_known and not lacks_transceiver(worker):
             if worker.get("disable_overlap_scheduler") is not True:
                 yield RuleResult(
                     location=worker.config_location("disable_overlap_scheduler"),

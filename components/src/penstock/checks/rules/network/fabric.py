@@ -8,7 +8,7 @@ from typing import Any
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
 from penstock.checks.rules.containers import mappings, runs_as_root, truth
-from penstock.checks.rules.kv_transfer.transfer import TRANSCEIVER, has_connector
+from penstock.checks.rules.kv_transfer.transfer import has_connector, lacks_transceiver
 from penstock.checks.rules.network.instance_types import nodes_with_little_efa, nodes_without_efa
 from penstock.checks.version_range import NETWORK, Versions
 from penstock.manifests.deployment import Engine, Role
@@ -139,7 +139,7 @@ def no_rdma(deployment: ServingDeployment) -> Iterable[RuleResult]:
         return
     lacks_connector = _lacks_connector(deployment)
     for worker in kv_transfer_pods(deployment):
-        if rdma_devices(worker) or _has_other_network(worker) or _lacks_transceiver(worker):
+        if rdma_devices(worker) or _has_other_network(worker) or lacks_transceiver(worker):
             continue
         without, little = nodes_without_efa(worker), nodes_with_little_efa(worker)
         nodes = without or little
@@ -167,12 +167,6 @@ def _lacks_connector(deployment: ServingDeployment) -> bool:
     pools = deployment.pool(Role.PREFILL, Role.DECODE)
     vllm = [w for w in pools if w.engine is Engine.VLLM and w.settings.is_complete]
     return not all(has_connector(worker) for worker in vllm)
-
-
-def _lacks_transceiver(worker: Worker) -> bool:
-    """Whether KV transfer is disabled (PS401)."""
-    has_own = not worker.is_trtllm or worker.get(f"{TRANSCEIVER}.backend")
-    return not has_own and worker.settings.is_complete
 
 
 def _excludes_tcp(worker: Worker) -> bool:
