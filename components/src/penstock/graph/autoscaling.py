@@ -19,26 +19,27 @@ class Autoscaling(Spec):
         description=(
             "What sets the number of replicas. hpa: a HorizontalPodAutoscaler created by the "
             "chart. keda: a ScaledObject created by the chart. planner: Dynamo's planner. "
-            "external: an autoscaler that you create, with the scaling adapter RELEASE-COMPONENT "
-            "as its scaleTargetRef (with platform plain the Deployment or LeaderWorkerSet of that"
-            " name)."
+            "external: an autoscaler that you create. Its scaleTargetRef is the scaling adapter "
+            "RELEASE-COMPONENT or, with platform plain, the Deployment or LeaderWorkerSet of that "
+            "name."
         ),
     )
     min: Positive = Field(default=1, description="Minimum number of replicas.")
     max: Annotated[int, Field(ge=1, le=MOST_REPLICAS)] | None = Field(
         default=None,
         description=(
-            "Maximum number of replicas, required with hpa and keda; the planner uses "
+            "Maximum number of replicas, required with hpa and keda. The planner has "
             "planner.max_gpus instead."
         ),
     )
     signal: Signal | None = Field(
         default=None,
         description=(
-            "Metric to scale on. cpu: percentage of resources.cpu. From Prometheus, with keda: "
-            "kv_usage (fraction of the KV cache in use, 0 to 1), prompt_tokens (prompt tokens "
-            "queued or in prefill, per replica), requests (requests in flight, per replica), "
-            "ttft_s and itl_s (90th percentile over the graph, in seconds)."
+            "Metric to scale on. cpu: percentage of resources.cpu. The other signals come from "
+            "Prometheus and need keda: kv_usage (fraction of the KV cache in use, 0 to 1), "
+            "prompt_tokens (prompt tokens queued or in prefill, per replica), requests (requests "
+            "in flight, per replica), ttft_s and itl_s (90th percentile over the graph, in "
+            "seconds)."
         ),
     )
     target: Annotated[float, Field(gt=0)] | None = Field(
@@ -55,9 +56,9 @@ class Autoscaling(Spec):
     behavior: Opaque = Field(
         default={},
         description=(
-            "Scaling behavior of the HPA. If unset, the frontend has Kubernetes' default. A pool "
-            "then at most doubles its replicas in five minutes, because a model takes minutes to "
-            "load, and removes one replica at a time, after its drain."
+            "Scaling behavior of the HPA. If unset, a frontend has Kubernetes' default, and a pool "
+            "at most doubles its replicas in five minutes (a model takes minutes to load) and "
+            "removes one replica at a time, after its drain."
         ),
     )
 

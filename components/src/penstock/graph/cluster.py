@@ -31,8 +31,8 @@ class CacheClaim(Spec):
     access_mode: Literal["ReadWriteMany", "ReadWriteOnce"] = Field(
         default="ReadWriteMany",
         description=(
-            "Access mode of the claim. With ReadWriteOnce, all pods must run on one node; the "
-            "chart does not ensure this."
+            "Access mode of the claim. With ReadWriteOnce, all pods must run on one node, which "
+            "the chart does not ensure."
         ),
     )
 
@@ -40,26 +40,26 @@ class CacheClaim(Spec):
 class ModelCache(Spec):
     pvc: ObjectName = Field(
         description=(
-            "Name of the PersistentVolumeClaim for the model files. You can fill it in advance "
+            "Name of the PersistentVolumeClaim for the model files. Fill the volume in advance "
             "with a Hugging Face cache, let the pods download into it, or set `download`."
         )
     )
     mount_path: FolderPath = Field(
         default="/opt/model-cache",
-        description="Directory where the claim is mounted in every pod, also set as HF_HOME.",
+        description="Directory where every pod mounts the volume. HF_HOME is set to it.",
     )
     create: CacheClaim | None = Field(
         default=None,
         description=(
-            "Create the claim; if unset, the claim must exist. The created claim remains when the "
+            "Create the claim; if unset, the claim must exist. A created claim remains when the "
             "release is uninstalled."
         ),
     )
     download: bool = Field(
         default=False,
         description=(
-            "Download model.revision and the draft model once in a Job. Workers wait for the Job "
-            "and do not access the Hugging Face Hub."
+            "Download the model (at model.revision) and the draft model once, in a Job. Workers "
+            "wait for the Job and do not access the Hugging Face Hub."
         ),
     )
     offline: bool = Field(
@@ -94,7 +94,7 @@ class NetworkPolicy(Spec):
     )
     egress: Items[Opaque] = Field(
         default=(),
-        description="Additional egress rules of every pod, such as access to a model store.",
+        description="Additional egress rules of every pod, for example for a model store.",
     )
 
 
@@ -114,9 +114,12 @@ class Monitoring(Spec):
 
 
 class Topology(Spec):
-    name: Text = Field(description="Name of Grove's ClusterTopology.")
+    name: Text = Field(description="Name of Grove's ClusterTopology, which defines the domains.")
     pack_domain: Text = Field(
-        description="Topology domain, such as rack, in which all pods of the graph are placed."
+        description=(
+            "Kind of topology domain, such as rack. All pods of the graph are placed in one "
+            "domain of this kind."
+        )
     )
 
 
@@ -145,8 +148,8 @@ class Cluster(Spec):
         default=None,
         description=(
             "Existing ServiceAccount for all pods, such as one with a cloud identity. The chart "
-            "gives it the roles that discovery needs. If unset, the pods use the operator's "
-            "ServiceAccount or, with platform plain, one without permissions."
+            "gives it the roles that discovery needs. If unset, the pods use a ServiceAccount of "
+            "the operator or, with platform plain, one without permissions."
         ),
     )
     security: Literal["least", "nonroot", "image"] = Field(
@@ -162,16 +165,16 @@ class Cluster(Spec):
     ssh_secret: ObjectName | None = Field(
         default=None,
         description=(
-            "Secret with the SSH key (private.key and private.key.pub) of TensorRT-LLM workers "
-            "that span several nodes with platform plain. The operator of platform dynamo creates "
+            "Secret with the SSH key (private.key and private.key.pub) for TensorRT-LLM workers "
+            "on several nodes with platform plain. With platform dynamo, the operator creates "
             "such a Secret itself."
         ),
     )
     disruption_budgets: bool = Field(
         default=True,
         description=(
-            "Create a PodDisruptionBudget for each component with several pods, which allows the "
-            "eviction of one pod at a time."
+            "For each component with several pods, create a PodDisruptionBudget, which permits "
+            "the eviction of one pod at a time."
         ),
     )
     network_policy: NetworkPolicy = Field(
@@ -181,7 +184,8 @@ class Cluster(Spec):
     topology: Topology | None = Field(
         default=None,
         description=(
-            "Topology domain in which the pods are placed together; if unset, no constraint."
+            "Placement of all pods close to each other, in one topology domain; if unset, no "
+            "constraint."
         ),
     )
     etcd: Etcd = Field(

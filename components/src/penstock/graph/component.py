@@ -42,7 +42,10 @@ class Component(Spec):
     resources: Resources = Field(default=Resources(), description="CPU and memory of one pod.")
     env: Env = Field(
         default={},
-        description="Environment variables of this component, which override engine.env.",
+        description=(
+            "Environment variables of this component, which override `env` of the graph and, in "
+            "pools, engine.env."
+        ),
     )
     args: Items[str] = Field(
         default=(),
@@ -52,7 +55,7 @@ class Component(Spec):
         default={},
         description=(
             "Kubernetes PodSpec fragment merged over the pod of this component (tolerations, "
-            "nodeSelector, affinity, volumes, …), without containers."
+            "nodeSelector, affinity, volumes, …). It must not set containers."
         ),
     )
     annotations: dict[str, str] = Field(default={}, description="Annotations of the pods.")
@@ -109,9 +112,9 @@ class Frontend(Scaled):
         default=None,
         description=(
             "HTTP status of a request that all workers reject because they are overloaded. If "
-            "unset, it is 429 in graphs with request_limit or router.active_*_threshold, and "
-            "Dynamo's default of 529 in other graphs. OpenAI's clients retry all three; many "
-            "proxies retry 503 at once, which adds load."
+            "unset: 429 in graphs with request_limit or router.active_*_threshold, and Dynamo's "
+            "default of 529 in other graphs. OpenAI's clients retry all three; many proxies retry "
+            "503 at once, which adds load."
         ),
     )
 
@@ -137,20 +140,22 @@ class WorkerPool(Scaled):
         default={}, description="Options of the engine for this pool, merged over engine.config."
     )
     shared_memory: Quantity | None = Field(
-        default=None, description="Size of /dev/shm; if unset, the operator's 8Gi."
+        default=None, description="Size of /dev/shm; if unset, 8Gi."
     )
     request_limit: Positive | None = Field(
         default=None,
         description=(
             "Maximum number of requests that a replica runs in its engine at once; if unset, no "
             "limit. Further requests wait in the replica's queue (queue_limit). If this queue is "
-            "full, the frontend tries other replicas and then returns frontend.overload_status."
+            "full, the frontend tries other replicas; if all reject the request, it returns "
+            "frontend.overload_status."
         ),
     )
     queue_limit: Annotated[int, Field(ge=2)] | None = Field(
         default=None,
         description=(
-            "Maximum number of waiting requests of a replica with request_limit; if unset, 16."
+            "Maximum number of requests that wait in the queue of a replica; if unset, 16. It "
+            "requires request_limit."
         ),
     )
 
@@ -164,15 +169,15 @@ class WorkerPool(Scaled):
 class Planner(Component):
     max_gpus: Positive = Field(
         description=(
-            "Maximum number of GPUs that all pools of the planner together may use; Dynamo's own "
-            "default is 8 for any graph."
+            "Maximum number of GPUs for all pools of the planner together. It is required because "
+            "Dynamo's own default is 8 for any graph."
         )
     )
     config: Opaque = Field(
         default={},
         description=(
-            "PlannerConfig in its own format, such as ttft_ms and itl_ms, the target latencies of "
-            "optimization_target sla (penstock's default)."
+            "Dynamo's PlannerConfig in its own format. For example, ttft_ms and itl_ms set the "
+            "target latencies of the optimization_target sla, which is penstock's default."
         ),
     )
     image: Image | None = Field(

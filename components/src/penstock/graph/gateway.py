@@ -26,7 +26,7 @@ class RateLimit(Spec):
         default="client",
         description=(
             "Count each client separately (client), or all clients together (everyone). Each "
-            "Envoy replica counts on its own."
+            "Envoy replica counts on its own, so several replicas permit a multiple of the limit."
         ),
     )
 
@@ -38,8 +38,8 @@ class Timeouts(Spec):
     idle_s: Positive = Field(
         default=600,
         description=(
-            "Maximum time in seconds without a byte in either direction. A queued request with a "
-            "long prefill may be silent for minutes."
+            "Maximum time in seconds without a byte in either direction. Choose more than the "
+            "longest TTFT: a request sends no byte while it is queued or in prefill."
         ),
     )
     upload_s: Positive = Field(
@@ -49,8 +49,8 @@ class Timeouts(Spec):
     request_s: Positive | None = Field(
         default=None,
         description=(
-            "Maximum time in seconds from a request to the end of its response, including "
-            "retries; if unset, no limit."
+            "Maximum time in seconds from the arrival of a request to the end of its response, "
+            "including retries; if unset, no limit."
         ),
     )
 
@@ -63,7 +63,9 @@ class Limits(Spec):
     )
     timeouts: Timeouts = Field(
         default=Timeouts(),
-        description=("Time limits of a request. Only request_s can end a stream while bytes flow."),
+        description=(
+            "Time limits of a request. Only request_s can end a stream that still sends tokens."
+        ),
     )
     retries: Count = Field(
         default=2,
@@ -83,8 +85,8 @@ class Limits(Spec):
     max_parallel_requests: Positive = Field(
         default=100_000,
         description=(
-            "Maximum number of requests in flight to all frontends. With Envoy's own default of "
-            "1024, Envoy would return 503 long before Dynamo does."
+            "Maximum number of requests in flight to all frontends. The default is high because "
+            "at Envoy's own limit of 1024, Envoy would return 503 long before Dynamo does."
         ),
     )
 
@@ -106,7 +108,7 @@ class SectionKeys(Spec):
     )
     header: HeaderName = Field(
         default="Authorization",
-        description="Header with the key, with or without a leading `Bearer `.",
+        description="Header with the key. The key may follow the prefix `Bearer `.",
     )
 
 

@@ -67,9 +67,10 @@ A graph is one YAML file that describes one deployment of a model. `penstock` re
 Unquoted values such as `on` and `0o17` are errors too, because Helm and Python read them
 differently. penstock reports all errors of a graph in one run, each with its line and a fix.
 
-The column "default" has the value of a field that a graph does not set. In this column, *unset*
-means that the field then has no value. The description says what happens then. If it does not,
-penstock sets no option, and the engine or Dynamo decides.
+The column "default" has the value that applies if a graph does not set the field. *unset* means
+that there is no such value, and the description states what happens then. If it does not,
+penstock sets no option, and the engine or Dynamo decides. A section without a default has the
+defaults of its fields.
 """
 
 

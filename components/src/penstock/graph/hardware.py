@@ -20,15 +20,22 @@ class Hardware(Spec):
     product_labels: Items[Text] | None = Field(
         default=None,
         description=(
-            "Values of the node label nvidia.com/gpu.product of nodes to schedule on; if unset, "
-            "the known values for hardware.gpu. [] selects any node."
+            "Values of the node label nvidia.com/gpu.product. Worker pods are scheduled on nodes "
+            "with one of them; if unset, the known values for hardware.gpu. [] selects any node."
         ),
     )
     gpus_per_node: Positive | None = Field(
-        default=None, description="Number of GPUs per node; if unset, unknown."
+        default=None,
+        description=(
+            "Number of GPUs per node; if unset, `check` cannot tell whether a pod fits on a node."
+        ),
     )
     nodes: Positive | None = Field(
-        default=None, description="Number of GPU nodes that the graph may use; if unset, unknown."
+        default=None,
+        description=(
+            "Number of GPU nodes that the graph may use; if unset, `check` cannot tell whether "
+            "the graph fits on the cluster."
+        ),
     )
     gpu_hour_price: float | None = Field(
         default=None,
@@ -42,9 +49,9 @@ class Hardware(Spec):
     fabric: Literal["ib", "roce", "efa", "mnnvl", "none"] | None = Field(
         default=None,
         description=(
-            "Network between nodes for KV transfer and collectives: InfiniBand (ib), RoCE (roce),"
-            " AWS EFA (efa), the NVLink of a rack (mnnvl, creates a ComputeDomain) or TCP only "
-            "(none). It determines RDMA devices, privileges and UCX settings; "
-            "if unset, unknown."
+            "Network between nodes for KV transfer and collectives: InfiniBand (ib), RoCE (roce), "
+            "AWS EFA (efa), the NVLink of a rack (mnnvl, creates a ComputeDomain) or TCP only "
+            "(none). It determines RDMA devices, privileges and UCX settings; if unset, "
+            "kv_transfer.transport alone determines them."
         ),
     )

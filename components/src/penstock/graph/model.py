@@ -44,8 +44,8 @@ class Model(Spec):
     path: Text | None = Field(
         default=None,
         description=(
-            "Directory with the model files, in the pods or, with `up`, on this machine; if "
-            "unset, the engine finds the model by its ID."
+            "Directory with the model files (llamacpp: the GGUF file), in the pods or, with `up`, "
+            "on this machine; if unset, the engine finds the model by its ID."
         ),
     )
     revision: Text | None = Field(
@@ -73,7 +73,7 @@ class Model(Spec):
     harmony_vocabulary: Text | None = Field(
         default=None,
         description=(
-            "Directory in the pods with o200k_base.tiktoken, which the parsers gpt_oss and "
+            "Directory in the pods with o200k_base.tiktoken, a file that the parsers gpt_oss and "
             "harmony need; if unset, the frontend downloads it at the first request that needs "
             "it."
         ),
@@ -97,8 +97,8 @@ class EngineSpec(Spec):
     device: Device = Field(
         default="gpu",
         description=(
-            "Device of the workers. cpu works with llamacpp and vllm. On a cluster, both then "
-            "need an image of your own."
+            "Device of the workers. cpu works with llamacpp and vllm; on a cluster, it needs an "
+            "image of your own."
         ),
     )
     image: Image | None = Field(
@@ -112,7 +112,7 @@ class EngineSpec(Spec):
         default={},
         description=(
             "Options of the engine for all pools, in the engine's own format. With vllm and "
-            "sglang, the value null removes a key."
+            "sglang, the value null removes an option that the chart sets."
         ),
     )
     args: Items[str] = Field(
@@ -129,9 +129,9 @@ class KvTransfer(Spec):
     transport: Literal["auto", "rdma", "tcp"] = Field(
         default="auto",
         description=(
-            "Network transport. auto: RDMA if hardware.fabric is ib, roce or efa, NVLink if it is "
-            "mnnvl, TCP if it is none, and UCX's choice if it is unset. rdma: request RDMA devices "
-            "and forbid TCP. tcp: use TCP without RDMA devices."
+            "Network transport. auto: depends on hardware.fabric: RDMA for ib, roce and efa, "
+            "NVLink for mnnvl, TCP for none, and UCX's choice if unset. rdma: request RDMA "
+            "devices and forbid TCP. tcp: use TCP without RDMA devices."
         ),
     )
     rdma_resource: Text | None = Field(
@@ -144,15 +144,15 @@ class KvTransfer(Spec):
     rdma_devices: Positive | None = Field(
         default=None,
         description=(
-            "Number of RDMA devices per pod; if unset, one per GPU. With EFA, set all devices of "
-            "the node."
+            "Number of RDMA devices per pod; if unset, one per GPU. With EFA, set it to all "
+            "devices of the node."
         ),
     )
     buffer_tokens: Positive | None = Field(
         default=None,
         description=(
             "Size of a transfer buffer in tokens; if unset, the context length, rounded up to "
-            "whole blocks."
+            "whole KV blocks."
         ),
     )
     timeout_ms: Positive | None = Field(
@@ -169,7 +169,7 @@ class Infrastructure(Spec):
         default=None,
         description=(
             "How processes discover each other; if unset, kubernetes with platform dynamo, and "
-            "etcd with platform plain. Instead of kubernetes, `up` uses file."
+            "etcd with platform plain. `up` uses file instead of kubernetes."
         ),
     )
     events: Literal["zmq", "nats"] = Field(default="zmq", description="Transport of KV events.")
@@ -177,14 +177,15 @@ class Infrastructure(Spec):
     etcd_endpoints: Items[Text] = Field(
         default=(),
         description=(
-            "URLs of etcd. If empty, `up` starts an etcd, the operator uses its own, and the "
-            "chart creates one with platform plain (cluster.etcd)."
+            "URLs of etcd. If empty and etcd is needed, `up` starts one, the operator uses its "
+            "own, and with platform plain the chart creates one (cluster.etcd)."
         ),
     )
     nats_url: Text | None = Field(
         default=None,
         description=(
-            "URL of NATS. If unset, `up` starts a NATS server, and the operator uses its own."
+            "URL of NATS. If unset and NATS is needed, `up` starts a server, and the operator "
+            "uses its own."
         ),
     )
 
@@ -200,8 +201,8 @@ class Drill(Spec):
     permitted_failures: dict[AnyFaultKind, Count] = Field(
         default={},
         description=(
-            "Maximum number of avoidable failed requests per fault, for each kind of fault. A "
-            "kind that is not listed has 0."
+            "Maximum number of requests that may fail avoidably per fault, for each kind of "
+            "fault; 0 for kinds that are not listed."
         ),
     )
     stall_s: Positive = Field(
@@ -214,8 +215,8 @@ class Checks(Spec):
     suppress: dict[str, Text] = Field(
         default={},
         description=(
-            "Rules of `penstock check` to suppress in this graph, each with the reason. Findings "
-            "of these rules do not count."
+            "Rules of `penstock check` to suppress in this graph, each with the reason. Their "
+            "findings are not counted."
         ),
     )
 
@@ -224,8 +225,8 @@ class Graph(Spec):
     dynamo: DynamoVersion | None = Field(
         default=None,
         description=(
-            "Version of Dynamo, in quotes; if unset, 1.6.1. It determines the images, the flags "
-            "and the environment that `up` uses. `penstock upgrade` changes it."
+            "Version of Dynamo, in quotes; if unset, 1.6.1. It determines the images, the flags, "
+            "and the environment in which `up` runs the processes. `penstock upgrade` changes it."
         ),
     )
     platform: Literal["dynamo", "plain"] = Field(
@@ -262,9 +263,9 @@ class Graph(Spec):
     planner: Planner | None = Field(
         default=None,
         description=(
-            "Dynamo's planner, which scales the pools whose autoscaling.owner is planner. It has "
-            "no pods while no pool has this owner. Set it before the first installation if you may "
-            "need it, because no component can be added to an installed graph."
+            "Dynamo's planner, which scales the pools whose autoscaling.owner is planner; if "
+            "there is no such pool, the planner has no pod. If you may need it, set it before the "
+            "first installation, because no component can be added to an installed graph."
         ),
     )
     kv_transfer: KvTransfer = Field(
@@ -310,7 +311,8 @@ class Graph(Spec):
     pod: Opaque = Field(
         default={},
         description=(
-            "PodSpec fragment for every pod; the field `pod` of a component overrides it."
+            "PodSpec fragment that is merged over every pod; the field `pod` of a component "
+            "overrides it."
         ),
     )
 

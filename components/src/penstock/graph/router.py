@@ -31,7 +31,7 @@ class Router(Spec):
     kv_events: bool = Field(
         default=True,
         description=(
-            "Track the KV caches of the workers through their events; if false, the router "
+            "Track the KV caches of the workers through their KV events; if false, the router "
             "predicts the caches from the requests."
         ),
     )
@@ -80,8 +80,8 @@ class Router(Spec):
     active_decode_blocks_threshold: Annotated[float, Field(gt=0, le=1)] | None = Field(
         default=None,
         description=(
-            "Fraction of its KV blocks in use above which a worker counts as busy; if unset, it "
-            "never does. If all workers are busy, requests get frontend.overload_status."
+            "Fraction of its KV blocks above which a worker counts as busy; if unset, it never "
+            "does. If all workers are busy, requests get frontend.overload_status."
         ),
     )
     active_prefill_tokens_threshold: Positive | None = Field(
@@ -94,16 +94,17 @@ class Router(Spec):
     queue_threshold: Annotated[float, Field(ge=0)] | None = Field(
         default=None,
         description=(
-            "Number of active prompt tokens, as a multiple of max_num_batched_tokens, above which "
-            "the router sends a worker no requests. While this holds for all workers, requests "
-            "wait in the router, ordered by the header x-dynamo-request-strict-priority. If "
-            "unset, requests wait in the engines."
+            "Number of active prompt tokens of a worker, as a multiple of its "
+            "max_num_batched_tokens, above which the router sends it no requests. If all workers "
+            "are above it, requests wait in the router, ordered by the header "
+            "x-dynamo-request-strict-priority. If unset, requests wait in the engines."
         ),
     )
     conditional_disagg: bool | None = Field(
         default=None,
         description=(
-            "Let short or cached prompts skip the prefill pool (experimental); if unset, false."
+            "Send short or cached prompts directly to decode workers, without the prefill pool "
+            "(experimental); if unset, false."
         ),
     )
 

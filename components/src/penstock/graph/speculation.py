@@ -13,9 +13,7 @@ NO_SPECULATION = ("mocker", "llamacpp")  # engines without it
 
 
 class Speculation(Spec):
-    method: Literal["eagle3", "mtp", "ngram"] = Field(
-        description="Method by which tokens are drafted."
-    )
+    method: Literal["eagle3", "mtp", "ngram"] = Field(description="Method that drafts the tokens.")
     draft_model: Text | None = Field(
         default=None, description="ID or path of the draft model, required by eagle3."
     )
@@ -26,7 +24,9 @@ class Speculation(Spec):
             "download the draft model."
         ),
     )
-    draft_tokens: Positive = Field(default=3, description="Number of draft tokens per step.")
+    draft_tokens: Positive = Field(
+        default=3, description="Number of tokens that are drafted per step."
+    )
 
     @model_validator(mode="after")
     def _eagle_needs_a_draft_model(self) -> Self:

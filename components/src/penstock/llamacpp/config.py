@@ -22,19 +22,24 @@ KvTransferBackend = Literal["shared_memory", "nixl"]
 class Sampling(Spec):
     """Used where a request sets no value of its own."""
 
-    temp: NotNegative = Field(default=1.0, description="Temperature; 0 is greedy.")
+    temp: NotNegative = Field(
+        default=1.0, description="Temperature; 0 always selects the most probable token."
+    )
     top_k: int = Field(
-        default=0, ge=0, description="Number of most probable tokens to sample from; 0 is all."
+        default=0, ge=0, description=("Number of most probable tokens to sample from; 0 means all.")
     )
     top_p: Fraction = Field(
-        default=1.0, description="Cumulative probability of the tokens to sample from; 1 is all."
+        default=1.0,
+        description=("Cumulative probability of the tokens to sample from; 1 means all."),
     )
     min_p: Fraction = Field(
         default=0.0,
-        description="Minimum probability of a token relative to the most probable one; 0 is off.",
+        description=(
+            "Minimum probability of a token relative to the most probable one; 0 means none."
+        ),
     )
     repeat_penalty: NotNegative = Field(
-        default=1.0, description="Penalty for the last 64 tokens; 1 is off."
+        default=1.0, description="Penalty for repeating one of the last 64 tokens; 1 means none."
     )
 
 
@@ -43,22 +48,22 @@ class LlamaCppConfig(Spec):
         default=4,
         le=256,  # LLAMA_MAX_SEQ, above which llama.cpp does not load the model
         description=(
-            "Slots: concurrent requests of a worker, at most 256. Each slot keeps the KV cache of "
-            "its last request."
+            "Number of slots, at most 256. A worker runs one request per slot at the same time. A "
+            "slot keeps the KV cache of its last request."
         ),
     )
     n_ctx_seq: Positive | None = Field(
         default=None,
         description=(
-            "Context length of a slot in tokens. The chart sets it to model.context_length; if "
-            "both are unset, it is that of the GGUF file. The KV cache of all slots "
-            "is allocated at the start."
+            "Context length of a slot in tokens; if unset, model.context_length, or that of the "
+            "GGUF file. The KV cache of all slots is allocated at the start."
         ),
     )
     n_threads: Positive | None = Field(
         default=None,
         description=(
-            "CPU threads; if unset, half of the cores, as the workers of a graph run concurrently."
+            "Number of CPU threads; if unset, half of the cores, because the workers of a graph "
+            "share them."
         ),
     )
     n_batch: Positive | None = Field(
@@ -71,16 +76,18 @@ class LlamaCppConfig(Spec):
     n_gpu_layers: int | None = Field(
         default=None,
         ge=-1,
-        description="Layers to offload to the GPU, -1 for all; if unset, llama.cpp's default.",
+        description=(
+            "Number of layers to offload to the GPU, -1 for all; if unset, llama.cpp's default."
+        ),
     )
     block_size: Positive = Field(
-        default=16, description="Block size of the KV events for the router, in tokens."
+        default=16, description="Block size in tokens of the KV events for the router."
     )
     kv_transfer_backend: KvTransferBackend = Field(
         default="shared_memory",
         description=(
-            "How KV moves from prefill to decode workers; `nixl` needs environment "
-            "llamacpp-nixl. Aggregated workers ignore it."
+            "How the KV cache moves from prefill to decode workers; `nixl` needs the environment "
+            "llamacpp-nixl. Aggregated workers ignore this option."
         ),
     )
     sampling: Sampling = Field(
