@@ -190,6 +190,27 @@ def test_a_required_tool_is_called(graph: GraphProcess) -> None:
     assert list(json.loads(call["function"]["arguments"])) == ["city"]
 
 
+@pytest.mark.parametrize("limit", [{"max_tokens": 12}, {"max_tokens": 20}, {"stop": "Paris"}])
+def test_a_call_that_is_cut_is_not_returned(graph: GraphProcess, limit: dict[str, Any]) -> None:
+    """Dynamo's parser would complete its JSON."""
+    more: dict[str, Any] = {"tools": [TOOL], "tool_choice": "required", "max_tokens": 80, **GREEDY}
+    question = "What is the weather in Paris?"
+    (choice,) = _chat(graph, question, **more | limit)["choices"]
+    assert choice["message"].get("tool_calls") is None
+    assert choice["finish_reason"] == ("stop" if "stop" in limit else "length")
+    raw = _post(graph, question, **more | limit, stream=True).text
+    assert "tool_calls" not in raw
+    assert "completion_token_ids" not in raw
+
+
+def test_a_tool_without_parameters_is_called_with_none(graph: GraphProcess) -> None:
+    """With any white space between the braces, the model generates nothing else."""
+    tool = {"type": "function", "function": {"name": "ping"}}
+    answer = _chat(graph, "Ping the server.", tools=[tool], tool_choice="required", max_tokens=60)
+    (call,) = answer["choices"][0]["message"]["tool_calls"]
+    assert call["function"] == {"name": "ping", "arguments": "{}"}
+
+
 def test_the_tools_of_auto_are_in_the_prompt_and_a_call_in_the_output_is_parsed(
     graph: GraphProcess,
 ) -> None:

@@ -66,6 +66,8 @@ def test_text_and_calls_are_allowed(llguidance: Llguidance, text: str) -> None:
         WEATHER[:-1],
         WEATHER.replace("Köln", 'K", "b": "'),
         WEATHER.replace("weather", "storm"),
+        WEATHER.replace('": "', '":  "'),
+        WEATHER.replace('"city"', '\n"city"'),
         "<tool_call>weather()</tool_call>",
         "a <tool_call> b",
         f"{WEATHER} It is sunny.",

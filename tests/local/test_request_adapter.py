@@ -98,7 +98,9 @@ class Played:
 
 
 @asynccontextmanager
-async def adapted(played: Played, engine: str = "mocker") -> AsyncIterator[str]:
+async def adapted(
+    played: Played, engine: str = "mocker", tool_call_parser: str | None = None
+) -> AsyncIterator[str]:
     """The URL of an adapter in front of ``played``."""
     ports = Ports()
     inner, outer = ports.free(), ports.free()
@@ -107,7 +109,7 @@ async def adapted(played: Played, engine: str = "mocker") -> AsyncIterator[str]:
     runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
     await runner.setup()
     await web.TCPSite(runner, LOOPBACK, inner).start()
-    adapter = Adapter(engine, f"http://{LOOPBACK}:{inner}", FOLDER)
+    adapter = Adapter(engine, f"http://{LOOPBACK}:{inner}", FOLDER, None, tool_call_parser)
     await adapter.start(LOOPBACK, outer)
     try:
         yield f"http://{LOOPBACK}:{outer}"
@@ -116,7 +118,7 @@ async def adapted(played: Played, engine: str = "mocker") -> AsyncIterator[str]:
         await adapter.stop()
 
 
-async def _post(url: str, body: Any) -> tuple[int, Any, Any]:
+async def post(url: str, body: Any) -> tuple[int, Any, Any]:
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
     async with aiohttp.ClientSession() as client, client.post(url, data=data) as answer:
         return answer.status, await answer.read(), answer.headers
@@ -130,7 +132,7 @@ async def _ok(_: web.Request) -> web.StreamResponse:
 async def test_a_request_passes_with_its_default_and_the_response_unchanged() -> None:
     played = Played(_ok)
     async with adapted(played) as url:
-        status, raw, headers = await _post(f"{url}{CHAT}", {"model": "m", "temperature": 0.5})
+        status, raw, headers = await post(f"{url}{CHAT}", {"model": "m", "temperature": 0.5})
     assert (status, json.loads(raw), headers["x-own"]) == (200, {"ok": True}, "1")
     assert headers[IGNORED_HEADER] == "temperature"
     assert json.loads(played.bodies[0])["max_tokens"] == DEFAULT_MAX_TOKENS
@@ -142,7 +144,7 @@ async def test_a_body_that_is_not_a_json_object_is_left_to_the_frontend() -> Non
     bodies = [b"{", b"[]", b"[" * 100_000 + b"]" * 100_000]
     async with adapted(played) as url:
         for body in bodies:
-            assert (await _post(f"{url}{CHAT}", body))[0] == 200
+            assert (await post(f"{url}{CHAT}", body))[0] == 200
     assert played.bodies == bodies
 
 
@@ -151,7 +153,7 @@ async def test_a_body_that_is_not_utf8_is_refused() -> None:
     """The frontend would replace the bytes, and the rules would not see the parameters."""
     played = Played(_ok)
     async with adapted(played) as url:
-        status, raw, _ = await _post(f"{url}{CHAT}", b'{"n": 2, "user": "\xff"}')
+        status, raw, _ = await post(f"{url}{CHAT}", b'{"n": 2, "user": "\xff"}')
     assert status == 400
     assert "UTF-8" in json.loads(raw)["error"]["message"]
     assert played.bodies == []
@@ -161,7 +163,7 @@ async def test_a_body_that_is_not_utf8_is_refused() -> None:
 async def test_a_refused_request_does_not_reach_the_frontend() -> None:
     played = Played(_ok)
     async with adapted(played) as url:
-        status, raw, _ = await _post(f"{url}{CHAT}", {"n": 2})
+        status, raw, _ = await post(f"{url}{CHAT}", {"n": 2})
     assert status == 400
     assert set(json.loads(raw)["error"]) == {"message", "type", "param", "code"}
     assert played.bodies == []
@@ -185,14 +187,14 @@ async def test_an_internal_error_for_a_prompt_above_the_context_becomes_a_400(
 ) -> None:
     long = {"model": "m", "messages": [{"role": "user", "content": "Hello " * 200}]}
     async with adapted(Played(respond)) as url:
-        status, raw, _ = await _post(f"{url}{CHAT}", long)
+        status, raw, _ = await post(f"{url}{CHAT}", long)
     assert (status, json.loads(raw)["error"]["code"]) == (400, "context_length_exceeded")
 
 
 @pytest.mark.asyncio
 async def test_another_internal_error_stays_one() -> None:
     async with adapted(Played(_internal_error)) as url:
-        status, raw, _ = await _post(f"{url}{COMPLETIONS}", {"model": "unknown", "prompt": "a"})
+        status, raw, _ = await post(f"{url}{COMPLETIONS}", {"model": "unknown", "prompt": "a"})
     error = json.loads(raw)["error"]
     assert (status, error["type"], error["code"]) == (500, "server_error", None)
 
@@ -216,7 +218,7 @@ async def test_an_error_of_dynamo_or_of_a_worker_is_in_openais_format(
         return web.json_response(body, status=status, headers={"retry-after": "2"})
 
     async with adapted(Played(failed), "llamacpp") as url:
-        got, raw, headers = await _post(f"{url}{CHAT}", request_body)
+        got, raw, headers = await post(f"{url}{CHAT}", request_body)
     error = {"message": "no min_tokens", "type": kind, "param": None, "code": code}
     assert (got, json.loads(raw)) == (status, {"error": error})
     assert headers["retry-after"] == "2"
@@ -237,7 +239,7 @@ async def test_a_stream_that_begins_with_an_error_has_its_status(status: int, ki
         return response
 
     async with adapted(Played(failed), "vllm") as url:
-        got, raw, headers = await _post(f"{url}{CHAT}", {"stream": True})
+        got, raw, headers = await post(f"{url}{CHAT}", {"stream": True})
     error = json.loads(raw)["error"]
     assert (got, error["type"]) == (status, kind)
     assert "penstock logs" in error["message"], "Dynamo's message has no reason"
@@ -251,8 +253,8 @@ async def test_an_unknown_path_of_the_api_is_an_error_in_openais_format() -> Non
         return web.json_response(body, status=404)
 
     async with adapted(Played(unknown)) as url:
-        status, raw, _ = await _post(f"{url}/v1/nope", {})
-        other = await _post(f"{url}/nope", {})
+        status, raw, _ = await post(f"{url}/v1/nope", {})
+        other = await post(f"{url}/nope", {})
     error = json.loads(raw)["error"]
     assert (status, error["type"], error["code"]) == (404, "invalid_request_error", None)
     assert "/v1/nope" in error["message"]
@@ -276,7 +278,7 @@ async def test_a_path_without_such_a_method_or_model_is_an_error_with_a_body(
         return web.Response(status=status, headers={"Allow": "GET"})
 
     async with adapted(Played(empty)) as url:
-        got, raw, headers = await _post(f"{url}{path}", {})
+        got, raw, headers = await post(f"{url}{path}", {})
     error = json.loads(raw)["error"]
     assert (got, error["code"], headers["Allow"]) == (status, "unsupported_endpoint", "GET")
     assert path in error["message"]
@@ -290,7 +292,7 @@ async def test_an_error_in_another_format_is_passed_on(body: bytes) -> None:
         return web.Response(body=body, status=404)
 
     async with adapted(Played(failed), "llamacpp") as url:
-        assert (await _post(f"{url}{CHAT}", {}))[:2] == (404, body)
+        assert (await post(f"{url}{CHAT}", {}))[:2] == (404, body)
 
 
 @pytest.mark.asyncio
@@ -299,8 +301,8 @@ async def test_a_model_without_embeddings_is_a_clear_400() -> None:
         return web.json_response({"message": "Model not found"}, status=404)
 
     async with adapted(Played(not_found)) as url:
-        status, raw, _ = await _post(f"{url}/v1/embeddings", {"model": "m", "input": "a"})
-        other, _, _ = await _post(f"{url}{CHAT}", {"model": "x"})
+        status, raw, _ = await post(f"{url}/v1/embeddings", {"model": "m", "input": "a"})
+        other, _, _ = await post(f"{url}{CHAT}", {"model": "x"})
     assert (status, json.loads(raw)["error"]["code"]) == (400, "unsupported_endpoint")
     assert other == 404
 
@@ -338,7 +340,7 @@ async def test_a_stream_that_the_frontend_breaks_off_does_not_end_as_a_complete_
 
     async with adapted(Played(broken)) as url:
         with pytest.raises(aiohttp.ClientError):
-            await _post(f"{url}{CHAT}", {})
+            await post(f"{url}{CHAT}", {})
 
 
 @pytest.mark.asyncio
@@ -348,7 +350,7 @@ async def test_a_frontend_that_does_not_listen_yet_is_a_503() -> None:
     outer = ports.free()
     await adapter.start(LOOPBACK, outer)
     try:
-        status, raw, _ = await _post(f"http://{LOOPBACK}:{outer}{CHAT}", {})
+        status, raw, _ = await post(f"http://{LOOPBACK}:{outer}{CHAT}", {})
     finally:
         await adapter.stop()
     assert (status, json.loads(raw)["error"]["code"]) == (503, "not_ready")

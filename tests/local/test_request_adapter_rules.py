@@ -311,13 +311,23 @@ def test_the_prompt_of_a_request_is_found_in_every_form() -> None:
 
 
 FUNCTION = {"type": "function", "function": {"name": "ping"}}
+NOTHING: dict[str, Any] = {"type": "object", "properties": {}, "additionalProperties": False}
 FORMAT = {"response_format": {"type": "json_object"}}
 
 
-@pytest.mark.parametrize("parameters", [{}, {"parameters": None}, {"parameters": {}}])
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {},
+        *(
+            {"parameters": one}
+            for one in (None, {}, {"type": "object"}, NOTHING | {"required": []})
+        ),
+    ],
+)
 @pytest.mark.parametrize("engine", ["vllm", "llamacpp"])
 def test_a_function_without_parameters_takes_none(engine: str, parameters: Any) -> None:
-    none = {"type": "object", "properties": {}, "additionalProperties": False}
+    none = NOTHING | {"const": {}}
     chat = review(
         CHAT, {"tools": [{"type": "function", "function": {"name": "p", **parameters}}]}, engine
     )

@@ -162,7 +162,9 @@ def test_the_adapter_reads_the_template_of_the_workers(tmp_path: Path) -> None:
     (adapted, _), engine = adapter_launch.with_adapter([frontend, program])
     assert engine == "llamacpp"
     assert adapted.argv[adapted.argv.index("--adapter-template") + 1] == FILE
+    assert adapted.argv[adapted.argv.index("--adapter-tool-call-parser") + 1] == "hermes"
     assert adapted.files == {FILE: program.files[FILE]}
     (plain, _), _ = adapter_launch.with_adapter([frontend, worker()])
     assert "--adapter-template" not in plain.argv
+    assert "--adapter-tool-call-parser" not in plain.argv
     assert tool_template.own_file(worker()) == {}

@@ -20,6 +20,14 @@ Format = Mapping[str, Any]
 ANY = "/(?s:.*)/"
 SPACE = r"/\n?/"  # with more, a small model writes nothing else until the limit
 EMPTY = '""'
+# As Python's json.dumps writes. With any white space, a small model writes nothing else.
+ONE_LINE = {
+    "x-guidance": {
+        "whitespace_flexible": False,
+        "item_separator": ", ",
+        "key_separator": ": ",
+    }
+}
 
 
 def grammar_of(structural_tag: Format | str) -> str:
@@ -124,7 +132,7 @@ def _any_of(literals: Iterable[str]) -> str:
 
 def _schema(grammar: _Grammar, given: Format) -> str:
     schema = given["json_schema"]
-    return f"%json {json.dumps({} if schema is True else schema)}"
+    return f"%json {json.dumps(ONE_LINE | ({} if schema is True else schema))}"
 
 
 EXPRESSIONS: Mapping[str, Callable[[_Grammar, Format], str]] = {

@@ -45,6 +45,8 @@ def with_adapter(programs: Iterable[Program]) -> tuple[list[Program], str | None
     options = ["--adapter-engine", engine, "--adapter-inner-port", f"{{port:{INNER_PORT}}}"]
     options += [] if folder is None else ["--adapter-model", folder]
     options += [part for path in template for part in ("--adapter-template", path)]
+    parser = next((name for p in programs if (name := tool_template.parser(p))), None)
+    options += [] if parser is None else ["--adapter-tool-call-parser", parser]
     adapted = [_adapted(p, options, template) if p.role is Role.FRONTEND else p for p in programs]
     return adapted, engine
 

@@ -32,7 +32,7 @@ def with_tools(worker: Program, folder: str | None) -> Program:
     has a template of its own or another parser.
     """
     templates = chat_templates(Path(folder)) if folder is not None else []
-    has_own = _value(worker, *TEMPLATE) or _value(worker, *PARSER) not in (None, HERMES)
+    has_own = _value(worker, *TEMPLATE) or parser(worker) not in (None, HERMES)
     if len(templates) != 1 or has_own:
         return worker
     template = templates[0]
@@ -49,6 +49,11 @@ def with_tools(worker: Program, folder: str | None) -> Program:
 def own_file(worker: Program) -> Mapping[str, str]:
     """The file with the worker's template; empty if `with_tools` made none."""
     return {FILE: worker.files[FILE]} if FILE in worker.files else {}
+
+
+def parser(worker: Program) -> str | None:
+    """The tool-call parser of the worker's output."""
+    return _value(worker, *PARSER)
 
 
 def _value(worker: Program, flag: str, variable: str) -> str | None:

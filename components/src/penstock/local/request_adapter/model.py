@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+TOKENIZER = "tokenizer.json"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Model:
@@ -18,9 +20,15 @@ class Model:
     """Whether it writes the tool calls of earlier messages into the prompt."""
     vocabulary: int | None = None
     """Number of token ids; None: unknown."""
+    tool_call_parser: str | None = None
+    """Dynamo's parser of its output."""
+    has_tokenizer: bool = False
+    """Whether its tokens can be decoded here."""
 
 
-def read_model(folder: Path | None, template: Path | None = None) -> Model:
+def read_model(
+    folder: Path | None, template: Path | None = None, tool_call_parser: str | None = None
+) -> Model:
     """``folder``: of its config and tokenizer files; ``template``: instead of the model's own."""
     if folder is None:
         return Model()
@@ -30,6 +38,8 @@ def read_model(folder: Path | None, template: Path | None = None) -> Model:
         renders_tools=not own or any("tools" in one for one in own),
         renders_tool_calls=not own or any("tool_calls" in one for one in own),
         vocabulary=size if isinstance(size, int) else None,
+        tool_call_parser=tool_call_parser,
+        has_tokenizer=(folder / TOKENIZER).is_file(),
     )
 
 

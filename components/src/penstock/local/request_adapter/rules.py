@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from . import calls
 from .model import Model
 from .prompt import Body, renderable
 from .prompt_rules import review_prompt
@@ -80,6 +81,8 @@ class Verdict:
     """Parameters to set or to replace."""
     ignored: tuple[str, ...] = ()
     """Parameters of the request that have no effect."""
+    checks_calls: bool = False
+    """Whether the response contains the generated tokens, for `calls.CompleteCalls`."""
 
 
 def _set(name: str) -> Callable[[Body], bool]:
@@ -128,6 +131,10 @@ def _includes_logprobs(body: Body) -> bool:
     return isinstance(include, list) and "message.output_text.logprobs" in include
 
 
+N_WITH_TOOLS = (
+    "On this machine, 'n' above 1 is not supported with tools. Remove one of them, or set "
+    "'tool_choice' to 'none'."
+)
 CONTRADICTIONS = (
     Contradiction(
         param="top_logprobs",
@@ -221,10 +228,18 @@ def review(path: str, body: Body, engine: str, model: Model) -> Verdict:
     )
     if refusal is not None:
         return Verdict(refusal=refusal)
-    default = _default_limit(path, body) if engine == MOCKER else {}
+    if engine == MOCKER:
+        changed = _default_limit(path, body) | renderable(body, model)
+    else:
+        changed = renderable(body, model) | understood(body)
+    makes_calls = path == CHAT and engine != MOCKER
+    checks_calls = makes_calls and calls.are_checked(body | changed, model)
+    if checks_calls and _several("n")(body):
+        return Verdict(refusal=Refusal(message=N_WITH_TOOLS, param="n", code=UNSUPPORTED))
     return Verdict(
-        changed=default | renderable(body, model) | ({} if engine == MOCKER else understood(body)),
+        changed=changed | (calls.with_tokens(body) if checks_calls else {}),
         ignored=tuple(name for name in _ignored(body, engine, model) if _is_given(body.get(name))),
+        checks_calls=checks_calls,
     )
 
 

@@ -9,14 +9,17 @@ import argparse
 import asyncio
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
+from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import aiohttp
 import uvloop
 from aiohttp import web
 
-from .model import read_model
+from .calls import CompleteCalls, with_tokens
+from .model import TOKENIZER, read_model
 from .prompt import Body, prompt_ids, prompt_text
 from .refusal import Refusal
 from .rules import (
@@ -34,6 +37,9 @@ from .rules import (
     too_long,
     unwrapped_error,
 )
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
 
 BODY_LIMIT = 192 * 2**20  # bytes; Dynamo's default
 # Of one hop (RFC 9110), and Host and Content-Length, which aiohttp writes.
@@ -64,6 +70,7 @@ def split(argv: list[str]) -> tuple[argparse.Namespace, list[str]]:
     parser.add_argument("--adapter-inner-port", type=int, required=True)
     parser.add_argument("--adapter-model", type=Path, default=None)
     parser.add_argument("--adapter-template", type=Path, default=None)
+    parser.add_argument("--adapter-tool-call-parser", default=None)
     parser.add_argument("--http-host", required=True)
     parser.add_argument("--http-port", type=int, required=True)
     options, rest = parser.parse_known_args(argv)
@@ -75,8 +82,8 @@ async def _serve(options: argparse.Namespace) -> None:
     from dynamo.frontend.main import async_main
 
     upstream = f"http://127.0.0.1:{options.adapter_inner_port}"
-    files = options.adapter_model, options.adapter_template
-    adapter = Adapter(options.adapter_engine, upstream, *files)
+    facts = options.adapter_model, options.adapter_template, options.adapter_tool_call_parser
+    adapter = Adapter(options.adapter_engine, upstream, *facts)
     await adapter.start(options.http_host, options.http_port)
     try:
         await async_main()  # type: ignore[no-untyped-call]
@@ -88,11 +95,16 @@ class Adapter:
     """Forwards every request to ``upstream``, and applies the rules of ``engine``."""
 
     def __init__(
-        self, engine: str, upstream: str, folder: Path | None = None, template: Path | None = None
+        self,
+        engine: str,
+        upstream: str,
+        folder: Path | None = None,
+        template: Path | None = None,
+        tool_call_parser: str | None = None,
     ) -> None:
-        """``folder`` and ``template``: of the model; see `read_model`."""
+        """``folder`` and the following: of the model; see `read_model`."""
         self._engine, self._upstream, self._folder = engine, upstream, folder
-        self._model = read_model(folder, template)
+        self._model = read_model(folder, template, tool_call_parser)
         self._client: aiohttp.ClientSession | None = None
         self._runner: web.AppRunner | None = None
 
@@ -153,7 +165,13 @@ class Adapter:
                 refusal = await self._rewritten(request, body, answer.status, first)
                 if refusal is not None:
                     return _error(refusal, _passed(answer.headers.items()))
-            return await _pass_on(request, answer, first, verdict.ignored)
+            complete = await self._complete_calls(body) if verdict.checks_calls else None
+            return await _pass_on(request, answer, first, verdict.ignored, complete)
+
+    async def _complete_calls(self, body: Body | None) -> CompleteCalls:
+        await asyncio.to_thread(lambda: self._tokenizer)
+        asked = body is not None and not with_tokens(body)
+        return CompleteCalls(self._decode, keeps_tokens=asked)
 
     async def _rewritten(
         self, request: web.Request, body: Body | None, status: int, first: bytes
@@ -199,13 +217,20 @@ class Adapter:
         return None
 
     def _count(self, text: str) -> int:
-        """Tokens of ``text``. Loads the tokenizer each time: this path serves rare errors."""
-        from tokenizers import Tokenizer
-
         if self._folder is None or not text:
             return 0
-        tokenizer = Tokenizer.from_file(str(self._folder / "tokenizer.json"))
-        return len(tokenizer.encode(text, add_special_tokens=False).ids)
+        return len(self._tokenizer.encode(text, add_special_tokens=False).ids)
+
+    def _decode(self, tokens: Sequence[int]) -> str:
+        return str(self._tokenizer.decode(tokens, skip_special_tokens=False))
+
+    @cached_property
+    def _tokenizer(self) -> Tokenizer:
+        """Loading it can take a second, and most requests need none."""
+        from tokenizers import Tokenizer
+
+        assert self._folder is not None
+        return Tokenizer.from_file(str(self._folder / TOKENIZER))
 
 
 def _passed(headers: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
@@ -213,21 +238,25 @@ def _passed(headers: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
 
 
 async def _pass_on(
-    request: web.Request, answer: aiohttp.ClientResponse, first: bytes, ignored: tuple[str, ...]
+    request: web.Request,
+    answer: aiohttp.ClientResponse,
+    first: bytes,
+    ignored: tuple[str, ...],
+    calls: CompleteCalls | None,
 ) -> web.StreamResponse:
+    """``first``: the beginning of the body; ``calls``: which calls of the body to pass on."""
     headers = _passed(answer.headers.items())
     if ignored:
         headers.append((IGNORED_HEADER, ", ".join(ignored)))
     response = web.StreamResponse(status=answer.status, reason=answer.reason)
     response.headers.extend(headers)
-    if answer.content_length is not None:
+    if answer.content_length is not None and calls is None:
         response.content_length = answer.content_length
     await response.prepare(request)
-    if first:
-        await response.write(first)
     try:
-        async for data in answer.content.iter_any():
-            await response.write(data)
+        async for data in _parts(answer, first, calls):
+            if data:  # an empty chunk would end the response
+                await response.write(data)
     except aiohttp.ClientError:
         # The frontend broke off. The client must see that, not a complete response.
         if request.transport is not None:
@@ -235,6 +264,20 @@ async def _pass_on(
         return response
     await response.write_eof()
     return response
+
+
+async def _parts(
+    answer: aiohttp.ClientResponse, first: bytes, calls: CompleteCalls | None
+) -> AsyncIterator[bytes]:
+    """The body as it arrives; all at once if its calls are checked and it is no stream."""
+    if calls is not None and answer.content_type == "application/json":
+        yield calls.body(first + await answer.content.read())
+        return
+    yield first if calls is None else calls.part(first)
+    async for data in answer.content.iter_any():
+        yield data if calls is None else calls.part(data)
+    if calls is not None:
+        yield calls.end()
 
 
 def _has_no_route(request: web.Request, answer: aiohttp.ClientResponse) -> bool:

@@ -6,8 +6,9 @@ from typing import Any
 
 from .prompt import Body
 
-# OpenAI's meaning of a function without parameters. An engine would generate any JSON value.
-NO_PARAMETERS = {"type": "object", "properties": {}, "additionalProperties": False}
+# OpenAI's meaning of a function without parameters. An engine would generate any JSON value, and
+# without `const`, a small model on vLLM writes white space between the braces until the limit.
+NO_PARAMETERS = {"type": "object", "properties": {}, "additionalProperties": False, "const": {}}
 
 
 def has_format(body: Body) -> bool:
@@ -51,5 +52,5 @@ def _parameters(function: Body) -> Body:
     given = function.get("parameters")
     if given is not None and not isinstance(given, dict):
         return {}
-    filled = {key: value for key, value in (given or {}).items() if value not in ({}, "object")}
+    filled = any(value not in ({}, [], False, "object") for value in (given or {}).values())
     return {} if filled else {"parameters": NO_PARAMETERS}
