@@ -280,6 +280,10 @@ def test_the_facts_about_a_model_are_read_from_its_folder(tmp_path: Path) -> Non
     assert read_model(tmp_path) == Model(vocabulary=100)
     (tmp_path / "chat_template.jinja").write_text("{{ tools }}")
     assert read_model(tmp_path) == Model(renders_tool_calls=False, vocabulary=100)
+    other = tmp_path / "other.jinja"
+    assert read_model(tmp_path, other) == Model(vocabulary=100), "a missing template is unknown"
+    other.write_text("{{ messages }}")
+    assert read_model(tmp_path, other) == PLAIN
 
 
 def test_dynamos_error_for_the_context_length_becomes_openais() -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from penstock.local import adapter_launch, tool_template
+from penstock.local import adapter_launch
 from penstock.local.deployment import Program
 from penstock.local.tool_template import FILE, with_tools
 from penstock.manifests.deployment import Role
@@ -148,23 +149,39 @@ def test_the_graphs_own_template_or_parser_wins(tmp_path: Path, given: Program) 
     assert with_tools(given, folder(tmp_path, CHATML)) == given
 
 
+FRONTEND = Program(
+    name="frontend",
+    component="frontend",
+    role=Role.FRONTEND,
+    replicas=1,
+    argv=("python", "-m", "dynamo.frontend", "--router-mode", "kv"),
+    env={},
+    grace_s=10,
+)
+
+
 def test_the_adapter_reads_the_template_of_the_workers(tmp_path: Path) -> None:
     program = with_tools(worker(), folder(tmp_path, CHATML))
-    frontend = Program(
-        name="frontend",
-        component="frontend",
-        role=Role.FRONTEND,
-        replicas=1,
-        argv=("python", "-m", "dynamo.frontend", "--router-mode", "kv"),
-        env={},
-        grace_s=10,
-    )
-    (adapted, _), engine = adapter_launch.with_adapter([frontend, program])
+    (adapted, _), engine = adapter_launch.with_adapter([FRONTEND, program])
     assert engine == "llamacpp"
     assert adapted.argv[adapted.argv.index("--adapter-template") + 1] == FILE
     assert adapted.argv[adapted.argv.index("--adapter-tool-call-parser") + 1] == "hermes"
     assert adapted.files == {FILE: program.files[FILE]}
-    (plain, _), _ = adapter_launch.with_adapter([frontend, worker()])
+    (plain, _), _ = adapter_launch.with_adapter([FRONTEND, worker()])
     assert "--adapter-template" not in plain.argv
     assert "--adapter-tool-call-parser" not in plain.argv
-    assert tool_template.own_file(worker()) == {}
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        worker("--custom-jinja-template", "/my.jinja"),
+        worker(env={"DYN_CUSTOM_JINJA_TEMPLATE": "/my.jinja"}),
+    ],
+)
+def test_the_adapter_reads_the_template_of_the_graph(given: Program) -> None:
+    mounted = replace(given, files={"/my.jinja": "{{ tools }}", "/other": ""})
+    for program, files in ((given, {}), (mounted, {"/my.jinja": "{{ tools }}"})):
+        (adapted, _), _ = adapter_launch.with_adapter([FRONTEND, program])
+        assert adapted.argv[adapted.argv.index("--adapter-template") + 1] == "/my.jinja"
+        assert adapted.files == files

@@ -41,13 +41,15 @@ def with_adapter(programs: Iterable[Program]) -> tuple[list[Program], str | None
     if engine is None:
         return programs, None
     folder = next((f for p in programs if (f := _model_folder(p))), None)
-    template = next((t for p in programs if (t := tool_template.own_file(p))), {})
+    templates = {t: p.files for p in programs if (t := tool_template.template(p))}
+    template, files = next(iter(templates.items()), (None, {}))
     options = ["--adapter-engine", engine, "--adapter-inner-port", f"{{port:{INNER_PORT}}}"]
     options += [] if folder is None else ["--adapter-model", folder]
-    options += [part for path in template for part in ("--adapter-template", path)]
+    options += [] if template is None else ["--adapter-template", template]
     parser = next((name for p in programs if (name := tool_template.parser(p))), None)
     options += [] if parser is None else ["--adapter-tool-call-parser", parser]
-    adapted = [_adapted(p, options, template) if p.role is Role.FRONTEND else p for p in programs]
+    written = {path: text for path, text in files.items() if path == template}
+    adapted = [_adapted(p, options, written) if p.role is Role.FRONTEND else p for p in programs]
     return adapted, engine
 
 

@@ -8,7 +8,6 @@ template follows and renders these messages; it renders requests without tools a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -32,23 +31,24 @@ def with_tools(worker: Program, folder: str | None) -> Program:
     has a template of its own or another parser.
     """
     templates = chat_templates(Path(folder)) if folder is not None else []
-    has_own = _value(worker, *TEMPLATE) or parser(worker) not in (None, HERMES)
+    has_own = template(worker) or parser(worker) not in (None, HERMES)
     if len(templates) != 1 or has_own:
         return worker
-    template = templates[0]
-    if "tools" in template or REFUSES in template:
+    (own,) = templates
+    if "tools" in own or REFUSES in own:
         return worker
     rest = flags.without_flags(worker.argv, PARSER[0])
     return replace(
         worker,
         argv=(*rest, TEMPLATE[0], FILE, PARSER[0], HERMES),
-        files={**worker.files, FILE: _prefix() + template},
+        files={**worker.files, FILE: _prefix() + own},
     )
 
 
-def own_file(worker: Program) -> Mapping[str, str]:
-    """The file with the worker's template; empty if `with_tools` made none."""
-    return {FILE: worker.files[FILE]} if FILE in worker.files else {}
+def template(worker: Program) -> str | None:
+    """The file that the worker uses instead of the model's own template: of `with_tools`, or of
+    the graph."""
+    return _value(worker, *TEMPLATE)
 
 
 def parser(worker: Program) -> str | None:

@@ -32,7 +32,10 @@ def read_model(
     """``folder``: of its config and tokenizer files; ``template``: instead of the model's own."""
     if folder is None:
         return Model()
-    own = chat_templates(folder) if template is None else [template.read_text("utf-8")]
+    if template is None:
+        own = chat_templates(folder)
+    else:  # that of a graph may be missing: its workers then do not start
+        own = [template.read_text("utf-8")] if template.is_file() else []
     size = _json(folder / "config.json").get("vocab_size")
     return Model(
         renders_tools=not own or any("tools" in one for one in own),
