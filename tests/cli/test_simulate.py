@@ -83,6 +83,7 @@ def test_json_and_page(workload: str, tmp_path: Path, capsys: pytest.CaptureFixt
     argv = ["simulate", DISAGG, "--workload", workload, "--seeds", "1", "--itl", "20ms"]
     assert main([*argv, "--json", "--report", str(page), "--gpu-hour-price", "2"]) == 0
     output = json.loads(capsys.readouterr().out)
+    assert output["schema_version"] == 1
     (graph,) = output["graphs"]
     figures = graph["figures"]
     assert graph["shape"] == "4×1 prefill + 1×4 decode"

@@ -115,6 +115,7 @@ def test_the_report_states_what_one_worker_fewer_does() -> None:
     assert "for 95% of requests, also with one worker fewer; objective" in printed[1]
     assert f"Availability: {expected}" in " ".join(" ".join(header(plan, 0.95, "p")).split())
     content = json.loads(as_json(plan, 0.95, ""))
+    assert content["schema_version"] == 1
     assert content["n_minus_one"] is True
     assert content["after_loss"]["aggregated"]["meets_slo"] is False
 

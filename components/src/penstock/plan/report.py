@@ -21,6 +21,7 @@ from penstock.simulate.interval import COVERAGE
 from penstock.simulate.metrics import spreads
 from penstock.simulate.report import (
     NEVER_SIMULATED,
+    SCHEMA_VERSION,
     arrival_of,
     as_rows,
     assumed,
@@ -295,6 +296,7 @@ def as_json(plan: Plan, attain: float, graph: str) -> str:
     rows = [trial.row for trial in shown(plan)]
     best = plan.aggregated, plan.disaggregated
     content: dict[str, Any] = {
+        "schema_version": SCHEMA_VERSION,
         "model": plan.request.model,
         "gpu": plan.request.gpu.name,
         "gpus": plan.request.gpus,

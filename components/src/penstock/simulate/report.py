@@ -40,6 +40,8 @@ NARROW = {
 }
 NARROW_WIDTH = 80
 MAX_EVENTS = 24
+# Of the JSON of simulate, plan and tune: raised if a key changes its meaning or is removed.
+SCHEMA_VERSION = 1
 NEVER_SIMULATED = (
     "the frontend's own work (templates, tokenization, HTTP)",
     "prefix-cache hits on the output of earlier turns of a conversation",
@@ -275,6 +277,7 @@ def as_json(
 ) -> str:
     return json.dumps(
         {
+            "schema_version": SCHEMA_VERSION,
             "workload": loaded.workload.model_dump(exclude_none=True),
             "graphs": as_rows(rows),
             "sustained": [_sustained_as_json(load) for load in sustained],

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from statistics import median
 
-from penstock.simulate.report import aligned, arrival_of, as_rows, notes
+from penstock.simulate.report import SCHEMA_VERSION, aligned, arrival_of, as_rows, notes
 from penstock.tune.compare import (
     LIMITED,
     MARGIN,
@@ -24,7 +24,6 @@ from penstock.tune.compare import (
 from penstock.tune.settings import DYNAMO_DEFAULT, shown
 from penstock.tune.tuning import Confirmation, Tuning
 
-SCHEMA_VERSION = 1
 SHOWN = 5  # rows of the first table, besides the fixed ones
 COLUMNS = (
     "scale / credit / queue",
