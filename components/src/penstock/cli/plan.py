@@ -67,6 +67,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_workload(parser)
     add_slo(parser)
+    _add_search(parser)
+    add_no_cache(parser)
+    arguments.add_json(parser)
+    arguments.add_output(parser, default=None)
+    arguments.add_force(parser, "it exists")
+    add_progress(parser)
+
+
+def _add_search(parser: argparse.ArgumentParser) -> None:
+    """What counts as a result, and how long the search may take."""
     parser.add_argument(
         "--confidence",
         type=share,
@@ -95,11 +105,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="60s",
         help="end the replays after this time, and recommend from those that ran (default: none)",
     )
-    add_no_cache(parser)
-    arguments.add_json(parser)
-    arguments.add_output(parser, default=None)
-    arguments.add_force(parser, "it exists")
-    add_progress(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -308,14 +308,7 @@ def _plan(
     base = winner.row.scale
     is_full = request.objective is Objective.THROUGHPUT
     ((_, deployment),) = trials.deployments.of([winner.candidate])
-    pairs = []
-    if best_aggregated and best_disaggregated:
-        is_cost = request.objective is Objective.COST
-        pair = best_disaggregated.candidate, best_aggregated.candidate
-        if is_cost:  # the number of GPUs stays; other scales may need other numbers
-            pair = pair[0], sensitivity.widened(pair[1], pair[0].gpus)
-        highest = 1.0 if is_full else max(sensitivity.COMPARED)  # nothing is above the maximum
-        pairs = sensitivity.compared(trials, *pair, base, by_gpus=is_cost, max_scale=highest)
+    pairs = _compared(trials, best_disaggregated, best_aggregated, base)
     find_headroom = sensitivity.known_headroom if is_full else sensitivity.headroom
     found_headroom = find_headroom(trials, winner.candidate, base)
     trials.say("sensitivity to other traffic", 0)
@@ -326,15 +319,7 @@ def _plan(
         shares_prefixes=request.shares_prefixes,
         is_late=trials.deadline.is_over,
     )
-    trials.say("the loss of one worker", 0)
-    left = winner.candidate.losses
-    made = dict(trials.deployments.of(list(left.values())))
-    losses = sensitivity.loss_rows(
-        trials.study,
-        {name: made[one] for name, one in left.items() if one in made},
-        base,
-        is_late=trials.deadline.is_over,
-    )
+    losses = sensitivity.loss_rows(trials, winner.candidate, base)
     return Plan(
         request=request,
         workload=workload,
@@ -355,6 +340,21 @@ def _plan(
         excluded=space.excluded,
         is_late=trials.deadline.is_over(SEARCHED),
     )
+
+
+def _compared(
+    trials: Trials, disaggregated: Trial | None, aggregated: Trial | None, base: float
+) -> Sequence[Comparison]:
+    if disaggregated is None or aggregated is None:
+        return []
+    objective = trials.deployments.request.objective
+    is_cost = objective is Objective.COST
+    pair = disaggregated.candidate, aggregated.candidate
+    if is_cost:  # the number of GPUs stays; other scales may need other numbers
+        pair = pair[0], sensitivity.widened(pair[1], pair[0].gpus)
+    # Nothing is above the maximum rate.
+    highest = 1.0 if objective is Objective.THROUGHPUT else max(sensitivity.COMPARED)
+    return sensitivity.compared(trials, *pair, base, by_gpus=is_cost, max_scale=highest)
 
 
 def _no_plan(trials: Trials, space: Space, workload: LoadedWorkload) -> NoPlan:

@@ -148,15 +148,15 @@ def sensitivity_rows(
     }
 
 
-def loss_rows(
-    study: Study,
-    left: Mapping[str, Replayable],
-    scale: float,
-    *,
-    is_late: Callable[[], bool] = lambda: False,
-) -> Mapping[str, Row | str]:
-    """``left``: what remains of the graph after the loss of a worker, by the name of its pool."""
-    return {name: _changed_row(study, one, scale, None, is_late) for name, one in left.items()}
+def loss_rows(trials: Trials, winner: Candidate, scale: float) -> Mapping[str, Row | str]:
+    """The graph with one worker fewer, by the name of the worker's pool."""
+    trials.say("the loss of one worker", 0)
+    made = dict(trials.deployments.of(list(winner.losses.values())))
+    left = {name: made[one] for name, one in winner.losses.items() if one in made}
+    is_late = trials.deadline.is_over
+    return {
+        name: _changed_row(trials.study, one, scale, None, is_late) for name, one in left.items()
+    }
 
 
 def _changed_row(
