@@ -64,7 +64,7 @@ def test_points_that_the_replay_cannot_describe_are_not_replayed() -> None:
 
 @pytest.mark.parametrize("page", ["accuracy.md", "simulate.md"])
 def test_the_documents_have_the_measured_errors(page: str) -> None:
-    """In rows such as `| trtllm b200 | 20% of 54 | 14% of 105 | 94%, ±18% | 93%, ±18% |`."""
+    """In rows such as `| trtllm b200 | 20% (54 points) | 14% (105 points) | 94%, ±18% | …`."""
     text = (ROOT / "docs" / page).read_text()
     rows = re.findall(r"^\| ((?:trtllm|vllm) \w+) \|(.+)\|$", text, re.MULTILINE)
     assert len(rows) == 5
@@ -80,6 +80,6 @@ def expected(group: str) -> list[str]:
     errors = [held_out[metric] for metric in ("itl", "rate")]
     made = [everything[metric] for metric in ("itl", "rate")]
     return [
-        *(f"{one['error']:.0%} of {one['points']}" for one in errors),
+        *(f"{one['error']:.0%} ({one['points']} points)" for one in errors),
         *(f"{one['covered']:.0%}, ±{one['half width']:.0%}" for one in made),
     ]

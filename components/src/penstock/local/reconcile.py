@@ -79,8 +79,8 @@ _KEEP_ORDER = {ReplicaState.READY: 0, ReplicaState.STARTING: 1, ReplicaState.CRA
 
 BACKOFF_FIRST_S = 1.0
 BACKOFF_MOST_S = 30.0
-# Services restart sooner: without etcd, workers exit after 10 s; without the event broker, routers
-# receive no events.
+# Services restart sooner: without etcd, workers exit when their leases expire; without the event
+# broker, routers receive no events.
 BACKOFF_SERVICE_S = 2.0
 STABLE_S = 60.0
 # Crashes in a row after which a process that was ready before each of them starts again at once.
