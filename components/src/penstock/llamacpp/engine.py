@@ -13,6 +13,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import AsyncGenerator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -139,11 +140,14 @@ class LlamaCppEngine(LLMEngine):
             # A schema of a tool has a keyword that llguidance lacks. vLLM does not refuse it.
             asked = asked.without_grammar()
         await self._grammars.require_valid(asked.body)
+        ends = self._vocabulary.names(asked.stop_tokens)
+        followed = self._grammars.followed(asked.body)
+        asked = replace(asked, body=self._grammars.with_end(asked.body, ends))
         if self._mode is DisaggregationMode.PREFILL:
             sender = None if is_probe(request) else self._sender
             yield cast(GenerateChunk, await self._completion(asked).prefill(sender))
             return
-        async with self._grammars.followed(asked.body) as output:
+        async with followed as output:
             made = self._completion(asked, output)
             async for chunk in made.chunks(transferred, self._receiver):
                 yield cast(GenerateChunk, chunk)

@@ -22,6 +22,9 @@ from penstock.llamacpp.llguidance import LLGUIDANCE, Llguidance, Matcher
 VERDICTS = 512  # most recent grammars
 # A quoted string, a character class, a token or a comment of GBNF: braces in them are text.
 OPAQUE = re.compile(r'"(?:\\.|[^"\\])*"|\[(?:\\.|[^\]\\])*\]|<\[?[^<>\s]*>|#[^\n]*', re.DOTALL)
+START = f"{LLGUIDANCE} {{}}\nstart: "  # of `schema_grammar` and `structural_tag.grammar_of`
+OUTPUT = "penstock_output"  # a rule
+TOKEN_NAME = re.compile(r"<[^<>\s]+>")  # that llguidance's grammars can have
 REPETITION = re.compile(r"\{\s*(\d+)\s*,\s*(\d+)\s*\}")
 
 
@@ -56,6 +59,25 @@ class Grammars:
         else:
             problem, what = gbnf_problem(body.get("grammar")), "grammar"
         return f"llama.cpp cannot apply the {what} of this request: {problem}" if problem else ""
+
+    def with_end(self, body: Mapping[str, Any], ends: Iterable[str]) -> Mapping[str, Any]:
+        """``body`` with a grammar that may also end with one of the tokens ``ends``.
+
+        llama.cpp tells llguidance of one end token only. If the vocabulary has another one that
+        the model does not use, such as `<|endoftext|>`, the model could not end its output.
+        """
+        names = [name for name in ends if TOKEN_NAME.fullmatch(name)]
+        if self._llguidance is None or not names:
+            return body
+        if "json_schema" in body:
+            grammar = schema_grammar(body["json_schema"])
+        else:
+            grammar = str(body.get("grammar", ""))
+        if not grammar.startswith(START):
+            return body
+        ended = f"{LLGUIDANCE} {{}}\nstart: {OUTPUT} ({' | '.join(names)})?\n{OUTPUT}: "
+        rest = {key: value for key, value in body.items() if key != "json_schema"}
+        return {**rest, "grammar": ended + grammar.removeprefix(START)}
 
     async def _problem(self, grammar: str) -> str:
         if self._llguidance is None:

@@ -7,7 +7,7 @@ sequences of tokens have the same bytes, the tokenizer's own is taken: the text 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
 
@@ -36,6 +36,11 @@ class Vocabulary:
         """The names of special tokens, such as `<|im_end|>`."""
         added = self._tokenizer.get_added_tokens_decoder().values()
         return [token.content for token in added if token.special]
+
+    def names(self, tokens: Iterable[int]) -> list[str]:
+        """Of the special tokens among ``tokens``, in the order of their numbers."""
+        added = self._tokenizer.get_added_tokens_decoder()
+        return [added[one].content for one in sorted(tokens) if one in added]
 
     def tokens(self, text: str, last: int, count: int) -> list[int]:
         """``count`` tokens with the bytes of ``text``, of which ``last`` is the last.
