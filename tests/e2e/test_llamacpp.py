@@ -203,6 +203,27 @@ def test_a_call_that_is_cut_is_not_returned(graph: GraphProcess, limit: dict[str
     assert "completion_token_ids" not in raw
 
 
+@pytest.mark.parametrize("question", ["Hi!", "What is 2+2?"])
+def test_text_ends_although_a_tool_is_offered(graph: GraphProcess, question: str) -> None:
+    """llama.cpp tells llguidance of `<|endoftext|>` only, with which the model ends no text."""
+    (choice,) = _chat(graph, question, tools=[TOOL], max_tokens=100, **GREEDY)["choices"]
+    assert choice["finish_reason"] == "stop"
+    assert choice["message"]["content"]
+
+
+def test_an_object_with_a_name_in_the_text_is_no_call(graph: GraphProcess) -> None:
+    """The grammar stands for a model that writes JSON; Dynamo's parser takes it for a call."""
+    text = 'So: {"name": "John", "age": 3}, ok?'
+    grammar = {"guided_grammar": f"root ::= {json.dumps(text)}", "tools": [TOOL], "max_tokens": 60}
+    (choice,) = _chat(graph, "Hi", **grammar)["choices"]
+    assert choice["message"].get("tool_calls") is None
+    assert (choice["message"]["content"], choice["finish_reason"]) == (text, "stop")
+    lines = _post(graph, "Hi", **grammar, stream=True).text.split("\n\n")
+    events = [json.loads(line[6:]) for line in lines if line.startswith("data: {")]
+    parts = [one["delta"].get("content") or "" for event in events for one in event["choices"]]
+    assert "".join(parts) == text
+
+
 def test_a_tool_without_parameters_is_called_with_none(graph: GraphProcess) -> None:
     """With any white space between the braces, the model generates nothing else."""
     tool = {"type": "function", "function": {"name": "ping"}}

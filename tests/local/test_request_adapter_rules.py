@@ -316,6 +316,7 @@ def test_the_prompt_of_a_request_is_found_in_every_form() -> None:
 
 FUNCTION = {"type": "function", "function": {"name": "ping"}}
 NOTHING: dict[str, Any] = {"type": "object", "properties": {}, "additionalProperties": False}
+TITLED = {"$schema": "a", "title": "Nothing", "description": "No input.", **NOTHING}
 FORMAT = {"response_format": {"type": "json_object"}}
 
 
@@ -353,7 +354,7 @@ def test_optional_tools_are_left_out_if_the_format_excludes_calls(body: dict[str
     assert verdict.changed == {"tool_choice": "none"}
     assert verdict.ignored == ("tools",)
     required = review(CHAT, body | tools | {"tool_choice": "required"}, "llamacpp")
-    assert (required.changed, required.ignored) == ({}, ())
+    assert (required.changed, required.ignored) == ({"parallel_tool_calls": False}, ())
     text = {"text": {"format": {"type": "json_schema"}}}
     answer = review(RESPONSES, text | {"tools": [{"type": "web_search"}]}, "vllm")
     assert answer.changed == {"tool_choice": "none"}
@@ -373,3 +374,13 @@ def test_what_dynamo_never_serves_is_a_400(path: str, body: dict[str, Any]) -> N
         refusal = review(path, body, engine).refusal
         assert refusal is not None
         assert (refusal.status, refusal.code) == (400, "unsupported_parameter")
+
+
+@pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "ping"}}])
+def test_a_required_call_ends_the_output_unless_the_request_allows_several(choice: Any) -> None:
+    body = {"messages": [{"role": "user", "content": "Hi"}], "tools": [FUNCTION]}
+    changed = review(CHAT, body | {"tool_choice": choice}, "vllm").changed
+    assert changed["parallel_tool_calls"] is False
+    several = body | {"tool_choice": choice, "parallel_tool_calls": True}
+    assert "parallel_tool_calls" not in review(CHAT, several, "vllm").changed
+    assert "parallel_tool_calls" not in review(CHAT, body, "vllm").changed

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from penstock.local.request_adapter.calls import CompleteCalls
+from penstock.local.request_adapter.calls import Asked, CorrectedCalls
 from penstock.local.request_adapter.model import Model
 from penstock.local.request_adapter.rules import CHAT, RESPONSES, review
 from penstock.tokenizer import FOLDER
@@ -37,16 +37,21 @@ def decode(ids: Any) -> str:
 
 
 def response(
-    generated: str, *calls: Any, finish: str = "tool_calls", key: str = "message"
+    generated: str, *calls: Any, finish: str | None = "tool_calls", key: str = "message"
 ) -> dict[str, Any]:
     message = {"content": None, "tool_calls": list(calls)} if calls else {"content": "so"}
     choice = {"index": 0, key: message, "finish_reason": finish}
     return {"choices": [choice], "nvext": {"completion_token_ids": tokens(generated)}}
 
 
-def passed(given: dict[str, Any], keeps_tokens: bool = False) -> dict[str, Any]:
-    edited = CompleteCalls(decode, keeps_tokens=keeps_tokens).body(json.dumps(given).encode())
-    return dict(json.loads(edited))
+def corrected(*stops: str, keeps_tokens: bool = False) -> CorrectedCalls:
+    asked = Asked.of({"tools": TOOLS, "stop": list(stops)})
+    return CorrectedCalls(decode, asked, keeps_tokens=keeps_tokens)
+
+
+def passed(given: dict[str, Any], *stops: str, keeps_tokens: bool = False) -> dict[str, Any]:
+    made = corrected(*stops, keeps_tokens=keeps_tokens)
+    return dict(json.loads(made.body(json.dumps(given).encode())))
 
 
 @pytest.mark.parametrize(
@@ -54,9 +59,8 @@ def passed(given: dict[str, Any], keeps_tokens: bool = False) -> dict[str, Any]:
     [
         (text(PARIS), [call(PARIS)]),
         (text(PARIS, {}), [call(PARIS), call({})]),
-        (json.dumps({"name": "weather", "parameters": PARIS}), [call(PARIS)]),
-        ("{ } {a: " + text({"city": "日 {本}"}) + " and more", [call({"city": "日 {本}"})]),
-        (text({"city": "a</tool_call>b"}), [call({"city": "a</tool_call>b"})]),
+        (text(PARIS)[:-13], [call(PARIS)]),  # without its closing tag
+        (text({"city": "日 {本}"}) + " and more", [call({"city": "日 {本}"})]),
     ],
 )
 def test_complete_calls_stay(generated: str, calls: list[Any]) -> None:
@@ -72,7 +76,6 @@ def test_complete_calls_stay(generated: str, calls: list[Any]) -> None:
         ('<tool_call>\n{"name": "weather", "arguments": {"ci', call({})),
         ('<tool_call>\n{"name": "weather", "arguments": {"city": "Par', call({"city": "Par"})),
         ('<tool_call>\n{"name": "weather", "arguments": {"city": "P"}', call({"city": "P"})),
-        (text({"city": "a</tool_call>b"}), call({"city": "a"})),
     ],
 )
 @pytest.mark.parametrize(
@@ -85,11 +88,68 @@ def test_a_call_that_the_parser_completed_is_removed(
     assert choice == {"index": 0, "message": {"content": None}, "finish_reason": expected}
 
 
+def test_a_stop_string_ends_the_call_in_which_it_is() -> None:
+    """Its tokens may contain more than the response."""
+    given = response(text(PARIS), call({"city": ""}))
+    choice = passed(given, "Paris")["choices"][0]
+    assert choice == {"index": 0, "message": {"content": None}, "finish_reason": "stop"}
+
+
 def test_the_calls_before_an_incomplete_one_stay() -> None:
     cut = text(PARIS) + '<tool_call>\n{"name": "weather", "arguments": {"city": "Ro'
     choice = passed(response(cut, call(PARIS), call({"city": "Ro"})))["choices"][0]
     assert choice["message"]["tool_calls"] == [call(PARIS)]
     assert choice["finish_reason"] == "tool_calls"
+
+
+def test_a_closing_tag_in_an_argument_does_not_end_the_call() -> None:
+    arguments = {"city": "a</tool_call>b"}
+    given = response("So: " + text(arguments), call({"city": "a"}))
+    given["choices"][0]["message"]["content"] = 'So: b"}}\n</tool_call>\n'
+    choice = passed(given)["choices"][0]
+    (made,) = choice["message"]["tool_calls"]
+    assert made.pop("id").startswith("call-")
+    assert made == call(arguments, type="function")
+    assert choice["message"]["content"] == "So: \n"
+
+
+JOHN = 'Here: {"name": "John", "age": 3} ok?'
+
+
+@pytest.mark.parametrize("generated", [JOHN, '{"name": "John"', "[" + JOHN + "]"])
+@pytest.mark.parametrize("calls", [[], [call({}, "John")]])
+def test_an_object_with_a_name_is_text(generated: str, calls: list[Any]) -> None:
+    given = response(generated, *calls)
+    given["choices"][0]["message"]["content"] = "Here:  ok?"
+    choice = passed(given)["choices"][0]
+    assert choice == {"index": 0, "message": {"content": generated}, "finish_reason": "stop"}
+
+
+@pytest.mark.parametrize(
+    "generated",
+    [
+        "Use <tool_call> and {}.",
+        text(PARIS, name="storm"),
+        '<tool_call>{"age": 3}</tool_call>',
+        "<tool_call>{weather}</tool_call> so",
+    ],
+)
+def test_markup_that_is_no_call_of_a_tool_is_text(generated: str) -> None:
+    choice = passed(response(generated, call(PARIS, name="storm")))["choices"][0]
+    assert choice["message"] == {"content": generated}
+
+
+def test_the_text_after_a_stop_string_is_left_out() -> None:
+    given = response(JOHN, call({}, "John"))
+    assert (
+        passed(given, "age", "ok")["choices"][0]["message"]["content"] == 'Here: {"name": "John", "'
+    )
+
+
+def test_the_text_of_a_reasoning_parser_stays() -> None:
+    given = response("<think>so</think>" + JOHN, finish="stop")
+    given["choices"][0]["message"] |= {"content": "ok?", "reasoning_content": "so"}
+    assert passed(given)["choices"][0]["message"]["content"] == "ok?"
 
 
 @pytest.mark.parametrize("extra", [{}, {"timing": 1}])
@@ -100,12 +160,12 @@ def test_only_a_client_that_asked_for_the_tokens_gets_them(
     given = response("so", finish="stop")
     given["nvext"] |= extra
     expected = extra | ({"completion_token_ids": tokens("so")} if keeps_tokens else {})
-    assert passed(given, keeps_tokens).get("nvext", {}) == expected
+    assert passed(given, keeps_tokens=keeps_tokens).get("nvext", {}) == expected
 
 
 @pytest.mark.parametrize("raw", [b"busy", b"[]", b'{"error": {"message": "a"}}', b"null", b"1e999"])
 def test_a_body_that_is_no_response_stays(raw: bytes) -> None:
-    assert CompleteCalls(decode, keeps_tokens=False).body(raw) == raw
+    assert corrected().body(raw) == raw
 
 
 def stream(*events: dict[str, Any]) -> bytes:
@@ -115,7 +175,7 @@ def stream(*events: dict[str, Any]) -> bytes:
 
 def streamed(raw: bytes, size: int) -> list[dict[str, Any]]:
     """The choices that arrive if the stream comes in parts of ``size`` bytes."""
-    calls = CompleteCalls(decode, keeps_tokens=False)
+    calls = corrected()
     parts = [calls.part(raw[i : i + size]) for i in range(0, len(raw), size)]
     lines = b"".join((*parts, calls.end())).split(b"\n\n")
     assert (lines[0], lines[-2:]) == (b": keep-alive", [b"data: [DONE]", b""])
@@ -124,28 +184,65 @@ def streamed(raw: bytes, size: int) -> list[dict[str, Any]]:
     return [event["choices"][0] for event in events]
 
 
+def part(generated: str, content: str | None = None, *calls: Any, finish: str | None = None) -> Any:
+    made = response(generated, *calls, finish=finish, key="delta")
+    made["choices"][0]["delta"]["content"] = content
+    return made
+
+
+def content_of(choices: list[dict[str, Any]]) -> list[str]:
+    return [one["delta"].get("content") for one in choices]
+
+
 @pytest.mark.parametrize("size", [1, 7, 10_000])
-def test_a_stream_has_the_complete_calls_with_consecutive_indices(size: int) -> None:
+def test_a_stream_has_the_calls_with_consecutive_indices(size: int) -> None:
+    generated = text({"a": "日</tool_call>"})
     raw = stream(
-        response("Wait: ", key="delta", finish=""),
-        response(text({"a": "日</tool_call>"})[:-9], call({"a": "日"}, index=0), key="delta"),
-        response(text(PARIS)[:9], key="delta"),
-        response(text(PARIS)[9:], call(PARIS, index=1), key="delta"),
-        response("<tool_call>{", call({}, index=2), key="delta"),
+        part("Wait: ", "Wait: "),
+        part(generated[:-20], "", call({"a": "日"}, index=0)),
+        part(generated[-20:-10], '"}'),
+        part(generated[-10:], "l>\n"),
+        part(text(PARIS), "", call(PARIS, index=1)),
+        part("<tool_call>{", "", call({}, index=2), finish="tool_calls"),
     )
     choices = streamed(raw, size)
-    assert [one["delta"].get("tool_calls") for one in choices] == [
-        *(None, None, None),
-        [call(PARIS, index=0)],
-        None,
+    made = [one for choice in choices for one in choice["delta"].get("tool_calls") or ()]
+    assert [one["index"] for one in made] == [0, 1]
+    assert [json.loads(one["function"]["arguments"]) for one in made] == [
+        {"a": "日</tool_call>"},
+        PARIS,
     ]
+    assert "".join(content_of(choices)) == "Wait: \n\n"
     assert choices[-1]["finish_reason"] == "tool_calls"
 
 
 def test_a_stream_without_a_complete_call_ends_with_stop() -> None:
-    cut = response('<tool_call>{"name": "wea', call({}, "wea", index=0), key="delta")
+    cut = part('<tool_call>{"name": "wea', "", call({}, "wea", index=0), finish="tool_calls")
     (choice,) = streamed(stream(cut), 10_000)
-    assert choice == {"index": 0, "delta": {"content": None}, "finish_reason": "stop"}
+    assert choice == {"index": 0, "delta": {"content": ""}, "finish_reason": "stop"}
+
+
+@pytest.mark.parametrize("calls", [[], [call({}, "John", index=0)]])
+def test_the_text_of_a_stream_is_complete(calls: list[Any]) -> None:
+    """The parser waits at an object with a name, and then leaves it out."""
+    raw = stream(
+        part("Here: ", "Here: "),
+        part(JOHN.removeprefix("Here: "), " o", *calls),
+        part(" <to", " <to"),
+        part("ne>", "ne>"),
+        part("", None, finish="stop"),
+    )
+    choices = streamed(raw, 10_000)
+    assert content_of(choices)[:3] == ["Here: ", JOHN.removeprefix("Here: "), " "], "<to may begin"
+    assert "".join(content_of(choices)) == JOHN + " <tone>"
+
+
+def test_what_a_stop_string_may_begin_waits() -> None:
+    events = [part(JOHN, "Here: "), part(" a", " a"), part("nd so", "nd"), part("", finish="stop")]
+    made = corrected("and")
+    raw = b"".join(made.part(f"data: {json.dumps(event)}\n\n".encode()) for event in events)
+    choices = [json.loads(line[6:])["choices"][0] for line in raw.split(b"\n\n") if line]
+    assert content_of(choices) == ["Here: ", JOHN.removeprefix("Here: ") + " ", "", ""]
 
 
 @pytest.mark.parametrize(
@@ -200,7 +297,7 @@ def test_several_choices_with_tools_are_refused_by_name() -> None:
 async def test_the_adapter_removes_what_the_parser_completed(is_stream: bool) -> None:
     from tokenizers import Tokenizer
 
-    ids = Tokenizer.from_file(str(FOLDER / "tokenizer.json")).encode('{"name": "wea').ids
+    ids = Tokenizer.from_file(str(FOLDER / "tokenizer.json")).encode('<tool_call>{"name": "wea').ids
     answer = response("", call({}, "wea", index=0), key="delta" if is_stream else "message")
     answer["nvext"]["completion_token_ids"] = ids
 

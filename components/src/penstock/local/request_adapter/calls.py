@@ -1,15 +1,18 @@
-"""Only complete tool calls in the responses of chat completions. Pure.
+"""The tool calls and the text of a chat completion, as the model generated them. Pure.
 
-If `max_tokens` or a stop string ends the output within a call, Dynamo's parser `hermes` completes
-the JSON, so that the call looks like the one that the model meant. It also ends a call at a
-`</tool_call>` inside an argument. So the adapter asks for the generated tokens, and passes on a
-call only if the tokens contain all of its JSON.
+Dynamo's parser `hermes` changes an output in three cases. If `max_tokens` or a stop string ends the
+output within a call, it completes the JSON, so that the call looks like the one that the model
+meant. It ends a call at a `</tool_call>` inside an argument. And it takes any JSON object with a
+`name` for a call, which it removes from the text. So the adapter asks for the generated tokens, and
+corrects a response that differs from them.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+import uuid
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from .model import Model
@@ -19,9 +22,10 @@ PARSER = "hermes"
 # Dynamo's extension of the API: https://docs.dynamo.nvidia.com, "NVIDIA Request Extensions"
 EXTENSION, FIELDS, TOKENS = "nvext", "extra_fields", "completion_token_ids"
 EVENT = b"data: "
+OPEN, CLOSE = "<tool_call>", "</tool_call>"
 
 Decode = Callable[[Sequence[int]], str]
-"""Token ids → text with its special tokens."""
+"""Token ids → text without special tokens."""
 
 
 def are_checked(body: Body, model: Model) -> bool:
@@ -39,14 +43,45 @@ def with_tokens(body: Body) -> Body:
     return {} if TOKENS in names else {EXTENSION: given | {FIELDS: [*names, TOKENS]}}
 
 
-class CompleteCalls:
-    """Removes the incomplete calls from one response, which may be a stream."""
+@dataclass(frozen=True)
+class Asked:
+    """What the request says about the output."""
 
-    def __init__(self, decode: Decode, *, keeps_tokens: bool) -> None:
+    names: Collection[str]
+    """Of its tools."""
+    stops: Sequence[str] = ()
+    """Strings that end the output, and are not part of it."""
+
+    @classmethod
+    def of(cls, body: Body) -> Asked:
+        tools = [tool for tool in body.get("tools") or () if isinstance(tool, dict)]
+        functions = (tool.get("function") or {} for tool in tools)
+        stop = body.get("stop") or []
+        stops = [stop] if isinstance(stop, str) else [one for one in stop if one]
+        return cls(names={str(one.get("name")) for one in functions}, stops=stops)
+
+
+@dataclass
+class Generated:
+    """What the generated text contains."""
+
+    calls: list[Body] = field(default_factory=list)
+    """The functions of complete calls: {name, arguments}."""
+    text: str = ""
+    """All else, without a call at the end that is incomplete."""
+
+
+class CorrectedCalls:
+    """Corrects one response, which may be a stream."""
+
+    def __init__(self, decode: Decode, asked: Asked, *, keeps_tokens: bool) -> None:
         """``keeps_tokens``: the client asked for the tokens too."""
-        self._decode, self._keeps_tokens = decode, keeps_tokens
+        self._decode, self._asked, self._keeps_tokens = decode, asked, keeps_tokens
         self._tokens: list[int] = []
-        self._passed = 0
+        self._sent = ""  # text
+        self._passed = 0  # calls
+        self._corrects = False  # whether the text of the stream is that of the tokens
+        self._has_reasoning = False  # a reasoning parser divides the text as well
         self._rest = b""
 
     def body(self, raw: bytes) -> bytes:
@@ -75,47 +110,111 @@ class CompleteCalls:
             return raw
         if not isinstance(answer, dict) or not isinstance(answer.get("choices"), list):
             return raw
-        self._take_tokens(answer)
+        new = self._take_tokens(answer)
         for choice in answer["choices"]:
-            self._check(choice, choice.get(key) or {})
+            self._correct(choice, choice.get(key) or {}, new, is_part=key == "delta")
         return json.dumps(answer, ensure_ascii=False, separators=(",", ":")).encode()
 
-    def _take_tokens(self, answer: Body) -> None:
+    def _take_tokens(self, answer: Body) -> int:
+        """Returns their number."""
         extension = answer.get(EXTENSION) or {}
-        self._tokens += extension.get(TOKENS) or ()
+        new = extension.get(TOKENS) or ()
+        self._tokens += new
         if not self._keeps_tokens and TOKENS in extension:
             del extension[TOKENS]
             if not extension:
                 del answer[EXTENSION]
+        return len(new)
 
-    def _check(self, choice: Body, message: Body) -> None:
-        if calls := message.get("tool_calls"):
-            generated = list(_calls_in(self._decode(self._tokens)))
-            complete = [call for call in calls if _content(call) in generated]
-            for index, call in enumerate(complete, start=self._passed):
-                if "index" in call:  # of a stream
-                    call["index"] = index
-            self._passed += len(complete)
-            if complete:
-                message["tool_calls"] = complete
-            else:
-                del message["tool_calls"]
-        if choice.get("finish_reason") == "tool_calls" and not self._passed:
-            choice["finish_reason"] = "stop"
+    def _correct(self, choice: Body, message: Body, new: int, *, is_part: bool) -> None:
+        """``new``: number of new tokens."""
+        self._has_reasoning |= bool(message.get("reasoning_content"))
+        ends = choice.get("finish_reason") is not None
+        # The parser passes on each token at once, unless it takes the text for a call.
+        if new > 1 or ends or message.get("tool_calls") or self._corrects:
+            generated = generated_by(self._decode(self._tokens), self._asked)
+            given = [_content(call) for call in message.get("tool_calls") or ()]
+            known = [_content({"function": one}) for one in generated.calls]
+            self._corrects |= any(content not in known for content in given)
+            self._correct_text(message, generated.text, ends, is_part)
+            self._correct_calls(message, generated.calls, is_part)
+        self._sent += message.get("content") or ""
+        if choice.get("finish_reason") in ("tool_calls", "stop"):
+            choice["finish_reason"] = "tool_calls" if self._passed else "stop"
+
+    def _correct_text(self, message: Body, text: str, ends: bool, is_part: bool) -> None:
+        passes_on = self._sent + (message.get("content") or "")
+        if self._has_reasoning or not text.startswith(self._sent):
+            return
+        lacks = ends and text.removeprefix(passes_on).strip()
+        self._corrects |= bool(lacks) or not text.startswith(passes_on)
+        if self._corrects:
+            shown = text if ends else _without_beginning(text, (OPEN, *self._asked.stops))
+            rest = shown[len(self._sent) :]
+            message["content"] = rest if rest or is_part else None
+
+    def _correct_calls(self, message: Body, generated: Sequence[Body], is_part: bool) -> None:
+        given = {json.dumps(_content(call)): call for call in message.pop("tool_calls", None) or ()}
+        made = []
+        for index, function in enumerate(generated[self._passed :], start=self._passed):
+            new = {"id": f"call-{uuid.uuid4()}", "type": "function", "function": function}
+            call = given.get(json.dumps(_content(new)), new)
+            made.append(call | {"index": index} if is_part else call)
+        if made:
+            message["tool_calls"] = made
+        self._passed += len(made)
 
 
-def _calls_in(text: str) -> Iterator[tuple[Any, Any]]:
-    """Name and arguments of each call whose JSON is complete."""
-    decoder, start = json.JSONDecoder(), text.find("{")
-    while start >= 0:
-        try:
-            found, end = decoder.raw_decode(text, start)
-        except (ValueError, RecursionError):
-            end = start + 1
-        else:
-            if "name" in found:
-                yield found["name"], found.get("arguments", found.get("parameters"))
-        start = text.find("{", end)
+def generated_by(text: str, asked: Asked) -> Generated:
+    """``text``: all that was generated, with the markup of calls."""
+    ends = [at for stop in asked.stops if (at := text.find(stop)) >= 0]
+    text = text[: min(ends, default=len(text))]
+    found, position = Generated(), 0
+    while (start := text.find(OPEN, position)) >= 0:
+        found.text += text[position:start]
+        call, end = _call_at(text, start + len(OPEN))
+        if end is None:
+            return found
+        position = end
+        if call is not None and call["name"] in asked.names:
+            found.calls.append(call)
+        else:  # no call of a tool, so it is text
+            found.text += text[start:position]
+    found.text += text[position:]
+    return found
+
+
+def _call_at(text: str, start: int) -> tuple[Body | None, int | None]:
+    """The call whose JSON begins at ``start``, None if there is none; and where its markup ends,
+    None if it is incomplete."""
+    begin = len(text) - len(text[start:].lstrip())
+    if text[begin : begin + 1] not in ("", "{"):
+        return None, start
+    try:
+        read, end = json.JSONDecoder().raw_decode(text, begin)
+    except (ValueError, RecursionError):
+        closed = text.find(CLOSE, start)
+        return None, None if closed < 0 else closed + len(CLOSE)
+    after = text[end:].lstrip()
+    if after.startswith(CLOSE):
+        end = len(text) - len(after) + len(CLOSE)
+    elif CLOSE.startswith(after):  # the tag is not complete yet
+        end = len(text)
+    if not isinstance(read.get("name"), str):
+        return None, end
+    arguments = read.get("arguments", read.get("parameters", {}))
+    shown = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+    return {"name": read["name"], "arguments": shown}, end
+
+
+def _without_beginning(text: str, markers: Sequence[str]) -> str:
+    """Without what may be the beginning of a marker or of a character."""
+    text = text.rstrip("\ufffd")
+    most = max(len(marker) for marker in markers)
+    for size in range(min(most, len(text)), 0, -1):
+        if any(marker.startswith(text[-size:]) for marker in markers):
+            return text[:-size]
+    return text
 
 
 def _content(call: Body) -> tuple[Any, Any]:

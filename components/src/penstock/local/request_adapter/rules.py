@@ -82,7 +82,7 @@ class Verdict:
     ignored: tuple[str, ...] = ()
     """Parameters of the request that have no effect."""
     checks_calls: bool = False
-    """Whether the response contains the generated tokens, for `calls.CompleteCalls`."""
+    """Whether the response contains the generated tokens, for `calls.CorrectedCalls`."""
 
 
 def _set(name: str) -> Callable[[Body], bool]:

@@ -18,7 +18,7 @@ import aiohttp
 import uvloop
 from aiohttp import web
 
-from .calls import CompleteCalls, with_tokens
+from .calls import Asked, CorrectedCalls, with_tokens
 from .model import TOKENIZER, read_model
 from .prompt import Body, prompt_ids, prompt_text
 from .refusal import Refusal
@@ -165,13 +165,14 @@ class Adapter:
                 refusal = await self._rewritten(request, body, answer.status, first)
                 if refusal is not None:
                     return _error(refusal, _passed(answer.headers.items()))
-            complete = await self._complete_calls(body) if verdict.checks_calls else None
-            return await _pass_on(request, answer, first, verdict.ignored, complete)
+            calls = None
+            if body is not None and verdict.checks_calls:
+                calls = await self._corrected_calls(body)
+            return await _pass_on(request, answer, first, verdict.ignored, calls)
 
-    async def _complete_calls(self, body: Body | None) -> CompleteCalls:
+    async def _corrected_calls(self, body: Body) -> CorrectedCalls:
         await asyncio.to_thread(lambda: self._tokenizer)
-        asked = body is not None and not with_tokens(body)
-        return CompleteCalls(self._decode, keeps_tokens=asked)
+        return CorrectedCalls(self._decode, Asked.of(body), keeps_tokens=not with_tokens(body))
 
     async def _rewritten(
         self, request: web.Request, body: Body | None, status: int, first: bytes
@@ -222,7 +223,7 @@ class Adapter:
         return len(self._tokenizer.encode(text, add_special_tokens=False).ids)
 
     def _decode(self, tokens: Sequence[int]) -> str:
-        return str(self._tokenizer.decode(tokens, skip_special_tokens=False))
+        return str(self._tokenizer.decode(tokens))
 
     @cached_property
     def _tokenizer(self) -> Tokenizer:
@@ -242,9 +243,9 @@ async def _pass_on(
     answer: aiohttp.ClientResponse,
     first: bytes,
     ignored: tuple[str, ...],
-    calls: CompleteCalls | None,
+    calls: CorrectedCalls | None,
 ) -> web.StreamResponse:
-    """``first``: the beginning of the body; ``calls``: which calls of the body to pass on."""
+    """``first``: the beginning of the body; ``calls``: corrects the calls of the body."""
     headers = _passed(answer.headers.items())
     if ignored:
         headers.append((IGNORED_HEADER, ", ".join(ignored)))
@@ -267,7 +268,7 @@ async def _pass_on(
 
 
 async def _parts(
-    answer: aiohttp.ClientResponse, first: bytes, calls: CompleteCalls | None
+    answer: aiohttp.ClientResponse, first: bytes, calls: CorrectedCalls | None
 ) -> AsyncIterator[bytes]:
     """The body as it arrives; all at once if its calls are checked and it is no stream."""
     if calls is not None and answer.content_type == "application/json":

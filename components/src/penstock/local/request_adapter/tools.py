@@ -10,6 +10,9 @@ from .prompt import Body
 # without `const`, a small model on vLLM writes white space between the braces until the limit.
 NO_PARAMETERS = {"type": "object", "properties": {}, "additionalProperties": False, "const": {}}
 
+# Keys of a JSON schema that allow and forbid nothing. Pydantic and zod write some of them.
+ANNOTATIONS = frozenset({"title", "description", "$schema", "$id", "$comment"})
+
 
 def has_format(body: Body) -> bool:
     """A format other than text, of chat completions or of responses."""
@@ -35,6 +38,10 @@ def understood(body: Body) -> Body:
         return {}
     changed: Body = {"tool_choice": "none"} if excludes_calls(body) else {}
     made = [_with_parameters(tool) for tool in tools]
+    requires_call = body.get("tool_choice") not in (None, "auto", "none")
+    if requires_call and body.get("parallel_tool_calls") is None:
+        # Otherwise a small model on vLLM writes text after the call until the limit.
+        changed |= {"parallel_tool_calls": False}
     return changed | ({"tools": made} if made != tools else {})
 
 
@@ -52,5 +59,6 @@ def _parameters(function: Body) -> Body:
     given = function.get("parameters")
     if given is not None and not isinstance(given, dict):
         return {}
-    filled = any(value not in ({}, [], False, "object") for value in (given or {}).values())
+    rest = {key: value for key, value in (given or {}).items() if key not in ANNOTATIONS}
+    filled = any(value not in ({}, [], False, "object") for value in rest.values())
     return {} if filled else {"parameters": NO_PARAMETERS}
