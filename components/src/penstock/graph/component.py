@@ -179,7 +179,8 @@ class Planner(Component):
         default={},
         description=(
             "Dynamo's PlannerConfig in its own format. For example, ttft_ms and itl_ms set the "
-            "target latencies of the optimization_target sla, which is penstock's default."
+            "target latencies of the optimization_target sla, which is penstock's default and "
+            "needs both."
         ),
     )
     image: Image | None = Field(
