@@ -99,9 +99,24 @@ def test_every_pool_gets_the_minimum_of_replicas(
     assert main([*words, "2", "--replays", "10"]) == 0
     output = capsys.readouterr().out
     assert "recommended: 2 × TP1 aggregated" in output
-    assert "availability" not in output
+    assert "no redundancy" not in output
+    line = r"^availability: with one worker fewer: (only )?[0-9.]+% of requests meet the SLO"
+    assert re.search(line, output, re.MULTILINE)
     assert main([*words, "3"]) == 2
     assert "--min-replicas: 3 replicas need more than 2 GPUs" in capsys.readouterr().err
+
+
+@needs_sim
+def test_with_n_minus_one_the_graph_has_a_worker_to_lose(
+    asked: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [*asked, "--gpus", "2", *LOOSE, "--n-minus-one", "--replays", "30"]
+    assert main(words) == 0
+    output = capsys.readouterr().out
+    assert "also with one worker fewer; objective" in output
+    assert "recommended: 2 × TP1 aggregated" in output
+    assert main([*asked, "--gpus", "1", *LOOSE, "--n-minus-one"]) == 2
+    assert "--n-minus-one: 2 replicas need more than 1 GPUs" in capsys.readouterr().err
 
 
 @needs_sim

@@ -210,7 +210,7 @@ def test_a_trial_is_run_once() -> None:
 class Estimates:
     """Capacity grows with the GPUs; few requests run concurrently."""
 
-    def capacity(self, candidate: Candidate, _: object) -> float:
+    def required_capacity(self, candidate: Candidate, _: object) -> float:
         return candidate.gpus / 4
 
     def at(self, candidate: Candidate, _: float) -> object:

@@ -39,6 +39,7 @@ def planned(winner: Candidate, *, is_late: bool, unfinished: dict[bool, Limit]) 
         base=1.0,
         headroom=Headroom(),
         sensitivity_rows={},
+        losses={},
         compared=(),
         considered=2,
         replays=1,

@@ -59,6 +59,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="minimum number of workers in each pool (default: 1; 2 for redundancy)",
     )
+    parser.add_argument(
+        "--n-minus-one",
+        action="store_true",
+        help="count the SLO as met only if it is also met with one worker fewer in any pool "
+        "(default: the results with one worker fewer are only printed)",
+    )
     add_workload(parser)
     add_slo(parser)
     parser.add_argument(
@@ -118,6 +124,7 @@ def run(args: argparse.Namespace) -> int:
             objective=Objective(args.objective),
             gpu_hour_price=args.gpu_hour_price,
             min_replicas=args.min_replicas,
+            survives_loss=args.n_minus_one,
             confidence=args.confidence,
         )
         cache = requested_cache(args, python)

@@ -47,7 +47,7 @@ class Ranked:
 
 def rank(candidates: Sequence[Candidate], estimator: Estimator, request: PlanRequest) -> Ranked:
     """Ranks the candidates, without hopeless ones and those with a batch limit of no effect."""
-    capacity = {c: estimator.capacity(c, request.slo) for c in candidates}
+    capacity = {c: estimator.required_capacity(c, request) for c in candidates}
     if request.objective is Objective.THROUGHPUT:
         best = sorted((c for c in candidates if capacity[c]), key=lambda c: (-capacity[c], c.order))
         return Ranked(candidates=tuple(best), estimates={}, capacity=capacity)

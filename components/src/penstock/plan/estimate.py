@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from penstock.graph.slo import Slo
 from penstock.manifests.deployment import Role
+from penstock.plan.request import PlanRequest
 from penstock.plan.space import Candidate, Layout, PoolCandidate
 from penstock.plan.steps import Steps, prompts_per_step
 from penstock.plan.traffic import Traffic
@@ -76,6 +77,11 @@ class Estimator:
         """
         pools = candidate.pools
         return min(pool.replicas * self._alone(candidate, at, slo) for at, pool in enumerate(pools))
+
+    def required_capacity(self, candidate: Candidate, request: PlanRequest) -> float:
+        """As `capacity`, also after the loss of a worker if the SLO must be met then."""
+        losses = candidate.losses.values() if request.survives_loss else ()
+        return min(self.capacity(one, request.slo) for one in (candidate, *losses))
 
     def _alone(self, candidate: Candidate, at: int, slo: Slo) -> float:
         """The capacity of one worker of pool ``at``, with unlimited other pools."""

@@ -57,6 +57,7 @@ class Plan:
     base: float  # scale of the winner, relative to `workload`
     headroom: Headroom
     sensitivity_rows: Mapping[str, Row | str]
+    losses: Mapping[str, Row | str]  # after the loss of a worker, by the name of its pool
     compared: Sequence[Comparison]
     considered: int  # candidates
     replays: int
@@ -196,8 +197,8 @@ class Space:
     @property
     def capacity(self) -> float:
         """The highest scale at which a candidate is estimated to meet the SLO; 0 if none is."""
-        slo = self.request.slo
-        return max((self.estimator.capacity(c, slo) for c in self.candidates), default=0.0)
+        found = (self.estimator.required_capacity(c, self.request) for c in self.candidates)
+        return max(found, default=0.0)
 
     def scaled(self, scale: float) -> Space:
         """For ``scale`` times the traffic."""
@@ -233,7 +234,7 @@ class Space:
         estimates = []
         for family in families:
             for candidate in family.candidates[:1]:
-                capacity = self.estimator.capacity(candidate, self.request.slo)
+                capacity = self.estimator.required_capacity(candidate, self.request)
                 scale = capacity if is_full else min(1.0, capacity)
                 estimates.append(self.estimator.at(candidate, scale))
         output = self.traffic.output
@@ -325,6 +326,15 @@ def _plan(
         shares_prefixes=request.shares_prefixes,
         is_late=trials.deadline.is_over,
     )
+    trials.say("the loss of one worker", 0)
+    left = winner.candidate.losses
+    made = dict(trials.deployments.of(list(left.values())))
+    losses = sensitivity.loss_rows(
+        trials.study,
+        {name: made[one] for name, one in left.items() if one in made},
+        base,
+        is_late=trials.deadline.is_over,
+    )
     return Plan(
         request=request,
         workload=workload,
@@ -335,10 +345,13 @@ def _plan(
         base=base,
         headroom=found_headroom,
         sensitivity_rows=rows,
+        losses=losses,
         compared=pairs,
         considered=len(space.candidates),
         replays=trials.replays
-        + sum(len(row.metrics) for row in rows.values() if isinstance(row, Row)),
+        + sum(
+            len(row.metrics) for row in (*rows.values(), *losses.values()) if isinstance(row, Row)
+        ),
         excluded=space.excluded,
         is_late=trials.deadline.is_over(SEARCHED),
     )
@@ -350,7 +363,7 @@ def _no_plan(trials: Trials, space: Space, workload: LoadedWorkload) -> NoPlan:
     undecided = trials.undecided or is_late
     hopeful = sorted(
         space.candidates,
-        key=lambda c: (-space.estimator.capacity(c, request.slo), -c.gpus, c.order),
+        key=lambda c: (-space.estimator.required_capacity(c, request), -c.gpus, c.order),
     )
     trials.of([TrialSpec(c) for c in hopeful[: sensitivity.CLOSEST]])
     return NoPlan(
@@ -369,7 +382,7 @@ def _enough_gpus(space: Space) -> int | None:
     """The fewest GPUs that are estimated to meet the SLO: 2, 4, 8 or 16 times the budget."""
     for times in (2, 4, 8, 16):
         more = (_multiplied(candidate, times) for candidate in space.candidates)
-        if any(space.estimator.capacity(c, space.request.slo) >= 1 for c in more):
+        if any(space.estimator.required_capacity(c, space.request) >= 1 for c in more):
             return space.request.gpus * times
     return None
 

@@ -14,7 +14,7 @@ from penstock.plan.margin import Margin, latencies, margin_line, margins
 from penstock.plan.planning import Limit, NoPlan, Plan
 from penstock.plan.request import Objective, PlanRequest
 from penstock.plan.sensitivity import Comparison
-from penstock.plan.space import Candidate
+from penstock.plan.space import AGGREGATED
 from penstock.plan.trials import Trial
 from penstock.simulate.accuracy import accuracy_line
 from penstock.simulate.interval import COVERAGE
@@ -47,11 +47,11 @@ def lines(plan: Plan, attain: float, width: int | None = None) -> Iterator[str]:
         yield LATE
     yield from fitting_table([trial.row for trial in shown(plan)], width)
     yield f"recommended: {plan.winner.candidate}: {reason(plan)}"
-    yield from (f"availability: {line}" for line in availability(plan.winner.candidate))
+    yield from (f"availability: {line}" for line in availability(plan, attain))
     yield f"headroom: {'; '.join(headroom(plan, attain))}"
     yield f"margin: {_margin(plan, attain)}"
     for name, row in plan.sensitivity_rows.items():
-        yield f"sensitivity, {name}: {_sensitivity_line(row, attain)}"
+        yield f"sensitivity, {name}: {_changed_line(row, attain)}"
     yield f"disaggregation: {disaggregation(plan)}"
     for layout, why in plan.excluded.items():
         yield f"not considered: {layout}: {why}"
@@ -76,11 +76,16 @@ def _assumptions(plan: Plan) -> Iterator[str]:
     yield from (f"assumed for other graphs: {what}" for what in every if what not in own)
 
 
-def availability(candidate: Candidate) -> Iterator[str]:
-    """A line if the end of one worker interrupts the service."""
+def availability(plan: Plan, attain: float) -> Iterator[str]:
+    """What the loss of one worker does: a line if it interrupts the service, and one for each pool
+    that has others."""
+    candidate = plan.winner.candidate
     if any(pool.replicas == 1 for pool in candidate.pools):
         where = "one worker in a pool" if candidate.is_disaggregated else "one worker"
         yield f"{where}: no redundancy. Plan with --min-replicas 2, or add a replica"
+    for name, row in plan.losses.items():
+        what = "worker" if name == AGGREGATED else f"{name} worker"
+        yield f"with one {what} fewer: {_changed_line(row, attain)}"
 
 
 def shown(plan: Plan) -> list[Trial]:
@@ -108,9 +113,9 @@ def objective_line(request: PlanRequest, attain: float) -> str:
 
 def _slo(request: PlanRequest, attain: float) -> str:
     text = f"{request.slo} for {_share(attain)} of requests"
-    if request.confidence is None:
-        return text
-    return f"{text} at the upper end of the {request.confidence:.0%} intervals"
+    if request.confidence is not None:
+        text += f" at the upper end of the {request.confidence:.0%} intervals"
+    return text + (", also with one worker fewer" if request.survives_loss else "")
 
 
 def _share(attain: float) -> str:
@@ -190,7 +195,7 @@ def _coverage(plan: Plan) -> float:
     return plan.request.confidence or COVERAGE
 
 
-def _sensitivity_line(row: Row | str, attain: float) -> str:
+def _changed_line(row: Row | str, attain: float) -> str:
     if isinstance(row, str):
         return f"not replayed: {row}"
     values = dict(spreads(row.metrics))
@@ -272,7 +277,7 @@ def header(plan: Plan, attain: float, command: str) -> list[str]:
         f"{_title(plan)}.",
         f"SLO: {objective_line(plan.request, attain)}.",
         f"Recommended: {winner}, {winner.gpus} GPU{'s' * (winner.gpus != 1)}: {reason(plan)}.",
-        *(f"Availability: {line}." for line in availability(winner)),
+        *(f"Availability: {line}." for line in availability(plan, attain)),
         f"Headroom: {'; '.join(headroom(plan, attain))}.",
         f"Margin: {_margin(plan, attain)}.",
         f"Disaggregation: {disaggregation(plan)}.",
@@ -305,8 +310,10 @@ def as_json(plan: Plan, attain: float, graph: str) -> str:
         "confidence": plan.request.confidence,
         "margins": [asdict(one) | {"is_met": one.is_met} for one in _margins(plan, attain)],
         "scale_headroom": asdict(plan.headroom),
+        "n_minus_one": plan.request.survives_loss,
+        "after_loss": {name: _changed_json(row, attain) for name, row in plan.losses.items()},
         "sensitivity": {
-            name: _sensitivity_json(row, attain) for name, row in plan.sensitivity_rows.items()
+            name: _changed_json(row, attain) for name, row in plan.sensitivity_rows.items()
         },
         "disaggregation": {
             "summary": disaggregation(plan),
@@ -322,7 +329,7 @@ def as_json(plan: Plan, attain: float, graph: str) -> str:
     return json.dumps(content, indent=2)
 
 
-def _sensitivity_json(row: Row | str, attain: float) -> dict[str, Any]:
+def _changed_json(row: Row | str, attain: float) -> dict[str, Any]:
     if isinstance(row, str):
         return {"not_replayed": row}
     figures = {name: asdict(spread) for name, spread in spreads(row.metrics)}

@@ -20,6 +20,7 @@ from penstock.workload.load import LoadedWorkload
 
 MIN_CONTEXT = 8192  # tokens
 MOST_COVERAGE = 0.92  # of an interval from NEAREST points: 12 of 13
+REDUNDANT = 2  # workers of a pool, so that one is left when one is lost
 MAX_GPUS = 64  # the number of candidates grows with the square
 
 
@@ -46,6 +47,7 @@ class PlanRequest:
     shares_prefixes: bool  # whether requests of the workload share prefixes
     gpu_hour_price: float | None = None  # price of one GPU for one hour, in any currency
     min_replicas: int = 1  # of each pool
+    survives_loss: bool = False  # whether the SLO must also be met with one worker fewer
     # Coverage of the intervals at whose upper end the SLO must be met; None: at the prediction.
     confidence: float | None = None
 
@@ -65,6 +67,7 @@ def plan_request(
     objective: Objective,
     gpu_hour_price: float | None = None,
     min_replicas: int = 1,
+    survives_loss: bool = False,
     confidence: float | None = None,
 ) -> PlanRequest:
     """UsageError for what cannot be planned, InputError for a model that was not measured.
@@ -74,8 +77,12 @@ def plan_request(
     found = planned_model(model, scratch)
     known = _measured_gpu(gpu)
     _check(loaded, gpus, slo, objective)
+    if survives_loss:
+        min_replicas = max(min_replicas, REDUNDANT)
     if min_replicas > gpus:
         message = f"{min_replicas} replicas need more than {gpus} GPUs"
+        if survives_loss and min_replicas == REDUNDANT:
+            raise _refused("--n-minus-one", message, "Remove it, or raise --gpus.")
         raise _refused("--min-replicas", message, "Lower it, or raise --gpus.")
     if confidence is not None and confidence > MOST_COVERAGE:
         message = f"{confidence:g} is more than {NEAREST} measured points can show"
@@ -100,6 +107,7 @@ def plan_request(
         shares_prefixes=has_shared_prefixes(loaded.requests(0)),
         gpu_hour_price=gpu_hour_price,
         min_replicas=min_replicas,
+        survives_loss=survives_loss,
         confidence=confidence,
     )
 

@@ -142,16 +142,38 @@ def sensitivity_rows(
     }
     if shares_prefixes:
         changes["no shared prefixes"] = (1.0, without_shared_prefixes)
-    rows: dict[str, Row | str] = {}
-    for name, (step, change) in changes.items():
-        if is_late():
-            rows[name] = "the time limit was reached"
-            continue
-        try:
-            (rows[name],) = _changed(study, scale * step, change).rows([deployment], None)
-        except InputError as error:  # no request fits, or there are too many
-            rows[name] = error.problems[0].message
-    return rows
+    return {
+        name: _changed_row(study, deployment, scale * step, change, is_late)
+        for name, (step, change) in changes.items()
+    }
+
+
+def loss_rows(
+    study: Study,
+    left: Mapping[str, Replayable],
+    scale: float,
+    *,
+    is_late: Callable[[], bool] = lambda: False,
+) -> Mapping[str, Row | str]:
+    """``left``: what remains of the graph after the loss of a worker, by the name of its pool."""
+    return {name: _changed_row(study, one, scale, None, is_late) for name, one in left.items()}
+
+
+def _changed_row(
+    study: Study,
+    deployment: Replayable,
+    scale: float,
+    change: Change | None,
+    is_late: Callable[[], bool],
+) -> Row | str:
+    """A text says why it was not replayed."""
+    if is_late():
+        return "the time limit was reached"
+    try:
+        (row,) = _changed(study, scale, change).rows([deployment], None)
+    except InputError as error:  # no request fits, or there are too many
+        return error.problems[0].message
+    return row
 
 
 def _changed(study: Study, scale: float, change: Change | None) -> Study:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from penstock.models import ModelShape
 from penstock.plan.request import Objective, PlanRequest
@@ -14,6 +14,7 @@ BATCHES = (128, 1024)
 STEPS = (2048, 8192, 16384)
 PREFILL_BATCH, PREFILL_STEP, DECODE_STEP = 64, 16384, 8192
 WIDTHS = (1, 2, 4, 8)
+AGGREGATED = "aggregated"  # the pool of a graph with one pool
 
 
 @dataclass(frozen=True, order=True, kw_only=True)
@@ -47,6 +48,9 @@ class PoolCandidate:
     def gpus(self) -> int:
         return self.replicas * self.layout.gpus
 
+    def smaller(self) -> PoolCandidate:
+        return replace(self, replicas=self.replicas - 1)
+
 
 @dataclass(frozen=True, order=True, kw_only=True)
 class Candidate:
@@ -68,6 +72,18 @@ class Candidate:
     @property
     def pools(self) -> tuple[PoolCandidate, ...]:
         return (*self.prefill, self.worker)
+
+    @property
+    def losses(self) -> Mapping[str, Candidate]:
+        """What is left when a pool with several workers loses one, by the pool's name."""
+        left = {}
+        if self.worker.replicas > 1:
+            name = "decode" if self.prefill else AGGREGATED
+            left[name] = replace(self, worker=self.worker.smaller())
+        for pool in self.prefill:
+            if pool.replicas > 1:
+                left["prefill"] = replace(self, prefill=(pool.smaller(),))
+        return left
 
     @property
     def gpus(self) -> int:

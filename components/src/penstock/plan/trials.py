@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
@@ -46,6 +46,9 @@ class Trial:
     candidate: Candidate
     row: Row
     meets_slo: bool
+    # With `--n-minus-one`, and if `row` meets the SLO: what is left after the loss of a worker, by
+    # the name of its pool.
+    losses: Mapping[str, Row] = field(default_factory=dict)
 
     @property
     def user_rate(self) -> float:
@@ -54,7 +57,8 @@ class Trial:
 
     @property
     def goodput(self) -> float:
-        return self.row.goodput or 0.0
+        """Share of requests within the SLO, after the worst loss that was replayed."""
+        return min(row.goodput or 0.0 for row in (self.row, *self.losses.values()))
 
 
 @dataclass
@@ -104,11 +108,12 @@ class Trials:
 
     def of(self, specs: Sequence[TrialSpec]) -> list[Trial]:
         """In order, without those that cannot be installed or for which no replay is left."""
-        candidates = [spec.candidate for spec in specs]
+        states = {spec: (spec.candidate, *self._losses(spec.candidate).values()) for spec in specs}
+        candidates = list(dict.fromkeys(c for some in states.values() for c in some))
         installable = {c for c, _ in self.deployments.of(candidates, self._is_over)}
         new: dict[TrialSpec, int] = {}
         for spec in dict.fromkeys(specs):
-            is_new = spec.candidate in installable and spec not in self._known
+            is_new = installable.issuperset(states[spec]) and spec not in self._known
             too_long = exceeds_plan_limit(self.study.workload.workload, spec.scale)
             needed = self._needed_replays(spec)
             if is_new and needed <= self.free and not too_long:
@@ -120,20 +125,22 @@ class Trials:
                 if trial is None:
                     self.left += new[spec]
                     continue
+                used = new[spec] * (1 + len(trial.losses)) // len(states[spec])
+                self.left += new[spec] - used
                 self._known[spec] = trial
                 self.measured.append(trial)
-                self.replays += new[spec]
+                self.replays += used
                 scale = "" if spec.scale == 1 else f" at scale × {spec.scale:.3g}"
                 share = f"{trial.goodput:.0%} within the SLO"
-                self.say(f"{spec.candidate}{scale}: {share}", new[spec])
+                self.say(f"{spec.candidate}{scale}: {share}", used)
         finally:
             pool.shutdown(wait=False, cancel_futures=True)  # `Replays` ends what still runs
         return [self._known[spec] for spec in specs if spec in self._known]
 
     def _needed_replays(self, spec: TrialSpec) -> int:
-        """Beyond those that were run with fewer seeds."""
+        """At most, beyond those that were run with fewer seeds."""
         run = (n for n in range(1, spec.seeds) if replace(spec, seeds=n) in self._known)
-        return spec.seeds - max(run, default=0)
+        return (spec.seeds - max(run, default=0)) * (1 + len(self._losses(spec.candidate)))
 
     @property
     def known(self) -> list[Trial]:
@@ -156,13 +163,25 @@ class Trials:
         """None if the time ended while it waited for other trials."""
         return None if self._is_late() else self._run(spec)
 
+    def _losses(self, candidate: Candidate) -> Mapping[str, Candidate]:
+        return candidate.losses if self.deployments.request.survives_loss else {}
+
     def _run(self, spec: TrialSpec) -> Trial:
+        row = self._row(spec)
+        meets_slo = self._meets_slo(row)
+        losses: dict[str, Row] = {}
+        for name, left in self._losses(spec.candidate).items():
+            if meets_slo:
+                losses[name] = self._row(replace(spec, candidate=left))
+                meets_slo = self._meets_slo(losses[name])
+        return Trial(candidate=spec.candidate, row=row, meets_slo=meets_slo, losses=losses)
+
+    def _row(self, spec: TrialSpec) -> Row:
         ((_, deployment),) = self.deployments.of([spec.candidate])
         workload = self.study.workload.at_scale(spec.scale, min_requests=MIN_PLANNED_REQUESTS)
         study = replace(self.study, seeds=spec.seeds, workload=workload)
         (row,) = study.rows([deployment], None)
-        row = replace(row, scale=spec.scale)
-        return Trial(candidate=spec.candidate, row=row, meets_slo=self._meets_slo(row))
+        return replace(row, scale=spec.scale)
 
     def _meets_slo(self, row: Row) -> bool:
         """With `--confidence`, also at the upper end of the intervals."""

@@ -1,0 +1,151 @@
+"""The SLO after the loss of one worker."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from penstock.errors import UsageError
+from penstock.graph.slo import Slo
+from penstock.plan.report import as_json, header, lines
+from penstock.plan.request import plan_request
+from penstock.plan.space import Candidate
+from penstock.plan.trials import Trials, TrialSpec
+from tests.plan.simulated_study import (
+    LOADED,
+    Behavior,
+    SimulatedStudy,
+    aggregated,
+    disaggregated,
+    request,
+    trials,
+)
+from tests.plan.test_estimate import estimator
+from tests.plan.test_report import planned
+
+FULL = aggregated(3)
+
+
+def surviving(behaviors: dict[Candidate, Behavior], left: int = 200) -> Trials:
+    made = trials(behaviors, left=left)
+    made.deployments.request = request(survives_loss=True)
+    return made
+
+
+def asked(made: Trials) -> list[str]:
+    assert isinstance(made.study, SimulatedStudy)
+    return [name for name, *_ in made.study.asked]
+
+
+@pytest.mark.parametrize(
+    ("candidate", "left"),
+    [
+        (aggregated(1), {}),
+        (FULL, {"aggregated": aggregated(2)}),
+        (disaggregated(1, 1), {}),
+        (disaggregated(2, 1), {"prefill": disaggregated(1, 1)}),
+        (disaggregated(2, 3), {"decode": disaggregated(2, 2), "prefill": disaggregated(1, 3)}),
+    ],
+)
+def test_each_pool_with_several_workers_can_lose_one(
+    candidate: Candidate, left: dict[str, Candidate]
+) -> None:
+    assert dict(candidate.losses) == left
+
+
+@pytest.mark.parametrize(("remaining", "meets_slo"), [(1.0, True), (0.9, False)])
+def test_the_slo_must_be_met_with_one_worker_fewer(remaining: float, meets_slo: bool) -> None:
+    behaviors = {FULL: Behavior(max_scale=2.0), aggregated(2): Behavior(max_scale=remaining)}
+    (without,) = trials(behaviors).of([TrialSpec(FULL)])
+    assert without.meets_slo
+    assert without.losses == {}
+    some = surviving(behaviors)
+    (trial,) = some.of([TrialSpec(FULL)])
+    assert trial.meets_slo is meets_slo
+    assert (trial.goodput == 1.0) is meets_slo
+    assert asked(some) == [str(FULL), str(aggregated(2))]
+    assert (some.replays, some.left) == (2, 198)
+
+
+def test_every_pool_may_lose_the_worker() -> None:
+    candidate = disaggregated(2, 2)
+    behaviors = dict.fromkeys((candidate, disaggregated(2, 1)), Behavior(max_scale=2.0))
+    behaviors[disaggregated(1, 2)] = Behavior(max_scale=0.5)
+    (trial,) = surviving(behaviors).of([TrialSpec(candidate)])
+    assert not trial.meets_slo
+    assert list(trial.losses) == ["decode", "prefill"]
+
+
+def test_a_graph_that_misses_the_slo_anyway_costs_one_replay() -> None:
+    some = surviving({FULL: Behavior(max_scale=0.5), aggregated(2): Behavior(max_scale=0.3)})
+    (trial,) = some.of([TrialSpec(FULL)])
+    assert not trial.meets_slo
+    assert asked(some) == [str(FULL)]
+    assert (some.replays, some.left) == (1, 199)
+
+
+def test_a_trial_is_left_out_if_its_losses_may_not_be_replayed() -> None:
+    some = surviving(dict.fromkeys((FULL, aggregated(2)), Behavior(max_scale=2.0)), left=1)
+    assert some.of([TrialSpec(FULL)]) == []
+
+
+def test_the_estimate_is_of_what_is_left() -> None:
+    slo = Slo(itl_ms=1000)
+    question = replace(request(survives_loss=True), slo=slo)
+    one = estimator()
+    assert one.required_capacity(FULL, question) == one.capacity(aggregated(2), slo)
+    assert one.required_capacity(FULL, replace(question, survives_loss=False)) == one.capacity(
+        FULL, slo
+    )
+
+
+def test_the_report_states_what_one_worker_fewer_does() -> None:
+    (lost,) = trials({aggregated(2): Behavior(max_scale=0.5)}).of([TrialSpec(aggregated(2))])
+    plan = replace(
+        planned(FULL, is_late=False, unfinished={}),
+        request=request(survives_loss=True),
+        losses={"aggregated": lost.row},
+    )
+    expected = "with one worker fewer: only 0.0% of requests meet the SLO (95% needed)"
+    printed = list(lines(plan, 0.95))
+    assert any(line.startswith(f"availability: {expected}") for line in printed)
+    assert "for 95% of requests, also with one worker fewer; objective" in printed[1]
+    assert f"Availability: {expected}" in " ".join(" ".join(header(plan, 0.95, "p")).split())
+    content = json.loads(as_json(plan, 0.95, ""))
+    assert content["n_minus_one"] is True
+    assert content["after_loss"]["aggregated"]["meets_slo"] is False
+
+
+def test_the_pool_of_the_lost_worker_is_named() -> None:
+    plan = replace(
+        planned(disaggregated(2, 1), is_late=False, unfinished={}),
+        losses={"prefill": "the time limit was reached"},
+    )
+    availability = [line for line in lines(plan, 0.95) if line.startswith("availability")]
+    assert "no redundancy" in availability[0]
+    assert availability[1] == (
+        "availability: with one prefill worker fewer: not replayed: the time limit was reached"
+    )
+
+
+@pytest.mark.slow
+def test_redundancy_needs_two_workers(tmp_path: Path) -> None:
+    def asked_for(gpus: int) -> int:
+        question = request()
+        return plan_request(
+            "gpt-oss-120b",
+            LOADED,
+            scratch=tmp_path,
+            gpu="b200",
+            gpus=gpus,
+            slo=question.slo,
+            objective=question.objective,
+            survives_loss=True,
+        ).min_replicas
+
+    assert asked_for(2) == 2
+    with pytest.raises(UsageError, match=r"--n-minus-one: 2 replicas need more than 1 GPUs"):
+        asked_for(1)
