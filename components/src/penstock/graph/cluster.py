@@ -58,8 +58,8 @@ class ModelCache(Spec):
     download: bool = Field(
         default=False,
         description=(
-            "Download the model (at model.revision) and the draft model once, in a Job. Workers "
-            "wait for the Job. No component accesses the Hugging Face Hub."
+            "Download the model (at model.revision, which must be a commit) and the draft model "
+            "once, in a Job. Workers wait for the Job. No component accesses the Hugging Face Hub."
         ),
     )
     offline: bool = Field(

@@ -51,8 +51,7 @@ class Model(Spec):
     revision: Text | None = Field(
         default=None,
         description=(
-            "Commit, branch or tag on the Hugging Face Hub; if unset, the engine's default (main). "
-            "model.cache.download requires a commit."
+            "Commit, branch or tag on the Hugging Face Hub; if unset, the engine's default (main)."
         ),
     )
     served_name: ServedName | None = Field(
@@ -81,17 +80,11 @@ class Model(Spec):
     )
     cache: ModelCache | None = Field(
         default=None,
-        description=(
-            "Volume with the model files; if unset, each pod downloads them, unless model.path has "
-            "them."
-        ),
+        description="Volume with the model files; if unset, pods without model.path download them.",
     )
     token_secret: ObjectName | None = Field(
         default=None,
-        description=(
-            "Secret with HF_TOKEN, added to the environment of every component and of the download "
-            "Job; if unset, none."
-        ),
+        description="Secret with HF_TOKEN for the environment of every component; if unset, none.",
     )
 
 
@@ -254,8 +247,7 @@ class Graph(Spec):
         default=Slo(),
         description=(
             "Service level objectives (SLO): limits for the latencies of a request, by which "
-            "`simulate` and `tune` rate the graph. `plan` writes them into its graph. They do not "
-            "affect the manifests."
+            "`simulate` and `tune` rate a graph. `plan` writes them. The chart ignores them."
         ),
     )
     engine: EngineSpec = Field(description="The inference engine.")
