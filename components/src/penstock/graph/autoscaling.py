@@ -19,17 +19,17 @@ class Autoscaling(Spec):
         description=(
             "What sets the number of replicas. hpa: a HorizontalPodAutoscaler created by the "
             "chart. keda: a ScaledObject created by the chart. planner: Dynamo's planner. "
-            "external: an autoscaler that you create. Its scaleTargetRef is the scaling adapter "
-            "RELEASE-COMPONENT or, with platform plain, the Deployment or LeaderWorkerSet of that "
-            "name."
+            "external: an autoscaler that you create. Its scaleTargetRef must name the scaling "
+            "adapter RELEASE-COMPONENT or, with platform plain, the Deployment or LeaderWorkerSet "
+            "of that name."
         ),
     )
     min: Positive = Field(default=1, description="Minimum number of replicas.")
     max: Annotated[int, Field(ge=1, le=MOST_REPLICAS)] | None = Field(
         default=None,
         description=(
-            "Maximum number of replicas, required with hpa and keda. The planner has "
-            "planner.max_gpus instead."
+            "Maximum number of replicas, required with hpa and keda, and not permitted otherwise. "
+            "The planner has planner.max_gpus instead."
         ),
     )
     signal: Signal | None = Field(
@@ -56,9 +56,10 @@ class Autoscaling(Spec):
     behavior: Opaque = Field(
         default={},
         description=(
-            "Scaling behavior of the HPA. If unset, a frontend has Kubernetes' default, and a pool "
-            "at most doubles its replicas in five minutes (a model takes minutes to load) and "
-            "removes one replica at a time, after its drain."
+            "Scaling behavior of the HPA, or of the HPA that KEDA creates. If unset, a frontend "
+            "has Kubernetes' default. A pool then at most doubles its replicas in five minutes (a "
+            "model takes minutes to load), and removes at most one replica per drain_timeout_s + "
+            "60 s (or per 30 minutes, if that is shorter)."
         ),
     )
 

@@ -58,8 +58,8 @@ class ModelCache(Spec):
     download: bool = Field(
         default=False,
         description=(
-            "Download the model (at model.revision) and the draft model once, in a Job. Workers "
-            "wait for the Job and do not access the Hugging Face Hub."
+            "Download the model (at model.revision, which must be a commit) and the draft model "
+            "once, in a Job. Workers wait for the Job. No component accesses the Hugging Face Hub."
         ),
     )
     offline: bool = Field(
@@ -75,9 +75,10 @@ class NetworkPolicy(Spec):
     enabled: bool = Field(
         default=False,
         description=(
-            "Create a NetworkPolicy. The pods of the graph then accept connections only from each "
-            "other and from the peers of `clients` and `scrapers`. They may connect only to each "
-            "other, DNS, the API server, HTTPS, and the etcd, NATS and Prometheus of the graph."
+            "Create NetworkPolicies. The pods of the graph then accept connections only from each "
+            "other and from the peers of `clients` and `scrapers`. They may connect to each other. "
+            "To other addresses they may connect only on the ports of DNS, HTTPS and the API "
+            "server, and on those of the graph's etcd, NATS and Prometheus."
         ),
     )
     clients: Items[Opaque] = Field(
@@ -89,7 +90,9 @@ class NetworkPolicy(Spec):
     scrapers: Items[Opaque] = Field(
         default=(),
         description=(
-            "NetworkPolicyPeers that may read metrics; if empty, only the pods of the graph may."
+            "NetworkPolicyPeers that may connect to the metrics ports; if empty, only the pods of "
+            "the graph may. The metrics of a frontend are on the port of the endpoint, to which "
+            "`clients` may connect too."
         ),
     )
     egress: Items[Opaque] = Field(
@@ -147,9 +150,10 @@ class Cluster(Spec):
     service_account: ObjectName | None = Field(
         default=None,
         description=(
-            "Existing ServiceAccount for all pods, such as one with a cloud identity. The chart "
-            "gives it the roles that discovery needs. If unset, the pods use a ServiceAccount of "
-            "the operator or, with platform plain, one without permissions."
+            "Existing ServiceAccount for all pods except the planner's, such as one with a cloud "
+            "identity. The chart gives it the role that kubernetes discovery needs. If unset, the "
+            "pods use a ServiceAccount of the operator or, with platform plain, one without "
+            "permissions."
         ),
     )
     security: Literal["least", "nonroot", "image"] = Field(
@@ -159,7 +163,7 @@ class Cluster(Spec):
             "pods with RDMA devices run as root with the capability IPC_LOCK, which only root "
             "keeps. nonroot: all pods run as user 1000; pods with RDMA devices then need nodes "
             "with unlimited locked memory. image: the image decides; pods with RDMA devices still "
-            "get IPC_LOCK, and are privileged with EFA."
+            "get IPC_LOCK. With EFA, pods with RDMA devices are privileged in all three cases."
         ),
     )
     ssh_secret: ObjectName | None = Field(
@@ -173,8 +177,8 @@ class Cluster(Spec):
     disruption_budgets: bool = Field(
         default=True,
         description=(
-            "For each component with several pods, create a PodDisruptionBudget, which permits "
-            "the eviction of one pod at a time."
+            "For each component with several pods, and for most components with an autoscaler, "
+            "create a PodDisruptionBudget, which permits the eviction of one pod at a time."
         ),
     )
     network_policy: NetworkPolicy = Field(

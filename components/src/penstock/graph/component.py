@@ -55,7 +55,8 @@ class Component(Spec):
         default={},
         description=(
             "Kubernetes PodSpec fragment merged over the pod of this component (tolerations, "
-            "nodeSelector, affinity, volumes, …). It must not set containers."
+            "nodeSelector, affinity, volumes, …). It must not set containers, restartPolicy or "
+            "terminationGracePeriodSeconds."
         ),
     )
     annotations: dict[str, str] = Field(default={}, description="Annotations of the pods.")
@@ -129,7 +130,8 @@ class WorkerPool(Scaled):
     gpus: Count | None = Field(
         default=None,
         description=(
-            "GPUs of one replica on each of its nodes; if unset, 1, or 0 with mocker or on a CPU."
+            "GPUs of one replica on each of its nodes; if unset, 1, or 0 with mocker, with "
+            "llamacpp or with engine.device cpu."
         ),
     )
     nodes: Positive = Field(default=1, description="Number of nodes that one replica spans.")
@@ -177,7 +179,8 @@ class Planner(Component):
         default={},
         description=(
             "Dynamo's PlannerConfig in its own format. For example, ttft_ms and itl_ms set the "
-            "target latencies of the optimization_target sla, which is penstock's default."
+            "target latencies of the optimization_target sla, which is penstock's default and "
+            "needs both."
         ),
     )
     image: Image | None = Field(

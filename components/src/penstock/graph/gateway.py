@@ -49,8 +49,8 @@ class Timeouts(Spec):
     request_s: Positive | None = Field(
         default=None,
         description=(
-            "Maximum time in seconds from the arrival of a request to the end of its response, "
-            "including retries; if unset, no limit."
+            "Maximum time in seconds from the complete arrival of a request to the end of its "
+            "response, including retries; if unset, no limit."
         ),
     )
 

@@ -42,8 +42,7 @@ class Hardware(Spec):
         gt=0,
         allow_inf_nan=False,
         description=(
-            "Price per GPU-hour in any currency, used by `simulate` and `plan`; if unset, they "
-            "report no cost."
+            "Price per GPU-hour in any currency, used by `simulate`; if unset, it reports no cost."
         ),
     )
     fabric: Literal["ib", "roce", "efa", "mnnvl", "none"] | None = Field(
@@ -51,7 +50,7 @@ class Hardware(Spec):
         description=(
             "Network between nodes for KV transfer and collectives: InfiniBand (ib), RoCE (roce), "
             "AWS EFA (efa), the NVLink of a rack (mnnvl, creates a ComputeDomain) or TCP only "
-            "(none). It determines RDMA devices, privileges and UCX settings; if unset, "
-            "kv_transfer.transport alone determines them."
+            "(none). With kv_transfer.transport, it determines RDMA devices, privileges and UCX "
+            "settings."
         ),
     )

@@ -75,15 +75,16 @@ class Model(Spec):
         description=(
             "Directory in the pods with o200k_base.tiktoken, a file that the parsers gpt_oss and "
             "harmony need; if unset, the frontend downloads it at the first request that needs "
-            "it."
+            "it. `up` uses the environment harmony instead."
         ),
     )
     cache: ModelCache | None = Field(
-        default=None, description="Volume with the model files; if unset, each pod downloads them."
+        default=None,
+        description="Volume with the model files; if unset, pods without model.path download them.",
     )
     token_secret: ObjectName | None = Field(
         default=None,
-        description="Secret with HF_TOKEN, added to the environment of every pod; if unset, none.",
+        description="Secret with HF_TOKEN for the environment of every component; if unset, none.",
     )
 
 
@@ -105,7 +106,8 @@ class EngineSpec(Spec):
         default=None,
         description=(
             "Container image of frontend and workers; if unset, NVIDIA's image for this engine, "
-            "with the version of `dynamo`."
+            "with the version of `dynamo`. llamacpp has no such image, and needs your own on a "
+            "cluster."
         ),
     )
     config: Opaque = Field(
@@ -129,9 +131,9 @@ class KvTransfer(Spec):
     transport: Literal["auto", "rdma", "tcp"] = Field(
         default="auto",
         description=(
-            "Network transport. auto: depends on hardware.fabric: RDMA for ib, roce and efa, "
-            "NVLink for mnnvl, TCP for none, and UCX's choice if unset. rdma: request RDMA "
-            "devices and forbid TCP. tcp: use TCP without RDMA devices."
+            "Network transport. auto: as hardware.fabric requires, which is RDMA for ib, roce and "
+            "efa, NVLink for mnnvl, TCP for none, and UCX's choice for an unset fabric. rdma: "
+            "request RDMA devices and forbid TCP. tcp: use TCP without RDMA devices."
         ),
     )
     rdma_resource: Text | None = Field(
@@ -151,8 +153,8 @@ class KvTransfer(Spec):
     buffer_tokens: Positive | None = Field(
         default=None,
         description=(
-            "Size of a transfer buffer in tokens; if unset, the context length, rounded up to "
-            "whole KV blocks."
+            "Size of a transfer buffer in tokens (only TensorRT-LLM), a multiple of the KV block "
+            "size; if unset, the context length, rounded up to whole KV blocks."
         ),
     )
     timeout_ms: Positive | None = Field(
@@ -185,7 +187,7 @@ class Infrastructure(Spec):
         default=None,
         description=(
             "URL of NATS. If unset and NATS is needed, `up` starts a server, and the operator "
-            "uses its own."
+            "uses its own. Platform plain has none, so set the URL there."
         ),
     )
 
@@ -201,8 +203,8 @@ class Drill(Spec):
     permitted_failures: dict[AnyFaultKind, Count] = Field(
         default={},
         description=(
-            "Maximum number of requests that may fail avoidably per fault, for each kind of "
-            "fault; 0 for kinds that are not listed."
+            "Maximum number of avoidable failures of requests per fault, for each kind of fault; "
+            "0 for kinds that are not listed."
         ),
     )
     stall_s: Positive = Field(
@@ -226,7 +228,8 @@ class Graph(Spec):
         default=None,
         description=(
             "Version of Dynamo, in quotes; if unset, 1.6.1. It determines the images, the flags, "
-            "and the environment in which `up` runs the processes. `penstock upgrade` changes it."
+            "and the environment in which `up` runs the processes (if unset, `up` uses the version "
+            "in an image tag of the graph, if any). `penstock upgrade` changes it."
         ),
     )
     platform: Literal["dynamo", "plain"] = Field(
@@ -244,7 +247,7 @@ class Graph(Spec):
         default=Slo(),
         description=(
             "Service level objectives (SLO): limits for the latencies of a request, by which "
-            "`simulate` and `plan` rate deployments. They do not affect the manifests."
+            "`simulate` and `tune` rate a graph. `plan` writes them. The chart ignores them."
         ),
     )
     engine: EngineSpec = Field(description="The inference engine.")
@@ -292,7 +295,7 @@ class Graph(Spec):
         default=180,
         description=(
             "Time in seconds that a stopping process has to finish its requests. The chart "
-            "derives all grace periods from it."
+            "derives the grace periods of frontends and workers from it."
         ),
     )
     verify: Verify = Field(
@@ -311,8 +314,8 @@ class Graph(Spec):
     pod: Opaque = Field(
         default={},
         description=(
-            "PodSpec fragment that is merged over every pod; the field `pod` of a component "
-            "overrides it."
+            "Kubernetes PodSpec fragment that is merged over every pod; the field `pod` of a "
+            "component overrides it."
         ),
     )
 

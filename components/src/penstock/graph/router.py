@@ -26,7 +26,10 @@ KV_ONLY = {
 class Router(Spec):
     mode: RouterMode = Field(
         default="kv",
-        description=("How the router selects a worker; kv selects it by cached prefix and load."),
+        description=(
+            "How the router selects a worker; kv selects it by cached prefix and load. Most other "
+            "fields of this section need kv."
+        ),
     )
     kv_events: bool = Field(
         default=True,
@@ -104,7 +107,7 @@ class Router(Spec):
         default=None,
         description=(
             "Send short or cached prompts directly to decode workers, without the prefill pool "
-            "(experimental); if unset, false."
+            "(experimental, needs kv_events); if unset, false."
         ),
     )
 

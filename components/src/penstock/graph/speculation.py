@@ -20,8 +20,8 @@ class Speculation(Spec):
     draft_revision: Text | None = Field(
         default=None,
         description=(
-            "Commit of the draft model for model.cache.download; if unset, the Job does not "
-            "download the draft model."
+            "Commit of the draft model. model.cache.download requires it, unless draft_model is a "
+            "path."
         ),
     )
     draft_tokens: Positive = Field(
