@@ -149,6 +149,41 @@ def test_grammars_of_llguidance_are_compiled_too(llguidance: Llguidance) -> None
     assert refusal(grammars, grammar='%llguidance {}\nstart: "a" <|im_end|>') == ""
 
 
+@needs_llamacpp
+@pytest.mark.parametrize(
+    "body", [{"json_schema": {"type": "integer"}}, {"grammar": '%llguidance {}\nstart: "1" | "12"'}]
+)
+def test_a_grammar_may_end_with_the_end_token_of_the_model(
+    llguidance: Llguidance, body: dict[str, Any]
+) -> None:
+    grammars = Grammars(llguidance)
+    ended = grammars.with_end(body | {"seed": 1}, ["<|im_end|>", "</s> of", "<|im_end|>"])
+    assert set(ended) == {"grammar", "seed"}
+    assert refusal(grammars, grammar=str(ended["grammar"])) == ""
+    with llguidance.matcher(str(ended["grammar"])) as matcher:
+        assert matcher.accepts(b"1")
+        assert matcher.may_end
+        assert matcher.accepts(b"2"), "it may also continue"
+
+
+@pytest.mark.parametrize(
+    ("ends", "body"),
+    [
+        ([], {"json_schema": {}}),
+        (["end of text"], {"json_schema": {}}),
+        (["<|im_end|>"], {"grammar": 'root ::= "a"'}),
+        (["<|im_end|>"], {"temperature": 1.0}),
+    ],
+)
+def test_other_requests_keep_their_grammar(ends: list[str], body: dict[str, Any]) -> None:
+    class Unused(Llguidance):
+        def __init__(self) -> None:
+            pass
+
+    assert Grammars(Unused()).with_end(body, ends) == body
+    assert Grammars(None).with_end({"json_schema": {}}, ["<|im_end|>"]) == {"json_schema": {}}
+
+
 def test_a_library_without_llguidance_leaves_the_verdict_to_llama_cpp(tmp_path: Path) -> None:
     import _ctypes  # any other shared library
 
