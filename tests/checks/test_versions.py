@@ -108,6 +108,50 @@ def test_what_is_verified_for_older_images_is_a_note_for_newer_ones(tag: str) ->
     assert "verified for vLLM 0.26.0 to 0.31.0, not for this image" in finding.message
 
 
+SILENT = "The setting is silently ignored."
+LOGGED = "The setting is ignored. vLLM logs that it does not know the variable."
+
+
+def of_variable(tag: str, name: str, value: str, rule: str) -> list[Finding]:
+    entry = {f"{WORKER}/podTemplate/spec/containers/main/env/X": {"name": name, "value": value}}
+    return found(with_image(VLLM_AGG, tag, entry), rule)
+
+
+def test_a_variable_counts_from_the_version_of_the_engine_that_added_it() -> None:
+    """vLLM 0.17.0 added it; no release of Dynamo has 0.17 or 0.18."""
+    name = "VLLM_FLASHINFER_ALLREDUCE_BACKEND"
+    (early,) = of_variable("1.0.2", name, "mnnvl", "PS177")  # vLLM 0.16.0
+    assert early.message == f"{name} has no effect before vLLM 0.17.0"
+    assert early.why == SILENT
+    assert of_variable("1.1.1", name, "mnnvl", "PS177") == []  # vLLM 0.19.0
+
+
+@pytest.mark.parametrize(
+    ("tag", "value", "why", "fix"),
+    [
+        ("1.0.2", "pplx", SILENT, "Use --all2all-backend instead of VLLM_ALL2ALL_BACKEND."),
+        ("1.1.1", "pplx", LOGGED, "Remove VLLM_ALL2ALL_BACKEND; vLLM has no pplx since 0.17."),
+        ("1.4.0", "naive", LOGGED, "Remove VLLM_ALL2ALL_BACKEND; vLLM has no naive since 0.19."),
+        (
+            "1.4.0",
+            "deepep_low_latency",
+            LOGGED,
+            "Use --all2all-backend instead of VLLM_ALL2ALL_BACKEND.",
+        ),
+    ],
+)
+def test_a_variable_without_effect_says_what_its_version_of_vllm_does(
+    tag: str, value: str, why: str, fix: str
+) -> None:
+    (finding,) = of_variable(tag, "VLLM_ALL2ALL_BACKEND", value, "PS146")
+    assert (finding.why, finding.fix) == (why, fix)
+
+
+def test_only_vllm_knows_its_variables() -> None:
+    (finding,) = of_variable("1.6.1", "DYN_USE_KV_EVENTS", "false", "PS146")
+    assert finding.why == SILENT
+
+
 def test_a_build_between_two_releases_gets_what_holds_in_both_and_the_next() -> None:
     tokens = {"worker/max-num-batched-tokens": 100}
     assert levels(with_image(VLLM_AGG, "1.4.0-kimi-k3-dev.1", tokens), "PS124") == ["error"]

@@ -2,8 +2,10 @@
 
     uv run python -m penstock.engines.data.dump_value_history FOLDER > value_history.json
 
-FOLDER has one folder per wheel, such as `vllm-0.26.0` and `sglang-0.5.16`. The sources are parsed;
-none of their code runs. A value that the parser cannot resolve makes a flag unrestricted.
+FOLDER has one folder per package, such as `vllm-0.26.0` and `sglang-0.5.16`: those of all releases
+of Dynamo, and of the engine's versions between them, so that the first version with a value is
+known. The sources are parsed; none of their code runs. A value that the parser cannot resolve makes
+a flag unrestricted.
 """
 
 from __future__ import annotations
@@ -14,6 +16,8 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+
+from packaging.version import Version
 
 from penstock.engines.releases import RELEASES
 
@@ -49,8 +53,11 @@ def main(folder: Path) -> None:
 
 
 def _history(folder: Path, engine: str, read: object) -> dict[str, object]:
-    versions = list(dict.fromkeys(getattr(r, engine) for r in RELEASES.values()))
-    versions = versions[versions.index(FIRST[engine]) :]
+    released = list(dict.fromkeys(getattr(r, engine) for r in RELEASES.values()))
+    first, last = Version(FIRST[engine]), Version(released[-1])
+    between = {path.name.partition("-")[2] for path in folder.glob(f"{engine}-*")}
+    known = {*between, *released[released.index(FIRST[engine]) :]}
+    versions = sorted((v for v in known if first <= Version(v) <= last), key=Version)
     found = {v: read(folder / f"{engine}-{v}") for v in versions}  # type: ignore[operator]
     tables = {kind: _merged({v: found[v][kind] for v in versions}) for kind in found[versions[-1]]}
     # What no version declares is a variable of another program.

@@ -7,7 +7,11 @@ from collections.abc import Iterable, Mapping
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
-from penstock.checks.rules.command_line.variables import VARIABLES_WITHOUT_EFFECT
+from penstock.checks.rules.command_line.variables import (
+    IGNORED,
+    VARIABLES_WITHOUT_EFFECT,
+    why_ignored,
+)
 from penstock.checks.rules.engine_config.accepted_values import ENGINES, since, versions_of
 from penstock.checks.version_range import Versions
 from penstock.engines.flags import Removed
@@ -63,8 +67,7 @@ WITHOUT_CONSEQUENCE = re.compile(
     level=Level.WARNING,
     cause="vLLM and SGLang add and remove variables. The version in the image does not use this "
     "one.",
-    effect="The setting is ignored, and the engine uses its default. vLLM logs that it does not "
-    "know the variable.",
+    effect=IGNORED,
     remedy="Remove the variable, or use the flag that replaced it.",
     source="engines/data/value_history.json: the variables that vllm/envs.py of 0.14.1 to 0.31.0 "
     "and sglang/srt/environ.py of 0.5.6 to 0.5.21 declare, and where the packages name them; "
@@ -88,7 +91,7 @@ def unread_variable(deployment: ServingDeployment) -> Iterable[RuleResult]:
                     message=f"{name} has no effect{since(engine, refusal)}",
                     fix=Fix(text=Removed(SELECTED.get(name, "")).fix(name), env={name: None}),
                     level=None if is_lost else Level.NOTE,
-                    why=""
+                    why=why_ignored(name, worker.pod)
                     if is_lost
                     else "Nothing in the image reads the variable, so removing it changes nothing.",
                     versions=versions_of(engine, refusal),
