@@ -195,6 +195,34 @@ def test_an_own_image_may_have_flags_that_no_release_has() -> None:
     assert levels(manifest(VLLM_AGG, {**flag, **own}), "PS141") == ["note"]
 
 
+@pytest.mark.parametrize("image", ["REPLACE_WITH_IMAGE", "registry.example/team/vllm-runtime:dev"])
+def test_a_build_without_a_version_may_have_a_flag_that_resembles_none(image: str) -> None:
+    """A branch of Dynamo may have added it, which the file does not state."""
+    flag = {f"{ARGS}/2": "--own-shadow-engine"}
+    (unknown,) = found(manifest(VLLM_AGG, {**flag, IMAGE: image}), "PS141")
+    assert unknown.level is Level.NOTE
+    assert unknown.message == "no release of Dynamo has the flag --own-shadow-engine of dynamo.vllm"
+    assert unknown.why == "A build that does not have the flag exits at startup."
+    assert unknown.fix == "Use an image whose build has the flag, or remove --own-shadow-engine."
+    (released,) = found(with_image(VLLM_AGG, "1.6.1", flag), "PS141")
+    assert (released.level, released.fix) == (Level.ERROR, "Remove --own-shadow-engine.")
+    # A misspelled flag is one in any build.
+    typo = {f"{ARGS}/2": "--max-num-seqz=8", IMAGE: image}
+    (misspelled,) = found(manifest(VLLM_AGG, typo), "PS141")
+    assert misspelled.level is Level.WARNING
+    assert misspelled.fix == "Replace --max-num-seqz with --max-num-seqs."
+
+
+def test_a_key_of_an_engine_file_may_be_a_flag_of_an_own_build() -> None:
+    key = {"worker/own-shadow-engine": True}
+    own = {IMAGE: "registry.example/team/vllm-runtime:dev"}
+    (unknown,) = found(manifest(VLLM_AGG, {**key, **own}), "PS142")
+    assert unknown.level is Level.NOTE
+    assert unknown.message.startswith("no release of Dynamo has the flag --own-shadow-engine")
+    assert unknown.fix == "Use an image whose build has the flag, or remove own-shadow-engine."
+    assert levels(manifest(VLLM_AGG, key), "PS142") == ["error"]
+
+
 def test_a_flag_of_a_newer_release_is_an_error() -> None:
     flag = {f"{ARGS}/2": "--publish-kv-events"}
     (early,) = found(with_image(TRTLLM_AGG, "1.2.0", flag), "PS141")
