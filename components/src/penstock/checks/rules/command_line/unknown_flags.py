@@ -243,8 +243,11 @@ def unknown_file_key(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 )
                 is_in_none = absence.versions is EVERY_RELEASE and fix.replaces is None
                 if is_in_none and may_be_any_build(deployment, component):
-                    message = f"no release of Dynamo has the flag {flag} of {line.module}, to which "
-                    yield _in_own_build(result, f"{message}the key is converted", line.key)
+                    message = (
+                        f"no release of Dynamo has the flag {flag} of {line.module}, to which this "
+                        "key is converted"
+                    )
+                    yield _in_own_build(result, message, line.key)
                 else:
                     yield result
 
