@@ -147,6 +147,12 @@ def test_a_variable_without_effect_says_what_its_version_of_vllm_does(
     assert (finding.why, finding.fix) == (why, fix)
 
 
+def test_an_image_without_a_version_may_have_a_vllm_that_logs_nothing() -> None:
+    image = {IMAGE: "registry.example.com/llm/serving:stable"}
+    (finding,) = found(manifest(VLLM_AGG, {**image, **VARIABLE}), "PS146")
+    assert "vLLM logs since 0.17.0 that it does not know the variable" in finding.why
+
+
 def test_only_vllm_knows_its_variables() -> None:
     (finding,) = of_variable("1.6.1", "DYN_USE_KV_EVENTS", "false", "PS146")
     assert finding.why == SILENT

@@ -2,10 +2,8 @@
 
     uv run python -m penstock.engines.data.dump_value_history FOLDER > value_history.json
 
-FOLDER has one folder per package, such as `vllm-0.26.0` and `sglang-0.5.16`: those of all releases
-of Dynamo, and of the engine's versions between them, so that the first version with a value is
-known. The sources are parsed; none of their code runs. A value that the parser cannot resolve makes
-a flag unrestricted.
+FOLDER has one folder per package, such as `vllm-0.26.0`: of Dynamo's releases and of all versions
+between, for the first with a value. The sources are parsed; none of their code runs.
 """
 
 from __future__ import annotations
@@ -187,7 +185,8 @@ def _fields(node: ast.ClassDef) -> Iterator[tuple[str, ast.expr]]:
 
 
 def _literals(node: ast.expr, constants: Constants) -> set[str] | None:
-    """The texts of an annotation that allows only those and None; None for any other."""
+    """The texts of an annotation that allows only those and None; None for any other, which makes
+    the flag unrestricted."""
     if isinstance(node, ast.BinOp):
         left, right = _literals(node.left, constants), _literals(node.right, constants)
         return None if left is None or right is None else left | right

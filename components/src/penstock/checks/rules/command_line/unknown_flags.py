@@ -93,6 +93,9 @@ def _has_engine_chat_processor(launch: Launch) -> bool:
     remedy="Use the flag that the finding suggests, or remove the flag.",
     source=SOURCE,
     versions=EVERY_RELEASE,
+    other_levels=(Level.NOTE,),
+    exceptions="It is a note if no release has the flag, it resembles none, and the image is a "
+    "build of one's own.",
 )
 def unknown_flag(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for name, launch, table, one in _all_arguments(deployment):
@@ -226,6 +229,9 @@ def _newer(spelling: str) -> Fix:
     source=f"vllm/utils/argparse_utils.py 0.31.0; sglang/srt/utils 0.5.21; {SOURCE}",
     versions=EVERY_RELEASE,
     engines=(Engine.VLLM, Engine.SGLANG),
+    other_levels=(Level.NOTE,),
+    exceptions="It is a note if no release has the flag, it resembles none, and the image is a "
+    "build of one's own.",
 )
 def unknown_file_key(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for line in file_flags(deployment):

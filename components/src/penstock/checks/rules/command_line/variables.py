@@ -116,6 +116,7 @@ REJECTED_VARIABLES = {
 }
 # The first vLLM whose `validate_environ` warns of variables that it does not know.
 LOGS_UNKNOWN = Version("0.17.0")
+NEWEST_VLLM = Version(RELEASES[NEWEST].vllm)
 IGNORED = (
     "The setting is ignored. vLLM logs since 0.17.0 that it does not know the variable; other "
     "programs log nothing."
@@ -163,8 +164,8 @@ def variable_without_effect(deployment: ServingDeployment) -> Iterable[RuleResul
 
 
 def why_ignored(variable: str, pod: Pod) -> str:
-    """What the version in the image does with a variable that it does not read; empty if some of
-    its possible versions differ."""
+    """What the version in the image does with a variable that it does not read; empty if the image
+    states none, or if it may have one of several that differ."""
     found = {version >= LOGS_UNKNOWN for version in _vllm_versions(pod)}
     if not variable.startswith("VLLM_") or found == {False}:
         return "The setting is silently ignored."
@@ -176,15 +177,15 @@ def why_ignored(variable: str, pod: Pod) -> str:
 def _instead(ignored: Ignored, value: str, pod: Pod) -> Removed:
     """What replaces the variable, unless the version in the image lacks its value."""
     end = ignored.gone.get(value)
-    if end is None or any(version < Version(end) for version in _vllm_versions(pod)):
+    versions = _vllm_versions(pod) or (NEWEST_VLLM,)  # as rules assume it
+    if end is None or any(version < Version(end) for version in versions):
         return ignored.instead
     return Removed(reason=f"vLLM has no {value} since {end}")
 
 
 def _vllm_versions(pod: Pod) -> tuple[Version, ...]:
-    """The versions that the image may have; the newest if it states none, as rules assume it."""
-    stated = software(pod).engines.get(Engine.VLLM, ())
-    return stated or (Version(RELEASES[NEWEST].vllm),)
+    """The versions that the image may have; empty if it states none."""
+    return software(pod).engines.get(Engine.VLLM, ())
 
 
 @rule(

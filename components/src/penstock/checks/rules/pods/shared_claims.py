@@ -99,23 +99,23 @@ def _field(component: str, path: Path) -> Location:
     return Location(component, "field", path)
 
 
-def _pods(one: Mapping[str, Any], deployment: ServingDeployment) -> Iterator[_Pods]:
+def _pods(document: Mapping[str, Any], deployment: ServingDeployment) -> Iterator[_Pods]:
     """The pods that an object of the file starts; those on one certain node are left out."""
-    if one is deployment.root.value:
+    if document is deployment.root.value:
         for component in deployment.components:  # their replicas are those after scaling
             pod = deployment.pods[component.name]
             count = component.replicas * component.nodes
             yield from _group(pod.spec, count, pod.mounted.value)
         return
-    spec, kind = _mapping(one.get("spec")), one.get("kind")
+    spec, kind = _mapping(document.get("spec")), document.get("kind")
     template = _mapping(_mapping(spec.get("template")).get("spec"))
     if kind == DGD:
         services = _mapping(spec.get("services")).values()
-        for component in mappings([*services, *_list(spec.get("components"))]):
-            inner = component.get("extraPodSpec") or _mapping(component.get("podTemplate"))
-            pod_spec = _mapping(inner.get("spec", inner) if isinstance(inner, Mapping) else None)
-            count = _count(component.get("replicas")) * _nodes(component)
-            yield from _group(pod_spec, count, component.get("volumeMounts"))
+        for one in mappings([*services, *_list(spec.get("components"))]):
+            pod_spec = _mapping(_mapping(one.get("podTemplate")).get("spec"))
+            count = _count(one.get("replicas")) * _nodes(one)
+            inner = _mapping(one.get("extraPodSpec")) or pod_spec
+            yield from _group(inner, count, one.get("volumeMounts"))
     elif kind in REPLICATED:
         yield from _group(template, _count(spec.get("replicas")))
     elif kind == "Pod":
