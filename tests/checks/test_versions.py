@@ -147,6 +147,23 @@ def test_a_variable_without_effect_says_what_its_version_of_vllm_does(
     assert (finding.why, finding.fix) == (why, fix)
 
 
+@pytest.mark.parametrize(
+    ("tag", "name", "fix"),
+    [
+        ("1.1.1", "VLLM_USE_CUDNN_PREFILL", "Use --attention-config.use_cudnn_prefill instead of"),
+        ("1.4.0", "VLLM_USE_CUDNN_PREFILL", "Use --attention-config.mla_prefill_backend instead"),
+        # The flag is newer than the variable.
+        ("1.1.1", "VLLM_PREFIX_CACHE_RETENTION_INTERVAL", "Remove VLLM_PREFIX_CACHE"),
+        ("1.6.1", "VLLM_PREFIX_CACHE_RETENTION_INTERVAL", "Use --prefix-cache-retention-interval"),
+    ],
+)
+def test_the_flag_instead_of_a_variable_is_one_of_the_stated_version(
+    tag: str, name: str, fix: str
+) -> None:
+    (finding,) = of_variable(tag, name, "1", "PS177")
+    assert finding.fix.startswith(fix)
+
+
 def test_an_image_without_a_version_may_have_a_vllm_that_logs_nothing() -> None:
     image = {IMAGE: "registry.example.com/llm/serving:stable"}
     (finding,) = found(manifest(VLLM_AGG, {**image, **VARIABLE}), "PS146")

@@ -166,7 +166,7 @@ def variable_without_effect(deployment: ServingDeployment) -> Iterable[RuleResul
 def why_ignored(variable: str, pod: Pod) -> str:
     """What the version in the image does with a variable that it does not read; empty if the image
     states none, or if it may have one of several that differ."""
-    found = {version >= LOGS_UNKNOWN for version in _vllm_versions(pod)}
+    found = {version >= LOGS_UNKNOWN for version in vllm_versions(pod)}
     if not variable.startswith("VLLM_") or found == {False}:
         return "The setting is silently ignored."
     if found == {True}:
@@ -177,13 +177,13 @@ def why_ignored(variable: str, pod: Pod) -> str:
 def _instead(ignored: Ignored, value: str, pod: Pod) -> Removed:
     """What replaces the variable, unless the version in the image lacks its value."""
     end = ignored.gone.get(value)
-    versions = _vllm_versions(pod) or (NEWEST_VLLM,)  # as rules assume it
+    versions = vllm_versions(pod) or (NEWEST_VLLM,)  # as rules assume it
     if end is None or any(version < Version(end) for version in versions):
         return ignored.instead
     return Removed(reason=f"vLLM has no {value} since {end}")
 
 
-def _vllm_versions(pod: Pod) -> tuple[Version, ...]:
+def vllm_versions(pod: Pod) -> tuple[Version, ...]:
     """The versions that the image may have; empty if it states none."""
     return software(pod).engines.get(Engine.VLLM, ())
 
