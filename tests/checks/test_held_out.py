@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import pytest
+
 from penstock.checks.finding import Finding, Level
 from tests.checks.cases_engine_kernels import vllm
 from tests.checks.support import REMOVE, TRTLLM_AGG, TRTLLM_DISAGG, VLLM_AGG, check, graph, manifest
@@ -95,6 +97,18 @@ def test_a_file_for_a_heredoc_is_a_template() -> None:
     (filled,) = [one for one in check(manifest(VLLM_AGG, name)) if one.rule == "PS909"]
     assert filled.message == "$NAME in 1 place must be filled by a program"
     assert filled.why.startswith("The values are not known here")
+
+
+@pytest.mark.parametrize("image", ["$ignore", "registry.example/team/vllm-runtime:$tag"])
+def test_a_lower_case_name_in_an_image_is_a_placeholder(image: str) -> None:
+    """As in the golden files of the operator's tests, whose values a test compares."""
+    changed = {f"{WORKER}/image": image, "dgd/metadata/name": "$glob:agg-*"}
+    found = check(manifest(VLLM_AGG, changed))
+    assert [one for one in found if one.level is not Level.NOTE] == []
+    (filled,) = [one for one in found if one.rule == "PS909"]
+    name = image[image.index("$") :]
+    assert filled.message == f"$glob, {name} in 2 places must be filled by a program"
+    assert filled.fix == "Render the file, for example with envsubst, and check the result."
 
 
 def test_vllm_counts_activations_in_the_memory_fraction() -> None:

@@ -108,6 +108,73 @@ def test_what_is_verified_for_older_images_is_a_note_for_newer_ones(tag: str) ->
     assert "verified for vLLM 0.26.0 to 0.31.0, not for this image" in finding.message
 
 
+SILENT = "The setting is silently ignored."
+LOGGED = "The setting is ignored. vLLM logs that it does not know the variable."
+
+
+def of_variable(tag: str, name: str, value: str, rule: str) -> list[Finding]:
+    entry = {f"{WORKER}/podTemplate/spec/containers/main/env/X": {"name": name, "value": value}}
+    return found(with_image(VLLM_AGG, tag, entry), rule)
+
+
+def test_a_variable_counts_from_the_version_of_the_engine_that_added_it() -> None:
+    """vLLM 0.17.0 added it; no release of Dynamo has 0.17 or 0.18."""
+    name = "VLLM_FLASHINFER_ALLREDUCE_BACKEND"
+    (early,) = of_variable("1.0.2", name, "mnnvl", "PS177")  # vLLM 0.16.0
+    assert early.message == f"{name} has no effect before vLLM 0.17.0"
+    assert early.why == SILENT
+    assert of_variable("1.1.1", name, "mnnvl", "PS177") == []  # vLLM 0.19.0
+
+
+@pytest.mark.parametrize(
+    ("tag", "value", "why", "fix"),
+    [
+        ("1.0.2", "pplx", SILENT, "Use --all2all-backend instead of VLLM_ALL2ALL_BACKEND."),
+        ("1.1.1", "pplx", LOGGED, "Remove VLLM_ALL2ALL_BACKEND; vLLM has no pplx since 0.17."),
+        ("1.4.0", "naive", LOGGED, "Remove VLLM_ALL2ALL_BACKEND; vLLM has no naive since 0.19."),
+        (
+            "1.4.0",
+            "deepep_low_latency",
+            LOGGED,
+            "Use --all2all-backend instead of VLLM_ALL2ALL_BACKEND.",
+        ),
+    ],
+)
+def test_a_variable_without_effect_says_what_its_version_of_vllm_does(
+    tag: str, value: str, why: str, fix: str
+) -> None:
+    (finding,) = of_variable(tag, "VLLM_ALL2ALL_BACKEND", value, "PS146")
+    assert (finding.why, finding.fix) == (why, fix)
+
+
+@pytest.mark.parametrize(
+    ("tag", "name", "fix"),
+    [
+        ("1.1.1", "VLLM_USE_CUDNN_PREFILL", "Use --attention-config.use_cudnn_prefill instead of"),
+        ("1.4.0", "VLLM_USE_CUDNN_PREFILL", "Use --attention-config.mla_prefill_backend instead"),
+        # The flag is newer than the variable.
+        ("1.1.1", "VLLM_PREFIX_CACHE_RETENTION_INTERVAL", "Remove VLLM_PREFIX_CACHE"),
+        ("1.6.1", "VLLM_PREFIX_CACHE_RETENTION_INTERVAL", "Use --prefix-cache-retention-interval"),
+    ],
+)
+def test_the_flag_instead_of_a_variable_is_one_of_the_stated_version(
+    tag: str, name: str, fix: str
+) -> None:
+    (finding,) = of_variable(tag, name, "1", "PS177")
+    assert finding.fix.startswith(fix)
+
+
+def test_an_image_without_a_version_may_have_a_vllm_that_logs_nothing() -> None:
+    image = {IMAGE: "registry.example.com/llm/serving:stable"}
+    (finding,) = found(manifest(VLLM_AGG, {**image, **VARIABLE}), "PS146")
+    assert "vLLM logs since 0.17.0 that it does not know the variable" in finding.why
+
+
+def test_only_vllm_knows_its_variables() -> None:
+    (finding,) = of_variable("1.6.1", "DYN_USE_KV_EVENTS", "false", "PS146")
+    assert finding.why == SILENT
+
+
 def test_a_build_between_two_releases_gets_what_holds_in_both_and_the_next() -> None:
     tokens = {"worker/max-num-batched-tokens": 100}
     assert levels(with_image(VLLM_AGG, "1.4.0-kimi-k3-dev.1", tokens), "PS124") == ["error"]
@@ -149,6 +216,34 @@ def test_an_own_image_may_have_flags_that_no_release_has() -> None:
     own = {IMAGE: "registry.example.com/llm/serving:stable"}
     assert levels(manifest(VLLM_AGG, flag), "PS141") == ["error"]
     assert levels(manifest(VLLM_AGG, {**flag, **own}), "PS141") == ["note"]
+
+
+@pytest.mark.parametrize("image", ["REPLACE_WITH_IMAGE", "registry.example/team/vllm-runtime:dev"])
+def test_a_build_without_a_version_may_have_a_flag_that_resembles_none(image: str) -> None:
+    """A branch of Dynamo may have added it, which the file does not state."""
+    flag = {f"{ARGS}/2": "--own-shadow-engine"}
+    (unknown,) = found(manifest(VLLM_AGG, {**flag, IMAGE: image}), "PS141")
+    assert unknown.level is Level.NOTE
+    assert unknown.message == "no release of Dynamo has the flag --own-shadow-engine of dynamo.vllm"
+    assert unknown.why == "A build that does not have the flag exits at startup."
+    assert unknown.fix == "Use an image whose build has the flag, or remove --own-shadow-engine."
+    (released,) = found(with_image(VLLM_AGG, "1.6.1", flag), "PS141")
+    assert (released.level, released.fix) == (Level.ERROR, "Remove --own-shadow-engine.")
+    # A misspelled flag is one in any build.
+    typo = {f"{ARGS}/2": "--max-num-seqz=8", IMAGE: image}
+    (misspelled,) = found(manifest(VLLM_AGG, typo), "PS141")
+    assert misspelled.level is Level.WARNING
+    assert misspelled.fix == "Replace --max-num-seqz with --max-num-seqs."
+
+
+def test_a_key_of_an_engine_file_may_be_a_flag_of_an_own_build() -> None:
+    key = {"worker/own-shadow-engine": True}
+    own = {IMAGE: "registry.example/team/vllm-runtime:dev"}
+    (unknown,) = found(manifest(VLLM_AGG, {**key, **own}), "PS142")
+    assert unknown.level is Level.NOTE
+    assert unknown.message.startswith("no release of Dynamo has the flag --own-shadow-engine")
+    assert unknown.fix == "Use an image whose build has the flag, or remove own-shadow-engine."
+    assert levels(manifest(VLLM_AGG, key), "PS142") == ["error"]
 
 
 def test_a_flag_of_a_newer_release_is_an_error() -> None:

@@ -1,4 +1,4 @@
-"""Unfilled placeholders: `<your-namespace>`, `${IMAGE}`, `$NAME`, `{{ .Values.x }}`, `REPLACE_ME`.
+"""Unfilled placeholders: `<your-namespace>`, `${IMAGE}`, `$name`, `{{ .Values.x }}`, `REPLACE_ME`.
 
 Those in a namespace or an image do not change what the rest of the manifest means: `checks` reports
 them, and the manifest is read.
@@ -18,16 +18,22 @@ _ANYWHERE = re.compile(
     r"|\b(REPLACE|CHANGE|FILL)[-_]?(ME|THIS|IN|WITH_[A-Z_]+)\b"
     r"|\{\{-?\s*(\.[A-Z]|include\b|if\b|range\b|end\b|toYaml\b)[^\n]*?\}\}"
 )
+# A lower-case name stands for a value or a part of an image, as in `$ignore` of Dynamo's golden
+# files (operator/internal/testing/golden/DESIGN.md); inside of other text it may be anything.
+_LOWER = r"\$[a-z][A-Za-z0-9_]+\b(?!\$)"
 _VALUES = re.compile(
     r"<[A-Za-z][A-Za-z0-9_. -]*>|\$\{[A-Za-z_][^}\n]*\}|\$[A-Z][A-Z0-9_]+\b|\{\{.*?\}\}"
+    rf"|(?:^|(?<=[/:])){_LOWER}"
 )
+# The same in a line of the file.
+_IN_LINE = re.compile(rf"{_VALUES.pattern}|(?<=[\s\"']){_LOWER}")
 # Text for shells, engines and programs, in which `${VAR}` and `<think>` are no placeholders.
 _TEXT_KEYS = frozenset({"command", "args", "env", "envs", "data", "annotations", "eppConfig"})
 # What a placeholder may stand for; two of each, as `filled` says.
 _EXAMPLES = ("example-a", "example-b")
 _IMAGES = ("registry.example/a:1.6.1", "registry.example/b:1.5.1")
 _IMAGE = re.compile(
-    r"(\bimage\s*:\s*[\"']?)(?:<[^<>\n]*>|\$\{[^}\n]*\}|\$[A-Z][A-Z0-9_]+|\{\{.*?\}\})([\"']?\s*(?:#.*)?)$"
+    r"(\bimage\s*:\s*[\"']?)(?:<[^<>\n]*>|\$\{[^}\n]*\}|\$[A-Za-z][A-Za-z0-9_]+|\{\{.*?\}\})([\"']?\s*(?:#.*)?)$"
 )
 TURNS = len(_EXAMPLES)
 UNFILLED = frozenset({ProblemKind.PLACEHOLDER, ProblemKind.TEMPLATE})
@@ -43,7 +49,7 @@ def filled(text: str, lines: Iterable[int], turn: int) -> str:
         content = result[line - 1].rstrip("\r\n")
         end = result[line - 1][len(content) :]
         content = _IMAGE.sub(rf"\g<1>{_IMAGES[turn]}\g<2>", content)
-        for pattern in (_ANYWHERE, _VALUES):
+        for pattern in (_ANYWHERE, _IN_LINE):
             content = pattern.sub(_EXAMPLES[turn], content)
         result[line - 1] = content + end
     return "".join(result)

@@ -2,8 +2,8 @@
 
     uv run python -m penstock.engines.data.dump_value_history FOLDER > value_history.json
 
-FOLDER has one folder per wheel, such as `vllm-0.26.0` and `sglang-0.5.16`. The sources are parsed;
-none of their code runs. A value that the parser cannot resolve makes a flag unrestricted.
+FOLDER has one folder per package, such as `vllm-0.26.0`: of Dynamo's releases and of all versions
+between, for the first with a value. The sources are parsed; none of their code runs.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+
+from packaging.version import Version
 
 from penstock.engines.releases import RELEASES
 
@@ -49,8 +51,11 @@ def main(folder: Path) -> None:
 
 
 def _history(folder: Path, engine: str, read: object) -> dict[str, object]:
-    versions = list(dict.fromkeys(getattr(r, engine) for r in RELEASES.values()))
-    versions = versions[versions.index(FIRST[engine]) :]
+    released = list(dict.fromkeys(getattr(r, engine) for r in RELEASES.values()))
+    first, last = Version(FIRST[engine]), Version(released[-1])
+    between = {path.name.partition("-")[2] for path in folder.glob(f"{engine}-*")}
+    known = {*between, *released[released.index(FIRST[engine]) :]}
+    versions = sorted((v for v in known if first <= Version(v) <= last), key=Version)
     found = {v: read(folder / f"{engine}-{v}") for v in versions}  # type: ignore[operator]
     tables = {kind: _merged({v: found[v][kind] for v in versions}) for kind in found[versions[-1]]}
     # What no version declares is a variable of another program.
@@ -180,7 +185,8 @@ def _fields(node: ast.ClassDef) -> Iterator[tuple[str, ast.expr]]:
 
 
 def _literals(node: ast.expr, constants: Constants) -> set[str] | None:
-    """The texts of an annotation that allows only those and None; None for any other."""
+    """The texts of an annotation that allows only those and None; None for any other, which makes
+    the flag unrestricted."""
     if isinstance(node, ast.BinOp):
         left, right = _literals(node.left, constants), _literals(node.right, constants)
         return None if left is None or right is None else left | right

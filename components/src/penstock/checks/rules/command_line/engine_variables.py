@@ -5,17 +5,28 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
+from packaging.version import Version
+
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
-from penstock.checks.rules.command_line.variables import VARIABLES_WITHOUT_EFFECT
+from penstock.checks.rules.command_line.variables import (
+    IGNORED,
+    VARIABLES_WITHOUT_EFFECT,
+    vllm_versions,
+    why_ignored,
+)
 from penstock.checks.rules.engine_config.accepted_values import ENGINES, since, versions_of
 from penstock.checks.version_range import Versions
 from penstock.engines.flags import Removed
 from penstock.engines.value_history import Refusal, refusals
+from penstock.manifests.pods import Pod
 from penstock.serving.deployment import ServingDeployment
 
 PREFIXES = ("VLLM_", "SGLANG_")
 _ATTENTION = "--attention-config."
+_MLA_PREFILL = f"{_ATTENTION}mla_prefill_backend"
+# Before, the keys had the names of the variables, such as use_cudnn_prefill.
+_FIRST_WITH_MLA_PREFILL = Version("0.21.0")
 # Removed variables that selected a kernel, a limit or what responses contain, which the engine now
 # decides otherwise, with the flag that replaced them (parsers of vLLM 0.31.0 and SGLang 0.5.21).
 SELECTED: Mapping[str, str] = {
@@ -25,9 +36,9 @@ SELECTED: Mapping[str, str] = {
     ),
     "VLLM_USE_TRTLLM_ATTENTION": f"{_ATTENTION}use_trtllm_attention",
     "VLLM_FLASHINFER_DISABLE_Q_QUANTIZATION": f"{_ATTENTION}disable_flashinfer_q_quantization",
-    "VLLM_DISABLE_FLASHINFER_PREFILL": f"{_ATTENTION}mla_prefill_backend",
-    "VLLM_USE_CUDNN_PREFILL": f"{_ATTENTION}mla_prefill_backend",
-    "VLLM_USE_TRTLLM_RAGGED_DEEPSEEK_PREFILL": f"{_ATTENTION}mla_prefill_backend",
+    "VLLM_DISABLE_FLASHINFER_PREFILL": _MLA_PREFILL,
+    "VLLM_USE_CUDNN_PREFILL": _MLA_PREFILL,
+    "VLLM_USE_TRTLLM_RAGGED_DEEPSEEK_PREFILL": _MLA_PREFILL,
     "VLLM_USE_FLASHINFER_MOE_MXFP4_MXFP8_CUTLASS": "--moe-backend",
     "VLLM_NVFP4_GEMM_BACKEND": "--linear-backend",
     "VLLM_USE_FBGEMM": "--linear-backend",
@@ -63,8 +74,7 @@ WITHOUT_CONSEQUENCE = re.compile(
     level=Level.WARNING,
     cause="vLLM and SGLang add and remove variables. The version in the image does not use this "
     "one.",
-    effect="The setting is ignored, and the engine uses its default. vLLM logs that it does not "
-    "know the variable.",
+    effect=IGNORED,
     remedy="Remove the variable, or use the flag that replaced it.",
     source="engines/data/value_history.json: the variables that vllm/envs.py of 0.14.1 to 0.31.0 "
     "and sglang/srt/environ.py of 0.5.6 to 0.5.21 declare, and where the packages name them; "
@@ -83,16 +93,28 @@ def unread_variable(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 continue
             for refusal in refusals(engine, "variables", "named", name):
                 is_lost = _is_lost(name, refusal)
+                instead = Removed(_replacement(name, refusal, worker.pod))
                 yield RuleResult(
                     location=worker.location("env", name),
                     message=f"{name} has no effect{since(engine, refusal)}",
-                    fix=Fix(text=Removed(SELECTED.get(name, "")).fix(name), env={name: None}),
+                    fix=Fix(text=instead.fix(name), env={name: None}),
                     level=None if is_lost else Level.NOTE,
-                    why=""
+                    why=why_ignored(name, worker.pod)
                     if is_lost
                     else "Nothing in the image reads the variable, so removing it changes nothing.",
                     versions=versions_of(engine, refusal),
                 )
+
+
+def _replacement(name: str, refusal: Refusal, pod: Pod) -> str:
+    """The flag that replaced the variable in the version of the image; empty if none did."""
+    if not refusal.removed_after:
+        return ""  # the flag is newer than the variable
+    flag = SELECTED.get(name, "")
+    versions = vllm_versions(pod)
+    if flag == _MLA_PREFILL and versions and versions[-1] < _FIRST_WITH_MLA_PREFILL:
+        return f"{_ATTENTION}{name.removeprefix('VLLM_').lower()}"
+    return flag
 
 
 def _is_lost(name: str, refusal: Refusal) -> bool:

@@ -18,6 +18,7 @@ from penstock.engines.settings import Location
 from penstock.manifests.deployment import Engine, KnownConfig, Launch
 from penstock.manifests.placeholders import placeholder
 from penstock.serving.deployment import ServingDeployment
+from penstock.serving.versions import software
 
 # Repositories of the images that Dynamo publishes, also in a mirror.
 _REPOSITORY = re.compile(
@@ -50,6 +51,16 @@ def absent_in(deployment: ServingDeployment, component: str, versions: Versions)
     its tag; one's own build without a version may have it."""
     is_of_nvidia = NVIDIA_IMAGE.match(deployment.pods[component].image) is not None
     return EVERY_PUBLISHED if versions is EVERY_RELEASE and is_of_nvidia else versions
+
+
+def may_be_any_build(deployment: ServingDeployment, component: str) -> bool:
+    """Whether the image may have flags that no release has: it is not in NVIDIA's registry, and
+    states no version or has another name than Dynamo's."""
+    pod = deployment.pods[component]
+    stated = software(pod)
+    is_stated = bool(stated.dynamo or stated.engines)
+    is_released = is_stated and has_published_image(deployment, component)
+    return not (is_released or NVIDIA_IMAGE.match(pod.image))
 
 
 def level_for_image(deployment: ServingDeployment, component: str, module: str) -> Level | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from penstock.checks.absence import EVERY_RELEASE, OLDEST, Absence, outside
+from penstock.checks.absence import EVERY_PUBLISHED, EVERY_RELEASE, OLDEST, Absence, outside
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
 from penstock.checks.rules.command_line.connector_flag import FLAG as CONNECTOR
@@ -25,6 +25,7 @@ from penstock.checks.rules.command_line.given_flags import (
     file_flags,
     launches,
     level_for_image,
+    may_be_any_build,
 )
 from penstock.checks.version_range import PENSTOCK, Versions
 from penstock.engines.entry_points import flag_names, releases_of
@@ -92,19 +93,41 @@ def _has_engine_chat_processor(launch: Launch) -> bool:
     remedy="Use the flag that the finding suggests, or remove the flag.",
     source=SOURCE,
     versions=EVERY_RELEASE,
+    other_levels=(Level.NOTE,),
+    exceptions="It is a note if no release has the flag, it resembles none, and the image is a "
+    "build of one's own.",
 )
 def unknown_flag(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for name, launch, table, one in _all_arguments(deployment):
         for absence in _absences(launch, one):
             if not absence.was_removed and one.spelling not in REMOVED:
-                yield RuleResult(
+                similar = _similar(table, one) if one.flag is None else _older(launch, one)
+                result = RuleResult(
                     location=Location(name, "args", (one.spelling,)),
                     message=f"{launch.module} has no flag {one.spelling}{absence.since}",
-                    fix=_similar(table, one) if one.flag is None else _older(launch, one),
+                    fix=similar or Fix(text=f"Remove {one.spelling}."),
                     why=_rejection(deployment, name, launch),
                     versions=absent_in(deployment, name, absence.versions),
                     level=level_for_image(deployment, name, launch.module or ""),
                 )
+                is_in_none = absence.versions is EVERY_RELEASE and similar is None
+                if is_in_none and may_be_any_build(deployment, name):
+                    message = f"no release of Dynamo has the flag {one.spelling} of {launch.module}"
+                    yield _in_own_build(result, message, one.spelling)
+                else:
+                    yield result
+
+
+def _in_own_build(result: RuleResult, message: str, name: str) -> RuleResult:
+    """The result for a build of one's own: it may have added a flag that resembles no other."""
+    return replace(
+        result,
+        message=message,
+        fix=Fix(text=f"Use an image whose build has the flag, or remove {name}."),
+        why="A build that does not have the flag exits at startup.",
+        level=Level.NOTE,
+        versions=EVERY_PUBLISHED,
+    )
 
 
 def _absences(launch: Launch, one: GivenFlag) -> Iterator[Absence]:
@@ -162,7 +185,8 @@ def _rejection(deployment: ServingDeployment, component: str, launch: Launch) ->
     return "The frontend exits with “Unknown arguments specified” and restarts in a crash loop."
 
 
-def _similar(table: FlagTable, one: GivenFlag) -> Fix:
+def _similar(table: FlagTable, one: GivenFlag) -> Fix | None:
+    """What to write instead; None if the flag resembles none of the module."""
     if instead := ONLY_DOCUMENTED.get(one.spelling):
         return Fix(text=f"Remove {one.spelling} and set {instead}.")
     if other := same_meaning(one.spelling, table.by_spelling, SIMILAR):
@@ -172,7 +196,7 @@ def _similar(table: FlagTable, one: GivenFlag) -> Fix:
         one.spelling, table.by_spelling, SIMILARITY
     )
     if not near:
-        return Fix(text=f"Remove {one.spelling}.")
+        return None
     takes = table.by_spelling[near].takes
     value = (one.text,) if takes != "none" and one.text is not None else ()
     is_complete = takes in ("none", "maybe") or bool(value)
@@ -205,6 +229,9 @@ def _newer(spelling: str) -> Fix:
     source=f"vllm/utils/argparse_utils.py 0.31.0; sglang/srt/utils 0.5.21; {SOURCE}",
     versions=EVERY_RELEASE,
     engines=(Engine.VLLM, Engine.SGLANG),
+    other_levels=(Level.NOTE,),
+    exceptions="It is a note if no release has the flag, it resembles none, and the image is a "
+    "build of one's own.",
 )
 def unknown_file_key(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for line in file_flags(deployment):
@@ -212,13 +239,23 @@ def unknown_file_key(deployment: ServingDeployment) -> Iterable[RuleResult]:
         is_known = _is_known(line, flag)
         for absence in absences(line.module, flag, is_known=is_known):
             if not absence.was_removed and flag not in REMOVED:
-                yield RuleResult(
+                component, fix = line.location.component, _rename(line, flag)
+                result = RuleResult(
                     location=line.location,
                     message=f"{line.module} has no flag {flag}{absence.since}, and each key of its "
                     "engine file must be a flag",
-                    fix=_newer(line.key) if is_known else _rename(line, flag),
-                    versions=absent_in(deployment, line.location.component, absence.versions),
+                    fix=_newer(line.key) if is_known else fix,
+                    versions=absent_in(deployment, component, absence.versions),
                 )
+                is_in_none = absence.versions is EVERY_RELEASE and fix.replaces is None
+                if is_in_none and may_be_any_build(deployment, component):
+                    message = (
+                        f"no release of Dynamo has the flag {flag} of {line.module}, to which this "
+                        "key is converted"
+                    )
+                    yield _in_own_build(result, message, line.key)
+                else:
+                    yield result
 
 
 def _flag_of(line: FileFlag) -> str:

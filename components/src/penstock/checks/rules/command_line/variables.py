@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from packaging.version import Version
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
@@ -12,9 +14,12 @@ from penstock.checks.rules.command_line.connector_flag import instead_of_variabl
 from penstock.checks.rules.versions.placeholders import is_template
 from penstock.checks.version_range import KUBERNETES, Versions
 from penstock.engines.flags import Removed
+from penstock.engines.releases import NEWEST, RELEASES
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Engine, Launch, Role
+from penstock.manifests.pods import Pod
 from penstock.serving.deployment import ServingDeployment
+from penstock.serving.versions import software
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,29 +31,48 @@ class Ignored:
     # Where no file of the wheel names it.
     versions: Versions
     instead: Removed
+    # Values that the flag which replaced it no longer has, and the first version without each.
+    gone: Mapping[str, str] = field(default_factory=dict)
 
 
-def _vllm(since: str, replacement: str = "", reason: str = "") -> Ignored:
+def _vllm(
+    since: str, replacement: str = "", reason: str = "", gone: Mapping[str, str] | None = None
+) -> Ignored:
     return Ignored(
         engine=Engine.VLLM,
         versions=Versions(vllm=f">={since},<0.32"),
         instead=Removed(replacement, reason),
+        gone=gone or {},
     )
 
 
+_NO_ATTENTION_BACKEND = {
+    "CUTLASS_MLA_VLLM_V1": "0.11",
+    "FLASHINFER_VLLM_V1": "0.11",
+    "FLASHMLA_VLLM_V1": "0.11",
+    "FLASH_ATTN_VLLM_V1": "0.11",
+    "TRITON_ATTN_VLLM_V1": "0.11",
+    "TRITON_MLA_VLLM_V1": "0.11",
+    "DIFFERENTIAL_FLASH_ATTN": "0.12",
+    "DUAL_CHUNK_FLASH_ATTN": "0.12",
+    "XFORMERS": "0.12",
+    "TREE_ATTN": "0.21",
+}
+# The parser accepts them, and vLLM logs that it uses allgather_reducescatter instead.
+_NO_ALL2ALL_BACKEND = {"pplx": "0.17", "naive": "0.19"}
 VARIABLES_WITHOUT_EFFECT: Mapping[str, Ignored] = {
-    "VLLM_ATTENTION_BACKEND": _vllm("0.16", "--attention-backend"),
+    "VLLM_ATTENTION_BACKEND": _vllm("0.15", "--attention-backend", gone=_NO_ATTENTION_BACKEND),
     "VLLM_USE_V1": _vllm("0.12", reason="vLLM has no other engine version"),
-    "VLLM_ALL2ALL_BACKEND": _vllm("0.16", "--all2all-backend"),
-    "VLLM_FLASHINFER_MOE_BACKEND": _vllm("0.26", "--moe-backend"),
-    "VLLM_USE_FLASHINFER_MOE_FP16": _vllm("0.26", "--moe-backend"),
-    "VLLM_USE_FLASHINFER_MOE_FP8": _vllm("0.26", "--moe-backend"),
-    "VLLM_USE_FLASHINFER_MOE_FP4": _vllm("0.26", "--moe-backend"),
+    "VLLM_ALL2ALL_BACKEND": _vllm("0.16", "--all2all-backend", gone=_NO_ALL2ALL_BACKEND),
+    "VLLM_FLASHINFER_MOE_BACKEND": _vllm("0.24", "--moe-backend"),
+    "VLLM_USE_FLASHINFER_MOE_FP16": _vllm("0.24", "--moe-backend"),
+    "VLLM_USE_FLASHINFER_MOE_FP8": _vllm("0.24", "--moe-backend"),
+    "VLLM_USE_FLASHINFER_MOE_FP4": _vllm("0.24", "--moe-backend"),
     "VLLM_USE_FLASHINFER_MOE_MXFP4_MXFP8": _vllm(
-        "0.26", '--quantization-config \'{"moe":{"activation":"mxfp8"}}\''
+        "0.24", '--quantization-config \'{"moe":{"activation":"mxfp8"}}\''
     ),
-    "VLLM_USE_FLASHINFER_MOE_MXFP4_BF16": _vllm("0.26", "--moe-backend"),
-    "VLLM_MXFP4_USE_MARLIN": _vllm("0.26", "--moe-backend marlin"),
+    "VLLM_USE_FLASHINFER_MOE_MXFP4_BF16": _vllm("0.24", "--moe-backend"),
+    "VLLM_MXFP4_USE_MARLIN": _vllm("0.24", "--moe-backend marlin"),
     "DYN_VLLM_IS_PREFILL_WORKER": Ignored(
         engine=Engine.VLLM,
         versions=Versions(dynamo=">=1.4,<1.7"),
@@ -90,6 +114,13 @@ REJECTED_VARIABLES = {
         "--enable-multimodal --disaggregation-mode encode",
     ),
 }
+# The first vLLM whose `validate_environ` warns of variables that it does not know.
+LOGS_UNKNOWN = Version("0.17.0")
+NEWEST_VLLM = Version(RELEASES[NEWEST].vllm)
+IGNORED = (
+    "The setting is ignored. vLLM logs since 0.17.0 that it does not know the variable; other "
+    "programs log nothing."
+)
 BARE_REFERENCE = re.compile(r"(?:^|=)(\$[A-Z_][A-Z0-9_]*)$")
 SET_BY_OPERATOR = (
     "DYN_NAMESPACE_WORKER_SUFFIX",
@@ -105,12 +136,13 @@ SET_BY_OPERATOR = (
     title="variable without effect",
     level=Level.WARNING,
     cause="The variable was replaced by a flag or a default.",
-    effect="The setting is silently ignored.",
+    effect=IGNORED,
     example="vLLM 0.31 on B200 computes gpt-oss's experts in bf16 although the recipes request "
     "MXFP8.",
     remedy="Use the flag that replaced the variable.",
     source="vllm#50292, vllm#27798, vllm#43148, vllm#33535, dynamo#7591, dynamo#12089, "
-    "dynamo#13840; no occurrence in the wheels of the versions that each finding is limited to",
+    "dynamo#13840; no occurrence in the wheels of the versions that each finding is limited to; "
+    "vllm/envs.py 0.17.0 (validate_environ)",
     versions=Versions(dynamo=">=0.7,<1.7"),
 )
 def variable_without_effect(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -120,12 +152,40 @@ def variable_without_effect(deployment: ServingDeployment) -> Iterable[RuleResul
         for launch in component.launches:
             for variable, ignored in VARIABLES_WITHOUT_EFFECT.items():
                 if variable in launch.env and ignored.engine in (None, component.engine):
+                    pod, value = deployment.pods[component.name], launch.env[variable]
+                    instead = _instead(ignored, value, pod)
                     yield RuleResult(
                         location=Location(component.name, "env", (variable,)),
                         message=f"{variable} has no effect",
-                        fix=Fix(text=ignored.instead.fix(variable), env={variable: None}),
+                        fix=Fix(text=instead.fix(variable), env={variable: None}),
+                        why=why_ignored(variable, pod),
                         versions=ignored.versions,
                     )
+
+
+def why_ignored(variable: str, pod: Pod) -> str:
+    """What the version in the image does with a variable that it does not read; empty if the image
+    states none, or if it may have one of several that differ."""
+    found = {version >= LOGS_UNKNOWN for version in vllm_versions(pod)}
+    if not variable.startswith("VLLM_") or found == {False}:
+        return "The setting is silently ignored."
+    if found == {True}:
+        return "The setting is ignored. vLLM logs that it does not know the variable."
+    return ""
+
+
+def _instead(ignored: Ignored, value: str, pod: Pod) -> Removed:
+    """What replaces the variable, unless the version in the image lacks its value."""
+    end = ignored.gone.get(value)
+    versions = vllm_versions(pod) or (NEWEST_VLLM,)  # as rules assume it
+    if end is None or any(version < Version(end) for version in versions):
+        return ignored.instead
+    return Removed(reason=f"vLLM has no {value} since {end}")
+
+
+def vllm_versions(pod: Pod) -> tuple[Version, ...]:
+    """The versions that the image may have; empty if it states none."""
+    return software(pod).engines.get(Engine.VLLM, ())
 
 
 @rule(

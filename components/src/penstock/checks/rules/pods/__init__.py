@@ -7,6 +7,7 @@ from penstock.checks.rules.pods import (
     pod_template,
     ports,
     quantities,
+    shared_claims,
     tokens,
     volumes,
 )
@@ -15,6 +16,7 @@ MODULES = (
     pod_template,
     lifecycle,
     volumes,
+    shared_claims,
     code,
     paths,
     ports,

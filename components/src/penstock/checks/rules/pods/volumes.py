@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
 from penstock.checks.rules.containers import runs_as_root
+from penstock.checks.rules.pods.shared_claims import mounted_claims
 from penstock.checks.version_range import CRD, KUBERNETES, Versions
 from penstock.engines.settings import Location
-from penstock.manifests.deployment import Component
 from penstock.manifests.pods import V1ALPHA1, Pod
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.worker import WORKERS
@@ -98,59 +98,6 @@ def _is_secret(name: str, value: str) -> bool:
 
 
 @rule(
-    id="PS713",
-    title="ReadWriteOnce volume in several pods",
-    level=Level.WARNING,
-    cause="The claim is ReadWriteOnce, and several pods mount it.",
-    effect="Pods on other nodes stay in ContainerCreating with a Multi-Attach error.",
-    remedy="Use a claim with the access mode ReadWriteMany.",
-    source="Kubernetes, pkg/controller/volume/attachdetach/reconciler/reconciler.go@afd5df58 "
-    "(attachDesiredVolumes, reportMultiAttachError); dynamo#4964",
-    versions=KUBERNETES,
-    exceptions="A component whose node selector names one host does not count. The claim must "
-    "be in the file.",
-)
-def one_node_volume(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    modes = {}
-    for root in deployment.documents:
-        if root["kind"].value == "PersistentVolumeClaim":
-            modes[root.at("metadata", "name").value] = root.at("spec", "accessModes").value
-    pods: dict[str, int] = {}
-    where: dict[str, str] = {}
-    for component in deployment.components:
-        for claim in _claims(deployment, component):
-            if "kubernetes.io/hostname" in (
-                deployment.pods[component.name].spec.get("nodeSelector") or {}
-            ):
-                continue  # all pods are on one node, where ReadWriteOnce is enough
-            pods[claim] = pods.get(claim, 0) + component.replicas * component.nodes
-            where.setdefault(claim, component.name)
-    for claim, count in pods.items():
-        mode = modes.get(claim)
-        if (
-            isinstance(mode, list)
-            and count > 1
-            and not {"ReadWriteMany", "ReadOnlyMany"} & set(mode)
-        ):
-            yield RuleResult(
-                location=Location(where[claim], "field", ("pod", "volumes")),
-                message=f"{claim} is {', '.join(map(str, mode))}, but {count} pods mount it",
-                fix=Fix(text="Use the access mode ReadWriteMany."),
-            )
-
-
-def _claims(deployment: ServingDeployment, component: Component) -> Iterator[str]:
-    pod = deployment.pods[component.name]
-    for volume in pod.volumes.value if isinstance(pod.volumes.value, list) else []:
-        claim = volume.get("persistentVolumeClaim") if isinstance(volume, dict) else None
-        if isinstance(claim, dict) and isinstance(claim.get("claimName"), str):
-            yield claim["claimName"]
-    for mount in pod.mounted.value if isinstance(pod.mounted.value, list) else []:
-        if isinstance(mount, dict) and isinstance(mount.get("name"), str):
-            yield mount["name"]
-
-
-@rule(
     id="PS714",
     title="every pod downloads the model",
     level=Level.NOTE,
@@ -165,7 +112,8 @@ def _claims(deployment: ServingDeployment, component: Component) -> Iterator[str
 def no_cache(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.one_worker_per_component:
         is_id = re.fullmatch(r"[\w.-]+/[\w.-]+", str(worker.value("model") or ""))
-        if is_id and not any(_claims(deployment, worker.component)) and not _host_paths(worker.pod):
+        claims = mounted_claims(worker.pod.spec, worker.pod.mounted.value)
+        if is_id and not claims and not _host_paths(worker.pod):
             if worker.component.gpus:
                 yield RuleResult(
                     location=worker.location("field", "pod", "volumes"),
