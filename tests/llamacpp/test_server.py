@@ -13,7 +13,8 @@ import pytest
 from aiohttp import web
 from dynamo.llm.exceptions import EngineShutdown, InvalidArgument
 
-from penstock.llamacpp.server import LlamaServer, SlotError
+from penstock.llamacpp.config import LlamaCppConfig
+from penstock.llamacpp.server import LlamaServer, SlotError, optional
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -160,3 +161,17 @@ def test_leaving_a_stream_closes_its_connection() -> None:
             await asyncio.wait_for(ended.wait(), 2)
 
     asyncio.run(test())
+
+
+@pytest.mark.parametrize(
+    ("given", "set_"),
+    [
+        ({}, {}),
+        ({"n_gpu_layers": -1, "n_batch": 512}, {"n_gpu_layers": 9999, "n_batch": 512}),
+        ({"n_gpu_layers": 0}, {"n_gpu_layers": 0}),
+        ({"n_gpu_layers": 24}, {"n_gpu_layers": 24}),
+    ],
+)
+def test_all_layers_are_a_number_for_llama_cpp(given: dict[str, int], set_: dict[str, int]) -> None:
+    """For llama.cpp, -1 means as many layers as fit into the memory."""
+    assert optional(LlamaCppConfig(**given)) == set_

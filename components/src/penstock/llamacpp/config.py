@@ -77,7 +77,8 @@ class LlamaCppConfig(Spec):
         default=None,
         ge=-1,
         description=(
-            "Number of layers to offload to the GPU, -1 for all; if unset, llama.cpp's default."
+            "Number of layers to offload to the GPU, -1 for all; if unset, as many as fit into the "
+            "memory of the GPU."
         ),
     )
     block_size: Positive = Field(

@@ -32,6 +32,7 @@ GRAMMAR_ERRORS = {
     "output. Remove it: llama.cpp adds it at the end of the grammar.",
 }
 OPTIONAL = ("n_batch", "n_ubatch", "n_gpu_layers")
+ALL_LAYERS = 9999  # more than any model has; -1 is llama.cpp's default: as many as fit
 
 
 def start(model: str, config: LlamaCppConfig, context_length: int) -> LlamaServer:
@@ -56,10 +57,17 @@ def start(model: str, config: LlamaCppConfig, context_length: int) -> LlamaServe
     # takes 400 ms instead of 12 ms.
     threads = config.n_threads or max(1, len(os.sched_getaffinity(0)) // 2)
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads
-    for name in OPTIONAL:
-        if (value := getattr(config, name)) is not None:
-            setattr(params, name, value)
+    for name, value in optional(config).items():
+        setattr(params, name, value)
     return LlamaServer(xllamacpp.Server(params))
+
+
+def optional(config: LlamaCppConfig) -> Mapping[str, int]:
+    """Parameters that replace llama.cpp's defaults."""
+    given = {name: value for name in OPTIONAL if (value := getattr(config, name)) is not None}
+    if given.get("n_gpu_layers") == -1:
+        given["n_gpu_layers"] = ALL_LAYERS
+    return given
 
 
 def library() -> Path:
