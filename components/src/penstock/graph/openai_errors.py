@@ -37,7 +37,7 @@ def filled(text: str, numbers: Mapping[str, object]) -> str:
 
 
 # Status → error. OpenAI's clients show `message`, raise an exception of the status's type, and
-# retry 408, 429 and 5xx after `retry-after` seconds, if it is at most 60.
+# retry 408, 429 and 5xx after `retry-after` seconds, if it is at most two minutes.
 ERRORS: Mapping[int, OpenAIError] = {
     401: OpenAIError(
         message="Missing or unknown API key.",

@@ -55,8 +55,9 @@ class LlamaCppConfig(Spec):
     n_ctx_seq: Positive | None = Field(
         default=None,
         description=(
-            "Context length of a slot in tokens; if unset, model.context_length, or that of the "
-            "GGUF file. The KV cache of all slots is allocated at the start."
+            "Context length of a slot in tokens; if unset, model.context_length; if that is unset "
+            "too, the context length of the GGUF file. The KV cache of all slots is allocated at "
+            "the start."
         ),
     )
     n_threads: Positive | None = Field(
