@@ -1,10 +1,8 @@
 """The tool calls and the text of a chat completion, as the model generated them. Pure.
 
-Dynamo's parser `hermes` changes an output in three cases. If `max_tokens` or a stop string ends the
-output within a call, it completes the JSON, so that the call looks like the one that the model
-meant. It ends a call at a `</tool_call>` inside an argument. And it takes any JSON object with a
-`name` for a call, which it removes from the text. So the adapter asks for the generated tokens, and
-corrects a response that differs from them.
+Dynamo's parser `hermes` completes the JSON of a call that `max_tokens` or a stop string cut, ends a
+call at a `</tool_call>` in an argument, and takes any JSON object with a `name` for a call. So the
+adapter asks for the generated tokens, and corrects a response that differs from them.
 """
 
 from __future__ import annotations
