@@ -132,7 +132,8 @@ def test_the_same_request_gives_the_same_graph(
     first, second = graphs
     assert first["recommended"] == second["recommended"]
     assert first["graph"].partition("\nmodel:")[2] == second["graph"].partition("\nmodel:")[2]
-    assert first["replays"] <= 20 + 6  # two of the sensitivity analysis, in addition
+    # In addition to the search: two rows of the sensitivity analysis, one after a loss.
+    assert first["replays"] <= 20 + 3 * 3
     assert first["best_aggregated"]
 
 
