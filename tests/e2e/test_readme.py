@@ -26,7 +26,7 @@ from tests.support.documents import ENVIRONMENT, PAGES, Block, blocks
 from tests.support.local_graphs import ROOT, assert_nothing_left
 
 README = PAGES["README.md"]
-RESPONSE = re.compile(r"The response is `([^`]+)`")
+RESPONSE = re.compile(r"response is `([^`]+)`")
 # A command that contains the key needs the environment.
 NEEDS = {"quickstart.yaml": "llamacpp", "penstock plan": "sim"}
 # Why a block is not run, and what it contains then.

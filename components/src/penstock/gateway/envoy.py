@@ -188,7 +188,7 @@ def _retry(policy: Policy) -> Config:
         "retriable_status_codes": list(RETRY_STATUS),
         "num_retries": policy.retries,
         "retry_host_predicate": [{"name": predicate, "typed_config": typed(message)}],
-        "host_selection_retry_max_attempts": 5,
+        "host_selection_retry_max_attempts": 20,  # as in `local/envoy.py`
     }
 
 

@@ -37,7 +37,8 @@ RETRY = {
             },
         }
     ],
-    "host_selection_retry_max_attempts": 3,
+    # The load balancer chooses at random: of two frontends, it finds the other one in 20 attempts.
+    "host_selection_retry_max_attempts": 20,
 }
 # Paths for which a frontend returns an empty 404 while the model has no workers.
 GENERATING = r"/v1/(chat/completions|completions|embeddings|responses|messages)"
