@@ -17,12 +17,11 @@ from typing import Any
 
 from dynamo.llm.exceptions import InvalidArgument
 
-from penstock.llamacpp.llguidance import LLGUIDANCE, Llguidance, Matcher
+from penstock.llamacpp.llguidance import LLGUIDANCE, START, Llguidance, Matcher
 
 VERDICTS = 512  # most recent grammars
 # A quoted string, a character class, a token or a comment of GBNF: braces in them are text.
 OPAQUE = re.compile(r'"(?:\\.|[^"\\])*"|\[(?:\\.|[^\]\\])*\]|<\[?[^<>\s]*>|#[^\n]*', re.DOTALL)
-START = f"{LLGUIDANCE} {{}}\nstart: "  # of `schema_grammar` and `structural_tag.grammar_of`
 OUTPUT = "penstock_output"  # a rule
 TOKEN_NAME = re.compile(r"<[^<>\s]+>")  # that llguidance's grammars can have
 REPETITION = re.compile(r"\{\s*(\d+)\s*,\s*(\d+)\s*\}")
@@ -75,7 +74,7 @@ class Grammars:
             grammar = str(body.get("grammar", ""))
         if not grammar.startswith(START):
             return body
-        ended = f"{LLGUIDANCE} {{}}\nstart: {OUTPUT} ({' | '.join(names)})?\n{OUTPUT}: "
+        ended = f"{START}{OUTPUT} ({' | '.join(names)})?\n{OUTPUT}: "
         rest = {key: value for key, value in body.items() if key != "json_schema"}
         return {**rest, "grammar": ended + grammar.removeprefix(START)}
 
@@ -124,7 +123,7 @@ class Output:
 
 def schema_grammar(schema: Any) -> str:
     """As llama.cpp writes it for llguidance."""
-    return f"{LLGUIDANCE} {{}}\nstart: %json {json.dumps(schema)}"
+    return f"{START}%json {json.dumps(schema)}"
 
 
 def gbnf_problem(grammar: str | None) -> str:

@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any, Self
 
 LLGUIDANCE = "%llguidance"  # llama.cpp takes grammars with this beginning to llguidance
+START = f"{LLGUIDANCE} {{}}\nstart: "  # how the grammars of this package begin
 POINTER = ctypes.c_void_p
 ERROR_BYTES = 1024
 CONSTRAINT_BYTES = 1024  # of LlgConstraintInit, which has 88; only llguidance reads and writes it

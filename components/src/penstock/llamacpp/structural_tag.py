@@ -14,7 +14,7 @@ from typing import Any
 
 from dynamo.llm.exceptions import InvalidArgument
 
-from penstock.llamacpp.llguidance import LLGUIDANCE
+from penstock.llamacpp.llguidance import START
 
 Format = Mapping[str, Any]
 ANY = "/(?s:.*)/"
@@ -37,7 +37,7 @@ def grammar_of(structural_tag: Format | str) -> str:
         start = grammar.expression(_format(structural_tag))
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise InvalidArgument(f"The structural tag of this request is invalid: {error}.") from None
-    return "\n".join((f"{LLGUIDANCE} {{}}", f"start: {start}", *grammar.rules))
+    return "\n".join((f"{START}{start}", *grammar.rules))
 
 
 def requires_tag(structural_tag: Format | str) -> bool:

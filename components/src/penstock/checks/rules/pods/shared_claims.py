@@ -10,6 +10,7 @@ from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
 from penstock.checks.rules.containers import mappings
 from penstock.checks.version_range import KUBERNETES
+from penstock.engines.engine import as_mapping
 from penstock.engines.settings import Location, Path
 from penstock.manifests.other_objects import DGD
 from penstock.serving.deployment import ServingDeployment
@@ -45,7 +46,7 @@ def one_node_volume(deployment: ServingDeployment) -> Iterable[RuleResult]:
     objects = [root.value for root in deployment.documents if isinstance(root.value, Mapping)]
     counted = [(one, tuple(_pods(one, deployment))) for one in objects]
     for volume, modes in _claims_for_one_node(objects):
-        claim = str(_mapping(volume.get("metadata")).get("name"))
+        claim = str(as_mapping(volume.get("metadata")).get("name"))
         mounting = [
             (one, pods)
             for one, group in counted
@@ -68,7 +69,7 @@ def one_node_volume(deployment: ServingDeployment) -> Iterable[RuleResult]:
 
 def _may_share_namespace(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     """Whether both may be in one namespace: `kubectl apply -n` sets that of an object without."""
-    names = [_mapping(each.get("metadata")).get("namespace") for each in (one, other)]
+    names = [as_mapping(each.get("metadata")).get("namespace") for each in (one, other)]
     return None in names or names[0] == names[1]
 
 
@@ -76,7 +77,7 @@ def _claims_for_one_node(
     objects: Iterable[Mapping[str, Any]],
 ) -> Iterator[tuple[Mapping[str, Any], list[str]]]:
     for one in objects:
-        modes = _mapping(one.get("spec")).get("accessModes")
+        modes = as_mapping(one.get("spec")).get("accessModes")
         if one.get("kind") != "PersistentVolumeClaim" or not isinstance(modes, list):
             continue
         if not SEVERAL_NODES & {str(mode) for mode in modes}:
@@ -88,7 +89,7 @@ def _place(deployment: ServingDeployment, claim: str) -> Location | None:
     for component in deployment.components:
         pod = deployment.pods[component.name]
         for index, mount in enumerate(_list(pod.mounted.value)):
-            if _mapping(mount).get("name") == claim:
+            if as_mapping(mount).get("name") == claim:
                 return _field(component.name, ("volumeMounts", index))
         if claim in mounted_claims(pod.spec, None):
             return _field(component.name, ("pod", "volumes"))
@@ -107,14 +108,14 @@ def _pods(document: Mapping[str, Any], deployment: ServingDeployment) -> Iterato
             count = component.replicas * component.nodes
             yield from _group(pod.spec, count, pod.mounted.value)
         return
-    spec, kind = _mapping(document.get("spec")), document.get("kind")
-    template = _mapping(_mapping(spec.get("template")).get("spec"))
+    spec, kind = as_mapping(document.get("spec")), document.get("kind")
+    template = as_mapping(as_mapping(spec.get("template")).get("spec"))
     if kind == DGD:
-        services = _mapping(spec.get("services")).values()
+        services = as_mapping(spec.get("services")).values()
         for one in mappings([*services, *_list(spec.get("components"))]):
-            pod_spec = _mapping(_mapping(one.get("podTemplate")).get("spec"))
+            pod_spec = as_mapping(as_mapping(one.get("podTemplate")).get("spec"))
             count = _count(one.get("replicas")) * _nodes(one)
-            inner = _mapping(one.get("extraPodSpec")) or pod_spec
+            inner = as_mapping(one.get("extraPodSpec")) or pod_spec
             yield from _group(inner, count, one.get("volumeMounts"))
     elif kind in REPLICATED:
         yield from _group(template, _count(spec.get("replicas")))
@@ -127,7 +128,7 @@ def _pods(document: Mapping[str, Any], deployment: ServingDeployment) -> Iterato
 def _group(
     spec: Mapping[str, Any], count: int, mounted: object = None, *, is_lasting: bool = True
 ) -> Iterator[_Pods]:
-    if "kubernetes.io/hostname" not in _mapping(spec.get("nodeSelector")):
+    if "kubernetes.io/hostname" not in as_mapping(spec.get("nodeSelector")):
         claims = frozenset(mounted_claims(spec, mounted))
         yield _Pods(claims=claims, count=count, is_lasting=is_lasting)
 
@@ -135,7 +136,7 @@ def _group(
 def mounted_claims(spec: Mapping[str, Any], mounted: object) -> list[str]:
     """The claims in a PodSpec, and in the ``volumeMounts`` of a v1alpha1 service."""
     sources = (volume.get("persistentVolumeClaim") for volume in mappings(spec.get("volumes")))
-    names = [_mapping(source).get("claimName") for source in sources]
+    names = [as_mapping(source).get("claimName") for source in sources]
     names += [mount.get("name") for mount in mappings(mounted)]
     return [name for name in names if isinstance(name, str)]
 
@@ -143,15 +144,11 @@ def mounted_claims(spec: Mapping[str, Any], mounted: object) -> list[str]:
 def _nodes(component: Mapping[str, Any]) -> int:
     """`nodeCount` defaults to 2 if `multinode` is set at all (DGD CRD)."""
     multinode = component.get("multinode")
-    return 1 if multinode is None else _count(_mapping(multinode).get("nodeCount"), unset=2)
+    return 1 if multinode is None else _count(as_mapping(multinode).get("nodeCount"), unset=2)
 
 
 def _count(value: object, unset: int = 1) -> int:
     return value if isinstance(value, int) else unset
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
 
 
 def _list(value: object) -> list[Any]:
