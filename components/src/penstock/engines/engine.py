@@ -6,10 +6,9 @@ that into the mocker's command line for `up`, and `penstock.simulate` into an en
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Protocol
 
 from penstock.engines.parsers import NotParsed, Parsed
 from penstock.manifests.deployment import Component, Launch
@@ -117,8 +116,3 @@ def given(launch: Launch, *names: str) -> str | None:
     """The first of the flags or variables ``names`` that the launch sets; `_` counts as `-`."""
     flags = {a.partition("=")[0].replace("_", "-") for a in launch.arguments if a.startswith("-")}
     return next((n for n in names if n in launch.env or n in flags), None)
-
-
-def as_mapping(value: Any) -> Mapping[str, Any]:
-    """``value`` when it is a mapping, else an empty one; `check` reports wrong types."""
-    return value if isinstance(value, Mapping) else {}

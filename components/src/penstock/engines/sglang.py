@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from penstock.as_mapping import as_mapping
 from penstock.engines.engine import (
     Effective,
     Mode,
@@ -18,7 +19,6 @@ from penstock.engines.engine import (
     Switch,
     Unset,
     Value,
-    as_mapping,
 )
 from penstock.engines.mocker_command import simulation
 from penstock.engines.parsers import NotParsed, Parsed

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from penstock.as_mapping import as_mapping
 from penstock.engines.engine import (
     Effective,
     Mode,
@@ -19,7 +20,6 @@ from penstock.engines.engine import (
     Switch,
     Unset,
     Value,
-    as_mapping,
     given,
 )
 from penstock.engines.mocker_command import simulation

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from penstock.as_mapping import as_mapping
 from penstock.engines.engine import (
     Effective,
     Mode,
@@ -13,7 +14,6 @@ from penstock.engines.engine import (
     Switch,
     Unset,
     Value,
-    as_mapping,
 )
 from penstock.engines.mocker_command import simulation
 from penstock.engines.parsers import NotParsed, Parsed

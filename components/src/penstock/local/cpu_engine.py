@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from penstock.engines.engine import as_mapping
+from penstock.as_mapping import as_mapping
 from penstock.environments.packaged_models import packaged_model_fix
 from penstock.errors import InputError, MissingToolError, PenstockError, Problem
 from penstock.local.ports import LOOPBACK

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from penstock.engines.engine import as_mapping
+from penstock.as_mapping import as_mapping
 from penstock.errors import InputError, ManifestError, Problem
 from penstock.local import cpu_engine
 from penstock.local.gpus.visible import VARIABLE

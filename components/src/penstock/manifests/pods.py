@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from penstock.as_mapping import as_mapping
 from penstock.manifests.cursor import Cursor
 from penstock.manifests.environment import EnvSources
 from penstock.nearest import nearest
@@ -88,7 +89,7 @@ class Pod:
                 value = value[step]
             else:
                 value = value.get(step) if isinstance(value, dict) else None
-        return value if isinstance(value, Mapping) else {}
+        return as_mapping(value)
 
 
 def pods(spec: Cursor, api_version: str) -> Iterator[Pod]:

@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from penstock.as_mapping import as_mapping
 from penstock.engines.flags import GivenFlag, given_flags
 from penstock.engines.settings import Location, Setting, read_settings
 from penstock.hardware import Gpu
@@ -62,7 +63,7 @@ class ServingDeployment:
     def spec(self) -> Mapping[str, Any]:
         """The spec of the DynamoGraphDeployment; empty if it is not a mapping."""
         value = self.root["spec"].value
-        return value if isinstance(value, Mapping) else {}
+        return as_mapping(value)
 
     def annotations(self, component: str = "") -> Mapping[str, Any]:
         """Annotations of the deployment, or of one component's pods."""
@@ -73,7 +74,7 @@ class ServingDeployment:
             value = pod.at("podTemplate", "metadata", "annotations").value
             if value is None:
                 value = pod["annotations"].value or pod["extraPodMetadata"]["annotations"].value
-        return value if isinstance(value, Mapping) else {}
+        return as_mapping(value)
 
     @property
     def api_version(self) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from penstock.as_mapping import as_mapping
 from penstock.engines.flags import GivenFlag, given_flags
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Component, Launch
@@ -137,7 +138,7 @@ def runs_as_root(pod: Pod) -> bool | None:
     None if the user of the image is not known."""
     of_container = pod.containers[0].cursor["securityContext"].value
     for context in (of_container, pod.spec.get("securityContext")):
-        given = context if isinstance(context, Mapping) else {}
+        given = as_mapping(context)
         if given.get("runAsUser") is not None:
             return bool(given["runAsUser"] == 0)
         if given.get("runAsNonRoot") is True:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from penstock.as_mapping import as_mapping
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
 from penstock.checks.version_range import CRD, Versions
@@ -121,7 +122,7 @@ def transfer_policy(deployment: ServingDeployment) -> Iterable[RuleResult]:
 def failover(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
         experimental = deployment.pods[component.name].cursor["experimental"]
-        value = experimental.value if isinstance(experimental.value, Mapping) else {}
+        value = as_mapping(experimental.value)
         failover_config, memory = value.get("failover"), value.get("gpuMemoryService")
         if not isinstance(failover_config, Mapping):
             continue

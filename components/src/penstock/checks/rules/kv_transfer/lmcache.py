@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from penstock.as_mapping import as_mapping
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
 from penstock.checks.rules.kv_transfer.vllm_connectors import connector_of
@@ -72,7 +73,7 @@ def lmcache_workers(deployment: ServingDeployment) -> Iterator[LMCacheSettings]:
             file = load(text) if text is not None else {}
         except ValueError:
             continue
-        yield LMCacheSettings(worker, file if isinstance(file, Mapping) else {})
+        yield LMCacheSettings(worker, as_mapping(file))
 
 
 def _uses_lmcache(worker: Worker) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from penstock.as_mapping import as_mapping
 from penstock.manifests.deployment import Engine
 from penstock.serving.worker import Worker
 
@@ -88,7 +89,7 @@ def _read(section: Mapping[Any, Any]) -> Connector | None:
     if not isinstance(name, str):
         return None
     extra = section.get("kv_connector_extra_config")
-    extra = extra if isinstance(extra, Mapping) else {}
+    extra = as_mapping(extra)
     listed = extra.get("connectors")
     below = listed if isinstance(listed, list) else []
     children = tuple(

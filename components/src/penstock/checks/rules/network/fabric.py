@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from penstock.as_mapping import as_mapping
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
 from penstock.checks.rules.containers import mappings, runs_as_root, truth
@@ -83,7 +84,7 @@ def _uses_host_network(worker: Worker) -> bool:
 
 def _security(worker: Worker) -> Mapping[str, Any]:
     value = worker.pod.containers[0].cursor["securityContext"].value
-    return value if isinstance(value, Mapping) else {}
+    return as_mapping(value)
 
 
 def _has_other_network(worker: Worker) -> bool:

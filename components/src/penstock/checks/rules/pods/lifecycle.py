@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from penstock.as_mapping import as_mapping
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
 from penstock.checks.rules.pods.pod_template import GIB
@@ -135,7 +136,7 @@ def _probe(component: Component, pod: Pod, name: str) -> Mapping[str, Any]:
     cursor = pod.containers[0].cursor[name]
     if cursor.is_absent:
         cursor = pod.cursor[name]
-    return cursor.value if isinstance(cursor.value, Mapping) else {}
+    return as_mapping(cursor.value)
 
 
 def _seconds(probe: Mapping[str, Any]) -> int:

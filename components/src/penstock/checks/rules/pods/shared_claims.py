@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from penstock.as_mapping import as_mapping
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
 from penstock.checks.rules.containers import mappings
 from penstock.checks.version_range import KUBERNETES
-from penstock.engines.engine import as_mapping
 from penstock.engines.settings import Location, Path
 from penstock.manifests.other_objects import DGD
 from penstock.serving.deployment import ServingDeployment

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from penstock.as_mapping import as_mapping
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
 from penstock.checks.version_range import KUBERNETES, Versions
@@ -236,7 +237,7 @@ def wrong_target(deployment: ServingDeployment) -> Iterable[RuleResult]:
         if root["kind"].value not in ("HorizontalPodAutoscaler", "ScaledObject"):
             continue
         target = root.at("spec", "scaleTargetRef").value
-        target = target if isinstance(target, Mapping) else {}
+        target = as_mapping(target)
         kind, name = target.get("kind"), str(target.get("name", ""))
         in_file = any(
             other["kind"].value == kind and other.at("metadata", "name").value == name

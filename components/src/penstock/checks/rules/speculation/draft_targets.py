@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from penstock.as_mapping import as_mapping
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
 from penstock.checks.version_range import Versions
@@ -107,6 +108,6 @@ def _drafts_with_flashinfer(worker: Worker, section: Mapping[Any, Any], gpu: Gpu
 def _is_ada(worker: Worker) -> bool:
     """Whether the node selector names a GPU of SM 89."""
     selector = worker.pod.spec.get("nodeSelector")
-    labels = selector if isinstance(selector, Mapping) else {}
+    labels = as_mapping(selector)
     words = (re.split(r"[^a-z0-9]+", str(labels.get(key, "")).lower()) for key in PRODUCT_LABELS)
     return any(not ADA.isdisjoint(found) for found in words)
