@@ -97,7 +97,8 @@ def _add_search(parser: argparse.ArgumentParser) -> None:
         type=integer_between(MIN_REPLAYS, 100_000),
         default=REPLAYS,
         metavar="N",
-        help=f"maximum number of replays (default: {REPLAYS}, 1 to 2 minutes on two idle cores)",
+        help=f"maximum number of replays of the search (default: {REPLAYS}, 1 to 2 minutes on two "
+        "idle cores)",
     )
     parser.add_argument(
         "--time-limit",
@@ -108,7 +109,7 @@ def _add_search(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from penstock.plan import report
+    from penstock.plan.no_plan import no_plan_error
     from penstock.plan.planning import NoPlan, plan
     from penstock.plan.request import Objective, plan_request
     from penstock.plan.trials import Deadline
@@ -155,7 +156,7 @@ def run(args: argparse.Namespace) -> int:
     if isinstance(result, NoPlan):
         if result.is_late:
             _print_partial(args, request, measured, "time limit reached")
-        raise report.no_plan_error(result, args.attain, scale)
+        raise no_plan_error(result, args.attain, scale)
     _print_plan(args, result)
     return 0
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from math import inf
 
 from penstock.plan.deployments import Deployments
 from penstock.plan.margin import margins
@@ -29,9 +30,16 @@ class Deadline:
 
     def is_over(self, share: float = 1.0) -> bool:
         """Whether ``share`` of the time has passed."""
-        if self.limit_s is None:
-            return False
-        return self.clock() - self.started >= self.limit_s * share
+        return self.limit_s is not None and self.spent_s >= self.limit_s * share
+
+    @property
+    def spent_s(self) -> float:
+        return self.clock() - self.started
+
+    @property
+    def left_s(self) -> float:
+        """Infinite without a limit."""
+        return inf if self.limit_s is None else max(0.0, self.limit_s - self.spent_s)
 
 
 @dataclass(frozen=True)
@@ -101,6 +109,15 @@ class Trials:
             yield
         finally:
             self._reserved -= replays
+
+    @contextlib.contextmanager
+    def granting(self, replays: int) -> Iterator[None]:
+        """A budget of its own, which leaves the other as it is."""
+        left, self.left = self.left, replays
+        try:
+            yield
+        finally:
+            self.left = left
 
     def one(self, spec: TrialSpec) -> Trial | None:
         trials = self.of([spec])
