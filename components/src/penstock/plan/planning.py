@@ -11,6 +11,7 @@ from enum import StrEnum
 from penstock.errors import Problem, SimulationError
 from penstock.plan import sensitivity
 from penstock.plan.choose import SCALE_STEP, Ranked, best_of, in_order, score_of
+from penstock.plan.confirm import confirmed
 from penstock.plan.deployments import Deployments
 from penstock.plan.prepare import Space, prepare
 from penstock.plan.request import Objective, PlanRequest
@@ -113,10 +114,12 @@ def plan(
         Trials(study, Deployments(request), share, count, 0, ends, SEARCHED, seen) for _ in families
     ]
     finalists = _searched(request, searches, families)
-    trials = joined(searches, budget)
+    is_trace = loaded.workload.trace is not None
+    trials = joined(searches, budget, whole_trace=loaded if is_trace else None)
     undecided = trials.undecided or trials.deadline.is_over(SEARCHED)
     if not any(finalists):
         _replay_hopeful(trials, space)
+    finalists = [confirmed(trials, family) for family in finalists]
     winner, routing = routed(trials, finalists, budget)
     if winner is None:
         return _no_plan(trials, space, workload, undecided=undecided)

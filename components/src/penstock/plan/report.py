@@ -25,16 +25,13 @@ from penstock.simulate.report import (
     as_rows,
     assumed,
     fitting_table,
+    marked,
 )
 from penstock.simulate.study import Row
 
 WIDTH = 110  # of the header's lines
 NEXT_STEP = SCALE_STEP * 1.01  # times the sustained scale: no scale in between is ever replayed
 LATE = "--time-limit was reached: fewer graphs and scales were replayed than possible"
-SHORT = (
-    "the figures are of few request durations, in which a growing queue may not show; "
-    "`penstock simulate` with the graph and the workload replays until the state is steady"
-)
 LEFT_OUT = "--confidence leaves out disaggregated graphs, which have no measured points"
 NOT_TRIED = "speculative decoding, workers on several nodes, batch limits other than in the table"
 
@@ -45,7 +42,7 @@ def lines(plan: Plan, attain: float, width: int | None = None) -> Iterator[str]:
     yield f"SLO: {objective_line(plan.request, attain)}"
     if plan.is_late:
         yield LATE
-    yield from fitting_table([trial.row for trial in shown(plan)], width)
+    yield from fitting_table(marked([trial.row for trial in shown(plan)]), width)
     yield f"recommended: {plan.winner.candidate}: {reason(plan)}"
     yield f"router: {plan.routing.reason}"
     yield from (f"availability: {line}" for line in availability(plan, attain))
@@ -59,10 +56,16 @@ def lines(plan: Plan, attain: float, width: int | None = None) -> Iterator[str]:
     yield f"not considered: {NOT_TRIED}"
     yield from _assumptions(plan)
     yield f"not simulated: {'; '.join(NEVER_SIMULATED)}"
-    if not plan.winner.row.is_steady:
-        yield f"short replays: {SHORT}"
+    yield from (f"not steady: {why}" for why in _unsteady(plan))
     yield counts(plan)
     yield from (f"accuracy, {t.candidate}: {accuracy_line(t.row)}" for t in shown(plan))
+
+
+def _unsteady(plan: Plan) -> Iterator[str]:
+    """Why the recommended graph has no steady state, if it has none."""
+    steadiness = plan.winner.row.steadiness
+    if steadiness is not None and not steadiness.is_steady:
+        yield steadiness.reason
 
 
 def counts(result: Plan | NoPlan) -> str:
@@ -286,6 +289,7 @@ def header(plan: Plan, attain: float, command: str) -> list[str]:
         f"Margin: {_margin(plan, attain)}.",
         f"Disaggregation: {disaggregation(plan)}.",
         *([f"{LATE}."] if plan.is_late else []),
+        *(f"Not steady: {why}." for why in _unsteady(plan)),
         f"Accuracy: {accuracy_line(plan.winner.row)}.",
         "This describes the graph as planned: edits, such as `penstock scale`, do not change it.",
         "Simulated with measured kernels, not run on a GPU. Benchmark it before production use.",

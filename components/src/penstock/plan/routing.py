@@ -12,6 +12,7 @@ from math import ceil
 
 from penstock.errors import SimulationError
 from penstock.plan.choose import TIE, in_order, raised, score_of, winner_of
+from penstock.plan.confirm import confirmed_trial
 from penstock.plan.margin import ITL, latencies
 from penstock.plan.request import Objective
 from penstock.plan.space import Candidate
@@ -31,7 +32,6 @@ FARTHEST = 2.3
 KEPT = "Dynamo's default settings"
 # Replays in addition to `--replays`, as shares of it.
 RESCUE_SHARE, TUNING_SHARE = 0.25, 0.5
-SLOWER = 1.5  # a replay of `tune` than those so far, some of which came from the cache
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,8 +103,8 @@ def _rescue(trials: Trials, winner: Trial | None, budget: int) -> Rescue | None:
             best = sorted(met, key=lambda one: (-one.goodput, one.candidate.order))
             for trial in best[:FINALS]:
                 final = trials.one(TrialSpec(trial.candidate, seeds=SEEDS))
-                if final and final.meets_slo:
-                    return Rescue(default=missed, trial=final)
+                if final and final.meets_slo and (longer := confirmed_trial(trials, final)):
+                    return Rescue(default=missed, trial=longer)
     return None
 
 
@@ -169,7 +169,7 @@ def _not_tunable(trials: Trials, winner: Trial, deployment: Replayable, budget: 
     needed = most_replays(DYNAMO_DEFAULT, MIN_SEEDS)
     if needed > budget * TUNING_SHARE:
         return f"others were not tried; raise --replays to {ceil(needed / TUNING_SHARE)}"
-    if trials.deadline.left_s < needed * SLOWER * _seconds_per_replay(trials):
+    if not trials.has_time_for(needed):
         return "others were not tried; raise --time-limit"
     return ""
 
@@ -178,17 +178,14 @@ def _replayed(trials: Trials, candidate: Candidate, winner: Trial) -> Trial | No
     """With all seeds: at the winner's scale, or at the highest that meets the SLO."""
     scale = winner.row.scale
     if trials.deployments.request.objective is Objective.THROUGHPUT:
-        return raised(trials, candidate, scale)
-    return trials.one(TrialSpec(candidate, scale=scale, seeds=SEEDS))
+        trial = raised(trials, candidate, scale)
+    else:
+        trial = trials.one(TrialSpec(candidate, scale=scale, seeds=SEEDS))
+    return confirmed_trial(trials, trial) if trial and trial.meets_slo else None
 
 
 def _is_as_good(trial: Trial, winner: Trial, objective: Objective) -> bool:
-    """Whether it meets the SLO, and reaches the objective within the margin of a tie."""
+    """Whether it reaches the objective, within the margin of a tie."""
     score = score_of(objective)
     own, other = score(trial), score(winner)
-    return trial.meets_slo and own[:-1] >= other[:-1] and own[-1] >= other[-1] * (1 - TIE)
-
-
-def _seconds_per_replay(trials: Trials) -> float:
-    """Of the plan so far, its rendering included."""
-    return trials.deadline.spent_s / max(1, trials.replays)
+    return own[:-1] >= other[:-1] and own[-1] >= other[-1] * (1 - TIE)
