@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from penstock.errors import SimulationError
 from penstock.manifests.source import open_source
 from penstock.serving.understand import Hints, understand
 from penstock.simulate.acceptance import Acceptance
@@ -82,6 +83,17 @@ def test_the_shape_is_read_from_a_folder_with_the_draft_model(tmp_path: Path) ->
     cost = draft_cost(replace(NVIDIA, model=str(tmp_path)), 3)
     assert cost is not None
     assert cost["draft_config"] == {**layer, "draft_vocab_size": 500}
+
+
+def test_a_broken_configuration_of_the_draft_model_is_an_error(tmp_path: Path) -> None:
+    file = tmp_path / "config.json"
+    file.write_text("{")
+    with pytest.raises(SimulationError) as caught:
+        draft_cost(replace(NVIDIA, model=str(tmp_path)), 3)
+    (problem,) = caught.value.problems
+    assert problem.place == str(file)
+    assert "the shape of the draft model cannot be read" in problem.message
+    assert problem.fix == "Download the file again."
 
 
 def test_ngram_has_no_draft_model_and_nothing_to_assume() -> None:

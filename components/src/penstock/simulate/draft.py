@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from penstock.errors import Problem, SimulationError
 from penstock.manifests.deployment import Engine
 from penstock.positive_int import positive_int
 from penstock.serving.worker import Worker
@@ -90,10 +91,24 @@ def cost_note(cost: Mapping[str, Any] | None) -> str | None:
 def _shape(model: str) -> Mapping[str, int] | None:
     """From the config.json of a folder on this machine, or of a known draft model."""
     file = Path(model) / "config.json"
-    if file.is_file():
-        config = json.loads(file.read_text("utf-8"))
-        # The Speculators library keeps the shape of the layer apart.
-        found = {**config, **config.get("transformer_layer_config", {})}
-        if all(positive_int(found.get(name)) for name in SHAPE):
-            return {name: int(found[name]) for name in SHAPE}
+    if model and file.is_file():
+        return _read(file)
     return next((shape for part, shape in SHAPES.items() if part in model), None)
+
+
+def _read(file: Path) -> Mapping[str, int] | None:
+    """SimulationError if the file is not JSON; None if it lacks a part of the shape."""
+    try:
+        config = dict(json.loads(file.read_text("utf-8")))
+    except ValueError as error:
+        problem = Problem(
+            place=str(file),
+            message=f"the shape of the draft model cannot be read: {error}",
+            fix="Download the file again.",
+        )
+        raise SimulationError(problem) from error
+    # The Speculators library keeps the shape of the layer apart.
+    found = config | dict(config.get("transformer_layer_config", {}))
+    if not all(positive_int(found.get(name)) for name in SHAPE):
+        return None
+    return {name: int(found[name]) for name in SHAPE}
