@@ -81,8 +81,9 @@ def cost_note(cost: Mapping[str, Any] | None) -> str | None:
         return LAYER_TIME
     if (shape := cost.get("draft_config")) is None:
         return None
+    layers = int(shape["num_hidden_layers"])
     return (
-        f"a draft model of {shape['num_hidden_layers']} layer, hidden size "
+        f"a draft model of {layers} layer{'s' if layers > 1 else ''}, hidden size "
         f"{shape['hidden_size']:,}, MLP size {shape['intermediate_size']:,} and a vocabulary of "
         f"{shape['draft_vocab_size']:,}"
     )
