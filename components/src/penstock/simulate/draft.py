@@ -23,9 +23,9 @@ SHAPE = (
 )
 LAYER_TIME = "each draft token takes as long as one layer of the model"
 _GPT_OSS_120B = dict(zip(SHAPE, (1, 2880, 17280, 64, 8, 64, 201_088, 201_088), strict=True))
-# By a part of the draft model's id. NVIDIA's heads: their config.json, and the recipe of Model
-# Optimizer, whose heads keep the model's vocabulary. LMSYS: configs/gpt-oss-120B-eagle3.json of
-# SpecForge.
+# By a part of the draft model's id. NVIDIA's heads: as other repositories state their config.json;
+# that they keep the model's vocabulary is assumed, as those of Model Optimizer's recipe do. LMSYS:
+# configs/gpt-oss-120B-eagle3.json of SpecForge.
 SHAPES: Mapping[str, Mapping[str, int]] = {
     "gpt-oss-120b-Eagle3": _GPT_OSS_120B,
     "EAGLE3-gpt-oss-120b-bf16": {**_GPT_OSS_120B, "draft_vocab_size": 32_000},
