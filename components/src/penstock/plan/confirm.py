@@ -53,14 +53,21 @@ def _scales(trials: Trials, trial: Trial) -> Iterator[float]:
 def _longer(trials: Trials, short: Trial) -> Trial:
     """Until it is steady, at most as long as `simulate` would replay; of a trace, all requests."""
     steadiness = short.row.steadiness
-    whole = trials.whole_trace
-    is_enough = short.row.is_steady and whole is None
+    complete = trials.complete_trace
+    is_steady = all(row.is_steady for row in (short.row, *short.losses.values()))
+    is_enough = is_steady and complete is None
     growth = steadiness.growth if steadiness else 1.0
     if is_enough or not trials.has_time_for(growth):
         return short
     scale = short.row.scale
-    workload = (whole or trials.study.workload).at_scale(scale, min_requests=MIN_PLANNED_REQUESTS)
+    workload = (complete or trials.study.workload).at_scale(
+        scale, min_requests=MIN_PLANNED_REQUESTS
+    )
     trials.say(f"{short.candidate}: a longer replay", 0)
     study = replace(trials.study, seeds=1, workload=workload)
-    (row,) = study.steady_rows([short.row.replayable], None)
-    return trials.confirm(short, replace(row, scale=scale))
+    left = dict(
+        trials.deployments.of([trials.losses_of(short.candidate)[one] for one in short.losses])
+    )
+    rows = study.steady_rows([short.row.replayable, *left.values()], None)
+    row, *losses = [replace(one, scale=scale) for one in rows]
+    return trials.confirm(short, row, dict(zip(short.losses, losses, strict=True)))

@@ -115,7 +115,7 @@ def plan(
     ]
     finalists = _searched(request, searches, families)
     is_trace = loaded.workload.trace is not None
-    trials = joined(searches, budget, whole_trace=loaded if is_trace else None)
+    trials = joined(searches, budget, complete_trace=loaded if is_trace else None)
     undecided = trials.undecided or trials.deadline.is_over(SEARCHED)
     if not any(finalists):
         _replay_hopeful(trials, space)

@@ -85,7 +85,7 @@ class Trials:
     measured: list[Trial] = field(default_factory=list)  # in order of time; searches may share it
     is_cut_short: bool = False  # whether the time ended while trials were still requested
     # All recorded requests of the workload; the study may have a part of them. None: no trace.
-    whole_trace: LoadedWorkload | None = None
+    complete_trace: LoadedWorkload | None = None
     _reserved: int = 0
     _known: dict[TrialSpec, Trial] = field(default_factory=dict)
 
@@ -129,7 +129,9 @@ class Trials:
 
     def of(self, specs: Sequence[TrialSpec]) -> list[Trial]:
         """In order, without those that cannot be installed or for which no replay is left."""
-        states = {spec: (spec.candidate, *self._losses(spec.candidate).values()) for spec in specs}
+        states = {
+            spec: (spec.candidate, *self.losses_of(spec.candidate).values()) for spec in specs
+        }
         candidates = list(dict.fromkeys(c for some in states.values() for c in some))
         installable = {c for c, _ in self.deployments.of(candidates, self._is_over)}
         new: dict[TrialSpec, int] = {}
@@ -161,18 +163,19 @@ class Trials:
     def _needed_replays(self, spec: TrialSpec) -> int:
         """At most, beyond those that were run with fewer seeds."""
         run = (n for n in range(1, spec.seeds) if replace(spec, seeds=n) in self._known)
-        return (spec.seeds - max(run, default=0)) * (1 + len(self._losses(spec.candidate)))
+        return (spec.seeds - max(run, default=0)) * (1 + len(self.losses_of(spec.candidate)))
 
     def has_time_for(self, replays: float) -> bool:
         """Whether so many more fit into the time that is left, as fast as those so far."""
         mean_s = self.deadline.spent_s / max(1, self.replays)
         return replays * SLOWER * mean_s <= self.deadline.left_s
 
-    def confirm(self, short: Trial, row: Row) -> Trial:
-        """The trial with a longer replay, which counts instead of the short ones."""
-        is_served = row.steadiness is None or row.steadiness.is_served
-        trial = replace(short, row=row, meets_slo=is_served and self._meets_slo(row))
-        self.replays += 1
+    def confirm(self, short: Trial, row: Row, losses: Mapping[str, Row]) -> Trial:
+        """The trial with longer replays, which count instead of the short ones."""
+        rows = (row, *losses.values())
+        meets_slo = all(_is_served(one) and self._meets_slo(one) for one in rows)
+        trial = replace(short, row=row, losses=losses, meets_slo=meets_slo)
+        self.replays += len(rows)
         self._known[TrialSpec(short.candidate, scale=row.scale, seeds=SEEDS)] = trial
         self.measured.append(trial)
         return trial
@@ -198,14 +201,15 @@ class Trials:
         """None if the time ended while it waited for other trials."""
         return None if self._is_late() else self._run(spec)
 
-    def _losses(self, candidate: Candidate) -> Mapping[str, Candidate]:
+    def losses_of(self, candidate: Candidate) -> Mapping[str, Candidate]:
+        """With `--n-minus-one`, what is left after the loss of a worker."""
         return candidate.losses if self.deployments.request.survives_loss else {}
 
     def _run(self, spec: TrialSpec) -> Trial:
         row = self._row(spec)
         meets_slo = self._meets_slo(row)
         losses: dict[str, Row] = {}
-        for name, left in self._losses(spec.candidate).items():
+        for name, left in self.losses_of(spec.candidate).items():
             if meets_slo:
                 losses[name] = self._row(replace(spec, candidate=left))
                 meets_slo = self._meets_slo(losses[name])
@@ -228,8 +232,12 @@ class Trials:
         return all(margin.is_met for margin in found)
 
 
+def _is_served(row: Row) -> bool:
+    return row.steadiness is None or row.steadiness.is_served
+
+
 def joined(
-    searches: Sequence[Trials], budget: int, whole_trace: LoadedWorkload | None = None
+    searches: Sequence[Trials], budget: int, complete_trace: LoadedWorkload | None = None
 ) -> Trials:
     """The trials of several searches, and what is left of ``budget`` for more."""
     first = searches[0]
@@ -245,7 +253,7 @@ def joined(
         used,
         deadline=first.deadline,
         measured=first.measured,
-        whole_trace=whole_trace,
+        complete_trace=complete_trace,
     )
     both._known |= known
     return both
