@@ -27,8 +27,9 @@ body { font: 15px/1.45 system-ui, sans-serif; max-width: 72rem; margin: 2rem aut
 pre, .wide { overflow-x: auto } pre { background: #8882; padding: .8rem }
 table { border-collapse: collapse; font-size: 14px } .wide { margin: 1em 0 }
 th, td { border-bottom: 1px solid #8886; padding: .3rem .6rem; text-align: left }
-th, td { vertical-align: top }
-svg { max-width: 100%; height: auto }
+th, td { vertical-align: top } td:first-child { min-width: 12rem }
+code { overflow-wrap: anywhere } svg { max-width: 100%; height: auto }
+.plots { display: flex; flex-wrap: wrap; gap: 1rem } .plots svg { flex: 1 1 28rem; min-width: 0 }
 @media (prefers-color-scheme: dark) { svg { filter: invert(1) hue-rotate(180deg) } }
 </style>
 <h1>$title</h1>

@@ -50,9 +50,20 @@ def _draw_lines(axes: Any, plot: dict[str, Any]) -> None:
         axes.plot(series["x"], series["y"], label=series["name"], **series["style"])
     log = plot.get("log")
     if log:
-        axes.set(**{f"{log}scale": "log"})
+        _make_logarithmic(axes, log)
     if log != "y":
+        axes.update_datalim([(0, 0)], updatex=False)  # so that the margin is a share of all
+        axes.autoscale_view()
         axes.set_ylim(bottom=0)
+
+
+def _make_logarithmic(axes: Any, name: str) -> None:
+    from matplotlib.ticker import LogFormatter  # type: ignore[import-not-found]
+
+    axes.set(**{f"{name}scale": "log"})
+    axis = getattr(axes, f"{name}axis")
+    axis.set_major_formatter(LogFormatter())  # 10 and 20 instead of 10¹ and 2 × 10¹
+    axis.set_minor_formatter(LogFormatter(labelOnlyBase=False, minor_thresholds=(2, 0.4)))
 
 
 def _draw_bars(axes: Any, plot: dict[str, Any]) -> None:
@@ -60,6 +71,7 @@ def _draw_bars(axes: Any, plot: dict[str, Any]) -> None:
         drawn = axes.barh(series["y"], series["x"], height=0.6, **series["style"])
         axes.bar_label(drawn, fmt="%.1f", padding=3)
     axes.invert_yaxis()  # the first bar is on top
+    axes.margins(x=0.12)  # for the numbers at the bars
     axes.set_xlim(left=0)
 
 
