@@ -73,6 +73,11 @@ def gpu_rate(trial: Trial) -> float:
     return dict(spreads(trial.row.metrics))["gpu_rate"].median
 
 
+def request_rate(trial: Trial) -> float:
+    """Completed requests/s, the median over the seeds."""
+    return dict(spreads(trial.row.metrics))["request_rate"].median
+
+
 def pareto_front(trials: Iterable[Trial]) -> list[Trial]:
     """Those than which no other has more tokens/s per user and more per GPU, by tokens/s per user.
     Of equal ones the first."""

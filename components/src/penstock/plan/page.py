@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from penstock.errors import SimulationError
-from penstock.plan.evidence import Replayed, loss_name, neighbors, replayed
+from penstock.plan.evidence import Replayed, loss_name, neighbors, replayed, request_rate
 from penstock.plan.planning import NoPlan, Plan
 from penstock.plan.plots import cost_plot, pareto_plot, sensitivity_plot
 from penstock.plan.report import header, objective_line, shown, title
@@ -24,7 +24,10 @@ from penstock.simulate.report import notes, table_cells
 from penstock.simulate.study import Row
 
 RECOMMENDED, CLOSEST = "recommended graph", "closest graph"
-AT_MAXIMUM = "Each graph is shown at the highest replayed scale at which it meets the SLO."
+AT_MAXIMUM = (
+    "Each graph is shown at the highest replayed rate at which it meets the SLO, or, if it meets "
+    "the SLO at none, at the highest replayed rate."
+)
 AT_PLANNED = "Each graph is shown at the planned scale."
 
 
@@ -68,7 +71,7 @@ def write_page_without_plan(
     parts = [
         "<h2>No recommendation</h2>",
         f"<p>SLO: {escaped(objective_line(result.request, attain))}",
-        *(f"<p>{escaped(str(problem))}" for problem in error.problems),
+        f"<p>Result: {escaped(str(error))}",
         f"<p>Command:<br><code>{escaped(command)}</code>",
     ]
     if result.miss is not None:
@@ -119,7 +122,7 @@ def _figures(trials: Sequence[Trial], found: Replayed) -> list[list[str]]:
     lines = _with_column(table_cells([trial.row for trial in trials]), seeds)
     if not found.is_at_maximum:
         return lines
-    return _with_column(lines, ["scale", *(f"× {trial.row.scale:.3g}" for trial in trials)])
+    return _with_column(lines, ["requests/s", *(f"{request_rate(trial):.3g}" for trial in trials)])
 
 
 def _with_column(lines: Sequence[Sequence[str]], column: Sequence[str]) -> list[list[str]]:

@@ -23,11 +23,12 @@ PAGE = Template("""<!doctype html>
 <html lang="en"><meta charset="utf-8">$mark<title>$title</title>
 <style>
 :root { color-scheme: light dark }
-body { font: 15px/1.45 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem }
+body { font: 15px/1.45 system-ui, sans-serif; max-width: 76rem; margin: 2rem auto; padding: 0 1rem }
 pre, .wide { overflow-x: auto } pre { background: #8882; padding: .8rem }
 table { border-collapse: collapse; font-size: 14px } .wide { margin: 1em 0 }
-th, td { border-bottom: 1px solid #8886; padding: .3rem .6rem; text-align: left }
-th, td { vertical-align: top } td:first-child { min-width: 12rem }
+th, td { border-bottom: 1px solid #8886; padding: .3rem .5rem; text-align: left }
+th, td { vertical-align: top } td:first-child { min-width: 11rem }
+td:not(:first-child, [colspan]) { white-space: nowrap } .more { margin-left: 1.5rem }
 code { overflow-wrap: anywhere } svg { max-width: 100%; height: auto }
 .plots { display: flex; flex-wrap: wrap; gap: 1rem } .plots svg { flex: 1 1 28rem; min-width: 0 }
 @media (prefers-color-scheme: dark) { svg { filter: invert(1) hue-rotate(180deg) } }
@@ -58,7 +59,9 @@ def escaped(text: str) -> str:
 
 
 def bullets(lines: Iterable[str]) -> str:
-    items = "\n".join(f"<li>{escaped(line)}" for line in lines)
+    """Lines that begin with a space are further in."""
+    tags = ((line, '<li class="more">' if line.startswith(" ") else "<li>") for line in lines)
+    items = "\n".join(f"{tag}{escaped(line)}" for line, tag in tags)
     return f"<ul>\n{items}\n</ul>"
 
 
