@@ -18,6 +18,7 @@ from penstock.simulate.html_report import (
     drawn,
     escaped,
     html_table,
+    side_by_side,
     write_html,
 )
 from penstock.simulate.report import notes, table_cells
@@ -98,7 +99,7 @@ def _replays(found: Replayed, pareto: str, cost: str) -> Iterator[str]:
     which = "that meet the SLO" if met else "that were replayed"
     yield "<h2>Throughput and cost of all replayed graphs</h2>"
     yield f"<p>{met} of {count} replayed graphs meet the SLO (filled marks). {where}"
-    yield f'<div class="plots">{pareto}{cost}</div>'
+    yield side_by_side([pareto, cost])
     yield f"<h3>Pareto front of the graphs {which}</h3>"
     yield html_table(_figures(found.front, found))
 

@@ -24,13 +24,13 @@ PAGE = Template("""<!doctype html>
 <style>
 :root { color-scheme: light dark }
 body { font: 15px/1.45 system-ui, sans-serif; max-width: 76rem; margin: 2rem auto; padding: 0 1rem }
-pre, .wide { overflow-x: auto } pre { background: #8882; padding: .8rem }
-table { border-collapse: collapse; font-size: 14px } .wide { margin: 1em 0 }
+table { border-collapse: collapse; font-size: 14px } .wide { overflow-x: auto; margin: 1em 0 }
 th, td { border-bottom: 1px solid #8886; padding: .3rem .5rem; text-align: left }
 th, td { vertical-align: top } td:first-child { min-width: 11rem }
 td:not(:first-child, [colspan]) { white-space: nowrap } .more { margin-left: 1.5rem }
 code { overflow-wrap: anywhere } svg { max-width: 100%; height: auto }
-.plots { display: flex; flex-wrap: wrap; gap: 1rem } .plots svg { flex: 1 1 28rem; min-width: 0 }
+.plots { display: flex; flex-wrap: wrap; gap: 1rem }
+.plots svg { flex: 1 1 28rem; min-width: 0; max-width: 38rem }
 @media (prefers-color-scheme: dark) { svg { filter: invert(1) hue-rotate(180deg) } }
 </style>
 <h1>$title</h1>
@@ -83,6 +83,11 @@ def series_of(
 ) -> Series:
     """``style``: options of matplotlib's `plot` or `barh`."""
     return {"name": name, "x": x, "y": y, "style": style}
+
+
+def side_by_side(drawings: Iterable[str]) -> str:
+    """As many plots in a line as fit."""
+    return f'<div class="plots">{"".join(drawings)}</div>'
 
 
 def plot(title: str, x: str, y: str, series: Sequence[Series], **more: Any) -> Plot:

@@ -11,12 +11,14 @@ from penstock.simulate.html_report import (
     bullets,
     drawn,
     escaped,
+    html_table,
     plot,
     series_of,
+    side_by_side,
     write_html,
 )
 from penstock.simulate.metrics import percentile, served_requests
-from penstock.simulate.report import marked, notes, sustained_load_line, table, title
+from penstock.simulate.report import marked, notes, sustained_load_line, table_cells, title
 from penstock.simulate.study import Row, SustainedLoad
 from penstock.workload.load import LoadedWorkload
 
@@ -32,13 +34,12 @@ def write_page(
     path: Path, rows: Sequence[Row], sustained: Sequence[SustainedLoad], loaded: LoadedWorkload
 ) -> None:
     """InputError if the file cannot be written."""
-    text = "\n".join(table(marked(rows)))
     parts = [
         f"<p>{escaped(SIMULATED)}",
-        f"<pre>{escaped(text)}</pre>",
+        html_table(table_cells(marked(rows))),
         *(f"<p>{escaped(sustained_load_line(load, loaded))}" for load in sustained),
         bullets(notes(rows)),
-        *drawn(list(_plots(rows, sustained))),
+        side_by_side(drawn(list(_plots(rows, sustained)))),
     ]
     write_html(path, title(loaded, sustained), "\n".join(parts))
 
