@@ -32,6 +32,10 @@ ABOUT = """\
 
 Each rule has a page with what it finds, why it matters, an example and its repair. How to run
 `check`, what the levels mean and how to suppress a finding: [Check a configuration](../check.md).
+
+In the source of a rule, `dynamo#4327` is issue or pull request 4327 of the repository
+ai-dynamo/dynamo. Paths of Python files refer to ai-dynamo 1.6.1, vLLM 0.31.0 and SGLang 0.5.21,
+unless the rule states another version.
 """
 TITLES = {
     "trtllm": "TensorRT-LLM",

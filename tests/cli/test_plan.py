@@ -51,6 +51,7 @@ def test_a_plan_writes_a_graph_with_its_reasons(
         "SLO: TTFT ≤ 1000 ms, ITL ≤ 30 ms for 95% of requests",
         "recommended: ",
         "headroom:",
+        "router: Dynamo's default settings: no pool has two workers",
     ):
         assert word in output
     assert "sensitivity, input length × 2:" in output
@@ -67,6 +68,7 @@ def test_a_plan_writes_a_graph_with_its_reasons(
     loaded = load_graph(path)
     assert loaded.text.startswith("# openai/gpt-oss-120b on up to 2 × b200")
     assert "# Recommended: " in loaded.text
+    assert "# Router: Dynamo's default settings: no pool has two workers" in loaded.text
     assert "# Accuracy: 90% interval: ITL p50 " in loaded.text
     assert loaded.graph.slo.ttft_ms == 1000
     counts = tally(check_file(path, Hints()))

@@ -70,6 +70,9 @@ class Behavior:
     seeds_lose: float = 1.0  # times `max_scale`, with all seeds
 
 
+UNKNOWN = Behavior(0.01)  # of deployments that a test does not name
+
+
 @dataclass(frozen=True, kw_only=True)
 class SimulatedStudy(Study):
     """Rows as `behaviors` have them; a deployment is named after its candidate."""
@@ -86,7 +89,7 @@ class SimulatedStudy(Study):
         assert arrival.poisson
         scale = arrival.poisson / RATE
         self.asked.append((deployment.name, scale, self.seeds))
-        acts = self.behaviors[deployment.name]
+        acts = self.behaviors.get(deployment.name, UNKNOWN)
         most = acts.max_scale * (acts.seeds_lose if (self.seeds or 1) > 1 else 1.0)
         slo = Slo(ttft_ms=TAKES_MS + 1) if scale <= most * 1.000001 else Slo(ttft_ms=TAKES_MS - 1)
         found = replace(replay_metrics(steady(), 1, slo), user_rate=acts.user_rate)

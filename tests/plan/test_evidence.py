@@ -21,10 +21,12 @@ from penstock.plan.space import Candidate, Layout
 from penstock.plan.trials import Trial
 from penstock.simulate.metrics import replay_metrics
 from penstock.simulate.study import Row
+from penstock.tune.settings import DYNAMO_DEFAULT, grid
 from tests.plan.simulated_study import aggregated, disaggregated, replayed_deployment, request
 from tests.simulate.test_metrics import steady
 
 TP2 = Layout(gpus=2)
+TUNED = next(one for one in grid() if one != DYNAMO_DEFAULT)
 
 
 @cache
@@ -78,11 +80,11 @@ def test_the_front_leaves_out_what_misses_the_slo_unless_all_do() -> None:
 @pytest.mark.slow  # renders a graph
 def test_each_candidate_is_shown_once_at_the_planned_scale() -> None:
     one, two = aggregated(1), aggregated(2)
-    first, surest = trial(one), trial(one, seeds=3)
+    first, all_seeds, longer = trial(one), trial(one, seeds=3), trial(one, meets_slo=False)
     other = trial(two)
     analysis = trial(two, scale=2.0, seeds=3)
-    measured = [first, surest, other, analysis]
-    assert surest_trials(measured, Objective.COST) == [surest, other]
+    measured = [first, all_seeds, other, longer, analysis]
+    assert surest_trials(measured, Objective.COST) == [longer, other]
 
 
 @pytest.mark.slow  # renders a graph
@@ -93,6 +95,8 @@ def test_at_the_maximum_rate_the_choice_is_shown_as_it_was_confirmed() -> None:
     other = trial(two, scale=1.2)
     measured = [other, higher, missed, confirmed]
     assert surest_trials(measured, Objective.THROUGHPUT) == [other, higher]
+    longer = trial(one, scale=1.6, meets_slo=False)
+    assert surest_trials([*measured, longer], Objective.THROUGHPUT) == [other, confirmed]
     found = replayed(measured, request("throughput"), 0.95, confirmed)
     assert list(found.trials) == [other, confirmed]
 
@@ -129,7 +133,8 @@ def test_neighbors_of_an_aggregated_graph_differ_in_one_setting() -> None:
         aggregated(3): "replicas",
         aggregated(4, batch=128): "batch",
         replace(choice, worker=replace(choice.worker, step=2048)): "step",
-        replace(choice, router="round-robin"): "router",
+        replace(choice, router="round-robin"): "router mode",
+        replace(choice, settings=TUNED): "router settings",
         aggregated(4, layout=TP2): "layout",
         aggregated(2, layout=TP2): "layout",  # on the same GPUs
     }
@@ -162,4 +167,16 @@ def test_neighbors_of_a_disaggregated_graph_name_the_pool() -> None:
         wide: "decode layout",
     }
     far = [disaggregated(3, 5), disaggregated(4, 2), aggregated(6)]
+    assert neighbors(choice, [*near, *far]) == near
+
+
+def test_a_neighbor_of_a_graph_with_tuned_router_settings_may_have_dynamos() -> None:
+    choice = replace(aggregated(4), settings=TUNED)
+    near = {
+        aggregated(4): "router settings",
+        aggregated(5): "replicas, router settings",
+        replace(aggregated(5), settings=TUNED): "replicas",
+    }
+    other = next(one for one in grid() if one not in (DYNAMO_DEFAULT, TUNED))
+    far = [replace(aggregated(5), settings=other), aggregated(6), choice]
     assert neighbors(choice, [*near, *far]) == near

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from penstock.checks.finding import Level
@@ -10,6 +12,8 @@ from penstock.manifests.source import graph_source
 from penstock.plan.graph_text import graph_text
 from penstock.plan.space import candidates, layouts
 from penstock.serving.understand import Hints
+from penstock.simulate.replayable import replayable
+from penstock.tune.settings import RouterSettings, settings_of
 from tests.plan.simulated_study import aggregated, disaggregated, request
 
 
@@ -46,3 +50,11 @@ def test_one_pool_needs_no_fabric() -> None:
     text = graph_text(request(), aggregated(2))
     assert "fabric" not in text
     assert "kv_transfer" not in text
+
+
+def test_the_graph_has_only_the_router_settings_that_differ_from_the_default() -> None:
+    assert "router" not in graph_text(request(), aggregated(2))
+    settings = RouterSettings(4, 1, 0.0)
+    text = graph_text(request(), replace(aggregated(2), settings=settings))
+    assert "\nrouter: {prefill_load_scale: 4, queue_threshold: 0}\n" in text
+    assert settings_of(replayable(graph_source(text, "planned.yaml"), Hints())) == settings

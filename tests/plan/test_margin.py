@@ -11,7 +11,7 @@ from penstock.errors import UsageError
 from penstock.graph.slo import Slo
 from penstock.plan import margin
 from penstock.plan.margin import Margin, margin_line, margins
-from penstock.plan.planning import _allowed
+from penstock.plan.prepare import _allowed
 from penstock.plan.request import plan_request
 from penstock.plan.trials import TrialSpec
 from penstock.simulate.interval import Interval

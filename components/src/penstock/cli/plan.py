@@ -99,7 +99,8 @@ def _add_search(parser: argparse.ArgumentParser) -> None:
         type=integer_between(MIN_REPLAYS, 100_000),
         default=REPLAYS,
         metavar="N",
-        help=f"maximum number of replays (default: {REPLAYS}, 1 to 2 minutes on two idle cores)",
+        help=f"maximum number of replays of the search (default: {REPLAYS}, 1 to 2 minutes on two "
+        "idle cores)",
     )
     parser.add_argument(
         "--time-limit",
@@ -110,7 +111,8 @@ def _add_search(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from penstock.plan import page, report
+    from penstock.plan import page
+    from penstock.plan.no_plan import no_plan_error
     from penstock.plan.planning import NoPlan, plan
     from penstock.plan.request import Objective, plan_request
     from penstock.plan.trials import Deadline
@@ -158,7 +160,7 @@ def run(args: argparse.Namespace) -> int:
     if isinstance(result, NoPlan):
         if result.is_late:
             _print_partial(args, request, measured, "time limit reached")
-        error = report.no_plan_error(result, args.attain, scale)
+        error = no_plan_error(result, args.attain, scale)
         if args.report:
             page.write_page_without_plan(
                 args.report, result, measured, args.attain, own_command(), error

@@ -20,8 +20,8 @@ class Autoscaling(Spec):
             "What sets the number of replicas. hpa: a HorizontalPodAutoscaler created by the "
             "chart. keda: a ScaledObject created by the chart. planner: Dynamo's planner. "
             "external: an autoscaler that you create. Its scaleTargetRef must name the scaling "
-            "adapter RELEASE-COMPONENT or, with platform plain, the Deployment or LeaderWorkerSet "
-            "of that name."
+            "adapter RELEASE-COMPONENT. With platform plain, it must name the Deployment or "
+            "LeaderWorkerSet RELEASE-COMPONENT."
         ),
     )
     min: Positive = Field(default=1, description="Minimum number of replicas.")
@@ -57,9 +57,9 @@ class Autoscaling(Spec):
         default={},
         description=(
             "Scaling behavior of the HPA, or of the HPA that KEDA creates. If unset, a frontend "
-            "has Kubernetes' default. A pool then at most doubles its replicas in five minutes (a "
-            "model takes minutes to load), and removes at most one replica per drain_timeout_s + "
-            "60 s (or per 30 minutes, if that is shorter)."
+            "has Kubernetes' default, and a pool scales more slowly, because loading a model takes "
+            "minutes. In five minutes, the replicas of a pool at most double. In drain_timeout_s + "
+            "60 s, at most one replica is removed (in 30 minutes, if that is shorter)."
         ),
     )
 

@@ -77,8 +77,8 @@ class NetworkPolicy(Spec):
         description=(
             "Create NetworkPolicies. The pods of the graph then accept connections only from each "
             "other and from the peers of `clients` and `scrapers`. They may connect to each other. "
-            "To other addresses they may connect only on the ports of DNS, HTTPS and the API "
-            "server, and on those of the graph's etcd, NATS and Prometheus."
+            "To other addresses, they may connect only on the ports of DNS, HTTPS, the API server, "
+            "and the graph's etcd, NATS and Prometheus."
         ),
     )
     clients: Items[Opaque] = Field(
@@ -91,8 +91,8 @@ class NetworkPolicy(Spec):
         default=(),
         description=(
             "NetworkPolicyPeers that may connect to the metrics ports; if empty, only the pods of "
-            "the graph may. The metrics of a frontend are on the port of the endpoint, to which "
-            "`clients` may connect too."
+            "the graph may. The peers of `clients` may also read the metrics of a frontend, "
+            "because these are on the port of the endpoint."
         ),
     )
     egress: Items[Opaque] = Field(
@@ -159,11 +159,11 @@ class Cluster(Spec):
     security: Literal["least", "nonroot", "image"] = Field(
         default="least",
         description=(
-            "Security context of the pods. least: pods run as user 1000 without capabilities; "
-            "pods with RDMA devices run as root with the capability IPC_LOCK, which only root "
-            "keeps. nonroot: all pods run as user 1000; pods with RDMA devices then need nodes "
-            "with unlimited locked memory. image: the image decides; pods with RDMA devices still "
-            "get IPC_LOCK. With EFA, pods with RDMA devices are privileged in all three cases."
+            "Security context of the pods. least: pods run as user 1000 without capabilities. Pods "
+            "with RDMA devices run as root with the capability IPC_LOCK, which only root keeps. "
+            "nonroot: all pods run as user 1000. Pods with RDMA devices then need nodes with "
+            "unlimited locked memory. image: the image decides. Pods with RDMA devices still get "
+            "IPC_LOCK. With EFA, pods with RDMA devices are privileged in all three cases."
         ),
     )
     ssh_secret: ObjectName | None = Field(
@@ -177,8 +177,8 @@ class Cluster(Spec):
     disruption_budgets: bool = Field(
         default=True,
         description=(
-            "For each component with several pods, and for most components with an autoscaler, "
-            "create a PodDisruptionBudget, which permits the eviction of one pod at a time."
+            "Create a PodDisruptionBudget, which permits the eviction of one pod at a time. Each "
+            "component with several pods gets one. Most components with an autoscaler get one too."
         ),
     )
     network_policy: NetworkPolicy = Field(

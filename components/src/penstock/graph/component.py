@@ -113,9 +113,9 @@ class Frontend(Scaled):
         default=None,
         description=(
             "HTTP status of a request that all workers reject because they are overloaded. If "
-            "unset: 429 in graphs with request_limit or router.active_*_threshold, and Dynamo's "
-            "default of 529 in other graphs. OpenAI's clients retry all three; many proxies retry "
-            "503 at once, which adds load."
+            "unset, the status is 429 in graphs with request_limit or router.active_*_threshold. "
+            "In other graphs, it is Dynamo's default of 529. OpenAI's clients retry all three "
+            "statuses. Many proxies retry 503 at once, which adds load."
         ),
     )
 
@@ -148,9 +148,9 @@ class WorkerPool(Scaled):
         default=None,
         description=(
             "Maximum number of requests that a replica runs in its engine at once; if unset, no "
-            "limit. Further requests wait in the replica's queue (queue_limit). If this queue is "
-            "full, the frontend tries other replicas; if all reject the request, it returns "
-            "frontend.overload_status."
+            "limit. Further requests wait in the queue of the replica (queue_limit). If this queue "
+            "is full, the frontend tries other replicas. If all replicas reject the request, the "
+            "frontend returns frontend.overload_status."
         ),
     )
     queue_limit: Annotated[int, Field(ge=2)] | None = Field(

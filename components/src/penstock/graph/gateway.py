@@ -70,9 +70,10 @@ class Limits(Spec):
     retries: Count = Field(
         default=2,
         description=(
-            "Number of retries of a request after a failed or reset connection, a refused stream, "
-            "or status 500 or 503, if the client has received no part of the response. After a "
-            "reset, the response may be computed twice."
+            "Maximum number of retries of a request. The gateway retries after a failed or reset "
+            "connection, a refused stream, or status 500 or 503. It does not retry if the client "
+            "has received a part of the response. After a reset, the response may be computed "
+            "twice."
         ),
     )
     max_request_kib: Positive = Field(

@@ -62,16 +62,18 @@ ABOUT_HARDWARE = """\
 ABOUT_REFERENCE = """\
 # Graph YAML
 
-A graph is one YAML file that describes one deployment of a model. `penstock` reads it, and so does
-`helm install NAME helm/penstock -f GRAPH`. Unknown keys, duplicate keys and wrong types are errors.
-Unquoted values such as `on` and `0o17` are errors too, because Helm and Python read them
-differently. penstock reports all unknown keys and wrong values of a graph in one run, each with a
-fix. It may report conflicts between several fields only after you have corrected these errors.
+A graph is one YAML file that describes one deployment of a model. `penstock` and
+`helm install NAME helm/penstock -f GRAPH` read it.
 
-The column "default" has the value that applies if a graph does not set the field. *unset* means
-that there is no such value. The description then states what happens without the field. If it
-does not, penstock sets no option, and the engine or Dynamo decides. A section with an empty cell
-in this column has the defaults of its fields.
+Unknown keys, duplicate keys and wrong types are errors. Unquoted values such as `on` and `0o17` are
+errors too, because Helm and Python read them differently. penstock reports all unknown keys and
+wrong values of a graph in one run, each with a fix. If two fields contradict each other, penstock
+may report this only after you have corrected these errors.
+
+The column "default" contains the value of a field that the graph does not set. *unset* means that
+the field has no default. If the description does not state what happens then, penstock sets no
+option, and the engine or Dynamo decides. The column is empty for sections whose fields have their
+own defaults.
 """
 
 

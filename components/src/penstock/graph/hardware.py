@@ -48,9 +48,9 @@ class Hardware(Spec):
     fabric: Literal["ib", "roce", "efa", "mnnvl", "none"] | None = Field(
         default=None,
         description=(
-            "Network between nodes for KV transfer and collectives: InfiniBand (ib), RoCE (roce), "
-            "AWS EFA (efa), the NVLink of a rack (mnnvl, creates a ComputeDomain) or TCP only "
-            "(none). With kv_transfer.transport, it determines RDMA devices, privileges and UCX "
-            "settings."
+            "Network between nodes for KV transfer and collectives. ib: InfiniBand. roce: RoCE. "
+            "efa: AWS EFA. mnnvl: the NVLink of a rack, for which the chart creates a "
+            "ComputeDomain. none: TCP only. This field and kv_transfer.transport determine the "
+            "RDMA devices, the privileges and the UCX settings."
         ),
     )

@@ -73,9 +73,9 @@ class Model(Spec):
     harmony_vocabulary: Text | None = Field(
         default=None,
         description=(
-            "Directory in the pods with o200k_base.tiktoken, a file that the parsers gpt_oss and "
-            "harmony need; if unset, the frontend downloads it at the first request that needs "
-            "it. `up` uses the environment harmony instead."
+            "Directory in the pods with the file o200k_base.tiktoken, which the parsers gpt_oss "
+            "and harmony need. If unset, the frontend downloads the file at the first request that "
+            "needs it. `up` uses the environment harmony instead."
         ),
     )
     cache: ModelCache | None = Field(
@@ -131,9 +131,9 @@ class KvTransfer(Spec):
     transport: Literal["auto", "rdma", "tcp"] = Field(
         default="auto",
         description=(
-            "Network transport. auto: as hardware.fabric requires, which is RDMA for ib, roce and "
-            "efa, NVLink for mnnvl, TCP for none, and UCX's choice for an unset fabric. rdma: "
-            "request RDMA devices and forbid TCP. tcp: use TCP without RDMA devices."
+            "Network transport. auto: RDMA for the fabrics ib, roce and efa, NVLink for mnnvl, and "
+            "TCP for none. If hardware.fabric is unset, UCX chooses the transport. rdma: request "
+            "RDMA devices and forbid TCP. tcp: use TCP without RDMA devices."
         ),
     )
     rdma_resource: Text | None = Field(
@@ -227,9 +227,9 @@ class Graph(Spec):
     dynamo: DynamoVersion | None = Field(
         default=None,
         description=(
-            "Version of Dynamo, in quotes; if unset, 1.6.1. It determines the images, the flags, "
-            "and the environment in which `up` runs the processes (if unset, `up` uses the version "
-            "in an image tag of the graph, if any). `penstock upgrade` changes it."
+            "Version of Dynamo, in quotes; if unset, 1.6.1. It determines the images, the flags "
+            "and the environment in which `up` runs the processes. If unset, `up` prefers the "
+            "version in an image tag of the graph. `penstock upgrade` changes it."
         ),
     )
     platform: Literal["dynamo", "plain"] = Field(
@@ -266,9 +266,9 @@ class Graph(Spec):
     planner: Planner | None = Field(
         default=None,
         description=(
-            "Dynamo's planner, which scales the pools whose autoscaling.owner is planner; if "
-            "there is no such pool, the planner has no pod. If you may need it, set it before the "
-            "first installation, because no component can be added to an installed graph."
+            "Dynamo's planner. It scales the pools with autoscaling.owner planner. Without such a "
+            "pool, it has no pod. Set it before the first installation if you may need it, because "
+            "no component can be added to an installed graph."
         ),
     )
     kv_transfer: KvTransfer = Field(

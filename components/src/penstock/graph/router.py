@@ -97,10 +97,10 @@ class Router(Spec):
     queue_threshold: Annotated[float, Field(ge=0)] | None = Field(
         default=None,
         description=(
-            "Number of active prompt tokens of a worker, as a multiple of its "
-            "max_num_batched_tokens, above which the router sends it no requests. If all workers "
-            "are above it, requests wait in the router, ordered by the header "
-            "x-dynamo-request-strict-priority. If unset, requests wait in the engines."
+            "Load of a worker above which the router sends it no requests: its active prompt "
+            "tokens divided by its max_num_batched_tokens. If all workers are above this load, "
+            "requests wait in the router. The header x-dynamo-request-strict-priority determines "
+            "their order. If unset, requests wait in the engines."
         ),
     )
     conditional_disagg: bool | None = Field(

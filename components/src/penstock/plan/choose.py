@@ -260,6 +260,12 @@ def _climbed(trials: Trials, candidate: Candidate, start: int) -> int | None:
     return low
 
 
+def raised(trials: Trials, candidate: Candidate, scale: float) -> Trial | None:
+    """The highest scale from ``scale`` on at which all seeds together meet the SLO."""
+    highest = _climbed(trials, candidate, round(log(scale) / log(SCALE_STEP)))
+    return None if highest is None else _confirmed(trials, candidate, highest)
+
+
 def _confirmed(trials: Trials, candidate: Candidate, exponent: int) -> Trial | None:
     """The highest scale at which all seeds together meet the SLO."""
     for lower in range(STEPS_DOWN):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 from penstock.graph.slo import Slo
 from penstock.plan.margin import latencies
@@ -12,8 +12,10 @@ from penstock.plan.space import AGGREGATED, Candidate, PoolCandidate
 from penstock.plan.trials import Trial
 from penstock.simulate.metrics import spreads
 from penstock.simulate.study import Row
+from penstock.tune.settings import DYNAMO_DEFAULT
 
 SECONDS = 3600  # of an hour
+SETTINGS = "router settings"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,25 +49,19 @@ def replayed(
 
 
 def surest_trials(measured: Iterable[Trial], objective: Objective) -> list[Trial]:
-    """Of each candidate the trial with the most seeds at the planned scale; for the highest rate
-    the one that meets the SLO at the highest scale."""
-    is_full = objective is Objective.THROUGHPUT
+    """Of each candidate the latest trial at the planned scale, which has the most seeds or is the
+    longest; for the highest rate the one that meets the SLO at the highest scale.
+
+    ``measured``: in order of time.
+    """
+    latest = {(trial.candidate, trial.row.scale): trial for trial in measured}
+    if objective is not Objective.THROUGHPUT:  # other scales are those of the analyses
+        return [trial for (_, scale), trial in latest.items() if scale == 1]
     surest: dict[Candidate, Trial] = {}
-    for trial in measured:
-        if is_full or trial.row.scale == 1:  # other scales are those of the analyses
-            surest[trial.candidate] = _surer(trial, surest.get(trial.candidate), is_full=is_full)
+    for trial in latest.values():
+        known = surest.setdefault(trial.candidate, trial)
+        surest[trial.candidate] = max(known, trial, key=lambda t: (t.meets_slo, t.row.scale))
     return list(surest.values())
-
-
-def _surer(new: Trial, known: Trial | None, *, is_full: bool) -> Trial:
-    if known is None:
-        return new
-
-    def key(trial: Trial) -> tuple[float, ...]:
-        seeds = len(trial.row.metrics)
-        return (trial.meets_slo, trial.row.scale, seeds) if is_full else (seeds,)
-
-    return max(known, new, key=key)
 
 
 def gpu_rate(trial: Trial) -> float:
@@ -107,23 +103,31 @@ def neighbors(choice: Candidate, others: Iterable[Candidate]) -> Mapping[Candida
 
 
 def _step(one: Candidate, other: Candidate) -> str | None:
-    """What differs; None if nothing does, or more than a step."""
+    """What differs; None if nothing does, or more than a step.
+
+    Router settings may differ in addition if the other has Dynamo's: the search uses only these.
+    """
+    if one.settings == other.settings:
+        return _graph_step(one, other)
+    if other == replace(one, settings=other.settings):
+        return SETTINGS
+    step = _graph_step(one, other)
+    return f"{step}, {SETTINGS}" if step and other.settings == DYNAMO_DEFAULT else None
+
+
+def _graph_step(one: Candidate, other: Candidate) -> str | None:
+    """Apart from the router's settings."""
     if len(one.pools) != len(other.pools):
         return None
     changed = [n for n, (a, b) in enumerate(zip(one.pools, other.pools, strict=True)) if a != b]
     if one.router != other.router:
-        return "router" if not changed else None
+        return "router mode" if not changed else None
     steps = [_pool_step(one.pools[number], other.pools[number]) for number in changed]
-    names = [pool_names(one)[number] for number in changed]
+    names = ("prefill", "decode") if one.is_disaggregated else ("",)
     if len(steps) == 1 and steps[0]:
-        return f"{names[0]} {steps[0]}".strip()
-    is_moved = len(steps) == 2 and steps == ["replicas", "replicas"] and one.gpus == other.gpus
+        return f"{names[changed[0]]} {steps[0]}".strip()
+    is_moved = steps == ["replicas", "replicas"] and one.gpus == other.gpus
     return "replicas of both pools" if is_moved else None
-
-
-def pool_names(candidate: Candidate) -> Sequence[str]:
-    """Of the pools of a disaggregated graph; empty for the only pool."""
-    return ("prefill", "decode") if candidate.is_disaggregated else ("",)
 
 
 def _pool_step(one: PoolCandidate, other: PoolCandidate) -> str | None:

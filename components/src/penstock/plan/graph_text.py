@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from penstock.plan.request import PlanRequest
 from penstock.plan.space import Candidate, Layout, PoolCandidate
+from penstock.tune.settings import shown
 
 FABRIC = "ib"
 # Names of objects that must exist in the cluster.
@@ -38,7 +39,7 @@ def graph_text(request: PlanRequest, candidate: Candidate, header: Sequence[str]
         "",
         "frontend: {replicas: 2}  # one serves while the other is replaced",
         "",
-        *([] if candidate.router == "kv" else [f"router: {{mode: {candidate.router}}}", ""]),
+        *_router(candidate),
         *_pools(candidate),
         *_transfer(candidate),
         *_suppressions(request, candidate),
@@ -120,6 +121,14 @@ def _engine(request: PlanRequest, candidate: Candidate) -> Iterator[str]:
     if candidate.is_disaggregated:
         yield "# Equal in both pools; `auto` decides in each server separately."
         yield "cache_transceiver_config: {transceiver_runtime: PYTHON}"
+
+
+def _router(candidate: Candidate) -> Iterator[str]:
+    fields = [] if candidate.router == "kv" else [f"mode: {candidate.router}"]
+    fields += [f"{key}: {shown(value)}" for key, value in candidate.settings.changes.items()]
+    if fields:
+        yield f"router: {{{', '.join(fields)}}}"
+        yield ""
 
 
 def _pools(candidate: Candidate) -> Iterator[str]:

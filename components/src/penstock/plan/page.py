@@ -21,13 +21,17 @@ from penstock.simulate.html_report import (
     side_by_side,
     write_html,
 )
-from penstock.simulate.report import notes, table_cells
+from penstock.simulate.report import marked, notes, table_cells
 from penstock.simulate.study import Row
 
 RECOMMENDED, CLOSEST = "recommended graph", "closest graph"
 AT_MAXIMUM = (
     "Each graph is shown at the highest replayed rate at which it meets the SLO, or, if it meets "
     "the SLO at none, at the highest replayed rate."
+)
+NEAR = (
+    "The replayed graphs that differ from it in one setting, or in one setting and the router "
+    "settings:"
 )
 AT_PLANNED = "Each graph is shown at the planned scale."
 
@@ -112,15 +116,16 @@ def _neighbors(found: Replayed, choice_name: str) -> Iterator[str]:
     if not near:
         yield "<p>No graph that differs from it in one setting was replayed."
         return
-    yield "<p>The replayed graphs that differ from it in one setting:"
+    yield f"<p>{NEAR}"
     names = ["differs in", "-", *(steps[trial.candidate] for trial in near)]
     yield html_table(_with_column(_figures([choice, *near], found), names))
 
 
 def _figures(trials: Sequence[Trial], found: Replayed) -> list[list[str]]:
-    """The columns of simulate's table, and of how many replays the figures are."""
-    seeds = ["seeds", *(str(len(trial.row.metrics)) for trial in trials)]
-    lines = _with_column(table_cells([trial.row for trial in trials]), seeds)
+    """The columns of simulate's table, and of how many requests the figures are."""
+    counts = (sum(one.requests for one in trial.row.metrics) for trial in trials)
+    rows = marked([trial.row for trial in trials])
+    lines = _with_column(table_cells(rows), ["requests", *(f"{count:,}" for count in counts)])
     if not found.is_at_maximum:
         return lines
     return _with_column(lines, ["requests/s", *(f"{request_rate(trial):.3g}" for trial in trials)])

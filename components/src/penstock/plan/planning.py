@@ -9,25 +9,22 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from penstock.errors import Problem, SimulationError
-from penstock.manifests.deployment import Role
 from penstock.plan import sensitivity
-from penstock.plan.choose import SCALE_STEP, Ranked, best_of, in_order, rank, score_of, winner_of
-from penstock.plan.deployments import Deployments, estimator, step_table
-from penstock.plan.estimate import Estimator, Table
+from penstock.plan.choose import SCALE_STEP, Ranked, best_of, in_order, score_of
+from penstock.plan.confirm import confirmed
+from penstock.plan.deployments import Deployments
+from penstock.plan.prepare import Space, prepare
 from penstock.plan.request import Objective, PlanRequest
+from penstock.plan.routing import Routing, routed
 from penstock.plan.sensitivity import Comparison, Headroom, Miss
-from penstock.plan.space import Candidate, Layout, candidates, layouts
-from penstock.plan.traffic import Traffic, traffic_of
+from penstock.plan.space import Candidate, Layout
 from penstock.plan.trials import Deadline, Trial, Trials, TrialSpec, joined
 from penstock.simulate.replay import Replays
 from penstock.simulate.study import Row, Study
 from penstock.workload.duration import (
     MAX_REPLAYED_REQUESTS,
     exceeds_plan_limit,
-    for_means,
-    for_steady_state,
     planned_requests,
-    steady_state_requests,
 )
 from penstock.workload.load import LoadedWorkload
 
@@ -62,6 +59,7 @@ class Plan:
     considered: int  # candidates
     replays: int
     excluded: Mapping[Layout, str]  # layout → why
+    routing: Routing = field(default_factory=Routing)
     # What ended the search of a family before a graph met the SLO, by `is_disaggregated`.
     unfinished: Mapping[bool, Limit] = field(default_factory=dict)
     is_late: bool = False  # whether the time limit ended the search or the analyses
@@ -116,9 +114,15 @@ def plan(
         Trials(study, Deployments(request), share, count, 0, ends, SEARCHED, seen) for _ in families
     ]
     finalists = _searched(request, searches, families)
-    trials = joined(searches, budget)
+    is_trace = loaded.workload.trace is not None
+    trials = joined(searches, budget, whole_trace=loaded if is_trace else None)
+    undecided = trials.undecided or trials.deadline.is_over(SEARCHED)
     if not any(finalists):
-        return _no_plan(trials, space, workload)
+        _replay_hopeful(trials, space)
+    finalists = [confirmed(trials, family) for family in finalists]
+    winner, routing = routed(trials, finalists, budget)
+    if winner is None:
+        return _no_plan(trials, space, workload, undecided=undecided)
     if request.objective is Objective.THROUGHPUT:
         highest = max(trial.row.scale for family in finalists for trial in family)
         _require_replayable_length(workload, highest * SCALE_STEP)  # no replay could show more
@@ -128,7 +132,8 @@ def plan(
         if not some and families[is_disaggregated].candidates
         if (limit := limit_of(search, request.objective))
     }
-    return replace(_plan(trials, space, workload, *finalists), unfinished=limits)
+    found = _plan(trials, space, workload, *finalists, winner=winner)
+    return replace(found, routing=routing, unfinished=limits)
 
 
 def limit_of(search: Trials, objective: Objective) -> Limit | None:
@@ -175,132 +180,16 @@ def _searched(
         pool.shutdown(wait=False, cancel_futures=True)  # `Replays` ends what still runs
 
 
-@dataclass(frozen=True, kw_only=True)
-class Space:
-    """The candidates and their estimates."""
-
-    request: PlanRequest
-    traffic: Traffic
-    candidates: tuple[Candidate, ...]
-    estimator: Estimator
-    excluded: Mapping[Layout, str]
-
-    def families(self) -> tuple[Ranked, Ranked]:
-        """The aggregated, then the disaggregated candidates."""
-        aggregated = [c for c in self.candidates if not c.is_disaggregated]
-        disaggregated = [c for c in self.candidates if c.is_disaggregated]
-        return (
-            rank(aggregated, self.estimator, self.request),
-            rank(disaggregated, self.estimator, self.request),
-        )
-
-    @property
-    def capacity(self) -> float:
-        """The highest scale at which a candidate is estimated to meet the SLO; 0 if none is."""
-        found = (self.estimator.required_capacity(c, self.request) for c in self.candidates)
-        return max(found, default=0.0)
-
-    def scaled(self, scale: float) -> Space:
-        """For ``scale`` times the traffic."""
-        traffic, estimator = self.traffic.scaled(scale), self.estimator.scaled(scale)
-        return replace(self, traffic=traffic, estimator=estimator)
-
-    def workload(self, loaded: LoadedWorkload, families: Sequence[Ranked]) -> LoadedWorkload:
-        """The workload with as many requests as show a steady state, and no more.
-
-        SimulationError if a trace has too few requests to search for the maximum rate.
-        """
-        workload, rate = loaded.workload, self.traffic.rate
-        request_s = self._request_s(families)
-        recorded = None
-        if workload.trace is not None:
-            recorded = len(loaded.requests(0))
-            needed = steady_state_requests(workload, rate=rate, request_s=request_s)
-            self._refuse_short_trace(loaded, recorded, needed)
-        return loaded.with_workload(
-            for_steady_state(workload, rate=rate, request_s=request_s, recorded=recorded)
-        )
-
-    def _refuse_short_trace(self, loaded: LoadedWorkload, recorded: int, needed: int) -> None:
-        """A search for the maximum rate must fill the engines."""
-        if self.request.objective is Objective.THROUGHPUT and recorded < needed:
-            message = f"{recorded:,} requests; a search for the maximum rate needs {needed:,}"
-            fix = "Use a longer trace, a sampled workload, or --objective cost or interactivity."
-            raise SimulationError(Problem(place=loaded.name, message=message, fix=fix))
-
-    def _request_s(self, families: Sequence[Ranked]) -> float:
-        """Estimated duration of a request in the slower of the best candidates of each family."""
-        is_full = self.request.objective is Objective.THROUGHPUT
-        estimates = []
-        for family in families:
-            for candidate in family.candidates[:1]:
-                capacity = self.estimator.required_capacity(candidate, self.request)
-                scale = capacity if is_full else min(1.0, capacity)
-                estimates.append(self.estimator.at(candidate, scale))
-        output = self.traffic.output
-        durations = (one.ttft_ms + output * 1000 / one.user_rate for one in estimates if one)
-        return max(durations, default=0.0) / 1000
-
-
-def prepare(request: PlanRequest, loaded: LoadedWorkload) -> Space:
-    """SimulationError if no layout fits the model, or none was measured."""
-    sampled = loaded.with_workload(for_means(loaded.workload))
-    traffic = traffic_of(sampled.requests(0), loaded.workload.concurrency or None)
-    # Wide enough for a disaggregated graph with the widest layout in both pools.
-    probes = Deployments(replace(request, gpus=2 * request.gpus))
-    table, excluded = step_table(probes, layouts(request), traffic)
-    usable = [layout for layout in layouts(request) if layout not in excluded]
-    if not usable:
-        raise SimulationError(_none_usable(request, excluded))
-    return Space(
-        request=request,
-        traffic=traffic,
-        candidates=_measured(_allowed(candidates(request, usable), request), table),
-        estimator=estimator(probes, table, traffic),
-        excluded=excluded,
-    )
-
-
-def _none_usable(request: PlanRequest, excluded: Mapping[Layout, str]) -> Problem:
-    """The problem that lists all layouts, grouped by the reason."""
-    reasons: dict[str, list[str]] = {}
-    for layout, why in excluded.items():
-        reasons.setdefault(why, []).append(str(layout))
-    text = "; ".join(f"{', '.join(some)}: {why}" for why, some in reasons.items())
-    message = f"no worker of {request.model} can be planned on {request.gpu.name}: {text}"
-    return Problem(message=message, fix="Use more or larger GPUs, or another model.")
-
-
-def _allowed(some: Sequence[Candidate], request: PlanRequest) -> list[Candidate]:
-    """Those with enough replicas. With `--confidence` only aggregated ones: there is no measured
-    point of a disaggregated graph, so none has an interval."""
-    return [
-        c
-        for c in some
-        if all(p.replicas >= request.min_replicas for p in c.pools)
-        and not (c.is_disaggregated and request.confidence)
-    ]
-
-
-def _measured(some: Sequence[Candidate], table: Table) -> tuple[Candidate, ...]:
-    def is_known(candidate: Candidate) -> bool:
-        worker = Role.DECODE if candidate.is_disaggregated else Role.WORKER
-        keys = [(candidate.worker.layout, worker)]
-        keys += [(pool.layout, Role.PREFILL) for pool in candidate.prefill]
-        return all(key in table for key in keys)
-
-    return tuple(candidate for candidate in some if is_known(candidate))
-
-
 def _plan(
     trials: Trials,
     space: Space,
     workload: LoadedWorkload,
     aggregated: Sequence[Trial],
     disaggregated: Sequence[Trial],
+    *,
+    winner: Trial,
 ) -> Plan:
     request = space.request
-    winner = winner_of([*aggregated, *disaggregated], request.objective)
     best_aggregated = aggregated[0] if aggregated else None
     best_disaggregated = disaggregated[0] if disaggregated else None
     others = in_order([*aggregated, *disaggregated], score_of(request.objective))
@@ -357,22 +246,24 @@ def _compared(
     return sensitivity.compared(trials, *pair, base, by_gpus=is_cost, max_scale=highest)
 
 
-def _no_plan(trials: Trials, space: Space, workload: LoadedWorkload) -> NoPlan:
-    """Replays the best by the estimate too, as the search may have replayed none."""
-    request, is_late = space.request, trials.deadline.is_over(SEARCHED)
-    undecided = trials.undecided or is_late
+def _replay_hopeful(trials: Trials, space: Space) -> None:
+    """The best by the estimate, of which the search may have replayed none."""
     hopeful = sorted(
         space.candidates,
-        key=lambda c: (-space.estimator.required_capacity(c, request), -c.gpus, c.order),
+        key=lambda c: (-space.estimator.required_capacity(c, space.request), -c.gpus, c.order),
     )
     trials.of([TrialSpec(c) for c in hopeful[: sensitivity.CLOSEST]])
+
+
+def _no_plan(trials: Trials, space: Space, workload: LoadedWorkload, *, undecided: bool) -> NoPlan:
+    request = space.request
     return NoPlan(
         request=request,
         workload=workload,
         miss=sensitivity.nearest_miss(trials, request.slo),
         gpus=_enough_gpus(space),
         undecided=undecided,
-        is_late=is_late,
+        is_late=trials.deadline.is_over(SEARCHED),
         considered=len(space.candidates),
         replays=trials.replays,
     )

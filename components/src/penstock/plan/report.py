@@ -8,7 +8,6 @@ from dataclasses import asdict
 from textwrap import wrap
 from typing import Any
 
-from penstock.errors import Problem, SimulationError
 from penstock.plan.choose import EQUAL, SCALE_STEP, TIE, score_of
 from penstock.plan.evidence import loss_name
 from penstock.plan.margin import Margin, latencies, margin_line, margins
@@ -26,16 +25,13 @@ from penstock.simulate.report import (
     as_rows,
     assumed,
     fitting_table,
+    marked,
 )
 from penstock.simulate.study import Row
 
 WIDTH = 110  # of the header's lines
 NEXT_STEP = SCALE_STEP * 1.01  # times the sustained scale: no scale in between is ever replayed
 LATE = "--time-limit was reached: fewer graphs and scales were replayed than possible"
-SHORT = (
-    "the figures are of few request durations, in which a growing queue may not show; "
-    "`penstock simulate` with the graph and the workload replays until the state is steady"
-)
 LEFT_OUT = "--confidence leaves out disaggregated graphs, which have no measured points"
 NOT_TRIED = "speculative decoding, workers on several nodes, batch limits other than in the table"
 
@@ -46,8 +42,9 @@ def lines(plan: Plan, attain: float, width: int | None = None) -> Iterator[str]:
     yield f"SLO: {objective_line(plan.request, attain)}"
     if plan.is_late:
         yield LATE
-    yield from fitting_table([trial.row for trial in shown(plan)], width)
+    yield from fitting_table(marked([trial.row for trial in shown(plan)]), width)
     yield f"recommended: {plan.winner.candidate}: {reason(plan)}"
+    yield f"router: {plan.routing.reason}"
     yield from (f"availability: {line}" for line in availability(plan, attain))
     yield f"headroom: {'; '.join(headroom(plan, attain))}"
     yield f"margin: {_margin(plan, attain)}"
@@ -59,13 +56,19 @@ def lines(plan: Plan, attain: float, width: int | None = None) -> Iterator[str]:
     yield f"not considered: {NOT_TRIED}"
     yield from _assumptions(plan)
     yield f"not simulated: {'; '.join(NEVER_SIMULATED)}"
-    if not plan.winner.row.is_steady:
-        yield f"short replays: {SHORT}"
-    yield _counts(plan)
+    yield from (f"not steady: {why}" for why in _unsteady(plan))
+    yield counts(plan)
     yield from (f"accuracy, {t.candidate}: {accuracy_line(t.row)}" for t in shown(plan))
 
 
-def _counts(result: Plan | NoPlan) -> str:
+def _unsteady(plan: Plan) -> Iterator[str]:
+    """Why the recommended graph has no steady state, if it has none."""
+    steadiness = plan.winner.row.steadiness
+    if steadiness is not None and not steadiness.is_steady:
+        yield steadiness.reason
+
+
+def counts(result: Plan | NoPlan) -> str:
     return f"{result.considered} candidates estimated, {result.replays} replays of the best"
 
 
@@ -108,10 +111,12 @@ def objective_line(request: PlanRequest, attain: float) -> str:
         Objective.THROUGHPUT: "highest request rate",
         Objective.INTERACTIVITY: "most output tokens/s per user",
     }
-    return f"{_slo(request, attain)}; objective: {texts[request.objective]} ({request.objective})"
+    return (
+        f"{slo_text(request, attain)}; objective: {texts[request.objective]} ({request.objective})"
+    )
 
 
-def _slo(request: PlanRequest, attain: float) -> str:
+def slo_text(request: PlanRequest, attain: float) -> str:
     text = f"{request.slo} for {_share(attain)} of requests"
     if request.confidence is not None:
         text += f" at the upper end of the {request.confidence:.0%} intervals"
@@ -277,15 +282,17 @@ def header(plan: Plan, attain: float, command: str, width: int = WIDTH) -> list[
         f"{title(plan)}.",
         f"SLO: {objective_line(plan.request, attain)}.",
         f"Recommended: {winner}, {winner.gpus} GPU{'s' * (winner.gpus != 1)}: {reason(plan)}.",
+        f"Router: {plan.routing.reason}.",
         *(f"Availability: {line}." for line in availability(plan, attain)),
         f"Headroom: {'; '.join(headroom(plan, attain))}.",
         f"Margin: {_margin(plan, attain)}.",
         f"Disaggregation: {disaggregation(plan)}.",
         *([f"{LATE}."] if plan.is_late else []),
+        *(f"Not steady: {why}." for why in _unsteady(plan)),
         f"Accuracy: {accuracy_line(plan.winner.row)}.",
         "This describes the graph as planned: edits, such as `penstock scale`, do not change it.",
         "Simulated with measured kernels, not run on a GPU. Benchmark it before production use.",
-        f"{_counts(plan)}. Command:",
+        f"{counts(plan)}. Command:",
     ]
     lines = [line for part in parts for line in wrap(part, width, subsequent_indent="  ")]
     return [*lines, command]  # on one line, so that it can be copied
@@ -307,6 +314,7 @@ def as_json(plan: Plan, attain: float, graph: str) -> str:
         "reason": reason(plan),
         "best_aggregated": str(best[0].candidate) if best[0] else None,
         "best_disaggregated": str(best[1].candidate) if best[1] else None,
+        "router": dict(plan.winner.candidate.settings.keys) | {"reason": plan.routing.reason},
         "headroom": list(headroom(plan, attain)),
         "confidence": plan.request.confidence,
         "margins": [asdict(one) | {"is_met": one.is_met} for one in _margins(plan, attain)],
@@ -350,49 +358,3 @@ def _trial_json(trial: Trial | None) -> dict[str, Any] | None:
     if trial is None:
         return None
     return {"meets_slo": trial.meets_slo, "goodput": trial.goodput, "user_rate": trial.user_rate}
-
-
-def no_plan_error(result: NoPlan, attain: float, scale: float = 1.0) -> SimulationError:
-    """No graph meets the SLO: how close the closest comes, and which arguments would do.
-
-    ``scale``: of the workload, as the command line has it.
-    """
-    request = result.request
-    counts = _counts(result)
-    if result.undecided:
-        limit = Limit.TIME if result.is_late else Limit.REPLAYS
-        message = f"{result.replays} replays are too few to decide which graph meets"
-        message = f"{message} {_slo(request, attain)}"
-        return SimulationError(Problem(message=message, fix=f"Raise {limit}."))
-    gpus = f"up to {request.gpus} × {request.gpu.name}"
-    parts = [f"no graph with {gpus} met {_slo(request, attain)}"]
-    if result.miss is not None:
-        trial = result.miss.trial
-        shown_latencies = ", ".join(
-            f"{name} p{attain * 100:.4g} {ms:.4g} ms (SLO: {limit:g} ms)"
-            for name, limit, ms in latencies(trial.row, request.slo, attain)
-        )
-        share = f"{trial.goodput:.1%} of requests within the SLO"
-        parts.append(f"closest: {trial.candidate}: {share}; {shown_latencies}")
-    parts.append(counts)
-    return SimulationError(Problem(message="; ".join(parts), fix=_alternatives(result, scale)))
-
-
-def _alternatives(result: NoPlan, scale: float) -> str:
-    ways = []
-    if result.miss is not None:
-        flags = {"ttft_ms": "--ttft", "itl_ms": "--itl", "e2e_ms": "--e2e"}
-        possible, requested = result.miss.slo.model_dump(), result.request.slo.model_dump()
-        arguments = [f"{flags[k]} {_rounded_up(v)}ms" for k, v in possible.items() if v is not None]
-        if possible != requested:
-            ways.append(f"{' '.join(arguments)}, which that graph meets")
-        if result.miss.scale is not None and result.request.objective is not Objective.THROUGHPUT:
-            ways.append(f"--scale {result.miss.scale * scale:g}, at which it meets the SLO")
-    if result.gpus is not None:
-        ways.append(f"--gpus {result.gpus} (estimated, not replayed)")
-    return f"Use {'; or '.join(ways)}." if ways else "Raise --replays, or loosen the SLO."
-
-
-def _rounded_up(ms: float) -> str:
-    """Rounded up, so that the value is met: to integers from 10 on, else to one decimal."""
-    return f"{-(-ms // 1):.0f}" if ms >= 10 else f"{-(-ms * 10 // 1) / 10:g}"

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from penstock.models import ModelShape
 from penstock.plan.request import Objective, PlanRequest
+from penstock.tune.settings import DYNAMO_DEFAULT, RouterSettings, shown
 
 # Limits that are tried: concurrent requests of one rank, and input tokens of one step. A decode
 # pool processes no input, and a prefill pool has few concurrent requests.
@@ -59,6 +60,7 @@ class Candidate:
     prefill: tuple[PoolCandidate, ...]  # one pool, or none in an aggregated graph
     worker: PoolCandidate  # the decode pool, or the pool of an aggregated graph
     router: str  # its mode
+    settings: RouterSettings = DYNAMO_DEFAULT  # of the KV router
 
     def __str__(self) -> str:
         worker = self.worker
@@ -67,7 +69,9 @@ class Candidate:
             pools = f"{self.prefill[0]} prefill + {worker} decode"
         else:
             pools, limits = f"{worker} aggregated", f"{limits}, steps of {worker.step}"
-        return f"{pools}, {limits}" + ("" if self.router == "kv" else f", {self.router}")
+        mode = () if self.router == "kv" else (self.router,)
+        settings = (f"{key} {shown(value)}" for key, value in self.settings.changes.items())
+        return ", ".join([pools, limits, *mode, *settings])
 
     @property
     def pools(self) -> tuple[PoolCandidate, ...]:
@@ -95,9 +99,11 @@ class Candidate:
 
     @property
     def complexity(self) -> tuple[int, ...]:
-        """Lower is simpler: one pool before two, few GPUs, few workers, the KV router."""
+        """Lower is simpler: one pool before two, few GPUs, few workers, the KV router, its default
+        settings."""
         workers = sum(pool.replicas for pool in self.pools)
-        return (self.is_disaggregated, self.gpus, workers, self.router != "kv")
+        changes = len(self.settings.changes)
+        return (self.is_disaggregated, self.gpus, workers, self.router != "kv", changes)
 
     @property
     def order(self) -> tuple[object, ...]:

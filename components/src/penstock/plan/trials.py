@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from math import inf
 
 from penstock.plan.deployments import Deployments
 from penstock.plan.margin import margins
@@ -15,7 +16,9 @@ from penstock.plan.traffic import SEEDS
 from penstock.simulate.metrics import spreads
 from penstock.simulate.study import Row, Study
 from penstock.workload.duration import MIN_PLANNED_REQUESTS, exceeds_plan_limit
+from penstock.workload.load import LoadedWorkload
 
+SLOWER = 1.5  # a later replay than the mean of those so far, some of which came from the cache
 FIRST_SHARE = 0.75  # of a search's time, for first replays; the rest is for further seeds
 
 
@@ -29,9 +32,16 @@ class Deadline:
 
     def is_over(self, share: float = 1.0) -> bool:
         """Whether ``share`` of the time has passed."""
-        if self.limit_s is None:
-            return False
-        return self.clock() - self.started >= self.limit_s * share
+        return self.limit_s is not None and self.spent_s >= self.limit_s * share
+
+    @property
+    def spent_s(self) -> float:
+        return self.clock() - self.started
+
+    @property
+    def left_s(self) -> float:
+        """Infinite without a limit."""
+        return inf if self.limit_s is None else max(0.0, self.limit_s - self.spent_s)
 
 
 @dataclass(frozen=True)
@@ -74,6 +84,8 @@ class Trials:
     share: float = 1.0  # of the time
     measured: list[Trial] = field(default_factory=list)  # in order of time; searches may share it
     is_cut_short: bool = False  # whether the time ended while trials were still requested
+    # All recorded requests of the workload; the study may have a part of them. None: no trace.
+    whole_trace: LoadedWorkload | None = None
     _reserved: int = 0
     _known: dict[TrialSpec, Trial] = field(default_factory=dict)
 
@@ -101,6 +113,15 @@ class Trials:
             yield
         finally:
             self._reserved -= replays
+
+    @contextlib.contextmanager
+    def granting(self, replays: int) -> Iterator[None]:
+        """A budget of its own, which leaves the other as it is."""
+        left, self.left = self.left, replays
+        try:
+            yield
+        finally:
+            self.left = left
 
     def one(self, spec: TrialSpec) -> Trial | None:
         trials = self.of([spec])
@@ -141,6 +162,20 @@ class Trials:
         """At most, beyond those that were run with fewer seeds."""
         run = (n for n in range(1, spec.seeds) if replace(spec, seeds=n) in self._known)
         return (spec.seeds - max(run, default=0)) * (1 + len(self._losses(spec.candidate)))
+
+    def has_time_for(self, replays: float) -> bool:
+        """Whether so many more fit into the time that is left, as fast as those so far."""
+        mean_s = self.deadline.spent_s / max(1, self.replays)
+        return replays * SLOWER * mean_s <= self.deadline.left_s
+
+    def confirm(self, short: Trial, row: Row) -> Trial:
+        """The trial with a longer replay, which counts instead of the short ones."""
+        is_served = row.steadiness is None or row.steadiness.is_served
+        trial = replace(short, row=row, meets_slo=is_served and self._meets_slo(row))
+        self.replays += 1
+        self._known[TrialSpec(short.candidate, scale=row.scale, seeds=SEEDS)] = trial
+        self.measured.append(trial)
+        return trial
 
     @property
     def known(self) -> list[Trial]:
@@ -193,7 +228,9 @@ class Trials:
         return all(margin.is_met for margin in found)
 
 
-def joined(searches: Sequence[Trials], budget: int) -> Trials:
+def joined(
+    searches: Sequence[Trials], budget: int, whole_trace: LoadedWorkload | None = None
+) -> Trials:
     """The trials of several searches, and what is left of ``budget`` for more."""
     first = searches[0]
     known = {spec: trial for one in searches for spec, trial in one._known.items()}
@@ -208,6 +245,7 @@ def joined(searches: Sequence[Trials], budget: int) -> Trials:
         used,
         deadline=first.deadline,
         measured=first.measured,
+        whole_trace=whole_trace,
     )
     both._known |= known
     return both

@@ -9,7 +9,7 @@ from statistics import fmean, median, stdev
 
 from penstock.simulate.metrics import percentile, steady_requests
 from penstock.simulate.study import Row
-from penstock.tune.settings import DYNAMO_DEFAULT, RouterSettings
+from penstock.tune.settings import RouterSettings
 
 METRIC = "ttft_p90_ms"
 MARGIN = 0.05  # other latencies may be higher by this share: replays of one setting differ by 4 %
@@ -92,13 +92,7 @@ def best_of(base: Trial, trials: Sequence[Trial]) -> Trial:
     allowed = [base, *(trial for trial in trials if not exceeded(base, trial))]
     highest = max(ratio_of(base, trial).mean for trial in allowed)
     equal = [t for t in allowed if ratio_of(base, t).mean >= highest * (1 - TIE)]
-    return min(equal, key=lambda t: (t is not base, changes(t.settings), t.settings.order))
-
-
-def changes(settings: RouterSettings) -> int:
-    """Number of keys that differ from Dynamo's defaults."""
-    default = DYNAMO_DEFAULT.keys
-    return sum(value != default[key] for key, value in settings.keys.items())
+    return min(equal, key=lambda t: (t is not base, len(t.settings.changes), t.settings.order))
 
 
 def queue_share(row: Row) -> float:

@@ -39,6 +39,15 @@ class RouterSettings:
         own = (self.prefill_load_scale, self.overlap_score_credit)
         return (*own, -1.0 if threshold is None else threshold)
 
+    @property
+    def changes(self) -> Mapping[str, float | None]:
+        """The keys whose values are not Dynamo's defaults."""
+        default = RouterSettings()
+        return {k: v for k, v in self.keys.items() if v != getattr(default, k)}
+
+    def __lt__(self, other: RouterSettings) -> bool:
+        return self.order < other.order
+
     def __str__(self) -> str:
         """`prefill_load_scale 4, overlap_score_credit 1, queue_threshold unset`."""
         return ", ".join(f"{key} {shown(value)}" for key, value in self.keys.items())

@@ -86,7 +86,7 @@ class Tuning:
 def tune(deployment: Replayable, parts: Parts, seeds: int, say: Say) -> Tuning:
     """``say`` gets a text, and how many of how many replays at most were run."""
     base_settings = settings_of(deployment)
-    search = Search(deployment, say, _most_replays(base_settings, seeds))
+    search = Search(deployment, say, most_replays(base_settings, seeds))
     fixed = list(dict.fromkeys([base_settings, DYNAMO_DEFAULT]))
     trials = search.chosen_from(parts.choice, fixed)
     base = trials[0]
@@ -107,7 +107,8 @@ def tune(deployment: Replayable, parts: Parts, seeds: int, say: Say) -> Tuning:
     )
 
 
-def _most_replays(base: RouterSettings, seeds: int) -> int:
+def most_replays(base: RouterSettings, seeds: int) -> int:
+    """Of `tune` for a graph with ``base``."""
     fixed = 1 + (base != DYNAMO_DEFAULT)
     choice = len(_without_queue([base])) + BEST * (len(THRESHOLDS) - 1)
     return (choice + (fixed + 1) * CONFIRMATIONS) * seeds

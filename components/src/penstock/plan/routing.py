@@ -1,0 +1,191 @@
+"""Router settings of a plan, chosen by replays.
+
+With other settings than Dynamo's, a graph may meet an SLO that it misses with the default. And the
+settings of the winner are chosen on one part of the traffic and confirmed on another, as in `tune`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import ceil
+
+from penstock.errors import SimulationError
+from penstock.plan.choose import TIE, in_order, raised, score_of, winner_of
+from penstock.plan.confirm import confirmed_trial
+from penstock.plan.margin import ITL, latencies
+from penstock.plan.request import Objective
+from penstock.plan.space import Candidate
+from penstock.plan.traffic import SEEDS
+from penstock.plan.trials import Trial, Trials, TrialSpec
+from penstock.simulate.model import Replayable
+from penstock.tune.compare import QUEUED, queue_share
+from penstock.tune.parts import MIN_REQUESTS, parts_of
+from penstock.tune.report import recommendation
+from penstock.tune.settings import DYNAMO_DEFAULT, RouterSettings, grid
+from penstock.tune.tuning import MIN_SEEDS, Tuning, most_replays, tune
+
+RESCUED, FINALS = 2, 2  # graphs that are tried with other settings, and settings with all seeds
+# Times the limit. Other settings divided the p90 of TTFT by up to 2.3 (benchmarks/results/
+# router_settings.json), so they cannot help a graph that is slower.
+FARTHEST = 2.3
+KEPT = "Dynamo's default settings"
+# Replays in addition to `--replays`, as shares of it.
+RESCUE_SHARE, TUNING_SHARE = 0.25, 0.5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rescue:
+    """A graph that meets the SLO only with other router settings than Dynamo's."""
+
+    default: Trial  # misses it
+    trial: Trial
+
+
+@dataclass(frozen=True, kw_only=True)
+class Routing:
+    """Why the winner has its router settings: one of the three."""
+
+    rescue: Rescue | None = None
+    tuning: Tuning | None = None
+    kept: str = ""  # the default, and why
+
+    @property
+    def reason(self) -> str:
+        """The settings, and why."""
+        if self.rescue:
+            own, default = self.rescue.trial, self.rescue.default
+            settings = own.candidate.settings
+            return (
+                f"{settings}: {own.goodput:.1%} of requests meet the SLO; with Dynamo's default, "
+                f"only {default.goodput:.1%}"
+            )
+        return recommendation(self.tuning) if self.tuning else self.kept
+
+
+def routed(
+    trials: Trials, finalists: Sequence[list[Trial]], budget: int
+) -> tuple[Trial | None, Routing]:
+    """The winner with its router settings, and why; None: nothing meets the SLO.
+
+    ``finalists``: of both families, best first; a graph with other settings is added or replaced.
+    ``budget``: replays of the search, which those of this step are in addition to.
+    """
+    objective = trials.deployments.request.objective
+    met = [trial for family in finalists for trial in family]
+    winner = winner_of(met, objective) if met else None
+    found = _rescue(trials, winner, budget)
+    if found is not None:
+        family = finalists[found.trial.candidate.is_disaggregated]
+        family[:] = in_order([*family, found.trial], score_of(objective))
+        winner = winner_of([*met, found.trial], objective)
+        if winner is found.trial:
+            return winner, Routing(rescue=found)
+    if winner is None:
+        return None, Routing()
+    trial, routing = _tuned(trials, winner, budget)
+    family = finalists[winner.candidate.is_disaggregated]
+    family[family.index(winner)] = trial
+    return trial, routing
+
+
+def _rescue(trials: Trials, winner: Trial | None, budget: int) -> Rescue | None:
+    """A graph that misses the SLO with Dynamo's router settings, and meets it with others.
+
+    ``winner``: of those that meet it with the default, which the graph would replace.
+    """
+    if trials.deployments.request.objective is Objective.THROUGHPUT:
+        return None  # a graph that misses the SLO at one scale meets it at a lower one
+    with trials.granting(int(budget * RESCUE_SHARE)):
+        for missed in _near_misses(trials, winner)[:RESCUED]:
+            candidates = [replace(missed.candidate, settings=one) for one in _others()]
+            met = [one for one in trials.of(list(map(TrialSpec, candidates))) if one.meets_slo]
+            best = sorted(met, key=lambda one: (-one.goodput, one.candidate.order))
+            for trial in best[:FINALS]:
+                final = trials.one(TrialSpec(trial.candidate, seeds=SEEDS))
+                if final and final.meets_slo and (longer := confirmed_trial(trials, final)):
+                    return Rescue(default=missed, trial=longer)
+    return None
+
+
+def _others() -> Iterator[RouterSettings]:
+    """Settings without a queue in the router: `tune` tries one only with the best of these."""
+    return (one for one in grid() if one != DYNAMO_DEFAULT and one.queue_threshold is None)
+
+
+def _near_misses(trials: Trials, winner: Trial | None) -> list[Trial]:
+    """Trials at the planned scale that only miss the limits that depend on the router, nearest
+    first, without those that would not replace the ``winner``."""
+    request, attain = trials.deployments.request, trials.study.attain
+
+    def is_near(trial: Trial) -> bool:
+        if trial.row.scale != 1 or trial.meets_slo or trial.row.replayable.choices == 1:
+            return False
+        if trial.row.replayable.router.settings is None:
+            return False
+        found = latencies(trial.row, request.slo, attain)
+        return all(ms <= limit * (1 if name == ITL else FARTHEST) for name, limit, ms in found)
+
+    def would_win(trial: Trial) -> bool:
+        return winner is None or winner_of([winner, trial], request.objective) is trial
+
+    near = [trial for trial in trials.known if is_near(trial) and would_win(trial)]
+    return sorted(near, key=lambda trial: (-trial.goodput, trial.candidate.order))
+
+
+def _tuned(trials: Trials, winner: Trial, budget: int) -> tuple[Trial, Routing]:
+    """The winner with the router settings that `tune` recommends for it, and why."""
+    ((_, deployment),) = trials.deployments.of([winner.candidate])
+    if why := _not_tunable(trials, winner, deployment, budget):
+        return winner, Routing(kept=f"{KEPT}: {why}")
+    loaded = trials.study.workload.at_scale(winner.row.scale, min_requests=MIN_REQUESTS)
+    try:
+        parts = parts_of(loaded, trials.study.replays, MIN_SEEDS)
+    except SimulationError as error:  # a short trace
+        return winner, Routing(kept=f"{KEPT}: {error.problems[0].message}")
+    tuning = tune(deployment, parts, MIN_SEEDS, lambda text, *_: trials.say(f"router, {text}", 0))
+    trials.replays += tuning.replays
+    if not tuning.is_changed:
+        return winner, Routing(tuning=tuning)
+    candidate = replace(winner.candidate, settings=tuning.recommended)
+    with trials.granting(int(budget * RESCUE_SHARE)):
+        trial = _replayed(trials, candidate, winner)
+    if trial is None or not _is_as_good(trial, winner, trials.deployments.request.objective):
+        missed = f"with {tuning.recommended}, the graph misses the SLO or is slower for users"
+        return winner, Routing(kept=f"{KEPT}: {missed}")
+    return trial, Routing(tuning=tuning)
+
+
+def _not_tunable(trials: Trials, winner: Trial, deployment: Replayable, budget: int) -> str:
+    """Why settings cannot make a difference, or are not tried; empty if they are tried."""
+    if deployment.router.settings is None:
+        return f"in {deployment.router.mode} mode, they have no effect"
+    if deployment.choices == 1:
+        return "no pool has two workers, so the router has no choice"
+    if (share := queue_share(winner.row)) < QUEUED:
+        return (
+            f"requests hardly queue (p90 of the prefill queue time is {share:.0%} of that of TTFT)"
+        )
+    needed = most_replays(DYNAMO_DEFAULT, MIN_SEEDS)
+    if needed > budget * TUNING_SHARE:
+        return f"others were not tried; raise --replays to {ceil(needed / TUNING_SHARE)}"
+    if not trials.has_time_for(needed):
+        return "others were not tried; raise --time-limit"
+    return ""
+
+
+def _replayed(trials: Trials, candidate: Candidate, winner: Trial) -> Trial | None:
+    """With all seeds: at the winner's scale, or at the highest that meets the SLO."""
+    scale = winner.row.scale
+    if trials.deployments.request.objective is Objective.THROUGHPUT:
+        trial = raised(trials, candidate, scale)
+    else:
+        trial = trials.one(TrialSpec(candidate, scale=scale, seeds=SEEDS))
+    return confirmed_trial(trials, trial) if trial and trial.meets_slo else None
+
+
+def _is_as_good(trial: Trial, winner: Trial, objective: Objective) -> bool:
+    """Whether it reaches the objective, within the margin of a tie."""
+    score = score_of(objective)
+    own, other = score(trial), score(winner)
+    return own[:-1] >= other[:-1] and own[-1] >= other[-1] * (1 - TIE)

@@ -1,0 +1,197 @@
+"""Router settings of a plan: graphs that meet the SLO only with others, and those of the winner."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import pytest
+
+from penstock.graph.slo import Slo
+from penstock.plan import routing
+from penstock.plan.routing import routed
+from penstock.plan.space import Candidate
+from penstock.plan.traffic import SEEDS
+from penstock.plan.trials import Deadline, Trial, Trials, TrialSpec
+from penstock.simulate.model import PoolReplay, Replayable
+from penstock.tune.settings import DYNAMO_DEFAULT, RouterSettings
+from tests.plan.simulated_study import (
+    TAKES_MS,
+    Behavior,
+    Named,
+    aggregated,
+    request,
+    trials,
+)
+from tests.tune.scripted import TUNED, faster, tuned
+
+pytestmark = pytest.mark.slow  # renders a graph
+BUDGET = 80
+SMALL, LARGE = aggregated(2), aggregated(4)
+MISSES, MEETS = Behavior(0.5), Behavior(2.0)
+
+
+@pytest.fixture(autouse=True)
+def _no_queues(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Winners are not tuned, unless a test wants it."""
+    monkeypatch.setattr(routing, "queue_share", lambda row: 0.0)
+
+
+def with_settings(candidate: Candidate, settings: RouterSettings = TUNED) -> Candidate:
+    return replace(candidate, settings=settings)
+
+
+def searched(behaviors: dict[Candidate, Behavior]) -> Trials:
+    """After a search that replayed the small and the large graph with Dynamo's default."""
+    search = trials(behaviors)
+    search.of([TrialSpec(SMALL), TrialSpec(LARGE, seeds=SEEDS)])
+    return search
+
+
+def finalists(search: Trials) -> list[list[Trial]]:
+    met = [one for one in search.known if one.meets_slo]
+    return [
+        [one for one in met if one.candidate.is_disaggregated is kind] for kind in (False, True)
+    ]
+
+
+def test_a_smaller_graph_that_meets_the_slo_with_other_settings_wins() -> None:
+    search = searched({SMALL: MISSES, with_settings(SMALL): MEETS, LARGE: MEETS})
+    families = finalists(search)
+    left = search.left
+    winner, found = routed(search, families, BUDGET)
+    assert winner is not None
+    assert winner.candidate == with_settings(SMALL)
+    assert len(winner.row.metrics) >= 1
+    assert winner.meets_slo
+    assert families[0] == [winner, families[0][1]]
+    assert families[0][1].candidate == LARGE
+    assert found.reason == (
+        "prefill_load_scale 4, overlap_score_credit 4, queue_threshold unset: 100.0% of requests "
+        "meet the SLO; with Dynamo's default, only 0.0%"
+    )
+    assert search.left == left  # the step has replays of its own
+
+
+def test_settings_that_meet_the_slo_with_the_first_seed_only_do_not_count() -> None:
+    unlucky = Behavior(2.0, seeds_lose=0.1)
+    search = searched({SMALL: MISSES, with_settings(SMALL): unlucky, LARGE: MEETS})
+    winner, found = routed(search, finalists(search), BUDGET)
+    assert winner is not None
+    assert winner.candidate == LARGE
+    assert found.rescue is None
+
+
+def test_a_graph_that_meets_the_slo_only_with_other_settings_makes_a_plan() -> None:
+    search = searched({SMALL: MISSES, LARGE: MISSES, with_settings(LARGE): MEETS})
+    families: list[list[Trial]] = [[], []]
+    winner, _ = routed(search, families, BUDGET)
+    assert winner is not None
+    assert winner.candidate == with_settings(LARGE)
+    assert families == [[winner], []]
+
+
+def test_no_winner_without_a_graph_that_meets_the_slo() -> None:
+    search = searched({SMALL: MISSES, LARGE: MISSES})
+    assert routed(search, [[], []], BUDGET) == (None, routing.Routing())
+
+
+@pytest.mark.parametrize("slo", [Slo(ttft_ms=TAKES_MS + 1, itl_ms=0.001), Slo(ttft_ms=1)])
+def test_a_graph_that_is_too_slow_for_other_reasons_is_not_tried(slo: Slo) -> None:
+    search = searched({SMALL: MISSES, with_settings(SMALL): MEETS, LARGE: MEETS})
+    search.deployments = Named(request(slo=slo))
+    replays = search.replays
+    winner, _ = routed(search, finalists(search), BUDGET)
+    assert winner is not None
+    assert winner.candidate == LARGE
+    assert search.replays == replays
+
+
+def test_a_larger_graph_is_not_tried() -> None:
+    search = trials({SMALL: MEETS, LARGE: MISSES, with_settings(LARGE): MEETS})
+    search.of([TrialSpec(LARGE), TrialSpec(SMALL, seeds=SEEDS)])
+    replays = search.replays
+    winner, _ = routed(search, finalists(search), BUDGET)
+    assert winner is not None
+    assert winner.candidate == SMALL
+    assert search.replays == replays
+
+
+def queue(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Makes all replays queue for prefill, and `tune` recommend other settings."""
+    monkeypatch.setattr(routing, "queue_share", lambda row: 0.5)
+    monkeypatch.setattr(routing, "tune", lambda *_: tuned(faster(TUNED)))
+
+
+def test_the_winner_gets_the_settings_that_tune_confirms(monkeypatch: pytest.MonkeyPatch) -> None:
+    queue(monkeypatch)
+    search = searched({SMALL: MEETS, LARGE: MEETS, with_settings(SMALL): MEETS})
+    families = finalists(search)
+    before = search.replays
+    winner, found = routed(search, families, BUDGET)
+    assert winner is not None
+    assert winner.candidate == with_settings(SMALL)
+    assert families[0][0] is winner
+    assert all(one.candidate != SMALL for one in families[0])
+    assert found.reason.startswith(f"{TUNED}: TTFT p90 ")
+    assert "on traffic that was not used to choose them" in found.reason
+    assert search.replays > before + SEEDS  # those of `tune` count
+
+
+@pytest.mark.parametrize("behavior", [MISSES, Behavior(2.0, user_rate=50)])
+def test_settings_with_which_the_winner_would_be_worse_are_not_taken(
+    monkeypatch: pytest.MonkeyPatch, behavior: Behavior
+) -> None:
+    queue(monkeypatch)
+    search = searched({SMALL: MEETS, LARGE: MEETS, with_settings(SMALL): behavior})
+    winner, found = routed(search, finalists(search), BUDGET)
+    assert winner is not None
+    assert winner.candidate == SMALL
+    assert "misses the SLO or is slower for users" in found.reason
+
+
+@pytest.mark.parametrize(
+    ("budget", "limit_s", "queues", "why"),
+    [
+        (BUDGET, None, False, "requests hardly queue"),
+        (10, None, True, "others were not tried; raise --replays to "),
+        (BUDGET, 10.0, True, "others were not tried; raise --time-limit"),
+    ],
+)
+def test_the_default_is_kept_with_the_reason(
+    monkeypatch: pytest.MonkeyPatch, budget: int, limit_s: float | None, queues: bool, why: str
+) -> None:
+    if queues:
+        queue(monkeypatch)
+    search = searched({SMALL: MEETS, LARGE: MEETS})
+    if limit_s is not None:
+        search.deadline = Deadline(limit_s, clock=lambda: 9.0)
+    winner, found = routed(search, finalists(search), budget)
+    assert winner is not None
+    assert winner.candidate.settings == DYNAMO_DEFAULT
+    assert found.reason.startswith(f"Dynamo's default settings: {why}")
+
+
+def alone(pool: PoolReplay) -> PoolReplay:
+    return replace(pool.resized(1), engine={**pool.engine, "dp_size": 1})
+
+
+class OfOneWorker(Named):
+    def of(
+        self, candidates: Sequence[Candidate], is_over: Callable[[], bool] = lambda: False
+    ) -> list[tuple[Candidate, Replayable]]:
+        return [
+            (c, replace(one, pools=tuple(map(alone, one.pools))))
+            for c, one in super().of(candidates, is_over)
+        ]
+
+
+def test_a_graph_without_a_choice_of_workers_keeps_the_default(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    queue(monkeypatch)
+    search = trials({aggregated(1): MEETS})
+    search.deployments = OfOneWorker(request())
+    search.of([TrialSpec(aggregated(1), seeds=SEEDS)])
+    _, found = routed(search, finalists(search), BUDGET)
+    assert "so the router has no choice" in found.reason
