@@ -25,7 +25,7 @@ PAGE = Template("""<!doctype html>
 :root { color-scheme: light dark }
 body { font: 15px/1.45 system-ui, sans-serif; max-width: 76rem; margin: 2rem auto; padding: 0 1rem }
 table { border-collapse: collapse; font-size: 14px } .wide { overflow-x: auto; margin: 1em 0 }
-th, td { border-bottom: 1px solid #8886; padding: .3rem .5rem; text-align: left }
+th, td { border-bottom: 1px solid #8886; padding: .3rem .35rem; text-align: left }
 th, td { vertical-align: top } td:first-child { min-width: 11rem }
 td:not(:first-child, [colspan]) { white-space: nowrap } .more { margin-left: 1.5rem }
 code { overflow-wrap: anywhere } svg { max-width: 100%; height: auto }
