@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import re
@@ -15,6 +16,8 @@ import psutil
 import pytest
 
 from penstock.cli.main import main
+from penstock.cli.replay_arguments import add_acceptance
+from penstock.simulate.acceptance import PUBLISHED
 from tests.simulate.environment import needs_sim
 
 GRAPHS = Path(__file__).parents[2] / "dynamo_graphs"
@@ -295,7 +298,8 @@ def test_bad_input(
         (["--attain", "95"], "write 95% as 0.95"),
         (["--seeds", "0"], "from 1 to 100"),
         (["--acceptance", "1.2"], "from 0 to 1"),
-        (["--acceptance", "a"], "not a number"),
+        (["--acceptance", "a"], "neither a list of rates"),
+        (["--acceptance", "0.8,a"], "not a number"),
         ([], "required: --workload"),
     ],
 )
@@ -307,6 +311,13 @@ def test_bad_arguments(
         main(["simulate", DISAGG, *given, *arguments])
     assert caught.value.code == 2
     assert words in capsys.readouterr().err
+
+
+def test_acceptance_takes_the_name_of_published_rates() -> None:
+    parser = argparse.ArgumentParser()
+    add_acceptance(parser)
+    args = parser.parse_args(["--acceptance", "code"])
+    assert args.acceptance == PUBLISHED["code"].rates
 
 
 def test_without_the_environment_it_says_what_to_install(

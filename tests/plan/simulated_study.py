@@ -17,6 +17,7 @@ from penstock.simulate.cache import Cache
 from penstock.simulate.metrics import replay_metrics
 from penstock.simulate.model import Replayable
 from penstock.simulate.replay import Replays
+from penstock.simulate.steadiness import Steadiness
 from penstock.simulate.study import Progress, Row, Study
 from penstock.workload.load import parse_workload
 from tests.simulate.test_metrics import steady
@@ -68,6 +69,8 @@ class Behavior:
     max_scale: float  # the highest scale at which the SLO is met
     user_rate: float = 100.0  # output tokens/s
     seeds_lose: float = 1.0  # times `max_scale`, with all seeds
+    steadiness: Steadiness | None = None
+    longer: Behavior | None = None  # in replays that are lengthened; None: the same
 
 
 UNKNOWN = Behavior(0.01)  # of deployments that a test does not name
@@ -81,18 +84,30 @@ class SimulatedStudy(Study):
     asked: list[tuple[str, float, int | None]] = field(default_factory=list)
 
     def rows(self, deployments: Sequence[Replayable], progress: Progress | None) -> list[Row]:
-        return [self._acted(deployment) for deployment in deployments]
+        return [self._acted(one, self._behavior(one)) for one in deployments]
 
-    def _acted(self, deployment: Replayable) -> Row:
+    def steady_rows(
+        self, deployments: Sequence[Replayable], progress: Progress | None
+    ) -> list[Row]:
+        return [
+            self._acted(one, self._behavior(one).longer or self._behavior(one))
+            for one in deployments
+        ]
+
+    def _behavior(self, deployment: Replayable) -> Behavior:
+        return self.behaviors.get(deployment.name, UNKNOWN)
+
+    def _acted(self, deployment: Replayable, acts: Behavior) -> Row:
         arrival = self.workload.workload.arrival
         assert arrival
         assert arrival.poisson
         scale = arrival.poisson / RATE
         self.asked.append((deployment.name, scale, self.seeds))
-        acts = self.behaviors.get(deployment.name, UNKNOWN)
         most = acts.max_scale * (acts.seeds_lose if (self.seeds or 1) > 1 else 1.0)
         slo = Slo(ttft_ms=TAKES_MS + 1) if scale <= most * 1.000001 else Slo(ttft_ms=TAKES_MS - 1)
-        found = replace(replay_metrics(steady(), 1, slo), user_rate=acts.user_rate)
+        found = replace(
+            replay_metrics(steady(), 1, slo), user_rate=acts.user_rate, steadiness=acts.steadiness
+        )
         return Row(
             replayable=deployment,
             metrics=(found,),

@@ -8,6 +8,7 @@ from math import exp
 import pytest
 
 from penstock.graph.slo import Slo
+from penstock.simulate.acceptance import Acceptance
 from penstock.simulate.accuracy import accuracy_line, as_json, conditions_of, evidence
 from penstock.simulate.interval import (
     FEWEST,
@@ -22,7 +23,6 @@ from penstock.simulate.interval import (
 from penstock.simulate.metrics import replay_metrics
 from penstock.simulate.model import Replayable
 from penstock.simulate.study import Row
-from penstock.simulate.timing import Acceptance
 from tests.simulate.test_metrics import steady
 from tests.simulate.test_replayable import of
 

@@ -11,9 +11,9 @@ import yaml
 from penstock.errors import SimulationError
 from penstock.manifests.source import open_source
 from penstock.serving.understand import Hints
+from penstock.simulate.acceptance import Acceptance
 from penstock.simulate.model import InputLimit, Replayable
 from penstock.simulate.replayable import replayable
-from penstock.simulate.timing import Acceptance
 
 pytestmark = pytest.mark.slow  # renders and checks production graphs
 
@@ -107,7 +107,26 @@ def test_speculation_counts_only_with_a_stated_acceptance() -> None:
     stated = of(name, acceptance=Acceptance((0.8, 0.6, 0.4)))
     assert timing(stated)["nextn"] == 3
     assert engine(stated)["aic_nextn_accept_rates"] == "0.8,0.6,0.4"
-    assert any("draft" in what for what in stated.not_simulated)
+    assert timing(stated)["speculation"]["params"] == {"num_speculative_tokens": 3}
+    assert any("a draft model of 1 layer" in what for what in stated.assumed)
+    assert "the CPU time of drafting and verifying tokens" in stated.not_simulated
+
+
+def test_a_step_has_as_many_draft_tokens_as_both_graph_and_rates() -> None:
+    name = "gpt-oss-120b-b200-latency-eagle3"
+    more = of(name, acceptance=Acceptance((0.8, 0.6, 0.4, 0.2)))
+    assert engine(more)["aic_nextn_accept_rates"] == "0.8,0.6,0.4"
+    fewer = of(name, acceptance=Acceptance((0.8, 0.6)))
+    assert timing(fewer)["nextn"] == 2
+    note = "3 draft tokens: using 2 draft tokens, as --acceptance has no more rates (worker)"
+    assert note in fewer.not_simulated
+
+
+def test_a_live_mocker_has_no_times_of_the_draft_model() -> None:
+    acceptance = Acceptance((0.8, 0.6, 0.4), prices_draft=False)
+    found = of("gpt-oss-120b-b200-latency-eagle3", acceptance=acceptance)
+    assert "speculation" not in timing(found)
+    assert "each draft token takes as long as one layer of the model" in found.assumed
 
 
 def test_a_router_that_the_replay_does_not_have_is_reported() -> None:

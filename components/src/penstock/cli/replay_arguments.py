@@ -164,14 +164,23 @@ def add_acceptance(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--acceptance",
         type=_rates,
-        metavar="0.8,0.6,…",
-        help="acceptance rate of each draft token with speculative decoding",
+        metavar="RATES",
+        help="acceptance rate of each draft token with speculative decoding, such as 0.8,0.6,0.5, "
+        "or the kind of text of published rates, such as chat",
     )
 
 
 def _rates(text: str) -> tuple[float, ...]:
+    from penstock.simulate.acceptance import MOST_TOKENS, PUBLISHED
+
+    if text in PUBLISHED:
+        return PUBLISHED[text].rates
+    if text.isalpha():
+        names = ", ".join(PUBLISHED)
+        message = f"{text!r} is neither a list of rates, such as 0.8,0.6,0.5, nor one of {names}"
+        raise argparse.ArgumentTypeError(message)
     rates = tuple(positive_number(part) if part.strip("0.") else 0.0 for part in text.split(","))
-    if len(rates) > 5 or max(rates) > 1:
+    if len(rates) > MOST_TOKENS or max(rates) > 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a list of up to five rates from 0 to 1")
     return rates
 

@@ -70,12 +70,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from penstock.manifests.source import open_source
+    from penstock.simulate.acceptance import Acceptance
     from penstock.simulate.planner import with_planner
     from penstock.simulate.replay import Replays, require_environment
     from penstock.simulate.replayable import replayable
     from penstock.simulate.router_mode import require_replayed_mode
     from penstock.simulate.study import Study
-    from penstock.simulate.timing import Acceptance
 
     end_as_interrupted()
     require_report(args.report)

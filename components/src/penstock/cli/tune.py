@@ -53,9 +53,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from penstock.manifests.source import open_source
+    from penstock.simulate.acceptance import Acceptance
     from penstock.simulate.replay import Replays, require_environment
     from penstock.simulate.replayable import replayable
-    from penstock.simulate.timing import Acceptance
     from penstock.tune.parts import parts_of
     from penstock.tune.require import require_tunable
     from penstock.tune.tuning import tune

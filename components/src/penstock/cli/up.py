@@ -194,8 +194,8 @@ def _foreground(args: argparse.Namespace) -> int:
 def _twin(args: argparse.Namespace) -> Twin | None:
     if not args.timing:
         return None
-    from penstock.simulate.timing import Acceptance
+    from penstock.simulate.acceptance import Acceptance
     from penstock.twin.twin import Twin
 
-    acceptance = Acceptance(args.acceptance) if args.acceptance else None
+    acceptance = Acceptance(args.acceptance, prices_draft=False) if args.acceptance else None
     return Twin(args.speed or 1.0, arguments.hints_of(args), acceptance)

@@ -23,6 +23,7 @@ KEPT = (
 )
 ONE_REQUEST = '{"timestamp": 0, "input_length": 1, "output_length": 2, "hash_ids": [1]}'
 POLICY_FILE = "router_policy_config"
+EAGLE3, ANY_EAGLE3 = "eagle3", "eagle3_of_any_model"
 ROUTER_LOG = "error"  # at info level the router logs every request
 
 
@@ -68,6 +69,7 @@ def _versions() -> dict[str, Any]:
 def _replay(job: dict[str, Any]) -> dict[str, Any]:
     """Replays with expert parallelism if tensor-parallel experts were not measured. On B200, where
     both were measured, they take as long within some percent."""
+    DRAFTS.take(job["engines"])
     try:
         return _run(job)
     except Exception as error:
@@ -126,6 +128,57 @@ class _Measurements:
 
 
 MEASUREMENTS = _Measurements()
+
+
+class _Drafts:
+    """Makes AISimulate compute the times of draft models.
+
+    Its cost models take any model and engine, but Dynamo's replay passes on only the number of
+    draft tokens, for which AISimulate computes MTP layers. So the cost model of a job replaces this
+    number where AISimulate builds the engine.
+    """
+
+    def __init__(self) -> None:
+        self._costs: dict[str, Any] = {}  # of the job, by type of worker
+        self._is_installed = False
+
+    def take(self, engines: dict[str, Any]) -> None:
+        """Takes the cost models out of the engines, as the replay does not know them."""
+        timings = [engine["engine"]["timing_model"]["config"] for engine in engines.values()]
+        costs = {timing["worker_type"]: timing.pop("speculation", None) for timing in timings}
+        self._costs = {worker_type: cost for worker_type, cost in costs.items() if cost}
+        if self._costs and not self._is_installed:
+            self._install()
+            self._is_installed = True
+
+    def _install(self) -> None:
+        from aisimulate_core.sdk import engine, speculation  # type: ignore[import-not-found]
+
+        eagle3 = speculation.get_spec_scheme_cls(EAGLE3)
+
+        @speculation.register_spec_scheme(ANY_EAGLE3)
+        class AnyEagle3(eagle3):  # type: ignore[misc,valid-type]
+            """Without the limit to Llama models on vLLM and SGLang, which has no technical cause:
+            the layer's times come from the same tables for every model and engine."""
+
+            kind = ANY_EAGLE3
+
+            def validate(self, model: Any, backend_name: str) -> None:
+                pass
+
+        compile_engine = engine.compile_engine
+
+        def compile_with_draft(*arguments: Any, **options: Any) -> Any:
+            cost = self._costs.get(options.get("worker_type") or "")
+            if cost and options.get("nextn"):
+                kind = ANY_EAGLE3 if cost["kind"] == EAGLE3 else cost["kind"]
+                options |= {"nextn": 0, "speculation": {**cost, "kind": kind}}
+            return compile_engine(*arguments, **options)
+
+        engine.compile_engine = compile_with_draft
+
+
+DRAFTS = _Drafts()
 
 
 def _run(job: dict[str, Any]) -> dict[str, Any]:

@@ -22,10 +22,11 @@ from penstock.serving.deployment import ServingDeployment
 from penstock.serving.memory import fix_of_missing, memory_inputs, missing_facts
 from penstock.serving.understand import Hints, understand
 from penstock.serving.worker import Worker
+from penstock.simulate.acceptance import Acceptance
 from penstock.simulate.model import InputLimit, PoolReplay, Replayable
 from penstock.simulate.router import router_of
 from penstock.simulate.scaling import replicas_of, unscaled
-from penstock.simulate.timing import Acceptance, timing_of
+from penstock.simulate.timing import timing_of
 
 # Arguments of the replay for each role: engine, number of workers, and the engine's type.
 ARGUMENT = {
@@ -258,6 +259,7 @@ class _PoolBuilder:
             self._serving, worker, inputs, ARGUMENT[worker.role][2], self._acceptance
         )
         self.not_simulated += [*timing.not_simulated, *_not_simulated(worker)]
+        self.assumed += timing.assumed
         engine: dict[str, Any] = {
             "backend": effective.backend,
             "worker_type": ARGUMENT[worker.role][2],

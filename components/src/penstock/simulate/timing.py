@@ -5,7 +5,7 @@ Systems and quantizations: aisimulate_core/systems and sdk/common.py, 0.13.0 of 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,8 @@ from penstock.memory import MemoryInputs
 from penstock.models.known import known_id
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.worker import Worker
+from penstock.simulate.acceptance import Acceptance
+from penstock.simulate.draft import cost_note, draft_cost, drafting_of
 
 SYSTEMS: Mapping[str, str] = {
     "h100": "h100_sxm",
@@ -36,19 +38,12 @@ CONFIG, MODEL_FILE = "_config.json", "config.json"
 FP8_KV = ("fp8", "fp8_e4m3", "fp8_e5m2", "fp8_inc")
 
 
-@dataclass(frozen=True)
-class Acceptance:
-    """Of speculative decoding."""
-
-    # That draft token 1, 2, … is accepted, given that those before it were.
-    rates: Sequence[float]
-
-
 @dataclass(frozen=True, kw_only=True)
 class Timing:
     config: Mapping[str, Any]  # of the `ais` provider
     speculation: Mapping[str, Any]  # further fields of the engine
     not_simulated: tuple[str, ...]
+    assumed: tuple[str, ...]
 
 
 def timing_of(
@@ -65,6 +60,7 @@ def timing_of(
         raise SimulationError(Problem(place="hardware.gpu", message=message, fix=fix))
     ranks = inputs.attention_ranks
     not_simulated: list[str] = []
+    assumed: list[str] = []
     config: dict[str, Any] = {
         "model": _model_name(serving, inputs),
         "system": SYSTEMS[inputs.gpu.name],
@@ -80,8 +76,9 @@ def timing_of(
         config |= _experts(worker, inputs, not_simulated)
     return Timing(
         config=config,
-        speculation=_speculation(worker, config, acceptance, not_simulated),
+        speculation=_speculation(worker, config, acceptance, not_simulated, assumed),
         not_simulated=tuple(not_simulated),
+        assumed=tuple(assumed),
     )
 
 
@@ -132,14 +129,28 @@ def _experts(worker: Worker, inputs: MemoryInputs, not_simulated: list[str]) -> 
 
 
 def _speculation(
-    worker: Worker, config: dict[str, Any], acceptance: Acceptance | None, not_simulated: list[str]
+    worker: Worker,
+    config: dict[str, Any],
+    acceptance: Acceptance | None,
+    not_simulated: list[str],
+    assumed: list[str],
 ) -> Mapping[str, Any]:
-    if not worker.value("speculation"):
+    drafting = drafting_of(worker)
+    if drafting is None:
         return {}
     if acceptance is None:
         not_simulated.append(f"speculative decoding, as --acceptance is not set ({worker.name})")
         return {}
-    config["nextn"] = len(acceptance.rates)
-    not_simulated.append("the time of the draft model; only its acceptance rates count")
-    rates = ",".join(f"{rate:g}" for rate in acceptance.rates)
-    return {"aic_nextn": len(acceptance.rates), "aic_nextn_accept_rates": rates}
+    rates = acceptance.rates[: drafting.tokens]
+    if drafting.tokens and len(rates) < drafting.tokens:
+        missing = f"using {len(rates)} draft tokens, as --acceptance has no more rates"
+        not_simulated.append(f"{drafting.tokens} draft tokens: {missing} ({worker.name})")
+    config["nextn"] = len(rates)
+    cost = draft_cost(drafting, len(rates)) if acceptance.prices_draft else None
+    if cost is not None:
+        config["speculation"] = cost
+    if (note := cost_note(cost)) is not None:
+        assumed.append(note)
+    not_simulated.append("the CPU time of drafting and verifying tokens")
+    written = ",".join(f"{rate:g}" for rate in rates)
+    return {"aic_nextn": len(rates), "aic_nextn_accept_rates": written}

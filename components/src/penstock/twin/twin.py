@@ -13,12 +13,12 @@ from penstock.errors import MissingToolError, Problem
 from penstock.local.predicted_timing import PredictedTiming
 from penstock.manifests.source import Source
 from penstock.serving.understand import Hints
+from penstock.simulate.acceptance import Acceptance
 from penstock.simulate.cache import environment_cache
 from penstock.simulate.metrics import served_requests
 from penstock.simulate.model import Replayable
 from penstock.simulate.replay import Job, Replays, Result, as_trace, require_environment
 from penstock.simulate.replayable import replayable
-from penstock.simulate.timing import Acceptance
 from penstock.twin.compare import comparison_line, comparison_requests
 from penstock.twin.engines import Engines, live_engine, notes, replayed_engines, require_all
 from penstock.twin.live_client import LiveClient, LiveError

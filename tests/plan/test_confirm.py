@@ -1,0 +1,94 @@
+"""Graphs of a plan in longer replays than those of the search."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.plan.confirm import confirmed, confirmed_trial
+from penstock.plan.traffic import SEEDS
+from penstock.plan.trials import Deadline, Trial, Trials, TrialSpec
+from penstock.simulate.steadiness import Steadiness
+from tests.plan.simulated_study import (
+    LOADED,
+    Behavior,
+    Named,
+    aggregated,
+    request,
+    trials,
+)
+
+pytestmark = pytest.mark.slow  # renders a graph
+SMALL, LARGE = aggregated(2), aggregated(4)
+TOO_SHORT = Steadiness(window_s=10, request_s=5, offered_rate=4, served_rate=4)
+STEADY = Steadiness(window_s=100, request_s=5, offered_rate=4, served_rate=4)
+OVERLOADED = Steadiness(window_s=100, request_s=5, offered_rate=4, served_rate=2)
+
+
+def behavior(longer: float, steadiness: Steadiness = STEADY, user_rate: float = 90) -> Behavior:
+    """Meets the SLO in a short replay, and up to the scale ``longer`` in a long one."""
+    long = Behavior(longer, user_rate=user_rate, steadiness=steadiness)
+    return Behavior(2.0, steadiness=TOO_SHORT, longer=long)
+
+
+def searched(small: Behavior, large: Behavior, objective: str = "cost") -> Trials:
+    search = trials({SMALL: small, LARGE: large})
+    search.deployments = Named(request(objective))
+    search.of([TrialSpec(SMALL, seeds=SEEDS), TrialSpec(LARGE, seeds=SEEDS)])
+    return search
+
+
+def test_the_recommended_graph_has_the_figures_of_the_longer_replay() -> None:
+    search = searched(behavior(2.0), behavior(2.0))
+    replays = search.replays
+    first, second = confirmed(search, search.known)
+    assert (first.candidate, first.user_rate, first.row.is_steady) == (SMALL, 90, True)
+    assert (second.candidate, second.row.is_steady) == (LARGE, False)
+    assert search.replays == replays + 1
+    assert first in search.known  # the short trial is no longer the surest
+
+
+def test_a_graph_that_misses_the_slo_in_the_longer_replay_is_left_out() -> None:
+    search = searched(behavior(0.5), behavior(2.0))
+    (only,) = confirmed(search, search.known)
+    assert only.candidate == LARGE
+    (missed,) = (one for one in search.known if one.candidate == SMALL)
+    assert not missed.meets_slo
+
+
+def test_a_graph_that_does_not_serve_the_offered_rate_is_left_out() -> None:
+    search = searched(behavior(2.0, OVERLOADED), behavior(2.0, OVERLOADED))
+    assert confirmed(search, search.known) == []
+
+
+def test_a_steady_replay_is_not_repeated() -> None:
+    steady = Behavior(2.0, steadiness=STEADY, longer=Behavior(0.1))
+    search = searched(steady, steady)
+    replays = search.replays
+    assert [one.candidate for one in confirmed(search, search.known)] == [SMALL, LARGE]
+    assert search.replays == replays
+
+
+def test_of_a_trace_all_requests_are_replayed() -> None:
+    steady = Behavior(2.0, steadiness=STEADY, longer=Behavior(0.1))
+    search = searched(steady, steady)
+    search.whole_trace = LOADED  # stands for a trace
+    assert confirmed(search, search.known) == []
+
+
+def test_the_highest_rate_is_lowered_until_the_longer_replay_meets_the_slo() -> None:
+    search = searched(behavior(0.9), behavior(0.9), "throughput")
+    (small, _) = search.known
+    found = confirmed_trial(search, small)
+    assert found is not None
+    assert 0.75 < found.row.scale <= 0.9
+
+
+def unconfirmed(limit_s: float) -> Trial:
+    search = searched(behavior(0.5), behavior(0.5))
+    search.deadline = Deadline(limit_s, clock=lambda: 9.0)
+    return confirmed(search, search.known)[0]
+
+
+def test_without_time_for_a_longer_replay_the_short_one_counts() -> None:
+    trial = unconfirmed(limit_s=10)
+    assert (trial.candidate, trial.row.is_steady) == (SMALL, False)
