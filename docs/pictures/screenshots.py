@@ -23,7 +23,7 @@ FAULTS = ["--faults", "kill:decode", "--count", "4", "--streams", "8", "--seed",
 WIDTH = 1000  # pixels, of every picture
 # Picture → the command that writes its report, and the height in pixels.
 REPORTS = {
-    "simulate": (["simulate", *GRAPHS, "--workload", "short-chat", "--rate", "4", *SLO], 860),
+    "simulate": (["simulate", *GRAPHS, "--workload", "short-chat", "--rate", "4", *SLO], 890),
     "drill": (
         ["drill", "dynamo_graphs/quickstart-simulated.yaml", "--set", "decode.replicas=2", *FAULTS],
         680,

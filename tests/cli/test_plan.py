@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 import signal
@@ -91,6 +92,90 @@ def test_an_existing_file_is_replaced_only_if_forced(
     assert path.read_text() == "edited"
     assert main([*words, "--force", "--replays", "10"]) == 0
     assert "Recommended" in path.read_text()
+
+
+@needs_sim
+def test_a_report_shows_the_recommendation_and_all_replays(
+    asked: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "plan.html"
+    words = [*asked, "--gpus", "2", *LOOSE, "--gpu-hour-price", "3", "--report", str(path)]
+    assert main([*words, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    page = html.unescape(path.read_text("utf-8"))
+    assert f"<h2>Recommended: {found['recommended']}</h2>" in page
+    assert "SLO: TTFT ≤ 1000 ms, ITL ≤ 30 ms for 95% of requests" in page
+    for line in found["headroom"]:
+        assert line in page
+    heads = [
+        f"<h2>{head}</h2>"
+        for head in (
+            "Throughput and cost of all replayed graphs",
+            "Sensitivity and loss of a worker",
+            "Neighbors of the recommended graph",
+        )
+    ]
+    assert [head for head in heads if head not in page] == []
+    assert page.count("<svg") == 3
+    for text in (
+        "aggregated, meets the SLO",
+        "disaggregated, meets the SLO",
+        "Pareto front",
+        "recommended graph",
+        "cost per million output tokens",
+        *found["sensitivity"],
+    ):
+        assert f">{text}</text>" in page, text
+    assert "<td>replicas" in page  # the neighbor with one worker more
+    assert not re.search(r"""(src|href)=["']?http|url\(["']?http|@import""", page)
+    assert main(words) == 3
+    assert f"{path}: already exists. Fix: Name another file, or add --force" in (
+        capsys.readouterr().err
+    )
+
+
+@needs_sim
+def test_a_report_without_a_recommendation_shows_the_closest_graph(
+    asked: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "plan.html"
+    path.write_text("old")
+    slo = ("--ttft", "5ms", "--itl", "30ms")
+    words = [*asked, "--gpus", "1", *slo, "--report", str(path), "--force"]
+    assert main(words) == 17
+    error = capsys.readouterr().err
+    page = html.unescape(path.read_text("utf-8"))
+    assert "<h2>No recommendation</h2>" in page
+    assert "<h2>Closest graph: 1 × TP1 aggregated" in page
+    assert f"Result: {error.partition('penstock plan: ')[2].strip()}" in page
+    assert page.count("<svg") == 2
+    assert ">aggregated, misses the SLO</text>" in page
+    assert "GPU-seconds per million output tokens" in page
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--report", "."], "--report: . is a folder. Fix: Name a file in it."),
+        (["--report", "no/x.html"], "--report: there is no folder no. Fix: Create the folder"),
+        (
+            ["-o", "planned.yaml", "--report", "planned.yaml"],
+            "--report: planned.yaml is also the file of -o. Fix: Name another file.",
+        ),
+    ],
+)
+def test_a_report_that_cannot_be_written_is_refused_before_the_search(
+    more: list[str],
+    message: str,
+    asked: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PENSTOCK_ENVIRONMENTS", str(tmp_path / "none"))  # none is needed
+    assert main([*asked, "--gpus", "1", *LOOSE, *more]) == 2
+    assert message in capsys.readouterr().err
 
 
 @needs_sim
@@ -263,10 +348,10 @@ def test_throughput_of_conversations_is_refused(
 def test_ctrl_c_prints_the_best_graphs_so_far_and_leaves_no_process(
     asked: list[str], tmp_path: Path
 ) -> None:
-    path = tmp_path / "planned.yaml"
+    path, page = tmp_path / "planned.yaml", tmp_path / "plan.html"
     # The search for the highest interactivity takes minutes.
     words = [*asked, "--gpus", "16", *LOOSE, "--objective", "interactivity", "--no-cache"]
-    words += ["--replays", "2000", "--verbose", "-o", str(path)]
+    words += ["--replays", "2000", "--verbose", "-o", str(path), "--report", str(page)]
     argv = [sys.executable, "-m", "penstock.cli.main", *words]
     process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stderr
@@ -281,6 +366,7 @@ def test_ctrl_c_prints_the_best_graphs_so_far_and_leaves_no_process(
     assert "best first; further replays may change the order" in output
     assert "interrupted; nothing was written" in error
     assert not path.exists()
+    assert not page.exists()
     assert psutil.wait_procs(children, timeout=10)[1] == []
 
 

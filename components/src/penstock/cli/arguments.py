@@ -290,6 +290,15 @@ def require_writable(path: Path, option: str, *, in_place: bool = False) -> None
         raise UsageError(Problem(place=option, message=message, fix=fix))
 
 
+def require_absent(path: Path, *, force: bool) -> None:
+    """InputError for a file that exists, unless it may be replaced."""
+    from penstock.errors import InputError, Problem
+
+    if (path.exists() or path.is_symlink()) and not force:
+        fix = "Name another file, or add --force to replace it."
+        raise InputError(Problem(file=str(path), message="already exists", fix=fix))
+
+
 def write_output(text: str, target: str) -> None:
     """Print, or write the file atomically."""
     if target == "-":

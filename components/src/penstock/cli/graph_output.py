@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.cli.arguments import require_writable
+from penstock.cli.arguments import require_absent, require_writable
 
 if TYPE_CHECKING:
     from penstock.plan.request import PlanRequest
@@ -21,7 +21,7 @@ def own_command() -> str:
 
 def check_graph_output(args: argparse.Namespace) -> None:
     """Refuse an output that cannot be written before the replays, not after them."""
-    from penstock.errors import GraphError, InputError, Problem, UsageError
+    from penstock.errors import GraphError, Problem, UsageError
     from penstock.graph.load import name_problems
 
     if args.output == "-" and args.json:
@@ -34,9 +34,7 @@ def check_graph_output(args: argparse.Namespace) -> None:
     require_writable(path, "-o")
     if problems := name_problems(args.output):
         raise GraphError(*problems)
-    if (path.exists() or path.is_symlink()) and not args.force:
-        fix = "Name another file, or add --force to replace it."
-        raise InputError(Problem(file=args.output, message="already exists", fix=fix))
+    require_absent(path, force=args.force)
 
 
 def print_prerequisites(request: PlanRequest, candidate: Candidate) -> None:

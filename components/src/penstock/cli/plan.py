@@ -26,6 +26,7 @@ from penstock.cli.replay_arguments import (
     requested_workload,
     share,
 )
+from penstock.cli.report_output import add_report, require_new_report
 
 if TYPE_CHECKING:
     from penstock.plan.planning import Plan
@@ -71,6 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_no_cache(parser)
     arguments.add_json(parser)
     arguments.add_output(parser, default=None)
+    add_report(parser, "write an HTML page with the recommendation and charts of all replays")
     arguments.add_force(parser, "it exists")
     add_progress(parser)
 
@@ -109,6 +111,7 @@ def _add_search(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from penstock.plan import page
     from penstock.plan.no_plan import no_plan_error
     from penstock.plan.planning import NoPlan, plan
     from penstock.plan.request import Objective, plan_request
@@ -117,6 +120,7 @@ def run(args: argparse.Namespace) -> int:
 
     end_as_interrupted()
     check_graph_output(args)
+    _check_report(args)
     python = require_environment()
     loaded, scale = requested_workload(args)
     with tempfile.TemporaryDirectory(prefix="penstock-plan-") as folder:
@@ -156,9 +160,26 @@ def run(args: argparse.Namespace) -> int:
     if isinstance(result, NoPlan):
         if result.is_late:
             _print_partial(args, request, measured, "time limit reached")
-        raise no_plan_error(result, args.attain, scale)
+        error = no_plan_error(result, args.attain, scale)
+        if args.report:
+            page.write_page_without_plan(
+                args.report, result, measured, args.attain, own_command(), error
+            )
+        raise error
     _print_plan(args, result)
+    if args.report:
+        page.write_page(args.report, result, measured, args.attain, own_command())
     return 0
+
+
+def _check_report(args: argparse.Namespace) -> None:
+    """Refuse a report that cannot be written before the replays, not after them."""
+    from penstock.errors import Problem, UsageError
+
+    require_new_report(args.report, force=args.force)
+    if args.report and args.output and args.report.absolute() == Path(args.output).absolute():
+        message = f"{args.output} is also the file of -o"
+        raise UsageError(Problem(place="--report", message=message, fix="Name another file."))
 
 
 def _print_plan(args: argparse.Namespace, result: Plan) -> None:

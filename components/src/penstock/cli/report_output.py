@@ -1,4 +1,5 @@
-"""`--report FILE.html` of `simulate` and `drill`: checked before the work, which takes minutes."""
+"""`--report FILE.html` of `simulate`, `plan` and `drill`: checked before the work, which takes
+minutes."""
 
 from __future__ import annotations
 
@@ -24,3 +25,10 @@ def require_report(path: Path | None) -> None:
         message = "already exists, and is not a report of penstock"
         fix = "Name another file, or remove it first."
         raise InputError(Problem(file=str(path), message=message, fix=fix))
+
+
+def require_new_report(path: Path | None, *, force: bool) -> None:
+    """As `require_report`, for a command that replaces no file without `--force`."""
+    if path is not None:
+        arguments.require_writable(path, "--report", in_place=True)
+        arguments.require_absent(path, force=force)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from penstock.plan.choose import Score, score_of
+from penstock.plan.evidence import surest_trials
 from penstock.plan.report import objective_line
-from penstock.plan.request import Objective, PlanRequest
-from penstock.plan.space import Candidate
+from penstock.plan.request import PlanRequest
 from penstock.plan.trials import Trial
 from penstock.simulate.report import fitting_table
 
@@ -23,31 +23,15 @@ def partial_lines(
     why: str = "interrupted",
 ) -> Iterator[str]:
     """The best of the trials of a search that was ended, best first. ``why``: what ended it."""
-    is_full = request.objective is Objective.THROUGHPUT
-    surest: dict[Candidate, Trial] = {}
-    for trial in measured:
-        if is_full or trial.row.scale == 1:  # other scales are those of the analyses
-            surest[trial.candidate] = _surer(trial, surest.get(trial.candidate), is_full=is_full)
+    surest = surest_trials(measured, request.objective)
     score = score_of(request.objective)
-    best = sorted(surest.values(), key=lambda t: (t.meets_slo, *_score(t, score)), reverse=True)
+    best = sorted(surest, key=lambda t: (t.meets_slo, *_score(t, score)), reverse=True)
     count = f"{len(surest)} candidate{'s' * (len(surest) != 1)}"
     yield f"partial result: {why} after {count}, at most {budget} replays; no recommendation"
     if best:
         yield f"SLO: {objective_line(request, attain)}"
         yield from fitting_table([trial.row for trial in best[:PARTIAL_ROWS]], width)
         yield "best first; further replays may change the order"
-
-
-def _surer(new: Trial, known: Trial | None, *, is_full: bool) -> Trial:
-    """The one with more seeds; for the highest rate the one that meets the SLO at the highest."""
-    if known is None:
-        return new
-
-    def key(trial: Trial) -> tuple[float, ...]:
-        seeds = len(trial.row.metrics)
-        return (trial.meets_slo, trial.row.scale, seeds) if is_full else (seeds,)
-
-    return max(known, new, key=key)
 
 
 def _score(trial: Trial, score: Score) -> tuple[float, ...]:

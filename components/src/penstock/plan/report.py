@@ -9,11 +9,11 @@ from textwrap import wrap
 from typing import Any
 
 from penstock.plan.choose import EQUAL, SCALE_STEP, TIE, score_of
+from penstock.plan.evidence import loss_name
 from penstock.plan.margin import Margin, latencies, margin_line, margins
 from penstock.plan.planning import Limit, NoPlan, Plan
 from penstock.plan.request import Objective, PlanRequest
 from penstock.plan.sensitivity import Comparison
-from penstock.plan.space import AGGREGATED
 from penstock.plan.trials import Trial
 from penstock.simulate.accuracy import accuracy_line
 from penstock.simulate.interval import COVERAGE
@@ -38,7 +38,7 @@ NOT_TRIED = "speculative decoding, workers on several nodes, batch limits other 
 
 def lines(plan: Plan, attain: float, width: int | None = None) -> Iterator[str]:
     """Everything that is printed. ``width``: columns of the terminal, None for no limit."""
-    yield f"{_title(plan)}; simulated, not measured"
+    yield f"{title(plan)}; simulated, not measured"
     yield f"SLO: {objective_line(plan.request, attain)}"
     if plan.is_late:
         yield LATE
@@ -88,8 +88,7 @@ def availability(plan: Plan, attain: float) -> Iterator[str]:
         where = "one worker in a pool" if candidate.is_disaggregated else "one worker"
         yield f"{where}: no redundancy. Plan with --min-replicas 2, or add a replica"
     for name, row in plan.losses.items():
-        what = "worker" if name == AGGREGATED else f"{name} worker"
-        yield f"with one {what} fewer: {_changed_line(row, attain)}"
+        yield f"{loss_name(name)}: {_changed_line(row, attain)}"
 
 
 def shown(plan: Plan) -> list[Trial]:
@@ -98,11 +97,11 @@ def shown(plan: Plan) -> list[Trial]:
     return list({t.candidate: t for t in (plan.winner, *best, *plan.runners_up)}.values())
 
 
-def _title(plan: Plan) -> str:
-    request = plan.request
-    arrival = arrival_of(plan.workload.scaled(plan.base))
+def title(result: Plan | NoPlan) -> str:
+    request, scale = result.request, result.base if isinstance(result, Plan) else 1.0
+    arrival = arrival_of(result.workload.scaled(scale))
     what = f"{request.model} on up to {request.gpus} × {request.gpu.name}"
-    return f"{what}, {plan.workload.name} ({arrival})"
+    return f"{what}, {result.workload.name} ({arrival})"
 
 
 def objective_line(request: PlanRequest, attain: float) -> str:
@@ -276,11 +275,11 @@ def _difference(one: Comparison) -> str:
     return f"{own.user_rate:.0f} instead of {other.user_rate:.0f} tok/s/user"
 
 
-def header(plan: Plan, attain: float, command: str) -> list[str]:
+def header(plan: Plan, attain: float, command: str, width: int = WIDTH) -> list[str]:
     """The comment at the top of the planned graph, as lines without `#`."""
     winner = plan.winner.candidate
     parts = [
-        f"{_title(plan)}.",
+        f"{title(plan)}.",
         f"SLO: {objective_line(plan.request, attain)}.",
         f"Recommended: {winner}, {winner.gpus} GPU{'s' * (winner.gpus != 1)}: {reason(plan)}.",
         f"Router: {plan.routing.reason}.",
@@ -295,7 +294,7 @@ def header(plan: Plan, attain: float, command: str) -> list[str]:
         "Simulated with measured kernels, not run on a GPU. Benchmark it before production use.",
         f"{counts(plan)}. Command:",
     ]
-    lines = [line for part in parts for line in wrap(part, WIDTH, subsequent_indent="  ")]
+    lines = [line for part in parts for line in wrap(part, width, subsequent_indent="  ")]
     return [*lines, command]  # on one line, so that it can be copied
 
 

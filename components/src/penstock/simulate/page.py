@@ -2,84 +2,53 @@
 
 from __future__ import annotations
 
-import html
-import json
-import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from string import Template
-from typing import Any
 
-from penstock.errors import InputError, Problem, SimulationError
-from penstock.html_mark import HTML_MARK
+from penstock.simulate.html_report import (
+    Plot,
+    Series,
+    bullets,
+    drawn,
+    escaped,
+    html_table,
+    plot,
+    series_of,
+    side_by_side,
+    write_html,
+)
 from penstock.simulate.metrics import percentile, served_requests
-from penstock.simulate.replay import require_environment
-from penstock.simulate.report import marked, notes, sustained_load_line, table, title
+from penstock.simulate.report import marked, notes, sustained_load_line, table_cells, title
 from penstock.simulate.study import Row, SustainedLoad
 from penstock.workload.load import LoadedWorkload
 
-CHILD = Path(__file__).parent / "plots_child.py"
 POINTS = 101
-PAGE = Template("""<!doctype html>
-<html lang="en"><meta charset="utf-8">$mark<title>$title</title>
-<style>
-body { font: 15px/1.45 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem }
-pre { overflow-x: auto; background: #f4f4f4; padding: .8rem } svg { max-width: 100%; height: auto }
-</style>
-<h1>$title</h1>
-<p>Simulated, not measured: Dynamo's router and schedulers in virtual time, with measured kernels.
-<pre>$table</pre>
-$sustained
-<ul>
-$notes
-</ul>
-$plots
-</html>
-""")
-Plot = Mapping[str, Any]
+MARKS, STEPS = {"marker": "o", "markersize": 3}, {"drawstyle": "steps-post"}
+SIMULATED = (
+    "Simulated, not measured: Dynamo's router and schedulers in virtual time, with measured "
+    "kernels."
+)
 
 
 def write_page(
     path: Path, rows: Sequence[Row], sustained: Sequence[SustainedLoad], loaded: LoadedWorkload
 ) -> None:
     """InputError if the file cannot be written."""
-    items = "".join(f"<li>{_escaped(line)}\n" for line in notes(rows))
-    lines = (sustained_load_line(load, loaded) for load in sustained)
-    page = PAGE.substitute(
-        mark=HTML_MARK,
-        title=_escaped(title(loaded, sustained)),
-        table=_escaped("\n".join(table(marked(rows)))),
-        sustained="".join(f"<p>{_escaped(line)}\n" for line in lines),
-        notes=items,
-        plots="\n".join(_drawn(list(_plots(rows, sustained)))),
-    )
-    try:
-        path.write_text(page, "utf-8")
-    except OSError as error:
-        problem = Problem(file=str(path), message=f"cannot be written: {error.strerror or error}")
-        raise InputError(problem) from None
-
-
-def _escaped(text: str) -> str:
-    return html.escape(text.strip(), quote=False)
-
-
-def _drawn(plots: Sequence[Plot]) -> list[str]:
-    command = [str(require_environment()), "-I", str(CHILD)]
-    done = subprocess.run(
-        command, input=json.dumps(plots), capture_output=True, text=True, check=False
-    )
-    if done.returncode:
-        last = (done.stderr.strip().splitlines() or ["no output"])[-1]
-        raise SimulationError(f"drawing the plots failed: {last}")
-    return list(json.loads(done.stdout))
+    parts = [
+        f"<p>{escaped(SIMULATED)}",
+        html_table(table_cells(marked(rows))),
+        *(f"<p>{escaped(sustained_load_line(load, loaded))}" for load in sustained),
+        bullets(notes(rows)),
+        side_by_side(drawn(list(_plots(rows, sustained)))),
+    ]
+    write_html(path, title(loaded, sustained), "\n".join(parts))
 
 
 def _plots(rows: Sequence[Row], sustained: Sequence[SustainedLoad]) -> Iterator[Plot]:
     if sustained:
         yield _by_rate("TTFT p99", "ttft_p99_ms", sustained)
         yield _by_rate("ITL p50", "itl_p50_ms", sustained)
-    yield _plot(
+    yield plot(
         "Distribution of ITL",
         "mean ITL of a request (ms)",
         "cumulative share of requests",
@@ -91,27 +60,24 @@ def _plots(rows: Sequence[Row], sustained: Sequence[SustainedLoad]) -> Iterator[
         yield from _over_time(row)
 
 
-def _plot(title: str, x: str, y: str, series: Sequence[Plot], **more: bool) -> Plot:
-    return {"title": title, "x": x, "y": y, "series": series, "log": False, "steps": False, **more}
-
-
 def _by_rate(what: str, metric: str, sustained: Sequence[SustainedLoad]) -> Plot:
     series = [
-        {
-            "name": load.rows[0].replayable.name,
-            "x": [row.metrics[0].request_rate for row in load.rows],
-            "y": [max(0.01, getattr(row.metrics[0], metric)) for row in load.rows],
-        }
+        series_of(
+            load.rows[0].replayable.name,
+            [row.metrics[0].request_rate for row in load.rows],
+            [max(0.01, getattr(row.metrics[0], metric)) for row in load.rows],
+            MARKS,
+        )
         for load in sustained
     ]
-    return _plot(f"{what} by request rate", "requests/s", "ms", series, log=True)
+    return plot(f"{what} by request rate", "requests/s", "ms", series, log="y")
 
 
-def _distribution(row: Row) -> Plot:
+def _distribution(row: Row) -> Series:
     gaps = [one.itl_ms for one in served_requests(row.results[0]) if one.itl_ms is not None]
     shares = [number / (POINTS - 1) for number in range(POINTS)]
     x = [percentile(gaps, share) for share in shares]
-    return {"name": row.replayable.name, "x": x, "y": shares}
+    return series_of(row.replayable.name, x, shares, MARKS)
 
 
 def _workers(row: Row) -> Plot:
@@ -124,9 +90,9 @@ def _workers(row: Row) -> Plot:
         serving = [step.serving for step in steps]
         allocated = [step.allocated for step in steps]
         for state, workers in (("ready", serving), ("allocated", allocated)):
-            line = {"name": f"{name}, {state}", "x": seconds, "y": [*workers, workers[-1]]}
-            series.append(line)
-    return _plot(f"{row.replayable.name}: workers", "time (s)", "workers", series, steps=True)
+            line = [*workers, workers[-1]]
+            series.append(series_of(f"{name}, {state}", seconds, line, STEPS))
+    return plot(f"{row.replayable.name}: workers", "time (s)", "workers", series)
 
 
 def _over_time(row: Row) -> Iterator[Plot]:
@@ -136,14 +102,14 @@ def _over_time(row: Row) -> Iterator[Plot]:
     if len(row.replayable.pools) > 1:
         pools = {"prefill": "+".join(row.replayable.pools[0].names), **pools}
     requests = [
-        {"name": f"{name}, {what}", "x": seconds, "y": [s[pool][what] for s in samples]}
+        series_of(f"{name}, {what}", seconds, [s[pool][what] for s in samples], STEPS)
         for pool, name in pools.items()
         for what in ("running", "waiting")
     ]
     name = row.replayable.name
-    yield _plot(f"{name}: requests", "time (s)", "requests", requests, steps=True)
+    yield plot(f"{name}: requests", "time (s)", "requests", requests)
     cache = [
-        {"name": name, "x": seconds, "y": [100 * s[pool]["cache"] for s in samples]}
+        series_of(name, seconds, [100 * s[pool]["cache"] for s in samples], STEPS)
         for pool, name in pools.items()
     ]
-    yield _plot(f"{name}: KV cache in use", "time (s)", "%", cache, steps=True)
+    yield plot(f"{name}: KV cache in use", "time (s)", "%", cache)

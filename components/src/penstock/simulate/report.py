@@ -118,6 +118,11 @@ def fitting_table(rows: Sequence[Row], width: int | None) -> list[str]:
 
 def table(rows: Sequence[Row]) -> Iterator[str]:
     """All columns that apply."""
+    yield from aligned(table_cells(rows))
+
+
+def table_cells(rows: Sequence[Row]) -> list[list[str]]:
+    """The headings, then the cells of each row, in all columns that apply."""
     has_price = any(row.replayable.gpu_hour_price for row in rows)
     columns = [*COLUMNS, *(["cost/Mtok"] if has_price else [])]
     lines = [columns, *(list(_cells(row, has_price=has_price)) for row in rows)]
@@ -126,7 +131,7 @@ def table(rows: Sequence[Row]) -> Iterator[str]:
         hidden.append(GPU_HOURS)
     for column in sorted(map(columns.index, hidden), reverse=True):
         lines = [[*line[:column], *line[column + 1 :]] for line in lines]
-    yield from aligned(lines)
+    return lines
 
 
 def aligned(lines: Sequence[Sequence[str]]) -> Iterator[str]:

@@ -1,0 +1,147 @@
+"""What the replays of a search show: the Pareto front, the cost, and the neighbors of a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+
+from penstock.graph.slo import Slo
+from penstock.plan.margin import latencies
+from penstock.plan.request import Objective, PlanRequest
+from penstock.plan.space import AGGREGATED, Candidate, PoolCandidate
+from penstock.plan.trials import Trial
+from penstock.simulate.metrics import spreads
+from penstock.simulate.study import Row
+from penstock.tune.settings import DYNAMO_DEFAULT
+
+SECONDS = 3600  # of an hour
+SETTINGS = "router settings"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replayed:
+    """The candidates that were replayed, each once."""
+
+    request: PlanRequest
+    attain: float  # share of requests that must meet the SLO
+    trials: Sequence[Trial]
+    choice: Trial  # the recommended one, or the one that comes closest to the SLO
+
+    @property
+    def is_at_maximum(self) -> bool:
+        """Whether each trial is at the highest scale at which its candidate meets the SLO."""
+        return self.request.objective is Objective.THROUGHPUT
+
+    @property
+    def front(self) -> list[Trial]:
+        """The Pareto front of those that meet the SLO; of all, if none does."""
+        met = [trial for trial in self.trials if trial.meets_slo]
+        return pareto_front(met or self.trials)
+
+
+def replayed(
+    measured: Iterable[Trial], request: PlanRequest, attain: float, choice: Trial
+) -> Replayed:
+    """``measured``: all trials of the search. The trial of the choice is the one that decided."""
+    trials = {one.candidate: one for one in surest_trials(measured, request.objective)}
+    trials[choice.candidate] = choice
+    return Replayed(request=request, attain=attain, trials=tuple(trials.values()), choice=choice)
+
+
+def surest_trials(measured: Iterable[Trial], objective: Objective) -> list[Trial]:
+    """Of each candidate the latest trial at the planned scale, which has the most seeds or is the
+    longest; for the highest rate the one that meets the SLO at the highest scale.
+
+    ``measured``: in order of time.
+    """
+    latest = {(trial.candidate, trial.row.scale): trial for trial in measured}
+    if objective is not Objective.THROUGHPUT:  # other scales are those of the analyses
+        return [trial for (_, scale), trial in latest.items() if scale == 1]
+    surest: dict[Candidate, Trial] = {}
+    for trial in latest.values():
+        known = surest.setdefault(trial.candidate, trial)
+        surest[trial.candidate] = max(known, trial, key=lambda t: (t.meets_slo, t.row.scale))
+    return list(surest.values())
+
+
+def gpu_rate(trial: Trial) -> float:
+    """Output tokens/s per GPU, the median over the seeds."""
+    return dict(spreads(trial.row.metrics))["gpu_rate"].median
+
+
+def request_rate(trial: Trial) -> float:
+    """Completed requests/s, the median over the seeds."""
+    return dict(spreads(trial.row.metrics))["request_rate"].median
+
+
+def pareto_front(trials: Iterable[Trial]) -> list[Trial]:
+    """Those than which no other has more tokens/s per user and more per GPU, by tokens/s per user.
+    Of equal ones the first."""
+    front: list[Trial] = []
+    for trial in sorted(trials, key=lambda one: (-one.user_rate, -gpu_rate(one))):
+        if not front or gpu_rate(trial) > gpu_rate(front[-1]):
+            front.append(trial)
+    return front[::-1]
+
+
+def cost_per_million(trial: Trial, gpu_hour_price: float | None) -> float | None:
+    """Of output tokens: the price, or GPU-seconds without one. None if there were no tokens."""
+    hours = dict(spreads(trial.row.metrics)).get("gpu_hours_per_million")
+    return hours.median * (gpu_hour_price or SECONDS) if hours else None
+
+
+def binding_part(row: Row, slo: Slo, attain: float) -> tuple[str, float]:
+    """The part of the SLO with the least headroom, and its limit in ms."""
+    name, limit, _ = max(latencies(row, slo, attain), key=lambda part: part[2] / part[1])
+    return name, limit
+
+
+def neighbors(choice: Candidate, others: Iterable[Candidate]) -> Mapping[Candidate, str]:
+    """Those that differ from the choice in one step, and in what."""
+    steps = {other: _step(choice, other) for other in others}
+    return {other: step for other, step in steps.items() if step is not None}
+
+
+def _step(one: Candidate, other: Candidate) -> str | None:
+    """What differs; None if nothing does, or more than a step.
+
+    Router settings may differ in addition if the other has Dynamo's: the search uses only these.
+    """
+    if one.settings == other.settings:
+        return _graph_step(one, other)
+    if other == replace(one, settings=other.settings):
+        return SETTINGS
+    step = _graph_step(one, other)
+    return f"{step}, {SETTINGS}" if step and other.settings == DYNAMO_DEFAULT else None
+
+
+def _graph_step(one: Candidate, other: Candidate) -> str | None:
+    """Apart from the router's settings."""
+    if len(one.pools) != len(other.pools):
+        return None
+    changed = [n for n, (a, b) in enumerate(zip(one.pools, other.pools, strict=True)) if a != b]
+    if one.router != other.router:
+        return "router mode" if not changed else None
+    steps = [_pool_step(one.pools[number], other.pools[number]) for number in changed]
+    names = ("prefill", "decode") if one.is_disaggregated else ("",)
+    if len(steps) == 1 and steps[0]:
+        return f"{names[changed[0]]} {steps[0]}".strip()
+    is_moved = steps == ["replicas", "replicas"] and one.gpus == other.gpus
+    return "replicas of both pools" if is_moved else None
+
+
+def _pool_step(one: PoolCandidate, other: PoolCandidate) -> str | None:
+    """The field that differs. Another layout may have as many workers as fit on the same GPUs."""
+    names = [f.name for f in fields(one)]
+    changed = {name for name in names if getattr(one, name) != getattr(other, name)}
+    if changed == {"replicas"}:
+        return "replicas" if abs(one.replicas - other.replicas) == 1 else None
+    if changed == {"layout", "replicas"}:
+        narrow, wide = sorted((one, other), key=lambda pool: pool.layout.gpus)
+        return "layout" if wide.replicas == narrow.gpus // wide.layout.gpus else None
+    return changed.pop() if len(changed) == 1 else None
+
+
+def loss_name(pool: str) -> str:
+    """`with one decode worker fewer`."""
+    return f"with one {'' if pool == AGGREGATED else f'{pool} '}worker fewer"

@@ -1,0 +1,182 @@
+"""What the replays of a search show: the Pareto front, the cost, and the neighbors of a graph."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+import pytest
+
+from penstock.graph.slo import Slo
+from penstock.plan.evidence import (
+    binding_part,
+    cost_per_million,
+    neighbors,
+    pareto_front,
+    replayed,
+    surest_trials,
+)
+from penstock.plan.request import Objective
+from penstock.plan.space import Candidate, Layout
+from penstock.plan.trials import Trial
+from penstock.simulate.metrics import replay_metrics
+from penstock.simulate.study import Row
+from penstock.tune.settings import DYNAMO_DEFAULT, grid
+from tests.plan.simulated_study import aggregated, disaggregated, replayed_deployment, request
+from tests.simulate.test_metrics import steady
+
+TP2 = Layout(gpus=2)
+TUNED = next(one for one in grid() if one != DYNAMO_DEFAULT)
+
+
+@cache
+def row() -> Row:
+    """Of a steady stream: TTFT 50 ms, ITL 10 ms."""
+    metrics = replay_metrics(steady(), 1, Slo(ttft_ms=51))
+    return Row(replayable=replayed_deployment(), metrics=(metrics,), results=(steady(),))
+
+
+def trial(
+    candidate: Candidate,
+    user_rate: float = 100.0,
+    gpu_rate: float = 1000.0,
+    *,
+    seeds: int = 1,
+    scale: float = 1.0,
+    meets_slo: bool = True,
+) -> Trial:
+    metrics = replace(
+        row().metrics[0],
+        user_rate=user_rate,
+        gpu_rate=gpu_rate,
+        gpu_hours_per_million=1e6 / 3600 / gpu_rate,
+    )
+    name = replace(row().replayable, name=str(candidate))
+    own = replace(row(), replayable=name, metrics=(metrics,) * seeds, scale=scale)
+    return Trial(candidate=candidate, row=own, meets_slo=meets_slo)
+
+
+@pytest.mark.slow  # renders a graph
+def test_the_front_has_the_trials_that_no_other_surpasses_in_both_rates() -> None:
+    slow, middle, fast, worse, equal = (
+        trial(aggregated(number), *rates)
+        for number, rates in enumerate(
+            [(100, 3000), (150, 2000), (300, 500), (140, 1900), (150, 2000)], start=1
+        )
+    )
+    assert pareto_front([worse, fast, middle, slow, equal]) == [slow, middle, fast]
+    assert pareto_front([worse]) == [worse]
+    assert pareto_front([]) == []
+
+
+@pytest.mark.slow  # renders a graph
+def test_the_front_leaves_out_what_misses_the_slo_unless_all_do() -> None:
+    met = trial(aggregated(1), 100, 1000)
+    missed = trial(aggregated(2), 200, 2000, meets_slo=False)
+    assert replayed([met, missed], request(), 0.95, met).front == [met]
+    assert replayed([missed], request(), 0.95, missed).front == [missed]
+
+
+@pytest.mark.slow  # renders a graph
+def test_each_candidate_is_shown_once_at_the_planned_scale() -> None:
+    one, two = aggregated(1), aggregated(2)
+    first, all_seeds, longer = trial(one), trial(one, seeds=3), trial(one, meets_slo=False)
+    other = trial(two)
+    analysis = trial(two, scale=2.0, seeds=3)
+    measured = [first, all_seeds, other, longer, analysis]
+    assert surest_trials(measured, Objective.COST) == [longer, other]
+
+
+@pytest.mark.slow  # renders a graph
+def test_at_the_maximum_rate_the_choice_is_shown_as_it_was_confirmed() -> None:
+    one, two = aggregated(1), aggregated(2)
+    confirmed = trial(one, scale=1.5, seeds=3)
+    higher, missed = trial(one, scale=1.6), trial(one, scale=1.7, meets_slo=False)
+    other = trial(two, scale=1.2)
+    measured = [other, higher, missed, confirmed]
+    assert surest_trials(measured, Objective.THROUGHPUT) == [other, higher]
+    longer = trial(one, scale=1.6, meets_slo=False)
+    assert surest_trials([*measured, longer], Objective.THROUGHPUT) == [other, confirmed]
+    found = replayed(measured, request("throughput"), 0.95, confirmed)
+    assert list(found.trials) == [other, confirmed]
+
+
+@pytest.mark.slow  # renders a graph
+def test_the_cost_is_the_price_or_gpu_seconds_of_a_million_tokens() -> None:
+    one = trial(aggregated(1), gpu_rate=500)
+    assert cost_per_million(one, None) == pytest.approx(2000)  # 1,000,000 / 500
+    assert cost_per_million(one, 3.6) == pytest.approx(2.0)  # 2000 s of 0.001 each
+    metrics = replace(one.row.metrics[0], gpu_hours_per_million=None)
+    none = replace(one, row=replace(one.row, metrics=(metrics,)))
+    assert cost_per_million(none, 3.6) is None
+
+
+@pytest.mark.slow  # renders a graph
+@pytest.mark.parametrize(
+    ("slo", "part"),
+    [
+        (Slo(ttft_ms=60, itl_ms=100), ("TTFT", 60)),
+        (Slo(ttft_ms=600, itl_ms=10.5), ("ITL", 10.5)),
+        (Slo(e2e_ms=500), ("end-to-end latency", 500)),
+    ],
+)
+def test_the_binding_part_of_the_slo_has_the_least_headroom(
+    slo: Slo, part: tuple[str, float]
+) -> None:
+    assert binding_part(row(), slo, 0.95) == part
+
+
+def test_neighbors_of_an_aggregated_graph_differ_in_one_setting() -> None:
+    choice = aggregated(4)
+    near = {
+        aggregated(5): "replicas",
+        aggregated(3): "replicas",
+        aggregated(4, batch=128): "batch",
+        replace(choice, worker=replace(choice.worker, step=2048)): "step",
+        replace(choice, router="round-robin"): "router mode",
+        replace(choice, settings=TUNED): "router settings",
+        aggregated(4, layout=TP2): "layout",
+        aggregated(2, layout=TP2): "layout",  # on the same GPUs
+    }
+    far = [
+        choice,
+        aggregated(6),
+        aggregated(5, batch=128),
+        aggregated(3, layout=TP2),
+        aggregated(2, batch=128, layout=TP2),
+        replace(aggregated(5), router="round-robin"),
+        disaggregated(1, 3),
+    ]
+    assert neighbors(choice, [*near, *far]) == near
+
+
+def test_as_many_wider_workers_as_fit_on_the_same_gpus_are_a_neighbor() -> None:
+    assert neighbors(aggregated(7), [aggregated(3, layout=TP2)]) == {
+        aggregated(3, layout=TP2): "layout"
+    }
+    assert neighbors(aggregated(3, layout=TP2), [aggregated(7)]) == {aggregated(7): "layout"}
+
+
+def test_neighbors_of_a_disaggregated_graph_name_the_pool() -> None:
+    choice = disaggregated(2, 4)
+    wide = replace(choice, worker=replace(choice.worker, layout=TP2, replicas=2))
+    near = {
+        disaggregated(3, 4): "prefill replicas",
+        disaggregated(2, 3): "decode replicas",
+        disaggregated(3, 3): "replicas of both pools",  # a worker moved
+        wide: "decode layout",
+    }
+    far = [disaggregated(3, 5), disaggregated(4, 2), aggregated(6)]
+    assert neighbors(choice, [*near, *far]) == near
+
+
+def test_a_neighbor_of_a_graph_with_tuned_router_settings_may_have_dynamos() -> None:
+    choice = replace(aggregated(4), settings=TUNED)
+    near = {
+        aggregated(4): "router settings",
+        aggregated(5): "replicas, router settings",
+        replace(aggregated(5), settings=TUNED): "replicas",
+    }
+    other = next(one for one in grid() if one not in (DYNAMO_DEFAULT, TUNED))
+    far = [replace(aggregated(5), settings=other), aggregated(6), choice]
+    assert neighbors(choice, [*near, *far]) == near
