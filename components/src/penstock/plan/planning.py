@@ -110,9 +110,8 @@ def plan(
     count = counted(say, budget, len(space.candidates))
     seen: list[Trial] = [] if measured is None else measured
     ends = deadline or Deadline()
-    searches = [
-        Trials(study, Deployments(request), share, count, 0, ends, SEARCHED, seen) for _ in families
-    ]
+    made = Deployments(request)
+    searches = [Trials(study, made, share, count, 0, ends, SEARCHED, seen) for _ in families]
     finalists = _searched(request, searches, families)
     is_trace = loaded.workload.trace is not None
     trials = joined(searches, budget, whole_trace=loaded if is_trace else None)
