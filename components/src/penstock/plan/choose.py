@@ -100,9 +100,7 @@ def _distinct(able: Sequence[Estimated]) -> list[Estimated]:
         limit, estimate = one.candidate.worker.batch, one.estimate
         return estimate is not None and estimate.running * BATCH_MARGIN <= limit < highest_batch
 
-    return [
-        one for key, one in zip(keys, able, strict=True) if not is_duplicate(one, highest[key])
-    ]
+    return [one for key, one in zip(keys, able, strict=True) if not is_duplicate(one, highest[key])]
 
 
 def _without_batch(candidate: Candidate) -> tuple[object, ...]:
