@@ -27,7 +27,7 @@ from tests.plan.simulated_study import (
 
 
 def ranked(*candidates: Candidate, capacity: float = 1.0) -> Ranked:
-    return Ranked(candidates=candidates, estimates={}, capacity=dict.fromkeys(candidates, capacity))
+    return Ranked(candidates=candidates, capacity=dict.fromkeys(candidates, capacity))
 
 
 def chosen(objective: str, behaviors: dict[Candidate, Behavior], **more: float) -> list[Trial]:
@@ -195,7 +195,7 @@ def test_later_replays_keep_what_the_first_ones_found(budget: int) -> None:
             rate = 200.0 + 30 * place
             behaviors[candidate] = Behavior(max_scale=2 if gpus == 12 else 0.5, user_rate=rate)
             capacity[candidate] = gpus / 11.9 * (1 - 0.001 * place)
-    order = Ranked(candidates=tuple(behaviors), estimates={}, capacity=capacity)
+    order = Ranked(candidates=tuple(behaviors), capacity=capacity)
     found = best_of(trials(behaviors, left=budget), request("cost"), order)
     assert max(trial.user_rate for trial in found) >= 260
 

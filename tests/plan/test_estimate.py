@@ -112,3 +112,25 @@ def test_layouts_of_attention_dp_have_sequences_for_each_gpu() -> None:
     both = Estimator(table, TRAFFIC, transfer_ms=0.0)
     four, one = aggregated(1, layout=wide), aggregated(4)
     assert both.capacity(four, LOOSE) == pytest.approx(both.capacity(one, LOOSE), rel=0.001)
+
+
+def test_candidates_of_one_kind_are_estimated_once() -> None:
+    """The time of a ranking depends on the kinds of pools, not on the tens of thousands of
+    candidates."""
+    read: list[object] = []
+
+    class Counted(dict[tuple[Layout, Role], Steps]):
+        def __getitem__(self, key: tuple[Layout, Role]) -> Steps:
+            read.append(key)
+            return super().__getitem__(key)
+
+    table = Counted({(ONE, role): STEP for role in (Role.PREFILL, Role.DECODE)})
+    one = Estimator(table, TRAFFIC, transfer_ms=5.0)
+    first = one.capacity(disaggregated(1, 1), LOOSE)
+    needed = len(read)
+    sizes = [(prefill, decode) for prefill in range(1, 30) for decode in range(1, 30)]
+    found = {size: one.capacity(disaggregated(*size), LOOSE) for size in sizes}
+    assert len(read) == needed
+    assert found[1, 1] == first
+    assert found[29, 29] == pytest.approx(29 * first)
+    assert len({found[1, decode] for decode in range(2, 30)}) < 28  # prefill is the bottleneck

@@ -23,7 +23,7 @@ from tests.plan.simulated_study import (
 )
 
 CANDIDATE = aggregated(2)
-RANKED = Ranked(candidates=(CANDIDATE,), estimates={}, capacity={CANDIDATE: 1.0})
+RANKED = Ranked(candidates=(CANDIDATE,), capacity={CANDIDATE: 1.0})
 
 
 def planned(winner: Candidate, *, is_late: bool, unfinished: dict[bool, Limit]) -> Plan:

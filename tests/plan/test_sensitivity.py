@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -12,6 +13,7 @@ from penstock.plan.sensitivity import (
     Headroom,
     compared,
     headroom,
+    in_background,
     nearest_miss,
     sensitivity_rows,
     widened,
@@ -24,6 +26,7 @@ from penstock.workload.load import parse_workload
 from tests.plan.simulated_study import (
     TAKES_MS,
     Behavior,
+    SimulatedStudy,
     aggregated,
     disaggregated,
     replayed_deployment,
@@ -125,3 +128,36 @@ class Refused(Study):
         for deployment in deployments:
             self._jobs(deployment, self.workload, sampled)
         return [row()]
+
+
+WAIT_S = 10.0  # for what happens at once
+
+
+def test_analyses_in_the_background_run_during_the_block() -> None:
+    reached = threading.Event()
+    with in_background(lambda: reached.wait(WAIT_S), lambda: True) as others:
+        reached.set()
+        assert [other.result() for other in others] == [True, True]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Meeting(SimulatedStudy):
+    """A replay ends when another one runs at the same time."""
+
+    barrier: threading.Barrier = field(default_factory=lambda: threading.Barrier(2))
+
+    def rows(self, deployments: Sequence[Replayable], progress: Progress | None) -> list[Row]:
+        self.barrier.wait(WAIT_S)
+        return super().rows(deployments, progress)
+
+
+def test_both_graphs_of_a_comparison_are_replayed_at_once() -> None:
+    one, other = disaggregated(4, 4), aggregated(8)
+    asked = trials({one: Behavior(max_scale=3), other: Behavior(max_scale=1.5)})
+    study = asked.study
+    assert isinstance(study, SimulatedStudy)
+    replays = replace(study.replays, processes=2)
+    asked.study = Meeting(**{**vars(study), "replays": replays})
+    found = compared(asked, one, other, 1.0, by_gpus=True)
+    assert len(found) == 5
+    assert all(each.disaggregated and each.aggregated for each in found)

@@ -146,6 +146,17 @@ def test_each_seed_samples_other_traffic_even_where_replays_are_not_random() -> 
     assert len(jobs_of(round_robin(), find_workload("short-chat"), seeds=2)[0]) == 2
 
 
+def test_deployments_that_are_replayed_with_the_same_requests_share_the_text_of_the_trace() -> None:
+    """Writing it takes longer than the rest of a job, and a plan replays a hundred deployments."""
+    first, _ = jobs_of(round_robin(), find_workload("short-chat"))
+    second, _ = jobs_of(replayed_deployment(), find_workload("short-chat"))
+    assert all(one.trace is other.trace for one, other in zip(first, second, strict=True))
+    assert len({id(job.trace) for job in first}) == 3
+    narrow, _ = jobs_of(replace(round_robin(), context=1500), find_workload("short-chat"), seeds=1)
+    assert narrow[0].too_long
+    assert narrow[0].trace != first[0].trace
+
+
 def test_a_trace_is_replayed_again_only_where_replays_are_random() -> None:
     text = "".join(
         f'{{"timestamp": {at}, "input_length": 9, "output_length": 9}}\n' for at in range(5)

@@ -38,45 +38,69 @@ Score = Callable[[Trial], tuple[float, ...]]
 
 @dataclass(frozen=True, kw_only=True)
 class Ranked:
-    """The candidates of one family, the most promising first, with their estimates."""
+    """The candidates of one family, the most promising first."""
 
     candidates: tuple[Candidate, ...]
-    estimates: Mapping[Candidate, Estimate | None]
     capacity: Mapping[Candidate, float]  # the highest scale that is estimated to meet the SLO
+
+
+@dataclass(frozen=True, slots=True)
+class Estimated:
+    """A candidate of a ranking. Tens of thousands are ranked, so no dictionary has them as keys."""
+
+    candidate: Candidate
+    capacity: float
+    estimate: Estimate | None
+
+    @property
+    def rate(self) -> float:
+        """A candidate below the requested scale was estimated at a lower one, where it is
+        faster."""
+        user_rate = self.estimate.user_rate if self.estimate else 0.0
+        return user_rate * min(1.0, self.capacity)
 
 
 def rank(candidates: Sequence[Candidate], estimator: Estimator, request: PlanRequest) -> Ranked:
     """Ranks the candidates, without hopeless ones and those with a batch limit of no effect."""
-    capacity = {c: estimator.required_capacity(c, request) for c in candidates}
+    pairs = [(c, estimator.required_capacity(c, request)) for c in candidates]
     if request.objective is Objective.THROUGHPUT:
-        best = sorted((c for c in candidates if capacity[c]), key=lambda c: (-capacity[c], c.order))
-        return Ranked(candidates=tuple(best), estimates={}, capacity=capacity)
-    able = [c for c in candidates if capacity[c] >= MIN_CAPACITY]
-    estimates = {c: estimator.at(c, min(1.0, capacity[c])) for c in able}
-    highest: dict[tuple[object, ...], int] = {}
-    for c in able:
-        key = _without_batch(c)
-        highest[key] = max(highest.get(key, 0), c.worker.batch)
-    distinct = [c for c in able if not _is_duplicate(c, estimates[c], highest[_without_batch(c)])]
-    # A candidate below the requested scale was estimated at a lower one, where it is faster.
-    rate = {c: _rate(estimates[c]) * min(1.0, capacity[c]) for c in distinct}
+        best = sorted((one for one in pairs if one[1]), key=lambda one: (-one[1], one[0].order))
+        return Ranked(candidates=tuple(c for c, _ in best), capacity=dict(best))
+    able = [
+        Estimated(c, capacity, estimator.at(c, min(1.0, capacity)))
+        for c, capacity in pairs
+        if capacity >= MIN_CAPACITY
+    ]
+    distinct = _distinct(able)
     # The estimate does not compare step sizes, which the replays do. So candidates that differ in
     # their limits only stay together, in the order of the best of them.
+    keys = [_without_limits(one.candidate) for one in distinct]
     fastest: dict[tuple[object, ...], float] = {}
-    for c in distinct:
-        fastest[_without_limits(c)] = max(fastest.get(_without_limits(c), 0.0), rate[c])
-    distinct.sort(key=lambda c: (-fastest[_without_limits(c)], -rate[c], c.order))
-    return Ranked(candidates=tuple(distinct), estimates=estimates, capacity=capacity)
+    for key, one in zip(keys, distinct, strict=True):
+        fastest[key] = max(fastest.get(key, 0.0), one.rate)
+    order = sorted(
+        zip(keys, distinct, strict=True),
+        key=lambda pair: (-fastest[pair[0]], -pair[1].rate, pair[1].candidate.order),
+    )
+    return Ranked(
+        candidates=tuple(one.candidate for _, one in order),
+        capacity={one.candidate: one.capacity for one in distinct},
+    )
 
 
-def _rate(estimate: Estimate | None) -> float:
-    return estimate.user_rate if estimate else 0.0
+def _distinct(able: Sequence[Estimated]) -> list[Estimated]:
+    """Without those that only a batch limit that is not reached distinguishes from the candidate
+    with the highest one."""
+    keys = [_without_batch(one.candidate) for one in able]
+    highest: dict[tuple[object, ...], int] = {}
+    for key, one in zip(keys, able, strict=True):
+        highest[key] = max(highest.get(key, 0), one.candidate.worker.batch)
 
+    def is_duplicate(one: Estimated, highest_batch: int) -> bool:
+        limit, estimate = one.candidate.worker.batch, one.estimate
+        return estimate is not None and estimate.running * BATCH_MARGIN <= limit < highest_batch
 
-def _is_duplicate(candidate: Candidate, estimate: Estimate | None, highest: int) -> bool:
-    """Whether only a batch limit that is not reached distinguishes it from the ``highest`` one."""
-    limit = candidate.worker.batch
-    return estimate is not None and estimate.running * BATCH_MARGIN <= limit < highest
+    return [one for key, one in zip(keys, able, strict=True) if not is_duplicate(one, highest[key])]
 
 
 def _without_batch(candidate: Candidate) -> tuple[object, ...]:

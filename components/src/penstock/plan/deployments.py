@@ -31,42 +31,53 @@ from penstock.simulate.model import PoolReplay, Replayable
 from penstock.simulate.replayable import replayable_deployments
 
 FILE = "plan.yaml"
-RENDERING = Lock()  # several searches run at once
 
 
 @dataclass
 class Deployments:
-    """Renders and checks each candidate once."""
+    """Renders and checks one candidate of each kind: those of a kind have other numbers of workers.
+
+    Searches share it, and use it at the same time.
+    """
 
     request: PlanRequest
-    refused: dict[Candidate, str] = field(default_factory=dict)  # candidate → why
-    _made: dict[Candidate, Replayable] = field(default_factory=dict)
+    refused: dict[Candidate, str] = field(default_factory=dict)  # kind → why
+    _made: dict[Candidate, Replayable] = field(default_factory=dict)  # by kind
+    _lock: Lock = field(default_factory=Lock)
 
     def of(
         self, candidates: Sequence[Candidate], is_over: Callable[[], bool] = lambda: False
     ) -> list[tuple[Candidate, Replayable]]:
         """Those of ``candidates`` that can be installed and replayed, in order; once ``is_over``,
-        those of them that were made before."""
-        new = [c for c in candidates if c not in self._made and c not in self.refused]
-        if new:
-            with RENDERING:
+        those of them whose kind was made before."""
+        kinds = [self._kind(candidate) for candidate in candidates]
+        with self._lock:
+            known = self._made.keys() | self.refused.keys()
+            if new := [kind for kind in dict.fromkeys(kinds) if kind not in known]:
                 self._make(new, is_over)
-        return [(c, self._made[c]) for c in candidates if c in self._made]
+        pairs = zip(candidates, kinds, strict=True)
+        return [(c, _resized(self._made[kind], c)) for c, kind in pairs if kind in self._made]
 
-    def _make(self, candidates: Sequence[Candidate], is_over: Callable[[], bool]) -> None:
-        # Rendering a thousand candidates takes a minute, which Ctrl-C and a time limit cut short.
-        in_time = takewhile(lambda _: not is_over(), candidates)
-        sources = {c: self._source(c) for c in in_time}
+    def _kind(self, candidate: Candidate) -> Candidate:
+        """The candidate with one worker per pool: no rule that is an error, and nothing in a
+        replay's engines and router, depends on more of them, as long as the GPUs are enough."""
+        gpus = self.request.nodes * self.request.gpu.gpus_per_node
+        return candidate.smallest if candidate.gpus <= gpus else candidate
+
+    def _make(self, kinds: Sequence[Candidate], is_over: Callable[[], bool]) -> None:
+        # Rendering hundreds of kinds takes half a minute, which Ctrl-C and a time limit cut short.
+        in_time = takewhile(lambda _: not is_over(), kinds)
+        sources = {kind: self._source(kind) for kind in in_time}
         if is_over():
             return  # nothing will be replayed
-        sound = {c: source for c, source in sources.items() if isinstance(source, Source)}
-        self.refused |= {c: why for c, why in sources.items() if isinstance(why, str)}
+        sound = {kind: source for kind, source in sources.items() if isinstance(source, Source)}
+        self.refused |= {kind: why for kind, why in sources.items() if isinstance(why, str)}
         found = replayable_deployments(list(sound.values()), self._hints())
-        for candidate, one in zip(sound, found, strict=True):
+        for kind, one in zip(sound, found, strict=True):
             if isinstance(one, PenstockError):
-                self.refused[candidate] = str(one)
+                self.refused[kind] = str(one)
             else:
-                self._made[candidate] = replace(one, name=str(candidate))
+                self._made[kind] = one
 
     def _source(self, candidate: Candidate) -> Source | str:
         """The rendered graph, or the error that `check` finds."""
@@ -80,6 +91,13 @@ class Deployments:
 
     def _hints(self) -> Hints:
         return Hints(gpu=self.request.gpu.name, model_folder=self.request.folder)
+
+
+def _resized(made: Replayable, candidate: Candidate) -> Replayable:
+    """The deployment of the candidate, from that of its kind."""
+    pairs = zip(made.pools, candidate.pools, strict=True)  # both have prefill first
+    pools = tuple(pool.resized(one.replicas) for pool, one in pairs)
+    return replace(made, name=str(candidate), pools=pools)
 
 
 def step_table(

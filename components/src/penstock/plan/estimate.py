@@ -46,7 +46,9 @@ class Estimator:
         self._table = table
         self._traffic = traffic
         self._transfer_ms = transfer_ms
-        self._known: dict[tuple[Candidate, Slo], float] = {}
+        # Thousands of candidates have few kinds of pools: each kind is computed once.
+        self._capacities: dict[tuple[object, ...], tuple[float, ...]] = {}
+        self._pairs: dict[tuple[object, ...], Pair] = {}
 
     def scaled(self, scale: float) -> Estimator:
         """For ``scale`` times the traffic."""
@@ -76,7 +78,12 @@ class Estimator:
         estimates serve thousands of candidates.
         """
         pools = candidate.pools
-        return min(pool.replicas * self._alone(candidate, at, slo) for at, pool in enumerate(pools))
+        limits = ((pool.layout, pool.batch, pool.step) for pool in pools)
+        key = (slo, candidate.router, *limits)
+        if (alone := self._capacities.get(key)) is None:
+            alone = tuple(self._alone(candidate, at, slo) for at in range(len(pools)))
+            self._capacities[key] = alone
+        return min(pool.replicas * one for pool, one in zip(pools, alone, strict=True))
 
     def required_capacity(self, candidate: Candidate, request: PlanRequest) -> float:
         """As `capacity`, also after the loss of a worker if the SLO must be met then."""
@@ -89,9 +96,7 @@ class Estimator:
         pools[at] = replace(pools[at], replicas=1)
         *prefill, worker = pools
         one = Candidate(prefill=tuple(prefill), worker=worker, router=candidate.router)
-        if (one, slo) not in self._known:
-            self._known[one, slo] = self._capacity(one, slo)
-        return self._known[one, slo]
+        return self._capacity(one, slo)
 
     def _capacity(self, candidate: Candidate, slo: Slo) -> float:
         low, high, best = 0.0, HIGHEST, None
@@ -139,7 +144,7 @@ class Estimator:
             left = 1 - chunks * mixed
             return 1 / (chunks + left / steps.decode_ms(running)) if left > 0.02 else None
 
-        found = self._settled(pool, steps, arrivals, gap)
+        found = self._settled(pool, Role.WORKER, arrivals, gap, share)
         busy = arrivals * steps.share[pool.step] * share
         return _estimate(found, busy, prompt, steps.long_prompt[pool.step] * share)
 
@@ -152,13 +157,24 @@ class Estimator:
         pool = candidate.worker
         steps = self._table[pool.layout, Role.DECODE]
         arrivals = rate / 1000 / (pool.replicas * pool.layout.ranks)
-        found = self._settled(pool, steps, arrivals, steps.decode_ms)
+        found = self._settled(pool, Role.DECODE, arrivals, steps.decode_ms)
         long = prefill.long_prompt[first.step] * share + self._transfer_ms
         return _estimate(found, busy, prompt, long, first.replicas)
 
-    def _settled(self, pool: PoolCandidate, steps: Steps, arrivals: float, gap: Gap) -> Pair:
+    def _settled(
+        self, pool: PoolCandidate, role: Role, arrivals: float, gap: Gap, share: float = 1.0
+    ) -> Pair:
         """(concurrent requests of a rank, time between tokens) at which as many requests end as
-        arrive; None if the limits or the KV cache are too small for that."""
+        arrive; None if the limits or the KV cache are too small for that.
+
+        ``gap`` depends only on the kind of the pool, its role, ``arrivals`` and ``share``.
+        """
+        key = (role, pool.layout, pool.batch, pool.step, arrivals, share)
+        if key not in self._pairs:
+            self._pairs[key] = self._bisected(pool, self._table[pool.layout, role], arrivals, gap)
+        return self._pairs[key]
+
+    def _bisected(self, pool: PoolCandidate, steps: Steps, arrivals: float, gap: Gap) -> Pair:
         tokens = arrivals * self._traffic.output
         most = min(pool.batch, steps.capacity / self._traffic.context)
         low, high = 0.0, most

@@ -110,9 +110,8 @@ def plan(
     count = counted(say, budget, len(space.candidates))
     seen: list[Trial] = [] if measured is None else measured
     ends = deadline or Deadline()
-    searches = [
-        Trials(study, Deployments(request), share, count, 0, ends, SEARCHED, seen) for _ in families
-    ]
+    made = Deployments(request)
+    searches = [Trials(study, made, share, count, 0, ends, SEARCHED, seen) for _ in families]
     finalists = _searched(request, searches, families)
     is_trace = loaded.workload.trace is not None
     trials = joined(searches, budget, complete_trace=loaded if is_trace else None)
@@ -197,18 +196,21 @@ def _plan(
     base = winner.row.scale
     is_full = request.objective is Objective.THROUGHPUT
     ((_, deployment),) = trials.deployments.of([winner.candidate])
-    pairs = _compared(trials, best_disaggregated, best_aggregated, base)
     find_headroom = sensitivity.known_headroom if is_full else sensitivity.headroom
-    found_headroom = find_headroom(trials, winner.candidate, base)
-    trials.say("sensitivity to other traffic", 0)
-    rows = sensitivity.sensitivity_rows(
-        trials.study,
-        deployment,
-        base,
-        shares_prefixes=request.shares_prefixes,
-        is_late=trials.deadline.is_over,
-    )
-    losses = sensitivity.loss_rows(trials, winner.candidate, base)
+    trials.say("headroom, sensitivity to other traffic", 0)
+    with sensitivity.in_background(
+        lambda: sensitivity.sensitivity_rows(
+            trials.study,
+            deployment,
+            base,
+            shares_prefixes=request.shares_prefixes,
+            is_late=trials.deadline.is_over,
+        ),
+        lambda: sensitivity.loss_rows(trials, winner.candidate, base),
+    ) as changed:
+        pairs = _compared(trials, best_disaggregated, best_aggregated, base)
+        found_headroom = find_headroom(trials, winner.candidate, base)
+        rows, losses = (one.result() for one in changed)
     return Plan(
         request=request,
         workload=workload,

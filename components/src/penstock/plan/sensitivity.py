@@ -6,8 +6,11 @@ search left of the replay budget; the sensitivity analysis adds to it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from penstock.errors import InputError
 from penstock.graph.slo import Slo
@@ -28,6 +31,7 @@ COMPARED = (0.25, 0.5, 1.0, 2.0, 4.0)  # scales of the comparison with disaggreg
 WORTH = 1 / (1 - TIE)  # factor of tokens/s per user from which disaggregation is worth it
 LOOSER = 1.02
 CLOSEST = 8  # candidates that are replayed to see how far they miss the SLO
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,10 +109,10 @@ def compared(
     comparisons: list[Comparison] = []
     for scale in (one for one in COMPARED if one <= max_scale):
         seeds = SEEDS if scale == 1.0 else 1
-        one, other = (
-            trials.one(TrialSpec(candidate, scale=base * scale, seeds=seeds))
-            for candidate in (disaggregated, aggregated)
-        )
+        pair = disaggregated, aggregated
+        specs = [TrialSpec(candidate, scale=base * scale, seeds=seeds) for candidate in pair]
+        found = {trial.candidate: trial for trial in trials.of(specs)}
+        one, other = map(found.get, pair)
         if one is None and other is None:
             break
         comparisons.append(
@@ -124,6 +128,17 @@ def widened(aggregated: Candidate, gpus: int) -> Candidate:
     worker = aggregated.worker
     replicas = max(1, gpus // worker.layout.gpus)
     return replace(aggregated, worker=replace(worker, replicas=replicas))
+
+
+@contextmanager
+def in_background(*tasks: Callable[[], T]) -> Iterator[list[Future[T]]]:
+    """Runs analyses at the same time as the block, which waits for their results: the headroom
+    and the comparison need one or two replays at a time, which leaves processors idle."""
+    pool = ThreadPoolExecutor(len(tasks))
+    try:
+        yield [pool.submit(task) for task in tasks]
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)  # `Replays` ends what still runs
 
 
 def sensitivity_rows(
@@ -150,7 +165,6 @@ def sensitivity_rows(
 
 def loss_rows(trials: Trials, winner: Candidate, scale: float) -> Mapping[str, Row | str]:
     """The graph with one worker fewer, by the name of the worker's pool."""
-    trials.say("the loss of one worker", 0)
     made = dict(trials.deployments.of(list(winner.losses.values())))
     left = {name: made[one] for name, one in winner.losses.items() if one in made}
     is_late = trials.deadline.is_over

@@ -78,6 +78,12 @@ class Candidate:
         return (*self.prefill, self.worker)
 
     @property
+    def smallest(self) -> Candidate:
+        """The same graph with one worker in each pool."""
+        first = tuple(replace(pool, replicas=1) for pool in self.prefill)
+        return replace(self, prefill=first, worker=replace(self.worker, replicas=1))
+
+    @property
     def losses(self) -> Mapping[str, Candidate]:
         """What is left when a pool with several workers loses one, by the pool's name."""
         left = {}

@@ -243,11 +243,10 @@ def joined(
     first = searches[0]
     known = {spec: trial for one in searches for spec, trial in one._known.items()}
     used = sum(one.replays for one in searches)
-    deployments = Deployments(first.deployments.request)
     left = max(0, budget - used)
     both = Trials(
         first.study,
-        deployments,
+        first.deployments,
         left,
         first.say,
         used,

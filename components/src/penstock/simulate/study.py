@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import islice
 from math import sqrt
 from statistics import median
@@ -28,6 +29,8 @@ STEPS_DOWN, STEP_DOWN = 12, 0.93
 LENGTHENINGS = 3  # of the traffic, to reach a steady state
 Progress = Callable[[int, int], None]
 Requests = tuple[Request, ...]
+# Of each seed of a search, which replays many deployments with the same requests.
+_trace_of = lru_cache(maxsize=SEEDS)(as_trace)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,7 +208,7 @@ class Study:
         last_ms = max((r.at_ms or 0.0) for r in requests)
         return Job(
             replayable=deployment,
-            trace=as_trace(requests),
+            trace=_trace_of(tuple(requests)),
             concurrency=loaded.workload.concurrency or None,
             sample_ms=max(100.0, last_ms / SAMPLES) if last_ms else 1000.0,
             seed=seed,
