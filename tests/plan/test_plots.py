@@ -9,6 +9,7 @@ import pytest
 from penstock.graph.slo import Slo
 from penstock.plan.evidence import replayed
 from penstock.plan.plots import cost_plot, pareto_plot, sensitivity_plot
+from penstock.simulate.study import Row
 from tests.plan.simulated_study import aggregated, disaggregated, request
 from tests.plan.test_evidence import row, trial
 
@@ -54,7 +55,11 @@ def test_the_cost_is_shown_against_the_binding_part_of_the_slo(
 
 def test_the_sensitivity_plot_leaves_out_what_was_not_replayed() -> None:
     worse = replace(row(), metrics=(replace(row().metrics[0], goodput=0.5),))
-    rows = {"planned traffic": row(), "input length × 2": "too long", "scale × 1.5": worse}
+    rows: dict[str, Row | str] = {
+        "planned traffic": row(),
+        "input length × 2": "too long",
+        "scale × 1.5": worse,
+    }
     plot = sensitivity_plot(rows, 0.95)
     (bars,) = plot["series"]
     assert bars["y"] == ["planned traffic", "scale × 1.5"]

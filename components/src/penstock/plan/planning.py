@@ -206,11 +206,12 @@ def _plan(
             shares_prefixes=request.shares_prefixes,
             is_late=trials.deadline.is_over,
         ),
-        lambda: sensitivity.loss_rows(trials, winner.candidate, base),
+        lambda: winner.losses or sensitivity.loss_rows(trials, winner.candidate, base),
     ) as changed:
         pairs = _compared(trials, best_disaggregated, best_aggregated, base)
         found_headroom = find_headroom(trials, winner.candidate, base)
         rows, losses = (one.result() for one in changed)
+    further = [*rows.values(), *(() if winner.losses else losses.values())]
     return Plan(
         request=request,
         workload=workload,
@@ -224,10 +225,7 @@ def _plan(
         losses=losses,
         compared=pairs,
         considered=len(space.candidates),
-        replays=trials.replays
-        + sum(
-            len(row.metrics) for row in (*rows.values(), *losses.values()) if isinstance(row, Row)
-        ),
+        replays=trials.replays + sum(len(row.metrics) for row in further if isinstance(row, Row)),
         excluded=space.excluded,
         is_late=trials.deadline.is_over(SEARCHED),
     )
