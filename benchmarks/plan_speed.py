@@ -31,7 +31,7 @@ from report import write_result
 
 ATTAIN = 0.95
 PROMISING = 40  # candidates of each family that are rendered
-REPLAYS = 20  # of the whole plan; `penstock plan` has 80
+REPLAYS = 10  # of the whole plan; `penstock plan` has 80
 
 
 @dataclass(frozen=True, kw_only=True)
