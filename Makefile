@@ -25,6 +25,7 @@ fresh: ## check that generated files are up to date
 	$(RUN) python k8s/monitoring/dashboards.py --check
 	$(RUN) python docs/outputs.py --check
 	$(RUN) python benchmarks/accuracy.py report --check
+	$(RUN) python benchmarks/claims.py report --check
 
 generate: ## write the generated files: chart values and schema, references, roles, dashboards, options, output in documents
 	$(RUN) python -m penstock.graph.generate
@@ -33,6 +34,7 @@ generate: ## write the generated files: chart values and schema, references, rol
 	$(RUN) python -m penstock.engines.llm_args.value_table
 	$(RUN) python k8s/monitoring/dashboards.py
 	$(RUN) python docs/outputs.py
+	$(RUN) python benchmarks/claims.py report
 
 docs: ## build the documentation into .penstock/site, offline and strictly
 	NO_MKDOCS_2_WARNING=1 uv run --group docs mkdocs build
