@@ -1,6 +1,6 @@
-"""Measures the phases of `penstock plan`: step times, ranking, rendering, and all with replays.
+"""Measures the phases of `penstock plan` before its replays: step times, ranking and rendering.
 
-python benchmarks/plan_speed.py [--replays N]   Writes results/plan_speed.json. Without the cache.
+python benchmarks/plan_speed.py   Writes results/plan_speed.json.
 
 Times are in seconds of this machine's clock and of processor time, which other load changes less.
 Rendering is that of the 40 most promising candidates of each family, `check` and parsers included.
@@ -8,7 +8,6 @@ Rendering is that of the 40 most promising candidates of each family, `check` an
 
 from __future__ import annotations
 
-import argparse
 import os
 import tempfile
 import time
@@ -20,18 +19,13 @@ from typing import Any
 
 from penstock.graph.slo import Slo
 from penstock.plan.deployments import Deployments
-from penstock.plan.planning import plan
 from penstock.plan.prepare import prepare
 from penstock.plan.request import Objective, PlanRequest, plan_request
-from penstock.simulate.cache import Cache
-from penstock.simulate.replay import Replays
 from penstock.workload import find_workload
 from penstock.workload.load import LoadedWorkload
 from report import write_result
 
-ATTAIN = 0.95
 PROMISING = 40  # candidates of each family that are rendered
-REPLAYS = 10  # of the whole plan; `penstock plan` has 80
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +64,7 @@ def timed(figures: dict[str, Any], phase: str) -> Iterator[None]:
     }
 
 
-def measure(one: Case, replays: int) -> dict[str, Any]:
+def measure(one: Case) -> dict[str, Any]:
     loaded = find_workload(one.workload).scaled(one.scale)
     with tempfile.TemporaryDirectory() as folder:
         request = plan_request(
@@ -82,10 +76,10 @@ def measure(one: Case, replays: int) -> dict[str, Any]:
             slo=Slo(ttft_ms=one.ttft_ms, itl_ms=one.itl_ms),
             objective=Objective.COST,
         )
-        return phases(request, loaded, replays)
+        return phases(request, loaded)
 
 
-def phases(request: PlanRequest, loaded: LoadedWorkload, replays: int) -> dict[str, Any]:
+def phases(request: PlanRequest, loaded: LoadedWorkload) -> dict[str, Any]:
     figures: dict[str, Any] = {}
     with timed(figures, "step times"):
         space = prepare(request, loaded)
@@ -94,22 +88,16 @@ def phases(request: PlanRequest, loaded: LoadedWorkload, replays: int) -> dict[s
     promising = [c for family in families for c in family.candidates[:PROMISING]]
     with timed(figures, "rendering"):
         rendered = Deployments(request).of(promising)
-    with timed(figures, "plan"), Replays(Cache(None, "")) as running:
-        found = plan(request, loaded, running, budget=replays, attain=ATTAIN, say=lambda *_: None)
     return {
         "candidates": len(space.candidates),
         "ranked": sum(len(family.candidates) for family in families),
         "rendered": len(rendered),
-        "replays": found.replays,
         "phases": figures,
     }
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--replays", type=int, default=REPLAYS, metavar="N")
-    replays = parser.parse_args().replays
-    cases = {str(one): measure(one, replays) for one in CASES}
+    cases = {str(one): measure(one) for one in CASES}
     write_result("plan_speed", "python benchmarks/plan_speed.py", {"cases": cases})
 
 
