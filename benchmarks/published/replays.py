@@ -86,7 +86,7 @@ def case_of(
 
 
 def significant(value: float) -> float:
-    """Four significant digits, which a repetition of the replay gives again."""
+    """Four significant digits."""
     return float(f"{value:.4g}")
 
 
