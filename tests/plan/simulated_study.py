@@ -87,7 +87,10 @@ class SimulatedStudy(Study):
         return [self._acted(one, self._behavior(one)) for one in deployments]
 
     def steady_rows(
-        self, deployments: Sequence[Replayable], progress: Progress | None
+        self,
+        deployments: Sequence[Replayable],
+        progress: Progress | None,
+        is_wanted: Callable[[Row], bool] | None = None,
     ) -> list[Row]:
         return [
             self._acted(one, self._behavior(one).longer or self._behavior(one))

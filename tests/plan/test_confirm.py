@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.plan.confirm import confirmed, confirmed_trial
+from penstock.plan.choose import Ranked
+from penstock.plan.confirm import confirmed, confirmed_family, confirmed_trial
 from penstock.plan.traffic import SEEDS
 from penstock.plan.trials import Deadline, Trial, Trials, TrialSpec
 from penstock.simulate.steadiness import Steadiness
@@ -92,3 +93,26 @@ def unconfirmed(limit_s: float) -> Trial:
 def test_without_time_for_a_longer_replay_the_short_one_counts() -> None:
     trial = unconfirmed(limit_s=10)
     assert (trial.candidate, trial.row.is_steady) == (SMALL, False)
+
+
+def test_the_recommended_graph_is_one_of_the_confirmed() -> None:
+    """The first one is slower for users in the longer replay than the second one seems to be."""
+    search = searched(behavior(2.0, user_rate=50), behavior(2.0), "interactivity")
+    first, second = confirmed(search, search.known)
+    assert (first.candidate, first.row.is_steady) == (LARGE, True)
+    assert (second.candidate, second.row.is_steady) == (SMALL, True)
+
+
+def test_the_search_goes_on_with_more_gpus_if_none_is_left() -> None:
+    search = searched(behavior(0.5), behavior(2.0))
+    small = [one for one in search.known if one.candidate == SMALL]
+    capacity = {SMALL: 1.0, LARGE: 1.0}
+    ranked = Ranked(candidates=(SMALL, LARGE), capacity=capacity)
+    (only,) = confirmed_family(search, small, ranked, budget=80)
+    assert (only.candidate, only.row.is_steady) == (LARGE, True)
+
+
+def test_the_search_ends_if_no_larger_graph_is_left() -> None:
+    search = searched(behavior(0.5), behavior(0.5))
+    ranked = Ranked(candidates=(SMALL, LARGE), capacity={SMALL: 1.0, LARGE: 1.0})
+    assert confirmed_family(search, search.known, ranked, budget=80) == []

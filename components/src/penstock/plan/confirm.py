@@ -9,26 +9,44 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from penstock.plan.choose import SCALE_STEP, in_order, score_of, winner_of
+from penstock.plan.choose import SCALE_STEP, Ranked, best_of, in_order, score_of, winner_of
 from penstock.plan.request import Objective
 from penstock.plan.traffic import SEEDS
 from penstock.plan.trials import Trial, Trials, TrialSpec
 from penstock.workload.duration import MIN_PLANNED_REQUESTS
 
+FURTHER, FURTHER_SHARE = 4, 0.25  # searches with more GPUs, and the replays of each
 STEPS_DOWN = 6  # scales below the highest of the search, of which each is two of its steps lower
+
+
+def confirmed_family(
+    trials: Trials, found: Sequence[Trial], ranked: Ranked, budget: int
+) -> list[Trial]:
+    """As `confirmed`. If none is left, and fewer GPUs are the objective, the search goes on with
+    more GPUs, in replays that are in addition to the ``budget``."""
+    request = trials.deployments.request
+    left = confirmed(trials, found)
+    for _ in range(FURTHER):
+        if left or not found or request.objective is not Objective.COST:
+            break
+        most = max(trial.candidate.gpus for trial in found)
+        larger = tuple(c for c in ranked.candidates if c.gpus > most)
+        with trials.granting(int(budget * FURTHER_SHARE)):
+            found = best_of(trials, request, replace(ranked, candidates=larger))
+        left = confirmed(trials, found)
+    return left
 
 
 def confirmed(trials: Trials, family: Sequence[Trial]) -> list[Trial]:
     """Those of ``family`` that are left, best first: the one that would be recommended met the SLO
     in a replay that is steady, if the time allowed one."""
-    left = list(family)
     objective = trials.deployments.request.objective
-    while left:
-        trial = winner_of(left, objective)
+    left, done = list(family), list[Trial]()
+    while left and (trial := winner_of([*done, *left], objective)) not in done:
         left.remove(trial)
         if (longer := confirmed_trial(trials, trial)) is not None:
-            return in_order([longer, *left], score_of(objective))
-    return []
+            done.append(longer)
+    return in_order([*done, *left], score_of(objective)) if done else []
 
 
 def confirmed_trial(trials: Trials, trial: Trial) -> Trial | None:
@@ -68,6 +86,6 @@ def _longer(trials: Trials, short: Trial) -> Trial:
     left = dict(
         trials.deployments.of([trials.losses_of(short.candidate)[one] for one in short.losses])
     )
-    rows = study.steady_rows([short.row.replayable, *left.values()], None)
+    rows = study.steady_rows([short.row.replayable, *left.values()], None, trials.meets_slo)
     row, *losses = [replace(one, scale=scale) for one in rows]
     return trials.confirm(short, row, dict(zip(short.losses, losses, strict=True)))

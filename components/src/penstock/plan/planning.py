@@ -11,7 +11,7 @@ from enum import StrEnum
 from penstock.errors import Problem, SimulationError
 from penstock.plan import sensitivity
 from penstock.plan.choose import SCALE_STEP, Ranked, best_of, in_order, score_of
-from penstock.plan.confirm import confirmed
+from penstock.plan.confirm import confirmed_family
 from penstock.plan.deployments import Deployments
 from penstock.plan.prepare import Space, prepare
 from penstock.plan.request import Objective, PlanRequest
@@ -118,7 +118,10 @@ def plan(
     undecided = trials.undecided or trials.deadline.is_over(SEARCHED)
     if not any(finalists):
         _replay_hopeful(trials, space)
-    finalists = [confirmed(trials, family) for family in finalists]
+    finalists = [
+        confirmed_family(trials, found, ranked, budget)
+        for found, ranked in zip(finalists, families, strict=True)
+    ]
     winner, routing = routed(trials, finalists, budget)
     if winner is None:
         return _no_plan(trials, space, workload, undecided=undecided)
@@ -151,7 +154,9 @@ def counted(say: Say, budget: int, candidates: int) -> Callable[[str, int], None
         nonlocal done
         with lock:
             done += replays
-            say(f"{done} of at most {budget} replays: {result}", done, budget)
+            # Those of later steps are in addition to the budget.
+            count = f"{done} of at most {budget}" if done <= budget else f"{done}"
+            say(f"{count} replays: {result}", done, max(done, budget))
 
     say(f"replaying the best of {candidates} candidates", 0, budget)
     return count

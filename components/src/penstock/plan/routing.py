@@ -72,7 +72,7 @@ def routed(
     ``budget``: replays of the search, which those of this step are in addition to.
     """
     objective = trials.deployments.request.objective
-    met = [trial for family in finalists for trial in family]
+    met = [winner_of(family, objective) for family in finalists if family]
     winner = winner_of(met, objective) if met else None
     found = _rescue(trials, winner, budget)
     if found is not None:

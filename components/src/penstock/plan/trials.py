@@ -173,7 +173,7 @@ class Trials:
     def confirm(self, short: Trial, row: Row, losses: Mapping[str, Row]) -> Trial:
         """The trial with longer replays, which count instead of the short ones."""
         rows = (row, *losses.values())
-        meets_slo = all(_is_served(one) and self._meets_slo(one) for one in rows)
+        meets_slo = all(_is_served(one) and self.meets_slo(one) for one in rows)
         trial = replace(short, row=row, losses=losses, meets_slo=meets_slo)
         self.replays += len(rows)
         self._known[TrialSpec(short.candidate, scale=row.scale, seeds=SEEDS)] = trial
@@ -207,12 +207,12 @@ class Trials:
 
     def _run(self, spec: TrialSpec) -> Trial:
         row = self._row(spec)
-        meets_slo = self._meets_slo(row)
+        meets_slo = self.meets_slo(row)
         losses: dict[str, Row] = {}
         for name, left in self.losses_of(spec.candidate).items():
             if meets_slo:
                 losses[name] = self._row(replace(spec, candidate=left))
-                meets_slo = self._meets_slo(losses[name])
+                meets_slo = self.meets_slo(losses[name])
         return Trial(candidate=spec.candidate, row=row, meets_slo=meets_slo, losses=losses)
 
     def _row(self, spec: TrialSpec) -> Row:
@@ -222,7 +222,7 @@ class Trials:
         (row,) = study.rows([deployment], None)
         return replace(row, scale=spec.scale)
 
-    def _meets_slo(self, row: Row) -> bool:
+    def meets_slo(self, row: Row) -> bool:
         """With `--confidence`, also at the upper end of the intervals."""
         request = self.deployments.request
         meets = self.study.meets(row)

@@ -16,7 +16,7 @@ from penstock.simulate.metrics import ReplayMetrics, replay_metrics
 from penstock.simulate.model import Replayable
 from penstock.simulate.replay import SAMPLES, Job, Replays, as_trace
 from penstock.simulate.scaling import Scaling, scaling_of
-from penstock.simulate.steadiness import Steadiness, least_steady
+from penstock.simulate.steadiness import MAX_GROWTH, Steadiness, least_steady
 from penstock.workload.duration import exceeds_sample_limit, lengthened
 from penstock.workload.load import LoadedWorkload
 from penstock.workload.request import Request
@@ -26,6 +26,7 @@ DOUBLINGS = 10
 BISECTIONS = 5
 LONG = 5  # times as many requests: in a short replay a growing queue may not yet miss the SLO
 STEPS_DOWN, STEP_DOWN = 12, 0.93
+DOUBLE = 2.0
 LENGTHENINGS = 3  # of the traffic, to reach a steady state
 Progress = Callable[[int, int], None]
 Requests = tuple[Request, ...]
@@ -100,22 +101,34 @@ class Study:
     counts_all_requests: bool = False
 
     def steady_rows(
-        self, deployments: Sequence[Replayable], progress: Progress | None
+        self,
+        deployments: Sequence[Replayable],
+        progress: Progress | None,
+        is_wanted: Callable[[Row], bool] | None = None,
     ) -> list[Row]:
-        """As `rows`, with longer traffic for those that it leaves without a steady state."""
-        return [self._lengthened(row) for row in self.rows(deployments, progress)]
+        """As `rows`, with longer traffic for those that it leaves without a steady state.
 
-    def _lengthened(self, row: Row) -> Row:
+        ``is_wanted``: a row that is not stays as it is. To find such rows early, the traffic is
+        doubled first. None: all rows are wanted.
+        """
+        rows = self.rows(deployments, progress)
+        return [self._lengthened(row, is_wanted) for row in rows]
+
+    def _lengthened(self, row: Row, is_wanted: Callable[[Row], bool] | None) -> Row:
         """The row, or the first steady one with longer traffic. A trace and a ramp stay as they
         are, and an overloaded deployment has no steady state."""
         loaded, before = self.workload, row.steadiness
-        for _ in range(LENGTHENINGS):
-            longer = before and lengthened(loaded.workload, before.growth)
+        most = MAX_GROWTH if is_wanted is None else DOUBLE
+        for _ in range(LENGTHENINGS + (is_wanted is not None)):
+            if before is None or not (is_wanted is None or is_wanted(row)):
+                break
+            longer = lengthened(loaded.workload, min(most, before.growth))
             if not longer:
                 break
+            most = MAX_GROWTH
             loaded = loaded.with_workload(longer)
             (row,) = replace(self, workload=loaded).rows([row.replayable], None)
-            if before and row.steadiness and row.steadiness.is_overloaded(before):
+            if row.steadiness and row.steadiness.is_overloaded(before):
                 break
             before = row.steadiness
         return row
