@@ -72,7 +72,7 @@ def test_a_steady_replay_is_not_repeated() -> None:
 def test_of_a_trace_all_requests_are_replayed() -> None:
     steady = Behavior(2.0, steadiness=STEADY, longer=Behavior(0.1))
     search = searched(steady, steady)
-    search.complete_trace = LOADED  # stands for a trace
+    search.complete = LOADED  # stands for a trace
     assert confirmed(search, search.known) == []
 
 

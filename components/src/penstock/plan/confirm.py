@@ -69,9 +69,10 @@ def _scales(trials: Trials, trial: Trial) -> Iterator[float]:
 
 
 def _longer(trials: Trials, short: Trial) -> Trial:
-    """Until it is steady, at most as long as `simulate` would replay; of a trace, all requests."""
+    """Until it is steady, at most as long as `simulate` would replay; of a trace and of
+    conversations, all requests."""
     steadiness = short.row.steadiness
-    complete = trials.complete_trace
+    complete = trials.complete
     is_steady = all(row.is_steady for row in (short.row, *short.losses.values()))
     is_enough = is_steady and complete is None
     growth = steadiness.growth if steadiness else 1.0
@@ -82,7 +83,9 @@ def _longer(trials: Trials, short: Trial) -> Trial:
         scale, min_requests=MIN_PLANNED_REQUESTS
     )
     trials.say(f"{short.candidate}: a longer replay", 0)
-    study = replace(trials.study, seeds=1, workload=workload)
+    # A longer replay needs fewer samples, except of conversations, which differ more.
+    seeds = SEEDS if workload.workload.conversation else 1
+    study = replace(trials.study, seeds=seeds, workload=workload)
     left = dict(
         trials.deployments.of([trials.losses_of(short.candidate)[one] for one in short.losses])
     )

@@ -113,8 +113,8 @@ def plan(
     made = Deployments(request)
     searches = [Trials(study, made, share, count, 0, ends, SEARCHED, seen) for _ in families]
     finalists = _searched(request, searches, families)
-    is_trace = loaded.workload.trace is not None
-    trials = joined(searches, budget, complete_trace=loaded if is_trace else None)
+    complete = loaded.workload.trace is not None or loaded.workload.conversation is not None
+    trials = joined(searches, budget, complete=loaded if complete else None)
     undecided = trials.undecided or trials.deadline.is_over(SEARCHED)
     if not any(finalists):
         _replay_hopeful(trials, space)

@@ -84,8 +84,8 @@ class Trials:
     share: float = 1.0  # of the time
     measured: list[Trial] = field(default_factory=list)  # in order of time; searches may share it
     is_cut_short: bool = False  # whether the time ended while trials were still requested
-    # All recorded requests of the workload; the study may have a part of them. None: no trace.
-    complete_trace: LoadedWorkload | None = None
+    # With all requests of a trace or of conversations, of which the study may have a part.
+    complete: LoadedWorkload | None = None
     _reserved: int = 0
     _known: dict[TrialSpec, Trial] = field(default_factory=dict)
 
@@ -175,7 +175,7 @@ class Trials:
         rows = (row, *losses.values())
         meets_slo = all(_is_served(one) and self.meets_slo(one) for one in rows)
         trial = replace(short, row=row, losses=losses, meets_slo=meets_slo)
-        self.replays += len(rows)
+        self.replays += sum(len(one.metrics) for one in rows)
         self._known[TrialSpec(short.candidate, scale=row.scale, seeds=SEEDS)] = trial
         self.measured.append(trial)
         return trial
@@ -237,7 +237,7 @@ def _is_served(row: Row) -> bool:
 
 
 def joined(
-    searches: Sequence[Trials], budget: int, complete_trace: LoadedWorkload | None = None
+    searches: Sequence[Trials], budget: int, complete: LoadedWorkload | None = None
 ) -> Trials:
     """The trials of several searches, and what is left of ``budget`` for more."""
     first = searches[0]
@@ -252,7 +252,7 @@ def joined(
         used,
         deadline=first.deadline,
         measured=first.measured,
-        complete_trace=complete_trace,
+        complete=complete,
     )
     both._known |= known
     return both
