@@ -90,7 +90,7 @@ class SimulatedStudy(Study):
         self,
         deployments: Sequence[Replayable],
         progress: Progress | None,
-        is_wanted: Callable[[Row], bool] | None = None,
+        is_promising: Callable[[Row], bool] | None = None,
     ) -> list[Row]:
         return [
             self._acted(one, self._behavior(one).longer or self._behavior(one))

@@ -104,23 +104,23 @@ class Study:
         self,
         deployments: Sequence[Replayable],
         progress: Progress | None,
-        is_wanted: Callable[[Row], bool] | None = None,
+        is_promising: Callable[[Row], bool] | None = None,
     ) -> list[Row]:
         """As `rows`, with longer traffic for those that it leaves without a steady state.
 
-        ``is_wanted``: a row that is not stays as it is. To find such rows early, the traffic is
-        doubled first. None: all rows are wanted.
+        ``is_promising``: a row that is not stays as it is. To find such rows early, the traffic is
+        doubled first. None: all are.
         """
         rows = self.rows(deployments, progress)
-        return [self._lengthened(row, is_wanted) for row in rows]
+        return [self._lengthened(row, is_promising) for row in rows]
 
-    def _lengthened(self, row: Row, is_wanted: Callable[[Row], bool] | None) -> Row:
+    def _lengthened(self, row: Row, is_promising: Callable[[Row], bool] | None) -> Row:
         """The row, or the first steady one with longer traffic. A trace and a ramp stay as they
         are, and an overloaded deployment has no steady state."""
         loaded, before = self.workload, row.steadiness
-        most = MAX_GROWTH if is_wanted is None else DOUBLE
-        for _ in range(LENGTHENINGS + (is_wanted is not None)):
-            if before is None or not (is_wanted is None or is_wanted(row)):
+        most = MAX_GROWTH if is_promising is None else DOUBLE
+        for _ in range(LENGTHENINGS + (is_promising is not None)):
+            if before is None or not (is_promising is None or is_promising(row)):
                 break
             longer = lengthened(loaded.workload, min(most, before.growth))
             if not longer:
