@@ -8,7 +8,7 @@ from itertools import product
 
 import pytest
 
-from penstock.plan.choose import SCALE_STEP, Ranked, best_of, rank, winner_of
+from penstock.plan.choose import GROUP, SCALE_STEP, Ranked, best_of, rank, winner_of
 from penstock.plan.request import Objective
 from penstock.plan.space import Candidate, Layout
 from penstock.plan.trials import Trial, TrialSpec
@@ -223,3 +223,12 @@ def test_hopeless_candidates_and_unreached_limits_are_not_replayed() -> None:
     some = [aggregated(1), aggregated(4), aggregated(4, batch=128), aggregated(8)]
     found = rank(some, Estimates(), request("interactivity"))  # type: ignore[arg-type]
     assert found.candidates == (aggregated(4), aggregated(8))
+
+
+@pytest.mark.slow  # renders a graph
+def test_a_graph_that_the_estimate_ranks_low_is_found_among_those_with_the_most_gpus() -> None:
+    steps = (*range(1024, 1024 * (GROUP + 1), 1024), 16384)
+    ranked = [replace(aggregated(8), worker=replace(aggregated(8).worker, step=s)) for s in steps]
+    misses = {one: Behavior(max_scale=0.5) for one in ranked[:-1]}
+    found = chosen("cost", {**misses, ranked[-1]: Behavior(max_scale=2)})
+    assert [trial.candidate for trial in found] == [ranked[-1]]

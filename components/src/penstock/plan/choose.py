@@ -172,7 +172,8 @@ def _fastest(trials: Trials, ranked: Ranked) -> list[Trial]:
 
 def _cheapest(trials: Trials, ranked: Ranked) -> list[Trial]:
     """Starts at the estimated number of GPUs. Goes up until some candidates meet the SLO, then down
-    over numbers that the estimate excludes, and finally replays more candidates of the lowest."""
+    over numbers that the estimate excludes, and finally replays more candidates of the lowest; if
+    none met it, of the highest."""
     by_gpus = sorted(ranked.candidates, key=lambda c: (c.gpus, -ranked.capacity[c], c.order))
     groups = [list(equal) for _, equal in groupby(by_gpus, key=lambda c: c.gpus)]
 
@@ -187,6 +188,9 @@ def _cheapest(trials: Trials, ranked: Ranked) -> list[Trial]:
     while not best and 0 <= number < len(groups) and trials.free:
         best = finalists(number, GROUP)
         number += 0 if best else 1
+    if not best and groups:  # the estimate may have left out the right one of the largest
+        number = len(groups) - 1
+        best = finalists(number, LAST_GROUP)
     for fewer in range(number - 1, max(-1, number - 1 - FEWER), -1) if best else ():
         if lower := finalists(fewer, GROUP):
             best, number = lower, fewer
