@@ -86,9 +86,8 @@ def _longer(trials: Trials, short: Trial) -> Trial:
     # A longer replay needs fewer samples, except of conversations, which differ more.
     seeds = SEEDS if workload.workload.conversation else 1
     study = replace(trials.study, seeds=seeds, workload=workload)
-    left = dict(
-        trials.deployments.of([trials.losses_of(short.candidate)[one] for one in short.losses])
-    )
-    rows = study.steady_rows([short.row.replayable, *left.values()], None, trials.meets_slo)
+    left = trials.deployments.of(list(trials.losses_of(short.candidate).values()))
+    deployments = [short.row.replayable, *(one for _, one in left)]
+    rows = study.steady_rows(deployments, None, trials.meets_slo)
     row, *losses = [replace(one, scale=scale) for one in rows]
     return trials.confirm(short, row, dict(zip(short.losses, losses, strict=True)))

@@ -64,22 +64,12 @@ def surest_trials(measured: Iterable[Trial], objective: Objective) -> list[Trial
     return list(surest.values())
 
 
-def gpu_rate(trial: Trial) -> float:
-    """Output tokens/s per GPU, the median over the seeds."""
-    return dict(spreads(trial.row.metrics))["gpu_rate"].median
-
-
-def request_rate(trial: Trial) -> float:
-    """Completed requests/s, the median over the seeds."""
-    return dict(spreads(trial.row.metrics))["request_rate"].median
-
-
 def pareto_front(trials: Iterable[Trial]) -> list[Trial]:
     """Those than which no other has more tokens/s per user and more per GPU, by tokens/s per user.
     Of equal ones the first."""
     front: list[Trial] = []
-    for trial in sorted(trials, key=lambda one: (-one.user_rate, -gpu_rate(one))):
-        if not front or gpu_rate(trial) > gpu_rate(front[-1]):
+    for trial in sorted(trials, key=lambda one: (-one.user_rate, -one.gpu_rate)):
+        if not front or trial.gpu_rate > front[-1].gpu_rate:
             front.append(trial)
     return front[::-1]
 

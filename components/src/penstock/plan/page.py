@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from penstock.errors import SimulationError
-from penstock.plan.evidence import Replayed, loss_name, neighbors, replayed, request_rate
+from penstock.plan.evidence import Replayed, loss_name, neighbors, replayed
 from penstock.plan.planning import NoPlan, Plan
 from penstock.plan.plots import cost_plot, pareto_plot, sensitivity_plot
 from penstock.plan.report import header, objective_line, shown, title
@@ -128,7 +128,7 @@ def _figures(trials: Sequence[Trial], found: Replayed) -> list[list[str]]:
     lines = _with_column(table_cells(rows), ["requests", *(f"{count:,}" for count in counts)])
     if not found.is_at_maximum:
         return lines
-    return _with_column(lines, ["requests/s", *(f"{request_rate(trial):.3g}" for trial in trials)])
+    return _with_column(lines, ["requests/s", *(f"{trial.request_rate:.3g}" for trial in trials)])
 
 
 def _with_column(lines: Sequence[Sequence[str]], column: Sequence[str]) -> list[list[str]]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from operator import attrgetter
 
-from penstock.plan.evidence import Replayed, binding_part, cost_per_million, gpu_rate
+from penstock.plan.evidence import Replayed, binding_part, cost_per_million
 from penstock.plan.margin import latencies
 from penstock.plan.trials import Trial
 from penstock.simulate.html_report import Plot, Series, plot, series_of
@@ -20,9 +21,10 @@ Coordinate = Callable[[Trial], float]
 
 def pareto_plot(replayed: Replayed, choice_name: str) -> Plot:
     """``choice_name``: what the choice is."""
-    front, user_rate = replayed.front, _user_rate
-    line = series_of("Pareto front", [*map(user_rate, front)], [*map(gpu_rate, front)], FRONT)
-    points = _points(replayed, choice_name, user_rate, gpu_rate)
+    x, y = attrgetter("user_rate"), attrgetter("gpu_rate")
+    front = replayed.front
+    line = series_of("Pareto front", [*map(x, front)], [*map(y, front)], FRONT)
+    points = _points(replayed, choice_name, x, y)
     name = "Output tokens/s per user and per GPU"
     return plot(name, "output tokens/s per user", "output tokens/s per GPU", [line, *points])
 
@@ -64,10 +66,6 @@ def sensitivity_plot(rows: Mapping[str, Row | str], attain: float) -> Plot:
 
 def _percent(row: Row) -> float:
     return 100 * (row.goodput or 0.0)
-
-
-def _user_rate(trial: Trial) -> float:
-    return trial.user_rate
 
 
 def _points(replayed: Replayed, choice_name: str, x: Coordinate, y: Coordinate) -> Iterator[Series]:

@@ -168,9 +168,7 @@ def _compared(own: Trial, other: Trial, objective: Objective) -> str:
 
 
 def _rate(trial: Trial) -> str:
-    values = dict(spreads(trial.row.metrics))
-    per_gpu, requests = values["gpu_rate"].median, values["request_rate"].median
-    return f"{requests:.3g} requests/s, {per_gpu:,.0f} tok/s/GPU"
+    return f"{trial.request_rate:.3g} requests/s, {trial.gpu_rate:,.0f} tok/s/GPU"
 
 
 def headroom(plan: Plan, attain: float) -> Iterator[str]:

@@ -63,7 +63,20 @@ class Trial:
     @property
     def user_rate(self) -> float:
         """Output tokens/s of the median request, the median over the seeds."""
-        return dict(spreads(self.row.metrics))["user_rate"].median
+        return self._median("user_rate")
+
+    @property
+    def gpu_rate(self) -> float:
+        """Output tokens/s per GPU, the median over the seeds."""
+        return self._median("gpu_rate")
+
+    @property
+    def request_rate(self) -> float:
+        """Completed requests/s, the median over the seeds."""
+        return self._median("request_rate")
+
+    def _median(self, name: str) -> float:
+        return dict(spreads(self.row.metrics))[name].median
 
     @property
     def goodput(self) -> float:
