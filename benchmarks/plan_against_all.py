@@ -19,11 +19,11 @@ from statistics import median
 from typing import Any
 
 from penstock.graph.slo import Slo
-from penstock.plan.choose import SCALE_STEP, score_of
 from penstock.plan.deployments import Deployments
 from penstock.plan.planning import Plan, plan
 from penstock.plan.prepare import prepare
 from penstock.plan.request import Objective, PlanRequest, plan_request
+from penstock.plan.score import SCALE_STEP, score_of
 from penstock.plan.space import Candidate
 from penstock.plan.traffic import SEEDS
 from penstock.plan.trials import Trial, Trials, TrialSpec

@@ -84,7 +84,7 @@ def phases(request: PlanRequest, loaded: LoadedWorkload) -> dict[str, Any]:
     with timed(figures, "step times"):
         space = prepare(request, loaded)
     with timed(figures, "ranking"):
-        families = space.families()
+        families = space.families(ATTAIN)
     promising = [c for family in families for c in family.candidates[:PROMISING]]
     with timed(figures, "rendering"):
         rendered = Deployments(request).of(promising)

@@ -8,8 +8,10 @@ from itertools import product
 
 import pytest
 
-from penstock.plan.choose import GROUP, SCALE_STEP, Ranked, best_of, rank, winner_of
+from penstock.plan.choose import GROUP, best_of
+from penstock.plan.ranking import Ranked, rank
 from penstock.plan.request import Objective
+from penstock.plan.score import SCALE_STEP, winner_of
 from penstock.plan.space import Candidate, Layout
 from penstock.plan.trials import Trial, TrialSpec
 from penstock.workload.duration import exceeds_plan_limit

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.plan.choose import Ranked
 from penstock.plan.confirm import confirmed, confirmed_family, confirmed_trial
+from penstock.plan.ranking import Ranked
 from penstock.plan.traffic import SEEDS
 from penstock.plan.trials import Deadline, Trial, Trials, TrialSpec
 from penstock.simulate.steadiness import Steadiness
@@ -108,11 +108,11 @@ def test_the_search_goes_on_with_more_gpus_if_none_is_left() -> None:
     small = [one for one in search.known if one.candidate == SMALL]
     capacity = {SMALL: 1.0, LARGE: 1.0}
     ranked = Ranked(candidates=(SMALL, LARGE), capacity=capacity)
-    (only,) = confirmed_family(search, small, ranked, budget=80)
+    (only,) = confirmed_family(search, small, ranked)
     assert (only.candidate, only.row.is_steady) == (LARGE, True)
 
 
 def test_the_search_ends_if_no_larger_graph_is_left() -> None:
     search = searched(behavior(0.5), behavior(0.5))
     ranked = Ranked(candidates=(SMALL, LARGE), capacity={SMALL: 1.0, LARGE: 1.0})
-    assert confirmed_family(search, search.known, ranked, budget=80) == []
+    assert confirmed_family(search, search.known, ranked) == []

@@ -6,8 +6,9 @@ import json
 
 import pytest
 
-from penstock.plan.choose import Ranked, best_of
+from penstock.plan.choose import best_of
 from penstock.plan.planning import Limit, Plan, limit_of
+from penstock.plan.ranking import Ranked
 from penstock.plan.report import as_json, disaggregation, header, lines, reason
 from penstock.plan.request import Objective
 from penstock.plan.sensitivity import Headroom

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from penstock.plan.request import PlanRequest
     from penstock.plan.trials import Trial
 
-REPLAYS, MIN_REPLAYS = 80, 10
+MIN_REPLAYS = 10
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -97,10 +97,8 @@ def _add_search(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--replays",
         type=integer_between(MIN_REPLAYS, 100_000),
-        default=REPLAYS,
         metavar="N",
-        help=f"maximum number of replays of the search (default: {REPLAYS}, 1 to 2 minutes on two "
-        "idle cores)",
+        help="maximum number of replays of the search (default: 80, and fewer if they take long)",
     )
     parser.add_argument(
         "--time-limit",

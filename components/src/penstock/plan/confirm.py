@@ -9,50 +9,80 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from penstock.plan.choose import SCALE_STEP, Ranked, best_of, in_order, score_of, winner_of
+from penstock.plan.choose import COSTLY_GROUP, GROUP, cheapest_of
+from penstock.plan.ranking import Ranked
 from penstock.plan.request import Objective
-from penstock.plan.traffic import SEEDS
-from penstock.plan.trials import Trial, Trials, TrialSpec
+from penstock.plan.score import SCALE_STEP, in_order, score_of, winner_of
+from penstock.plan.trials import FINAL_REPLAYS, Trial, Trials, TrialSpec
 from penstock.workload.duration import MIN_PLANNED_REQUESTS
 
-FURTHER, FURTHER_SHARE = 4, 0.25  # searches with more GPUs, and the replays of each
+FURTHER = 8  # larger numbers of GPUs that are tried
 STEPS_DOWN = 6  # scales below the highest of the search, of which each is two of its steps lower
 
 
-def confirmed_family(
-    trials: Trials, found: Sequence[Trial], ranked: Ranked, budget: int
-) -> list[Trial]:
+def confirmed_families(
+    trials: Trials, families: Sequence[Sequence[Trial]], ranked: Sequence[Ranked]
+) -> list[list[Trial]]:
+    """As `confirmed_family` for both.
+
+    If replays are costly, and fewer GPUs are the objective, a family that needs more than the
+    confirmed graph of the other stays unconfirmed: its short replays are too good rather than too
+    bad, so it cannot win.
+    """
+    objective = trials.deployments.request.objective
+    order = sorted(range(len(families)), key=lambda at: _fewest(families[at]))
+    done: dict[int, list[Trial]] = {}
+    least: float = float("inf")
+    for at in order:
+        if trials.is_costly and objective is Objective.COST and _fewest(families[at]) > least:
+            done[at] = list(families[at])
+            continue
+        done[at] = confirmed_family(trials, families[at], ranked[at])
+        least = min(least, _fewest(done[at]))
+    return [done[at] for at in range(len(families))]
+
+
+def _fewest(family: Sequence[Trial]) -> float:
+    """GPUs; infinite without a graph."""
+    return min((float(trial.candidate.gpus) for trial in family), default=float("inf"))
+
+
+def confirmed_family(trials: Trials, found: Sequence[Trial], ranked: Ranked) -> list[Trial]:
     """As `confirmed`. If none is left, and fewer GPUs are the objective, the search goes on with
-    more GPUs, in replays that are in addition to the ``budget``."""
-    request = trials.deployments.request
+    more GPUs, in replays that are in addition to the budget."""
     left = confirmed(trials, found)
-    for _ in range(FURTHER):
-        if left or not found or request.objective is not Objective.COST:
+    if left or not found or trials.deployments.request.objective is not Objective.COST:
+        return left
+    most = max(trial.candidate.gpus for trial in found)
+    larger = [group for group in ranked.by_gpus if group[0].gpus > most]
+    size = COSTLY_GROUP if trials.is_costly else GROUP
+    for group in larger[:FURTHER]:
+        with trials.granting(size + FINAL_REPLAYS):
+            found = cheapest_of(trials, group[:size])
+        if left := confirmed(trials, found):
             break
-        most = max(trial.candidate.gpus for trial in found)
-        larger = tuple(c for c in ranked.candidates if c.gpus > most)
-        with trials.granting(int(budget * FURTHER_SHARE)):
-            found = best_of(trials, request, replace(ranked, candidates=larger))
-        left = confirmed(trials, found)
     return left
 
 
 def confirmed(trials: Trials, family: Sequence[Trial]) -> list[Trial]:
     """Those of ``family`` that are left, best first: the one that would be recommended met the SLO
-    in a replay that is steady, if the time allowed one."""
+    in a replay that is steady, if the time allowed one. For fewer GPUs, and if replays are costly,
+    only that one."""
     objective = trials.deployments.request.objective
     left, done = list(family), list[Trial]()
     while left and (trial := winner_of([*done, *left], objective)) not in done:
         left.remove(trial)
         if (longer := confirmed_trial(trials, trial)) is not None:
             done.append(longer)
+            if trials.is_costly and objective is Objective.COST:
+                return done  # the others need as many GPUs
     return in_order([*done, *left], score_of(objective)) if done else []
 
 
 def confirmed_trial(trials: Trials, trial: Trial) -> Trial | None:
     """With the figures of the longer replay; None if it misses the SLO there."""
     for lower in _scales(trials, trial):
-        short = trials.one(TrialSpec(trial.candidate, scale=lower, seeds=SEEDS))
+        short = trials.one(TrialSpec(trial.candidate, scale=lower, seeds=trials.seeds))
         if short is None or not short.meets_slo:
             continue
         longer = _longer(trials, short)
@@ -84,7 +114,7 @@ def _longer(trials: Trials, short: Trial) -> Trial:
     )
     trials.say(f"{short.candidate}: a longer replay", 0)
     # A longer replay needs fewer samples, except of conversations, which differ more.
-    seeds = SEEDS if workload.workload.conversation else 1
+    seeds = trials.seeds if workload.workload.conversation else 1
     study = replace(trials.study, seeds=seeds, workload=workload)
     left = trials.deployments.of(list(trials.losses_of(short.candidate).values()))
     deployments = [short.row.replayable, *(one for _, one in left)]

@@ -42,17 +42,29 @@ class Estimate:
 
 
 class Estimator:
-    def __init__(self, table: Table, traffic: Traffic, transfer_ms: float) -> None:
+    """``is_bound``: without allowances for queues, uneven requests and missed prefix-cache hits, so
+    that no replay should be better, except by what the formulas and step times are wrong."""
+
+    def __init__(
+        self, table: Table, traffic: Traffic, transfer_ms: float, *, is_bound: bool = False
+    ) -> None:
         self._table = table
         self._traffic = traffic
         self._transfer_ms = transfer_ms
+        self._is_bound = is_bound
+        self._tail, self._uneven = (0.0, 1.0) if is_bound else (TAIL, UNEVEN)
         # Thousands of candidates have few kinds of pools: each kind is computed once.
         self._capacities: dict[tuple[object, ...], tuple[float, ...]] = {}
         self._pairs: dict[tuple[object, ...], Pair] = {}
 
     def scaled(self, scale: float) -> Estimator:
         """For ``scale`` times the traffic."""
-        return Estimator(self._table, self._traffic.scaled(scale), self._transfer_ms)
+        traffic = self._traffic.scaled(scale)
+        return Estimator(self._table, traffic, self._transfer_ms, is_bound=self._is_bound)
+
+    def bound(self) -> Estimator:
+        """The optimistic estimator."""
+        return Estimator(self._table, self._traffic, self._transfer_ms, is_bound=True)
 
     def at(self, candidate: Candidate, scale: float) -> Estimate | None:
         """At ``scale`` times the traffic; None if the engines do not keep up."""
@@ -122,7 +134,8 @@ class Estimator:
 
     def _of(self, candidate: Candidate, rate: float) -> Estimate | None:
         """At ``rate`` requests/s."""
-        share = 1.0 if candidate.router == "kv" else self._extra_prefill()
+        misses_hits = candidate.router != "kv" and not self._is_bound
+        share = self._extra_prefill() if misses_hits else 1.0
         if candidate.is_disaggregated:
             return self._disaggregated(candidate, rate, share)
         return self._aggregated(candidate.worker, rate, share)
@@ -146,7 +159,7 @@ class Estimator:
 
         found = self._settled(pool, Role.WORKER, arrivals, gap, share)
         busy = arrivals * steps.share[pool.step] * share
-        return _estimate(found, busy, prompt, steps.long_prompt[pool.step] * share)
+        return self._estimate(found, busy, prompt, steps.long_prompt[pool.step] * share)
 
     def _disaggregated(self, candidate: Candidate, rate: float, share: float) -> Estimate | None:
         (first,) = candidate.prefill
@@ -159,7 +172,7 @@ class Estimator:
         arrivals = rate / 1000 / (pool.replicas * pool.layout.ranks)
         found = self._settled(pool, Role.DECODE, arrivals, steps.decode_ms)
         long = prefill.long_prompt[first.step] * share + self._transfer_ms
-        return _estimate(found, busy, prompt, long, first.replicas)
+        return self._estimate(found, busy, prompt, long, first.replicas)
 
     def _settled(
         self, pool: PoolCandidate, role: Role, arrivals: float, gap: Gap, share: float = 1.0
@@ -191,23 +204,22 @@ class Estimator:
             return None
         return high, itl
 
+    def _estimate(
+        self, settled: Pair, busy: float, prompt: float, long: float, servers: int = 1
+    ) -> Estimate | None:
+        """None if prefill does not keep up.
 
-def _estimate(
-    settled: Pair, busy: float, prompt: float, long: float, servers: int = 1
-) -> Estimate | None:
-    """None if prefill does not keep up.
-
-    ``busy``: share of time with prefill. ``prompt``, ``long``: milliseconds of prefill of a mean
-    and of a long input. ``servers``: workers that prefill.
-    """
-    if settled is None or busy >= 1:
-        return None
-    running, itl = settled
-    # The queue of one server; with several it is shorter by about their number.
-    wait = busy * prompt / (2 * (1 - busy)) / max(1, servers * busy)
-    return Estimate(
-        ttft_ms=long + TAIL * wait + itl,
-        itl_ms=itl * UNEVEN,
-        user_rate=1000 / itl,
-        running=running,
-    )
+        ``busy``: share of time with prefill. ``prompt``, ``long``: milliseconds of prefill of a
+        mean and of a long input. ``servers``: workers that prefill.
+        """
+        if settled is None or busy >= 1:
+            return None
+        running, itl = settled
+        # The queue of one server; with several it is shorter by about their number.
+        wait = busy * prompt / (2 * (1 - busy)) / max(1, servers * busy)
+        return Estimate(
+            ttft_ms=long + self._tail * wait + itl,
+            itl_ms=itl * self._uneven,
+            user_rate=1000 / itl,
+            running=running,
+        )

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from penstock.plan.choose import Score, score_of
 from penstock.plan.evidence import surest_trials
 from penstock.plan.report import objective_line
 from penstock.plan.request import PlanRequest
+from penstock.plan.score import Score, score_of
 from penstock.plan.trials import Trial
 from penstock.simulate.report import fitting_table
 
@@ -18,7 +18,7 @@ def partial_lines(
     measured: Sequence[Trial],
     request: PlanRequest,
     attain: float,
-    budget: int,
+    budget: int | None,
     width: int | None = None,
     why: str = "interrupted",
 ) -> Iterator[str]:
@@ -26,8 +26,9 @@ def partial_lines(
     surest = surest_trials(measured, request.objective)
     score = score_of(request.objective)
     best = sorted(surest, key=lambda t: (t.meets_slo, *_score(t, score)), reverse=True)
+    most = "" if budget is None else f", at most {budget} replays"
     count = f"{len(surest)} candidate{'s' * (len(surest) != 1)}"
-    yield f"partial result: {why} after {count}, at most {budget} replays; no recommendation"
+    yield f"partial result: {why} after {count}{most}; no recommendation"
     if best:
         yield f"SLO: {objective_line(request, attain)}"
         yield from fitting_table([trial.row for trial in best[:PARTIAL_ROWS]], width)

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from penstock.errors import Problem, SimulationError
 from penstock.plan import sensitivity
-from penstock.plan.choose import SCALE_STEP, Ranked, best_of, in_order, score_of
-from penstock.plan.confirm import confirmed_family
+from penstock.plan.choose import best_of
+from penstock.plan.confirm import confirmed_families
+from penstock.plan.cost import Cost
 from penstock.plan.deployments import Deployments
 from penstock.plan.prepare import Space, prepare
+from penstock.plan.ranking import Ranked
 from penstock.plan.request import Objective, PlanRequest
 from penstock.plan.routing import Routing, routed
+from penstock.plan.score import SCALE_STEP, in_order, score_of
 from penstock.plan.sensitivity import Comparison, Headroom, Miss
 from penstock.plan.space import Candidate, Layout
 from penstock.plan.trials import Deadline, Trial, Trials, TrialSpec, joined
+from penstock.simulate.parallel import in_parallel
 from penstock.simulate.replay import Replays
 from penstock.simulate.study import Row, Study
 from penstock.workload.duration import (
@@ -84,13 +87,14 @@ def plan(
     loaded: LoadedWorkload,
     replays: Replays,
     *,
-    budget: int,
+    budget: int | None,
     attain: float,
     say: Say,
     measured: list[Trial] | None = None,
     deadline: Deadline | None = None,
 ) -> Plan | NoPlan:
-    """``budget``: replays; ``attain``: share of requests that must meet the SLO.
+    """``budget``: replays of the search, None for as many as it can afford; ``attain``: share of
+    requests that must meet the SLO.
 
     ``say`` gets a text, and how many of how many replays at most were run. ``measured`` gets each
     trial as soon as it is measured, for a search that is interrupted.
@@ -102,26 +106,28 @@ def plan(
     if request.objective is Objective.THROUGHPUT and (capacity := space.capacity):
         # Start near the maximum: the few requests of a slow workload would not fill an engine.
         loaded, space = loaded.scaled(capacity), space.scaled(capacity)
-    families = space.families()
-    workload = space.workload(loaded, families)
-    _require_replayable_length(workload, 1.0)
+    families = space.families(attain)
+    steady = space.workload(loaded, families)
+    _require_replayable_length(steady, 1.0)
+    cost = Cost.of(steady, space.traffic)
+    workload = cost.affordable(steady)
     study = Study(workload=workload, replays=replays, attain=attain)
+    budget = cost.replays if budget is None else budget
     share = int(budget * SEARCHED / max(1, sum(bool(f.candidates) for f in families)))
     count = counted(say, budget, len(space.candidates))
     seen: list[Trial] = [] if measured is None else measured
     ends = deadline or Deadline()
     made = Deployments(request)
-    searches = [Trials(study, made, share, count, 0, ends, SEARCHED, seen) for _ in families]
+    searches = [
+        Trials(study, made, share, count, 0, ends, SEARCHED, seen, is_costly=cost.is_high)
+        for _ in families
+    ]
     finalists = _searched(request, searches, families)
-    complete = loaded.workload.trace is not None or loaded.workload.conversation is not None
-    trials = joined(searches, budget, complete=loaded if complete else None)
+    trials = joined(searches, budget, complete=_complete(loaded, steady, workload))
     undecided = trials.undecided or trials.deadline.is_over(SEARCHED)
     if not any(finalists):
         _replay_hopeful(trials, space)
-    finalists = [
-        confirmed_family(trials, found, ranked, budget)
-        for found, ranked in zip(finalists, families, strict=True)
-    ]
+    finalists = confirmed_families(trials, finalists, families)
     winner, routing = routed(trials, finalists, budget)
     if winner is None:
         return _no_plan(trials, space, workload, undecided=undecided)
@@ -136,6 +142,20 @@ def plan(
     }
     found = _plan(trials, space, workload, *finalists, winner=winner)
     return replace(found, routing=routing, unfinished=limits)
+
+
+def _complete(
+    loaded: LoadedWorkload, steady: LoadedWorkload, searched: LoadedWorkload
+) -> LoadedWorkload | None:
+    """What confirms a graph if the search has only a part of it: all requests of a trace, and
+    conversations for as long as their number grows."""
+    if loaded.workload.trace is not None:
+        return loaded
+    own, needed = loaded.workload.fixed_requests or 0, steady.workload.fixed_requests or 0
+    is_part = max(own, needed) > (searched.workload.fixed_requests or 0)
+    if loaded.workload.conversation is None or not is_part:
+        return None
+    return loaded if own > needed else steady
 
 
 def limit_of(search: Trials, objective: Objective) -> Limit | None:
@@ -176,12 +196,8 @@ def _searched(
     request: PlanRequest, searches: Sequence[Trials], families: Sequence[Ranked]
 ) -> list[list[Trial]]:
     """Searches both families at once, each with its own replays, so that they are independent."""
-    pool = ThreadPoolExecutor(len(families))
-    try:
-        pairs = zip(searches, families, strict=True)
-        return list(pool.map(lambda pair: best_of(pair[0], request, pair[1]), pairs))
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)  # `Replays` ends what still runs
+    pairs = list(zip(searches, families, strict=True))
+    return in_parallel(lambda pair: best_of(pair[0], request, pair[1]), pairs)
 
 
 def _plan(
@@ -205,7 +221,7 @@ def _plan(
     trials.say("headroom, sensitivity to other traffic", 0)
     with sensitivity.in_background(
         lambda: sensitivity.sensitivity_rows(
-            trials.study,
+            replace(trials.study, seeds=trials.seeds),
             deployment,
             base,
             shares_prefixes=request.shares_prefixes,
@@ -213,8 +229,8 @@ def _plan(
         ),
         lambda: winner.losses or sensitivity.loss_rows(trials, winner.candidate, base),
     ) as changed:
-        pairs = _compared(trials, best_disaggregated, best_aggregated, base)
         found_headroom = find_headroom(trials, winner.candidate, base)
+        pairs = _compared(trials, best_disaggregated, best_aggregated, base)
         rows, losses = (one.result() for one in changed)
     further = [*rows.values(), *(() if winner.losses else losses.values())]
     return Plan(
@@ -247,8 +263,9 @@ def _compared(
     if is_cost:  # the number of GPUs stays; other scales may need other numbers
         pair = pair[0], sensitivity.widened(pair[1], pair[0].gpus)
     # Nothing is above the maximum rate.
-    highest = 1.0 if objective is Objective.THROUGHPUT else max(sensitivity.COMPARED)
-    return sensitivity.compared(trials, *pair, base, by_gpus=is_cost, max_scale=highest)
+    scales: Sequence[float] = (1.0,) if trials.is_costly else sensitivity.COMPARED
+    scales = tuple(one for one in scales if one <= 1 or objective is not Objective.THROUGHPUT)
+    return sensitivity.compared(trials, *pair, base, by_gpus=is_cost, scales=scales)
 
 
 def _replay_hopeful(trials: Trials, space: Space) -> None:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 from penstock.errors import Problem, SimulationError
 from penstock.manifests.deployment import Role
-from penstock.plan.choose import Ranked, rank
 from penstock.plan.deployments import Deployments, estimator, step_table
 from penstock.plan.estimate import Estimator, Table
+from penstock.plan.ranking import Ranked, rank
 from penstock.plan.request import Objective, PlanRequest
 from penstock.plan.space import Candidate, Layout, candidates, layouts
 from penstock.plan.traffic import Traffic, traffic_of
@@ -27,13 +27,14 @@ class Space:
     estimator: Estimator
     excluded: Mapping[Layout, str]
 
-    def families(self) -> tuple[Ranked, Ranked]:
-        """The aggregated, then the disaggregated candidates."""
+    def families(self, attain: float) -> tuple[Ranked, Ranked]:
+        """The aggregated, then the disaggregated candidates. ``attain``: share of requests that
+        must meet the SLO."""
         aggregated = [c for c in self.candidates if not c.is_disaggregated]
         disaggregated = [c for c in self.candidates if c.is_disaggregated]
         return (
-            rank(aggregated, self.estimator, self.request),
-            rank(disaggregated, self.estimator, self.request),
+            rank(aggregated, self.estimator, self.request, attain),
+            rank(disaggregated, self.estimator, self.request, attain),
         )
 
     @property

@@ -8,11 +8,11 @@ from dataclasses import asdict
 from textwrap import wrap
 from typing import Any
 
-from penstock.plan.choose import EQUAL, SCALE_STEP, TIE, score_of
 from penstock.plan.evidence import loss_name
 from penstock.plan.margin import Margin, latencies, margin_line, margins
 from penstock.plan.planning import Limit, NoPlan, Plan
 from penstock.plan.request import Objective, PlanRequest
+from penstock.plan.score import EQUAL, SCALE_STEP, TIE, score_of
 from penstock.plan.sensitivity import Comparison
 from penstock.plan.trials import Trial
 from penstock.simulate.accuracy import accuracy_line

@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 from math import ceil
 
 from penstock.errors import SimulationError
-from penstock.plan.choose import TIE, in_order, raised, score_of, winner_of
 from penstock.plan.confirm import confirmed_trial
 from penstock.plan.margin import ITL, latencies
+from penstock.plan.race import raised
 from penstock.plan.request import Objective
+from penstock.plan.score import TIE, in_order, score_of, winner_of
 from penstock.plan.space import Candidate
-from penstock.plan.traffic import SEEDS
 from penstock.plan.trials import Trial, Trials, TrialSpec
 from penstock.simulate.model import Replayable
 from penstock.tune.compare import QUEUED, queue_share
@@ -102,7 +102,7 @@ def _rescue(trials: Trials, winner: Trial | None, budget: int) -> Rescue | None:
             met = [one for one in trials.of(list(map(TrialSpec, candidates))) if one.meets_slo]
             best = sorted(met, key=lambda one: (-one.goodput, one.candidate.order))
             for trial in best[:FINALS]:
-                final = trials.one(TrialSpec(trial.candidate, seeds=SEEDS))
+                final = trials.one(TrialSpec(trial.candidate, seeds=trials.seeds))
                 if final and final.meets_slo and (longer := confirmed_trial(trials, final)):
                     return Rescue(default=missed, trial=longer)
     return None
@@ -180,7 +180,7 @@ def _replayed(trials: Trials, candidate: Candidate, winner: Trial) -> Trial | No
     if trials.deployments.request.objective is Objective.THROUGHPUT:
         trial = raised(trials, candidate, scale)
     else:
-        trial = trials.one(TrialSpec(candidate, scale=scale, seeds=SEEDS))
+        trial = trials.one(TrialSpec(candidate, scale=scale, seeds=trials.seeds))
     return confirmed_trial(trials, trial) if trial and trial.meets_slo else None
 
 

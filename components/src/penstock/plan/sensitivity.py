@@ -6,7 +6,7 @@ search left of the replay budget; the sensitivity analysis adds to it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -14,10 +14,9 @@ from typing import TypeVar
 
 from penstock.errors import InputError
 from penstock.graph.slo import Slo
-from penstock.plan.choose import TIE
 from penstock.plan.margin import END_TO_END, ITL, TTFT, WIDENED_BY, highest_factors
+from penstock.plan.score import TIE
 from penstock.plan.space import Candidate
-from penstock.plan.traffic import SEEDS
 from penstock.plan.trials import Trial, Trials, TrialSpec
 from penstock.simulate.metrics import percentile, steady_requests
 from penstock.simulate.model import Replayable
@@ -103,12 +102,12 @@ def compared(
     base: float,
     *,
     by_gpus: bool,
-    max_scale: float = max(COMPARED),
+    scales: Sequence[float] = COMPARED,
 ) -> list[Comparison]:
-    """At every scale up to ``max_scale`` times ``base``, or until both miss the SLO."""
+    """At every one of ``scales`` times ``base``, or until both miss the SLO."""
     comparisons: list[Comparison] = []
-    for scale in (one for one in COMPARED if one <= max_scale):
-        seeds = SEEDS if scale == 1.0 else 1
+    for scale in scales:
+        seeds = trials.seeds if scale == 1.0 else 1
         pair = disaggregated, aggregated
         specs = [TrialSpec(candidate, scale=base * scale, seeds=seeds) for candidate in pair]
         found = {trial.candidate: trial for trial in trials.of(specs)}
@@ -168,9 +167,8 @@ def loss_rows(trials: Trials, winner: Candidate, scale: float) -> Mapping[str, R
     made = dict(trials.deployments.of(list(winner.losses.values())))
     left = {name: made[one] for name, one in winner.losses.items() if one in made}
     is_late = trials.deadline.is_over
-    return {
-        name: _changed_row(trials.study, one, scale, None, is_late) for name, one in left.items()
-    }
+    study = replace(trials.study, seeds=trials.seeds)
+    return {name: _changed_row(study, one, scale, None, is_late) for name, one in left.items()}
 
 
 def _changed_row(
@@ -192,7 +190,7 @@ def _changed_row(
 
 def _changed(study: Study, scale: float, change: Change | None) -> Study:
     workload = replace(study.workload.at_scale(scale), change=change)
-    return replace(study, seeds=SEEDS, workload=workload)
+    return replace(study, workload=workload)
 
 
 def nearest_miss(trials: Trials, slo: Slo) -> Miss | None:

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from math import inf
+from threading import Lock
+from typing import TypeVar
 
 from penstock.plan.deployments import Deployments
 from penstock.plan.margin import margins
@@ -20,6 +22,9 @@ from penstock.workload.load import LoadedWorkload
 
 SLOWER = 1.5  # a later replay than the mean of those so far, some of which came from the cache
 FIRST_SHARE = 0.75  # of a search's time, for first replays; the rest is for further seeds
+FINALISTS = 2
+FINAL_REPLAYS = 12  # a second seed for the semifinalists, a third for the finalists, three times
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -97,15 +102,28 @@ class Trials:
     share: float = 1.0  # of the time
     measured: list[Trial] = field(default_factory=list)  # in order of time; searches may share it
     is_cut_short: bool = False  # whether the time ended while trials were still requested
+    # Whether a replay takes long. Then samples of one seed select graphs for a longer replay.
+    is_costly: bool = False
     # With all requests of a trace or of conversations, of which the study may have a part.
     complete: LoadedWorkload | None = None
     _reserved: int = 0
+    _lock: Lock = field(default_factory=Lock)
     _known: dict[TrialSpec, Trial] = field(default_factory=dict)
 
     @property
     def free(self) -> int:
         """Replays that are left and not reserved; 0 if no time is left."""
         return 0 if self._is_late() else max(0, self.left - self._reserved)
+
+    @property
+    def seeds(self) -> int:
+        """Samples of the traffic on which a decision is based."""
+        return 1 if self.is_costly else SEEDS
+
+    @property
+    def final_replays(self) -> int:
+        """What a search keeps for further seeds of the best candidates."""
+        return 0 if self.is_costly else min(FINAL_REPLAYS, self.free // 2)
 
     def _is_late(self) -> bool:
         """Is called before each trial, so a late search has left trials out: it records that."""
@@ -188,9 +206,10 @@ class Trials:
         rows = (row, *losses.values())
         meets_slo = all(_is_served(one) and self.meets_slo(one) for one in rows)
         trial = replace(short, row=row, losses=losses, meets_slo=meets_slo)
-        self.replays += sum(len(one.metrics) for one in rows)
-        self._known[TrialSpec(short.candidate, scale=row.scale, seeds=SEEDS)] = trial
-        self.measured.append(trial)
+        with self._lock:  # several may be confirmed at once
+            self.replays += sum(len(one.metrics) for one in rows)
+            self._known[TrialSpec(short.candidate, scale=row.scale, seeds=self.seeds)] = trial
+            self.measured.append(trial)
         return trial
 
     @property
@@ -200,8 +219,10 @@ class Trials:
 
     @property
     def undecided(self) -> bool:
-        """Whether a candidate met the SLO, and was not replayed with all seeds."""
-        return any(spec.seeds < SEEDS and self._known[spec].meets_slo for spec in self._surest())
+        """Whether a candidate met the SLO, and was not replayed with as many seeds as decide."""
+        return any(
+            spec.seeds < self.seeds and self._known[spec].meets_slo for spec in self._surest()
+        )
 
     def _surest(self) -> list[TrialSpec]:
         surest: dict[TrialSpec, TrialSpec] = {}
@@ -265,7 +286,13 @@ def joined(
         used,
         deadline=first.deadline,
         measured=first.measured,
+        is_costly=first.is_costly,
         complete=complete,
     )
     both._known |= known
     return both
+
+
+def batches(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    for first in range(0, len(items), size):
+        yield items[first : first + size]

@@ -171,6 +171,7 @@ def _steadiness(requests: list[ServedRequest]) -> Steadiness:
         request_s=percentile(durations, 0.99) / 1000,
         offered_rate=len(arrived) / seconds,
         served_rate=sum(begin <= request.ended_ms <= end for request in requests) / seconds,
+        warm_up_s=(begin - requests[0].arrived_ms) / 1000 if requests else 0.0,
     )
 
 

@@ -14,7 +14,7 @@ from math import ceil, log2
 
 DURATIONS = 5.0  # the window, in p99 request durations
 SERVED = 0.95  # of the offered rate
-MARGIN = 1.2  # of the lengthened traffic, whose slowest requests may take longer
+MARGIN = 1.05  # of the lengthened traffic, whose slowest requests may take longer
 GROWTH = 2.0  # of the traffic where requests do not complete as fast as they arrive
 MAX_GROWTH = 8.0  # of the traffic in one step
 OVERLOAD_GROWTH = 1.4  # of the request duration, in a replay twice as long
@@ -26,6 +26,7 @@ class Steadiness:
     request_s: float  # p99 of the request duration in the window
     offered_rate: float  # requests/s that arrive in the window
     served_rate: float  # requests/s that complete in it
+    warm_up_s: float = 0.0  # before the window; does not become longer with the traffic
 
     @property
     def is_long_enough(self) -> bool:
@@ -43,12 +44,22 @@ class Steadiness:
     def growth(self) -> float:
         """How many times as much traffic a steady replay may need, a power of 2, so that several
         seeds and numbers of seeds need the same; 1 if this one is steady."""
-        if not self.is_served:
-            return GROWTH
+        return self.window_growth if self.is_served else GROWTH
+
+    @property
+    def window_growth(self) -> float:
+        """As `growth`, for a window that is long enough."""
         if self.is_long_enough:
             return 1.0
-        missing = DURATIONS * self.request_s / self.window_s
-        return min(MAX_GROWTH, 2.0 ** ceil(log2(missing * MARGIN)))
+        needed_s = self.warm_up_s + DURATIONS * self.request_s * MARGIN
+        missing = needed_s / (self.warm_up_s + self.window_s)
+        return min(MAX_GROWTH, 2.0 ** max(1, ceil(log2(missing))))
+
+    @property
+    def full_growth(self) -> float:
+        """As `growth`, where requests are expected to complete as fast as they arrive: in a short
+        window, those of the warm-up hide it."""
+        return max(self.growth, self.window_growth)
 
     def is_overloaded(self, shorter: Steadiness) -> bool:
         """Whether requests took much longer than in a ``shorter`` replay, and still do not complete

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import islice
@@ -14,6 +13,7 @@ from typing import Any
 from penstock.errors import InputError, Problem
 from penstock.simulate.metrics import ReplayMetrics, replay_metrics
 from penstock.simulate.model import Replayable
+from penstock.simulate.parallel import in_parallel
 from penstock.simulate.replay import SAMPLES, Job, Replays, as_trace
 from penstock.simulate.scaling import Scaling, scaling_of
 from penstock.simulate.steadiness import MAX_GROWTH, Steadiness, least_steady
@@ -122,7 +122,9 @@ class Study:
         for _ in range(LENGTHENINGS + (is_promising is not None)):
             if before is None or not (is_promising is None or is_promising(row)):
                 break
-            longer = lengthened(loaded.workload, min(most, before.growth))
+            # Whether a promising row keeps up shows in a long window only.
+            growth = before.growth if is_promising is None else before.full_growth
+            longer = lengthened(loaded.workload, min(most, growth))
             if not longer:
                 break
             most = MAX_GROWTH
@@ -146,11 +148,11 @@ class Study:
         self, deployments: Sequence[Replayable], say: Callable[[str], None] | None = None
     ) -> list[SustainedLoad]:
         """One for each deployment; the searches are independent."""
-        pool = ThreadPoolExecutor(self.replays.processes)
-        try:
-            return list(pool.map(lambda d: _Search(self, d, say).run(), deployments))
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)  # `Replays` ends what still runs
+
+        def load(deployment: Replayable) -> SustainedLoad:
+            return _Search(self, deployment, say).run()
+
+        return in_parallel(load, deployments, self.replays.processes)
 
     def at(self, deployment: Replayable, scale: float, repeat: int = 1) -> Row:
         """One deployment at ``scale`` times the rate, with traffic ``repeat`` times as long.
