@@ -1,8 +1,15 @@
-"""Compares `penstock plan` with replays of every candidate: quality and time of the recommendation.
+"""Compares `penstock plan` with other candidates: quality and time of the recommendation.
 
-python benchmarks/plan_against_all.py [--again TIMES] [CASE…]   Writes results/plan.json; cases that
-are not named keep their results. `--again` repeats the plans only: how often they recommend the
-same graph, and their median time on an otherwise idle machine. Plans do not use the cache.
+python benchmarks/plan_against_all.py [--trace FILE] [--again TIMES] [CASE…]
+Writes results/plan.json; cases that are not named keep their results.
+
+Up to `MOST` candidates that could be better are all replayed; of more, a random sample and those
+that differ in one step from the recommendation. For the fewest GPUs, these are the candidates with
+at most as many as the recommendation. If the replays remain few, each graph is also replayed with
+all router settings. A candidate that seems better is confirmed in a longer replay, as in a plan.
+
+`--again` repeats the plans only: how often they recommend the same graph, and their median time on
+an otherwise idle machine. Plans do not use the cache. `--trace`: Mooncake's conversation trace.
 """
 
 from __future__ import annotations
@@ -13,16 +20,18 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
+from random import Random
 from statistics import median
 from typing import Any
 
-from penstock.graph.slo import Slo
+from penstock.plan.confirm import confirmed_trial
 from penstock.plan.deployments import Deployments
+from penstock.plan.evidence import neighbors
 from penstock.plan.planning import Plan, plan
 from penstock.plan.prepare import prepare
-from penstock.plan.request import Objective, PlanRequest, plan_request
+from penstock.plan.request import Objective, PlanRequest
 from penstock.plan.score import SCALE_STEP, score_of
 from penstock.plan.space import Candidate
 from penstock.plan.traffic import SEEDS
@@ -30,82 +39,43 @@ from penstock.plan.trials import Trial, Trials, TrialSpec
 from penstock.simulate.cache import Cache
 from penstock.simulate.replay import Replays
 from penstock.simulate.study import Study
-from penstock.workload import find_workload
+from penstock.tune.settings import DYNAMO_DEFAULT, grid
 from penstock.workload.load import LoadedWorkload
+from plan_cases import ATTAIN, CASES, TRACE, Case
 from report import RESULTS, write_result
 
-BUDGET = 80  # the default of `penstock plan`
 UNLIMITED = 1_000_000
-ATTAIN = 0.95
+MOST, SAMPLE, SEED = 400, 300, 20261126
 AS_GOOD = 0.97  # × the plan's score with one seed: is replayed with all seeds
 MOST_AGAIN = 12
-
-
-@dataclass(frozen=True, kw_only=True)
-class Case:
-    model: str = "gpt-oss-120b"
-    gpu: str
-    gpus: int
-    workload: str
-    scale: float
-    ttft_ms: float
-    itl_ms: float
-    objective: Objective
-
-
-CASES = {
-    "long prompts, speed": Case(
-        gpu="b200", gpus=8, workload="long-context", scale=8, ttft_ms=2000, itl_ms=50,
-        objective=Objective.INTERACTIVITY,
-    ),
-    "documents, cost": Case(
-        gpu="b200", gpus=8, workload="document", scale=4, ttft_ms=500, itl_ms=10,
-        objective=Objective.COST,
-    ),
-    "documents, speed, H200": Case(
-        gpu="h200", gpus=8, workload="document", scale=1, ttft_ms=1000, itl_ms=20,
-        objective=Objective.INTERACTIVITY,
-    ),
-    "agents, cost": Case(
-        gpu="gb200", gpus=8, workload="agentic", scale=4, ttft_ms=500, itl_ms=8,
-        objective=Objective.COST,
-    ),
-    "documents, throughput, GB200": Case(
-        gpu="gb200", gpus=4, workload="document", scale=1, ttft_ms=1000, itl_ms=15,
-        objective=Objective.THROUGHPUT,
-    ),
-    "chat, throughput, 20b": Case(
-        model="gpt-oss-20b", gpu="h100", gpus=4, workload="short-chat", scale=1, ttft_ms=500,
-        itl_ms=10, objective=Objective.THROUGHPUT,
-    ),
-    "chat, cost, Qwen3-32B": Case(
-        model="Qwen/Qwen3-32B", gpu="h200", gpus=8, workload="short-chat", scale=1, ttft_ms=500,
-        itl_ms=20, objective=Objective.COST,
-    ),
-}  # fmt: skip
-
-
-def request_of(case: Case, scratch: Path) -> tuple[PlanRequest, LoadedWorkload]:
-    loaded = find_workload(case.workload).scaled(case.scale)
-    request = plan_request(
-        case.model,
-        loaded,
-        scratch=scratch,
-        gpu=case.gpu,
-        gpus=case.gpus,
-        slo=Slo(ttft_ms=case.ttft_ms, itl_ms=case.itl_ms),
-        objective=case.objective,
-    )
-    return request, loaded
 
 
 def quiet(*_: object) -> None: ...
 
 
+def compared_with(found: Plan, some: Sequence[Candidate]) -> list[Candidate]:
+    """All of ``some``, or a sample of them and the neighbors of the recommendation; then each with
+    all router settings, if that is not too much."""
+    own = found.winner.candidate
+    if found.request.objective is Objective.COST:  # those with more GPUs cannot be better
+        some = [c for c in some if c.gpus <= own.gpus]
+    if len(some) > MOST:
+        drawn = Random(SEED).sample(list(some), SAMPLE)
+        some = list(dict.fromkeys([*drawn, *neighbors(own, some)]))
+    tuned = [replace(c, settings=one) for c in some if has_choice(c) for one in grid()]
+    return list(dict.fromkeys([*some, *(tuned if len(some) + len(tuned) <= MOST else ())]))
+
+
+def has_choice(candidate: Candidate) -> bool:
+    """Whether the KV router chooses among workers."""
+    return candidate.router == "kv" and any(pool.replicas > 1 for pool in candidate.pools)
+
+
 def exhausted(found: Plan, trials: Trials, everything: Sequence[Candidate]) -> Trial:
     """The best of all candidates under the same traffic.
 
-    All are replayed with one seed; those as good as the plan's are replayed with all seeds.
+    All are replayed with one seed; those that could be better than the plan's, with all seeds and
+    longer.
     """
     objective = found.request.objective
     if objective is Objective.THROUGHPUT:
@@ -114,9 +84,13 @@ def exhausted(found: Plan, trials: Trials, everything: Sequence[Candidate]) -> T
     score = score_of(objective)
     least = (*score(found.winner)[:-1], score(found.winner)[-1] * AS_GOOD)
     hopeful = [trial for trial in looked if trial.meets_slo and score(trial) >= least]
-    hopeful = sorted(hopeful, key=score, reverse=True)[:MOST_AGAIN]
-    again = trials.of([TrialSpec(trial.candidate, seeds=SEEDS) for trial in hopeful])
-    return max([found.winner, *(trial for trial in again if trial.meets_slo)], key=score)
+    best = found.winner
+    for trial in sorted(hopeful, key=score, reverse=True)[:MOST_AGAIN]:
+        again = trials.one(TrialSpec(trial.candidate, seeds=SEEDS))
+        if again and again.meets_slo and score(again) > score(best):
+            longer = confirmed_trial(trials, again)
+            best = max([best, longer], key=score) if longer else best
+    return best
 
 
 def highest_scale(found: Plan, trials: Trials, everything: Sequence[Candidate]) -> Trial:
@@ -140,12 +114,12 @@ def figure(trial: Trial, objective: Objective) -> float:
     return trial.row.scale if objective is Objective.THROUGHPUT else trial.user_rate
 
 
-def again(case: Case, known: dict[str, Any], times: int) -> dict[str, Any]:
+def again(case: Case, trace: Path | None, known: dict[str, Any], times: int) -> dict[str, Any]:
     """``known`` with how often the same graph is recommended, and the median time."""
     took_s, same = [], 0
     for _ in range(times):
         with tempfile.TemporaryDirectory() as folder, Replays(Cache(None, "")) as replays:
-            found, seconds = planned(case, Path(folder), replays)
+            found, seconds = planned(*case.request(Path(folder), trace), replays)
         took_s.append(seconds)
         same += str(found.winner.candidate) == known["plan"]["graph"]
         print(f"{found.winner.candidate}: {seconds:.1f} s", file=sys.stderr, flush=True)
@@ -153,27 +127,24 @@ def again(case: Case, known: dict[str, Any], times: int) -> dict[str, Any]:
     return known | {"plan": known["plan"] | more}
 
 
-def planned(case: Case, folder: Path, replays: Replays) -> tuple[Plan, float]:
+def planned(request: PlanRequest, loaded: LoadedWorkload, replays: Replays) -> tuple[Plan, float]:
     """The plan, and the seconds that it took."""
-    request, loaded = request_of(case, folder)
     begun = time.monotonic()
-    found = plan(request, loaded, replays, budget=BUDGET, attain=ATTAIN, say=quiet)
+    found = plan(request, loaded, replays, budget=None, attain=ATTAIN, say=quiet)
     if not isinstance(found, Plan):
-        raise SystemExit(f"no graph meets the SLO: {case}")
+        raise SystemExit(f"no graph meets the SLO: {request}")
     return found, time.monotonic() - begun
 
 
-def compare(case: Case) -> dict[str, Any]:
+def compare(case: Case, trace: Path | None) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder, Replays(Cache(None, "")) as replays:
-        found, took_s = planned(case, Path(folder), replays)
-        request, loaded = request_of(case, Path(folder))
+        request, loaded = case.request(Path(folder), trace)
+        found, took_s = planned(request, loaded, replays)
         begun = time.monotonic()
         space = prepare(request, loaded)
         study = Study(workload=found.workload, replays=replays, attain=ATTAIN)
-        trials = Trials(study, Deployments(request), UNLIMITED, quiet)
-        # For cost, candidates with more GPUs cannot be better.
-        most = found.winner.candidate.gpus if case.objective is Objective.COST else request.gpus
-        everything = [c for c in space.candidates if c.gpus <= most]
+        trials = Trials(study, Deployments(request), UNLIMITED, quiet, complete=found.complete)
+        everything = compared_with(found, space.candidates)
         best = exhausted(found, trials, everything)
         return {
             "case": {**vars(case), "objective": str(case.objective)},
@@ -181,7 +152,8 @@ def compare(case: Case) -> dict[str, Any]:
             "plan": {**shown(found.winner), "seconds": round(took_s, 1), "replays": found.replays},
             "best of all": {
                 **shown(best),
-                "candidates": len(everything),
+                "candidates": len({replace(c, settings=DYNAMO_DEFAULT) for c in everything}),
+                "with router settings": any(c.settings != DYNAMO_DEFAULT for c in everything),
                 "seconds": round(time.monotonic() - begun),
                 "replays": trials.replays,
             },
@@ -205,13 +177,20 @@ def main() -> None:
     """Cases that are not named keep their results."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--again", type=int, metavar="TIMES")
+    parser.add_argument("--trace", type=Path)
     parser.add_argument("cases", nargs="*", metavar="CASE", choices=[*CASES, []])
     args = parser.parse_args()
     file = RESULTS / "plan.json"
     known = json.loads(file.read_text())["cases"] if file.exists() else {}
     for name in args.cases or CASES:
         case = CASES[name]
-        known[name] = again(case, known[name], args.again) if args.again else compare(case)
+        if case.workload == TRACE and args.trace is None:
+            print(f"{name}: left out without --trace", file=sys.stderr)
+            continue
+        if args.again:
+            known[name] = again(case, args.trace, known[name], args.again)
+        else:
+            known[name] = compare(case, args.trace)
         print(name, json.dumps(known[name], indent=1), file=sys.stderr, flush=True)
         cases = {case: known[case] for case in CASES if case in known}
         write_result("plan", "python benchmarks/plan_against_all.py", {"cases": cases})

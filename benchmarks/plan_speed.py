@@ -13,39 +13,20 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from penstock.graph.slo import Slo
 from penstock.plan.deployments import Deployments
 from penstock.plan.prepare import prepare
-from penstock.plan.request import Objective, PlanRequest, plan_request
-from penstock.workload import find_workload
+from penstock.plan.request import PlanRequest
 from penstock.workload.load import LoadedWorkload
+from plan_cases import ATTAIN, CASES, Case
 from report import write_result
 
 PROMISING = 40  # candidates of each family that are rendered
 
 
-@dataclass(frozen=True, kw_only=True)
-class Case:
-    gpu: str
-    gpus: int
-    workload: str
-    scale: float
-    ttft_ms: float
-    itl_ms: float
-
-    def __str__(self) -> str:
-        slo = f"TTFT {self.ttft_ms:g} ms, ITL {self.itl_ms:g} ms"
-        return f"gpt-oss-120b, {self.gpus} × {self.gpu}, {self.workload} × {self.scale:g}, {slo}"
-
-
-CASES = (
-    Case(gpu="b200", gpus=8, workload="agentic", scale=4, ttft_ms=800, itl_ms=15),
-    Case(gpu="gb200", gpus=64, workload="document", scale=40, ttft_ms=2000, itl_ms=20),
-)
+MEASURED = ("agents, cost", "documents, cost, 64 GB200")
 
 
 @contextmanager
@@ -64,19 +45,9 @@ def timed(figures: dict[str, Any], phase: str) -> Iterator[None]:
     }
 
 
-def measure(one: Case) -> dict[str, Any]:
-    loaded = find_workload(one.workload).scaled(one.scale)
+def measure(case: Case) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
-        request = plan_request(
-            "gpt-oss-120b",
-            loaded,
-            scratch=Path(folder),
-            gpu=one.gpu,
-            gpus=one.gpus,
-            slo=Slo(ttft_ms=one.ttft_ms, itl_ms=one.itl_ms),
-            objective=Objective.COST,
-        )
-        return phases(request, loaded)
+        return phases(*case.request(Path(folder), None))
 
 
 def phases(request: PlanRequest, loaded: LoadedWorkload) -> dict[str, Any]:
@@ -97,7 +68,7 @@ def phases(request: PlanRequest, loaded: LoadedWorkload) -> dict[str, Any]:
 
 
 def main() -> None:
-    cases = {str(one): measure(one) for one in CASES}
+    cases = {name: measure(CASES[name]) for name in MEASURED}
     write_result("plan_speed", "python benchmarks/plan_speed.py", {"cases": cases})
 
 

@@ -231,7 +231,7 @@ def test_an_slo_that_no_graph_meets_reports_the_closest_and_alternatives(
     path = tmp_path / "planned.yaml"
     assert main([*asked, "--gpus", "1", "--ttft", "5ms", "--itl", "30ms", "-o", str(path)]) == 17
     output = capsys.readouterr().err
-    assert "no graph with up to 1 × b200 met TTFT ≤ 5 ms, ITL ≤ 30 ms" in output
+    assert "no replayed graph with up to 1 × b200 met TTFT ≤ 5 ms, ITL ≤ 30 ms" in output
     assert "closest: 1 × TP1 aggregated" in output
     assert not path.exists()
     use, *flags = output.partition("Fix: ")[2].partition(",")[0].split()

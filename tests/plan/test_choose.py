@@ -8,7 +8,7 @@ from itertools import product
 
 import pytest
 
-from penstock.plan.choose import GROUP, best_of
+from penstock.plan.choose import COSTLY_GROUP, GROUP, best_of
 from penstock.plan.ranking import Ranked, rank
 from penstock.plan.request import Objective
 from penstock.plan.score import SCALE_STEP, winner_of
@@ -212,8 +212,15 @@ def test_a_trial_is_run_once() -> None:
 class Estimates:
     """Capacity grows with the GPUs; few requests run concurrently."""
 
+    def __init__(self, gpus: float = 4.0) -> None:
+        self.gpus = gpus  # that are enough
+
     def required_capacity(self, candidate: Candidate, _: object) -> float:
-        return candidate.gpus / 4
+        return candidate.gpus / self.gpus
+
+    def bound(self) -> Estimates:
+        """The optimistic estimate; three of four GPUs would be enough."""
+        return Estimates(3.0)
 
     def at(self, candidate: Candidate, _: float) -> object:
         from penstock.plan.estimate import Estimate
@@ -225,6 +232,33 @@ def test_hopeless_candidates_and_unreached_limits_are_not_replayed() -> None:
     some = [aggregated(1), aggregated(4), aggregated(4, batch=128), aggregated(8)]
     found = rank(some, Estimates(), request("interactivity"))  # type: ignore[arg-type]
     assert found.candidates == (aggregated(4), aggregated(8))
+
+
+def test_candidates_that_even_the_optimistic_estimate_excludes_are_not_replayed() -> None:
+    """Unless the SLO must only be met for a smaller share of requests than the mean stands for."""
+    some = [aggregated(1), aggregated(2), aggregated(3), aggregated(4)]
+    estimates = Estimates(3.2)  # of one GPU, the capacity is too low anyway
+    for attain, expected in ((0.95, some[2:]), (0.5, some[1:])):
+        found = rank(some, estimates, request("cost"), attain)  # type: ignore[arg-type]
+        assert sorted(found.candidates) == expected
+
+
+def test_costly_replays_have_one_seed_and_few_candidates_of_each_number_of_gpus() -> None:
+    behaviors = {
+        replace(aggregated(gpus), worker=replace(aggregated(gpus).worker, step=step)): Behavior(
+            max_scale=2 if gpus >= 4 else 0.5
+        )
+        for gpus in (3, 4, 5)
+        for step in (1024, 2048, 8192, 16384)
+    }
+    search = trials(behaviors, left=200)
+    search.is_costly = True
+    ranked = Ranked(candidates=tuple(behaviors), capacity=dict.fromkeys(behaviors, 1.0))
+    found = best_of(search, request("cost"), ranked)
+    assert {trial.candidate.gpus for trial in found} == {4}
+    assert len(found) == COSTLY_GROUP
+    assert search.replays == 2 * COSTLY_GROUP  # of three and of four GPUs
+    assert not search.undecided
 
 
 @pytest.mark.slow  # renders a graph

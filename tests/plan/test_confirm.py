@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.plan.confirm import confirmed, confirmed_family, confirmed_trial
+from penstock.plan.confirm import confirmed, confirmed_families, confirmed_family, confirmed_trial
 from penstock.plan.ranking import Ranked
+from penstock.plan.space import Candidate
 from penstock.plan.traffic import SEEDS
 from penstock.plan.trials import Deadline, Trial, Trials, TrialSpec
 from penstock.simulate.steadiness import Steadiness
@@ -116,3 +117,42 @@ def test_the_search_ends_if_no_larger_graph_is_left() -> None:
     search = searched(behavior(0.5), behavior(0.5))
     ranked = Ranked(candidates=(SMALL, LARGE), capacity={SMALL: 1.0, LARGE: 1.0})
     assert confirmed_family(search, search.known, ranked) == []
+
+
+def costly(small: Behavior, large: Behavior) -> Trials:
+    search = trials({SMALL: small, LARGE: large})
+    search.is_costly = True
+    search.of([TrialSpec(SMALL), TrialSpec(LARGE)])
+    return search
+
+
+def trial_of(search: Trials, candidate: Candidate) -> Trial:
+    (found,) = (one for one in search.known if one.candidate == candidate)
+    return found
+
+
+def test_a_costly_family_that_needs_more_gpus_than_a_confirmed_graph_stays_unconfirmed() -> None:
+    search = costly(behavior(2.0), behavior(2.0))
+    families = [[trial_of(search, LARGE)], [trial_of(search, SMALL)]]
+    none = Ranked(candidates=(), capacity={})
+    (first,), (second,) = confirmed_families(search, families, [none, none])
+    assert (first.candidate, first.row.is_steady) == (LARGE, False)
+    assert (second.candidate, second.row.is_steady) == (SMALL, True)
+
+
+def test_a_costly_family_is_confirmed_if_the_other_turns_out_to_need_as_many_gpus() -> None:
+    search = costly(behavior(0.5), behavior(2.0))
+    families = [[trial_of(search, LARGE)], [trial_of(search, SMALL)]]
+    both = Ranked(candidates=(SMALL,), capacity={SMALL: 1.0})
+    (first,), second = confirmed_families(search, families, [both, both])
+    assert (first.candidate, first.row.is_steady) == (LARGE, True)
+    assert second == []
+
+
+def test_a_costly_graph_is_replayed_longer_only_once() -> None:
+    search = costly(behavior(0.5), behavior(2.0))
+    small = trial_of(search, SMALL)
+    assert confirmed(search, [small]) == []
+    replays = search.replays
+    assert confirmed(search, [small]) == []
+    assert search.replays == replays

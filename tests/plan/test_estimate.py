@@ -134,3 +134,12 @@ def test_candidates_of_one_kind_are_estimated_once() -> None:
     assert found[1, 1] == first
     assert found[29, 29] == pytest.approx(29 * first)
     assert len({found[1, decode] for decode in range(2, 30)}) < 28  # prefill is the bottleneck
+
+
+@pytest.mark.parametrize("candidate", [aggregated(2), disaggregated(1, 1), disaggregated(2, 3)])
+def test_no_estimate_is_better_than_the_optimistic_one(candidate: Candidate) -> None:
+    for slo in (LOOSE, Slo(ttft_ms=260), Slo(itl_ms=12), Slo(e2e_ms=2000)):
+        own, bound = estimator().capacity(candidate, slo), estimator().bound()
+        assert 0 < own <= bound.capacity(candidate, slo)
+        twice = bound.scaled(2).capacity(candidate, slo)  # is a bound too
+        assert twice == pytest.approx(bound.capacity(candidate, slo) / 2, rel=0.01)

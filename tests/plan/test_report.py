@@ -89,5 +89,5 @@ def test_a_plan_names_the_time_limit_and_not_the_slo_if_the_search_was_cut_short
 @pytest.mark.slow  # renders a graph
 def test_disaggregation_is_worth_it_if_the_whole_search_found_no_aggregated_graph() -> None:
     plan = planned(disaggregated(1, 1), is_late=False, unfinished={})
-    assert disaggregation(plan) == "worth it: no aggregated graph met the SLO"
+    assert disaggregation(plan) == "worth it: no replayed aggregated graph met the SLO"
     assert "--time-limit" not in " ".join(header(plan, 0.95, "penstock plan"))

@@ -67,6 +67,14 @@ def test_a_window_of_few_durations_needs_longer_traffic() -> None:
     assert found.growth in (2, 4, 8)
 
 
+def test_the_warm_up_does_not_become_longer_with_the_traffic() -> None:
+    """A window of 10 s after 40 s of warm-up: five times 10 s need a run of 92.5 s."""
+    short = Steadiness(window_s=10, request_s=10, offered_rate=4, served_rate=4, warm_up_s=40)
+    assert short.growth == 2
+    ramping = replace(short, served_rate=3, request_s=40)
+    assert (ramping.growth, ramping.full_growth) == (2, 8)
+
+
 @dataclass
 class Served(Replays):
     """Replays whose result depends on the number of requests."""

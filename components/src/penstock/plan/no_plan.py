@@ -22,7 +22,7 @@ def no_plan_error(result: NoPlan, attain: float, scale: float = 1.0) -> Simulati
         message = f"{message} {slo_text(request, attain)}"
         return SimulationError(Problem(message=message, fix=f"Raise {limit}."))
     gpus = f"up to {request.gpus} × {request.gpu.name}"
-    parts = [f"no graph with {gpus} met {slo_text(request, attain)}"]
+    parts = [f"no replayed graph with {gpus} met {slo_text(request, attain)}"]
     if result.miss is not None:
         trial = result.miss.trial
         shown_latencies = ", ".join(

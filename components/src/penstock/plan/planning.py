@@ -49,6 +49,7 @@ class Plan:
 
     request: PlanRequest
     workload: LoadedWorkload  # as it was replayed
+    complete: LoadedWorkload | None = None  # what confirmed the best graphs, if it is another
     winner: Trial
     # The best of each family; None: none met the SLO, or its search did not finish (`unfinished`).
     aggregated: Trial | None
@@ -123,7 +124,7 @@ def plan(
         for _ in families
     ]
     finalists = _searched(request, searches, families)
-    trials = joined(searches, budget, complete=_complete(loaded, steady, workload))
+    trials = joined(searches, budget, complete=complete_workload(loaded, steady, workload))
     undecided = trials.undecided or trials.deadline.is_over(SEARCHED)
     if not any(finalists):
         _replay_hopeful(trials, space)
@@ -141,10 +142,10 @@ def plan(
         if (limit := limit_of(search, request.objective))
     }
     found = _plan(trials, space, workload, *finalists, winner=winner)
-    return replace(found, routing=routing, unfinished=limits)
+    return replace(found, routing=routing, unfinished=limits, complete=trials.complete)
 
 
-def _complete(
+def complete_workload(
     loaded: LoadedWorkload, steady: LoadedWorkload, searched: LoadedWorkload
 ) -> LoadedWorkload | None:
     """What confirms a graph if the search has only a part of it: all requests of a trace, and

@@ -143,7 +143,11 @@ def reason(plan: Plan) -> str:
     if other is None and plan.unfinished:
         text += f"; {_unfinished(plan)}"
     elif other is None:
-        text += f"; {LEFT_OUT}" if plan.request.confidence else f"; no {kind} graph met the SLO"
+        text += (
+            f"; {LEFT_OUT}"
+            if plan.request.confidence
+            else f"; no replayed {kind} graph met the SLO"
+        )
     else:
         text += f"; the best {kind} graph ({other.candidate}) {_compared(own, other, objective)}"
     best = max([own, *plan.runners_up], key=score_of(objective))
@@ -160,7 +164,8 @@ def _other(plan: Plan) -> Trial | None:
 
 def _compared(own: Trial, other: Trial, objective: Objective) -> str:
     if objective is Objective.COST:
-        return f"needs {other.candidate.gpus}, at {other.user_rate:.0f} tok/s/user"
+        least = "" if other.row.is_steady else "at least "  # a longer replay may need more
+        return f"needs {least}{other.candidate.gpus}, at {other.user_rate:.0f} tok/s/user"
     if objective is Objective.THROUGHPUT:
         return f"sustains {_rate(other)}"
     ratio = own.user_rate / other.user_rate
@@ -221,9 +226,9 @@ def disaggregation(plan: Plan) -> str:
     if plan.unfinished:
         return f"not known: {_unfinished(plan)}"
     if plan.disaggregated is None:
-        return "no disaggregated graph met the SLO"
+        return "no replayed disaggregated graph met the SLO"
     if plan.aggregated is None:
-        return "worth it: no aggregated graph met the SLO"
+        return "worth it: no replayed aggregated graph met the SLO"
     complete = [one for one in plan.compared if one.disaggregated and one.aggregated]
     met = [one for one in complete if _is_met(one)]
     favoring = [one for one in met if one.favors_disaggregated]
