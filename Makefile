@@ -97,7 +97,7 @@ bench: ## run all benchmarks; results go to benchmarks/results
 	$(RUN) python benchmarks/simulate_scale.py
 	$(RUN) python benchmarks/plan_against_all.py
 	$(RUN) python benchmarks/plan_speed.py
-	$(RUN) python benchmarks/plan_figures.py
+	$(RUN) python benchmarks/plan_header.py
 	$(RUN) python benchmarks/router_settings.py --short
 	$(RUN) python benchmarks/planner.py
 	$(RUN) python benchmarks/twin.py

@@ -193,7 +193,8 @@ def main() -> None:
             known[name] = compare(case, args.trace)
         print(name, json.dumps(known[name], indent=1), file=sys.stderr, flush=True)
         cases = {case: known[case] for case in CASES if case in known}
-        write_result("plan", "python benchmarks/plan_against_all.py", {"cases": cases})
+        command = "python benchmarks/plan_against_all.py --trace FILE"
+        write_result("plan", command, {"cases": cases}, show=False)
 
 
 if __name__ == "__main__":

@@ -321,6 +321,7 @@ def as_json(plan: Plan, attain: float, graph: str) -> str:
         "headroom": list(headroom(plan, attain)),
         "confidence": plan.request.confidence,
         "margins": [asdict(one) | {"is_met": one.is_met} for one in _margins(plan, attain)],
+        "planned_scale": plan.base,
         "scale_headroom": asdict(plan.headroom),
         "n_minus_one": plan.request.survives_loss,
         "after_loss": {name: _changed_json(row, attain) for name, row in plan.losses.items()},

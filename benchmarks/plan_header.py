@@ -1,0 +1,177 @@
+"""Replays what the header of a planned graph claims, with `penstock simulate`.
+
+python benchmarks/plan_header.py [--trace FILE] [CASE…]
+Writes results/plan_header.json; cases that are not named keep their results. --trace: Mooncake's
+conversation trace; without it, its case is left out.
+
+The claims are taken from the JSON output, which has the values of the header's sentences:
+the figures of the recommended graph (its replay must be steady, or the header says that it is not),
+the scales at which it meets and misses the SLO, the loss of a worker, the other traffic, and the
+comparison of the best aggregated with the best disaggregated graph. `simulate` reads the written
+graph, and lengthens its replays until the state is steady, so a claim of a replay that was too
+short shows here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import redirect_stdout
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from penstock.cli.main import main as penstock
+from plan_cases import ATTAIN, CASES, TRACE, Case
+from report import RESULTS, write_result
+
+FIGURES = ("user_rate", "gpu_rate", "ttft_p50_ms", "itl_p50_ms")
+POOL_KEYS = {"aggregated": "worker", "prefill": "prefill", "decode": "decode"}
+FIGURE_MARGIN = 0.1  # between a figure of the header and its replay
+SHARE_MARGIN = 0.02  # between shares of requests that meet the SLO
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    what: str
+    claimed: float | str
+    replayed: float
+    holds: bool
+
+
+def arguments_of(case: Case, trace: Path | None, scale: float = 1.0) -> list[str]:
+    recorded = ["--trace", str(trace)] if case.workload == TRACE else []
+    return ["--workload", case.workload, *recorded, "--scale", str(case.scale * scale)]
+
+
+def printed(*arguments: str) -> dict[str, Any]:
+    """The JSON that a command prints."""
+    output = io.StringIO()
+    with redirect_stdout(output):
+        code = penstock([*arguments, "--json", "-q"])
+    assert code == 0, arguments
+    return dict(json.loads(output.getvalue()))
+
+
+def planned(case: Case, trace: Path | None) -> dict[str, Any]:
+    latencies = ["--ttft", f"{case.ttft_ms:g}ms"]
+    latencies += ["--itl", f"{case.itl_ms:g}ms"] if case.itl_ms else []
+    own = ["--model", case.model, "--gpu", case.gpu, "--gpus", str(case.gpus)]
+    objective = ["--objective", str(case.objective)]
+    return printed("plan", *own, *objective, *latencies, *arguments_of(case, trace))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replayed:
+    """A planned graph, and how `simulate` sees it."""
+
+    case: Case
+    trace: Path | None
+    file: Path
+
+    def figures(self, scale: float, graph: str | None = None) -> dict[str, float]:
+        """The medians. ``graph``: YAML of another graph than the planned one."""
+        file = self.file
+        if graph is not None:
+            file = self.file.with_name("changed.yaml")
+            file.write_text(graph)
+        (one,) = printed("simulate", str(file), *arguments_of(self.case, self.trace, scale))[
+            "graphs"
+        ]
+        return {name: spread["median"] for name, spread in one["figures"].items()}
+
+
+def claims(plan: dict[str, Any], replayed: Replayed) -> Iterator[Claim]:
+    base = plan["planned_scale"]
+    own = replayed.figures(base)
+    yield Claim(
+        what=f"the SLO is met for {ATTAIN:.0%} of requests",
+        claimed="yes",
+        replayed=round(own["goodput"], 4),
+        holds=own["goodput"] >= ATTAIN,
+    )
+    for name in FIGURES:
+        figure = plan["graphs"][0]["figures"][name]["median"]
+        is_near = abs(figure / own[name] - 1) <= FIGURE_MARGIN if own[name] else not figure
+        yield Claim(
+            what=name, claimed=round(figure, 2), replayed=round(own[name], 2), holds=is_near
+        )
+    yield from _scale_claims(plan, replayed, base)
+    yield from _loss_claims(plan, replayed, base)
+
+
+def _scale_claims(plan: dict[str, Any], replayed: Replayed, base: float) -> Iterator[Claim]:
+    steps = plan["scale_headroom"]
+    for name, verb in (("sustained", "meets"), ("failing", "misses")):
+        if (step := steps[name]) is not None:
+            share = replayed.figures(base * step)["goodput"]
+            limit = ATTAIN + (-SHARE_MARGIN if verb == "meets" else SHARE_MARGIN)
+            yield Claim(
+                what=f"{verb} the SLO at scale × {step:.3g}",
+                claimed="yes",
+                replayed=round(share, 4),
+                holds=share >= limit if verb == "meets" else share < limit,
+            )
+
+
+def _loss_claims(plan: dict[str, Any], replayed: Replayed, base: float) -> Iterator[Claim]:
+    """Whether the SLO is met with one worker fewer, which is what an operator decides on."""
+    for pool, claim in plan["after_loss"].items():
+        graph = yaml.safe_load(plan["graph"])
+        graph[POOL_KEYS[pool]]["replicas"] -= 1
+        share = replayed.figures(base, yaml.safe_dump(graph))["goodput"]
+        if (claimed := claim.get("meets_slo")) is not None:
+            yield Claim(
+                what=f"meets the SLO with one {pool} worker fewer",
+                claimed="yes" if claimed else "no",
+                replayed=round(share, 4),
+                holds=(share >= ATTAIN - SHARE_MARGIN)
+                if claimed
+                else (share < ATTAIN + SHARE_MARGIN),
+            )
+
+
+def verified(case: Case, trace: Path | None) -> dict[str, Any]:
+    plan = planned(case, trace)
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "planned.yaml"
+        file.write_text(plan["graph"])
+        found = list(claims(plan, Replayed(case=case, trace=trace, file=file)))
+    return {
+        "recommended": plan["recommended"],
+        "steady": plan["graphs"][0]["is_steady"],
+        "reason": plan["reason"],
+        "router": plan["router"]["reason"],
+        "claims": [asdict(one) for one in found],
+        "false": [one.what for one in found if not one.holds],
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--trace", type=Path)
+    parser.add_argument("cases", nargs="*", metavar="CASE", choices=[*CASES, []])
+    args = parser.parse_args()
+    file = RESULTS / "plan_header.json"
+    known = json.loads(file.read_text())["cases"] if file.exists() else {}
+    for name in args.cases or CASES:
+        if CASES[name].workload == TRACE and args.trace is None:
+            continue
+        known[name] = verified(CASES[name], args.trace)
+        print(name, json.dumps(known[name], ensure_ascii=False), file=sys.stderr, flush=True)
+        ordered = {one: known[one] for one in CASES if one in known}
+        count = sum(len(one["claims"]) for one in ordered.values())
+        false = sum(len(one["false"]) for one in ordered.values())
+        figures = {"claims": count, "false": false, "cases": ordered}
+        command = "python benchmarks/plan_header.py --trace FILE"
+        write_result("plan_header", command, figures, show=False)
+
+
+if __name__ == "__main__":
+    main()
