@@ -21,6 +21,7 @@ from penstock.plan.sensitivity import (
 from penstock.plan.space import Layout
 from penstock.plan.trials import TrialSpec
 from penstock.simulate.model import Replayable
+from penstock.simulate.steadiness import Steadiness
 from penstock.simulate.study import Progress, Row, Study
 from penstock.workload.load import parse_workload
 from tests.plan.simulated_study import (
@@ -51,6 +52,28 @@ def row() -> Row:
 def test_headroom_is_what_was_replayed(max_scale: float, left: int, expected: Headroom) -> None:
     asked = trials({aggregated(1): Behavior(max_scale=max_scale)}, left=left)
     assert headroom(asked, aggregated(1), 1.0) == expected
+
+
+LONGER = Behavior(
+    1.3, steadiness=Steadiness(window_s=100, request_s=5, offered_rate=4, served_rate=4)
+)
+
+
+def test_a_step_that_only_a_short_replay_meets_is_no_headroom() -> None:
+    """A growing queue shows in the longer replay only. Of a costly one, the short replay shows no
+    more than that the SLO is missed."""
+    grows = Behavior(
+        2.1,
+        steadiness=Steadiness(window_s=10, request_s=5, offered_rate=4, served_rate=4),
+        longer=LONGER,
+    )
+    for is_costly, expected in (
+        (False, Headroom(sustained=1.25, failing=1.6)),
+        (True, Headroom(failing=2.5)),
+    ):
+        search = trials({aggregated(1): grows})
+        search.is_costly = is_costly
+        assert headroom(search, aggregated(1), 1.0) == expected
 
 
 def test_disaggregation_is_favored_where_one_pool_misses_the_slo_or_is_slower() -> None:
@@ -103,15 +126,13 @@ def test_the_aggregated_graph_is_widened_to_as_many_gpus() -> None:
 
 
 def test_a_sensitivity_without_a_request_that_fits_says_so() -> None:
-    study = trials({}).study
+    search = trials({})
     long = parse_workload("input: 100000\noutput: 8\narrival: {poisson: 1}\n", "long.yaml")
-    real = Study(workload=long, replays=study.replays)
+    search.study = Refused(workload=long, replays=search.study.replays)
     fits = replace(replayed_deployment(), context=131072)
     whys = [
         row
-        for row in sensitivity_rows(
-            Refused(**vars(real)), fits, 1.0, shares_prefixes=False
-        ).values()
+        for row in sensitivity_rows(search, fits, 1.0, shares_prefixes=False).values()
         if isinstance(row, str)
     ]
     assert whys == [

@@ -85,7 +85,7 @@ def confirmed_trial(trials: Trials, trial: Trial) -> Trial | None:
         short = trials.one(TrialSpec(trial.candidate, scale=lower, seeds=trials.seeds))
         if short is None or not short.meets_slo:
             continue
-        longer = _longer(trials, short)
+        longer = longer_trial(trials, short)
         if longer.meets_slo:
             return longer
     return None
@@ -98,9 +98,9 @@ def _scales(trials: Trials, trial: Trial) -> Iterator[float]:
         yield from (trial.row.scale / SCALE_STEP ** (2 * n) for n in range(1, STEPS_DOWN + 1))
 
 
-def _longer(trials: Trials, short: Trial) -> Trial:
-    """Until it is steady, at most as long as `simulate` would replay; of a trace and of
-    conversations, all requests."""
+def longer_trial(trials: Trials, short: Trial) -> Trial:
+    """The trial with a longer replay: until it is steady, at most as long as `simulate` would
+    replay; of a trace and of conversations, all requests."""
     steadiness = short.row.steadiness
     complete = trials.complete
     is_steady = all(row.is_steady for row in (short.row, *short.losses.values()))

@@ -222,11 +222,7 @@ def _plan(
     trials.say("headroom, sensitivity to other traffic", 0)
     with sensitivity.in_background(
         lambda: sensitivity.sensitivity_rows(
-            replace(trials.study, seeds=trials.seeds),
-            deployment,
-            base,
-            shares_prefixes=request.shares_prefixes,
-            is_late=trials.deadline.is_over,
+            trials, deployment, base, shares_prefixes=request.shares_prefixes
         ),
         lambda: winner.losses or sensitivity.loss_rows(trials, winner.candidate, base),
     ) as changed:

@@ -211,9 +211,10 @@ def _changed_line(row: Row | str, attain: float) -> str:
     verdict = f"{share:.1%} of requests meet the SLO"
     verdict = verdict if share >= attain else f"only {verdict} ({_share(attain)} needed)"
     rejected = f", {row.too_long} requests rejected as too long" if row.too_long else ""
+    short = "" if share < attain or row.is_steady else ", in a replay that is not steady"
     return (
         f"{verdict}, TTFT p50 {values['ttft_p50_ms'].median:.0f} ms, "
-        f"ITL p50 {values['itl_p50_ms'].median:.1f} ms{rejected}"
+        f"ITL p50 {values['itl_p50_ms'].median:.1f} ms{rejected}{short}"
     )
 
 

@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from penstock.errors import InputError
 from penstock.graph.slo import Slo
+from penstock.plan.confirm import longer_trial
 from penstock.plan.margin import END_TO_END, ITL, TTFT, WIDENED_BY, highest_factors
 from penstock.plan.score import TIE
 from penstock.plan.space import Candidate
@@ -75,14 +76,26 @@ class Miss:
 
 
 def headroom(trials: Trials, candidate: Candidate, scale: float) -> Headroom:
-    """Which steps above ``scale`` meet the SLO."""
-    sustained = None
+    """Which steps above ``scale`` meet the SLO.
+
+    In a short replay, a queue that grows slowly may not show. So the highest step that meets the
+    SLO is replayed longer; if that is costly, only a step that misses it is known.
+    """
+    met: list[tuple[float, Trial]] = []
+    failing = None
     for step in STEPS_UP:
         trial = trials.one(TrialSpec(candidate, scale=scale * step))
         if trial is None or not trial.meets_slo:
-            return Headroom(sustained=sustained, failing=step if trial else None)
-        sustained = step
-    return Headroom(sustained=sustained, failing=None)
+            failing = step if trial else None
+            break
+        met.append((step, trial))
+    if trials.is_costly:
+        return Headroom(failing=failing)
+    for step, trial in reversed(met):
+        if longer_trial(trials, trial).meets_slo:
+            return Headroom(sustained=step, failing=failing)
+        failing = step
+    return Headroom(failing=failing)
 
 
 def known_headroom(trials: Trials, candidate: Candidate, scale: float) -> Headroom:
@@ -141,12 +154,7 @@ def in_background(*tasks: Callable[[], T]) -> Iterator[list[Future[T]]]:
 
 
 def sensitivity_rows(
-    study: Study,
-    deployment: Replayable,
-    scale: float,
-    *,
-    shares_prefixes: bool,
-    is_late: Callable[[], bool] = lambda: False,
+    trials: Trials, deployment: Replayable, scale: float, *, shares_prefixes: bool
 ) -> Mapping[str, Row | str]:
     """The same graph under changed traffic, by what is changed; a text says why it was not
     replayed."""
@@ -157,7 +165,7 @@ def sensitivity_rows(
     if shares_prefixes:
         changes["no shared prefixes"] = (1.0, without_shared_prefixes)
     return {
-        name: _changed_row(study, deployment, scale * step, change, is_late)
+        name: _changed_row(trials, deployment, scale * step, change)
         for name, (step, change) in changes.items()
     }
 
@@ -166,31 +174,26 @@ def loss_rows(trials: Trials, winner: Candidate, scale: float) -> Mapping[str, R
     """The graph with one worker fewer, by the name of the worker's pool."""
     made = dict(trials.deployments.of(list(winner.losses.values())))
     left = {name: made[one] for name, one in winner.losses.items() if one in made}
-    is_late = trials.deadline.is_over
-    study = replace(trials.study, seeds=trials.seeds)
-    return {name: _changed_row(study, one, scale, None, is_late) for name, one in left.items()}
+    return {name: _changed_row(trials, one, scale) for name, one in left.items()}
 
 
 def _changed_row(
-    study: Study,
-    deployment: Replayable,
-    scale: float,
-    change: Change | None,
-    is_late: Callable[[], bool],
+    trials: Trials, deployment: Replayable, scale: float, change: Change | None = None
 ) -> Row | str:
-    """A text says why it was not replayed."""
-    if is_late():
+    """Steady if it meets the SLO, unless replays are costly. A text says why it was not
+    replayed."""
+    if trials.deadline.is_over():
         return "the time limit was reached"
+    workload = replace(trials.study.workload.at_scale(scale), change=change)
+    study = replace(trials.study, seeds=trials.seeds, workload=workload)
     try:
-        (row,) = _changed(study, scale, change).rows([deployment], None)
+        if trials.is_costly:
+            (row,) = study.rows([deployment], None)
+        else:
+            (row,) = study.steady_rows([deployment], None, study.meets)
     except InputError as error:  # no request fits, or there are too many
         return error.problems[0].message
     return row
-
-
-def _changed(study: Study, scale: float, change: Change | None) -> Study:
-    workload = replace(study.workload.at_scale(scale), change=change)
-    return replace(study, workload=workload)
 
 
 def nearest_miss(trials: Trials, slo: Slo) -> Miss | None:
@@ -210,8 +213,10 @@ def nearest_miss(trials: Trials, slo: Slo) -> Miss | None:
 def _lower(trials: Trials, best: Trial) -> float | None:
     for scale in STEPS_DOWN:
         trial = trials.one(TrialSpec(best.candidate, scale=scale))
-        if trial is None or trial.meets_slo:
-            return scale if trial else None
+        if trial is None:
+            return None
+        if trial.meets_slo and (trials.is_costly or longer_trial(trials, trial).meets_slo):
+            return scale
     return None
 
 
