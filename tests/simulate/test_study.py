@@ -17,6 +17,7 @@ from penstock.simulate.replay import Job, Replays, Result
 from penstock.simulate.report import narrow_table, notes, sustained_load_line, table
 from penstock.simulate.study import LONG, Row, Study
 from penstock.workload import find_workload
+from penstock.workload.duration import MAX_SEARCHED_REQUESTS
 from penstock.workload.load import LoadedWorkload, parse_workload
 from penstock.workload.model import Arrival
 from tests.simulate.test_metrics import steady
@@ -79,7 +80,7 @@ def test_the_line_of_a_sustained_load_says_how_its_replay_differs_from_one_of_th
     assert found.highest is not None
     line = sustained_load_line(found, asked.workload)
     once = asked.workload.at_scale(found.highest.scale).workload.requests
-    long = asked.workload.at_scale(found.highest.scale, repeat=5).workload.requests
+    long = asked.workload.for_search(found.highest.scale, repeat=5).workload.requests
     assert f"of a replay with {long:,} requests" in line
     assert line.endswith(f"`--scale {found.highest.scale:.2f}` replays {once:,}")
     capped = asked.workload.with_workload(asked.workload.workload.with_requests(20_000))
@@ -111,8 +112,8 @@ def test_a_faster_workload_lasts_as_long() -> None:
     assert loaded.at_scale(0.5).workload.requests == 500
     assert loaded.at_scale(0.5, min_requests=100).workload.requests == 250
     assert loaded.at_scale(0.01, min_requests=100).workload.requests == 100
-    assert loaded.at_scale(4, repeat=5).workload.requests == 10_000
-    assert loaded.at_scale(100, repeat=100).workload.requests == 20_000
+    assert loaded.for_search(4, repeat=5).workload.requests == 10_000
+    assert loaded.for_search(100, repeat=100).workload.requests == 20_000
     users = loaded.workload.model_copy(update={"arrival": Arrival(concurrency=100)})
     assert replace(loaded, workload=users).at_scale(10).workload.requests == 8000
     arrival = loaded.at_scale(4).workload.arrival
@@ -170,7 +171,10 @@ def test_a_search_uses_one_seed_and_decides_with_three() -> None:
     replays = RecordedReplays(cache=Cache(None, ""), processes=1)
     asked = Study(workload=find_workload("short-chat"), replays=replays)
     assert len(asked.at(round_robin(), 2).metrics) == 1
-    assert len(asked.at(round_robin(), 2, LONG).metrics) == 3
+    assert len(asked.at(round_robin(), 1, LONG).metrics) == 3
+    assert len(asked.at(round_robin(), 2, LONG).metrics) == 1  # with 5,000 requests
+    assert asked.workload.for_search(100).workload.requests == MAX_SEARCHED_REQUESTS
+    assert asked.workload.for_search(0.1).workload.requests == 500
 
 
 def prompts(*tokens: int) -> LoadedWorkload:

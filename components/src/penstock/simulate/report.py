@@ -266,9 +266,8 @@ def sustained_load_line(load: SustainedLoad, loaded: LoadedWorkload) -> str:
 
 def _length(loaded: LoadedWorkload, scale: float) -> str:
     """How the replay of a sustained load differs from one of `--scale`; empty if it does not."""
-    once, long = (
-        loaded.at_scale(scale, repeat=repeat).workload.fixed_requests for repeat in (1, LONG)
-    )
+    once = loaded.at_scale(scale).workload.fixed_requests
+    long = loaded.for_search(scale, repeat=LONG).workload.fixed_requests
     if not once or not long or once == long:
         return ""
     return (

@@ -26,6 +26,7 @@ DOUBLINGS = 10
 BISECTIONS = 5
 LONG = 5  # times as many requests: in a short replay a growing queue may not yet miss the SLO
 STEPS_DOWN, STEP_DOWN = 12, 0.93
+ENOUGH_FOR_ONE_SEED = 5000  # requests of a long replay, whose percentiles hardly differ by seed
 DOUBLE = 2.0
 LENGTHENINGS = 3  # of the traffic, to reach a steady state
 Progress = Callable[[int, int], None]
@@ -157,11 +158,13 @@ class Study:
     def at(self, deployment: Replayable, scale: float, repeat: int = 1) -> Row:
         """One deployment at ``scale`` times the rate, with traffic ``repeat`` times as long.
 
-        Short replays of a search use one seed if possible, the long one that decides uses all.
+        Short replays of a search use one seed, and no more requests than select a scale. The long
+        one that decides uses all seeds, unless it has enough requests.
         """
-        loaded = self.workload.at_scale(scale, repeat=repeat)
+        loaded = self.workload.for_search(scale, repeat=repeat)
         study = self
-        if repeat == 1 and self.seeds is None and not deployment.is_random:
+        is_long = repeat > 1 and (loaded.workload.fixed_requests or 0) < ENOUGH_FOR_ONE_SEED
+        if self.seeds is None and not is_long:
             study = replace(self, seeds=1)
         jobs = study._jobs(deployment, loaded, study._sampled(loaded, [deployment]))
         return replace(self._row(deployment, jobs, self.replays.run(jobs)), scale=scale)

@@ -10,6 +10,7 @@ from math import ceil
 from penstock.workload.model import DEFAULT_REQUESTS, MAX_SAMPLED_REQUESTS, Workload
 
 MAX_REPLAYED_REQUESTS = 20_000  # of one replay, unless the workload itself has more
+MAX_SEARCHED_REQUESTS = 2000  # of a replay that selects a scale, unless the workload has more
 REQUESTS_PER_CLIENT = 8  # of each concurrent client, at least
 MIN_PLANNED_REQUESTS = 100  # of a sampled workload, in a replay of `plan`
 MIN_PLANNED_TRACE_REQUESTS = 1000  # of a trace, in a replay of `plan`
@@ -22,12 +23,10 @@ STEADY_STATE_DURATIONS = 4.25
 MIN_GROWTH = 1.5  # of a replay that is repeated because it was too short
 
 
-def at_scale(
-    workload: Workload, scale: float, *, repeat: int = 1, min_requests: int | None = None
-) -> Workload:
+def at_scale(workload: Workload, scale: float, *, min_requests: int | None = None) -> Workload:
     """The workload with ``scale`` times the arrival rate, which lasts as long as before.
 
-    ``repeat``: lasts so many times as long. ``min_requests``: the fewest requests at a scale below
+    ``min_requests``: the fewest requests at a scale below
     1; None means as many as the workload has. A ramp and a trace keep their own requests.
     """
     scaled = workload.scaled(scale)
@@ -35,8 +34,22 @@ def at_scale(
     if own is None:
         return scaled
     least = own if min_requests is None else min_requests
-    requests = min(max(round(own * scale), least) * repeat, max(MAX_REPLAYED_REQUESTS, own))
+    requests = min(max(round(own * scale), least), max(MAX_REPLAYED_REQUESTS, own))
     return scaled.with_requests(max(requests, REQUESTS_PER_CLIENT * scaled.concurrency))
+
+
+def for_search(workload: Workload, scale: float, *, repeat: int = 1) -> Workload:
+    """As `at_scale`, for a search over scales: with no more requests than select one.
+
+    ``repeat``: times as many, for the replay that decides.
+    """
+    scaled = at_scale(workload, scale)
+    own, searched = workload.fixed_requests, scaled.fixed_requests
+    if own is None or searched is None:
+        return scaled
+    most = max(own, MAX_SEARCHED_REQUESTS, REQUESTS_PER_CLIENT * scaled.concurrency)
+    requests = min(searched, most) * repeat
+    return scaled.with_requests(min(requests, max(MAX_REPLAYED_REQUESTS, most)))
 
 
 def exceeds_sample_limit(workload: Workload) -> bool:

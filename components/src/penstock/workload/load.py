@@ -16,7 +16,7 @@ from penstock.shipped import shipped
 from penstock.strict_yaml.kind import DocumentKind
 from penstock.strict_yaml.parse import parse_strictly
 from penstock.strict_yaml.problems import field_problems
-from penstock.workload.duration import at_scale, exceeds_sample_limit
+from penstock.workload.duration import at_scale, exceeds_sample_limit, for_search
 from penstock.workload.model import Arrival, Workload, too_many
 from penstock.workload.request import Request
 from penstock.workload.sample import sample
@@ -83,12 +83,13 @@ class LoadedWorkload:
         """With ``scale`` times the arrival rate, and as many requests."""
         return self.with_workload(self.workload.scaled(scale))
 
-    def at_scale(
-        self, scale: float, *, repeat: int = 1, min_requests: int | None = None
-    ) -> LoadedWorkload:
+    def at_scale(self, scale: float, *, min_requests: int | None = None) -> LoadedWorkload:
         """As `penstock.workload.duration.at_scale`."""
-        scaled = at_scale(self.workload, scale, repeat=repeat, min_requests=min_requests)
-        return self.with_workload(scaled)
+        return self.with_workload(at_scale(self.workload, scale, min_requests=min_requests))
+
+    def for_search(self, scale: float, *, repeat: int = 1) -> LoadedWorkload:
+        """As `penstock.workload.duration.for_search`."""
+        return self.with_workload(for_search(self.workload, scale, repeat=repeat))
 
 
 def ready_names() -> list[str]:
