@@ -161,7 +161,7 @@ BANS = (
         "a container registry",
     ),
     Ban(
-        r"\b(colour|behaviour|neighbour|favour|honour|recognis|normalis|organis|serialis|initialis|optimis|utilis|minimis|maximis|quantis|tokenis|summaris|synchronis|parallelis(?!m)|labelled|modelled|centre)",
+        r"\b(colour|behaviour|neighbour|favour|honour|recognis|normalis|organis|serialis|initialis|optimis(?!t|m)|utilis|minimis|maximis|quantis|tokenis|summaris|synchronis|parallelis(?!m)|labelled|modelled|centre)",
         WORDS,
         "American spelling",
         "colour",
