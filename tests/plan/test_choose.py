@@ -268,3 +268,8 @@ def test_a_graph_that_the_estimate_ranks_low_is_found_among_those_with_the_most_
     misses = {one: Behavior(max_scale=0.5) for one in ranked[:-1]}
     found = chosen("cost", {**misses, ranked[-1]: Behavior(max_scale=2)})
     assert [trial.candidate for trial in found] == [ranked[-1]]
+    search = trials({**misses, ranked[-1]: Behavior(max_scale=2)})
+    search.is_costly = True
+    order = Ranked(candidates=tuple(ranked), capacity=dict.fromkeys(ranked, 1.0))
+    (only,) = best_of(search, request("cost"), order)
+    assert only.candidate == ranked[-1]

@@ -59,7 +59,7 @@ def _cheapest(trials: Trials, ranked: Ranked) -> list[Trial]:
         number += 0 if best else 1
     if not best and groups:  # the estimate may have left out the right one of the largest
         number = len(groups) - 1
-        best = finalists(number, last)
+        best = finalists(number, LAST_GROUP)
     for fewer in range(number - 1, max(-1, number - 1 - FEWER), -1) if best else ():
         if lower := finalists(fewer, group):
             best, number = lower, fewer
