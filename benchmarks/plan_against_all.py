@@ -41,8 +41,8 @@ from penstock.simulate.replay import Replays
 from penstock.simulate.study import Study
 from penstock.tune.settings import DYNAMO_DEFAULT, grid
 from penstock.workload.load import LoadedWorkload
-from plan_cases import ATTAIN, CASES, TRACE, Case
-from report import RESULTS, write_result
+from plan_cases import ATTAIN, Case, add_cases, chosen_cases, in_order, known_cases
+from report import write_result
 
 UNLIMITED = 1_000_000
 MOST, SAMPLE, SEED = 400, 300, 20261126
@@ -177,24 +177,17 @@ def main() -> None:
     """Cases that are not named keep their results."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--again", type=int, metavar="TIMES")
-    parser.add_argument("--trace", type=Path)
-    parser.add_argument("cases", nargs="*", metavar="CASE", choices=[*CASES, []])
+    add_cases(parser)
     args = parser.parse_args()
-    file = RESULTS / "plan.json"
-    known = json.loads(file.read_text())["cases"] if file.exists() else {}
-    for name in args.cases or CASES:
-        case = CASES[name]
-        if case.workload == TRACE and args.trace is None:
-            print(f"{name}: left out without --trace", file=sys.stderr)
-            continue
+    known = known_cases("plan")
+    for name, case in chosen_cases(args):
         if args.again:
             known[name] = again(case, args.trace, known[name], args.again)
         else:
             known[name] = compare(case, args.trace)
         print(name, json.dumps(known[name], indent=1), file=sys.stderr, flush=True)
-        cases = {case: known[case] for case in CASES if case in known}
         command = "python benchmarks/plan_against_all.py --trace FILE"
-        write_result("plan", command, {"cases": cases}, show=False)
+        write_result("plan", command, {"cases": in_order(known)}, show=False)
 
 
 if __name__ == "__main__":

@@ -6,13 +6,19 @@ to 64 GPUs. The search was developed with those that are not `is_held_out`.
 
 from __future__ import annotations
 
+import argparse
+import json
+import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from penstock.graph.slo import Slo
 from penstock.plan.request import Objective, PlanRequest, plan_request
 from penstock.workload import find_workload
 from penstock.workload.load import LoadedWorkload
+from report import RESULTS
 
 TRACE = "conversation"  # the ready workload that reads Mooncake's conversation trace
 ATTAIN = 0.95  # the default of `penstock plan`
@@ -101,3 +107,29 @@ CASES = {
         gpu="gb200", gpus=64, workload="agentic", scale=40, ttft_ms=800, itl_ms=10
     ),
 }  # fmt: skip
+
+
+def add_cases(parser: argparse.ArgumentParser) -> None:
+    """The cases to run, and the trace that one of them needs."""
+    parser.add_argument("--trace", type=Path)
+    parser.add_argument("cases", nargs="*", metavar="CASE", choices=[*CASES, []])
+
+
+def chosen_cases(args: argparse.Namespace) -> Iterator[tuple[str, Case]]:
+    """(name, case) of the named ones, or of all; the trace's only with its file."""
+    for name in args.cases or CASES:
+        if CASES[name].workload == TRACE and args.trace is None:
+            print(f"{name}: left out without --trace", file=sys.stderr)
+        else:
+            yield name, CASES[name]
+
+
+def known_cases(result: str) -> dict[str, Any]:
+    """The cases in a result file, by name; empty without a file."""
+    file = RESULTS / f"{result}.json"
+    return dict(json.loads(file.read_text())["cases"]) if file.exists() else {}
+
+
+def in_order(results: dict[str, Any]) -> dict[str, Any]:
+    """In the order of `CASES`."""
+    return {name: results[name] for name in CASES if name in results}

@@ -4,10 +4,10 @@ python benchmarks/plan_header.py [--trace FILE] [CASE…]
 Writes results/plan_header.json; cases that are not named keep their results. --trace: Mooncake's
 conversation trace; without it, its case is left out.
 
-The claims are taken from the JSON output, which has the values of the header's sentences:
-the figures of the recommended graph (its replay must be steady, or the header says that it is not),
-the scales at which it meets and misses the SLO, the loss of a worker, the other traffic, and the
-comparison of the best aggregated with the best disaggregated graph. `simulate` reads the written
+The claims are taken from the JSON output, which has the values of the header's sentences: the
+figures of the recommended graph, the scales at which it meets and misses the SLO, and whether it
+meets the SLO after the loss of a worker. The router's evidence, the margin, and the comparison of
+the best aggregated with the best disaggregated graph are not replayed. `simulate` reads the written
 graph, and lengthens its replays until the state is steady, so a claim of a replay that was too
 short shows here.
 """
@@ -28,8 +28,8 @@ from typing import Any
 import yaml
 
 from penstock.cli.main import main as penstock
-from plan_cases import ATTAIN, CASES, TRACE, Case
-from report import RESULTS, write_result
+from plan_cases import ATTAIN, TRACE, Case, add_cases, chosen_cases, in_order, known_cases
+from report import write_result
 
 FIGURES = ("user_rate", "gpu_rate", "ttft_p50_ms", "itl_p50_ms")
 POOL_KEYS = {"aggregated": "worker", "prefill": "prefill", "decode": "decode"}
@@ -155,20 +155,16 @@ def verified(case: Case, trace: Path | None) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--trace", type=Path)
-    parser.add_argument("cases", nargs="*", metavar="CASE", choices=[*CASES, []])
+    add_cases(parser)
     args = parser.parse_args()
-    file = RESULTS / "plan_header.json"
-    known = json.loads(file.read_text())["cases"] if file.exists() else {}
-    for name in args.cases or CASES:
-        if CASES[name].workload == TRACE and args.trace is None:
-            continue
-        known[name] = verified(CASES[name], args.trace)
+    known = known_cases("plan_header")
+    for name, case in chosen_cases(args):
+        known[name] = verified(case, args.trace)
         print(name, json.dumps(known[name], ensure_ascii=False), file=sys.stderr, flush=True)
-        ordered = {one: known[one] for one in CASES if one in known}
-        count = sum(len(one["claims"]) for one in ordered.values())
-        false = sum(len(one["false"]) for one in ordered.values())
-        figures = {"claims": count, "false": false, "cases": ordered}
+        cases = in_order(known)
+        count = sum(len(one["claims"]) for one in cases.values())
+        false = sum(len(one["false"]) for one in cases.values())
+        figures = {"claims": count, "false": false, "cases": cases}
         command = "python benchmarks/plan_header.py --trace FILE"
         write_result("plan_header", command, figures, show=False)
 

@@ -26,8 +26,8 @@ MIN_GROWTH = 1.5  # of a replay that is repeated because it was too short
 def at_scale(workload: Workload, scale: float, *, min_requests: int | None = None) -> Workload:
     """The workload with ``scale`` times the arrival rate, which lasts as long as before.
 
-    ``min_requests``: the fewest requests at a scale below
-    1; None means as many as the workload has. A ramp and a trace keep their own requests.
+    ``min_requests``: the fewest requests at a scale below 1; None means as many as the workload
+    has. A ramp and a trace keep their own requests.
     """
     scaled = workload.scaled(scale)
     own = workload.fixed_requests
