@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from penstock.plan.cost import FEWEST, LEAST_REQUESTS, LONGEST_S, MOST, Cost
-from penstock.plan.planning import complete_workload
+from penstock.plan.planning import CONVERSATIONS, complete_workload
 from penstock.plan.traffic import Traffic
+from penstock.workload.duration import MAX_REPLAYED_REQUESTS
 from penstock.workload.load import LoadedWorkload, parse_workload
 
 CONVERSATION = "conversation: {turns: 8, think: 3}\n"
@@ -44,16 +45,14 @@ def test_only_conversations_and_traces_can_be_searched_with_a_part() -> None:
 
 
 @pytest.mark.parametrize(
-    ("own", "steady", "searched", "complete"),
-    [(500, 4000, 4000, None), (500, 4000, 2000, 4000), (9000, 4000, 4000, 9000)],
+    ("own", "steady", "complete"),
+    [(500, 1000, 1000 * CONVERSATIONS), (9000, 1000, 9000), (500, 9000, MAX_REPLAYED_REQUESTS)],
 )
-def test_a_graph_is_confirmed_with_no_fewer_conversations_than_the_search_had(
-    own: int, steady: int, searched: int, complete: int | None
-) -> None:
-    workloads = (workload(count, CONVERSATION) for count in (own, steady, searched))
-    found = complete_workload(*workloads)
-    assert (found and found.workload.requests) == complete
+def test_many_conversations_confirm_a_graph(own: int, steady: int, complete: int) -> None:
+    found = complete_workload(workload(own, CONVERSATION), workload(steady, CONVERSATION))
+    assert found
+    assert found.workload.requests == complete
 
 
 def test_requests_that_are_no_conversations_need_no_complete_workload() -> None:
-    assert complete_workload(workload(9000), workload(100), workload(100)) is None
+    assert complete_workload(workload(9000), workload(100)) is None

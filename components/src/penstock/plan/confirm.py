@@ -13,8 +13,9 @@ from penstock.plan.choose import COSTLY_GROUP, GROUP, cheapest_of
 from penstock.plan.ranking import Ranked
 from penstock.plan.request import Objective
 from penstock.plan.score import SCALE_STEP, in_order, score_of, winner_of
+from penstock.plan.traffic import SEEDS
 from penstock.plan.trials import FINAL_REPLAYS, Trial, Trials, TrialSpec
-from penstock.workload.duration import MIN_PLANNED_REQUESTS
+from penstock.workload.duration import MAX_REPLAYED_REQUESTS, MIN_PLANNED_REQUESTS
 
 FURTHER = 8  # larger numbers of GPUs that are tried
 STEPS_DOWN = 6  # scales below the highest of the search, of which each is two of its steps lower
@@ -113,8 +114,9 @@ def longer_trial(trials: Trials, short: Trial) -> Trial:
         scale, min_requests=MIN_PLANNED_REQUESTS
     )
     trials.say(f"{short.candidate}: a longer replay", 0)
-    # A longer replay needs fewer samples, except of conversations, which differ more.
-    seeds = trials.seeds if workload.workload.conversation else 1
+    # A longer replay needs fewer samples, except of conversations, whose rates differ more.
+    is_few = (workload.workload.fixed_requests or 0) * SEEDS <= MAX_REPLAYED_REQUESTS
+    seeds = SEEDS if workload.workload.conversation and is_few else 1
     study = replace(trials.study, seeds=seeds, workload=workload)
     left = trials.deployments.of(list(trials.losses_of(short.candidate).values()))
     deployments = [short.row.replayable, *(one for _, one in left)]

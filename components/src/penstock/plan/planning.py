@@ -34,6 +34,7 @@ from penstock.workload.load import LoadedWorkload
 Say = Callable[[str, int, int], None]
 SEARCHED = 0.8  # share of the budget, and of the time, that the search may take
 RUNNERS_UP = 4
+CONVERSATIONS = 4  # times those of a steady state, to confirm a graph
 
 
 class Limit(StrEnum):
@@ -124,7 +125,7 @@ def plan(
         for _ in families
     ]
     finalists = _searched(request, searches, families)
-    trials = joined(searches, budget, complete=complete_workload(loaded, steady, workload))
+    trials = joined(searches, budget, complete=complete_workload(loaded, steady))
     undecided = trials.undecided or trials.deadline.is_over(SEARCHED)
     if not any(finalists):
         _replay_hopeful(trials, space)
@@ -145,18 +146,19 @@ def plan(
     return replace(found, routing=routing, unfinished=limits, complete=trials.complete)
 
 
-def complete_workload(
-    loaded: LoadedWorkload, steady: LoadedWorkload, searched: LoadedWorkload
-) -> LoadedWorkload | None:
-    """What confirms a graph if the search has only a part of it: all requests of a trace, and
-    conversations for as long as their number grows."""
+def complete_workload(loaded: LoadedWorkload, steady: LoadedWorkload) -> LoadedWorkload | None:
+    """What confirms a graph: all requests of a trace, and many conversations, because an overload
+    shows late: it delays their next turns, and so lowers the load. None: what the search has.
+
+    ``steady``: the workload with the fewest requests that show a steady state.
+    """
     if loaded.workload.trace is not None:
         return loaded
-    own, needed = loaded.workload.fixed_requests or 0, steady.workload.fixed_requests or 0
-    is_part = max(own, needed) > (searched.workload.fixed_requests or 0)
-    if loaded.workload.conversation is None or not is_part:
+    own, needed = loaded.workload.fixed_requests, steady.workload.fixed_requests
+    if loaded.workload.conversation is None or own is None or needed is None:
         return None
-    return loaded if own > needed else steady
+    requests = max(own, min(needed * CONVERSATIONS, MAX_REPLAYED_REQUESTS))
+    return loaded.with_workload(loaded.workload.with_requests(requests))
 
 
 def limit_of(search: Trials, objective: Objective) -> Limit | None:

@@ -1,7 +1,8 @@
 """Metrics of one replay, computed from its requests. Times are milliseconds of simulated time.
 
-Two parts of a replay are not counted: the warm-up, which is twice the time that a request takes,
-and the time after the last arrival, when the engines run empty.
+Two parts of a replay are not counted: the warm-up, which is twice the time that a request takes, or
+the time of a conversation; and the time after the last arrival, or after the start of the last
+conversation, when the engines run empty.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from statistics import median
 from typing import Any
 
 from penstock.graph.slo import Slo
+from penstock.simulate.conversations import Conversations
 from penstock.simulate.steadiness import Steadiness
 
 MIN_WARM_UP, MAX_WARM_UP = 0.1, 0.5  # shares of the requests
@@ -102,7 +104,7 @@ def _served_request(row: Mapping[str, Any]) -> ServedRequest:
 def steady_requests(result: Mapping[str, Any]) -> list[ServedRequest]:
     """The requests that `ReplayMetrics` counts: those that arrived in the steady state."""
     requests = served_requests(result)
-    return _between(requests, *_steady_window(requests))
+    return _between(requests, *_steady_window(requests, Conversations.in_result(result)))
 
 
 def _between(requests: list[ServedRequest], begin: float, end: float) -> list[ServedRequest]:
@@ -124,7 +126,11 @@ def replay_metrics(
     end too.
     """
     requests = served_requests(result)
-    begin, end = _full_window(requests) if counts_all_requests else _steady_window(requests)
+    conversations = Conversations.in_result(result)
+    if counts_all_requests:
+        begin, end = _full_window(requests)
+    else:
+        begin, end = _steady_window(requests, conversations)
     some = _between(requests, begin, end)
     ttft = [r.ttft_ms for r in some]
     itl = [r.itl_ms for r in some if r.itl_ms is not None]
@@ -157,43 +163,53 @@ def replay_metrics(
         prefix_hit_rate=sum(r.cached_tokens for r in some) / input_tokens if input_tokens else 0.0,
         gpu_hours=gpus * summary["duration_ms"] / 3.6e6,
         gpu_hours_per_million=gpus * 1e6 / rate / 3600 if rate else None,
-        steadiness=None if counts_all_requests else _steadiness(requests),
+        steadiness=None if counts_all_requests else _steadiness(requests, conversations),
     )
 
 
-def _steadiness(requests: list[ServedRequest]) -> Steadiness:
-    begin, end = _after_warm_up(requests)
+def _steadiness(requests: list[ServedRequest], conversations: Conversations | None) -> Steadiness:
+    begin, end = _after_warm_up(requests, conversations)
     seconds = max(end - begin, 1e-6) / 1000
     arrived = _between(requests, begin, end)
     durations = [request.ended_ms - request.arrived_ms for request in arrived]
     return Steadiness(
         window_s=seconds,
         request_s=percentile(durations, 0.99) / 1000,
-        offered_rate=len(arrived) / seconds,
+        offered_rate=conversations.rate if conversations else len(arrived) / seconds,
         served_rate=sum(begin <= request.ended_ms <= end for request in requests) / seconds,
         warm_up_s=(begin - requests[0].arrived_ms) / 1000 if requests else 0.0,
     )
 
 
-def _steady_window(requests: Sequence[ServedRequest]) -> tuple[float, float]:
+def _steady_window(
+    requests: Sequence[ServedRequest], conversations: Conversations | None
+) -> tuple[float, float]:
     """From the end of the warm-up to the last arrival, in ms; the full window if there is no steady
     state, because all requests arrive within a few request durations."""
-    begin, end = _after_warm_up(requests)
+    begin, end = _after_warm_up(requests, conversations)
     is_steady = end - begin >= MIN_STEADY_DURATIONS * _median_duration(requests)
     return (begin, end) if is_steady else _full_window(requests)
 
 
-def _after_warm_up(requests: Sequence[ServedRequest]) -> tuple[float, float]:
-    """From the end of the warm-up to the last arrival, in ms."""
+def _after_warm_up(
+    requests: Sequence[ServedRequest], conversations: Conversations | None
+) -> tuple[float, float]:
+    """From the end of the warm-up to the last arrival, or the last start of a conversation, in
+    ms."""
     if not requests:
         return 0.0, 0.0
     first, end = requests[0].arrived_ms, requests[-1].arrived_ms
     took = _median_duration(requests)
+    warm_up = 2 * took
+    if conversations:
+        end = min(end, conversations.last_ms)
+        warm_up = conversations.takes_ms(took)
+        requests = [request for request in requests if request.arrived_ms <= end]
     earliest, latest = (
         requests[int(share * (len(requests) - 1))].arrived_ms
         for share in (MIN_WARM_UP, MAX_WARM_UP)
     )
-    return min(max(earliest, first + 2 * took), latest), end
+    return min(max(earliest, first + warm_up), latest), end
 
 
 def _median_duration(requests: Sequence[ServedRequest]) -> float:

@@ -23,6 +23,7 @@ from typing import IO, Any
 from penstock.environments import environments_root, is_installed
 from penstock.errors import MissingToolError, Problem, SimulationError
 from penstock.simulate.cache import Cache
+from penstock.simulate.conversations import Conversations
 from penstock.simulate.model import Replayable
 from penstock.simulate.replayable import ARGUMENT
 from penstock.workload import BLOCK_TOKENS, Request
@@ -48,6 +49,7 @@ class Job:
     # them whose input alone is too long.
     too_long: int = 0
     over_input_limit: int = 0
+    conversations: Conversations | None = None  # in `trace`
 
     @cached_property
     def digest(self) -> str:

@@ -11,6 +11,7 @@ from statistics import median
 from typing import Any
 
 from penstock.errors import InputError, Problem
+from penstock.simulate.conversations import Conversations
 from penstock.simulate.metrics import ReplayMetrics, replay_metrics
 from penstock.simulate.model import Replayable
 from penstock.simulate.parallel import in_parallel
@@ -195,6 +196,10 @@ class Study:
     def _row(
         self, deployment: Replayable, jobs: Sequence[Job], results: Sequence[Mapping[str, Any]]
     ) -> Row:
+        results = [
+            job.conversations.added_to(result) if job.conversations else result
+            for job, result in zip(jobs, results, strict=True)
+        ]
         metrics = tuple(
             replay_metrics(
                 result,
@@ -232,6 +237,7 @@ class Study:
             seed=seed,
             too_long=len(sampled) - len(requests),
             over_input_limit=len(fitting) - len(requests),
+            conversations=Conversations.of(requests),
         )
 
 
