@@ -119,6 +119,16 @@ def test_the_search_ends_if_no_larger_graph_is_left() -> None:
     assert confirmed_family(search, search.known, ranked) == []
 
 
+def test_without_more_gpus_the_search_goes_on_with_others_that_have_as_many() -> None:
+    others = [aggregated(4, batch=batch) for batch in (64, 32)]
+    search = trials({LARGE: behavior(0.5), others[0]: behavior(0.5), others[1]: behavior(2.0)})
+    search.of([TrialSpec(LARGE, seeds=SEEDS)])
+    candidates = (LARGE, *others)
+    ranked = Ranked(candidates=candidates, capacity=dict.fromkeys(candidates, 1.0))
+    (only,) = confirmed_family(search, search.known, ranked)
+    assert (only.candidate, only.row.is_steady) == (others[1], True)
+
+
 def costly(small: Behavior, large: Behavior) -> Trials:
     search = trials({SMALL: small, LARGE: large})
     search.is_costly = True

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from penstock.plan.choose import COSTLY_GROUP, GROUP, cheapest_of
+from penstock.plan.choose import COSTLY_GROUP, GROUP, LAST_GROUP, cheapest_of
 from penstock.plan.ranking import Ranked
 from penstock.plan.request import Objective
 from penstock.plan.score import SCALE_STEP, in_order, score_of, winner_of
+from penstock.plan.space import Candidate
 from penstock.plan.traffic import SEEDS
 from penstock.plan.trials import FINAL_REPLAYS, Trial, Trials, TrialSpec
 from penstock.workload.duration import MAX_REPLAYED_REQUESTS, MIN_PLANNED_REQUESTS
@@ -49,20 +50,28 @@ def _fewest(family: Sequence[Trial]) -> float:
 
 
 def confirmed_family(trials: Trials, found: Sequence[Trial], ranked: Ranked) -> list[Trial]:
-    """As `confirmed`. If none is left, and fewer GPUs are the objective, the search goes on with
-    more GPUs, in replays that are in addition to the budget."""
+    """As `confirmed`. If none is left, and fewer GPUs are the objective, the search goes on: with
+    the others that have as many GPUs, then with more, in replays that are in addition to the
+    budget."""
     left = confirmed(trials, found)
     if left or not found or trials.deployments.request.objective is not Objective.COST:
         return left
     most = max(trial.candidate.gpus for trial in found)
-    larger = [group for group in ranked.by_gpus if group[0].gpus > most]
-    size = COSTLY_GROUP if trials.is_costly else GROUP
-    for group in larger[:FURTHER]:
-        with trials.granting(size + FINAL_REPLAYS):
-            found = cheapest_of(trials, group[:size])
-        if left := confirmed(trials, found):
+    for group in _further(ranked, most, COSTLY_GROUP if trials.is_costly else GROUP):
+        with trials.granting(len(group) + FINAL_REPLAYS):
+            # Without those that a longer replay has excluded.
+            while not left and (found := cheapest_of(trials, group)):
+                left = confirmed(trials, found)
+        if left:
             break
     return left
+
+
+def _further(ranked: Ranked, least: int, size: int) -> list[Sequence[Candidate]]:
+    """``size`` candidates of each number of GPUs from ``least`` on; of the highest more, because
+    after them nothing is left."""
+    *fewer, highest = (group for group in ranked.by_gpus if group[0].gpus >= least)
+    return [*(group[:size] for group in fewer[:FURTHER]), highest[:LAST_GROUP]]
 
 
 def confirmed(trials: Trials, family: Sequence[Trial]) -> list[Trial]:
