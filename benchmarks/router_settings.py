@@ -28,9 +28,9 @@ from penstock.simulate.cache import Cache
 from penstock.simulate.model import Replayable
 from penstock.simulate.replay import Replays
 from penstock.simulate.replayable import replayable
-from penstock.simulate.study import Study
+from penstock.simulate.study import Row, Study
 from penstock.tune.compare import NEEDED, QUEUED, Trial, best_of, queue_share, ratio_of, values
-from penstock.tune.parts import Parts, halves, parts_of
+from penstock.tune.parts import Parts, halves, parts_of, with_enough_conversations
 from penstock.tune.settings import DYNAMO_DEFAULT, RouterSettings, grid, with_settings
 from penstock.tune.tuning import Tuning, tune
 from penstock.workload import find_workload
@@ -59,9 +59,10 @@ WORKLOADS = (
     *("conversation-trace", "agentic", "document-prompts", "hot-prefix"),
     *("many-prompts", "chat-history", "uneven-inputs", "bursts"),
 )
-# × the scale at which the p90 of TTFT with Dynamo's default is three times that of a low load.
+# × the scale that saturates the graph with Dynamo's default.
 LOADS = {"near": 0.95, "above": 1.2, "below": 0.6}
 SATURATED = 3.0
+SERVED = 0.9  # of the conversations' rate, which differs between samples by a few percent
 LOW = 0.25  # × the workload's rate
 DOUBLINGS, BISECTIONS = 8, 3
 HELD_OUT_SEED, HELD_OUT_SEEDS = 100, 5
@@ -78,7 +79,6 @@ class Profile:
     seconds: float  # of traffic in a replay
     least: int
     most: int  # requests of a replay
-    conversations: int  # × seconds and requests: engines fill up with conversations, which last
     seeds: int  # of each part of `tune`
     trace_requests: int
 
@@ -88,14 +88,11 @@ FULL = Profile(
     seconds=60,
     least=500,
     most=12_000,
-    conversations=2,
     seeds=4,
     trace_requests=12_000,
 )
-# At the highest rates a replay has some ten seconds of traffic. Conversations arrive in a burst.
-SHORT = Profile(
-    name="short", seconds=15, least=300, most=1200, conversations=1, seeds=3, trace_requests=3000
-)
+# At the highest rates a replay has some ten seconds of traffic.
+SHORT = Profile(name="short", seconds=15, least=300, most=1200, seeds=3, trace_requests=3000)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,8 +153,7 @@ def at(loaded: LoadedWorkload, scale: float, profile: Profile) -> LoadedWorkload
     rate = scaled.workload.mean_rate
     if rate is None:
         return scaled
-    times = profile.conversations if scaled.workload.conversation else 1
-    requests = min(max(round(rate * profile.seconds * times), profile.least), profile.most * times)
+    requests = min(max(round(rate * profile.seconds), profile.least), profile.most)
     return scaled.with_workload(scaled.workload.with_requests(requests))
 
 
@@ -183,6 +179,7 @@ class Bench:
             # Interactive users notice when the first token takes three times as long.
             deployment = replace(deployment, slo=Slo(ttft_ms=limit["slo_ttft_ms"]))
             scaled = at(loaded, limit["scale"] * LOADS[case.load], self.profile)
+            scaled = with_enough_conversations(scaled, deployment, replays)
             seen, unseen = scaled, scaled
             if scaled.workload.trace is not None:
                 seen, unseen = halves(scaled)
@@ -202,8 +199,8 @@ class Bench:
     def _saturation(
         self, case: Case, deployment: Replayable, loaded: LoadedWorkload, replays: Replays
     ) -> dict[str, float]:
-        """The scale at which the TTFT's p90 with Dynamo's default is three times that at a low
-        load, within 9 %."""
+        """The scale, within 9 %, at which the TTFT's p90 with Dynamo's default is three times that
+        at a low load, or from which conversations take so long that requests come more slowly."""
         name = f"{case.graph}, {case.workload}"
         if name not in self.saturation:
             self.saturation[name] = self._searched(deployment, loaded, replays)
@@ -213,23 +210,29 @@ class Bench:
     def _searched(
         self, deployment: Replayable, loaded: LoadedWorkload, replays: Replays
     ) -> dict[str, float]:
-        def p90(scale: float) -> float:
+        def row_at(scale: float) -> Row:
             workload = at(loaded, scale, self.profile)
+            workload = with_enough_conversations(workload, deployment, replays)
             if workload.workload.trace is not None:
                 workload = halves(halves(workload)[0])[0]
-            study = Study(workload=workload, replays=replays, seeds=1)
-            (row,) = study.rows([deployment], None)
-            return row.metrics[0].ttft_p90_ms
+            (row,) = Study(workload=workload, replays=replays, seeds=1).rows([deployment], None)
+            return row
 
-        limit = SATURATED * p90(LOW)
+        def is_saturated(scale: float) -> bool:
+            row = row_at(scale)
+            found = row.steadiness if loaded.workload.conversation else None
+            is_slower = found is not None and found.served_rate < SERVED * found.offered_rate
+            return is_slower or row.metrics[0].ttft_p90_ms > limit
+
+        limit = SATURATED * row_at(LOW).metrics[0].ttft_p90_ms
         low, high = LOW, 1.0
         for _ in range(DOUBLINGS):
-            if p90(high) > limit:
+            if is_saturated(high):
                 break
             low, high = high, high * 2
         for _ in range(BISECTIONS):
             middle = (low * high) ** 0.5
-            low, high = (low, middle) if p90(middle) > limit else (middle, high)
+            low, high = (low, middle) if is_saturated(middle) else (middle, high)
         return {"scale": round(low, 3), "slo_ttft_ms": round(limit, 1)}
 
 

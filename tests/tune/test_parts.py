@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
 from penstock.errors import SimulationError
 from penstock.simulate.cache import Cache
 from penstock.simulate.replay import Replays
-from penstock.tune.parts import MIN_REQUESTS, halves, parts_of
+from penstock.simulate.study import Row, Study
+from penstock.tune.parts import MIN_REQUESTS, halves, parts_of, with_enough_conversations
+from penstock.workload.duration import MAX_REPLAYED_REQUESTS
 from penstock.workload.load import LoadedWorkload, parse_workload
-from tests.tune.scripted import LOADED, deployment
+from tests.simulate.test_metrics import answer
+from tests.tune.scripted import LOADED, deployment, metrics
 
 REPLAYS = Replays(Cache(None, ""), processes=1)
 
@@ -61,3 +65,31 @@ def test_too_little_traffic_is_refused() -> None:
     few = LOADED.with_workload(LOADED.workload.with_requests(199))
     with pytest.raises(SimulationError, match=r"chat\.yaml: the workload has 199 requests"):
         parts_of(few, REPLAYS, 3)
+
+
+def conversations(requests: int, every_s: float = 1.0) -> LoadedWorkload:
+    return parse_workload(
+        f"requests: {requests}\ninput: 100\noutput: 10\narrival: {{poisson: {1 / every_s}}}\n"
+        "conversation: {turns: 8, think: 3}\n",
+        "agents.yaml",
+    )
+
+
+def enough(loaded: LoadedWorkload, request_s: float, monkeypatch: pytest.MonkeyPatch) -> int | None:
+    """The requests with which a graph is tuned that takes ``request_s`` for each."""
+    result = answer(*((1000 * at, 1000 * at, 1000 * (at + request_s), 10) for at in range(9)))
+
+    def rows(_: Study, deployments: list[Any], progress: object) -> list[Row]:
+        return [Row(replayable=deployments[0], metrics=(metrics(),), results=(result,))]
+
+    monkeypatch.setattr(Study, "rows", rows)
+    return with_enough_conversations(loaded, deployment(), REPLAYS).workload.requests
+
+
+def test_conversations_last_until_their_number_is_steady(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A conversation takes 32 s if a request takes one; 8 requests/s arrive."""
+    assert enough(conversations(300), 1, monkeypatch) == pytest.approx(8 * 32 * 2.125, abs=1)
+    assert enough(conversations(300), 9, monkeypatch) == pytest.approx(8 * 96 * 2.125, abs=1)
+    assert enough(conversations(9000), 1, monkeypatch) == 9000
+    assert enough(conversations(300, every_s=0.01), 9, monkeypatch) == MAX_REPLAYED_REQUESTS
+    assert enough(LOADED, 9, monkeypatch) == LOADED.workload.requests

@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
     from penstock.simulate.acceptance import Acceptance
     from penstock.simulate.replay import Replays, require_environment
     from penstock.simulate.replayable import replayable
-    from penstock.tune.parts import parts_of
+    from penstock.tune.parts import parts_of, with_enough_conversations
     from penstock.tune.require import require_tunable
     from penstock.tune.tuning import tune
 
@@ -74,6 +74,7 @@ def run(args: argparse.Namespace) -> int:
     progress = Progress(args, "starting replays")
     with progress.running(), Replays(cache) as replays:
         try:
+            workload = with_enough_conversations(workload, deployment, replays)
             tuning = tune(deployment, parts_of(workload, replays, args.seeds), args.seeds, progress)
         except KeyboardInterrupt:
             progress.hide()

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from statistics import fmean
 
 from penstock.errors import Problem, SimulationError
+from penstock.simulate.metrics import served_requests
+from penstock.simulate.model import Replayable
 from penstock.simulate.replay import Replays
 from penstock.simulate.study import Study
+from penstock.workload.duration import MAX_REPLAYED_REQUESTS, steady_state_requests
 from penstock.workload.load import LoadedWorkload
 from penstock.workload.request import Request
 
@@ -47,6 +51,22 @@ def parts_of(loaded: LoadedWorkload, replays: Replays, seeds: int) -> Parts:
         choice_name=f"first half of the trace, {seeds} replays",
         confirmation_name=f"second half of the trace, {confirming} replays",
     )
+
+
+def with_enough_conversations(
+    loaded: LoadedWorkload, deployment: Replayable, replays: Replays
+) -> LoadedWorkload:
+    """Conversations for so long that their number becomes steady, which one replay of the given
+    ones estimates; other workloads as they are."""
+    workload = loaded.workload
+    own, rate = workload.fixed_requests, workload.mean_rate
+    if workload.conversation is None or own is None or rate is None:
+        return loaded
+    (row,) = Study(workload=loaded, replays=replays, seeds=1).rows([deployment], None)
+    took = [one.ended_ms - one.arrived_ms for one in served_requests(row.results[0])]
+    needed = steady_state_requests(workload, rate=rate, request_s=fmean(took or [0]) / 1000)
+    requests = max(own, min(needed, MAX_REPLAYED_REQUESTS))
+    return loaded.with_workload(workload.with_requests(requests))
 
 
 def halves(loaded: LoadedWorkload) -> tuple[LoadedWorkload, LoadedWorkload]:
