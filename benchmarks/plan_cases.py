@@ -16,6 +16,7 @@ from typing import Any
 
 from penstock.graph.slo import Slo
 from penstock.plan.request import Objective, PlanRequest, plan_request
+from penstock.simulate.acceptance import PUBLISHED
 from penstock.workload import find_workload
 from penstock.workload.load import LoadedWorkload
 from report import RESULTS
@@ -34,6 +35,7 @@ class Case:
     ttft_ms: float
     itl_ms: float | None = None
     objective: Objective = Objective.COST
+    acceptance: str | None = None  # kind of text; None: without speculative decoding
     is_held_out: bool = False
 
     def request(self, scratch: Path, trace: Path | None) -> tuple[PlanRequest, LoadedWorkload]:
@@ -48,6 +50,7 @@ class Case:
             gpus=self.gpus,
             slo=Slo(ttft_ms=self.ttft_ms, itl_ms=self.itl_ms),
             objective=self.objective,
+            acceptance=PUBLISHED[self.acceptance].rates if self.acceptance else None,
         )
         return request, loaded
 
@@ -102,6 +105,14 @@ CASES = {
     "trace, cost": Case(gpu="b200", gpus=8, workload=TRACE, scale=8, ttft_ms=4000),
     "documents, cost, 64 GB200": Case(
         gpu="gb200", gpus=64, workload="document", scale=40, ttft_ms=2000, itl_ms=20
+    ),
+    "chat, speed, EAGLE-3": Case(
+        gpu="b200", gpus=8, workload="short-chat", scale=4, ttft_ms=500, itl_ms=8,
+        objective=Objective.INTERACTIVITY, acceptance="chat", is_held_out=True,
+    ),
+    "documents, cost, EAGLE-3": Case(
+        gpu="h200", gpus=8, workload="document", scale=1, ttft_ms=1500, itl_ms=8,
+        acceptance="summary", is_held_out=True,
     ),
     "agents, cost, 64 GB200": Case(
         gpu="gb200", gpus=64, workload="agentic", scale=40, ttft_ms=800, itl_ms=10

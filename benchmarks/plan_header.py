@@ -46,8 +46,9 @@ class Claim:
 
 
 def arguments_of(case: Case, trace: Path | None, scale: float = 1.0) -> list[str]:
-    recorded = ["--trace", str(trace)] if case.workload == TRACE else []
-    return ["--workload", case.workload, *recorded, "--scale", str(case.scale * scale)]
+    given = ["--trace", str(trace)] if case.workload == TRACE else []
+    given += ["--acceptance", case.acceptance] if case.acceptance else []
+    return ["--workload", case.workload, *given, "--scale", str(case.scale * scale)]
 
 
 def printed(*arguments: str) -> dict[str, Any]:

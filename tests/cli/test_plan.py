@@ -207,6 +207,20 @@ def test_with_n_minus_one_the_graph_has_a_worker_to_lose(
 
 
 @needs_sim
+def test_eagle3_is_considered_with_acceptance_rates(
+    asked: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "drafts.yaml"
+    more = ["--objective", "interactivity", "--acceptance", "0.8,0.6"]
+    assert main([*asked, "--gpus", "1", *LOOSE, *more, "-o", str(path)]) == 0
+    output = capsys.readouterr().out
+    assert "speculation: EAGLE-3 with nvidia/gpt-oss-120b-Eagle3-v3" in output
+    assert "assumed rates of 0.8, 0.6; the best replayed graph without it: 1 × TP1" in output
+    assert "draft_tokens: 2\n" in path.read_text()
+    assert main(["check", str(path)]) == 0
+
+
+@needs_sim
 @pytest.mark.parametrize("objective", ["cost", "interactivity", "throughput"])
 def test_the_same_request_gives_the_same_graph(
     objective: str, asked: list[str], capsys: pytest.CaptureFixture[str]
@@ -253,6 +267,17 @@ def test_an_slo_that_no_graph_meets_reports_the_closest_and_alternatives(
             "65 is more than the limit of 64. Fix: Divide --scale and --gpus by the same number.",
         ),
         (["--gpus", "1", *LOOSE, "--trace", "x"], 3, "reads no trace"),
+        (
+            ["--model", "gpt-oss-20b", "--gpus", "1", *LOOSE, "--acceptance", "chat"],
+            2,
+            "no draft model of openai/gpt-oss-20b is known. Fix: Add --draft-model.",
+        ),
+        (
+            ["--gpus", "1", *LOOSE, "--acceptance", "chat", "--confidence", "0.9"],
+            2,
+            "no measured points of speculative decoding",
+        ),
+        (["--gpus", "1", *LOOSE, "--draft-model", "a/b"], 2, "Add --acceptance, such as"),
         (["--gpus", "1", *LOOSE, "-o", "/"], 2, "-o: / is a folder. Fix: Name a file in it."),
         (
             ["--gpus", "1", *LOOSE, "-o", "no/x.yaml"],

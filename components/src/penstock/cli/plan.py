@@ -15,6 +15,7 @@ from penstock.cli import arguments
 from penstock.cli.graph_output import check_graph_output, own_command, print_prerequisites
 from penstock.cli.progress import LINE_INTERVAL_S, Progress, add_progress
 from penstock.cli.replay_arguments import (
+    add_acceptance,
     add_no_cache,
     add_slo,
     add_workload,
@@ -68,6 +69,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_workload(parser)
     add_slo(parser)
+    add_acceptance(
+        parser,
+        "also consider EAGLE-3; the rates at which its draft tokens are accepted, such as "
+        "0.8,0.6,0.5, or the kind of text of published rates, such as chat",
+    )
+    parser.add_argument(
+        "--draft-model",
+        metavar="ID",
+        help="draft model for EAGLE-3 (default: of gpt-oss-120b NVIDIA's; required for others)",
+    )
     _add_search(parser)
     add_no_cache(parser)
     arguments.add_json(parser)
@@ -134,6 +145,8 @@ def run(args: argparse.Namespace) -> int:
             min_replicas=args.min_replicas,
             survives_loss=args.n_minus_one,
             confidence=args.confidence,
+            draft_model=args.draft_model,
+            acceptance=args.acceptance,
         )
         cache = requested_cache(args, python)
         progress = Progress(args, "planning", line_interval_s=LINE_INTERVAL_S)

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 
 
 MOST = 10**9
+ACCEPTANCE = (
+    "acceptance rate of each draft token with speculative decoding, such as 0.8,0.6,0.5, or the "
+    "kind of text of published rates, such as chat"
+)
 
 
 class DeprecatedFlag(argparse.Action):
@@ -160,14 +164,8 @@ def requested_slo(args: argparse.Namespace, graph: Slo | None = None) -> Slo:
     return (graph or Slo()).model_copy(update={k: v for k, v in values.items() if v is not None})
 
 
-def add_acceptance(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--acceptance",
-        type=_rates,
-        metavar="RATES",
-        help="acceptance rate of each draft token with speculative decoding, such as 0.8,0.6,0.5, "
-        "or the kind of text of published rates, such as chat",
-    )
+def add_acceptance(parser: argparse.ArgumentParser, text: str = ACCEPTANCE) -> None:
+    parser.add_argument("--acceptance", type=_rates, metavar="RATES", help=text)
 
 
 def _rates(text: str) -> tuple[float, ...]:

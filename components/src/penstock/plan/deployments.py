@@ -27,6 +27,7 @@ from penstock.plan.space import (
 from penstock.plan.steps import Steps, steps_of
 from penstock.plan.traffic import Traffic
 from penstock.serving.understand import Hints
+from penstock.simulate.acceptance import Acceptance
 from penstock.simulate.model import PoolReplay, Replayable
 from penstock.simulate.replayable import replayable_deployments
 
@@ -72,7 +73,7 @@ class Deployments:
             return  # nothing will be replayed
         sound = {kind: source for kind, source in sources.items() if isinstance(source, Source)}
         self.refused |= {kind: why for kind, why in sources.items() if isinstance(why, str)}
-        found = replayable_deployments(list(sound.values()), self._hints())
+        found = replayable_deployments(list(sound.values()), self._hints(), self._acceptance)
         for kind, one in zip(sound, found, strict=True):
             if isinstance(one, PenstockError):
                 self.refused[kind] = str(one)
@@ -88,6 +89,11 @@ class Deployments:
         findings = check_source(source, self._hints())
         errors = [f for f in findings if f.level is Level.ERROR and not f.suppressed]
         return f"{errors[0].rule}: {errors[0].message}" if errors else source
+
+    @property
+    def _acceptance(self) -> Acceptance | None:
+        draft = self.request.draft
+        return Acceptance(draft.rates) if draft else None
 
     def _hints(self) -> Hints:
         return Hints(gpu=self.request.gpu.name, model_folder=self.request.folder)
@@ -146,4 +152,5 @@ def estimator(deployments: Deployments, table: Table, traffic: Traffic) -> Estim
         rate = deployments.request.gpu.nvlink_gbs
     tokens = traffic.cached + traffic.fresh
     token_bytes = deployments.request.shape.kv_bytes_per_token() or 0
-    return Estimator(table, traffic, transfer_ms=tokens * token_bytes / (rate * 1e6))
+    transfer_ms = tokens * token_bytes / (rate * 1e6)
+    return Estimator(table, traffic, transfer_ms=transfer_ms, draft=deployments.request.draft)

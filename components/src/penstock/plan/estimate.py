@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from penstock.graph.slo import Slo
 from penstock.manifests.deployment import Role
+from penstock.plan.draft import Draft
 from penstock.plan.request import PlanRequest
 from penstock.plan.space import Candidate, Layout, PoolCandidate
 from penstock.plan.steps import Steps, prompts_per_step
@@ -21,6 +22,7 @@ UNLIMITED = 1_000_000  # workers, of a pool that is no bottleneck
 TAIL = 3.0  # 95th percentile of a queue's waiting time over its mean, with equal service times
 UNEVEN = 1.1  # 95th percentile of the ITL of requests over the mean
 MISSED_HITS = 0.5  # share of the possible prefix-cache hits that other routers miss
+DRAFTING = 1.1  # times the time of a step, with the draft model's
 Gap = Callable[[float], float | None]
 Pair = tuple[float, float] | None
 Table = Mapping[tuple[Layout, Role], Steps]
@@ -46,9 +48,16 @@ class Estimator:
     that no replay should be better, except by what the formulas and step times are wrong."""
 
     def __init__(
-        self, table: Table, traffic: Traffic, transfer_ms: float, *, is_bound: bool = False
+        self,
+        table: Table,
+        traffic: Traffic,
+        transfer_ms: float,
+        *,
+        draft: Draft | None = None,
+        is_bound: bool = False,
     ) -> None:
         self._table = table
+        self._draft = draft
         self._traffic = traffic
         self._transfer_ms = transfer_ms
         self._is_bound = is_bound
@@ -59,12 +68,15 @@ class Estimator:
 
     def scaled(self, scale: float) -> Estimator:
         """For ``scale`` times the traffic."""
-        traffic = self._traffic.scaled(scale)
-        return Estimator(self._table, traffic, self._transfer_ms, is_bound=self._is_bound)
+        return self._with(self._traffic.scaled(scale), is_bound=self._is_bound)
 
     def bound(self) -> Estimator:
         """The optimistic estimator."""
-        return Estimator(self._table, self._traffic, self._transfer_ms, is_bound=True)
+        return self._with(self._traffic, is_bound=True)
+
+    def _with(self, traffic: Traffic, *, is_bound: bool) -> Estimator:
+        table, transfer_ms = self._table, self._transfer_ms
+        return Estimator(table, traffic, transfer_ms, draft=self._draft, is_bound=is_bound)
 
     def at(self, candidate: Candidate, scale: float) -> Estimate | None:
         """At ``scale`` times the traffic; None if the engines do not keep up."""
@@ -91,7 +103,7 @@ class Estimator:
         """
         pools = candidate.pools
         limits = ((pool.layout, pool.batch, pool.step) for pool in pools)
-        key = (slo, candidate.router, *limits)
+        key = (slo, candidate.router, candidate.drafts, *limits)
         if (alone := self._capacities.get(key)) is None:
             alone = tuple(self._alone(candidate, at, slo) for at in range(len(pools)))
             self._capacities[key] = alone
@@ -107,8 +119,7 @@ class Estimator:
         pools = [replace(pool, replicas=UNLIMITED) for pool in candidate.pools]
         pools[at] = replace(pools[at], replicas=1)
         *prefill, worker = pools
-        one = Candidate(prefill=tuple(prefill), worker=worker, router=candidate.router)
-        return self._capacity(one, slo)
+        return self._capacity(replace(candidate, prefill=tuple(prefill), worker=worker), slo)
 
     def _capacity(self, candidate: Candidate, slo: Slo) -> float:
         low, high, best = 0.0, HIGHEST, None
@@ -138,26 +149,30 @@ class Estimator:
         share = self._extra_prefill() if misses_hits else 1.0
         if candidate.is_disaggregated:
             return self._disaggregated(candidate, rate, share)
-        return self._aggregated(candidate.worker, rate, share)
+        return self._aggregated(candidate, rate, share)
 
     def _extra_prefill(self) -> float:
         """The factor of tokens to prefill where the router causes fewer prefix-cache hits."""
         return 1 + self._traffic.cached * MISSED_HITS / self._traffic.fresh
 
-    def _aggregated(self, pool: PoolCandidate, rate: float, share: float) -> Estimate | None:
+    def _aggregated(self, candidate: Candidate, rate: float, share: float) -> Estimate | None:
+        pool = candidate.worker
         steps = self._table[pool.layout, Role.WORKER]
         prompt = steps.prompt[pool.step] * share
         arrivals = rate / (pool.replicas * pool.layout.ranks) / 1000  # per millisecond and rank
         fresh = self._traffic.fresh
         chunks = arrivals * share * -(-fresh // pool.step) / prompts_per_step(fresh, pool.step)
 
+        verified, slower, tokens = self._step(candidate)
+
         def gap(running: float) -> float | None:
             """Time between two tokens: some steps have a chunk of an input, others have none."""
-            mixed = steps.mixed_ms(pool.step, running)
+            mixed = steps.mixed_ms(pool.step, max(1.0, running) * verified) * slower
             left = 1 - chunks * mixed
-            return 1 / (chunks + left / steps.decode_ms(running)) if left > 0.02 else None
+            alone = steps.decode_ms(max(1.0, running) * verified) * slower
+            return 1 / (chunks + left / alone) / tokens if left > 0.02 else None
 
-        found = self._settled(pool, Role.WORKER, arrivals, gap, share)
+        found = self._settled(candidate, Role.WORKER, arrivals, gap, share)
         busy = arrivals * steps.share[pool.step] * share
         return self._estimate(found, busy, prompt, steps.long_prompt[pool.step] * share)
 
@@ -170,19 +185,35 @@ class Estimator:
         pool = candidate.worker
         steps = self._table[pool.layout, Role.DECODE]
         arrivals = rate / 1000 / (pool.replicas * pool.layout.ranks)
-        found = self._settled(pool, Role.DECODE, arrivals, steps.decode_ms)
+        verified, slower, tokens = self._step(candidate)
+
+        def gap(running: float) -> float:
+            return steps.decode_ms(max(1.0, running) * verified) * slower / tokens
+
+        found = self._settled(candidate, Role.DECODE, arrivals, gap)
         long = prefill.long_prompt[first.step] * share + self._transfer_ms
         return self._estimate(found, busy, prompt, long, first.replicas)
 
+    def _step(self, candidate: Candidate) -> tuple[float, float, float]:
+        """(tokens that a step verifies for a request, times the time of a step, tokens that it
+        generates for a request). A verified token takes as long as one of another request, except
+        in a bound."""
+        if not candidate.drafts or self._draft is None:
+            return 1.0, 1.0, 1.0
+        if self._is_bound:
+            return 1.0, 1.0, self._draft.length
+        return 1.0 + self._draft.tokens, DRAFTING, self._draft.length
+
     def _settled(
-        self, pool: PoolCandidate, role: Role, arrivals: float, gap: Gap, share: float = 1.0
+        self, candidate: Candidate, role: Role, arrivals: float, gap: Gap, share: float = 1.0
     ) -> Pair:
         """(concurrent requests of a rank, time between tokens) at which as many requests end as
         arrive; None if the limits or the KV cache are too small for that.
 
         ``gap`` depends only on the kind of the pool, its role, ``arrivals`` and ``share``.
         """
-        key = (role, pool.layout, pool.batch, pool.step, arrivals, share)
+        pool = candidate.worker
+        key = (role, candidate.drafts, pool.layout, pool.batch, pool.step, arrivals, share)
         if key not in self._pairs:
             self._pairs[key] = self._bisected(pool, self._table[pool.layout, role], arrivals, gap)
         return self._pairs[key]

@@ -15,7 +15,7 @@ from penstock.simulate.study import Row
 from penstock.tune.settings import DYNAMO_DEFAULT
 
 SECONDS = 3600  # of an hour
-SETTINGS = "router settings"
+SETTINGS, SPECULATION = "router settings", "speculative decoding"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,6 +107,9 @@ def _step(one: Candidate, other: Candidate) -> str | None:
 
 def _graph_step(one: Candidate, other: Candidate) -> str | None:
     """Apart from the router's settings."""
+    if one.drafts != other.drafts:
+        alike = replace(other, drafts=one.drafts, settings=one.settings)
+        return SPECULATION if alike == one else None
     if len(one.pools) != len(other.pools):
         return None
     changed = [n for n, (a, b) in enumerate(zip(one.pools, other.pools, strict=True)) if a != b]

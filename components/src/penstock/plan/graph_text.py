@@ -37,6 +37,7 @@ def graph_text(request: PlanRequest, candidate: Candidate, header: Sequence[str]
         "  config:",
         *(f"    {line}" for line in _engine(request, candidate)),
         "",
+        *_speculation(request, candidate),
         "frontend: {replicas: 2}  # one serves while the other is replaced",
         "",
         *_router(candidate),
@@ -121,6 +122,15 @@ def _engine(request: PlanRequest, candidate: Candidate) -> Iterator[str]:
     if candidate.is_disaggregated:
         yield "# Equal in both pools; `auto` decides in each server separately."
         yield "cache_transceiver_config: {transceiver_runtime: PYTHON}"
+
+
+def _speculation(request: PlanRequest, candidate: Candidate) -> Iterator[str]:
+    if candidate.drafts and (draft := request.draft):
+        yield "speculation:"
+        yield "  method: eagle3"
+        yield f"  draft_model: {draft.model}"
+        yield f"  draft_tokens: {draft.tokens}"
+        yield ""
 
 
 def _router(candidate: Candidate) -> Iterator[str]:

@@ -13,6 +13,7 @@ from penstock.plan.choose import best_of
 from penstock.plan.confirm import confirmed_families
 from penstock.plan.cost import Cost
 from penstock.plan.deployments import Deployments
+from penstock.plan.evidence import surest_trials
 from penstock.plan.prepare import Space, prepare
 from penstock.plan.ranking import Ranked
 from penstock.plan.request import Objective, PlanRequest
@@ -33,6 +34,7 @@ from penstock.workload.load import LoadedWorkload
 
 Say = Callable[[str, int, int], None]
 SEARCHED = 0.8  # share of the budget, and of the time, that the search may take
+DECODING_SHARE = 0.15  # of the budget: replays of each family with and without a draft model
 RUNNERS_UP = 4
 CONVERSATIONS = 4  # times those of a steady state, to confirm a graph
 
@@ -61,6 +63,9 @@ class Plan:
     sensitivity_rows: Mapping[str, Row | str]
     losses: Mapping[str, Row | str]  # after the loss of a worker, by the name of its pool
     compared: Sequence[Comparison]
+    # The best one that meets the SLO with speculative decoding if the winner has none, else without
+    # it; None: none of those that were replayed.
+    other_decoding: Trial | None = None
     considered: int  # candidates
     replays: int
     excluded: Mapping[Layout, str]  # layout → why
@@ -142,8 +147,15 @@ def plan(
         if not some and families[is_disaggregated].candidates
         if (limit := limit_of(search, request.objective))
     }
+    other = _other_decoding(trials, winner, families, budget)
     found = _plan(trials, space, workload, *finalists, winner=winner)
-    return replace(found, routing=routing, unfinished=limits, complete=trials.complete)
+    return replace(
+        found,
+        routing=routing,
+        unfinished=limits,
+        complete=trials.complete,
+        other_decoding=other,
+    )
 
 
 def complete_workload(loaded: LoadedWorkload, steady: LoadedWorkload) -> LoadedWorkload | None:
@@ -249,6 +261,22 @@ def _plan(
         excluded=space.excluded,
         is_late=trials.deadline.is_over(SEARCHED),
     )
+
+
+def _other_decoding(
+    trials: Trials, winner: Trial, families: Sequence[Ranked], budget: int
+) -> Trial | None:
+    """As the field of `Plan`. The search may have replayed none, so a smaller one follows, in
+    addition to the budget."""
+    request = trials.deployments.request
+    if request.draft is None:
+        return None
+    for family in families:
+        with trials.granting(int(budget * DECODING_SHARE)):
+            best_of(trials, request, family.only(drafts=not winner.candidate.drafts))
+    some = surest_trials(trials.measured, request.objective)
+    met = [t for t in some if t.meets_slo and t.candidate.drafts != winner.candidate.drafts]
+    return max(met, key=score_of(request.objective), default=None)
 
 
 def _compared(

@@ -6,7 +6,7 @@ The estimate orders them, and an optimistic one excludes those that cannot meet 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
 
@@ -26,6 +26,11 @@ class Ranked:
 
     candidates: tuple[Candidate, ...]
     capacity: Mapping[Candidate, float]  # the highest scale that is estimated to meet the SLO
+
+    def only(self, *, drafts: bool) -> Ranked:
+        """Those with or without speculative decoding."""
+        some = tuple(one for one in self.candidates if one.drafts == drafts)
+        return replace(self, candidates=some)
 
     @cached_property
     def by_gpus(self) -> list[list[Candidate]]:
@@ -105,9 +110,10 @@ def _distinct(able: Sequence[Estimated]) -> list[Estimated]:
 
 def _without_batch(candidate: Candidate) -> tuple[object, ...]:
     worker = candidate.worker
-    return (candidate.prefill, worker.layout, worker.replicas, worker.step, candidate.router)
+    return (*_without_limits(candidate), worker.step)
 
 
 def _without_limits(candidate: Candidate) -> tuple[object, ...]:
     worker = candidate.worker
-    return (candidate.prefill, worker.layout, worker.replicas, candidate.router)
+    kind = candidate.router, candidate.drafts
+    return (candidate.prefill, worker.layout, worker.replicas, *kind)

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from textwrap import wrap
 from typing import Any
 
+from penstock.plan.draft import METHOD
 from penstock.plan.evidence import loss_name
 from penstock.plan.margin import Margin, latencies, margin_line, margins
 from penstock.plan.planning import Limit, NoPlan, Plan
@@ -33,7 +34,8 @@ WIDTH = 110  # of the header's lines
 NEXT_STEP = SCALE_STEP * 1.01  # times the sustained scale: no scale in between is ever replayed
 LATE = "--time-limit was reached: fewer graphs and scales were replayed than possible"
 LEFT_OUT = "--confidence leaves out disaggregated graphs, which have no measured points"
-NOT_TRIED = "speculative decoding, workers on several nodes, batch limits other than in the table"
+NOT_TRIED = "workers on several nodes, batch limits other than in the table"
+NO_DRAFT = "speculative decoding (add --acceptance)"
 
 
 def lines(plan: Plan, attain: float, width: int | None = None) -> Iterator[str]:
@@ -45,6 +47,7 @@ def lines(plan: Plan, attain: float, width: int | None = None) -> Iterator[str]:
     yield from fitting_table(marked([trial.row for trial in shown(plan)]), width)
     yield f"recommended: {plan.winner.candidate}: {reason(plan)}"
     yield f"router: {plan.routing.reason}"
+    yield from (f"speculation: {line}" for line in speculation(plan))
     yield from (f"availability: {line}" for line in availability(plan, attain))
     yield f"headroom: {'; '.join(headroom(plan, attain))}"
     yield f"margin: {_margin(plan, attain)}"
@@ -53,7 +56,7 @@ def lines(plan: Plan, attain: float, width: int | None = None) -> Iterator[str]:
     yield f"disaggregation: {disaggregation(plan)}"
     for layout, why in plan.excluded.items():
         yield f"not considered: {layout}: {why}"
-    yield f"not considered: {NOT_TRIED}"
+    yield f"not considered: {NOT_TRIED if plan.request.draft else f'{NO_DRAFT}, {NOT_TRIED}'}"
     yield from _assumptions(plan)
     yield f"not simulated: {'; '.join(NEVER_SIMULATED)}"
     yield from (f"not steady: {why}" for why in _unsteady(plan))
@@ -176,6 +179,21 @@ def _rate(trial: Trial) -> str:
     return f"{trial.request_rate:.3g} requests/s, {trial.gpu_rate:,.0f} tok/s/GPU"
 
 
+def speculation(plan: Plan) -> Iterator[str]:
+    """What speculative decoding is assumed to accept and what it changes, if it was considered."""
+    if (draft := plan.request.draft) is None:
+        return
+    rates = ", ".join(f"{rate:g}" for rate in draft.rates)
+    what = f"{METHOD} with {draft.model}, of which tokens are accepted at assumed rates of {rates}"
+    own, other = plan.winner.candidate, plan.other_decoding
+    with_it = "without" if own.drafts else "with"
+    best = f"no replayed graph {with_it} it met the SLO"
+    if other is not None:
+        gpus, rate = other.candidate.gpus, f"{other.user_rate:.0f} tok/s/user"
+        best = f"the best replayed graph {with_it} it: {other.candidate}, {gpus} GPUs, {rate}"
+    yield f"{what}; {best}" if own.drafts else f"not used: {what}; {best}"
+
+
 def headroom(plan: Plan, attain: float) -> Iterator[str]:
     """How far each part of the SLO, and the next scale that misses it, are away."""
     for name, limit, took in latencies(plan.winner.row, plan.request.slo, attain):
@@ -287,6 +305,7 @@ def header(plan: Plan, attain: float, command: str, width: int = WIDTH) -> list[
         f"SLO: {objective_line(plan.request, attain)}.",
         f"Recommended: {winner}, {winner.gpus} GPU{'s' * (winner.gpus != 1)}: {reason(plan)}.",
         f"Router: {plan.routing.reason}.",
+        *(f"Speculation: {line}." for line in speculation(plan)),
         *(f"Availability: {line}." for line in availability(plan, attain)),
         f"Headroom: {'; '.join(headroom(plan, attain))}.",
         f"Margin: {_margin(plan, attain)}.",
@@ -318,6 +337,7 @@ def as_json(plan: Plan, attain: float, graph: str) -> str:
         "reason": reason(plan),
         "best_aggregated": str(best[0].candidate) if best[0] else None,
         "best_disaggregated": str(best[1].candidate) if best[1] else None,
+        "speculation": _speculation_json(plan),
         "router": dict(plan.winner.candidate.settings.keys) | {"reason": plan.routing.reason},
         "headroom": list(headroom(plan, attain)),
         "confidence": plan.request.confidence,
@@ -341,6 +361,17 @@ def as_json(plan: Plan, attain: float, graph: str) -> str:
         "graph": graph,
     }
     return json.dumps(content, indent=2)
+
+
+def _speculation_json(plan: Plan) -> dict[str, Any] | None:
+    if plan.request.draft is None:
+        return None
+    return {
+        "draft_model": plan.request.draft.model,
+        "acceptance": plan.request.draft.rates,
+        "is_used": plan.winner.candidate.drafts,
+        "summary": next(iter(speculation(plan))),
+    }
 
 
 def _changed_json(row: Row | str, attain: float) -> dict[str, Any]:

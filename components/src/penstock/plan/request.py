@@ -11,6 +11,7 @@ from penstock.graph.slo import Slo
 from penstock.hardware import Gpu, find_gpu
 from penstock.hardware.unsupported import gpu_fix
 from penstock.models import ModelShape
+from penstock.plan.draft import Draft, draft_of
 from penstock.plan.model import planned_model
 from penstock.plan.traffic import SEEDS, has_shared_prefixes
 from penstock.simulate.interval import NEAREST
@@ -50,6 +51,7 @@ class PlanRequest:
     survives_loss: bool = False  # whether the SLO must also be met with one worker fewer
     # Coverage of the intervals at whose upper end the SLO must be met; None: at the prediction.
     confidence: float | None = None
+    draft: Draft | None = None  # None: no speculative decoding
 
     @property
     def nodes(self) -> int:
@@ -69,10 +71,13 @@ def plan_request(
     min_replicas: int = 1,
     survives_loss: bool = False,
     confidence: float | None = None,
+    draft_model: str | None = None,
+    acceptance: tuple[float, ...] | None = None,
 ) -> PlanRequest:
     """UsageError for what cannot be planned, InputError for a model that was not measured.
 
     ``scratch``: an empty folder, which must exist for as long as the request is used.
+    ``acceptance``: of draft tokens, as `Draft.rates`; None: no speculative decoding.
     """
     found = planned_model(model, scratch)
     known = _measured_gpu(gpu)
@@ -87,6 +92,9 @@ def plan_request(
     if confidence is not None and confidence > MOST_COVERAGE:
         message = f"{confidence:g} is more than {NEAREST} measured points can show"
         raise _refused("--confidence", message, f"Use at most {MOST_COVERAGE:g}.")
+    if confidence is not None and acceptance is not None:
+        message = "there are no measured points of speculative decoding"
+        raise _refused("--confidence", message, "Remove --confidence or --acceptance.")
     sampled = loaded.with_workload(for_means(loaded.workload))
     requests = [one for seed in range(SEEDS) for one in sampled.requests(seed)]
     longest = max(one.input_tokens + one.output_tokens for one in requests)
@@ -109,6 +117,7 @@ def plan_request(
         min_replicas=min_replicas,
         survives_loss=survives_loss,
         confidence=confidence,
+        draft=draft_of(found.id, draft_model, acceptance),
     )
 
 

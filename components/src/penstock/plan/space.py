@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from penstock.models import ModelShape
+from penstock.plan.draft import METHOD
 from penstock.plan.request import Objective, PlanRequest
 from penstock.tune.settings import DYNAMO_DEFAULT, RouterSettings, shown
 
@@ -61,6 +62,7 @@ class Candidate:
     worker: PoolCandidate  # the decode pool, or the pool of an aggregated graph
     router: str  # its mode
     settings: RouterSettings = DYNAMO_DEFAULT  # of the KV router
+    drafts: bool = False  # speculative decoding in all pools
 
     def __str__(self) -> str:
         worker = self.worker
@@ -71,7 +73,8 @@ class Candidate:
             pools, limits = f"{worker} aggregated", f"{limits}, steps of {worker.step}"
         mode = () if self.router == "kv" else (self.router,)
         settings = (f"{key} {shown(value)}" for key, value in self.settings.changes.items())
-        return ", ".join([pools, limits, *mode, *settings])
+        draft = [METHOD] if self.drafts else []
+        return ", ".join([pools, limits, *draft, *mode, *settings])
 
     @property
     def pools(self) -> tuple[PoolCandidate, ...]:
@@ -105,11 +108,12 @@ class Candidate:
 
     @property
     def complexity(self) -> tuple[int, ...]:
-        """Lower is simpler: one pool before two, few GPUs, few workers, the KV router, its default
-        settings."""
+        """Lower is simpler: one pool before two, few GPUs, few workers, no draft model, the KV
+        router, its default settings."""
         workers = sum(pool.replicas for pool in self.pools)
         changes = len(self.settings.changes)
-        return (self.is_disaggregated, self.gpus, workers, self.router != "kv", changes)
+        first = (self.is_disaggregated, self.gpus, workers)
+        return (*first, self.drafts, self.router != "kv", changes)
 
     @property
     def order(self) -> tuple[object, ...]:
@@ -140,7 +144,8 @@ def _divides(shape: ModelShape, width: int) -> bool:
 def candidates(request: PlanRequest, usable: Sequence[Layout]) -> tuple[Candidate, ...]:
     """All candidates of ``usable`` layouts that fit on the GPUs. For `COST` with every number of
     workers, else with as many as fit: one more worker slows no request down."""
-    return tuple(c for router in _routers(request) for c in _candidates(request, usable, router))
+    plain = tuple(c for router in _routers(request) for c in _candidates(request, usable, router))
+    return plain + tuple(replace(c, drafts=True) for c in plain if request.draft)
 
 
 def _routers(request: PlanRequest) -> tuple[str, ...]:
