@@ -62,7 +62,9 @@ WORKLOADS = (
 # × the scale that saturates the graph with Dynamo's default.
 LOADS = {"near": 0.95, "above": 1.2, "below": 0.6}
 SATURATED = 3.0
-SERVED = 0.9  # of the conversations' rate, which differs between samples by a few percent
+# Of the conversations' rate, which differs between samples by some percent even with so many
+# requests.
+SERVED, CONVERSATION_REQUESTS = 0.9, 2500
 LOW = 0.25  # × the workload's rate
 DOUBLINGS, BISECTIONS = 8, 3
 HELD_OUT_SEED, HELD_OUT_SEEDS = 100, 5
@@ -212,7 +214,10 @@ class Bench:
     ) -> dict[str, float]:
         def row_at(scale: float) -> Row:
             workload = at(loaded, scale, self.profile)
-            workload = with_enough_conversations(workload, deployment, replays)
+            if workload.workload.conversation:
+                workload = with_enough_conversations(workload, deployment, replays)
+                requests = max(workload.workload.fixed_requests or 0, CONVERSATION_REQUESTS)
+                workload = workload.with_workload(workload.workload.with_requests(requests))
             if workload.workload.trace is not None:
                 workload = halves(halves(workload)[0])[0]
             (row,) = Study(workload=workload, replays=replays, seeds=1).rows([deployment], None)

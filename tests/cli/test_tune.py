@@ -52,7 +52,7 @@ def test_better_settings_are_written_into_a_copy_of_the_graph(
     argv = ["tune", graph, "--workload", workload, "--ttft", "2s"]
     assert main([*argv, "-o", str(target)]) == 0
     output = capsys.readouterr().out
-    assert "choice (seeds 0 to 2), the best of 12 combinations:" in output
+    assert "choice (seeds 0 to 2), the best of 18 combinations:" in output
     assert "confirmation (seeds 3 to 8):" in output
     assert "recommended: prefill_load_scale" in output
     assert f"wrote {target}" in output

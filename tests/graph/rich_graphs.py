@@ -39,6 +39,7 @@ COMMON = {
         "active_decode_blocks_threshold": 0.5,
         "active_prefill_tokens_threshold": 100,
         "queue_threshold": 2,
+        "queue_policy": "wspt",
         "conditional_disagg": True,
     },
     "infrastructure": {

@@ -66,6 +66,16 @@ def test_dynamos_default_replaces_settings_of_the_graph() -> None:
     assert "router: {prefill_load_scale: 1, queue_threshold: null}" in after
 
 
+def test_a_queue_policy_is_added_after_its_threshold_and_removed_before_it() -> None:
+    waiting = RouterSettings(1, 1, 0.5, "wspt")
+    text = tuned_text(TOP + "worker: {}\n", waiting, DYNAMO_DEFAULT, EVIDENCE)
+    router = parse_graph(text, "ours.yaml").graph.router
+    assert (router.queue_threshold, router.queue_policy) == (0.5, "wspt")
+    again = tuned_text(text, DYNAMO_DEFAULT, waiting, EVIDENCE)
+    router = parse_graph(again, "ours.yaml").graph.router
+    assert (router.queue_threshold, router.queue_policy) == (None, None)
+
+
 @pytest.mark.parametrize("start", ["\ufeff", ""])
 def test_line_ends_and_a_byte_order_mark_stay(start: str) -> None:
     text = start + (TOP + "worker: {}\n").replace("\n", "\r\n")

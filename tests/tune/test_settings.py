@@ -9,10 +9,12 @@ from penstock.simulate.router import POLICY_FILE
 from penstock.tune.settings import (
     CREDITS,
     DYNAMO_DEFAULT,
+    QUEUES,
     SCALES,
     RouterSettings,
     grid,
     settings_of,
+    shown,
     with_settings,
 )
 from tests.simulate.test_replayable import of
@@ -21,7 +23,7 @@ from tests.tune.scripted import deployment
 
 def test_the_grid_begins_with_dynamos_default_and_has_every_combination() -> None:
     assert grid()[0] == DYNAMO_DEFAULT == settings_of(deployment())
-    assert len(set(grid())) == len(SCALES) * len(CREDITS) * 2
+    assert len(set(grid())) == len(SCALES) * len(CREDITS) * len(QUEUES)
 
 
 @pytest.mark.parametrize("settings", grid())
@@ -34,16 +36,20 @@ def test_settings_are_read_back(settings: RouterSettings) -> None:
 
 
 def test_a_flag_of_the_threshold_is_replaced() -> None:
-    one = deployment(router_queue_threshold=2.0)
-    assert settings_of(one).queue_threshold == 2.0
+    one = deployment(router_queue_threshold=2.0, router_queue_policy="wspt")
+    assert settings_of(one) == RouterSettings(1, 1, 2.0, "wspt")
     assert settings_of(with_settings(one, DYNAMO_DEFAULT)) == DYNAMO_DEFAULT
+    assert settings_of(deployment(router_queue_policy="wspt")) == DYNAMO_DEFAULT  # no queue
+    assert settings_of(deployment(router_queue_threshold=2.0)) == RouterSettings(1, 1, 2.0)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("settings", [RouterSettings(4, 2), RouterSettings(8, 1, 0.0)])
+@pytest.mark.parametrize(
+    "settings", [RouterSettings(4, 2), RouterSettings(8, 1, 0.0), RouterSettings(4, 4, 0.5, "wspt")]
+)
 def test_replayed_settings_are_those_that_the_chart_renders(settings: RouterSettings) -> None:
     name = "gpt-oss-120b-b200-disagg"
-    sets = [f"router.{k}={v:g}" for k, v in settings.keys.items() if v is not None]
+    sets = [f"router.{k}={shown(v)}" for k, v in settings.keys.items() if v is not None]
     rendered = dict(of(name, *sets).router.settings or {})
     replayed = dict(with_settings(of(name), settings).router.settings or {})
     policies = [yaml.safe_load(one.pop(POLICY_FILE, "{}")) for one in (rendered, replayed)]

@@ -41,7 +41,7 @@ def test_a_queue_is_tried_for_the_best_settings_without_one() -> None:
 
     found = tuned(behavior)
     assert found.recommended == RouterSettings(8, 1, 0.0)
-    assert len(found.trials) == 9 + 3
+    assert len(found.trials) == 9 + 3 * 3
 
 
 def test_the_confirmation_replays_no_seed_of_the_choice() -> None:
@@ -141,9 +141,9 @@ def test_the_output_has_both_parts_and_the_margins() -> None:
     text = "\n".join(lines)
     assert lines[0] == "ours, chat: Poisson, 4 requests/s; simulated, not measured"
     assert "TTFT p99 or ITL p90 more than 5% higher" in text
-    assert "choice (seeds 0 to 2), the best of 12 combinations:" in text
+    assert "choice (seeds 0 to 2), the best of 18 combinations:" in text
     assert "confirmation (seeds 3 to 8):" in text
-    assert "1 / 1 / unset (Dynamo's default)" in text
+    assert "1 / 1 / unset / unset (Dynamo's default)" in text
     assert sum(line.startswith("recommended: ") for line in lines) == 1
     assert "not simulated in any graph" in text
 

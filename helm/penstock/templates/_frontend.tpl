@@ -32,6 +32,10 @@
 {{- end }}
 {{- end }}
 {{- end }}
+{{- if and $router.queue_policy (not $inPolicy) }}
+- "--router-queue-policy"
+- {{ $router.queue_policy | quote }}
+{{- end }}
 {{- if include "penstock.router.policy" . }}
 - "--router-policy-config"
 - "/etc/penstock/router.yaml"

@@ -270,6 +270,9 @@ their messages name a fix. Messages that the model shares come from files/requir
     {{- end -}}
   {{- end -}}
 {{- end -}}
+{{- if and $router.queue_policy (kindIs "invalid" $router.queue_threshold) -}}
+  {{- $problems = append $problems (include "penstock.message" (list $ "router.queue_policy" "queue_policy_without_queue" (dict)) | fromJsonArray) -}}
+{{- end -}}
 {{- if and $router.conditional_disagg (not $router.kv_events) -}}
   {{- $problems = append $problems (list "router.conditional_disagg" "needs KV events, but `router.kv_events` is false" "Set `router.kv_events: true`, or remove `conditional_disagg`.") -}}
 {{- end -}}

@@ -25,8 +25,8 @@ and announces their removal in 1.7. What the file leaves out keeps its flag, var
 {{- end -}}
 {{- $threshold := get .Values.router "queue_threshold" -}}
 {{- if not (or (kindIs "invalid" $threshold) (kindIs "string" $threshold)) -}}
-  {{- /* One class for all requests, as the flag --router-queue-threshold makes. */ -}}
-  {{- $class := dict "name" "default" "policy_family" "all" "cache_bucket" "all" "queue_policy" "fcfs" "quantum" 1 "prefill_busy_threshold_frac" $threshold -}}
+  {{- /* One class for all requests, as the flags --router-queue-threshold and --router-queue-policy make. */ -}}
+  {{- $class := dict "name" "default" "policy_family" "all" "cache_bucket" "all" "queue_policy" (get .Values.router "queue_policy" | default "fcfs") "quantum" 1 "prefill_busy_threshold_frac" $threshold -}}
   {{- $bucket := dict "min_tokens" 0 "bucket" "all" -}}
   {{- $_ := merge $policy (dict "default_policy_family" "all" "uncached_isl_buckets" (list $bucket) "policy_classes" (list $class)) -}}
 {{- end -}}

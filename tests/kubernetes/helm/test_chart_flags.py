@@ -42,6 +42,7 @@ ROUTER = {
     "active_decode_blocks_threshold": 0.9,
     "active_prefill_tokens_threshold": 1048576,
     "queue_threshold": 1.5,
+    "queue_policy": "wspt",
     "conditional_disagg": True,
 }
 
@@ -120,7 +121,7 @@ def test_the_router_reads_the_policy_file(chart: Chart, tmp_path: Path) -> None:
         instance["name"]
     }
     (queue,) = policy["policy_classes"]
-    assert queue["prefill_busy_threshold_frac"] == 1.5
+    assert (queue["prefill_busy_threshold_frac"], queue["queue_policy"]) == (1.5, "wspt")
 
 
 @pytest.mark.parametrize("key", ["overlap_score_credit", "temperature", "queue_threshold"])
@@ -140,6 +141,7 @@ def test_a_frontend_of_1_5_gets_flags_instead_of_the_file(chart: Chart) -> None:
     args = chart.args(graph_values("trtllm", dynamo="1.5.1", router=ROUTER), "frontend")
     assert "--router-policy-config" not in args
     assert args[args.index("--router-queue-threshold") + 1] == "1.5"
+    assert args[args.index("--router-queue-policy") + 1] == "wspt"
     assert float(args[args.index("--router-temperature") + 1]) == 1e-07
 
 

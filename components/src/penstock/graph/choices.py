@@ -28,6 +28,7 @@ Probe = Literal[
     "cancel",
     "migration",
 ]
+QueuePolicy = Literal["fcfs", "wspt"]
 RouterMode = Literal[
     "kv",
     "round-robin",

@@ -41,15 +41,18 @@ def set_replicas(text: str, changes: Mapping[str, int], source: str = "graph.yam
     return text
 
 
-def set_numbers(
-    text: str, section: str, changes: Mapping[str, float | None], source: str = "graph.yaml"
+def set_values(
+    text: str, section: str, changes: Mapping[str, float | str | None], source: str = "graph.yaml"
 ) -> str:
-    """The text of the graph with numbers of a top-level section changed; None unsets one.
+    """The text of the graph with numbers and words of a top-level section changed; None unsets one.
 
+    A key may need those before it: they are set before it, and unset after it.
     GraphError if the graph is invalid before or after, or if a value cannot be changed alone.
     """
-    for key, value in changes.items():
-        entry = "null" if value is None else f"{value:g}"
+    unset = [key for key, value in changes.items() if value is None]
+    for key in [*reversed(unset), *(key for key in changes if key not in unset)]:
+        value = changes[key]
+        entry = f"{value:g}" if isinstance(value, float | int) else value or "null"
         text = _with_entry(text, section, key, entry, source)
     return text
 

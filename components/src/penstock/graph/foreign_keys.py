@@ -49,6 +49,7 @@ PLACES = _table(
         "use_kv_events router_kv_events no_kv_events": "router.kv_events",
         "router_ttl_secs router_ttl ttl": "router.ttl_s",
         "router_queue_threshold": "router.queue_threshold",
+        "router_queue_policy": "router.queue_policy",
         "kv_connector kv_transfer_config kv_transfer_backend disaggregation_transfer_backend"
         " cache_transceiver_config": "kv_transfer.backend",
         "num_replicas replica_count initial_replicas min_available_replicas": "{pool}.replicas",

@@ -91,6 +91,10 @@ MESSAGES: Mapping[str, Message] = {
     "kv_mode_only": Message(
         "has no effect with `router.mode: {mode}`", "Set `router.mode: kv`, or remove `{name}`."
     ),
+    "queue_policy_without_queue": Message(
+        "has no effect without `queue_threshold`",
+        "Set `queue_threshold`, or remove `queue_policy`.",
+    ),
     # Autoscaling
     "replicas_with_autoscaling": Message(
         "is {replicas}, but `autoscaling` sets the number of replicas",

@@ -84,11 +84,13 @@ FRONTEND_FLAGS: Rules = {
     "--active-decode-blocks-threshold": ("router.active_decode_blocks_threshold",),
     "--active-prefill-tokens-threshold": ("router.active_prefill_tokens_threshold",),
     "--router-queue-threshold": ("router.queue_threshold",),
+    "--router-queue-policy": ("router.queue_policy",),
     "--router-policy-config": (
         "router.overlap_score_credit",
         "router.prefill_load_scale",
         "router.temperature",
         "router.queue_threshold",
+        "router.queue_policy",
         "router.mode",
         "dynamo",
     ),

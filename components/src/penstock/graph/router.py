@@ -6,7 +6,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from penstock.graph.choices import RouterMode
+from penstock.graph.choices import QueuePolicy, RouterMode
 from penstock.graph.messages import problem
 from penstock.strict_yaml.base import Count, Positive, Spec
 
@@ -20,6 +20,7 @@ KV_ONLY = {
     "ttl_s",
     "conditional_disagg",
     "queue_threshold",
+    "queue_policy",
 }
 
 
@@ -103,6 +104,14 @@ class Router(Spec):
             "their order. If unset, requests wait in the engines."
         ),
     )
+    queue_policy: QueuePolicy | None = Field(
+        default=None,
+        description=(
+            "Order of requests with the same priority that wait in the router (queue_threshold): "
+            "fcfs by arrival, wspt by the number of prompt tokens that are not cached, fewest "
+            "first. With wspt, long prompts can wait long under overload. If unset, fcfs."
+        ),
+    )
     conditional_disagg: bool | None = Field(
         default=None,
         description=(
@@ -110,6 +119,12 @@ class Router(Spec):
             "(experimental, needs kv_events); if unset, false."
         ),
     )
+
+    @model_validator(mode="after")
+    def _policy_needs_a_queue(self) -> Self:
+        if self.queue_policy is not None and self.queue_threshold is None:
+            raise problem("queue_policy", "queue_policy_without_queue")
+        return self
 
     @model_validator(mode="after")
     def _tuning_needs_kv_mode(self) -> Self:

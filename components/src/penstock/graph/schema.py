@@ -40,7 +40,7 @@ def graph_schema() -> Schema:
     schema["allOf"] = [_pools_rule(), _speculation_rule()]
     for section in ("Frontend", "WorkerPool"):
         schema["$defs"][section]["allOf"] = [_owner_rule()]
-    schema["$defs"]["Router"]["allOf"] = [_kv_rule()]
+    schema["$defs"]["Router"]["allOf"] = [_kv_rule(), _queue_rule()]
     schema["$defs"]["Speculation"]["allOf"] = [_eagle_rule()]
     for old, new in RENAMED_KEYS.items():
         _accept_old_key(schema, old, new)
@@ -187,6 +187,17 @@ def _kv_rule() -> Schema:
         "if": {"properties": {"mode": {"const": "kv"}}},
         "then": {},
         "else": {"properties": dict.fromkeys(unset_kv_keys(), NOTHING)},
+    }
+
+
+def _queue_rule() -> Schema:
+    """A policy needs a queue."""
+    return {
+        "if": {"properties": {"queue_policy": {"type": "string"}}, "required": ["queue_policy"]},
+        "then": {
+            "properties": {"queue_threshold": {"type": "number"}},
+            "required": ["queue_threshold"],
+        },
     }
 
 

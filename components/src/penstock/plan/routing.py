@@ -31,7 +31,7 @@ RESCUED, FINALS = 2, 2  # graphs that are tried with other settings, and setting
 FARTHEST = 2.3
 KEPT = "Dynamo's default settings"
 # Replays in addition to `--replays`, as shares of it.
-RESCUE_SHARE, TUNING_SHARE = 0.25, 0.5
+RESCUE_SHARE, TUNING_SHARE = 0.25, 0.6
 
 
 @dataclass(frozen=True, kw_only=True)

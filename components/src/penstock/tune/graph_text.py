@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import yaml
 
-from penstock.graph.edit import set_numbers
+from penstock.graph.edit import set_values
 from penstock.graph.load import parse_graph
 from penstock.strict_yaml.loader import SafeLoader
 from penstock.tune.settings import RouterSettings
@@ -30,7 +30,7 @@ def tuned_text(
     keys = settings.keys
     # A setting that the graph does not have, and that stays, is not added.
     changed = {key: value for key, value in keys.items() if value != base.keys[key]}
-    edited = set_numbers(text, SECTION, changed, source)
+    edited = set_values(text, SECTION, changed, source)
     commented = _with_comment(edited, comment)
     assert parse_graph(commented, source).values == parse_graph(edited, source).values
     return commented

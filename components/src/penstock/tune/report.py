@@ -26,7 +26,7 @@ from penstock.tune.tuning import Confirmation, Tuning
 
 SHOWN = 5  # rows of the first table, besides the fixed ones
 COLUMNS = (
-    "scale / credit / queue",
+    "scale / credit / queue / policy",
     "TTFT p50/p90/p99 (ms)",
     "ITL p90 (ms)",
     "prefix hits",
@@ -38,7 +38,10 @@ METRIC = (
     f"rejected: {' or '.join(LIMITED.values())} more than {MARGIN:.0%} higher, or the share within "
     f"the SLO more than {SLO_MARGIN * 100:g} percentage point lower"
 )
-LEGEND = "scale: prefill_load_scale; credit: overlap_score_credit; queue: queue_threshold"
+LEGEND = (
+    "scale: prefill_load_scale; credit: overlap_score_credit; queue: queue_threshold; "
+    "policy: queue_policy"
+)
 
 
 def lines(tuning: Tuning) -> Iterator[str]:

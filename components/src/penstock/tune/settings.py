@@ -13,10 +13,13 @@ from penstock.simulate.router import POLICY_FILE
 
 SCALES = (1.0, 4.0, 8.0)  # prefill_load_scale
 CREDITS = (1.0, 2.0, 4.0)  # overlap_score_credit
-THRESHOLDS = (None, 0.0)  # queue_threshold
+# (queue_threshold, queue_policy): no queue in the router, and queues with both policies. With
+# `wspt`, a lower threshold shortens the wait of most prompts and lengthens that of the longest.
+QUEUES = ((None, None), (0.0, None), (0.5, "wspt"), (2.0, "wspt"))
+DEFAULT_POLICY = "fcfs"
 # Parameters of KvRouterConfig, by the keys of the graph.
 PARAMETERS = {"prefill_load_scale": 1.0, "overlap_score_credit": 1.0}
-THRESHOLD = "router_queue_threshold"
+THRESHOLD, POLICY = "router_queue_threshold", "router_queue_policy"
 FRACTION = "prefill_busy_threshold_frac"  # the queue threshold in the policy file
 
 
@@ -27,20 +30,21 @@ class RouterSettings:
     prefill_load_scale: float = 1.0
     overlap_score_credit: float = 1.0
     queue_threshold: float | None = None
+    queue_policy: str | None = None
 
     @property
-    def keys(self) -> Mapping[str, float | None]:
+    def keys(self) -> Mapping[str, float | str | None]:
         return dict(vars(self))
 
     @property
-    def order(self) -> tuple[float, ...]:
+    def order(self) -> tuple[float | str, ...]:
         """A sort key: smaller values first, and no queue in the router before one."""
         threshold = self.queue_threshold
         own = (self.prefill_load_scale, self.overlap_score_credit)
-        return (*own, -1.0 if threshold is None else threshold)
+        return (*own, -1.0 if threshold is None else threshold, self.queue_policy or "")
 
     @property
-    def changes(self) -> Mapping[str, float | None]:
+    def changes(self) -> Mapping[str, float | str | None]:
         """The keys whose values are not Dynamo's defaults."""
         default = RouterSettings()
         return {k: v for k, v in self.keys.items() if v != getattr(default, k)}
@@ -49,22 +53,26 @@ class RouterSettings:
         return self.order < other.order
 
     def __str__(self) -> str:
-        """`prefill_load_scale 4, overlap_score_credit 1, queue_threshold unset`."""
-        return ", ".join(f"{key} {shown(value)}" for key, value in self.keys.items())
+        """`prefill_load_scale 4, overlap_score_credit 1, queue_threshold unset`; the policy only
+        with a queue."""
+        keys = {key: value for key, value in self.keys.items() if key != "queue_policy" or value}
+        return ", ".join(f"{key} {shown(value)}" for key, value in keys.items())
 
 
 DYNAMO_DEFAULT = RouterSettings()
 
 
-def shown(value: float | None) -> str:
-    return "unset" if value is None else f"{value:g}"
+def shown(value: float | str | None) -> str:
+    if value is None or isinstance(value, str):
+        return value or "unset"
+    return f"{value:g}"
 
 
 def grid() -> list[RouterSettings]:
     """All combinations, Dynamo's default first."""
     return [
-        RouterSettings(scale, credit, threshold)
-        for threshold in THRESHOLDS
+        RouterSettings(scale, credit, *queue)
+        for queue in QUEUES
         for scale in SCALES
         for credit in CREDITS
     ]
@@ -74,31 +82,38 @@ def settings_of(deployment: Replayable) -> RouterSettings:
     """Those with which the deployment's router runs."""
     parameters = deployment.router.settings or {}
     values = {key: float(parameters.get(key, PARAMETERS[key])) for key in PARAMETERS}
-    return RouterSettings(**values, queue_threshold=_threshold(parameters))
+    threshold, policy = _queue(parameters)
+    return RouterSettings(**values, queue_threshold=threshold, queue_policy=policy)
 
 
 def with_settings(deployment: Replayable, settings: RouterSettings) -> Replayable:
     """The deployment as it would be rendered with these settings in the graph."""
     parameters = dict(deployment.router.settings or {})
     parameters |= {key: getattr(settings, key) for key in PARAMETERS}
-    if settings.queue_threshold != _threshold(parameters):
+    if (settings.queue_threshold, settings.queue_policy) != _queue(parameters):
         parameters.pop(POLICY_FILE, None)
         parameters[THRESHOLD] = None
         if settings.queue_threshold is not None:
-            parameters[POLICY_FILE] = yaml.safe_dump(_queues(settings.queue_threshold))
+            parameters[POLICY_FILE] = yaml.safe_dump(_queues(settings))
     router = replace(deployment.router, settings=parameters)
     return replace(deployment, router=router)
 
 
-def _threshold(parameters: Mapping[str, Any]) -> float | None:
-    if (policy := parameters.get(POLICY_FILE)) is None:
-        value = parameters.get(THRESHOLD)
-        return None if value is None else float(value)
-    classes = yaml.safe_load(policy).get("policy_classes") or ()
-    return next((float(one[FRACTION]) for one in classes if FRACTION in one), None)
+def _queue(parameters: Mapping[str, Any]) -> tuple[float | None, str | None]:
+    """The threshold and the policy; None for the default policy."""
+    if (text := parameters.get(POLICY_FILE)) is None:
+        found = parameters.get(THRESHOLD), parameters.get(POLICY)
+    else:
+        classes = yaml.safe_load(text).get("policy_classes") or ()
+        queues = ((one[FRACTION], one.get("queue_policy")) for one in classes if FRACTION in one)
+        found = next(queues, (None, None))
+    threshold, policy = found
+    if threshold is None:
+        return None, None
+    return float(threshold), None if policy == DEFAULT_POLICY else policy
 
 
-def _queues(threshold: float) -> Mapping[str, Any]:
+def _queues(settings: RouterSettings) -> Mapping[str, Any]:
     """The queues of the policy file as the chart writes them (`_router.tpl`)."""
     return {
         "default_policy_family": "all",
@@ -108,9 +123,9 @@ def _queues(threshold: float) -> Mapping[str, Any]:
                 "name": "default",
                 "policy_family": "all",
                 "cache_bucket": "all",
-                "queue_policy": "fcfs",
+                "queue_policy": settings.queue_policy or DEFAULT_POLICY,
                 "quantum": 1,
-                FRACTION: threshold,
+                FRACTION: settings.queue_threshold,
             }
         ],
     }

@@ -21,7 +21,7 @@ from penstock.tune.compare import (
 from penstock.tune.parts import CONFIRMATIONS, Parts
 from penstock.tune.settings import (
     DYNAMO_DEFAULT,
-    THRESHOLDS,
+    QUEUES,
     RouterSettings,
     grid,
     settings_of,
@@ -110,7 +110,7 @@ def tune(deployment: Replayable, parts: Parts, seeds: int, say: Say) -> Tuning:
 def most_replays(base: RouterSettings, seeds: int) -> int:
     """Of `tune` for a graph with ``base``."""
     fixed = 1 + (base != DYNAMO_DEFAULT)
-    choice = len(_without_queue([base])) + BEST * (len(THRESHOLDS) - 1)
+    choice = len(_without_queue([base])) + BEST * (len(QUEUES) - 1)
     return (choice + (fixed + 1) * CONFIRMATIONS) * seeds
 
 
@@ -138,9 +138,9 @@ class Search:
         trials = self.replay(study, _without_queue(fixed), "choice")
         known = {trial.settings for trial in trials}
         queued = [
-            replace(trial.settings, queue_threshold=threshold)
+            replace(trial.settings, queue_threshold=threshold, queue_policy=policy)
             for trial in ranked(trials[0], trials)[:BEST]
-            for threshold in THRESHOLDS
+            for threshold, policy in QUEUES
         ]
         new = [settings for settings in dict.fromkeys(queued) if settings not in known]
         return trials + self.replay(study, new, "choice")
