@@ -214,8 +214,8 @@ def test_eagle3_is_considered_with_acceptance_rates(
     more = ["--objective", "interactivity", "--acceptance", "0.8,0.6"]
     assert main([*asked, "--gpus", "1", *LOOSE, *more, "-o", str(path)]) == 0
     output = capsys.readouterr().out
-    assert "speculation: EAGLE-3 with nvidia/gpt-oss-120b-Eagle3-v3" in output
-    assert "assumed rates of 0.8, 0.6; the best replayed graph without it: 1 × TP1" in output
+    assert "speculation: EAGLE-3 (draft model nvidia/gpt-oss-120b-Eagle3-v3, assumed" in output
+    assert "acceptance rates 0.8, 0.6); the best replayed graph without EAGLE-3 (1 × TP1" in output
     assert "draft_tokens: 2\n" in path.read_text()
     assert main(["check", str(path)]) == 0
 
@@ -270,14 +270,14 @@ def test_an_slo_that_no_graph_meets_reports_the_closest_and_alternatives(
         (
             ["--model", "gpt-oss-20b", "--gpus", "1", *LOOSE, "--acceptance", "chat"],
             2,
-            "no draft model of openai/gpt-oss-20b is known. Fix: Add --draft-model.",
+            "no draft model is known for openai/gpt-oss-20b. Fix: Name one with --draft-model ID.",
         ),
         (
             ["--gpus", "1", *LOOSE, "--acceptance", "chat", "--confidence", "0.9"],
             2,
             "no measured points of speculative decoding",
         ),
-        (["--gpus", "1", *LOOSE, "--draft-model", "a/b"], 2, "Add --acceptance, such as"),
+        (["--gpus", "1", *LOOSE, "--draft-model", "a/b"], 2, "Add --acceptance RATES, such as"),
         (["--gpus", "1", *LOOSE, "-o", "/"], 2, "-o: / is a folder. Fix: Name a file in it."),
         (
             ["--gpus", "1", *LOOSE, "-o", "no/x.yaml"],

@@ -13,7 +13,8 @@ from penstock.plan.draft import METHOD, TOKENS, Draft, draft_of
 from penstock.plan.estimate import DRAFTING, Estimator
 from penstock.plan.graph_text import graph_text
 from penstock.plan.planning import Plan
-from penstock.plan.report import as_json, lines
+from penstock.plan.report import lines
+from penstock.plan.report_json import as_json
 from penstock.plan.space import Candidate, Layout, candidates
 from tests.plan.simulated_study import ONE, aggregated, disaggregated, request
 from tests.plan.test_estimate import STEP, TRAFFIC
@@ -39,9 +40,9 @@ def test_the_draft_model_of_gpt_oss_is_known() -> None:
 
 
 def test_another_model_needs_a_draft_model_and_a_draft_model_needs_rates() -> None:
-    with pytest.raises(UsageError, match=r"no draft model of org/m is known\. Fix: Add --draft"):
+    with pytest.raises(UsageError, match=r"is known for org/m\. Fix: Name one with --draft-model"):
         draft_of("org/m", None, RATES)
-    with pytest.raises(UsageError, match="Add --acceptance, such as --acceptance chat"):
+    with pytest.raises(UsageError, match="Add --acceptance RATES, such as --acceptance chat"):
         draft_of(GPT_OSS, "org/head", None)
 
 
@@ -91,12 +92,11 @@ def test_the_plan_states_the_rates_and_the_best_graph_of_the_other_kind() -> Non
         return next(one for one in lines(plan, 0.95) if one.startswith("speculation: "))
 
     used = line(considered(drafts=True, has_other=True))
-    assert f"{METHOD} with org/head" in used
-    assert "assumed rates of 0.8, 0.5, 0.25" in used
-    assert f"the best replayed graph without it: {aggregated(2)}, 2 GPUs" in used
+    assert f"{METHOD} (draft model org/head, assumed acceptance rates 0.8, 0.5, 0.25)" in used
+    assert f"graph without {METHOD} ({aggregated(2)}) has 2 GPUs and 100 tok/s/user" in used
     unused = line(considered(drafts=False, has_other=False))
-    assert unused.startswith(f"speculation: not used: {METHOD}")
-    assert "no replayed graph with it met the SLO" in unused
+    assert unused.startswith(f"speculation: {METHOD} is not used")
+    assert f"no replayed graph with {METHOD} met the SLO" in unused
     found = as_json(considered(drafts=True, has_other=True), 0.95, "")
     assert '"draft_model": "org/head"' in found
     without = planned(aggregated(2), is_late=False, unfinished={})

@@ -10,7 +10,8 @@ import pytest
 
 from penstock.errors import UsageError
 from penstock.graph.slo import Slo
-from penstock.plan.report import as_json, header, lines
+from penstock.plan.report import header, lines
+from penstock.plan.report_json import as_json
 from penstock.plan.request import plan_request
 from penstock.plan.space import Candidate
 from penstock.plan.trials import Trials, TrialSpec

@@ -9,7 +9,8 @@ import pytest
 from penstock.plan.choose import best_of
 from penstock.plan.planning import Limit, Plan, limit_of
 from penstock.plan.ranking import Ranked
-from penstock.plan.report import as_json, disaggregation, header, lines, reason
+from penstock.plan.report import disaggregation, header, lines, reason
+from penstock.plan.report_json import as_json
 from penstock.plan.request import Objective
 from penstock.plan.sensitivity import Headroom
 from penstock.plan.space import Candidate

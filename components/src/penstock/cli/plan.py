@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from penstock.plan.planning import Plan
     from penstock.plan.request import PlanRequest
     from penstock.plan.trials import Trial
+    from penstock.workload.load import LoadedWorkload
 
 MIN_REPLAYS = 10
 
@@ -71,13 +72,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_slo(parser)
     add_acceptance(
         parser,
-        "also consider EAGLE-3; the rates at which its draft tokens are accepted, such as "
-        "0.8,0.6,0.5, or the kind of text of published rates, such as chat",
+        "also consider EAGLE-3 with these acceptance rates of up to 3 draft tokens, such as "
+        "0.8,0.6,0.5, or with published rates of a kind of text, such as chat",
     )
     parser.add_argument(
         "--draft-model",
         metavar="ID",
-        help="draft model for EAGLE-3 (default: of gpt-oss-120b NVIDIA's; required for others)",
+        help="draft model for EAGLE-3, with --acceptance (default: "
+        "nvidia/gpt-oss-120b-Eagle3-v3 for gpt-oss-120b; required for other models)",
     )
     _add_search(parser)
     add_no_cache(parser)
@@ -94,9 +96,8 @@ def _add_search(parser: argparse.ArgumentParser) -> None:
         "--confidence",
         type=share,
         metavar="SHARE",
-        help="count the SLO as met only if it is met at the upper end of the prediction intervals "
-        "that include this share of measurements, such as 0.9; graphs without measured points "
-        "near them then do not count (default: the prediction decides)",
+        help="require the SLO to be met at the upper end of the prediction interval with this "
+        "coverage, such as 0.9; excludes graphs without an interval (default: use the prediction)",
     )
     parser.add_argument(
         "--objective",
@@ -109,13 +110,15 @@ def _add_search(parser: argparse.ArgumentParser) -> None:
         "--replays",
         type=integer_between(MIN_REPLAYS, 100_000),
         metavar="N",
-        help="maximum number of replays of the search (default: 80, and fewer if they take long)",
+        help="maximum number of replays of the search (default: 20 to 80, fewer if a replay takes "
+        "long)",
     )
     parser.add_argument(
         "--time-limit",
         type=duration_ms,
         metavar="60s",
-        help="end the replays after this time, and recommend from those that ran (default: none)",
+        help="stop the replays after this time and recommend the best graph so far (default: no "
+        "limit)",
     )
 
 
@@ -123,7 +126,6 @@ def run(args: argparse.Namespace) -> int:
     from penstock.plan import page
     from penstock.plan.no_plan import no_plan_error
     from penstock.plan.planning import NoPlan, plan
-    from penstock.plan.request import Objective, plan_request
     from penstock.plan.trials import Deadline
     from penstock.simulate.replay import Replays, require_environment
 
@@ -133,21 +135,7 @@ def run(args: argparse.Namespace) -> int:
     python = require_environment()
     loaded, scale = requested_workload(args)
     with tempfile.TemporaryDirectory(prefix="penstock-plan-") as folder:
-        request = plan_request(
-            args.model,
-            loaded,
-            scratch=Path(folder),
-            gpu=args.gpu,
-            gpus=args.gpus,
-            slo=requested_slo(args),
-            objective=Objective(args.objective),
-            gpu_hour_price=args.gpu_hour_price,
-            min_replicas=args.min_replicas,
-            survives_loss=args.n_minus_one,
-            confidence=args.confidence,
-            draft_model=args.draft_model,
-            acceptance=args.acceptance,
-        )
+        request = _requested(args, loaded, Path(folder))
         cache = requested_cache(args, python)
         progress = Progress(args, "planning", line_interval_s=LINE_INTERVAL_S)
         measured: list[Trial] = []
@@ -183,6 +171,26 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+def _requested(args: argparse.Namespace, loaded: LoadedWorkload, scratch: Path) -> PlanRequest:
+    from penstock.plan.request import Objective, plan_request
+
+    return plan_request(
+        args.model,
+        loaded,
+        scratch=scratch,
+        gpu=args.gpu,
+        gpus=args.gpus,
+        slo=requested_slo(args),
+        objective=Objective(args.objective),
+        gpu_hour_price=args.gpu_hour_price,
+        min_replicas=args.min_replicas,
+        survives_loss=args.n_minus_one,
+        confidence=args.confidence,
+        draft_model=args.draft_model,
+        acceptance=args.acceptance,
+    )
+
+
 def _check_report(args: argparse.Namespace) -> None:
     """Refuse a report that cannot be written before the replays, not after them."""
     from penstock.errors import Problem, UsageError
@@ -197,6 +205,7 @@ def _print_plan(args: argparse.Namespace, result: Plan) -> None:
     """Write the graph, and print the table and the reasons."""
     from penstock.plan import report
     from penstock.plan.graph_text import graph_text
+    from penstock.plan.report_json import as_json
     from penstock.terminal import fitted, width_of
 
     header = report.header(result, args.attain, own_command())
@@ -204,7 +213,7 @@ def _print_plan(args: argparse.Namespace, result: Plan) -> None:
     if args.output:
         arguments.write_output(text, args.output)
     if args.json:
-        print(report.as_json(result, args.attain, text))
+        print(as_json(result, args.attain, text))
     elif args.output != "-":
         for line in report.lines(result, args.attain, width_of()):
             print(*fitted(line), sep="\n")

@@ -1,4 +1,4 @@
-"""Speculative decoding as a part of the candidates."""
+"""The draft model and the acceptance rates with which `plan` considers EAGLE-3."""
 
 from __future__ import annotations
 
@@ -42,11 +42,12 @@ def draft_of(
     if acceptance is None:
         if draft_model is None:
             return None
-        message = "the acceptance rates of its tokens are needed"
-        fix = "Add --acceptance, such as --acceptance chat."
+        message = "no acceptance rates are given"
+        fix = "Add --acceptance RATES, such as --acceptance chat."
         raise UsageError(Problem(place="--draft-model", message=message, fix=fix))
     found = draft_model or DRAFT_MODELS.get(model)
     if found is None:
-        message = f"no draft model of {model} is known"
-        raise UsageError(Problem(place="--acceptance", message=message, fix="Add --draft-model."))
+        message = f"no draft model is known for {model}"
+        fix = "Name one with --draft-model ID."
+        raise UsageError(Problem(place="--acceptance", message=message, fix=fix))
     return Draft(model=found, rates=acceptance[:TOKENS])

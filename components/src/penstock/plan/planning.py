@@ -141,21 +141,11 @@ def plan(
     if request.objective is Objective.THROUGHPUT:
         highest = max(trial.row.scale for family in finalists for trial in family)
         _require_replayable_length(workload, highest * SCALE_STEP)  # no replay could show more
-    limits = {
-        is_disaggregated: limit
-        for is_disaggregated, search, some in zip((False, True), searches, finalists, strict=True)
-        if not some and families[is_disaggregated].candidates
-        if (limit := limit_of(search, request.objective))
-    }
     other = _other_decoding(trials, winner, families, budget)
     found = _plan(trials, space, workload, *finalists, winner=winner)
-    return replace(
-        found,
-        routing=routing,
-        unfinished=limits,
-        complete=trials.complete,
-        other_decoding=other,
-    )
+    limits = _limits(searches, families, finalists, request.objective)
+    found = replace(found, routing=routing, unfinished=limits, other_decoding=other)
+    return replace(found, complete=trials.complete)
 
 
 def complete_workload(loaded: LoadedWorkload, steady: LoadedWorkload) -> LoadedWorkload | None:
@@ -171,6 +161,21 @@ def complete_workload(loaded: LoadedWorkload, steady: LoadedWorkload) -> LoadedW
         return None
     requests = max(own, min(needed * CONVERSATIONS, MAX_REPLAYED_REQUESTS))
     return loaded.with_workload(loaded.workload.with_requests(requests))
+
+
+def _limits(
+    searches: Sequence[Trials],
+    families: Sequence[Ranked],
+    finalists: Sequence[Sequence[Trial]],
+    objective: Objective,
+) -> dict[bool, Limit]:
+    """As `Plan.unfinished`."""
+    return {
+        is_disaggregated: limit
+        for is_disaggregated, search, some in zip((False, True), searches, finalists, strict=True)
+        if not some and families[is_disaggregated].candidates
+        if (limit := limit_of(search, objective))
+    }
 
 
 def limit_of(search: Trials, objective: Objective) -> Limit | None:

@@ -1,12 +1,9 @@
-"""Renders a plan: the table, the reasons for the recommendation, JSON, and the graph's header."""
+"""Renders a plan: the table, the reasons for the recommendation, and the graph's header."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from textwrap import wrap
-from typing import Any
 
 from penstock.plan.draft import METHOD
 from penstock.plan.evidence import loss_name
@@ -15,15 +12,14 @@ from penstock.plan.planning import Limit, NoPlan, Plan
 from penstock.plan.request import Objective, PlanRequest
 from penstock.plan.score import EQUAL, SCALE_STEP, TIE, score_of
 from penstock.plan.sensitivity import Comparison
+from penstock.plan.space import BATCHES, STEPS
 from penstock.plan.trials import Trial
 from penstock.simulate.accuracy import accuracy_line
 from penstock.simulate.interval import COVERAGE
 from penstock.simulate.metrics import spreads
 from penstock.simulate.report import (
     NEVER_SIMULATED,
-    SCHEMA_VERSION,
     arrival_of,
-    as_rows,
     assumed,
     fitting_table,
     marked,
@@ -34,7 +30,10 @@ WIDTH = 110  # of the header's lines
 NEXT_STEP = SCALE_STEP * 1.01  # times the sustained scale: no scale in between is ever replayed
 LATE = "--time-limit was reached: fewer graphs and scales were replayed than possible"
 LEFT_OUT = "--confidence leaves out disaggregated graphs, which have no measured points"
-NOT_TRIED = "workers on several nodes, batch limits other than in the table"
+NOT_TRIED = (
+    "workers that span several nodes, max_batch_size other than "
+    f"{' and '.join(map(str, BATCHES))}, max_num_tokens other than {', '.join(map(str, STEPS))}"
+)
 NO_DRAFT = "speculative decoding (add --acceptance)"
 
 
@@ -136,12 +135,12 @@ def reason(plan: Plan) -> str:
     objective = plan.request.objective
     if objective is Objective.COST:
         count = own.candidate.gpus
-        text = "1 GPU meets the SLO" if count == 1 else f"{count} GPUs meet the SLO"
-        text += "" if count == 1 else ", and no replayed graph with fewer did"
+        text = f"{_gpus(own)} {'suffices' if count == 1 else 'suffice'}, at {_user_rate(own)}"
+        text += "" if count == 1 else ", and no replayed graph with fewer met the SLO"
     elif objective is Objective.THROUGHPUT:
         text = f"it sustains {_rate(own)}"
     else:
-        text = f"{own.user_rate:.0f} tok/s/user"
+        text = _user_rate(own)
     kind = "aggregated" if own.candidate.is_disaggregated else "disaggregated"
     if other is None and plan.unfinished:
         text += f"; {_unfinished(plan)}"
@@ -168,11 +167,20 @@ def _other(plan: Plan) -> Trial | None:
 def _compared(own: Trial, other: Trial, objective: Objective) -> str:
     if objective is Objective.COST:
         least = "" if other.row.is_steady else "at least "  # a longer replay may need more
-        return f"needs {least}{other.candidate.gpus}, at {other.user_rate:.0f} tok/s/user"
+        return f"needs {least}{_gpus(other)}, at {_user_rate(other)}"
     if objective is Objective.THROUGHPUT:
         return f"sustains {_rate(other)}"
     ratio = own.user_rate / other.user_rate
-    return f"has {other.user_rate:.0f} tok/s/user (the recommended one × {ratio:.2f})"
+    return f"has {_user_rate(other)} (the recommended one × {ratio:.2f})"
+
+
+def _gpus(trial: Trial) -> str:
+    count = trial.candidate.gpus
+    return f"{count} GPU{'s' * (count != 1)}"
+
+
+def _user_rate(trial: Trial) -> str:
+    return f"{trial.user_rate:.0f} tok/s/user"
 
 
 def _rate(trial: Trial) -> str:
@@ -184,14 +192,15 @@ def speculation(plan: Plan) -> Iterator[str]:
     if (draft := plan.request.draft) is None:
         return
     rates = ", ".join(f"{rate:g}" for rate in draft.rates)
-    what = f"{METHOD} with {draft.model}, of which tokens are accepted at assumed rates of {rates}"
-    own, other = plan.winner.candidate, plan.other_decoding
-    with_it = "without" if own.drafts else "with"
-    best = f"no replayed graph {with_it} it met the SLO"
+    own, other = plan.winner, plan.other_decoding
+    used, kind = ("", "without") if own.candidate.drafts else (" is not used", "with")
+    best = f"no replayed graph {kind} {METHOD} met the SLO"
     if other is not None:
-        gpus, rate = other.candidate.gpus, f"{other.user_rate:.0f} tok/s/user"
-        best = f"the best replayed graph {with_it} it: {other.candidate}, {gpus} GPUs, {rate}"
-    yield f"{what}; {best}" if own.drafts else f"not used: {what}; {best}"
+        is_rate = plan.request.objective is Objective.THROUGHPUT
+        figure = _rate(other) if is_rate else _user_rate(other)
+        best = f"the best replayed graph {kind} {METHOD} ({other.candidate}) has {_gpus(other)} "
+        best += f"and {figure}"
+    yield f"{METHOD}{used} (draft model {draft.model}, assumed acceptance rates {rates}); {best}"
 
 
 def headroom(plan: Plan, attain: float) -> Iterator[str]:
@@ -210,10 +219,10 @@ def headroom(plan: Plan, attain: float) -> Iterator[str]:
 
 def _margin(plan: Plan, attain: float) -> str:
     """Whether the SLO is met at the upper end of the intervals."""
-    return margin_line(plan.winner.row, _margins(plan, attain), _coverage(plan))
+    return margin_line(plan.winner.row, margins_of(plan, attain), _coverage(plan))
 
 
-def _margins(plan: Plan, attain: float) -> list[Margin]:
+def margins_of(plan: Plan, attain: float) -> list[Margin]:
     return margins(plan.winner.row, plan.request.slo, attain, _coverage(plan))
 
 
@@ -303,7 +312,7 @@ def header(plan: Plan, attain: float, command: str, width: int = WIDTH) -> list[
     parts = [
         f"{title(plan)}.",
         f"SLO: {objective_line(plan.request, attain)}.",
-        f"Recommended: {winner}, {winner.gpus} GPU{'s' * (winner.gpus != 1)}: {reason(plan)}.",
+        f"Recommended: {winner}, {_gpus(plan.winner)}: {reason(plan)}.",
         f"Router: {plan.routing.reason}.",
         *(f"Speculation: {line}." for line in speculation(plan)),
         *(f"Availability: {line}." for line in availability(plan, attain)),
@@ -319,78 +328,3 @@ def header(plan: Plan, attain: float, command: str, width: int = WIDTH) -> list[
     ]
     lines = [line for part in parts for line in wrap(part, width, subsequent_indent="  ")]
     return [*lines, command]  # on one line, so that it can be copied
-
-
-def as_json(plan: Plan, attain: float, graph: str) -> str:
-    rows = [trial.row for trial in shown(plan)]
-    best = plan.aggregated, plan.disaggregated
-    content: dict[str, Any] = {
-        "schema_version": SCHEMA_VERSION,
-        "model": plan.request.model,
-        "gpu": plan.request.gpu.name,
-        "gpus": plan.request.gpus,
-        "objective": plan.request.objective,
-        "slo": plan.request.slo.model_dump(),
-        "attain": attain,
-        "workload": plan.workload.workload.model_dump(exclude_none=True),
-        "recommended": str(plan.winner.candidate),
-        "reason": reason(plan),
-        "best_aggregated": str(best[0].candidate) if best[0] else None,
-        "best_disaggregated": str(best[1].candidate) if best[1] else None,
-        "speculation": _speculation_json(plan),
-        "router": dict(plan.winner.candidate.settings.keys) | {"reason": plan.routing.reason},
-        "headroom": list(headroom(plan, attain)),
-        "confidence": plan.request.confidence,
-        "margins": [asdict(one) | {"is_met": one.is_met} for one in _margins(plan, attain)],
-        "planned_scale": plan.base,
-        "scale_headroom": asdict(plan.headroom),
-        "n_minus_one": plan.request.survives_loss,
-        "after_loss": {name: _changed_json(row, attain) for name, row in plan.losses.items()},
-        "sensitivity": {
-            name: _changed_json(row, attain) for name, row in plan.sensitivity_rows.items()
-        },
-        "disaggregation": {
-            "summary": disaggregation(plan),
-            "scales": list(map(_comparison_json, plan.compared)),
-        },
-        "graphs": as_rows(rows),
-        "not_considered": {str(layout): why for layout, why in plan.excluded.items()},
-        "candidates": plan.considered,
-        "replays": plan.replays,
-        "time_limit_reached": plan.is_late,
-        "graph": graph,
-    }
-    return json.dumps(content, indent=2)
-
-
-def _speculation_json(plan: Plan) -> dict[str, Any] | None:
-    if plan.request.draft is None:
-        return None
-    return {
-        "draft_model": plan.request.draft.model,
-        "acceptance": plan.request.draft.rates,
-        "is_used": plan.winner.candidate.drafts,
-        "summary": next(iter(speculation(plan))),
-    }
-
-
-def _changed_json(row: Row | str, attain: float) -> dict[str, Any]:
-    if isinstance(row, str):
-        return {"not_replayed": row}
-    figures = {name: asdict(spread) for name, spread in spreads(row.metrics)}
-    return {"meets_slo": (row.goodput or 0.0) >= attain, "figures": figures}
-
-
-def _comparison_json(one: Comparison) -> dict[str, Any]:
-    return {
-        "scale": one.scale,
-        "favors_disaggregated": one.favors_disaggregated,
-        "disaggregated": _trial_json(one.disaggregated),
-        "aggregated": _trial_json(one.aggregated),
-    }
-
-
-def _trial_json(trial: Trial | None) -> dict[str, Any] | None:
-    if trial is None:
-        return None
-    return {"meets_slo": trial.meets_slo, "goodput": trial.goodput, "user_rate": trial.user_rate}

@@ -89,12 +89,7 @@ def plan_request(
         if survives_loss and min_replicas == REDUNDANT:
             raise _refused("--n-minus-one", message, "Remove it, or raise --gpus.")
         raise _refused("--min-replicas", message, "Lower it, or raise --gpus.")
-    if confidence is not None and confidence > MOST_COVERAGE:
-        message = f"{confidence:g} is more than {NEAREST} measured points can show"
-        raise _refused("--confidence", message, f"Use at most {MOST_COVERAGE:g}.")
-    if confidence is not None and acceptance is not None:
-        message = "there are no measured points of speculative decoding"
-        raise _refused("--confidence", message, "Remove --confidence or --acceptance.")
+    _check_confidence(confidence, has_draft=acceptance is not None)
     sampled = loaded.with_workload(for_means(loaded.workload))
     requests = [one for seed in range(SEEDS) for one in sampled.requests(seed)]
     longest = max(one.input_tokens + one.output_tokens for one in requests)
@@ -139,6 +134,17 @@ def _check(loaded: LoadedWorkload, gpus: int, slo: Slo, objective: Objective) ->
     if loaded.workload.conversation and objective is Objective.THROUGHPUT:
         message = "the replays of a plan are too short to find the maximum rate of conversations"
         raise _refused("--objective", message, "Use --objective cost or interactivity.")
+
+
+def _check_confidence(confidence: float | None, *, has_draft: bool) -> None:
+    if confidence is None:
+        return
+    if confidence > MOST_COVERAGE:
+        message = f"{confidence:g} is more than {NEAREST} measured points can show"
+        raise _refused("--confidence", message, f"Use at most {MOST_COVERAGE:g}.")
+    if has_draft:
+        message = "there are no measured points of speculative decoding"
+        raise _refused("--confidence", message, "Remove --confidence or --acceptance.")
 
 
 def _refused(place: str, message: str, fix: str) -> UsageError:

@@ -1,9 +1,9 @@
-"""Whether the figures of a replay are of a steady state.
+"""Decides whether the figures of a replay describe a steady state.
 
-They are if the measured window is several times as long as the slowest requests take, and if as
-many requests complete in it as arrive (Little's law: then the number in the system is constant). A
-replay that is too short hides growing queues; the latencies of an overloaded deployment depend on
-the length of the replay.
+The measured window must be several times as long as the slowest requests take, and as many requests
+must complete in it as arrive, so that the number in the system stays constant. A shorter replay
+hides growing queues, and the latencies of an overloaded deployment depend on the length of the
+replay.
 """
 
 from __future__ import annotations
@@ -70,12 +70,12 @@ class Steadiness:
     def reason(self) -> str:
         """Why it is not steady; empty if it is."""
         if not self.is_served:
-            rates = f"{self.served_rate:.3g} of {self.offered_rate:.3g} requests/s were served"
-            return f"{rates}, so queues and latencies grow with the length of the run"
+            rates = f"{self.served_rate:.3g} of {self.offered_rate:.3g} requests/s complete"
+            return f"only {rates}, so queues and latencies grow with the length of the replay"
         if not self.is_long_enough:
             times = self.window_s / self.request_s
-            what = f"the measured window of {self.window_s:.3g} s is {times:.2g} × the request"
-            return f"{what} duration (p99 {self.request_s:.3g} s), less than {DURATIONS:g} ×"
+            window = f"the measured window ({self.window_s:.3g} s) is {times:.2g} times the p99"
+            return f"{window} request duration ({self.request_s:.3g} s); {DURATIONS:g} are needed"
         return ""
 
 
