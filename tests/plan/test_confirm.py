@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from penstock.plan.confirm import confirmed, confirmed_families, confirmed_family, confirmed_trial
+from penstock.plan.confirm import (
+    confirmed,
+    confirmed_families,
+    confirmed_family,
+    confirmed_trial,
+    longer_trial,
+)
 from penstock.plan.ranking import Ranked
 from penstock.plan.space import Candidate
 from penstock.plan.traffic import SEEDS
 from penstock.plan.trials import Deadline, Trial, Trials, TrialSpec
 from penstock.simulate.steadiness import Steadiness
+from penstock.workload.load import LoadedWorkload, parse_workload
 from tests.plan.simulated_study import (
     LOADED,
     Behavior,
     Named,
+    SimulatedStudy,
     aggregated,
     request,
     trials,
@@ -127,6 +137,36 @@ def test_without_more_gpus_the_search_goes_on_with_others_that_have_as_many() ->
     ranked = Ranked(candidates=candidates, capacity=dict.fromkeys(candidates, 1.0))
     (only,) = confirmed_family(search, search.known, ranked)
     assert (only.candidate, only.row.is_steady) == (others[1], True)
+
+
+def test_a_graph_must_meet_the_slo_with_each_sample_of_the_traffic() -> None:
+    search = searched(behavior(2.0), behavior(2.0))
+    short = next(one for one in search.known if one.candidate == SMALL)
+    good = short.row.metrics[0]
+    assert search.confirm(short, replace(short.row, metrics=(good,) * 3), {}).meets_slo
+    one_bad = replace(short.row, metrics=(good, replace(good, goodput=0.9), good))
+    assert search.study.meets(one_bad)  # the median does
+    assert not search.confirm(short, one_bad, {}).meets_slo
+
+
+def seeds_of_longer_replays(complete: LoadedWorkload, longer: float) -> list[int | None]:
+    search = searched(behavior(longer), behavior(2.0))
+    search.complete = complete
+    assert isinstance(search.study, SimulatedStudy)
+    search.study.asked.clear()
+    longer_trial(search, next(one for one in search.known if one.candidate == SMALL))
+    return [seeds for _, _, seeds in search.study.asked]
+
+
+def test_conversations_are_confirmed_with_several_samples() -> None:
+    conversations = parse_workload(
+        "requests: 400\ninput: 100\noutput: 10\narrival: {poisson: 4}\n"
+        "conversation: {turns: 8, think: 3}\n",
+        "agents.yaml",
+    )
+    assert seeds_of_longer_replays(conversations, longer=2.0) == [1, SEEDS]
+    assert seeds_of_longer_replays(conversations, longer=0.5) == [1]  # the first one decides
+    assert seeds_of_longer_replays(LOADED, longer=2.0) == [1]
 
 
 def costly(small: Behavior, large: Behavior) -> Trials:

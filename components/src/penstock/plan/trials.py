@@ -200,9 +200,13 @@ class Trials:
         return replays * SLOWER * mean_s <= self.deadline.left_s
 
     def confirm(self, short: Trial, row: Row, losses: Mapping[str, Row]) -> Trial:
-        """The trial with longer replays, which count instead of the short ones."""
+        """The trial with longer replays, which count instead of the short ones. Each sample of the
+        traffic must meet the SLO, not only the median."""
         rows = (row, *losses.values())
-        meets_slo = all(_is_served(one) and self.meets_slo(one) for one in rows)
+        meets_slo = all(
+            _is_served(one) and self.meets_slo(one) and _least_goodput(one) >= self.study.attain
+            for one in rows
+        )
         trial = replace(short, row=row, losses=losses, meets_slo=meets_slo)
         self.replays += sum(len(one.metrics) for one in rows)
         self._known[TrialSpec(short.candidate, scale=row.scale, seeds=self.seeds)] = trial
@@ -261,6 +265,10 @@ class Trials:
             return meets
         found = margins(row, request.slo, self.study.attain, request.confidence)
         return all(margin.is_met for margin in found)
+
+
+def _least_goodput(row: Row) -> float:
+    return min(one.goodput or 0.0 for one in row.metrics)
 
 
 def _is_served(row: Row) -> bool:
