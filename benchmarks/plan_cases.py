@@ -1,6 +1,6 @@
 """The requests to `penstock plan` that several benchmarks share.
 
-Three models, four GPUs, generated traffic, conversations and a trace, tight and loose SLOs, and 4
+Three models, four GPUs, generated traffic, conversations and a trace, tight and loose SLOs, and 2
 to 64 GPUs. The search was developed with those that are not `is_held_out`.
 """
 
@@ -105,6 +105,23 @@ CASES = {
     "trace, cost": Case(gpu="b200", gpus=8, workload=TRACE, scale=8, ttft_ms=4000),
     "documents, cost, 64 GB200": Case(
         gpu="gb200", gpus=64, workload="document", scale=40, ttft_ms=2000, itl_ms=20
+    ),
+    # Few enough candidates to replay all of them with all router settings.
+    "documents, speed, 2 H200": Case(
+        gpu="h200", gpus=2, workload="document", scale=0.5, ttft_ms=1000, itl_ms=20,
+        objective=Objective.INTERACTIVITY, is_held_out=True,
+    ),
+    "agents, speed, 2 GB200": Case(
+        gpu="gb200", gpus=2, workload="agentic", scale=1, ttft_ms=500, itl_ms=10,
+        objective=Objective.INTERACTIVITY, is_held_out=True,
+    ),
+    "chat, speed, 20b, 2 H100": Case(
+        model="gpt-oss-20b", gpu="h100", gpus=2, workload="short-chat", scale=2, ttft_ms=300,
+        itl_ms=10, objective=Objective.INTERACTIVITY, is_held_out=True,
+    ),
+    "long prompts, cost, 2 B200": Case(
+        gpu="b200", gpus=2, workload="long-context", scale=2, ttft_ms=3000, itl_ms=20,
+        is_held_out=True,
     ),
     "chat, speed, EAGLE-3": Case(
         gpu="b200", gpus=8, workload="short-chat", scale=4, ttft_ms=500, itl_ms=8,

@@ -14,6 +14,7 @@ from penstock.plan.sensitivity import (
     compared,
     headroom,
     in_background,
+    loss_rows,
     nearest_miss,
     sensitivity_rows,
     widened,
@@ -27,10 +28,12 @@ from penstock.workload.load import parse_workload
 from tests.plan.simulated_study import (
     TAKES_MS,
     Behavior,
+    Named,
     SimulatedStudy,
     aggregated,
     disaggregated,
     replayed_deployment,
+    request,
     trials,
 )
 
@@ -123,6 +126,25 @@ def test_the_aggregated_graph_is_widened_to_as_many_gpus() -> None:
     assert widened(aggregated(1), 3) == aggregated(3)
     assert widened(aggregated(1, layout=two), 5) == aggregated(2, layout=two)
     assert widened(aggregated(1, layout=two), 1) == aggregated(1, layout=two)
+
+
+@pytest.mark.parametrize(("max_scale", "replays"), [(2.0, 2), (0.5, 1)])
+def test_conversations_after_a_loss_are_replayed_as_long_as_those_that_confirm_a_graph(
+    max_scale: float, replays: int
+) -> None:
+    """A short replay that misses the SLO is enough."""
+    search = trials({aggregated(1): Behavior(max_scale)})
+    search.deployments = Named(request())
+    search.complete = parse_workload(
+        "requests: 400\ninput: 100\noutput: 10\narrival: {poisson: 4}\n"
+        "conversation: {turns: 8, think: 3}\n",
+        "agents.yaml",
+    )
+    assert isinstance(search.study, SimulatedStudy)
+    (row,) = loss_rows(search, aggregated(2), 1.0).values()
+    assert isinstance(row, Row)
+    assert search.study.meets(row) == (max_scale > 1)
+    assert len(search.study.asked) == replays
 
 
 def test_a_sensitivity_without_a_request_that_fits_says_so() -> None:
