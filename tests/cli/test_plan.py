@@ -234,7 +234,7 @@ def test_the_same_request_gives_the_same_graph(
     assert first["recommended"] == second["recommended"]
     assert first["graph"].partition("\nmodel:")[2] == second["graph"].partition("\nmodel:")[2]
     # In addition to the search: two rows of the sensitivity analysis, one after a loss.
-    assert first["replays"] <= 20 + 3 * 3
+    assert first["replays"] <= 20 + 3 * 3 + 6  # with those that confirm the best graphs
     assert first["best_aggregated"]
 
 

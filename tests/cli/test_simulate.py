@@ -300,6 +300,8 @@ def test_bad_input(
         (["--acceptance", "1.2"], "from 0 to 1"),
         (["--acceptance", "a"], "neither a list of rates"),
         (["--acceptance", "0.8,a"], "not a number"),
+        (["--acceptance", ""], "not a list of up to five rates"),
+        (["--acceptance", "0.9,,0.5"], "not a list of up to five rates"),
         ([], "required: --workload"),
     ],
 )

@@ -70,6 +70,7 @@ class Behavior:
     user_rate: float = 100.0  # output tokens/s
     seeds_lose: float = 1.0  # times `max_scale`, with all seeds
     steadiness: Steadiness | None = None
+    requests: int = 5000  # that count
     longer: Behavior | None = None  # in replays that are lengthened; None: the same
 
 
@@ -109,7 +110,10 @@ class SimulatedStudy(Study):
         most = acts.max_scale * (acts.seeds_lose if (self.seeds or 1) > 1 else 1.0)
         slo = Slo(ttft_ms=TAKES_MS + 1) if scale <= most * 1.000001 else Slo(ttft_ms=TAKES_MS - 1)
         found = replace(
-            replay_metrics(steady(), 1, slo), user_rate=acts.user_rate, steadiness=acts.steadiness
+            replay_metrics(steady(), 1, slo),
+            requests=acts.requests,
+            user_rate=acts.user_rate,
+            steadiness=acts.steadiness,
         )
         return Row(
             replayable=deployment,

@@ -80,6 +80,13 @@ def test_a_steady_replay_is_not_repeated() -> None:
     assert search.replays == replays
 
 
+def test_a_steady_replay_of_few_requests_is_repeated_with_more() -> None:
+    long = Behavior(0.5, steadiness=STEADY)
+    few = Behavior(2.0, requests=400, steadiness=STEADY, longer=long)
+    search = searched(few, few)
+    assert confirmed(search, search.known) == []
+
+
 def test_of_a_trace_all_requests_are_replayed() -> None:
     steady = Behavior(2.0, steadiness=STEADY, longer=Behavior(0.1))
     search = searched(steady, steady)

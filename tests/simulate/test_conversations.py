@@ -92,7 +92,10 @@ def test_an_overloaded_engine_that_gets_fewer_requests_is_not_steady() -> None:
     found = steadiness_of(some)
     assert found.offered_rate == pytest.approx(TURNS / EVERY_S)
     assert not found.is_served
-    assert "requests/s complete" in found.reason
+    assert found.reason == (
+        "the traffic is too short: a conversation lasts 501 s, and the window begins after 133 s"
+    )
+    assert "requests/s complete" in replace(found, warm_up_s=501).reason
 
 
 def test_the_sampled_conversations_have_the_rate_of_the_workload() -> None:

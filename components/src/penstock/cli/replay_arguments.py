@@ -177,8 +177,10 @@ def _rates(text: str) -> tuple[float, ...]:
         names = ", ".join(PUBLISHED)
         message = f"{text!r} is neither a list of rates, such as 0.8,0.6,0.5, nor one of {names}"
         raise argparse.ArgumentTypeError(message)
-    rates = tuple(positive_number(part) if part.strip("0.") else 0.0 for part in text.split(","))
-    if len(rates) > MOST_TOKENS or max(rates) > 1:
+    parts = text.split(",")
+    rates = tuple(positive_number(one) if one.strip("0.") else 0.0 for one in parts)
+    is_complete = all(any(map(str.isdigit, one)) for one in parts)
+    if len(rates) > MOST_TOKENS or max(rates) > 1 or not is_complete:
         raise argparse.ArgumentTypeError(f"{text!r} is not a list of up to five rates from 0 to 1")
     return rates
 

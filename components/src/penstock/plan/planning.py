@@ -70,6 +70,8 @@ class Plan:
     replays: int
     excluded: Mapping[Layout, str]  # layout → why
     routing: Routing = field(default_factory=Routing)
+    # Why no graph of a family was replayed, by `is_disaggregated`.
+    unreplayed: Mapping[bool, str] = field(default_factory=dict)
     # What ended the search of a family before a graph met the SLO, by `is_disaggregated`.
     unfinished: Mapping[bool, Limit] = field(default_factory=dict)
     is_late: bool = False  # whether the time limit ended the search or the analyses
@@ -133,7 +135,7 @@ def plan(
     trials = joined(searches, budget, complete=complete_workload(loaded, steady))
     undecided = trials.undecided or trials.deadline.is_over(SEARCHED)
     if not any(finalists):
-        _replay_hopeful(trials, space)
+        undecided |= any(trial.meets_slo for trial in _replay_hopeful(trials, space))
     finalists = confirmed_families(trials, finalists, families)
     winner, routing = routed(trials, finalists, budget)
     if winner is None:
@@ -145,7 +147,7 @@ def plan(
     found = _plan(trials, space, workload, *finalists, winner=winner)
     limits = _limits(searches, families, finalists, request.objective)
     found = replace(found, routing=routing, unfinished=limits, other_decoding=other)
-    return replace(found, complete=trials.complete)
+    return replace(found, complete=trials.complete, unreplayed=_unreplayed(space, families))
 
 
 def complete_workload(loaded: LoadedWorkload, steady: LoadedWorkload) -> LoadedWorkload | None:
@@ -161,6 +163,18 @@ def complete_workload(loaded: LoadedWorkload, steady: LoadedWorkload) -> LoadedW
         return None
     requests = max(own, min(needed * CONVERSATIONS, MAX_REPLAYED_REQUESTS))
     return loaded.with_workload(loaded.workload.with_requests(requests))
+
+
+def _unreplayed(space: Space, families: Sequence[Ranked]) -> dict[bool, str]:
+    """As `Plan.unreplayed`."""
+    why = {}
+    for is_disaggregated, family in zip((False, True), families, strict=True):
+        kind = "disaggregated" if is_disaggregated else "aggregated"
+        if not any(c.is_disaggregated == is_disaggregated for c in space.candidates):
+            why[is_disaggregated] = f"no {kind} graph is possible with these GPUs"
+        elif not family.candidates:
+            why[is_disaggregated] = f"every {kind} graph misses the SLO in an optimistic estimate"
+    return why
 
 
 def _limits(
@@ -300,13 +314,13 @@ def _compared(
     return sensitivity.compared(trials, *pair, base, by_gpus=is_cost, scales=scales)
 
 
-def _replay_hopeful(trials: Trials, space: Space) -> None:
+def _replay_hopeful(trials: Trials, space: Space) -> list[Trial]:
     """The best by the estimate, of which the search may have replayed none."""
     hopeful = sorted(
         space.candidates,
         key=lambda c: (-space.estimator.required_capacity(c, space.request), -c.gpus, c.order),
     )
-    trials.of([TrialSpec(c) for c in hopeful[: sensitivity.CLOSEST]])
+    return trials.of([TrialSpec(c) for c in hopeful[: sensitivity.CLOSEST]])
 
 
 def _no_plan(trials: Trials, space: Space, workload: LoadedWorkload, *, undecided: bool) -> NoPlan:

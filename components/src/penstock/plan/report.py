@@ -145,11 +145,7 @@ def reason(plan: Plan) -> str:
     if other is None and plan.unfinished:
         text += f"; {_unfinished(plan)}"
     elif other is None:
-        text += (
-            f"; {LEFT_OUT}"
-            if plan.request.confidence
-            else f"; no replayed {kind} graph met the SLO"
-        )
+        text += f"; {LEFT_OUT if plan.request.confidence else _none_met(plan, kind)}"
     else:
         text += f"; the best {kind} graph ({other.candidate}) {_compared(own, other, objective)}"
     best = max([own, *plan.runners_up], key=score_of(objective))
@@ -158,6 +154,11 @@ def reason(plan: Plan) -> str:
         tie = f"within {EQUAL:.0%}" if is_as_complex else f"within {TIE:.0%}, but more complex"
         text += f"; {best.candidate} is {tie}"
     return text
+
+
+def _none_met(plan: Plan, kind: str) -> str:
+    why = plan.unreplayed.get(kind == "disaggregated")
+    return why or f"no replayed {kind} graph met the SLO"
 
 
 def _other(plan: Plan) -> Trial | None:
@@ -254,9 +255,9 @@ def disaggregation(plan: Plan) -> str:
     if plan.unfinished:
         return f"not known: {_unfinished(plan)}"
     if plan.disaggregated is None:
-        return "no replayed disaggregated graph met the SLO"
+        return _none_met(plan, "disaggregated")
     if plan.aggregated is None:
-        return "worth it: no replayed aggregated graph met the SLO"
+        return f"worth it: {_none_met(plan, 'aggregated')}"
     complete = [one for one in plan.compared if one.disaggregated and one.aggregated]
     met = [one for one in complete if _is_met(one)]
     favoring = [one for one in met if one.favors_disaggregated]
@@ -321,6 +322,7 @@ def header(plan: Plan, attain: float, command: str, width: int = WIDTH) -> list[
         f"Disaggregation: {disaggregation(plan)}.",
         *([f"{LATE}."] if plan.is_late else []),
         *(f"Not steady: {why}." for why in _unsteady(plan)),
+        *(f"Assumed: {what}." for what in assumed(plan.winner.row)),
         f"Accuracy: {accuracy_line(plan.winner.row)}.",
         "This describes the graph as planned: edits, such as `penstock scale`, do not change it.",
         "Simulated with measured kernels, not run on a GPU. Benchmark it before production use.",

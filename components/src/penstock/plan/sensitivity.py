@@ -221,7 +221,7 @@ def _lower(trials: Trials, best: Trial) -> float | None:
         trial = trials.one(TrialSpec(best.candidate, scale=scale))
         if trial is None:
             return None
-        if trial.meets_slo and (trials.is_costly or longer_trial(trials, trial).meets_slo):
+        if trial.meets_slo and longer_trial(trials, trial).meets_slo:
             return scale
     return None
 

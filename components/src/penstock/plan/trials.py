@@ -204,7 +204,7 @@ class Trials:
         traffic must meet the SLO, not only the median."""
         rows = (row, *losses.values())
         meets_slo = all(
-            _is_served(one) and self.meets_slo(one) and _least_goodput(one) >= self.study.attain
+            is_served(one) and self.meets_slo(one) and _least_goodput(one) >= self.study.attain
             for one in rows
         )
         trial = replace(short, row=row, losses=losses, meets_slo=meets_slo)
@@ -271,7 +271,8 @@ def _least_goodput(row: Row) -> float:
     return min(one.goodput or 0.0 for one in row.metrics)
 
 
-def _is_served(row: Row) -> bool:
+def is_served(row: Row) -> bool:
+    """Whether as many requests complete as arrive."""
     return row.steadiness is None or row.steadiness.is_served
 
 

@@ -178,6 +178,7 @@ def _steadiness(requests: list[ServedRequest], conversations: Conversations | No
         offered_rate=conversations.rate if conversations else len(arrived) / seconds,
         served_rate=sum(begin <= request.ended_ms <= end for request in requests) / seconds,
         warm_up_s=(begin - requests[0].arrived_ms) / 1000 if requests else 0.0,
+        fill_s=conversations.takes_ms(_median_duration(requests)) / 1000 if conversations else 0.0,
     )
 
 

@@ -65,15 +65,15 @@ def arrival_of(loaded: LoadedWorkload) -> str:
     assert arrival is not None
     if arrival.concurrency is not None:
         return f"concurrency {arrival.concurrency}"
+    unit = "conversations/s" if workload.conversation else "requests/s"
     if arrival.ramp is not None:
         ramp = arrival.ramp
-        return f"ramp from {ramp.start:.3g} to {ramp.end:.3g} requests/s in {ramp.seconds:g} s"
+        return f"ramp from {ramp.start:.3g} to {ramp.end:.3g} {unit} in {ramp.seconds:g} s"
     if arrival.bursts is not None:
         bursts = arrival.bursts
-        peak = f"{bursts.peak:.3g} requests/s for {bursts.seconds:g} s every {bursts.every:g} s"
-        return f"bursts: {bursts.rate:.3g} requests/s, {peak}"
+        peak = f"{bursts.peak:.3g} {unit} for {bursts.seconds:g} s every {bursts.every:g} s"
+        return f"bursts: {bursts.rate:.3g} {unit}, {peak}"
     name, rate = ("Poisson", arrival.poisson) if arrival.poisson else ("constant", arrival.constant)
-    unit = "conversations/s" if workload.conversation else "requests/s"
     return f"{name}, {rate:.3g} {unit}"
 
 

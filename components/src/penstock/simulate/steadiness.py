@@ -14,6 +14,7 @@ from math import ceil, log2
 
 DURATIONS = 5.0  # the window, in p99 request durations
 SERVED = 0.95  # of the offered rate
+FILLED = 0.9  # of the duration of a conversation
 MARGIN = 1.05  # of the lengthened traffic, whose slowest requests may take longer
 GROWTH = 2.0  # of the traffic where requests do not complete as fast as they arrive
 MAX_GROWTH = 8.0  # of the traffic in one step
@@ -27,6 +28,8 @@ class Steadiness:
     offered_rate: float  # requests/s that arrive in the window
     served_rate: float  # requests/s that complete in it
     warm_up_s: float = 0.0  # before the window; does not become longer with the traffic
+    # Until the number of concurrent conversations becomes steady; 0 without conversations.
+    fill_s: float = 0.0
 
     @property
     def is_long_enough(self) -> bool:
@@ -35,6 +38,11 @@ class Steadiness:
     @property
     def is_served(self) -> bool:
         return self.served_rate >= SERVED * self.offered_rate
+
+    @property
+    def is_filled(self) -> bool:
+        """Whether the number of concurrent conversations no longer grows in the window."""
+        return self.warm_up_s >= FILLED * self.fill_s
 
     @property
     def is_steady(self) -> bool:
@@ -69,6 +77,9 @@ class Steadiness:
     @property
     def reason(self) -> str:
         """Why it is not steady; empty if it is."""
+        if not self.is_served and not self.is_filled:
+            what = f"a conversation lasts {self.fill_s:.3g} s, and the window begins after"
+            return f"the traffic is too short: {what} {self.warm_up_s:.3g} s"
         if not self.is_served:
             rates = f"{self.served_rate:.3g} of {self.offered_rate:.3g} requests/s complete"
             return f"only {rates}, so queues and latencies grow with the length of the replay"

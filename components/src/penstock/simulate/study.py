@@ -18,7 +18,11 @@ from penstock.simulate.parallel import in_parallel
 from penstock.simulate.replay import SAMPLES, Job, Replays, as_trace
 from penstock.simulate.scaling import Scaling, scaling_of
 from penstock.simulate.steadiness import MAX_GROWTH, Steadiness, least_steady
-from penstock.workload.duration import exceeds_sample_limit, lengthened
+from penstock.workload.duration import (
+    exceeds_conversation_limit,
+    exceeds_sample_limit,
+    lengthened,
+)
 from penstock.workload.load import LoadedWorkload
 from penstock.workload.request import Request
 
@@ -270,13 +274,20 @@ class _Search:
         self._say = say
         self._rows: list[Row] = []
 
+    def _meets(self, row: Row) -> bool:
+        """Slow responses delay the next turns of conversations, so an overload may not show in the
+        latencies."""
+        is_conversation = self._study.workload.workload.conversation is not None
+        is_served = row.steadiness is None or row.steadiness.is_served
+        return self._study.meets(row) and (is_served or not is_conversation)
+
     def run(self) -> SustainedLoad:
         low, high = self._bracket()
         for _ in range(BISECTIONS if low and high else 0):
             assert low is not None
             assert high is not None
             middle = self._at(sqrt(low.scale * high.scale))
-            low, high = (middle, high) if self._study.meets(middle) else (low, middle)
+            low, high = (middle, high) if self._meets(middle) else (low, middle)
         low, high = self._confirmed(low, high)
         rows = tuple(sorted(self._rows, key=lambda row: row.scale))
         return SustainedLoad(highest=low, lowest_failing=high, rows=rows)
@@ -286,7 +297,7 @@ class _Search:
         for _ in range(STEPS_DOWN if low else 0):
             assert low is not None
             long = self._at(low.scale, LONG)
-            if self._study.meets(long):
+            if self._meets(long):
                 return long, high
             low, high = replace(low, scale=low.scale * STEP_DOWN), long
         return None, high
@@ -294,13 +305,13 @@ class _Search:
     def _bracket(self) -> tuple[Row | None, Row | None]:
         """(the highest that meets the SLO, the lowest that misses it), within ten doublings."""
         row = self._at(1.0)
-        step = 2.0 if self._study.meets(row) else 0.5
+        step = 2.0 if self._meets(row) else 0.5
         for _ in range(DOUBLINGS):
-            next_workload = self._study.workload.at_scale(row.scale * step)
-            if exceeds_sample_limit(next_workload.workload):
+            next_workload = self._study.workload.at_scale(row.scale * step).workload
+            if exceeds_sample_limit(next_workload) or exceeds_conversation_limit(next_workload):
                 break
             next_row = self._at(row.scale * step)
-            if self._study.meets(next_row) != self._study.meets(row):
+            if self._meets(next_row) != self._meets(row):
                 return (row, next_row) if step > 1 else (next_row, row)
             row = next_row
         return (row, None) if step > 1 else (None, row)

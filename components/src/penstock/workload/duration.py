@@ -20,6 +20,7 @@ ENOUGH_REQUESTS = 2000
 # A replay of `plan` lasts for so many mean request durations: two to fill the engines, and two that
 # are counted.
 STEADY_STATE_DURATIONS = 4.25
+TURN_S = 2.0  # for a response in a conversation, where none was replayed yet
 MIN_GROWTH = 1.5  # of a replay that is repeated because it was too short
 
 
@@ -48,8 +49,21 @@ def for_search(workload: Workload, scale: float, *, repeat: int = 1) -> Workload
     if own is None or searched is None:
         return scaled
     most = max(own, MAX_SEARCHED_REQUESTS, REQUESTS_PER_CLIENT * scaled.concurrency)
-    requests = min(searched, most) * repeat
+    requests = max(min(searched, most), _conversation_requests(scaled)) * repeat
     return scaled.with_requests(min(requests, max(MAX_REPLAYED_REQUESTS, most)))
+
+
+def _conversation_requests(workload: Workload) -> int:
+    """The fewest with which the number of concurrent conversations becomes steady; 0 without
+    conversations."""
+    if workload.conversation is None or workload.mean_rate is None:
+        return 0
+    return steady_state_requests(workload, rate=workload.mean_rate, request_s=TURN_S)
+
+
+def exceeds_conversation_limit(workload: Workload) -> bool:
+    """Whether a replay would be too short for the number of conversations to become steady."""
+    return _conversation_requests(workload) > MAX_REPLAYED_REQUESTS
 
 
 def exceeds_sample_limit(workload: Workload) -> bool:

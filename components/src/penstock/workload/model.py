@@ -111,13 +111,16 @@ class SystemPrompts(Spec):
     )
 
 
+MAX_THINK_S = 86_400  # a replay samples its state often, so a longer one would fill the memory
+
+
 class Conversation(Spec):
     turns: Positive = Field(description="Number of requests of one conversation.")
     think: float = Field(
         default=0.0,
         ge=0,
-        allow_inf_nan=False,
-        description="Seconds from a response to the next turn.",
+        le=MAX_THINK_S,
+        description="Seconds from a response to the next turn, at most a day.",
     )
 
 
