@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -91,4 +92,8 @@ def test_a_plan_names_the_time_limit_and_not_the_slo_if_the_search_was_cut_short
 def test_disaggregation_is_worth_it_if_the_whole_search_found_no_aggregated_graph() -> None:
     plan = planned(disaggregated(1, 1), is_late=False, unfinished={})
     assert disaggregation(plan) == "worth it: no replayed aggregated graph met the SLO"
+    why = "no aggregated graph was replayed, because all miss the SLO in an estimate"
+    unknown = replace(plan, unreplayed={False: why})
+    assert disaggregation(unknown) == f"not known: {why}"
+    assert why in reason(unknown)
     assert "--time-limit" not in " ".join(header(plan, 0.95, "penstock plan"))

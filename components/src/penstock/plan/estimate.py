@@ -1,6 +1,7 @@
 """Estimates of a candidate's performance from step times, with one formula per queue.
 
-They only decide what is replayed; no estimate is shown as a result.
+They select what is replayed. The only one that is printed is a number of GPUs, if no graph meets
+the SLO.
 """
 
 from __future__ import annotations

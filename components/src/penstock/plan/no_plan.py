@@ -1,4 +1,4 @@
-"""The error if no graph meets the SLO, and what would."""
+"""The error if no graph meets the SLO, and the changes with which one would."""
 
 from __future__ import annotations
 

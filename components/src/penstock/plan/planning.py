@@ -173,7 +173,9 @@ def _unreplayed(space: Space, families: Sequence[Ranked]) -> dict[bool, str]:
         if not any(c.is_disaggregated == is_disaggregated for c in space.candidates):
             why[is_disaggregated] = f"no {kind} graph is possible with these GPUs"
         elif not family.candidates:
-            why[is_disaggregated] = f"every {kind} graph misses the SLO in an optimistic estimate"
+            why[is_disaggregated] = (
+                f"no {kind} graph was replayed, because all miss the SLO in an estimate"
+            )
     return why
 
 

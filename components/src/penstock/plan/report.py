@@ -257,7 +257,8 @@ def disaggregation(plan: Plan) -> str:
     if plan.disaggregated is None:
         return _none_met(plan, "disaggregated")
     if plan.aggregated is None:
-        return f"worth it: {_none_met(plan, 'aggregated')}"
+        verdict = "not known" if False in plan.unreplayed else "worth it"
+        return f"{verdict}: {_none_met(plan, 'aggregated')}"
     complete = [one for one in plan.compared if one.disaggregated and one.aggregated]
     met = [one for one in complete if _is_met(one)]
     favoring = [one for one in met if one.favors_disaggregated]

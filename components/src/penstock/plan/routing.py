@@ -26,8 +26,8 @@ from penstock.tune.settings import DYNAMO_DEFAULT, RouterSettings, grid
 from penstock.tune.tuning import MIN_SEEDS, Tuning, most_replays, tune
 
 RESCUED, FINALS = 2, 2  # graphs that are tried with other settings, and settings with all seeds
-# Times the limit. Other settings divided the p90 of TTFT by up to 2.3 (benchmarks/results/
-# router_settings.json), so they cannot help a graph that is slower.
+# Times the limit. Settings without a queue in the router divided the p90 of TTFT by up to 2.3
+# (benchmarks/router_settings.py), so they cannot help a graph that is slower.
 FARTHEST = 2.3
 KEPT = "Dynamo's default settings"
 # Replays in addition to `--replays`, as shares of it.

@@ -1,8 +1,8 @@
-"""When the number of conversations is steady.
+"""Decides from when to when the number of concurrent conversations is steady.
 
-Each turn of a conversation waits for the answer to the turn before. So the rate of requests rises
-until as many conversations end as start. An overloaded deployment gets fewer requests, and would
-seem to complete as many as arrive.
+Each turn waits for the response to the previous turn, so the request rate rises until as many
+conversations end as start. An overloaded deployment slows its own arrivals, so the requests that
+arrive are no measure of the load.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Conversations:
 
     @property
     def rate(self) -> float:
-        """Requests/s, if each conversation goes on as fast as the others start."""
+        """Requests/s once as many conversations end as start, if no response delays a turn."""
         return self.turns * (self.starts - 1) / (self.last_ms - self.first_ms) * 1000
 
     def takes_ms(self, request_ms: float) -> float:

@@ -56,8 +56,8 @@ def parts_of(loaded: LoadedWorkload, replays: Replays, seeds: int) -> Parts:
 def with_enough_conversations(
     loaded: LoadedWorkload, deployment: Replayable, replays: Replays
 ) -> LoadedWorkload:
-    """Conversations for so long that their number becomes steady, which one replay of the given
-    ones estimates; other workloads as they are."""
+    """The workload with as many requests as make the number of concurrent conversations steady,
+    estimated from one replay; other workloads unchanged."""
     workload = loaded.workload
     own, rate = workload.fixed_requests, workload.mean_rate
     if workload.conversation is None or own is None or rate is None:
