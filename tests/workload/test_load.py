@@ -24,6 +24,18 @@ TRACE = shared() / "traces" / "mooncake_conversation.jsonl"
         (GOOD.replace("1024", "1.5"), 1, "input", "a section of `key: value` lines"),
         (GOOD.replace("1024", "{mean: 10, cv: -1}"), 1, "input.cv", "at least 0"),
         (GOOD.replace("1024", "{mean: 10, max: 9}"), 1, "input.max", "less than the mean"),
+        (
+            GOOD + "requests: 79\nconversation: {turns: 40, think: 1}\n",
+            4,
+            "requests",
+            "79 requests are less than two conversations of 40 turns",
+        ),
+        (
+            GOOD + "conversation: {turns: 8, think: 86401}\n",
+            4,
+            "conversation.think",
+            "at most 86400",
+        ),
         (GOOD.replace("poisson: 2", "poisson: 0"), 3, "arrival.poisson", "more than 0"),
         (GOOD.replace("poisson: 2", ""), 3, "arrival", "exactly one of poisson"),
         (

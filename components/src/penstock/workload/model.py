@@ -181,6 +181,7 @@ class Workload(Spec):
             place = "arrival.ramp" if self.requests is None else "requests"
             raise field_error(place, *too_many(self.sampled_requests))
         self._check_prefix()
+        self._check_conversation()
         return self
 
     @property
@@ -204,6 +205,17 @@ class Workload(Spec):
                 f"{shared} tokens are not less than the input of {longest}, which includes them"
             )
             raise field_error("system_prompts.tokens", message, "Raise `input`, or lower `tokens`.")
+
+    def _check_conversation(self) -> None:
+        """One conversation has no arrival rate."""
+        requests = self.fixed_requests
+        if self.conversation is None or self.concurrency or requests is None:
+            return
+        least = 2 * self.conversation.turns
+        if requests < least:
+            message = f"{requests} requests are less than two conversations of "
+            message += f"{self.conversation.turns} turns, so conversations have no rate"
+            raise field_error("requests", message, f"Set `requests` to {least} or more.")
 
     @property
     def fixed_requests(self) -> int | None:
