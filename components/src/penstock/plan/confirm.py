@@ -16,10 +16,10 @@ from penstock.plan.score import SCALE_STEP, in_order, score_of, winner_of
 from penstock.plan.space import Candidate
 from penstock.plan.traffic import SEEDS
 from penstock.plan.trials import FINAL_REPLAYS, Trial, Trials, TrialSpec
-from penstock.workload.duration import MAX_REPLAYED_REQUESTS, MIN_PLANNED_REQUESTS
+from penstock.workload.duration import MIN_PLANNED_REQUESTS
 
 FURTHER = 8  # larger numbers of GPUs that are tried
-ENOUGH_REQUESTS = 2000  # that count, in the replay that confirms a graph
+CONFIRMING_REQUESTS = 2000  # that count, in the replay that confirms a graph
 STEPS_DOWN = 6  # scales below the highest of the search, of which each is two of its steps lower
 
 
@@ -111,12 +111,12 @@ def _scales(trials: Trials, trial: Trial) -> Iterator[float]:
 
 def longer_trial(trials: Trials, short: Trial) -> Trial:
     """The trial with a longer replay: until it is steady, at most as long as `simulate` would
-    replay; of a trace and of conversations, all requests."""
+    replay; of a trace and of conversations, `Trials.complete`."""
     steadiness = short.row.steadiness
     complete = trials.complete
     is_steady = all(row.is_steady for row in (short.row, *short.losses.values()))
     counted = min(one.requests for one in short.row.metrics)
-    is_enough = is_steady and complete is None and counted >= ENOUGH_REQUESTS
+    is_enough = is_steady and complete is None and counted >= CONFIRMING_REQUESTS
     growth = steadiness.growth if steadiness else 1.0
     if is_enough or not trials.has_time_for(growth):
         return short
@@ -126,7 +126,7 @@ def longer_trial(trials: Trials, short: Trial) -> Trial:
     )
     if complete is None and (own := workload.workload.fixed_requests) is not None:
         # The share within the SLO of fewer requests differs by percents between samples.
-        requests = max(own, min(2 * ENOUGH_REQUESTS, MAX_REPLAYED_REQUESTS))
+        requests = max(own, 2 * CONFIRMING_REQUESTS)
         workload = workload.with_workload(workload.workload.with_requests(requests))
     trials.say(f"{short.candidate}: a longer replay", 0)
     left = trials.deployments.of(list(trials.losses_of(short.candidate).values()))

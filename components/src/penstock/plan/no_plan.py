@@ -7,7 +7,6 @@ from penstock.plan.margin import latencies
 from penstock.plan.planning import Limit, NoPlan
 from penstock.plan.report import counts, slo_text
 from penstock.plan.request import Objective
-from penstock.plan.trials import is_served
 
 
 def no_plan_error(result: NoPlan, attain: float, scale: float = 1.0) -> SimulationError:
@@ -32,7 +31,7 @@ def no_plan_error(result: NoPlan, attain: float, scale: float = 1.0) -> Simulati
         )
         share = f"{trial.goodput:.1%} of requests within the SLO"
         parts.append(f"closest: {trial.candidate}: {share}; {shown_latencies}")
-        if not is_served(trial.row) and trial.row.steadiness:
+        if not trial.row.is_served and trial.row.steadiness:
             parts.append(f"it is not steady: {trial.row.steadiness.reason}")
     parts.append(done)
     return SimulationError(Problem(message="; ".join(parts), fix=_alternatives(result, scale)))
@@ -45,7 +44,7 @@ def _alternatives(result: NoPlan, scale: float) -> str:
         possible, requested = result.miss.slo.model_dump(), result.request.slo.model_dump()
         arguments = [f"{flags[k]} {_rounded_up(v)}ms" for k, v in possible.items() if v is not None]
         # The latencies of an overloaded graph grow with the length of the replay.
-        if possible != requested and is_served(result.miss.trial.row):
+        if possible != requested and result.miss.trial.row.is_served:
             ways.append(f"{' '.join(arguments)}, which that graph meets")
         if result.miss.scale is not None and result.request.objective is not Objective.THROUGHPUT:
             ways.append(f"--scale {result.miss.scale * scale:g}, at which it meets the SLO")

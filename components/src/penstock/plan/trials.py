@@ -103,7 +103,7 @@ class Trials:
     is_cut_short: bool = False  # whether the time ended while trials were still requested
     # Whether a replay takes long. Then samples of one seed select graphs for a longer replay.
     is_costly: bool = False
-    # With all requests of a trace or of conversations, of which the study may have a part.
+    # What confirms a graph, if it is more than the study has: a whole trace, or more conversations.
     complete: LoadedWorkload | None = None
     _reserved: int = 0
     _known: dict[TrialSpec, Trial] = field(default_factory=dict)
@@ -204,7 +204,7 @@ class Trials:
         traffic must meet the SLO, not only the median."""
         rows = (row, *losses.values())
         meets_slo = all(
-            is_served(one) and self.meets_slo(one) and _least_goodput(one) >= self.study.attain
+            one.is_served and self.meets_slo(one) and _least_goodput(one) >= self.study.attain
             for one in rows
         )
         trial = replace(short, row=row, losses=losses, meets_slo=meets_slo)
@@ -269,11 +269,6 @@ class Trials:
 
 def _least_goodput(row: Row) -> float:
     return min(one.goodput or 0.0 for one in row.metrics)
-
-
-def is_served(row: Row) -> bool:
-    """Whether as many requests complete as arrive."""
-    return row.steadiness is None or row.steadiness.is_served
 
 
 def joined(

@@ -79,6 +79,11 @@ class Row:
         return self.steadiness is None or self.steadiness.is_steady
 
     @property
+    def is_served(self) -> bool:
+        """Whether as many requests complete as arrive."""
+        return self.steadiness is None or self.steadiness.is_served
+
+    @property
     def goodput(self) -> float | None:
         shares = [one.goodput for one in self.metrics if one.goodput is not None]
         return median(shares) if shares else None
@@ -278,8 +283,7 @@ class _Search:
         """Slow responses delay the next turns of conversations, so an overload may not show in the
         latencies."""
         is_conversation = self._study.workload.workload.conversation is not None
-        is_served = row.steadiness is None or row.steadiness.is_served
-        return self._study.meets(row) and (is_served or not is_conversation)
+        return self._study.meets(row) and (row.is_served or not is_conversation)
 
     def run(self) -> SustainedLoad:
         low, high = self._bracket()
