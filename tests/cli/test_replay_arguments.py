@@ -66,6 +66,14 @@ def test_rate_is_refused_for_concurrency(workload: Path) -> None:
     assert caught.value.problems[0].fix
 
 
+@pytest.mark.parametrize("flag", ["--rate", "--scale"])
+def test_less_than_a_request_per_day_is_refused(flag: str) -> None:
+    with pytest.raises(UsageError, match="less than one request per day") as caught:
+        requested_workload(parsed("--workload", "short-chat", flag, "1e-6"))
+    assert caught.value.problems[0].place == flag
+    requested_workload(parsed("--workload", "short-chat", flag, "1e-4"))
+
+
 def test_rate_and_scale_exclude_each_other(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         parsed("--workload", "document", "--scale", "2", "--rate", "8")

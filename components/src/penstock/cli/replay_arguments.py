@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 
 MOST = 10**9
+LEAST_RATE = 1 / 86400  # requests/s; the replay's clock has no room for years
 ACCEPTANCE = (
     "acceptance rate of each draft token with speculative decoding, such as 0.8,0.6,0.5, or the "
     "kind of text of published rates, such as chat"
@@ -94,7 +95,8 @@ def add_workload(parser: argparse.ArgumentParser) -> None:
 def requested_workload(args: argparse.Namespace) -> tuple[LoadedWorkload, float]:
     """The workload at the scale of `--scale` or `--rate`, and that scale.
 
-    UsageError for `--rate` of a workload without an arrival rate.
+    UsageError for `--rate` of a workload without an arrival rate, and for less than one request
+    per day.
     """
     from penstock.errors import Problem, UsageError
     from penstock.workload import find_workload
@@ -110,6 +112,11 @@ def requested_workload(args: argparse.Namespace) -> tuple[LoadedWorkload, float]
             fix = "Use --scale instead."
             raise UsageError(Problem(place="--rate", message=message, fix=fix))
         scale = args.rate / mean
+    rate = loaded.mean_rate() if scale < 1 else None
+    if rate is not None and rate * scale < LEAST_RATE:
+        message = f"{rate * scale:.3g} requests/s are less than one request per day"
+        place = "--rate" if args.rate else "--scale"
+        raise UsageError(Problem(place=place, message=message, fix="Use a larger value."))
     return (loaded.at_scale(scale) if scale != 1 else loaded), scale
 
 

@@ -224,8 +224,10 @@ def _require_replayable_length(workload: LoadedWorkload, scale: float) -> None:
         needed = planned_requests(workload.workload, scale)
         limit = f"more than the limit of {MAX_REPLAYED_REQUESTS:,}"
         message = f"{needed:,} requests are needed to show a steady state, {limit}"
-        fix = "Divide --scale and --gpus by the same number."
-        raise SimulationError(Problem(place=workload.name, message=message, fix=fix))
+        fix = "Divide --scale and --gpus by the same number"
+        if workload.workload.conversation:
+            fix += ", or shorten the pauses of the conversations (`think`)"
+        raise SimulationError(Problem(place=workload.name, message=message, fix=f"{fix}."))
 
 
 def _searched(
