@@ -12,6 +12,8 @@ import asyncio
 import os
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from statistics import median
@@ -64,28 +66,43 @@ def simulated(
     return sorted(runs, key=lambda run: latency_percentiles(run).ttft_p50)[SEEDS // 2]
 
 
-def live(
-    graph: Path, sets: tuple[str, ...], requests: tuple[Request, ...], speed: float
-) -> tuple[list[ServedRequest], dict[str, Any]]:
-    """The requests as the client measured them, and the processor cores that were used."""
+@contextmanager
+def running(graph: Path, sets: tuple[str, ...], speed: float) -> Iterator[GraphProcess]:
+    """The live twin of a graph; ready."""
     flags = [flag for one in sets for flag in ("--set", one)]
     argv = ["--engine", "mocker", "--timing", "model", "--speed", f"{speed:g}", "--port", "0"]
     with (
         tempfile.TemporaryDirectory(prefix="penstock-twin-") as folder,
         GraphProcess(graph, Path(folder), [*argv, *flags]) as up,
     ):
-        url = up.wait_ready(180)
-        comparison = _own_comparison(up)
+        up.wait_ready(180)
+        yield up
+
+
+def served(
+    up: GraphProcess, requests: tuple[Request, ...], speed: float, salt: str
+) -> list[ServedRequest]:
+    """The requests as the client measured them. Prompts with another ``salt`` are not cached."""
+    url, model = up.wait_ready(), up.state()["models"][0]
+    client = LiveClient(url=url, model=model, speed=speed)
+    return asyncio.run(client.serve(requests, salt))
+
+
+def live(
+    graph: Path, sets: tuple[str, ...], requests: tuple[Request, ...], speed: float
+) -> tuple[list[ServedRequest], dict[str, Any]]:
+    """The requests as the client measured them, and the processor cores that were used."""
+    with running(graph, sets, speed) as up:
+        comparison = own_comparison(up)
         before, begun = _seconds(up), time.monotonic()
-        endpoint = LiveClient(url=url, model=up.state()["models"][0], speed=speed)
-        done = asyncio.run(endpoint.serve(requests, salt="benchmark"))
+        done = served(up, requests, speed, "benchmark")
         took = time.monotonic() - begun
         used = {name: _seconds(up)[name] - seconds for name, seconds in before.items()}
     cores = {name: round(seconds / took, 2) for name, seconds in used.items()}
     return done, {"comparison_by_up": comparison, "cores": cores}
 
 
-def _own_comparison(up: GraphProcess) -> str:
+def own_comparison(up: GraphProcess) -> str:
     """The comparison that `up` prints when its own requests have ended."""
     deadline = time.monotonic() + 180
     while time.monotonic() < deadline:
