@@ -71,6 +71,7 @@ class Behavior:
     seeds_lose: float = 1.0  # times `max_scale`, with all seeds
     steadiness: Steadiness | None = None
     requests: int = 5000  # that count
+    goodput: float = 0.0  # where the SLO is missed
     longer: Behavior | None = None  # in replays that are lengthened; None: the same
 
 
@@ -108,9 +109,9 @@ class SimulatedStudy(Study):
         scale = arrival.poisson / RATE
         self.asked.append((deployment.name, scale, self.seeds))
         most = acts.max_scale * (acts.seeds_lose if (self.seeds or 1) > 1 else 1.0)
-        slo = Slo(ttft_ms=TAKES_MS + 1) if scale <= most * 1.000001 else Slo(ttft_ms=TAKES_MS - 1)
         found = replace(
-            replay_metrics(steady(), 1, slo),
+            replay_metrics(steady(), 1, Slo(ttft_ms=TAKES_MS + 1)),
+            goodput=1.0 if scale <= most * 1.000001 else acts.goodput,
             requests=acts.requests,
             user_rate=acts.user_rate,
             steadiness=acts.steadiness,

@@ -9,6 +9,7 @@ from itertools import product
 import pytest
 
 from penstock.plan.choose import COSTLY_GROUP, GROUP, best_of
+from penstock.plan.planning import Limit, limit_of
 from penstock.plan.ranking import Ranked, rank
 from penstock.plan.request import Objective
 from penstock.plan.score import SCALE_STEP, winner_of
@@ -273,3 +274,23 @@ def test_a_graph_that_the_estimate_ranks_low_is_found_among_those_with_the_most_
     order = Ranked(candidates=tuple(ranked), capacity=dict.fromkeys(ranked, 1.0))
     (only,) = best_of(search, request("cost"), order)
     assert only.candidate == ranked[-1]
+
+
+def test_costly_searches_reach_many_gpus_with_few_replays() -> None:
+    """The steps grow, and the numbers that they leave out are bisected."""
+    behaviors = {aggregated(n): Behavior(max_scale=2 if n >= 23 else 0.5) for n in range(1, 34)}
+    search = trials(behaviors, left=20)
+    search.is_costly = True
+    found = best_of(search, request("cost"), ranked(*behaviors))
+    assert [trial.candidate for trial in found] == [aggregated(23)]
+    assert not search.lacks_replays
+
+
+@pytest.mark.parametrize(("left", "limit"), [(4, Limit.REPLAYS), (40, None)])
+def test_a_search_without_enough_replays_does_not_claim_that_no_graph_meets_the_slo(
+    left: int, limit: Limit | None
+) -> None:
+    behaviors = {aggregated(n): Behavior(max_scale=0.5) for n in range(1, 9)}
+    search = trials(behaviors, left=left)
+    assert best_of(search, request("cost"), ranked(*behaviors)) == []
+    assert limit_of(search, Objective.COST) is limit

@@ -12,6 +12,7 @@ from penstock.plan.confirm import (
     confirmed_family,
     confirmed_trial,
     longer_trial,
+    reconsidered,
 )
 from penstock.plan.ranking import Ranked
 from penstock.plan.space import Candidate
@@ -174,6 +175,47 @@ def test_conversations_are_confirmed_with_several_samples() -> None:
     assert seeds_of_longer_replays(conversations, longer=2.0) == [1, SEEDS]
     assert seeds_of_longer_replays(conversations, longer=0.5) == [1]  # the first one decides
     assert seeds_of_longer_replays(LOADED, longer=2.0) == [1]
+
+
+def nearly(goodput: float, longer: float, requests: int = 500) -> Behavior:
+    """Misses the SLO in a short replay."""
+    long = Behavior(longer, steadiness=STEADY)
+    return Behavior(0.5, goodput=goodput, requests=requests, steadiness=TOO_SHORT, longer=long)
+
+
+@pytest.mark.parametrize(
+    ("small", "expected"),
+    [
+        (nearly(0.92, longer=2.0), [SMALL, LARGE]),
+        (nearly(0.92, longer=0.5), [LARGE]),
+        (nearly(0.85, longer=2.0), [LARGE]),  # too far below the 95 %
+        (nearly(0.92, longer=2.0, requests=5000), [LARGE]),  # its replay was long enough
+    ],
+)
+def test_a_smaller_graph_that_nearly_met_the_slo_is_replayed_longer(
+    small: Behavior, expected: list[Candidate]
+) -> None:
+    search = searched(small, behavior(2.0))
+    families = [[trial_of(search, LARGE)], []]
+    found, none = reconsidered(search, families)
+    assert [trial.candidate for trial in found] == expected
+    assert none == []
+
+
+def test_a_larger_graph_that_nearly_met_the_slo_is_not_replayed_again() -> None:
+    search = searched(behavior(2.0), nearly(0.92, longer=2.0))
+    replays = search.replays
+    families = [[trial_of(search, SMALL)], []]
+    assert reconsidered(search, families) == families
+    assert search.replays == replays
+
+
+def test_conversations_that_nearly_met_the_slo_are_not_reconsidered() -> None:
+    """In a short replay their number still grows, so a longer one is not better."""
+    search = searched(nearly(0.92, longer=2.0), behavior(2.0))
+    text = "input: 100\noutput: 10\narrival: {poisson: 4}\nconversation: {turns: 8}\n"
+    search.study = replace(search.study, workload=parse_workload(text, "agents.yaml"))
+    assert reconsidered(search, [[], []]) == [[], []]
 
 
 def costly(small: Behavior, large: Behavior) -> Trials:

@@ -73,6 +73,17 @@ def test_a_smaller_graph_that_meets_the_slo_with_other_settings_wins() -> None:
     assert search.left == left  # the step has replays of its own
 
 
+def test_a_smaller_graph_that_meets_the_slo_with_round_robin_wins() -> None:
+    other = replace(SMALL, router="round-robin")
+    search = searched({SMALL: MISSES, other: MEETS, LARGE: MEETS})
+    winner, found = routed(search, finalists(search), BUDGET)
+    assert winner is not None
+    assert winner.candidate == other
+    assert found.reason == (
+        "round-robin mode: 100.0% of requests meet the SLO; with Dynamo's default, only 0.0%"
+    )
+
+
 def test_settings_that_meet_the_slo_with_the_first_seed_only_do_not_count() -> None:
     unlucky = Behavior(2.0, seeds_lose=0.1)
     search = searched({SMALL: MISSES, with_settings(SMALL): unlucky, LARGE: MEETS})

@@ -44,7 +44,10 @@ def _fastest(trials: Trials, ranked: Ranked) -> list[Trial]:
 def _cheapest(trials: Trials, ranked: Ranked) -> list[Trial]:
     """Starts at the estimated number of GPUs. Goes up until some candidates meet the SLO, then down
     over numbers that the estimate excludes, and finally replays more candidates of the lowest; if
-    none met it, of the highest."""
+    none met it, of the highest.
+
+    If replays are costly, the steps up grow, so that the highest number is reached, and the numbers
+    that were left out are bisected."""
     groups = ranked.by_gpus
     group, last = (COSTLY_GROUP, COSTLY_GROUP) if trials.is_costly else (GROUP, LAST_GROUP)
 
@@ -54,9 +57,18 @@ def _cheapest(trials: Trials, ranked: Ranked) -> list[Trial]:
     enough = (n for n, some in enumerate(groups) if ranked.capacity[some[0]] >= ENOUGH)
     number = next(enough, len(groups) - 1)
     best: list[Trial] = []
+    missed, step = number - 1, 1
     while not best and 0 <= number < len(groups) and trials.free:
         best = finalists(number, group)
-        number += 0 if best else 1
+        if not best:
+            missed, number = number, min(number + step, max(number + 1, len(groups) - 1))
+            step *= 2 if trials.is_costly else 1
+    while best and number - missed > 1:
+        middle = (missed + number) // 2
+        if lower := finalists(middle, group):
+            best, number = lower, middle
+        else:
+            missed = middle
     if not best and groups:  # the estimate may have left out the right one of the largest
         number = len(groups) - 1
         best = finalists(number, LAST_GROUP)

@@ -20,6 +20,8 @@ from penstock.workload.duration import MIN_PLANNED_REQUESTS
 
 FURTHER = 8  # larger numbers of GPUs that are tried
 CONFIRMING_REQUESTS = 2000  # that count, in the replay that confirms a graph
+NEARLY = 0.05  # less than the share of requests that must meet the SLO
+MOST_RECONSIDERED = 2  # of each family
 STEPS_DOWN = 6  # scales below the highest of the search, of which each is two of its steps lower
 
 
@@ -43,6 +45,48 @@ def confirmed_families(
         done[at] = confirmed_family(trials, families[at], ranked[at])
         least = min(least, _fewest(done[at]))
     return [done[at] for at in range(len(families))]
+
+
+def reconsidered(trials: Trials, families: Sequence[Sequence[Trial]]) -> list[list[Trial]]:
+    """The families with graphs that nearly met the SLO in a short replay, would be better than
+    those that did, and meet it in a longer replay.
+
+    A short replay has some seconds of traffic at most, with a few percent more or less load than
+    the workload. Of conversations, it is too good rather than too bad.
+    """
+    request = trials.deployments.request
+    if request.objective is Objective.THROUGHPUT or request.survives_loss:
+        return [list(family) for family in families]
+    if trials.study.workload.workload.conversation:
+        return [list(family) for family in families]
+    return [
+        _reconsidered(trials, family, is_disaggregated=is_disaggregated)
+        for is_disaggregated, family in zip((False, True), families, strict=True)
+    ]
+
+
+def _reconsidered(
+    trials: Trials, family: Sequence[Trial], *, is_disaggregated: bool
+) -> list[Trial]:
+    objective, least = trials.deployments.request.objective, trials.study.attain - NEARLY
+
+    def is_better(trial: Trial) -> bool:
+        return not family or winner_of([*family, trial], objective) is trial
+
+    missed = [
+        trial
+        for trial in trials.known
+        if trial.candidate.is_disaggregated == is_disaggregated
+        and trial.row.scale == 1
+        and not trial.meets_slo
+        and trial.goodput >= least
+        and min(one.requests for one in trial.row.metrics) < CONFIRMING_REQUESTS
+        and is_better(trial)
+    ]
+    missed.sort(key=lambda trial: (-trial.goodput, trial.candidate.order))
+    longer = [longer_trial(trials, trial) for trial in missed[:MOST_RECONSIDERED]]
+    met = [trial for trial in longer if trial.meets_slo]
+    return in_order([*family, *met], score_of(objective))
 
 
 def _fewest(family: Sequence[Trial]) -> float:

@@ -10,7 +10,7 @@ from enum import StrEnum
 from penstock.errors import Problem, SimulationError
 from penstock.plan import sensitivity
 from penstock.plan.choose import best_of
-from penstock.plan.confirm import confirmed_families
+from penstock.plan.confirm import confirmed_families, reconsidered
 from penstock.plan.cost import Cost
 from penstock.plan.deployments import Deployments
 from penstock.plan.evidence import surest_trials
@@ -136,7 +136,7 @@ def plan(
     undecided = trials.undecided or trials.deadline.is_over(SEARCHED)
     if not any(finalists):
         undecided |= any(trial.meets_slo for trial in _replay_hopeful(trials, space))
-    finalists = confirmed_families(trials, finalists, families)
+    finalists = reconsidered(trials, confirmed_families(trials, finalists, families))
     winner, routing = routed(trials, finalists, budget)
     if winner is None:
         return _no_plan(trials, space, workload, undecided=undecided)
@@ -198,7 +198,7 @@ def limit_of(search: Trials, objective: Objective) -> Limit | None:
     """What ended a search in which no graph met the SLO. None: it tried all that it could."""
     if search.is_cut_short:
         return Limit.TIME
-    too_few = search.undecided or objective is Objective.THROUGHPUT
+    too_few = search.undecided or search.lacks_replays or objective is Objective.THROUGHPUT
     return Limit.REPLAYS if too_few else None
 
 

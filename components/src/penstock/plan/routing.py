@@ -36,7 +36,7 @@ RESCUE_SHARE, TUNING_SHARE = 0.25, 0.6
 
 @dataclass(frozen=True, kw_only=True)
 class Rescue:
-    """A graph that meets the SLO only with other router settings than Dynamo's."""
+    """A graph that meets the SLO only with another router mode or other settings than Dynamo's."""
 
     default: Trial  # misses it
     trial: Trial
@@ -55,9 +55,10 @@ class Routing:
         """The settings, and why."""
         if self.rescue:
             own, default = self.rescue.trial, self.rescue.default
-            settings = own.candidate.settings
+            is_kv = own.candidate.router == "kv"
+            how = str(own.candidate.settings) if is_kv else f"{own.candidate.router} mode"
             return (
-                f"{settings}: {own.goodput:.1%} of requests meet the SLO; with Dynamo's default, "
+                f"{how}: {own.goodput:.1%} of requests meet the SLO; with Dynamo's default, "
                 f"only {default.goodput:.1%}"
             )
         return recommendation(self.tuning) if self.tuning else self.kept
@@ -99,6 +100,8 @@ def _rescue(trials: Trials, winner: Trial | None, budget: int) -> Rescue | None:
     with trials.granting(int(budget * RESCUE_SHARE)):
         for missed in _near_misses(trials, winner)[:RESCUED]:
             candidates = [replace(missed.candidate, settings=one) for one in _others()]
+            # Of requests that are alike it distributes more evenly than the KV router.
+            candidates.append(replace(missed.candidate, router="round-robin"))
             met = [one for one in trials.of(list(map(TrialSpec, candidates))) if one.meets_slo]
             best = sorted(met, key=lambda one: (-one.goodput, one.candidate.order))
             for trial in best[:FINALS]:

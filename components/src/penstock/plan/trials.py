@@ -101,6 +101,7 @@ class Trials:
     share: float = 1.0  # of the time
     measured: list[Trial] = field(default_factory=list)  # in order of time; searches may share it
     is_cut_short: bool = False  # whether the time ended while trials were still requested
+    lacks_replays: bool = False  # whether trials were left out because no replay was left
     # Whether a replay takes long. Then samples of one seed select graphs for a longer replay.
     is_costly: bool = False
     # What confirms a graph, if it is more than the study has: a whole trace, or more conversations.
@@ -167,10 +168,14 @@ class Trials:
         for spec in dict.fromkeys(specs):
             is_new = installable.issuperset(states[spec]) and spec not in self._known
             too_long = exceeds_plan_limit(self.study.workload.workload, spec.scale)
+            if not is_new or too_long:
+                continue
             needed = self._needed_replays(spec)
-            if is_new and needed <= self.free and not too_long:
+            if needed <= self.free:
                 self.left -= needed
                 new[spec] = needed
+            else:
+                self.lacks_replays = True
         pool = ThreadPoolExecutor(self.study.replays.processes)
         try:
             for spec, trial in zip(new, pool.map(self._run_in_time, new), strict=True):
