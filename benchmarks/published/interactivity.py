@@ -79,7 +79,7 @@ def _is_aggregated(candidate: Candidate) -> bool:
 
 
 def _speed(row: Row) -> float:
-    return row.metrics[0].user_rate
+    return row.metrics[0].user_rate or 0.0
 
 
 def _rate(row: Row) -> float:

@@ -1,4 +1,4 @@
-"""What a plan reports if its search did not finish."""
+"""What a plan reports about its search, its figures and disaggregation."""
 
 from __future__ import annotations
 
@@ -50,6 +50,32 @@ def planned(winner: Candidate, *, is_late: bool, unfinished: dict[bool, Limit]) 
         unfinished=unfinished,
         is_late=is_late,
     )
+
+
+def without_itl(plan: Plan) -> Plan:
+    """Of requests with one output token."""
+    row = plan.winner.row
+    missing = {"itl_p50_ms": None, "itl_p90_ms": None, "itl_p99_ms": None, "user_rate": None}
+    metrics = tuple(replace(one, **missing) for one in row.metrics)
+    winner = replace(plan.winner, row=replace(row, metrics=metrics))
+    return replace(plan, winner=winner, aggregated=winner, sensitivity_rows={"more": winner.row})
+
+
+@pytest.mark.slow  # renders a graph
+def test_a_plan_for_outputs_of_one_token_has_no_figures_of_tokens_per_user() -> None:
+    plan = without_itl(planned(aggregated(1), is_late=False, unfinished={}))
+    assert reason(plan).startswith("1 GPU suffices; no replayed disaggregated graph met the SLO")
+    printed = list(lines(plan, 0.95))
+    head, cells = (line.split("  ") for line in printed[2:4])
+    found = dict(zip(filter(None, head), filter(None, cells), strict=True))
+    texts = {name.strip(): cell.strip() for name, cell in found.items()}
+    assert texts["ITL p50 / p99 (ms)"] == "- / -"
+    assert texts["tok/s/user"] == "-"
+    (changed,) = (line for line in printed if line.startswith("sensitivity, more"))
+    assert changed.endswith("TTFT p50 50 ms")
+    assert "/user" not in " ".join(header(plan, 0.95, "penstock plan"))
+    content = json.loads(as_json(plan, 0.95, ""))
+    assert "user_rate" not in content["graphs"][0]["figures"]
 
 
 @pytest.mark.slow  # renders a graph

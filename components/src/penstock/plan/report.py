@@ -135,7 +135,7 @@ def reason(plan: Plan) -> str:
     objective = plan.request.objective
     if objective is Objective.COST:
         count = own.candidate.gpus
-        text = f"{_gpus(own)} {'suffices' if count == 1 else 'suffice'}, at {_user_rate(own)}"
+        text = f"{_gpus(own)} {'suffices' if count == 1 else 'suffice'}{_at_user_rate(own)}"
         text += "" if count == 1 else ", and no replayed graph with fewer met the SLO"
     elif objective is Objective.THROUGHPUT:
         text = f"it sustains {_rate(own)}"
@@ -168,7 +168,7 @@ def _other(plan: Plan) -> Trial | None:
 def _compared(own: Trial, other: Trial, objective: Objective) -> str:
     if objective is Objective.COST:
         least = "" if other.row.is_steady else "at least "  # a longer replay may need more
-        return f"needs {least}{_gpus(other)}, at {_user_rate(other)}"
+        return f"needs {least}{_gpus(other)}{_at_user_rate(other)}"
     if objective is Objective.THROUGHPUT:
         return f"sustains {_rate(other)}"
     ratio = own.user_rate / other.user_rate
@@ -182,6 +182,11 @@ def _gpus(trial: Trial) -> str:
 
 def _user_rate(trial: Trial) -> str:
     return f"{trial.user_rate:.0f} tok/s/user"
+
+
+def _at_user_rate(trial: Trial) -> str:
+    """Empty if no request has two output tokens."""
+    return f", at {_user_rate(trial)}" if trial.user_rate else ""
 
 
 def _rate(trial: Trial) -> str:
@@ -199,8 +204,8 @@ def speculation(plan: Plan) -> Iterator[str]:
     if other is not None:
         is_rate = plan.request.objective is Objective.THROUGHPUT
         figure = _rate(other) if is_rate else _user_rate(other)
-        best = f"the best replayed graph {kind} {METHOD} ({other.candidate}) has {_gpus(other)} "
-        best += f"and {figure}"
+        best = f"the best replayed graph {kind} {METHOD} ({other.candidate}) has {_gpus(other)}"
+        best += f" and {figure}" if is_rate or other.user_rate else ""
     yield f"{METHOD}{used} (draft model {draft.model}, assumed acceptance rates {rates}); {best}"
 
 
@@ -240,10 +245,10 @@ def _changed_line(row: Row | str, attain: float) -> str:
     verdict = verdict if share >= attain else f"only {verdict} ({_share(attain)} needed)"
     rejected = f", {row.too_long} requests rejected as too long" if row.too_long else ""
     short = "" if share < attain or row.is_steady else ", in a replay that is not steady"
-    return (
-        f"{verdict}, TTFT p50 {values['ttft_p50_ms'].median:.0f} ms, "
-        f"ITL p50 {values['itl_p50_ms'].median:.1f} ms{rejected}{short}"
-    )
+    itl = values.get("itl_p50_ms")
+    itl_text = f", ITL p50 {itl.median:.1f} ms" if itl else ""
+    ttft_text = f"TTFT p50 {values['ttft_p50_ms'].median:.0f} ms"
+    return f"{verdict}, {ttft_text}{itl_text}{rejected}{short}"
 
 
 def disaggregation(plan: Plan) -> str:

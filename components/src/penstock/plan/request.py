@@ -92,6 +92,8 @@ def plan_request(
     _check_confidence(confidence, has_draft=acceptance is not None)
     sampled = loaded.with_workload(for_means(loaded.workload))
     requests = [one for seed in range(SEEDS) for one in sampled.requests(seed)]
+    if not any(one.output_tokens > 1 for one in requests):
+        _check_single_tokens(loaded.name, slo, objective)
     longest = max(one.input_tokens + one.output_tokens for one in requests)
     if longest > found.positions:
         message = (
@@ -134,6 +136,17 @@ def _check(loaded: LoadedWorkload, gpus: int, slo: Slo, objective: Objective) ->
     if loaded.workload.conversation and objective is Objective.THROUGHPUT:
         message = "the replays of a plan are too short to find the maximum rate of conversations"
         raise _refused("--objective", message, "Use --objective cost or interactivity.")
+
+
+def _check_single_tokens(workload: str, slo: Slo, objective: Objective) -> None:
+    """Outputs of one token have no ITL, and so no output tokens/s per user."""
+    message = f"every output of {workload} has one token, so there"
+    if objective is Objective.INTERACTIVITY:
+        message += " are no output tokens/s per user to compare"
+        raise _refused("--objective", message, "Use --objective cost.")
+    if slo.itl_ms is not None:
+        message += " is no inter-token latency to limit"
+        raise _refused("--itl", message, "Use --ttft or --e2e instead.")
 
 
 def _check_confidence(confidence: float | None, *, has_draft: bool) -> None:
