@@ -79,6 +79,18 @@ def test_a_plan_for_outputs_of_one_token_has_no_figures_of_tokens_per_user() -> 
 
 
 @pytest.mark.slow  # renders a graph
+def test_a_plan_reports_the_requests_that_are_too_long() -> None:
+    plan = planned(aggregated(1), is_late=False, unfinished={})
+    assert "ejected requests" not in " ".join([*lines(plan, 0.95), *header(plan, 0.95, "")])
+    winner = replace(plan.winner, row=replace(plan.winner.row, too_long=3))
+    plan = replace(plan, winner=winner, aggregated=winner)
+    line = f"rejected requests: 3, which are longer than {winner.row.replayable.context} tokens"
+    assert line in list(lines(plan, 0.95))
+    assert f"R{line[1:]}." in header(plan, 0.95, "penstock plan")
+    assert json.loads(as_json(plan, 0.95, ""))["graphs"][0]["too_long"] == 3
+
+
+@pytest.mark.slow  # renders a graph
 @pytest.mark.parametrize("objective", list(Objective))
 def test_a_search_that_the_time_limit_ended_is_distinguished_from_one_without_a_result(
     objective: Objective,

@@ -23,6 +23,7 @@ from penstock.simulate.report import (
     assumed,
     fitting_table,
     marked,
+    rejected,
 )
 from penstock.simulate.study import Row
 
@@ -58,6 +59,7 @@ def lines(plan: Plan, attain: float, width: int | None = None) -> Iterator[str]:
     yield f"not considered: {NOT_TRIED if plan.request.draft else f'{NO_DRAFT}, {NOT_TRIED}'}"
     yield from _assumptions(plan)
     yield f"not simulated: {'; '.join(NEVER_SIMULATED)}"
+    yield from rejected(plan.winner.row)
     yield from (f"not steady: {why}" for why in _unsteady(plan))
     yield counts(plan)
     yield from (f"accuracy, {t.candidate}: {accuracy_line(t.row)}" for t in shown(plan))
@@ -327,6 +329,7 @@ def header(plan: Plan, attain: float, command: str, width: int = WIDTH) -> list[
         f"Margin: {_margin(plan, attain)}.",
         f"Disaggregation: {disaggregation(plan)}.",
         *([f"{LATE}."] if plan.is_late else []),
+        *(f"{line.capitalize()}." for line in rejected(plan.winner.row)),
         *(f"Not steady: {why}." for why in _unsteady(plan)),
         *(f"Assumed: {what}." for what in assumed(plan.winner.row)),
         f"Accuracy: {accuracy_line(plan.winner.row)}.",
