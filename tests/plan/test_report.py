@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -13,7 +14,7 @@ from penstock.plan.ranking import Ranked
 from penstock.plan.report import disaggregation, header, lines, reason
 from penstock.plan.report_json import as_json
 from penstock.plan.request import Objective
-from penstock.plan.sensitivity import Headroom
+from penstock.plan.sensitivity import COMPARED, Headroom, compared
 from penstock.plan.space import Candidate
 from penstock.plan.trials import Deadline, TrialSpec
 from tests.plan.simulated_study import (
@@ -135,3 +136,33 @@ def test_disaggregation_is_worth_it_if_the_whole_search_found_no_aggregated_grap
     assert disaggregation(unknown) == f"not known: {why}"
     assert why in reason(unknown)
     assert "--time-limit" not in " ".join(header(plan, 0.95, "penstock plan"))
+
+
+SPLIT, WIDE = disaggregated(1, 1), aggregated(3)
+PAIR = f"{SPLIT} compared with {WIDE}"
+
+
+def plan_comparing(
+    user_rate: float,
+    *,
+    scales: Sequence[float] = COMPARED,
+    max_scale: float = 9.0,
+    by_gpus: bool = True,
+    left: int = 99,
+) -> Plan:
+    """``max_scale``, ``user_rate``: of the disaggregated graph; the other meets the SLO up to scale
+    2, at 100 tok/s/user."""
+    plan = planned(SPLIT, is_late=False, unfinished={})
+    search = trials({SPLIT: Behavior(max_scale, user_rate), WIDE: Behavior(2.0)}, left=left)
+    pairs = compared(search, SPLIT, WIDE, 1.0, by_gpus=by_gpus, scales=scales)
+    return replace(plan, aggregated=plan.winner, compared=pairs)
+
+
+@pytest.mark.slow  # renders a graph
+def test_disaggregation_is_not_known_at_a_scale_without_a_replay_of_both_graphs() -> None:
+    plan = plan_comparing(90, by_gpus=False, scales=(0.25, 0.5, 1.0, 2.0), left=4)
+    unknown = "not known at scale × 1, × 2 (not both replayed)"
+    assert disaggregation(plan) == f"not worth it at scale × 0.25, × 0.5; {unknown}: {PAIR}"
+    scales = json.loads(as_json(plan, 0.95, ""))["disaggregation"]["scales"]
+    assert [one["favors_disaggregated"] for one in scales] == [False, False, None, None]
+    assert scales[-1]["aggregated"] is None

@@ -277,6 +277,8 @@ def disaggregation(plan: Plan) -> str:
     pair = f"{complete[0].disaggregated.candidate} compared with {complete[0].aggregated.candidate}"
     missed = [one for one in complete if not _is_met(one)]
     end = f"; at scale {_scales(missed)} both miss the SLO" if missed else ""
+    unknown = [one for one in plan.compared if one.favors_disaggregated is None]
+    end += f"; not known at scale {_scales(unknown)} (not both replayed)" if unknown else ""
     if not favoring:
         return f"not worth it at scale {_scales(met)}{end}: {pair}"
     first = favoring[0]
