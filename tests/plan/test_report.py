@@ -166,3 +166,24 @@ def test_disaggregation_is_not_known_at_a_scale_without_a_replay_of_both_graphs(
     scales = json.loads(as_json(plan, 0.95, ""))["disaggregation"]["scales"]
     assert [one["favors_disaggregated"] for one in scales] == [False, False, None, None]
     assert scales[-1]["aggregated"] is None
+
+
+FEWER, FASTER = "2 GPUs instead of 3", "150 instead of 100 tok/s/user"
+
+
+@pytest.mark.slow  # renders a graph
+@pytest.mark.parametrize(
+    ("scales", "max_scale", "by_gpus", "verdict"),
+    [
+        ((1.0,), 9.0, True, f"worth it at scale × 1 ({FEWER})"),
+        ((1.0,), 9.0, False, f"worth it at scale × 1 ({FASTER})"),
+        ((0.5, 1.0, 2.0), 9.0, False, f"worth it from scale × 0.5 on ({FASTER})"),
+        ((0.5, 1.0, 2.0), 0.5, False, f"worth it only at scale × 0.5 ({FASTER})"),
+        ((1.0, 4.0), 1.0, True, f"worth it at scale × 1 ({FEWER}); at scale × 4 both miss the SLO"),
+    ],
+)
+def test_disaggregation_is_worth_it_at_the_scales_that_were_compared(
+    scales: Sequence[float], max_scale: float, by_gpus: bool, verdict: str
+) -> None:
+    plan = plan_comparing(150, scales=scales, max_scale=max_scale, by_gpus=by_gpus)
+    assert disaggregation(plan) == f"{verdict}: {PAIR}"

@@ -281,10 +281,10 @@ def disaggregation(plan: Plan) -> str:
     end += f"; not known at scale {_scales(unknown)} (not both replayed)" if unknown else ""
     if not favoring:
         return f"not worth it at scale {_scales(met)}{end}: {pair}"
-    first = favoring[0]
-    goes_on = all(one.favors_disaggregated for one in met if one.scale >= first.scale)
-    where = f"from scale × {first.scale:g} on" if goes_on else f"only at scale {_scales(favoring)}"
-    return f"worth it {where} ({_difference(first)}){end}: {pair}"
+    where = f"{'only ' if len(favoring) < len(met) else ''}at scale {_scales(favoring)}"
+    if len(favoring) > 1 and favoring == met[-len(favoring) :]:
+        where = f"from scale × {favoring[0].scale:g} on"
+    return f"worth it {where} ({_difference(favoring[0])}){end}: {pair}"
 
 
 def _unfinished(plan: Plan) -> str:
@@ -312,7 +312,7 @@ def _difference(one: Comparison) -> str:
     assert other
     if not other.meets_slo:
         return f"the aggregated graph meets the SLO for {other.goodput:.0%} of requests"
-    if own.candidate.gpus < other.candidate.gpus:
+    if one.by_gpus and own.candidate.gpus < other.candidate.gpus:
         return f"{own.candidate.gpus} GPUs instead of {other.candidate.gpus}"
     return f"{own.user_rate:.0f} instead of {other.user_rate:.0f} tok/s/user"
 
