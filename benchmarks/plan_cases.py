@@ -50,6 +50,7 @@ class Case:
             gpus=self.gpus,
             slo=Slo(ttft_ms=self.ttft_ms, itl_ms=self.itl_ms),
             objective=self.objective,
+            attain=ATTAIN,
             acceptance=PUBLISHED[self.acceptance].rates if self.acceptance else None,
         )
         return request, loaded

@@ -33,6 +33,7 @@ def interactivity(replays: Replays) -> dict[str, Any]:
             gpus=GPUS,
             slo=Slo(ttft_ms=2000),
             objective=Objective.INTERACTIVITY,
+            attain=0.95,
         )
         planned, made = _planned_and_aggregated(request, loaded, replays)
     planned_row, *rows = rows_of(replays, loaded, planned, *made.values())
@@ -79,7 +80,7 @@ def _is_aggregated(candidate: Candidate) -> bool:
 
 
 def _speed(row: Row) -> float:
-    return row.metrics[0].user_rate
+    return row.metrics[0].user_rate or 0.0
 
 
 def _rate(row: Row) -> float:

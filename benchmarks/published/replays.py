@@ -46,11 +46,11 @@ def figures(row: Row) -> dict[str, Any]:
         "graph": row.replayable.name,
         "shape": row.replayable.shape,
         "gpus": row.replayable.gpus,
-        "tokens_per_second_user": round(one.user_rate, 1),
+        "tokens_per_second_user": round(one.user_rate or 0.0, 1),
         "tokens_per_second_gpu": round(one.gpu_rate, 1),
         "output_tokens_per_second": round(one.output_rate),
         "ttft_p50_ms": round(one.ttft_p50_ms, 1),
-        "token_gap_p99_ms": round(one.token_gap_p99_ms, 1),
+        "token_gap_p99_ms": round(one.token_gap_p99_ms or 0.0, 1),
         "whole_experts": any(answer.get("whole_experts") for answer in row.results),
     }
 
@@ -59,7 +59,7 @@ def user_rate(row: Row, assumption: str) -> Case:
     """Output tokens/s of the median request, which grow when the ITL falls."""
     found = row_intervals(row).get("itl")
     factors = (1 / found.high, 1 / found.low) if found else None
-    return case_of(row, assumption, row.metrics[0].user_rate, factors)
+    return case_of(row, assumption, row.metrics[0].user_rate or 0.0, factors)
 
 
 def throughput(row: Row, assumption: str, scale: float) -> Case:

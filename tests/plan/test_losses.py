@@ -145,6 +145,7 @@ def test_redundancy_needs_two_workers(tmp_path: Path) -> None:
             gpus=gpus,
             slo=question.slo,
             objective=question.objective,
+            attain=0.95,
             survives_loss=True,
         ).min_replicas
 

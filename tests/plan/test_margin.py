@@ -105,5 +105,6 @@ def test_a_confidence_that_the_points_cannot_show_is_refused(tmp_path: Path) -> 
             gpus=8,
             slo=question.slo,
             objective=question.objective,
+            attain=0.95,
             confidence=0.95,
         )

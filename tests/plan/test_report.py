@@ -1,8 +1,9 @@
-"""What a plan reports if its search did not finish."""
+"""What a plan reports about its search, its figures and disaggregation."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -13,7 +14,7 @@ from penstock.plan.ranking import Ranked
 from penstock.plan.report import disaggregation, header, lines, reason
 from penstock.plan.report_json import as_json
 from penstock.plan.request import Objective
-from penstock.plan.sensitivity import Headroom
+from penstock.plan.sensitivity import COMPARED, Headroom, compared
 from penstock.plan.space import Candidate
 from penstock.plan.trials import Deadline, TrialSpec
 from tests.plan.simulated_study import (
@@ -50,6 +51,44 @@ def planned(winner: Candidate, *, is_late: bool, unfinished: dict[bool, Limit]) 
         unfinished=unfinished,
         is_late=is_late,
     )
+
+
+def without_itl(plan: Plan) -> Plan:
+    """Of requests with one output token."""
+    row = plan.winner.row
+    missing = {"itl_p50_ms": None, "itl_p90_ms": None, "itl_p99_ms": None, "user_rate": None}
+    metrics = tuple(replace(one, **missing) for one in row.metrics)
+    winner = replace(plan.winner, row=replace(row, metrics=metrics))
+    return replace(plan, winner=winner, aggregated=winner, sensitivity_rows={"more": winner.row})
+
+
+@pytest.mark.slow  # renders a graph
+def test_a_plan_for_outputs_of_one_token_has_no_figures_of_tokens_per_user() -> None:
+    plan = without_itl(planned(aggregated(1), is_late=False, unfinished={}))
+    assert reason(plan).startswith("1 GPU suffices; no replayed disaggregated graph met the SLO")
+    printed = list(lines(plan, 0.95))
+    head, cells = (line.split("  ") for line in printed[2:4])
+    found = dict(zip(filter(None, head), filter(None, cells), strict=True))
+    texts = {name.strip(): cell.strip() for name, cell in found.items()}
+    assert texts["ITL p50 / p99 (ms)"] == "- / -"
+    assert texts["tok/s/user"] == "-"
+    (changed,) = (line for line in printed if line.startswith("sensitivity, more"))
+    assert changed.endswith("TTFT p50 50 ms")
+    assert "/user" not in " ".join(header(plan, 0.95, "penstock plan"))
+    content = json.loads(as_json(plan, 0.95, ""))
+    assert "user_rate" not in content["graphs"][0]["figures"]
+
+
+@pytest.mark.slow  # renders a graph
+def test_a_plan_reports_the_requests_that_are_too_long() -> None:
+    plan = planned(aggregated(1), is_late=False, unfinished={})
+    assert "ejected requests" not in " ".join([*lines(plan, 0.95), *header(plan, 0.95, "")])
+    winner = replace(plan.winner, row=replace(plan.winner.row, too_long=3))
+    plan = replace(plan, winner=winner, aggregated=winner)
+    line = f"rejected requests: 3, which are longer than {winner.row.replayable.context} tokens"
+    assert line in list(lines(plan, 0.95))
+    assert f"R{line[1:]}." in header(plan, 0.95, "penstock plan")
+    assert json.loads(as_json(plan, 0.95, ""))["graphs"][0]["too_long"] == 3
 
 
 @pytest.mark.slow  # renders a graph
@@ -97,3 +136,54 @@ def test_disaggregation_is_worth_it_if_the_whole_search_found_no_aggregated_grap
     assert disaggregation(unknown) == f"not known: {why}"
     assert why in reason(unknown)
     assert "--time-limit" not in " ".join(header(plan, 0.95, "penstock plan"))
+
+
+SPLIT, WIDE = disaggregated(1, 1), aggregated(3)
+PAIR = f"{SPLIT} compared with {WIDE}"
+
+
+def plan_comparing(
+    user_rate: float,
+    *,
+    scales: Sequence[float] = COMPARED,
+    max_scale: float = 9.0,
+    by_gpus: bool = True,
+    left: int = 99,
+) -> Plan:
+    """``max_scale``, ``user_rate``: of the disaggregated graph; the other meets the SLO up to scale
+    2, at 100 tok/s/user."""
+    plan = planned(SPLIT, is_late=False, unfinished={})
+    search = trials({SPLIT: Behavior(max_scale, user_rate), WIDE: Behavior(2.0)}, left=left)
+    pairs = compared(search, SPLIT, WIDE, 1.0, by_gpus=by_gpus, scales=scales)
+    return replace(plan, aggregated=plan.winner, compared=pairs)
+
+
+@pytest.mark.slow  # renders a graph
+def test_disaggregation_is_not_known_at_a_scale_without_a_replay_of_both_graphs() -> None:
+    plan = plan_comparing(90, by_gpus=False, scales=(0.25, 0.5, 1.0, 2.0), left=4)
+    unknown = "not known at scale × 1, × 2 (not both replayed)"
+    assert disaggregation(plan) == f"not worth it at scale × 0.25, × 0.5; {unknown}: {PAIR}"
+    scales = json.loads(as_json(plan, 0.95, ""))["disaggregation"]["scales"]
+    assert [one["favors_disaggregated"] for one in scales] == [False, False, None, None]
+    assert scales[-1]["aggregated"] is None
+
+
+FEWER, FASTER = "2 GPUs instead of 3", "150 instead of 100 tok/s/user"
+
+
+@pytest.mark.slow  # renders a graph
+@pytest.mark.parametrize(
+    ("scales", "max_scale", "by_gpus", "verdict"),
+    [
+        ((1.0,), 9.0, True, f"worth it at scale × 1 ({FEWER})"),
+        ((1.0,), 9.0, False, f"worth it at scale × 1 ({FASTER})"),
+        ((0.5, 1.0, 2.0), 9.0, False, f"worth it from scale × 0.5 on ({FASTER})"),
+        ((0.5, 1.0, 2.0), 0.5, False, f"worth it only at scale × 0.5 ({FASTER})"),
+        ((1.0, 4.0), 1.0, True, f"worth it at scale × 1 ({FEWER}); at scale × 4 both miss the SLO"),
+    ],
+)
+def test_disaggregation_is_worth_it_at_the_scales_that_were_compared(
+    scales: Sequence[float], max_scale: float, by_gpus: bool, verdict: str
+) -> None:
+    plan = plan_comparing(150, scales=scales, max_scale=max_scale, by_gpus=by_gpus)
+    assert disaggregation(plan) == f"{verdict}: {PAIR}"

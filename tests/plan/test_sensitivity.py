@@ -96,6 +96,23 @@ def test_disaggregation_is_favored_where_one_pool_misses_the_slo_or_is_slower() 
     ] == [True] * 4 + [False]
 
 
+def test_a_scale_at_which_a_graph_was_not_replayed_favors_none() -> None:
+    """The planned scale takes all seeds, for which too few replays are left."""
+    one, other = disaggregated(4, 4), aggregated(8)
+    asked = trials({one: Behavior(3, user_rate=200), other: Behavior(3)}, left=8)
+    asked.of([TrialSpec(one, seeds=asked.seeds)])  # as the search does for the best graph
+    found = compared(asked, one, other, 1.0, by_gpus=True)
+    assert [(each.scale, each.favors_disaggregated) for each in found] == [
+        (0.25, True),
+        (0.5, True),
+        (1.0, None),
+        (2.0, None),
+        (4.0, None),
+    ]
+    assert found[2].disaggregated
+    assert found[2].aggregated is None
+
+
 def test_a_faster_disaggregated_graph_with_more_gpus_is_favored_if_gpus_do_not_count() -> None:
     one, other = disaggregated(4, 4), aggregated(4)
     asked = trials({one: Behavior(max_scale=3, user_rate=200), other: Behavior(max_scale=3)})

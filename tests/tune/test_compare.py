@@ -44,6 +44,7 @@ def test_more_seeds_give_a_tighter_bound() -> None:
         ({"goodput": 0.98}, "98.0% instead of 100.0% of requests are within the SLO"),
         ({"goodput": 0.995}, None),
         ({"goodput": None}, None),
+        ({"itl_p90_ms": None}, None),  # every output has one token
     ],
 )
 def test_the_margins(values: dict[str, Any], clause: str | None) -> None:

@@ -182,6 +182,7 @@ def _requested(args: argparse.Namespace, loaded: LoadedWorkload, scratch: Path) 
         gpus=args.gpus,
         slo=requested_slo(args),
         objective=Objective(args.objective),
+        attain=args.attain,
         gpu_hour_price=args.gpu_hour_price,
         min_replicas=args.min_replicas,
         survives_loss=args.n_minus_one,

@@ -7,6 +7,7 @@ from penstock.plan.margin import latencies
 from penstock.plan.planning import Limit, NoPlan
 from penstock.plan.report import counts, slo_text
 from penstock.plan.request import Objective
+from penstock.simulate.report import rejected
 
 
 def no_plan_error(result: NoPlan, attain: float, scale: float = 1.0) -> SimulationError:
@@ -31,6 +32,7 @@ def no_plan_error(result: NoPlan, attain: float, scale: float = 1.0) -> Simulati
         )
         share = f"{trial.goodput:.1%} of requests within the SLO"
         parts.append(f"closest: {trial.candidate}: {share}; {shown_latencies}")
+        parts.extend(rejected(trial.row))
         if not trial.row.is_served and trial.row.steadiness:
             parts.append(f"it is not steady: {trial.row.steadiness.reason}")
     parts.append(done)

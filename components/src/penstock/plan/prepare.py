@@ -88,7 +88,9 @@ class Space:
 def prepare(request: PlanRequest, loaded: LoadedWorkload) -> Space:
     """SimulationError if no layout fits the model, or none was measured."""
     sampled = loaded.with_workload(for_means(loaded.workload))
-    traffic = traffic_of(sampled.requests(0), loaded.workload.concurrency or None)
+    # The engines reject longer ones of a trace.
+    requests = [one for one in sampled.requests(0) if one.tokens <= request.context]
+    traffic = traffic_of(requests, loaded.workload.concurrency or None)
     # Wide enough for a disaggregated graph with the widest layout in both pools.
     probes = Deployments(replace(request, gpus=2 * request.gpus))
     table, excluded = step_table(probes, layouts(request), traffic)

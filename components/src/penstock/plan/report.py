@@ -23,6 +23,7 @@ from penstock.simulate.report import (
     assumed,
     fitting_table,
     marked,
+    rejected,
 )
 from penstock.simulate.study import Row
 
@@ -58,6 +59,7 @@ def lines(plan: Plan, attain: float, width: int | None = None) -> Iterator[str]:
     yield f"not considered: {NOT_TRIED if plan.request.draft else f'{NO_DRAFT}, {NOT_TRIED}'}"
     yield from _assumptions(plan)
     yield f"not simulated: {'; '.join(NEVER_SIMULATED)}"
+    yield from rejected(plan.winner.row)
     yield from (f"not steady: {why}" for why in _unsteady(plan))
     yield counts(plan)
     yield from (f"accuracy, {t.candidate}: {accuracy_line(t.row)}" for t in shown(plan))
@@ -135,7 +137,7 @@ def reason(plan: Plan) -> str:
     objective = plan.request.objective
     if objective is Objective.COST:
         count = own.candidate.gpus
-        text = f"{_gpus(own)} {'suffices' if count == 1 else 'suffice'}, at {_user_rate(own)}"
+        text = f"{_gpus(own)} {'suffices' if count == 1 else 'suffice'}{_at_user_rate(own)}"
         text += "" if count == 1 else ", and no replayed graph with fewer met the SLO"
     elif objective is Objective.THROUGHPUT:
         text = f"it sustains {_rate(own)}"
@@ -168,7 +170,7 @@ def _other(plan: Plan) -> Trial | None:
 def _compared(own: Trial, other: Trial, objective: Objective) -> str:
     if objective is Objective.COST:
         least = "" if other.row.is_steady else "at least "  # a longer replay may need more
-        return f"needs {least}{_gpus(other)}, at {_user_rate(other)}"
+        return f"needs {least}{_gpus(other)}{_at_user_rate(other)}"
     if objective is Objective.THROUGHPUT:
         return f"sustains {_rate(other)}"
     ratio = own.user_rate / other.user_rate
@@ -182,6 +184,11 @@ def _gpus(trial: Trial) -> str:
 
 def _user_rate(trial: Trial) -> str:
     return f"{trial.user_rate:.0f} tok/s/user"
+
+
+def _at_user_rate(trial: Trial) -> str:
+    """Empty if no request has two output tokens."""
+    return f", at {_user_rate(trial)}" if trial.user_rate else ""
 
 
 def _rate(trial: Trial) -> str:
@@ -199,8 +206,8 @@ def speculation(plan: Plan) -> Iterator[str]:
     if other is not None:
         is_rate = plan.request.objective is Objective.THROUGHPUT
         figure = _rate(other) if is_rate else _user_rate(other)
-        best = f"the best replayed graph {kind} {METHOD} ({other.candidate}) has {_gpus(other)} "
-        best += f"and {figure}"
+        best = f"the best replayed graph {kind} {METHOD} ({other.candidate}) has {_gpus(other)}"
+        best += f" and {figure}" if is_rate or other.user_rate else ""
     yield f"{METHOD}{used} (draft model {draft.model}, assumed acceptance rates {rates}); {best}"
 
 
@@ -240,10 +247,10 @@ def _changed_line(row: Row | str, attain: float) -> str:
     verdict = verdict if share >= attain else f"only {verdict} ({_share(attain)} needed)"
     rejected = f", {row.too_long} requests rejected as too long" if row.too_long else ""
     short = "" if share < attain or row.is_steady else ", in a replay that is not steady"
-    return (
-        f"{verdict}, TTFT p50 {values['ttft_p50_ms'].median:.0f} ms, "
-        f"ITL p50 {values['itl_p50_ms'].median:.1f} ms{rejected}{short}"
-    )
+    itl = values.get("itl_p50_ms")
+    itl_text = f", ITL p50 {itl.median:.1f} ms" if itl else ""
+    ttft_text = f"TTFT p50 {values['ttft_p50_ms'].median:.0f} ms"
+    return f"{verdict}, {ttft_text}{itl_text}{rejected}{short}"
 
 
 def disaggregation(plan: Plan) -> str:
@@ -270,12 +277,14 @@ def disaggregation(plan: Plan) -> str:
     pair = f"{complete[0].disaggregated.candidate} compared with {complete[0].aggregated.candidate}"
     missed = [one for one in complete if not _is_met(one)]
     end = f"; at scale {_scales(missed)} both miss the SLO" if missed else ""
+    unknown = [one for one in plan.compared if one.favors_disaggregated is None]
+    end += f"; not known at scale {_scales(unknown)} (not both replayed)" if unknown else ""
     if not favoring:
         return f"not worth it at scale {_scales(met)}{end}: {pair}"
-    first = favoring[0]
-    goes_on = all(one.favors_disaggregated for one in met if one.scale >= first.scale)
-    where = f"from scale × {first.scale:g} on" if goes_on else f"only at scale {_scales(favoring)}"
-    return f"worth it {where} ({_difference(first)}){end}: {pair}"
+    where = f"{'only ' if len(favoring) < len(met) else ''}at scale {_scales(favoring)}"
+    if len(favoring) > 1 and favoring == met[-len(favoring) :]:
+        where = f"from scale × {favoring[0].scale:g} on"
+    return f"worth it {where} ({_difference(favoring[0])}){end}: {pair}"
 
 
 def _unfinished(plan: Plan) -> str:
@@ -303,7 +312,7 @@ def _difference(one: Comparison) -> str:
     assert other
     if not other.meets_slo:
         return f"the aggregated graph meets the SLO for {other.goodput:.0%} of requests"
-    if own.candidate.gpus < other.candidate.gpus:
+    if one.by_gpus and own.candidate.gpus < other.candidate.gpus:
         return f"{own.candidate.gpus} GPUs instead of {other.candidate.gpus}"
     return f"{own.user_rate:.0f} instead of {other.user_rate:.0f} tok/s/user"
 
@@ -322,6 +331,7 @@ def header(plan: Plan, attain: float, command: str, width: int = WIDTH) -> list[
         f"Margin: {_margin(plan, attain)}.",
         f"Disaggregation: {disaggregation(plan)}.",
         *([f"{LATE}."] if plan.is_late else []),
+        *(f"{line.capitalize()}." for line in rejected(plan.winner.row)),
         *(f"Not steady: {why}." for why in _unsteady(plan)),
         *(f"Assumed: {what}." for what in assumed(plan.winner.row)),
         f"Accuracy: {accuracy_line(plan.winner.row)}.",

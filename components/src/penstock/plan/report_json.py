@@ -87,4 +87,8 @@ def _comparison_json(one: Comparison) -> dict[str, Any]:
 def _trial_json(trial: Trial | None) -> dict[str, Any] | None:
     if trial is None:
         return None
-    return {"meets_slo": trial.meets_slo, "goodput": trial.goodput, "user_rate": trial.user_rate}
+    return {
+        "meets_slo": trial.meets_slo,
+        "goodput": trial.goodput,
+        "user_rate": trial.user_rate or None,
+    }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -12,7 +13,7 @@ from penstock.hardware import Gpu, find_gpu
 from penstock.hardware.unsupported import gpu_fix
 from penstock.models import ModelShape
 from penstock.plan.draft import Draft, draft_of
-from penstock.plan.model import planned_model
+from penstock.plan.model import PlannedModel, planned_model
 from penstock.plan.traffic import SEEDS, has_shared_prefixes
 from penstock.simulate.interval import NEAREST
 from penstock.simulate.timing import SYSTEMS
@@ -67,6 +68,7 @@ def plan_request(
     gpus: int,
     slo: Slo,
     objective: Objective,
+    attain: float,
     gpu_hour_price: float | None = None,
     min_replicas: int = 1,
     survives_loss: bool = False,
@@ -77,6 +79,7 @@ def plan_request(
     """UsageError for what cannot be planned, InputError for a model that was not measured.
 
     ``scratch``: an empty folder, which must exist for as long as the request is used.
+    ``attain``: share of requests that must meet the SLO.
     ``acceptance``: of draft tokens, as `Draft.rates`; None: no speculative decoding.
     """
     found = planned_model(model, scratch)
@@ -92,12 +95,9 @@ def plan_request(
     _check_confidence(confidence, has_draft=acceptance is not None)
     sampled = loaded.with_workload(for_means(loaded.workload))
     requests = [one for seed in range(SEEDS) for one in sampled.requests(seed)]
-    longest = max(one.input_tokens + one.output_tokens for one in requests)
-    if longest > found.positions:
-        message = (
-            f"a request of {loaded.name} has {longest} tokens; {found.id} takes {found.positions}"
-        )
-        raise _refused("--workload", message, "Shorten the requests, or use another model.")
+    if not any(one.output_tokens > 1 for one in requests):
+        _check_single_tokens(loaded.name, slo, objective)
+    longest = _longest(loaded, [one.tokens for one in requests], found, attain)
     return PlanRequest(
         model=found.id,
         shape=found.shape,
@@ -136,6 +136,17 @@ def _check(loaded: LoadedWorkload, gpus: int, slo: Slo, objective: Objective) ->
         raise _refused("--objective", message, "Use --objective cost or interactivity.")
 
 
+def _check_single_tokens(workload: str, slo: Slo, objective: Objective) -> None:
+    """Outputs of one token have no ITL, and so no output tokens/s per user."""
+    message = f"every output of {workload} has one token, so there"
+    if objective is Objective.INTERACTIVITY:
+        message += " are no output tokens/s per user to compare"
+        raise _refused("--objective", message, "Use --objective cost.")
+    if slo.itl_ms is not None:
+        message += " is no inter-token latency to limit"
+        raise _refused("--itl", message, "Use --ttft or --e2e instead.")
+
+
 def _check_confidence(confidence: float | None, *, has_draft: bool) -> None:
     if confidence is None:
         return
@@ -149,6 +160,26 @@ def _check_confidence(confidence: float | None, *, has_draft: bool) -> None:
 
 def _refused(place: str, message: str, fix: str) -> UsageError:
     return UsageError(Problem(place=place, message=message, fix=fix))
+
+
+def _longest(
+    loaded: LoadedWorkload, lengths: Sequence[int], model: PlannedModel, attain: float
+) -> int:
+    """Of the requests that the model takes. The engines reject others of a trace; UsageError for
+    others of a sampled workload, and for so many that the SLO is out of reach."""
+    fitting = [length for length in lengths if length <= model.positions]
+    if loaded.workload.trace is None and len(fitting) < len(lengths):
+        longest, takes = max(lengths), f"{model.id} takes {model.positions}"
+        message = f"a request of {loaded.name} has {longest} tokens; {takes}"
+        raise _refused("--workload", message, "Shorten the requests, or use another model.")
+    if len(fitting) < max(1, attain * len(lengths)):
+        share = 1 - len(fitting) / len(lengths)
+        message = (
+            f"{share:.1%} of the requests of {loaded.name} are longer than the {model.positions} "
+            f"tokens that {model.id} takes, so {attain * 100:.4g}% cannot meet the SLO"
+        )
+        raise _refused("--workload", message, "Shorten the requests, or use another model.")
+    return max(fitting)
 
 
 def _context(longest: int) -> int:

@@ -45,13 +45,14 @@ class Comparison:
     aggregated: Trial | None
 
     @property
-    def favors_disaggregated(self) -> bool:
+    def favors_disaggregated(self) -> bool | None:
         """Whether only the disaggregated graph meets the SLO, or both do and it is better: where
-        GPUs count, with fewer of them, or faster with as many; else faster for a user."""
-        if self.disaggregated is None or not self.disaggregated.meets_slo:
-            return False
-        if self.aggregated is None or not self.aggregated.meets_slo:
-            return True
+        GPUs count, with fewer of them, or faster with as many; else faster for a user. None: one
+        was not replayed."""
+        if self.disaggregated is None or self.aggregated is None:
+            return None
+        if not (self.disaggregated.meets_slo and self.aggregated.meets_slo):
+            return self.disaggregated.meets_slo
         saved = self.aggregated.candidate.gpus - self.disaggregated.candidate.gpus
         fewer = saved if self.by_gpus else 0
         is_faster = self.disaggregated.user_rate > WORTH * self.aggregated.user_rate
@@ -125,12 +126,10 @@ def compared(
         specs = [TrialSpec(candidate, scale=base * scale, seeds=seeds) for candidate in pair]
         found = {trial.candidate: trial for trial in trials.of(specs)}
         one, other = map(found.get, pair)
-        if one is None and other is None:
-            break
         comparisons.append(
             Comparison(scale=scale, by_gpus=by_gpus, disaggregated=one, aggregated=other)
         )
-        if not any(trial is not None and trial.meets_slo for trial in (one, other)):
+        if one and other and not (one.meets_slo or other.meets_slo):
             break
     return comparisons
 

@@ -66,7 +66,8 @@ class Trial:
 
     @property
     def user_rate(self) -> float:
-        """Output tokens/s of the median request, the median over the seeds."""
+        """Output tokens/s of the median request, the median over the seeds; 0 if no request has two
+        output tokens."""
         return self._median("user_rate")
 
     @property
@@ -80,7 +81,8 @@ class Trial:
         return self._median("request_rate")
 
     def _median(self, name: str) -> float:
-        return dict(spreads(self.row.metrics))[name].median
+        found = dict(spreads(self.row.metrics)).get(name)
+        return found.median if found else 0.0
 
     @property
     def goodput(self) -> float:

@@ -102,7 +102,7 @@ def conditions_of(row: Row) -> Conditions | None:
     timing = pool.engine["engine"]["timing_model"]["config"]
     requests = row.results[0]["requests"]
     rate = median(one.output_rate for one in row.metrics)
-    itl_ms = median(one.itl_p50_ms for one in row.metrics)
+    itl_ms = median(one.itl_p50_ms or 0.0 for one in row.metrics)
     model, engine, gpu = _group(row.replayable)
     return Conditions(
         engine=engine,

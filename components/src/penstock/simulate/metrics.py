@@ -54,13 +54,14 @@ class ReplayMetrics:
     ttft_p50_ms: float
     ttft_p90_ms: float
     ttft_p99_ms: float
-    itl_p50_ms: float
-    itl_p90_ms: float
-    itl_p99_ms: float
-    token_gap_p99_ms: float  # between two consecutive tokens, over all tokens
+    # None if no request has two output tokens, as `token_gap_p99_ms` and `user_rate`.
+    itl_p50_ms: float | None
+    itl_p90_ms: float | None
+    itl_p99_ms: float | None
+    token_gap_p99_ms: float | None  # between two consecutive tokens, over all tokens
     prefill_queue_p99_ms: float
     decode_queue_p99_ms: float | None  # None without a decode pool
-    user_rate: float  # output tokens/s of the median request
+    user_rate: float | None  # output tokens/s of the median request
     output_rate: float  # output tokens/s of the deployment
     gpu_rate: float  # output tokens/s per GPU
     request_rate: float  # requests/s
@@ -149,13 +150,13 @@ def replay_metrics(
         ttft_p50_ms=percentile(ttft, 0.5),
         ttft_p90_ms=percentile(ttft, 0.9),
         ttft_p99_ms=percentile(ttft, 0.99),
-        itl_p50_ms=percentile(itl, 0.5),
-        itl_p90_ms=percentile(itl, 0.9),
-        itl_p99_ms=percentile(itl, 0.99),
-        token_gap_p99_ms=summary["p99_itl_ms"] or 0.0,
+        itl_p50_ms=percentile(itl, 0.5) if itl else None,
+        itl_p90_ms=percentile(itl, 0.9) if itl else None,
+        itl_p99_ms=percentile(itl, 0.99) if itl else None,
+        token_gap_p99_ms=summary["p99_itl_ms"] if itl else None,
         prefill_queue_p99_ms=percentile([r.prefill_queue_ms for r in some], 0.99),
         decode_queue_p99_ms=percentile(queued, 0.99) if queued else None,
-        user_rate=1000 / max(percentile(itl, 0.5), 1e-6) if itl else 0.0,
+        user_rate=1000 / max(percentile(itl, 0.5), 1e-6) if itl else None,
         output_rate=rate,
         gpu_rate=rate / gpus,
         request_rate=len(some) / seconds,

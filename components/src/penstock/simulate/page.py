@@ -61,15 +61,12 @@ def _plots(rows: Sequence[Row], sustained: Sequence[SustainedLoad]) -> Iterator[
 
 
 def _by_rate(what: str, metric: str, sustained: Sequence[SustainedLoad]) -> Plot:
-    series = [
-        series_of(
-            load.rows[0].replayable.name,
-            [row.metrics[0].request_rate for row in load.rows],
-            [max(0.01, getattr(row.metrics[0], metric)) for row in load.rows],
-            MARKS,
-        )
-        for load in sustained
-    ]
+    series = []
+    for load in sustained:
+        found = [row.metrics[0] for row in load.rows if getattr(row.metrics[0], metric) is not None]
+        rates = [one.request_rate for one in found]
+        values = [max(0.01, getattr(one, metric)) for one in found]
+        series.append(series_of(load.rows[0].replayable.name, rates, values, MARKS))
     return plot(f"{what} by request rate", "requests/s", "ms", series, log="y")
 
 

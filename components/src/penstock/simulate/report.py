@@ -180,7 +180,7 @@ def notes(rows: Sequence[Row]) -> Iterator[str]:
             yield f"  {spread}"
         if unfinished := max(one.unfinished for one in row.metrics):
             yield f"  unfinished requests: {unfinished}"
-        yield from _rejected(row)
+        yield from (f"  {line}" for line in rejected(row))
         if (share := median(one.refused_share for one in row.metrics)) > MAX_REFUSED:
             yield f"  no p99: {share:.1%} of the requests have no latency"
         yield f"  {accuracy_line(row)}"
@@ -217,14 +217,15 @@ def _scaling_lines(row: Row) -> Iterator[str]:
         yield f"    {len(events) - MAX_EVENTS} more events are in the output of --json"
 
 
-def _rejected(row: Row) -> Iterator[str]:
+def rejected(row: Row) -> Iterator[str]:
+    """The requests that the engines refuse, and why; nothing if there are none."""
     limit = row.replayable.input_limit
     if too_long := row.too_long - row.over_input_limit:
         context = row.replayable.context
-        yield f"  rejected requests: {too_long}, which are longer than {context} tokens"
+        yield f"rejected requests: {too_long}, which are longer than {context} tokens"
     if row.over_input_limit and limit:
         yield (
-            f"  rejected requests: {row.over_input_limit}, whose input is longer than "
+            f"rejected requests: {row.over_input_limit}, whose input is longer than "
             f"{limit.tokens} tokens, the step of {limit.pool} without chunked prefill"
         )
 

@@ -231,7 +231,7 @@ class Study:
     def _job(
         self, deployment: Replayable, loaded: LoadedWorkload, seed: int, sampled: Requests
     ) -> Job:
-        fitting = [r for r in sampled if r.input_tokens + r.output_tokens <= deployment.context]
+        fitting = [r for r in sampled if r.tokens <= deployment.context]
         limit = deployment.input_limit
         requests = [r for r in fitting if limit is None or r.input_tokens <= limit.tokens]
         if not requests:

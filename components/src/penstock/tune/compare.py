@@ -40,15 +40,15 @@ class Ratio:
 
 
 def values(row: Row, name: str) -> list[float]:
-    """Of a metric for each seed."""
-    return [float(getattr(one, name)) for one in row.metrics]
+    """Of a metric for each seed that has it."""
+    return [float(v) for one in row.metrics if (v := getattr(one, name)) is not None]
 
 
 def ratio_of(base: Trial, other: Trial, name: str = METRIC) -> Ratio:
-    """The geometric mean over the seeds that both have."""
+    """The geometric mean over the seeds that both have; 1 for a metric that they do not have."""
     pairs = zip(values(base.row, name), values(other.row, name), strict=False)
     logs = [log(max(a, SMALLEST_MS) / max(b, SMALLEST_MS)) for a, b in pairs]
-    mean = fmean(logs)
+    mean = fmean(logs or [0.0])
     if len(logs) < 2:
         return Ratio(mean=exp(mean), low=None)
     quantile = STUDENT[min(len(logs) - 1, len(STUDENT)) - 1]

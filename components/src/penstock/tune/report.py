@@ -117,7 +117,8 @@ def _table(base: Trial, trials: Sequence[Trial], *, has_bounds: bool) -> Iterato
 
 def _cells(base: Trial, trial: Trial, *, has_bounds: bool) -> list[str]:
     def figure(name: str, form: str = ".0f") -> str:
-        return f"{median(values(trial.row, name)):{form}}"
+        found = values(trial.row, name)
+        return f"{median(found):{form}}" if found else "-"
 
     goodput = trial.row.goodput
     return [

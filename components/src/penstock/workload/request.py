@@ -17,3 +17,8 @@ class Request:
     # Ids of the input's blocks of `BLOCK_TOKENS` tokens. Requests share a prefix as far as their
     # first ids are equal.
     blocks: tuple[int, ...]
+
+    @property
+    def tokens(self) -> int:
+        """Of its input and its output."""
+        return self.input_tokens + self.output_tokens

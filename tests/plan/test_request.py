@@ -1,0 +1,115 @@
+"""What `plan` refuses of a workload, and what it plans for."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from penstock.errors import UsageError
+from penstock.graph.slo import Slo
+from penstock.plan.request import Objective, PlanRequest, plan_request
+from penstock.workload.load import LoadedWorkload, parse_workload
+from tests.simulate.environment import needs_sim
+
+pytestmark = needs_sim
+
+POSITIONS = 131072  # of gpt-oss-20b
+ONE_TOKEN = parse_workload(
+    "requests: 20\ninput: 2000\noutput: 1\narrival: {poisson: 4}\n", "score.yaml"
+)
+TTFT = Slo(ttft_ms=300)
+
+
+def requested(
+    loaded: LoadedWorkload,
+    folder: Path,
+    *,
+    slo: Slo = TTFT,
+    objective: Objective = Objective.COST,
+) -> PlanRequest:
+    return plan_request(
+        "gpt-oss-20b",
+        loaded,
+        scratch=folder,
+        gpu="h100",
+        gpus=2,
+        slo=slo,
+        objective=objective,
+        attain=0.95,
+    )
+
+
+@pytest.mark.parametrize(
+    ("slo", "objective", "place", "cause", "fix"),
+    [
+        (
+            TTFT,
+            Objective.INTERACTIVITY,
+            "--objective",
+            "no output tokens/s per user to compare",
+            "Use --objective cost.",
+        ),
+        (
+            Slo(ttft_ms=300, itl_ms=10),
+            Objective.COST,
+            "--itl",
+            "no inter-token latency to limit",
+            "Use --ttft or --e2e instead.",
+        ),
+    ],
+)
+def test_what_needs_two_output_tokens_is_refused_for_outputs_of_one(
+    slo: Slo, objective: Objective, place: str, cause: str, fix: str, tmp_path: Path
+) -> None:
+    with pytest.raises(UsageError) as refused:
+        requested(ONE_TOKEN, tmp_path, slo=slo, objective=objective)
+    (problem,) = refused.value.problems
+    assert (problem.place, problem.fix) == (place, fix)
+    assert problem.message.startswith("every output of score has one token, so there")
+    assert problem.message.endswith(cause)
+
+
+def test_outputs_of_one_token_are_planned_for_with_a_ttft(tmp_path: Path) -> None:
+    assert requested(ONE_TOKEN, tmp_path).slo == TTFT
+
+
+def recorded(*inputs: int) -> LoadedWorkload:
+    """A trace with one request per second."""
+    loaded = parse_workload("trace: {format: mooncake}\n", "recorded.yaml")
+    rows = [
+        {"timestamp": 1000 * at, "input_length": tokens, "output_length": 10, "hash_ids": []}
+        for at, tokens in enumerate(inputs)
+    ]
+    return replace(loaded, trace_text="\n".join(map(json.dumps, rows)))
+
+
+def test_requests_of_a_trace_that_the_model_does_not_take_do_not_set_the_context(
+    tmp_path: Path,
+) -> None:
+    assert requested(recorded(*[1000] * 30, POSITIONS), tmp_path).context == 8192
+
+
+@pytest.mark.parametrize(("long", "total", "share"), [(2, 20, "10.0%"), (3, 3, "100.0%")])
+def test_a_trace_in_which_too_many_requests_are_too_long_is_refused(
+    long: int, total: int, share: str, tmp_path: Path
+) -> None:
+    with pytest.raises(UsageError) as refused:
+        requested(recorded(*[1000] * (total - long), *[POSITIONS] * long), tmp_path)
+    (problem,) = refused.value.problems
+    assert problem.place == "--workload"
+    assert problem.message == (
+        f"{share} of the requests of recorded are longer than the {POSITIONS} tokens that "
+        "openai/gpt-oss-20b takes, so 95% cannot meet the SLO"
+    )
+    assert problem.fix == "Shorten the requests, or use another model."
+
+
+def test_a_sampled_workload_with_a_request_that_is_too_long_is_refused(tmp_path: Path) -> None:
+    loaded = parse_workload(
+        "requests: 20\ninput: 131072\noutput: 8\narrival: {poisson: 4}\n", "long.yaml"
+    )
+    with pytest.raises(UsageError, match="has 131080 tokens; openai/gpt-oss-20b takes 131072"):
+        requested(loaded, tmp_path)
