@@ -97,20 +97,19 @@ def test_disaggregation_is_favored_where_one_pool_misses_the_slo_or_is_slower() 
 
 
 def test_a_scale_at_which_a_graph_was_not_replayed_favors_none() -> None:
-    """The planned scale takes all seeds, for which too few replays are left."""
+    """The replays that are left are used at the planned scale first."""
     one, other = disaggregated(4, 4), aggregated(8)
     asked = trials({one: Behavior(3, user_rate=200), other: Behavior(3)}, left=8)
     asked.of([TrialSpec(one, seeds=asked.seeds)])  # as the search does for the best graph
     found = compared(asked, one, other, 1.0, by_gpus=True)
     assert [(each.scale, each.favors_disaggregated) for each in found] == [
         (0.25, True),
-        (0.5, True),
-        (1.0, None),
+        (0.5, None),
+        (1.0, True),
         (2.0, None),
         (4.0, None),
     ]
-    assert found[2].disaggregated
-    assert found[2].aggregated is None
+    assert found[1].aggregated is None
 
 
 def test_a_faster_disaggregated_graph_with_more_gpus_is_favored_if_gpus_do_not_count() -> None:

@@ -118,13 +118,22 @@ def compared(
     by_gpus: bool,
     scales: Sequence[float] = COMPARED,
 ) -> list[Comparison]:
-    """At every one of ``scales`` times ``base``, or until both miss the SLO."""
+    """At every one of ``scales`` times ``base``, or until both miss the SLO.
+
+    If few replays are left, those at ``base`` come first.
+    """
+    pair = disaggregated, aggregated
+
+    def replayed(scale: float) -> dict[Candidate, Trial]:
+        seeds = trials.seeds if scale == 1.0 else 1
+        specs = [TrialSpec(candidate, scale=base * scale, seeds=seeds) for candidate in pair]
+        return {trial.candidate: trial for trial in trials.of(specs)}
+
+    if 1.0 in scales:
+        replayed(1.0)
     comparisons: list[Comparison] = []
     for scale in scales:
-        seeds = trials.seeds if scale == 1.0 else 1
-        pair = disaggregated, aggregated
-        specs = [TrialSpec(candidate, scale=base * scale, seeds=seeds) for candidate in pair]
-        found = {trial.candidate: trial for trial in trials.of(specs)}
+        found = replayed(scale)
         one, other = map(found.get, pair)
         comparisons.append(
             Comparison(scale=scale, by_gpus=by_gpus, disaggregated=one, aggregated=other)
