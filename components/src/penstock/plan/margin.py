@@ -48,6 +48,14 @@ def latencies(row: Row, slo: Slo, share: float) -> Iterator[tuple[str, float, fl
             yield name, limit, median(percentile(some, share) for some in seeds)
 
 
+def worst_latencies(
+    rows: Sequence[Row], slo: Slo, share: float
+) -> Iterator[tuple[str, float, float]]:
+    """As `latencies`: of each part the highest of all ``rows``."""
+    for part in zip(*(latencies(row, slo, share) for row in rows), strict=True):
+        yield max(part, key=lambda one: one[2])
+
+
 def margins(row: Row, slo: Slo, share: float, coverage: float = COVERAGE) -> list[Margin]:
     """``coverage``: share of the measurements that the intervals include."""
     factors = highest_factors(row, coverage)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.errors import Problem, SimulationError
-from penstock.plan.margin import latencies
+from penstock.plan.margin import worst_latencies
 from penstock.plan.planning import Limit, NoPlan
 from penstock.plan.report import counts, slo_text
 from penstock.plan.request import Objective
@@ -28,13 +28,15 @@ def no_plan_error(result: NoPlan, attain: float, scale: float = 1.0) -> Simulati
         trial = result.miss.trial
         shown_latencies = ", ".join(
             f"{name} p{attain * 100:.4g} {ms:.4g} ms (SLO: {limit:g} ms)"
-            for name, limit, ms in latencies(trial.row, request.slo, attain)
+            for name, limit, ms in worst_latencies(trial.rows, request.slo, attain)
         )
         share = f"{trial.goodput:.1%} of requests within the SLO"
-        parts.append(f"closest: {trial.candidate}: {share}; {shown_latencies}")
+        state = ", with one worker fewer" if trial.losses else ""
+        parts.append(f"closest: {trial.candidate}{state}: {share}; {shown_latencies}")
         parts.extend(rejected(trial.row))
-        if not trial.row.is_served and trial.row.steadiness:
-            parts.append(f"it is not steady: {trial.row.steadiness.reason}")
+        overloaded = (row.steadiness for row in trial.rows if not row.is_served)
+        if steadiness := next(overloaded, None):
+            parts.append(f"it is not steady: {steadiness.reason}")
     parts.append(done)
     return SimulationError(Problem(message="; ".join(parts), fix=_alternatives(result, scale)))
 
@@ -46,7 +48,7 @@ def _alternatives(result: NoPlan, scale: float) -> str:
         possible, requested = result.miss.slo.model_dump(), result.request.slo.model_dump()
         arguments = [f"{flags[k]} {_rounded_up(v)}ms" for k, v in possible.items() if v is not None]
         # The latencies of an overloaded graph grow with the length of the replay.
-        if possible != requested and result.miss.trial.row.is_served:
+        if possible != requested and all(row.is_served for row in result.miss.trial.rows):
             ways.append(f"{' '.join(arguments)}, which that graph meets")
         if result.miss.scale is not None and result.request.objective is not Objective.THROUGHPUT:
             ways.append(f"--scale {result.miss.scale * scale:g}, at which it meets the SLO")

@@ -135,7 +135,8 @@ def plan(
     trials = joined(searches, budget, complete=complete_workload(loaded, steady))
     undecided = trials.undecided or trials.deadline.is_over(SEARCHED)
     if not any(finalists):
-        undecided |= any(trial.meets_slo for trial in _replay_hopeful(trials, space))
+        hopeful = _replay_hopeful(trials, space)
+        undecided |= trials.undecided or any(trial.meets_slo for trial in hopeful)
     finalists = reconsidered(trials, confirmed_families(trials, finalists, families))
     winner, routing = routed(trials, finalists, budget)
     if winner is None:
@@ -319,12 +320,15 @@ def _compared(
 
 
 def _replay_hopeful(trials: Trials, space: Space) -> list[Trial]:
-    """The best by the estimate, of which the search may have replayed none."""
+    """The best by the estimate, of which the search may have replayed none; with all seeds those
+    that meet the SLO with one."""
     hopeful = sorted(
         space.candidates,
         key=lambda c: (-space.estimator.required_capacity(c, space.request), -c.gpus, c.order),
     )
-    return trials.of([TrialSpec(c) for c in hopeful[: sensitivity.CLOSEST]])
+    first = trials.of([TrialSpec(c) for c in hopeful[: sensitivity.CLOSEST]])
+    met = [trial.candidate for trial in first if trial.meets_slo]
+    return trials.of([TrialSpec(candidate, seeds=trials.seeds) for candidate in met])
 
 
 def _no_plan(trials: Trials, space: Space, workload: LoadedWorkload, *, undecided: bool) -> NoPlan:

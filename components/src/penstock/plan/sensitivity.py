@@ -21,7 +21,7 @@ from penstock.plan.space import Candidate
 from penstock.plan.trials import Trial, Trials, TrialSpec
 from penstock.simulate.metrics import percentile, steady_requests
 from penstock.simulate.model import Replayable
-from penstock.simulate.study import Row, Study
+from penstock.simulate.study import Row
 from penstock.workload.load import Change
 from penstock.workload.sensitivity import double_inputs, without_shared_prefixes
 
@@ -72,7 +72,7 @@ class Miss:
     """The candidate that comes closest to an SLO that none meets."""
 
     trial: Trial
-    slo: Slo  # that the candidate meets at the planned scale
+    slo: Slo  # that the candidate meets at the planned scale; as requested if none is known
     scale: float | None  # at which it meets the requested SLO; None: at none
 
 
@@ -215,12 +215,13 @@ def nearest_miss(trials: Trials, slo: Slo) -> Miss | None:
     tried = [trial for trial in trials.known if trial.row.scale == 1.0]
     if not tried:
         return None
-    best = max(tried, key=lambda trial: (trial.goodput, trial.user_rate))
-    confidence = trials.deployments.request.confidence
-    factors = (
-        highest_factors(best.row, confidence) if confidence else dict.fromkeys(WIDENED_BY, 1.0)
-    )
-    possible = _met_by(trials.study, best, slo, factors)
+    # Losses are replayed only of a graph that otherwise meets the SLO.
+    best = max(tried, key=lambda trial: (bool(trial.losses), trial.goodput, trial.user_rate))
+    best = trials.with_all_seeds(best)
+    possible = slo
+    if best.losses.keys() == trials.losses_of(best.candidate).keys():
+        for row in best.rows:
+            possible = _met_by(trials, row, possible)
     return Miss(trial=best, slo=possible, scale=_lower(trials, best))
 
 
@@ -234,13 +235,15 @@ def _lower(trials: Trials, best: Trial) -> float | None:
     return None
 
 
-def _met_by(study: Study, trial: Trial, slo: Slo, factors: Mapping[str, float]) -> Slo:
+def _met_by(trials: Trials, row: Row, slo: Slo) -> Slo:
     """``slo`` with its missed parts loosened until enough requests meet all parts.
 
-    ``factors``: of the latencies; a part without one stays.
+    With `--confidence`, at the upper end of the intervals; a part without one stays.
     """
-    requests = [one for result in trial.row.results for one in steady_requests(result)]
-    share = (1 + study.attain) / 2
+    confidence = trials.deployments.request.confidence
+    factors = highest_factors(row, confidence) if confidence else dict.fromkeys(WIDENED_BY, 1.0)
+    requests = [one for result in row.results for one in steady_requests(result)]
+    share = (1 + trials.study.attain) / 2
     values = {
         "ttft_ms": (TTFT, [one.ttft_ms for one in requests]),
         "itl_ms": (ITL, [one.itl_ms for one in requests if one.itl_ms is not None]),

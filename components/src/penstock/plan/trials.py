@@ -60,8 +60,8 @@ class Trial:
     candidate: Candidate
     row: Row
     meets_slo: bool
-    # With `--n-minus-one`, and if `row` meets the SLO: what is left after the loss of a worker, by
-    # the name of its pool.
+    # With `--n-minus-one`: what is left after the loss of a worker, by the name of its pool. If
+    # `row` misses the SLO, only `Trials.with_all_seeds` replays them.
     losses: Mapping[str, Row] = field(default_factory=dict)
 
     @property
@@ -85,9 +85,14 @@ class Trial:
         return found.median if found else 0.0
 
     @property
+    def rows(self) -> tuple[Row, ...]:
+        """Of the complete graph, then after each loss that was replayed."""
+        return self.row, *self.losses.values()
+
+    @property
     def goodput(self) -> float:
         """Share of requests within the SLO, after the worst loss that was replayed."""
-        return min(row.goodput or 0.0 for row in (self.row, *self.losses.values()))
+        return min(row.goodput or 0.0 for row in self.rows)
 
 
 @dataclass
@@ -246,6 +251,21 @@ class Trials:
     def losses_of(self, candidate: Candidate) -> Mapping[str, Candidate]:
         """With `--n-minus-one`, what is left after the loss of a worker."""
         return candidate.losses if self.deployments.request.survives_loss else {}
+
+    def with_all_seeds(self, trial: Trial) -> Trial:
+        """A trial that misses the SLO with all seeds and after each loss; as it is if it would meet
+        the SLO then, or if no time is left."""
+        spec = TrialSpec(trial.candidate, scale=trial.row.scale, seeds=self.seeds)
+        rows = {"": trial.row, **trial.losses} if spec in self._known else {}
+        for name, left in {"": trial.candidate, **self.losses_of(trial.candidate)}.items():
+            if self._is_late():
+                return trial
+            if name not in rows:
+                rows[name] = self._row(replace(spec, candidate=left))
+                self.replays += spec.seeds
+        if all(map(self.meets_slo, rows.values())):
+            return trial
+        return replace(trial, row=rows.pop(""), losses=rows)
 
     def _run(self, spec: TrialSpec) -> Trial:
         row = self._row(spec)

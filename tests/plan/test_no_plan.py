@@ -1,0 +1,102 @@
+"""What the error reports if no graph meets the SLO."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import pytest
+
+from penstock.graph.slo import Slo
+from penstock.plan.no_plan import no_plan_error
+from penstock.plan.planning import NoPlan
+from penstock.plan.sensitivity import nearest_miss
+from penstock.plan.trials import Deadline, Trials, TrialSpec
+from penstock.simulate.model import Replayable
+from penstock.simulate.steadiness import Steadiness
+from penstock.simulate.study import Progress, Row
+from tests.plan.simulated_study import (
+    LOADED,
+    TAKES_MS,
+    Behavior,
+    SimulatedStudy,
+    aggregated,
+    request,
+    trials,
+)
+from tests.simulate.test_metrics import answer
+
+pytestmark = pytest.mark.slow  # renders a graph
+FULL, LEFT = aggregated(3), aggregated(2)
+SLO = Slo(ttft_ms=TAKES_MS - 1)
+OVERLOADED = Steadiness(window_s=100, request_s=5, offered_rate=4, served_rate=2)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlowerStudy(SimulatedStudy):
+    """Requests take four times as long after the loss of a worker."""
+
+    def rows(self, deployments: Sequence[Replayable], progress: Progress | None) -> list[Row]:
+        slow = answer(*((100.0 * i, 100.0 * i + 200, 100.0 * i + 600, 11) for i in range(100)))
+        return [
+            replace(row, results=(slow,)) if row.replayable.name == str(LEFT) else row
+            for row in super().rows(deployments, progress)
+        ]
+
+
+def searched(full: float, left: Behavior) -> Trials:
+    """With `--n-minus-one`; ``full``: the highest scale at which the complete graph meets the
+    SLO."""
+    made = trials({FULL: Behavior(full), LEFT: left})
+    made.study = SlowerStudy(**vars(made.study))
+    made.deployments.request = replace(request(survives_loss=True), slo=SLO)
+    made.of([TrialSpec(FULL)])
+    return made
+
+
+def error_of(made: Trials) -> str:
+    result = NoPlan(
+        request=made.deployments.request,
+        workload=LOADED,
+        miss=nearest_miss(made, SLO),
+        gpus=None,
+        undecided=False,
+        is_late=False,
+        considered=1,
+        replays=made.replays,
+    )
+    return str(no_plan_error(result, 0.95))
+
+
+@pytest.mark.parametrize("full", [0.5, 2.0])
+def test_with_n_minus_one_the_figures_and_the_slo_are_those_after_the_loss(full: float) -> None:
+    """Whether or not the search has replayed the loss."""
+    error = error_of(searched(full, Behavior(0.1)))
+    assert f"closest: {FULL}, with one worker fewer: 0.0% of requests within the SLO" in error
+    assert "TTFT p95 200 ms (SLO: 49 ms)" in error
+    assert "Fix: Use --ttft 204ms, which that graph meets; or --scale 0.1, at which" in error
+
+
+def test_an_overload_after_the_loss_has_no_slo_that_is_met() -> None:
+    error = error_of(searched(0.5, Behavior(0.1, steadiness=OVERLOADED)))
+    assert "it is not steady: only 2 of 4 requests/s complete" in error
+    assert "which that graph meets" not in error
+
+
+def test_without_time_for_the_loss_no_slo_is_suggested() -> None:
+    made = searched(0.5, Behavior(0.1))
+    made.deadline = Deadline(10, clock=lambda: 11.0)
+    error = error_of(made)
+    assert f"closest: {FULL}: 0.0% of requests within the SLO" in error
+    assert "which that graph meets" not in error
+
+
+def test_a_graph_that_only_a_loss_prevents_is_closer_than_one_that_is_too_slow() -> None:
+    made, other = searched(2.0, Behavior(0.1)), aggregated(4)
+    assert isinstance(made.study, SimulatedStudy)
+    made.study.behaviors[str(other)] = Behavior(0.5, user_rate=200)
+    made.of([TrialSpec(other)])
+    miss = nearest_miss(made, SLO)
+    assert miss
+    assert miss.trial.candidate == FULL
+    assert list(miss.trial.losses) == ["aggregated"]
