@@ -12,7 +12,7 @@ from penstock.graph.slo import Slo
 from penstock.plan import margin
 from penstock.plan.margin import Margin, margin_line, margins
 from penstock.plan.prepare import _allowed
-from penstock.plan.request import plan_request
+from penstock.plan.request import Objective, PlanRequest, plan_request
 from penstock.plan.trials import TrialSpec
 from penstock.simulate.interval import Interval
 from penstock.simulate.study import Row
@@ -108,3 +108,42 @@ def test_a_confidence_that_the_points_cannot_show_is_refused(tmp_path: Path) -> 
             attain=0.95,
             confidence=0.95,
         )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("model", "slo", "missing"),
+    [
+        ("gpt-oss-20b", Slo(ttft_ms=400, itl_ms=10), "TTFT, ITL"),
+        ("gpt-oss-20b", Slo(itl_ms=10), "ITL"),
+        ("gpt-oss-20b", Slo(e2e_ms=9000), "TTFT, ITL"),
+        ("gpt-oss-120b", Slo(ttft_ms=400, itl_ms=10, e2e_ms=9000), ""),
+    ],
+)
+def test_a_confidence_without_measured_points_is_refused_before_the_replays(
+    tmp_path: Path, model: str, slo: Slo, missing: str
+) -> None:
+    def requested() -> PlanRequest:
+        return plan_request(
+            model,
+            LOADED,
+            scratch=tmp_path,
+            gpu="b200",
+            gpus=2,
+            slo=slo,
+            objective=Objective.COST,
+            attain=0.95,
+            confidence=0.9,
+        )
+
+    if not missing:
+        assert requested().confidence == 0.9
+        return
+    with pytest.raises(UsageError) as caught:
+        requested()
+    (problem,) = caught.value.problems
+    assert problem.place == "--confidence"
+    assert problem.message == (
+        f"fewer than 6 measured points of {missing} for gpt-oss-20b, trtllm, b200"
+    )
+    assert problem.fix == "Remove --confidence."

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from penstock.plan.request import PlanRequest
+from penstock.plan.request import ENGINE, PlanRequest
 from penstock.plan.space import Candidate, Layout, PoolCandidate
 from penstock.tune.settings import shown
 
@@ -32,7 +32,7 @@ def graph_text(request: PlanRequest, candidate: Candidate, header: Sequence[str]
         "",
         *_slo(request),
         "engine:",
-        "  kind: trtllm",
+        f"  kind: {ENGINE}",
         *_environment(request),
         "  config:",
         *(f"    {line}" for line in _engine(request, candidate)),

@@ -15,11 +15,12 @@ from penstock.models import ModelShape
 from penstock.plan.draft import Draft, draft_of
 from penstock.plan.model import PlannedModel, planned_model
 from penstock.plan.traffic import SEEDS, has_shared_prefixes
-from penstock.simulate.interval import NEAREST
+from penstock.simulate.interval import FEWEST, NEAREST, family, has_interval
 from penstock.simulate.timing import SYSTEMS
 from penstock.workload.duration import for_means
 from penstock.workload.load import LoadedWorkload
 
+ENGINE = "trtllm"  # of each planned graph
 MIN_CONTEXT = 8192  # tokens
 MOST_COVERAGE = 0.92  # of an interval from NEAREST points: 12 of 13
 REDUNDANT = 2  # workers of a pool, so that one is left when one is lost
@@ -92,7 +93,9 @@ def plan_request(
         if survives_loss and min_replicas == REDUNDANT:
             raise _refused("--n-minus-one", message, "Remove it, or raise --gpus.")
         raise _refused("--min-replicas", message, "Lower it, or raise --gpus.")
-    _check_confidence(confidence, has_draft=acceptance is not None)
+    if confidence is not None:
+        _check_confidence(confidence, has_draft=acceptance is not None)
+        _require_intervals(slo, family(found.id), known)
     sampled = loaded.with_workload(for_means(loaded.workload))
     requests = [one for seed in range(SEEDS) for one in sampled.requests(seed)]
     if not any(one.output_tokens > 1 for one in requests):
@@ -147,15 +150,27 @@ def _check_single_tokens(workload: str, slo: Slo, objective: Objective) -> None:
         raise _refused("--itl", message, "Use --ttft or --e2e instead.")
 
 
-def _check_confidence(confidence: float | None, *, has_draft: bool) -> None:
-    if confidence is None:
-        return
+def _check_confidence(confidence: float, *, has_draft: bool) -> None:
     if confidence > MOST_COVERAGE:
         message = f"{confidence:g} is more than {NEAREST} measured points can show"
         raise _refused("--confidence", message, f"Use at most {MOST_COVERAGE:g}.")
     if has_draft:
         message = "there are no measured points of speculative decoding"
         raise _refused("--confidence", message, "Remove --confidence or --acceptance.")
+
+
+def _require_intervals(slo: Slo, model: str, gpu: Gpu) -> None:
+    """Refuse what no graph can meet. ``model``: its `family`."""
+    needed = {
+        "ttft": slo.ttft_ms is not None or slo.e2e_ms is not None,
+        "itl": slo.itl_ms is not None or slo.e2e_ms is not None,
+    }
+    group = ENGINE, gpu.name, model
+    missing = [name.upper() for name in needed if needed[name] and not has_interval(group, name)]
+    if missing:
+        points = f"fewer than {FEWEST} measured points of {', '.join(missing)}"
+        message = f"{points} for {model}, {ENGINE}, {gpu.name}"
+        raise _refused("--confidence", message, "Remove --confidence.")
 
 
 def _refused(place: str, message: str, fix: str) -> UsageError:

@@ -115,11 +115,7 @@ def interval(
     the share ``coverage`` of them, counted as one more than they are (split conformal prediction).
     It grows with the distance to the nearest point.
     """
-    usable = [
-        point
-        for point in points
-        if metric in point.ratios and point.conditions.group == conditions.group
-    ]
+    usable = _usable(conditions.group, metric, points)
     if len(usable) < FEWEST:
         return None
     nearest = sorted(usable, key=lambda p: p.conditions.distance(conditions))
@@ -128,6 +124,17 @@ def interval(
     half = max(NARROWEST, _conformal([abs(ratio - center) for ratio in ratios], coverage))
     half *= max(1.0, nearest[0].conditions.distance(conditions) / FAR)
     return Interval(low=exp(center - half), high=exp(center + half), points=len(ratios))
+
+
+def has_interval(group: tuple[str, str, str], metric: str) -> bool:
+    """``group``: as `Conditions.group`."""
+    return len(_usable(group, metric, measured_points())) >= FEWEST
+
+
+def _usable(
+    group: tuple[str, str, str], metric: str, points: Iterable[MeasuredPoint]
+) -> list[MeasuredPoint]:
+    return [point for point in points if metric in point.ratios and point.conditions.group == group]
 
 
 def _conformal(errors: Sequence[float], coverage: float) -> float:
