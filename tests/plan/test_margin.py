@@ -50,7 +50,9 @@ def test_each_part_of_the_slo_is_widened_by_its_interval(monkeypatch: pytest.Mon
     assert found["TTFT"].highest == pytest.approx(found["TTFT"].predicted * 1.5)
     assert found["ITL"].highest == pytest.approx(found["ITL"].predicted * 1.2)
     latency = found["end-to-end latency"]
-    assert latency.highest == pytest.approx(latency.predicted * 1.5), "it consists of both"
+    # 50 ms until the first token, and 100 ms after it.
+    assert latency.predicted == pytest.approx(150)
+    assert latency.highest == pytest.approx(50 * 1.5 + 100 * 1.2)
     assert all(one.is_met for one in found.values())
 
 
@@ -71,6 +73,22 @@ def test_the_line_names_what_may_miss_the_slo() -> None:
     assert margin_line(row(), [met], 0.8) == (
         "TTFT up to 88 ms of 500 ms: the SLO is met within the 80% interval"
     )
+
+
+@pytest.mark.parametrize("known", ["ttft", "itl"])
+def test_the_end_to_end_latency_needs_both_intervals(
+    monkeypatch: pytest.MonkeyPatch, known: str
+) -> None:
+    measured(monkeypatch, **{known: 1.1})
+    (found,) = margins(row(), Slo(e2e_ms=9000), 0.95)
+    assert found.predicted == pytest.approx(150)
+    assert found.highest is None
+    assert margin_line(row(), [found]).startswith("not known: no measured point for ")
+
+
+def test_long_latencies_are_written_without_an_exponent() -> None:
+    long = Margin(name="end-to-end latency", limit=9000.0, predicted=7923.0, highest=28750.4)
+    assert margin_line(row(), [long]).startswith("end-to-end latency up to 28750 ms of 9000 ms: ")
 
 
 @pytest.mark.parametrize(("high", "meets_slo"), [(1.01, True), (1.5, False)])

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
 from penstock.graph.slo import Slo
 from penstock.simulate.accuracy import no_points, row_intervals
 from penstock.simulate.interval import COVERAGE
-from penstock.simulate.metrics import percentile, steady_requests
+from penstock.simulate.metrics import ServedRequest, percentile, steady_requests
 from penstock.simulate.study import Row
 
 TTFT, ITL, END_TO_END = "TTFT", "ITL", "end-to-end latency"
-# The intervals that widen a part of the SLO; the end-to-end latency consists of both.
-WIDENED_BY = {TTFT: ("ttft",), ITL: ("itl",), END_TO_END: ("ttft", "itl")}
+PREDICTED = {"ttft": 1.0, "itl": 1.0}  # by the metric of an interval: factors of the prediction
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,21 +30,37 @@ class Margin:
         return self.highest is not None and self.highest <= self.limit
 
 
-def latencies(row: Row, slo: Slo, share: float) -> Iterator[tuple[str, float, float]]:
+def latencies(
+    row: Row, slo: Slo, share: float, factors: Mapping[str, float] = PREDICTED
+) -> Iterator[tuple[str, float, float]]:
     """(name, limit in ms, percentile ``share`` in ms) of each part of the SLO, the median over the
-    seeds."""
-    requests = [steady_requests(result) for result in row.results]
-    values = {
-        TTFT: (slo.ttft_ms, [[one.ttft_ms for one in some] for some in requests]),
-        ITL: (slo.itl_ms, [[one.itl_ms or 0.0 for one in some] for some in requests]),
-        END_TO_END: (
-            slo.e2e_ms,
-            [[one.ended_ms - one.arrived_ms for one in some] for some in requests],
-        ),
-    }
-    for name, (limit, seeds) in values.items():
-        if limit is not None:
-            yield name, limit, median(percentile(some, share) for some in seeds)
+    seeds. ``factors``: as in `part_values`."""
+    seeds = [part_values(steady_requests(result), factors) for result in row.results]
+    limits = {TTFT: slo.ttft_ms, ITL: slo.itl_ms, END_TO_END: slo.e2e_ms}
+    for name, limit in limits.items():
+        if limit is not None and all(name in values for values in seeds):
+            yield name, limit, median(percentile(values[name], share) for values in seeds)
+
+
+def part_values(
+    requests: Sequence[ServedRequest], factors: Mapping[str, float]
+) -> dict[str, list[float]]:
+    """Part of the SLO → milliseconds of each request.
+
+    ``factors``: of the time to first token, and of the time after it; a part without its factors is
+    left out.
+    """
+    ttft, itl = factors.get("ttft"), factors.get("itl")
+    values = {}
+    if ttft is not None:
+        values[TTFT] = [one.ttft_ms * ttft for one in requests]
+    if itl is not None:
+        values[ITL] = [(one.itl_ms or 0.0) * itl for one in requests]
+    if ttft is not None and itl is not None:
+        values[END_TO_END] = [
+            one.ttft_ms * ttft + (one.ended_ms - one.first_ms) * itl for one in requests
+        ]
+    return values
 
 
 def worst_latencies(
@@ -58,26 +73,23 @@ def worst_latencies(
 
 def margins(row: Row, slo: Slo, share: float, coverage: float = COVERAGE) -> list[Margin]:
     """``coverage``: share of the measurements that the intervals include."""
-    factors = highest_factors(row, coverage)
+    widened = latencies(row, slo, share, highest_factors(row, coverage))
+    highest = {name: ms for name, _, ms in widened}
     return [
-        Margin(
-            name=name,
-            limit=limit,
-            predicted=predicted,
-            highest=predicted * factors[name] if name in factors else None,
-        )
+        Margin(name=name, limit=limit, predicted=predicted, highest=highest.get(name))
         for name, limit, predicted in latencies(row, slo, share)
     ]
 
 
 def highest_factors(row: Row, coverage: float) -> dict[str, float]:
-    """Part of the SLO → upper end of its interval, as a factor of the prediction."""
+    """As in `part_values`: the upper ends of the intervals."""
     intervals = row_intervals(row, coverage)
-    return {
-        name: max(intervals[one].high for one in needed)
-        for name, needed in WIDENED_BY.items()
-        if all(one in intervals for one in needed)
-    }
+    return {name: intervals[name].high for name in PREDICTED if name in intervals}
+
+
+def shown_ms(value: float) -> str:
+    """Four digits, and all digits from 1000 on."""
+    return f"{value:.4g}" if value < 1000 else f"{value:.0f}"
 
 
 def margin_line(row: Row, found: Sequence[Margin], coverage: float = COVERAGE) -> str:
@@ -86,7 +98,8 @@ def margin_line(row: Row, found: Sequence[Margin], coverage: float = COVERAGE) -
         return f"not known: {no_points(row.replayable)}"
     above = [one for one in found if not one.is_met]
     shown = ", ".join(
-        f"{m.name} up to {m.highest:.4g} ms of {m.limit:g} ms" for m in above or found
+        f"{m.name} up to {shown_ms(m.highest or 0.0)} ms of {shown_ms(m.limit)} ms"
+        for m in above or found
     )
     verdict = "the SLO may be missed" if above else "the SLO is met"
     return f"{shown}: {verdict} within the {coverage:.0%} interval"

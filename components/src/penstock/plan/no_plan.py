@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.errors import Problem, SimulationError
-from penstock.plan.margin import worst_latencies
+from penstock.plan.margin import shown_ms, worst_latencies
 from penstock.plan.planning import Limit, NoPlan
 from penstock.plan.report import counts, slo_text
 from penstock.plan.request import Objective
@@ -27,7 +27,7 @@ def no_plan_error(result: NoPlan, attain: float, scale: float = 1.0) -> Simulati
     if result.miss is not None:
         trial = result.miss.trial
         shown_latencies = ", ".join(
-            f"{name} p{attain * 100:.4g} {ms:.4g} ms (SLO: {limit:g} ms)"
+            f"{name} p{attain * 100:.4g} {shown_ms(ms)} ms (SLO: {shown_ms(limit)} ms)"
             for name, limit, ms in worst_latencies(trial.rows, request.slo, attain)
         )
         share = f"{trial.goodput:.1%} of requests within the SLO"

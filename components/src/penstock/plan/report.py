@@ -7,7 +7,7 @@ from textwrap import wrap
 
 from penstock.plan.draft import METHOD
 from penstock.plan.evidence import loss_name
-from penstock.plan.margin import Margin, latencies, margin_line, margins
+from penstock.plan.margin import Margin, latencies, margin_line, margins, shown_ms
 from penstock.plan.planning import Limit, NoPlan, Plan
 from penstock.plan.request import Objective, PlanRequest
 from penstock.plan.score import EQUAL, SCALE_STEP, TIE, score_of
@@ -214,8 +214,8 @@ def speculation(plan: Plan) -> Iterator[str]:
 def headroom(plan: Plan, attain: float) -> Iterator[str]:
     """How far each part of the SLO, and the next scale that misses it, are away."""
     for name, limit, took in latencies(plan.winner.row, plan.request.slo, attain):
-        left = 1 - took / limit
-        yield f"{name} p{attain * 100:.4g} {took:.4g} ms of {limit:g} ms ({left:.0%} left)"
+        left = f"{1 - took / limit:.0%} left"
+        yield f"{name} p{attain * 100:.4g} {shown_ms(took)} ms of {shown_ms(limit)} ms ({left})"
     if plan.headroom.sustained:
         yield f"meets the SLO at scale × {plan.headroom.sustained:g}"
     if plan.headroom.failing:

@@ -15,7 +15,7 @@ from typing import TypeVar
 from penstock.errors import InputError
 from penstock.graph.slo import Slo
 from penstock.plan.confirm import longer_trial
-from penstock.plan.margin import END_TO_END, ITL, TTFT, WIDENED_BY, highest_factors
+from penstock.plan.margin import END_TO_END, ITL, PREDICTED, TTFT, highest_factors, part_values
 from penstock.plan.score import TIE
 from penstock.plan.space import Candidate
 from penstock.plan.trials import Trial, Trials, TrialSpec
@@ -241,18 +241,14 @@ def _met_by(trials: Trials, row: Row, slo: Slo) -> Slo:
     With `--confidence`, at the upper end of the intervals; a part without one stays.
     """
     confidence = trials.deployments.request.confidence
-    factors = highest_factors(row, confidence) if confidence else dict.fromkeys(WIDENED_BY, 1.0)
+    factors = highest_factors(row, confidence) if confidence else PREDICTED
     requests = [one for result in row.results for one in steady_requests(result)]
     share = (1 + trials.study.attain) / 2
-    values = {
-        "ttft_ms": (TTFT, [one.ttft_ms for one in requests]),
-        "itl_ms": (ITL, [one.itl_ms for one in requests if one.itl_ms is not None]),
-        "e2e_ms": (END_TO_END, [one.ended_ms - one.arrived_ms for one in requests]),
-    }
+    parts = {"ttft_ms": TTFT, "itl_ms": ITL, "e2e_ms": END_TO_END}
+    values = part_values(requests, factors)
     limits = {name: limit for name, limit in slo.model_dump().items() if limit is not None}
     loosened = {}
     for name, limit in limits.items():
-        part, some = values[name]
-        needed = percentile(some, share) * LOOSER * factors.get(part, 0.0)
+        needed = percentile(values.get(parts[name], []), share) * LOOSER
         loosened[name] = max(limit, needed)
     return slo.model_copy(update=loosened)
