@@ -26,6 +26,7 @@ from tests.plan.simulated_study import (
 )
 from tests.plan.test_estimate import estimator
 from tests.plan.test_report import planned
+from tests.simulate.test_metrics import answer
 
 FULL = aggregated(3)
 
@@ -119,6 +120,27 @@ def test_the_report_states_what_one_worker_fewer_does() -> None:
     assert content["schema_version"] == 1
     assert content["n_minus_one"] is True
     assert content["after_loss"]["aggregated"]["meets_slo"] is False
+
+
+def test_headroom_and_margin_are_those_after_the_worst_loss() -> None:
+    """The complete graph takes 50 ms. Sensitivity is of the complete graph, and says so."""
+    slow = answer(*((100.0 * i, 100.0 * i + 60, 100.0 * i + 600, 11) for i in range(100)))
+    plan = planned(FULL, is_late=False, unfinished={})
+    lost = replace(plan.winner.row, results=(slow,))
+    winner = replace(plan.winner, losses={"aggregated": lost})
+    plan = replace(
+        plan,
+        request=request(survives_loss=True, slo=Slo(ttft_ms=100)),
+        winner=winner,
+        losses=winner.losses,
+        sensitivity_rows={"scale × 1.5": winner.row},
+    )
+    printed = list(lines(plan, 0.95))
+    assert "headroom: with one worker fewer: TTFT p95 60 ms of 100 ms (40% left)" in printed
+    assert any(line.startswith("margin: with one worker fewer: ") for line in printed)
+    text = "sensitivity, scale × 1.5, with all workers: 100.0% of requests meet the SLO"
+    assert any(line.startswith(text) for line in printed)
+    assert "Headroom: with one worker fewer: TTFT p95 60 ms" in " ".join(header(plan, 0.95, "p"))
 
 
 def test_the_pool_of_the_lost_worker_is_named() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,8 @@ from penstock.graph.slo import Slo
 from penstock.plan import margin
 from penstock.plan.margin import Margin, margin_line, margins
 from penstock.plan.prepare import _allowed
+from penstock.plan.report import lines
+from penstock.plan.report_json import as_json
 from penstock.plan.request import Objective, PlanRequest, plan_request
 from penstock.plan.trials import TrialSpec
 from penstock.simulate.interval import Interval
@@ -25,6 +29,7 @@ from tests.plan.simulated_study import (
     request,
     trials,
 )
+from tests.plan.test_report import planned
 
 CANDIDATE = aggregated(2)
 
@@ -103,6 +108,33 @@ def test_with_confidence_a_graph_must_meet_the_slo_with_its_margin(
     some.deployments.request = request(confidence=0.9)
     (trial,) = some.of([TrialSpec(CANDIDATE)])
     assert trial.meets_slo is meets_slo
+
+
+@pytest.mark.slow  # renders a graph
+@pytest.mark.parametrize(("high", "how"), [(1.2, "also"), (1.5, "but not")])
+def test_with_confidence_every_line_counts_the_intervals(
+    monkeypatch: pytest.MonkeyPatch, high: float, how: str
+) -> None:
+    """TTFT is 50 ms, so that the prediction meets the SLO in both cases."""
+    measured(monkeypatch, ttft=high, itl=high)
+    plan = planned(CANDIDATE, is_late=False, unfinished={})
+    plan = replace(
+        plan,
+        request=request(confidence=0.9, slo=Slo(ttft_ms=70)),
+        sensitivity_rows={"scale × 1.5": plan.winner.row},
+        losses={"aggregated": plan.winner.row},
+    )
+    printed = list(lines(plan, 0.95))
+    upper = "at the upper end of the 90% intervals"
+    verdict = f"100.0% of requests meet the SLO, {how} {upper}"
+    assert any(line.startswith(f"sensitivity, scale × 1.5: {verdict}") for line in printed)
+    lost = f"availability: with one worker fewer: {verdict}"
+    assert any(line.startswith(lost) for line in printed)
+    left = f"{1 - 50 * high / 70:.0%} left"
+    assert f"headroom: {upper}: TTFT p95 {50 * high:g} ms of 70 ms ({left})" in printed
+    content = json.loads(as_json(plan, 0.95, ""))
+    assert content["sensitivity"]["scale × 1.5"]["meets_slo"] is (how == "also")
+    assert content["after_loss"]["aggregated"]["meets_slo"] is (how == "also")
 
 
 def test_with_confidence_disaggregated_graphs_are_left_out() -> None:

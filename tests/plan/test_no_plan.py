@@ -8,10 +8,12 @@ from dataclasses import dataclass, replace
 import pytest
 
 from penstock.graph.slo import Slo
+from penstock.plan import margin
 from penstock.plan.no_plan import no_plan_error
 from penstock.plan.planning import NoPlan
 from penstock.plan.sensitivity import nearest_miss
 from penstock.plan.trials import Deadline, Trials, TrialSpec
+from penstock.simulate.interval import Interval
 from penstock.simulate.model import Replayable
 from penstock.simulate.steadiness import Steadiness
 from penstock.simulate.study import Progress, Row
@@ -54,11 +56,11 @@ def searched(full: float, left: Behavior) -> Trials:
     return made
 
 
-def error_of(made: Trials) -> str:
+def error_of(made: Trials, slo: Slo = SLO) -> str:
     result = NoPlan(
         request=made.deployments.request,
         workload=LOADED,
-        miss=nearest_miss(made, SLO),
+        miss=nearest_miss(made, slo),
         gpus=None,
         undecided=False,
         is_late=False,
@@ -100,3 +102,18 @@ def test_a_graph_that_only_a_loss_prevents_is_closer_than_one_that_is_too_slow()
     assert miss
     assert miss.trial.candidate == FULL
     assert list(miss.trial.losses) == ["aggregated"]
+
+
+def test_with_confidence_the_latencies_are_those_that_miss_the_slo(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    intervals = {name: Interval(low=0.9, high=1.5, points=12) for name in ("ttft", "itl")}
+    monkeypatch.setattr(margin, "row_intervals", lambda row, coverage: intervals)
+    slo = Slo(ttft_ms=60)
+    made = trials({FULL: Behavior(2.0)})
+    made.deployments.request = replace(request(confidence=0.9), slo=slo)
+    made.of([TrialSpec(FULL)])
+    error = error_of(made, slo)
+    assert "100.0% of requests within the SLO as predicted; at the upper end of the 90% " in error
+    assert "intervals: TTFT p95 75 ms (SLO: 60 ms)" in error
+    assert "Fix: Use --ttft 77ms, which that graph meets" in error

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from penstock.graph.slo import Slo
+from penstock.plan.request import PlanRequest
 from penstock.simulate.accuracy import no_points, row_intervals
 from penstock.simulate.interval import COVERAGE
 from penstock.simulate.metrics import ServedRequest, percentile, steady_requests
@@ -24,6 +25,10 @@ class Margin:
     limit: float
     predicted: float  # percentile of the requests that must meet the limit
     highest: float | None  # upper end of its interval; None: no measured points are near
+
+    def counted(self, request: PlanRequest) -> float:
+        """What must be within the limit: with `--confidence`, the upper end of the interval."""
+        return self.highest if request.confidence and self.highest else self.predicted
 
     @property
     def is_met(self) -> bool:
@@ -63,14 +68,6 @@ def part_values(
     return values
 
 
-def worst_latencies(
-    rows: Sequence[Row], slo: Slo, share: float
-) -> Iterator[tuple[str, float, float]]:
-    """As `latencies`: of each part the highest of all ``rows``."""
-    for part in zip(*(latencies(row, slo, share) for row in rows), strict=True):
-        yield max(part, key=lambda one: one[2])
-
-
 def margins(row: Row, slo: Slo, share: float, coverage: float = COVERAGE) -> list[Margin]:
     """``coverage``: share of the measurements that the intervals include."""
     widened = latencies(row, slo, share, highest_factors(row, coverage))
@@ -79,6 +76,23 @@ def margins(row: Row, slo: Slo, share: float, coverage: float = COVERAGE) -> lis
         Margin(name=name, limit=limit, predicted=predicted, highest=highest.get(name))
         for name, limit, predicted in latencies(row, slo, share)
     ]
+
+
+def worst_margins(rows: Sequence[Row], request: PlanRequest, share: float) -> list[Margin]:
+    """Of each part of the SLO the margin in the row in which it takes longest."""
+    every = (margins(row, request.slo, share, request.confidence or COVERAGE) for row in rows)
+    return [
+        max(part, key=lambda one: one.highest or one.predicted) for part in zip(*every, strict=True)
+    ]
+
+
+def meets_slo(row: Row, request: PlanRequest, share: float) -> bool:
+    """With `--confidence`, also at the upper end of the intervals."""
+    if row.goodput is None or row.goodput < share:
+        return False
+    if request.confidence is None:
+        return True
+    return all(one.is_met for one in margins(row, request.slo, share, request.confidence))
 
 
 def highest_factors(row: Row, coverage: float) -> dict[str, float]:

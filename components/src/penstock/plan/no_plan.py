@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from penstock.errors import Problem, SimulationError
-from penstock.plan.margin import shown_ms, worst_latencies
+from penstock.plan.margin import shown_ms, worst_margins
 from penstock.plan.planning import Limit, NoPlan
-from penstock.plan.report import counts, slo_text
+from penstock.plan.report import counts, slo_text, upper_end
 from penstock.plan.request import Objective
 from penstock.simulate.report import rejected
 
@@ -27,10 +27,14 @@ def no_plan_error(result: NoPlan, attain: float, scale: float = 1.0) -> Simulati
     if result.miss is not None:
         trial = result.miss.trial
         shown_latencies = ", ".join(
-            f"{name} p{attain * 100:.4g} {shown_ms(ms)} ms (SLO: {shown_ms(limit)} ms)"
-            for name, limit, ms in worst_latencies(trial.rows, request.slo, attain)
+            f"{one.name} p{attain * 100:.4g} {shown_ms(one.counted(request))} ms "
+            f"(SLO: {shown_ms(one.limit)} ms)"
+            for one in worst_margins(trial.rows, request, attain)
         )
         share = f"{trial.goodput:.1%} of requests within the SLO"
+        if request.confidence is not None:
+            share += " as predicted"
+            shown_latencies = f"{upper_end(request.confidence)}: {shown_latencies}"
         state = ", with one worker fewer" if trial.losses else ""
         parts.append(f"closest: {trial.candidate}{state}: {share}; {shown_latencies}")
         parts.extend(rejected(trial.row))

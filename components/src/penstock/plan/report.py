@@ -7,7 +7,7 @@ from textwrap import wrap
 
 from penstock.plan.draft import METHOD
 from penstock.plan.evidence import loss_name
-from penstock.plan.margin import Margin, latencies, margin_line, margins, shown_ms
+from penstock.plan.margin import Margin, margin_line, meets_slo, shown_ms, worst_margins
 from penstock.plan.planning import Limit, NoPlan, Plan
 from penstock.plan.request import Objective, PlanRequest
 from penstock.plan.score import EQUAL, SCALE_STEP, TIE, score_of
@@ -49,10 +49,11 @@ def lines(plan: Plan, attain: float, width: int | None = None) -> Iterator[str]:
     yield f"router: {plan.routing.reason}"
     yield from (f"speculation: {line}" for line in speculation(plan))
     yield from (f"availability: {line}" for line in availability(plan, attain))
-    yield f"headroom: {'; '.join(headroom(plan, attain))}"
+    yield f"headroom: {_headroom(plan, attain)}"
     yield f"margin: {_margin(plan, attain)}"
+    complete = ", with all workers" if plan.request.survives_loss else ""
     for name, row in plan.sensitivity_rows.items():
-        yield f"sensitivity, {name}: {_changed_line(row, attain)}"
+        yield f"sensitivity, {name}{complete}: {_changed_line(row, plan.request, attain)}"
     yield f"disaggregation: {disaggregation(plan)}"
     for layout, why in plan.excluded.items():
         yield f"not considered: {layout}: {why}"
@@ -92,7 +93,7 @@ def availability(plan: Plan, attain: float) -> Iterator[str]:
         where = "one worker in a pool" if candidate.is_disaggregated else "one worker"
         yield f"{where}: no redundancy. Plan with --min-replicas 2, or add a replica"
     for name, row in plan.losses.items():
-        yield f"{loss_name(name)}: {_changed_line(row, attain)}"
+        yield f"{loss_name(name)}: {_changed_line(row, plan.request, attain)}"
 
 
 def shown(plan: Plan) -> list[Trial]:
@@ -123,8 +124,12 @@ def objective_line(request: PlanRequest, attain: float) -> str:
 def slo_text(request: PlanRequest, attain: float) -> str:
     text = f"{request.slo} for {_share(attain)} of requests"
     if request.confidence is not None:
-        text += f" at the upper end of the {request.confidence:.0%} intervals"
+        text += f" {upper_end(request.confidence)}"
     return text + (", also with one worker fewer" if request.survives_loss else "")
+
+
+def upper_end(confidence: float) -> str:
+    return f"at the upper end of the {confidence:.0%} intervals"
 
 
 def _share(attain: float) -> str:
@@ -212,10 +217,12 @@ def speculation(plan: Plan) -> Iterator[str]:
 
 
 def headroom(plan: Plan, attain: float) -> Iterator[str]:
-    """How far each part of the SLO, and the next scale that misses it, are away."""
-    for name, limit, took in latencies(plan.winner.row, plan.request.slo, attain):
-        left = f"{1 - took / limit:.0%} left"
-        yield f"{name} p{attain * 100:.4g} {shown_ms(took)} ms of {shown_ms(limit)} ms ({left})"
+    """How far each part of the SLO, and the next scale that misses it, are away: with what
+    `--confidence` and `--n-minus-one` add to the SLO."""
+    for one in margins_of(plan, attain):
+        took, limit = one.counted(plan.request), one.limit
+        share = f"{one.name} p{attain * 100:.4g}"
+        yield f"{share} {shown_ms(took)} ms of {shown_ms(limit)} ms ({1 - took / limit:.0%} left)"
     if plan.headroom.sustained:
         yield f"meets the SLO at scale × {plan.headroom.sustained:g}"
     if plan.headroom.failing:
@@ -225,26 +232,39 @@ def headroom(plan: Plan, attain: float) -> Iterator[str]:
         yield "no scale in between was replayed; raise --replays for a more exact maximum"
 
 
+def _headroom(plan: Plan, attain: float) -> str:
+    """With what it is based on."""
+    request = plan.request
+    text = f"{upper_end(request.confidence)}: " if request.confidence is not None else ""
+    return f"{_worst_loss(plan)}{text}{'; '.join(headroom(plan, attain))}"
+
+
 def _margin(plan: Plan, attain: float) -> str:
     """Whether the SLO is met at the upper end of the intervals."""
-    return margin_line(plan.winner.row, margins_of(plan, attain), _coverage(plan))
+    coverage = plan.request.confidence or COVERAGE
+    line = margin_line(plan.winner.row, margins_of(plan, attain), coverage)
+    return f"{_worst_loss(plan)}{line}"
 
 
 def margins_of(plan: Plan, attain: float) -> list[Margin]:
-    return margins(plan.winner.row, plan.request.slo, attain, _coverage(plan))
+    """With `--n-minus-one`, after the worst loss."""
+    return worst_margins(plan.winner.rows, plan.request, attain)
 
 
-def _coverage(plan: Plan) -> float:
-    return plan.request.confidence or COVERAGE
+def _worst_loss(plan: Plan) -> str:
+    return "with one worker fewer: " if plan.winner.losses else ""
 
 
-def _changed_line(row: Row | str, attain: float) -> str:
+def _changed_line(row: Row | str, request: PlanRequest, attain: float) -> str:
     if isinstance(row, str):
         return f"not replayed: {row}"
     values = dict(spreads(row.metrics))
     share = row.goodput or 0.0
     verdict = f"{share:.1%} of requests meet the SLO"
     verdict = verdict if share >= attain else f"only {verdict} ({_share(attain)} needed)"
+    if request.confidence is not None and share >= attain:
+        how = "also" if meets_slo(row, request, attain) else "but not"
+        verdict += f", {how} {upper_end(request.confidence)}"
     rejected = f", {row.too_long} requests rejected as too long" if row.too_long else ""
     short = "" if share < attain or row.is_steady else ", in a replay that is not steady"
     itl = values.get("itl_p50_ms")
@@ -327,7 +347,7 @@ def header(plan: Plan, attain: float, command: str, width: int = WIDTH) -> list[
         f"Router: {plan.routing.reason}.",
         *(f"Speculation: {line}." for line in speculation(plan)),
         *(f"Availability: {line}." for line in availability(plan, attain)),
-        f"Headroom: {'; '.join(headroom(plan, attain))}.",
+        f"Headroom: {_headroom(plan, attain)}.",
         f"Margin: {_margin(plan, attain)}.",
         f"Disaggregation: {disaggregation(plan)}.",
         *([f"{LATE}."] if plan.is_late else []),

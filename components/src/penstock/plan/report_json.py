@@ -6,6 +6,7 @@ import json
 from dataclasses import asdict
 from typing import Any
 
+from penstock.plan.margin import meets_slo
 from penstock.plan.planning import Plan
 from penstock.plan.report import disaggregation, headroom, margins_of, reason, shown, speculation
 from penstock.plan.sensitivity import Comparison
@@ -39,9 +40,9 @@ def as_json(plan: Plan, attain: float, graph: str) -> str:
         "planned_scale": plan.base,
         "scale_headroom": asdict(plan.headroom),
         "n_minus_one": plan.request.survives_loss,
-        "after_loss": {name: _changed_json(row, attain) for name, row in plan.losses.items()},
+        "after_loss": {name: _changed_json(row, plan, attain) for name, row in plan.losses.items()},
         "sensitivity": {
-            name: _changed_json(row, attain) for name, row in plan.sensitivity_rows.items()
+            name: _changed_json(row, plan, attain) for name, row in plan.sensitivity_rows.items()
         },
         "disaggregation": {
             "summary": disaggregation(plan),
@@ -68,11 +69,11 @@ def _speculation_json(plan: Plan) -> dict[str, Any] | None:
     }
 
 
-def _changed_json(row: Row | str, attain: float) -> dict[str, Any]:
+def _changed_json(row: Row | str, plan: Plan, attain: float) -> dict[str, Any]:
     if isinstance(row, str):
         return {"not_replayed": row}
     figures = {name: asdict(spread) for name, spread in spreads(row.metrics)}
-    return {"meets_slo": (row.goodput or 0.0) >= attain, "figures": figures}
+    return {"meets_slo": meets_slo(row, plan.request, attain), "figures": figures}
 
 
 def _comparison_json(one: Comparison) -> dict[str, Any]:

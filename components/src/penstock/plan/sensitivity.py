@@ -202,8 +202,8 @@ def _changed_row(
             if trials.is_costly:
                 (row,) = study.rows([deployment], None)
             else:
-                (row,) = study.steady_rows([deployment], None, study.meets)
-            if not study.meets(row):
+                (row,) = study.steady_rows([deployment], None, trials.meets_slo)
+            if not trials.meets_slo(row):
                 break
     except InputError as error:  # no request fits, or there are too many
         return error.problems[0].message

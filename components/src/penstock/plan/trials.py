@@ -11,7 +11,7 @@ from math import inf
 from typing import TypeVar
 
 from penstock.plan.deployments import Deployments
-from penstock.plan.margin import margins
+from penstock.plan.margin import meets_slo
 from penstock.plan.space import Candidate
 from penstock.plan.traffic import SEEDS
 from penstock.simulate.metrics import spreads
@@ -286,12 +286,7 @@ class Trials:
 
     def meets_slo(self, row: Row) -> bool:
         """With `--confidence`, also at the upper end of the intervals."""
-        request = self.deployments.request
-        meets = self.study.meets(row)
-        if request.confidence is None or not meets:
-            return meets
-        found = margins(row, request.slo, self.study.attain, request.confidence)
-        return all(margin.is_met for margin in found)
+        return meets_slo(row, self.deployments.request, self.study.attain)
 
 
 def _least_goodput(row: Row) -> float:
