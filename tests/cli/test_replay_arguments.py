@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli.replay_arguments import add_slo, add_workload, requested_workload
+from penstock.cli.replay_arguments import add_slo, add_workload, load_argument, requested_workload
 from penstock.errors import UsageError
 
 LENGTHS = "input: 100\noutput: 10\n"
@@ -57,6 +57,25 @@ def test_rate_of_a_trace_counts_its_recorded_requests(workload: Path) -> None:
 def test_rate_lasts_as_long_as_the_workload() -> None:
     loaded, _ = requested_workload(parsed("--workload", "short-chat", "--rate", "16"))
     assert loaded.workload.requests == 2000
+
+
+@pytest.mark.parametrize(
+    ("requested", "times", "argument"),
+    [
+        (["--concurrency", "40"], 0.16, "--concurrency 6"),
+        (["--concurrency", "1"], 0.16, "--concurrency 1"),
+        (["--rate", "20"], 0.25, "--rate 5"),
+        (["--scale", "3"], 0.5, "--scale 1.5"),
+        ([], 0.32, "--scale 0.32"),
+    ],
+)
+def test_another_load_is_written_in_the_form_of_the_command_line(
+    requested: list[str], times: float, argument: str
+) -> None:
+    args = parsed("--workload", "short-chat", *requested)
+    loaded, _ = requested_workload(args)
+    assert load_argument(args, loaded, times) == argument
+    assert parsed("--workload", "short-chat", *argument.split())
 
 
 def test_rate_is_refused_for_concurrency(workload: Path) -> None:

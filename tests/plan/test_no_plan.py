@@ -67,7 +67,7 @@ def error_of(made: Trials, slo: Slo = SLO) -> str:
         considered=1,
         replays=made.replays,
     )
-    return str(no_plan_error(result, 0.95))
+    return str(no_plan_error(result, 0.95, lambda times: f"--rate {4 * times:g}"))
 
 
 @pytest.mark.parametrize("full", [0.5, 2.0])
@@ -76,7 +76,7 @@ def test_with_n_minus_one_the_figures_and_the_slo_are_those_after_the_loss(full:
     error = error_of(searched(full, Behavior(0.1)))
     assert f"closest: {FULL}, with one worker fewer: 0.0% of requests within the SLO" in error
     assert "TTFT p95 200 ms (SLO: 49 ms)" in error
-    assert "Fix: Use --ttft 204ms, which that graph meets; or --scale 0.1, at which" in error
+    assert "Fix: Use --ttft 204ms, which that graph meets; or --rate 0.4, at which" in error
 
 
 def test_an_overload_after_the_loss_has_no_slo_that_is_met() -> None:

@@ -8,6 +8,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,7 @@ from penstock.cli.replay_arguments import (
     duration_ms,
     end_as_interrupted,
     integer_between,
+    load_argument,
     requested_cache,
     requested_slo,
     requested_workload,
@@ -133,7 +135,7 @@ def run(args: argparse.Namespace) -> int:
     check_graph_output(args)
     _check_report(args)
     python = require_environment()
-    loaded, scale = requested_workload(args)
+    loaded, _ = requested_workload(args)
     with tempfile.TemporaryDirectory(prefix="penstock-plan-") as folder:
         request = _requested(args, loaded, Path(folder))
         cache = requested_cache(args, python)
@@ -159,7 +161,7 @@ def run(args: argparse.Namespace) -> int:
     if isinstance(result, NoPlan):
         if result.is_late:
             _print_partial(args, request, measured, "time limit reached")
-        error = no_plan_error(result, args.attain, scale)
+        error = no_plan_error(result, args.attain, partial(load_argument, args, loaded))
         if args.report:
             page.write_page_without_plan(
                 args.report, result, measured, args.attain, own_command(), error

@@ -92,6 +92,16 @@ def add_workload(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def load_argument(args: argparse.Namespace, loaded: LoadedWorkload, times: float) -> str:
+    """`--rate 5`: the argument for ``times`` the requested load, in the form in which it was
+    requested. ``loaded``: as `requested_workload` returns it."""
+    if args.concurrency:
+        return f"--concurrency {loaded.scaled(times).workload.concurrency}"
+    if args.rate:
+        return f"--rate {args.rate * times:g}"
+    return f"--scale {args.scale * times:g}"
+
+
 def requested_workload(args: argparse.Namespace) -> tuple[LoadedWorkload, float]:
     """The workload at the scale of `--scale` or `--rate`, and that scale.
 

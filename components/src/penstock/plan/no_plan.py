@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from penstock.errors import Problem, SimulationError
 from penstock.plan.margin import shown_ms, worst_margins
 from penstock.plan.planning import Limit, NoPlan
@@ -10,10 +12,12 @@ from penstock.plan.request import Objective
 from penstock.simulate.report import rejected
 
 
-def no_plan_error(result: NoPlan, attain: float, scale: float = 1.0) -> SimulationError:
+def no_plan_error(
+    result: NoPlan, attain: float, load_argument: Callable[[float], str]
+) -> SimulationError:
     """No graph meets the SLO: how close the closest comes, and which arguments would do.
 
-    ``scale``: of the workload, as the command line has it.
+    ``load_argument``: the argument of the command line for a multiple of the planned load.
     """
     request = result.request
     done = counts(result)
@@ -42,10 +46,12 @@ def no_plan_error(result: NoPlan, attain: float, scale: float = 1.0) -> Simulati
         if steadiness := next(overloaded, None):
             parts.append(f"it is not steady: {steadiness.reason}")
     parts.append(done)
-    return SimulationError(Problem(message="; ".join(parts), fix=_alternatives(result, scale)))
+    return SimulationError(
+        Problem(message="; ".join(parts), fix=_alternatives(result, load_argument))
+    )
 
 
-def _alternatives(result: NoPlan, scale: float) -> str:
+def _alternatives(result: NoPlan, load_argument: Callable[[float], str]) -> str:
     ways = []
     if result.miss is not None:
         flags = {"ttft_ms": "--ttft", "itl_ms": "--itl", "e2e_ms": "--e2e"}
@@ -55,7 +61,7 @@ def _alternatives(result: NoPlan, scale: float) -> str:
         if possible != requested and all(row.is_served for row in result.miss.trial.rows):
             ways.append(f"{' '.join(arguments)}, which that graph meets")
         if result.miss.scale is not None and result.request.objective is not Objective.THROUGHPUT:
-            ways.append(f"--scale {result.miss.scale * scale:g}, at which it meets the SLO")
+            ways.append(f"{load_argument(result.miss.scale)}, at which it meets the SLO")
     if result.gpus is not None:
         ways.append(f"--gpus {result.gpus} (estimated, not replayed)")
     return f"Use {'; or '.join(ways)}." if ways else "Raise --replays, or loosen the SLO."
