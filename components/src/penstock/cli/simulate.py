@@ -168,7 +168,7 @@ def _print(
         for line in report.table(named) if args.wide else report.narrow_table(named):
             print(line)
         _print_lines(report.sustained_load_line(load, study.workload) for load in sustained)
-        _print_lines(report.notes(rows))
+        _print_lines(report.notes(rows, study.workload))
     if args.report:
         write_page(args.report, rows, sustained, study.workload)
     return 0

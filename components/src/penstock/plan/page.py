@@ -59,7 +59,7 @@ def write_page(
         sensitivity,
         *_neighbors(found, RECOMMENDED),
         "<h2>Notes on the best graphs</h2>",
-        bullets(notes([trial.row for trial in best])),
+        bullets(notes([trial.row for trial in best], plan.workload)),
     ]
     write_html(path, title(plan), "\n".join(parts))
 
@@ -87,7 +87,7 @@ def write_page_without_plan(
             html_table(_figures([found.choice], found)),
             *_neighbors(found, CLOSEST),
             "<h2>Notes on the closest graph</h2>",
-            bullets(notes([found.choice.row])),
+            bullets(notes([found.choice.row], result.workload)),
         ]
     write_html(path, title(result), "\n".join(parts))
 

@@ -13,6 +13,7 @@ from penstock.simulate.metrics import MAX_REFUSED, ReplayMetrics, Spread, spread
 from penstock.simulate.model import Replayable
 from penstock.simulate.scaling import Scaling
 from penstock.simulate.study import LONG, Row, SustainedLoad
+from penstock.simulate.working_set import working_set
 from penstock.workload.load import LoadedWorkload
 
 DECODE_QUEUE, GPU_HOURS = "decode queue p99 (ms)", "GPU-h"
@@ -165,8 +166,9 @@ def _cells(row: Row, *, has_price: bool) -> Iterator[str]:
         yield middle("gpu_hours_per_million", ".3f", price) if price else "-"
 
 
-def notes(rows: Sequence[Row]) -> Iterator[str]:
-    """Below the table: shapes, spreads, what is assumed and what is not simulated."""
+def notes(rows: Sequence[Row], loaded: LoadedWorkload | None = None) -> Iterator[str]:
+    """Below the table: shapes, spreads, what is assumed and what is not simulated. ``loaded``: the
+    workload, for the working set."""
     for row in rows:
         deployment = row.replayable
         yield f"{deployment.name}: {_shape(deployment)}, router {deployment.router.mode}"
@@ -178,6 +180,8 @@ def notes(rows: Sequence[Row]) -> Iterator[str]:
             yield f"  not steady: {row.steadiness.reason}"
         if spread := _spread_line(row.metrics):
             yield f"  {spread}"
+        if loaded is not None and (found := working_set(row, loaded)):
+            yield f"  working set: {found}"
         if unfinished := max(one.unfinished for one in row.metrics):
             yield f"  unfinished requests: {unfinished}"
         yield from (f"  {line}" for line in rejected(row))
@@ -284,7 +288,9 @@ def as_json(
         {
             "schema_version": SCHEMA_VERSION,
             "workload": loaded.workload.model_dump(exclude_none=True),
-            "graphs": as_rows(rows),
+            "graphs": [
+                _as_json(row) | {"working_set": working_set_json(row, loaded)} for row in rows
+            ],
             "sustained": [_sustained_as_json(load) for load in sustained],
             "not_simulated": NEVER_SIMULATED,
         },
@@ -294,6 +300,12 @@ def as_json(
 
 def as_rows(rows: Sequence[Row]) -> list[dict[str, object]]:
     return [_as_json(row) for row in rows]
+
+
+def working_set_json(row: Row, loaded: LoadedWorkload) -> dict[str, object] | None:
+    """``loaded``: the workload at scale 1."""
+    found = working_set(row, loaded)
+    return asdict(found) | {"fits": found.fits} if found else None
 
 
 def _sustained_as_json(load: SustainedLoad) -> dict[str, object]:
