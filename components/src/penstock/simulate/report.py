@@ -48,8 +48,9 @@ NEVER_SIMULATED = (
     "failures, slow workers, and slow first requests of an engine",
 )
 NOT_STEADY = " (not steady)"  # after the name of a graph
-FEW_REQUESTS = 100
-FEW = " (few: with a closed loop, TTFT depends on the burst of all clients at the start)"
+FEW_REQUESTS = 100  # below which the p99 is the maximum
+FEW = " (few: the p99 is the maximum)"
+FEW_OF_CLIENTS = " (few: TTFT depends on the burst of all clients at the start)"
 WHOLE_EXPERTS = (
     "expert parallelism instead of tensor parallelism of the experts, which was not measured"
 )
@@ -173,7 +174,8 @@ def notes(rows: Sequence[Row]) -> Iterator[str]:
         if deployment.slo:
             yield f"  SLO: {deployment.slo}"
         counted = min(one.requests for one in row.metrics)
-        yield f"  requests in the figures: {counted}{FEW if counted < FEW_REQUESTS else ''}"
+        few = FEW_OF_CLIENTS if row.is_closed_loop else FEW
+        yield f"  requests in the figures: {counted}{few if counted < FEW_REQUESTS else ''}"
         if row.steadiness and not row.steadiness.is_steady:
             yield f"  not steady: {row.steadiness.reason}"
         if spread := _spread_line(row.metrics):
