@@ -36,6 +36,12 @@ def test_speed_and_limit() -> None:
     assert [r.at_ms for r in read_trace(fast, text, "t", 3)] == [0, 500, 1000]
 
 
+def test_the_earliest_request_is_the_start_whatever_the_order_of_the_lines() -> None:
+    text = lines(*(row(at, tokens=at, ids=[]) for at in (3000, 2000, 1000)))
+    found = [(r.at_ms, r.input_tokens) for r in read_trace(MOONCAKE, text, "t", None)]
+    assert found == [(0, 1000), (1000, 2000), (2000, 3000)]
+
+
 def test_a_line_beyond_the_limit_is_not_checked() -> None:
     assert len(read_trace(MOONCAKE, lines(row(), "broken"), "t", 1)) == 1
 

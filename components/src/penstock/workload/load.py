@@ -67,6 +67,11 @@ class LoadedWorkload:
         seconds = (requests[-1].at_ms or 0.0) / 1000
         return len(requests) / seconds if seconds else None
 
+    @property
+    def is_at_once(self) -> bool:
+        """Whether it is a trace whose requests all have the same time."""
+        return self.workload.trace is not None and self.mean_rate() is None
+
     def with_workload(self, workload: Workload) -> LoadedWorkload:
         return replace(self, workload=workload)
 

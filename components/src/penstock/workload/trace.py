@@ -9,7 +9,7 @@ import csv
 import io
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -44,7 +44,6 @@ def read_trace(trace: Trace, text: str, source: str, limit: int | None) -> tuple
     read, make = (_json_lines, _mooncake) if trace.format == "mooncake" else (_csv_rows, _azure)
     requests: list[Request] = []
     problems: list[Problem] = []
-    first_ms: float | None = None
     for line, row in read(text):
         if len(requests) == limit or len(problems) == MAX_PROBLEMS:
             break
@@ -55,16 +54,26 @@ def read_trace(trace: Trace, text: str, source: str, limit: int | None) -> tuple
         except _LineError as error:
             problems.append(Problem(file=source, line=line, message=str(error), fix=error.fix))
             continue
-        first_ms = at_ms if first_ms is None else first_ms
         if request is not None:
-            requests.append(replace(request, at_ms=(at_ms - first_ms) / trace.speed))
+            requests.append(replace(request, at_ms=at_ms))
     if not problems and not requests:
         problems = [
             Problem(file=source, message="the trace has no request", fix="Name another file.")
         ]
     if problems:
         raise InputError(*problems)
-    return tuple(sorted(requests, key=lambda request: request.at_ms or 0.0))
+    return _from_start(requests, trace.speed)
+
+
+def _from_start(requests: Sequence[Request], speed: float) -> tuple[Request, ...]:
+    """In order of arrival, the first one at 0 ms."""
+    arrivals = [request.at_ms or 0.0 for request in requests]
+    first = min(arrivals)
+    moved = (
+        replace(request, at_ms=(at_ms - first) / speed)
+        for at_ms, request in zip(arrivals, requests, strict=True)
+    )
+    return tuple(sorted(moved, key=lambda request: request.at_ms or 0.0))
 
 
 def _json_lines(text: str) -> Iterator[tuple[int, Any]]:
