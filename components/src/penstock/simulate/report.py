@@ -61,7 +61,10 @@ def arrival_of(loaded: LoadedWorkload) -> str:
     workload = loaded.workload
     if workload.trace is not None:
         speed = "" if workload.trace.speed == 1 else f" at {workload.trace.speed:.2f} × speed"
-        return f"recorded arrivals{speed}"
+        count = loaded.requests_without_output
+        plural = "s" * (count != 1)
+        left_out = f", {count} request{plural} without output left out" if count else ""
+        return f"recorded arrivals{speed}{left_out}"
     arrival = workload.arrival
     assert arrival is not None
     if arrival.concurrency is not None:
