@@ -176,9 +176,9 @@ def notes(rows: Sequence[Row]) -> Iterator[str]:
         yield f"{deployment.name}: {_shape(deployment)}, router {deployment.router.mode}"
         if deployment.slo:
             yield f"  SLO: {deployment.slo}"
-        counted = min(one.requests for one in row.metrics)
         few = FEW_OF_CLIENTS if row.is_closed_loop else FEW
-        yield f"  requests in the figures: {counted}{few if counted < FEW_REQUESTS else ''}"
+        few = few if row.requests < FEW_REQUESTS else ""
+        yield f"  requests in the figures: {row.requests}{few}"
         if row.steadiness and not row.steadiness.is_steady:
             yield f"  not steady: {row.steadiness.reason}"
         if spread := _spread_line(row.metrics):

@@ -64,6 +64,11 @@ class Row:
             return self.replayable.gpus
         return median(scaling.gpus(self.replayable) for scaling in self.scalings)
 
+    @property
+    def requests(self) -> int:
+        """Those that the figures of a seed describe; of the seed with the fewest."""
+        return min(one.requests for one in self.metrics)
+
     def renamed(self, name: str) -> Row:
         return replace(self, replayable=replace(self.replayable, name=name))
 
