@@ -17,7 +17,7 @@ def no_plan_error(result: NoPlan, attain: float, scale: float = 1.0) -> Simulati
     """
     request = result.request
     done = counts(result)
-    if result.undecided:
+    if result.undecided and not _is_short_trace(result, attain):
         limit = Limit.TIME if result.is_late else Limit.REPLAYS
         message = f"{result.replays} replays are too few to decide which graph meets"
         message = f"{message} {slo_text(request, attain)}"
@@ -36,7 +36,19 @@ def no_plan_error(result: NoPlan, attain: float, scale: float = 1.0) -> Simulati
         if not trial.row.is_served and trial.row.steadiness:
             parts.append(f"it is not steady: {trial.row.steadiness.reason}")
     parts.append(done)
-    return SimulationError(Problem(message="; ".join(parts), fix=_alternatives(result, scale)))
+    fix = _alternatives(result, scale)
+    if _is_short_trace(result, attain):
+        fix = "Use a longer trace, or a lower --scale."
+    return SimulationError(Problem(message="; ".join(parts), fix=fix))
+
+
+def _is_short_trace(result: NoPlan, attain: float) -> bool:
+    """Whether the closest graph meets the SLO in a replay without a steady state. More replays of
+    the same trace show no more."""
+    if result.workload.workload.trace is None or result.miss is None:
+        return False
+    trial = result.miss.trial
+    return trial.goodput >= attain and not trial.row.is_served
 
 
 def _alternatives(result: NoPlan, scale: float) -> str:

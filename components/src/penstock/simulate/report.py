@@ -49,8 +49,9 @@ NEVER_SIMULATED = (
     "failures, slow workers, and slow first requests of an engine",
 )
 NOT_STEADY = " (not steady)"  # after the name of a graph
-FEW_REQUESTS = 100
-FEW = " (few: with a closed loop, TTFT depends on the burst of all clients at the start)"
+FEW_REQUESTS = 100  # below which the p99 is the maximum
+FEW = " (few: the p99 is the maximum)"
+FEW_OF_CLIENTS = " (few: TTFT depends on the burst of all clients at the start)"
 WHOLE_EXPERTS = (
     "expert parallelism instead of tensor parallelism of the experts, which was not measured"
 )
@@ -61,7 +62,10 @@ def arrival_of(loaded: LoadedWorkload) -> str:
     workload = loaded.workload
     if workload.trace is not None:
         speed = "" if workload.trace.speed == 1 else f" at {workload.trace.speed:.2f} × speed"
-        return f"recorded arrivals{speed}"
+        count = loaded.requests_without_output
+        plural = "s" * (count != 1)
+        left_out = f", {count} request{plural} without output left out" if count else ""
+        return f"recorded arrivals{speed}{left_out}"
     arrival = workload.arrival
     assert arrival is not None
     if arrival.concurrency is not None:
@@ -174,8 +178,9 @@ def notes(rows: Sequence[Row], loaded: LoadedWorkload | None = None) -> Iterator
         yield f"{deployment.name}: {_shape(deployment)}, router {deployment.router.mode}"
         if deployment.slo:
             yield f"  SLO: {deployment.slo}"
-        counted = min(one.requests for one in row.metrics)
-        yield f"  requests in the figures: {counted}{FEW if counted < FEW_REQUESTS else ''}"
+        few = FEW_OF_CLIENTS if row.is_closed_loop else FEW
+        few = few if row.requests < FEW_REQUESTS else ""
+        yield f"  requests in the figures: {row.requests}{few}"
         if row.steadiness and not row.steadiness.is_steady:
             yield f"  not steady: {row.steadiness.reason}"
         if spread := _spread_line(row.metrics):
