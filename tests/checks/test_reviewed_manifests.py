@@ -46,9 +46,9 @@ KINDS = {
     "apiVersion: x/v1\nkind: LeaderWorkerSet\nspec: {a: 1, a: 2}\n": "Pass a graph, or a manifest",
     "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {}\n": "Pass a graph",
     "apiVersion: v1\nkind: ConfigMap\ndata: {a: <your-name>}\n": "Pass a graph",
-    "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n": "Build the overlay first",
+    "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n": "Build the overlay",
     "apiVersion: x/v1\nkind: Component\n": "Build an overlay that uses it",
-    "apiVersion: x/v1\nkind: DynamoGraphDeploymentRequest\n": "Check the DynamoGraphDeployment",
+    "apiVersion: x/v1\nkind: DynamoGraphDeploymentRequest\n": "Pass the DynamoGraphDeployment",
 }
 
 

@@ -127,6 +127,10 @@ def test_a_report_shows_the_recommendation_and_all_replays(
     ):
         assert f">{text}</text>" in page, text
     assert re.search("<td>(step|replicas)<td>", page)  # what a neighbor differs in
+    best = page.partition("<h2>Best graphs</h2>")[2].partition("<h2>")[0]
+    counts = re.findall("<tr><td>[^<]*<td>([0-9,]+)<td>", best)
+    assert counts
+    assert [c.replace(",", "") for c in counts] == re.findall("in the figures: ([0-9]+)", page)
     assert not re.search(r"""(src|href)=["']?http|url\(["']?http|@import""", page)
     assert main(words) == 3
     assert f"{path}: already exists. Fix: Name another file, or add --force" in (

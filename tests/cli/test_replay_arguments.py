@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -42,13 +43,15 @@ def test_rate_sets_the_mean_arrival_rate(workload: Path, arrival: str, scale: fl
     assert loaded.mean_rate() == pytest.approx(8)
 
 
-def test_rate_of_a_trace_counts_its_recorded_requests(workload: Path) -> None:
+def write_trace(workload: Path, arrivals: Iterable[int]) -> None:
     workload.write_text("trace: {format: mooncake, file: t.jsonl}\n")
-    rows = (
-        f'{{"timestamp": {at}, "input_length": 9, "output_length": 9}}'
-        for at in range(0, 5000, 1000)
-    )
+    rows = (f'{{"timestamp": {at}, "input_length": 9, "output_length": 9}}' for at in arrivals)
     (workload.parent / "t.jsonl").write_text("\n".join(rows))
+
+
+@pytest.mark.parametrize("step", [1, -1])
+def test_rate_of_a_trace_counts_its_recorded_requests(workload: Path, step: int) -> None:
+    write_trace(workload, list(range(0, 5000, 1000))[::step])
     loaded, scale = requested_workload(parsed("--workload", str(workload), "--rate", "2.5"))
     assert scale == pytest.approx(2)
     assert loaded.requests(0)[-1].at_ms == 2000
@@ -83,6 +86,17 @@ def test_rate_is_refused_for_concurrency(workload: Path) -> None:
     with pytest.raises(UsageError, match="has no arrival rate") as caught:
         requested_workload(parsed("--workload", str(workload), "--rate", "8"))
     assert caught.value.problems[0].fix
+
+
+@pytest.mark.parametrize("flag", ["--rate", "--scale"])
+def test_no_rate_of_a_trace_whose_requests_arrive_at_once(workload: Path, flag: str) -> None:
+    write_trace(workload, [1000] * 3)
+    with pytest.raises(UsageError) as caught:
+        requested_workload(parsed("--workload", str(workload), flag, "2"))
+    (problem,) = caught.value.problems
+    assert (problem.place, problem.fix) == (flag, f"Remove {flag}.")
+    assert "t.jsonl arrive at once, so there is no rate" in problem.message
+    assert requested_workload(parsed("--workload", str(workload)))[1] == 1
 
 
 @pytest.mark.parametrize("flag", ["--rate", "--scale"])

@@ -264,6 +264,19 @@ def test_the_planner_needs_a_router_mode_that_can_be_replayed(
     assert message.endswith("Fix: Set it to kv or round-robin.\n")
 
 
+@needs_sim
+def test_requests_that_arrive_at_once_have_no_highest_scale(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace = tmp_path / "same.jsonl"
+    trace.write_text('{"timestamp": 7, "input_length": 9, "output_length": 9}\n' * 3)
+    argv = ["simulate", AGGREGATED, "--workload", "conversation", "--trace", str(trace)]
+    assert main([*argv, "--until-slo-breaks", "--ttft", "1s"]) == 2
+    output = capsys.readouterr().err
+    assert f"--until-slo-breaks: all requests of {trace} arrive at once, so there is no" in output
+    assert "Fix: Remove --until-slo-breaks." in output
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [

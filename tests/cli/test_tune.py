@@ -13,6 +13,8 @@ from tests.simulate.environment import needs_sim
 GRAPHS = Path(__file__).parents[2] / "dynamo_graphs"
 DISAGG = str(GRAPHS / "gpt-oss-120b-b200-disagg.yaml")
 SINGLE = str(GRAPHS / "gpt-oss-20b-h100.yaml")
+ROUTER = '''"--router-mode"
+                - "kv"'''
 MANIFEST = str(Path(__file__).parents[1] / "golden" / "gpt-oss-120b-b200-disagg.yaml")
 # Dynamo's default weighs cached prompts less than this traffic needs: in two runs
 # the lower bound of the ratio was 1.16 and 1.17; needed is 1.03.
@@ -102,6 +104,20 @@ def test_what_cannot_be_tuned_is_refused(
     assert message in output
     assert "Fix: " in output
     assert not list(tmp_path.glob("*.yaml"))
+
+
+@needs_sim
+def test_a_manifest_with_another_router_mode_names_no_field_of_a_graph(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    manifest = tmp_path / "dgd.yaml"
+    text = Path(MANIFEST).read_text()
+    assert ROUTER in text
+    manifest.write_text(text.replace(ROUTER, ROUTER.replace("kv", "round-robin")))
+    assert main(["tune", str(manifest), "--workload", "short-chat"]) == 17
+    output = capsys.readouterr().err
+    assert "the frontend's --router-mode: round-robin has no settings to tune" in output
+    assert output.endswith("Fix: Set it to kv.\n")
 
 
 @needs_sim

@@ -11,12 +11,13 @@ from penstock.graph.slo import Slo
 from penstock.plan import margin
 from penstock.plan.no_plan import no_plan_error
 from penstock.plan.planning import NoPlan
-from penstock.plan.sensitivity import nearest_miss
+from penstock.plan.sensitivity import Miss, nearest_miss
 from penstock.plan.trials import Deadline, Trials, TrialSpec
 from penstock.simulate.interval import Interval
 from penstock.simulate.model import Replayable
 from penstock.simulate.steadiness import Steadiness
 from penstock.simulate.study import Progress, Row
+from penstock.workload.load import LoadedWorkload
 from tests.plan.simulated_study import (
     LOADED,
     TAKES_MS,
@@ -27,10 +28,12 @@ from tests.plan.simulated_study import (
     trials,
 )
 from tests.simulate.test_metrics import answer
+from tests.simulate.test_study import prompts
 
 pytestmark = pytest.mark.slow  # renders a graph
 FULL, LEFT = aggregated(3), aggregated(2)
 SLO = Slo(ttft_ms=TAKES_MS - 1)
+GROWING = Steadiness(window_s=10, request_s=1, offered_rate=10, served_rate=5)
 OVERLOADED = Steadiness(window_s=100, request_s=5, offered_rate=4, served_rate=2)
 
 
@@ -56,6 +59,10 @@ def searched(full: float, left: Behavior) -> Trials:
     return made
 
 
+def rate(times: float) -> str:
+    return f"--rate {4 * times:g}"
+
+
 def error_of(made: Trials, slo: Slo = SLO) -> str:
     result = NoPlan(
         request=made.deployments.request,
@@ -67,7 +74,7 @@ def error_of(made: Trials, slo: Slo = SLO) -> str:
         considered=1,
         replays=made.replays,
     )
-    return str(no_plan_error(result, 0.95, lambda times: f"--rate {4 * times:g}"))
+    return str(no_plan_error(result, 0.95, rate))
 
 
 @pytest.mark.parametrize("full", [0.5, 2.0])
@@ -117,3 +124,33 @@ def test_with_confidence_the_latencies_are_those_that_miss_the_slo(
     assert "100.0% of requests within the SLO as predicted; at the upper end of the 90% " in error
     assert "intervals: TTFT p95 75 ms (SLO: 60 ms)" in error
     assert "Fix: Use --ttft 77ms, which that graph meets" in error
+
+
+def undecided(workload: LoadedWorkload, steadiness: Steadiness) -> NoPlan:
+    """The closest graph meets the SLO for all requests."""
+    candidate = aggregated(1)
+    (trial,) = trials({candidate: Behavior(2.0, steadiness=steadiness)}).of([TrialSpec(candidate)])
+    return NoPlan(
+        request=request(),
+        workload=workload,
+        miss=Miss(trial=trial, slo=Slo(ttft_ms=1), scale=None),
+        gpus=None,
+        undecided=True,
+        is_late=False,
+        considered=1,
+        replays=83,
+    )
+
+
+def test_more_replays_of_a_trace_without_a_steady_state_are_no_fix() -> None:
+    trace = prompts(*[10] * 18)
+    (problem,) = no_plan_error(undecided(trace, GROWING), 0.95, rate).problems
+    assert "it is not steady: only 5 of 10 requests/s complete" in problem.message
+    assert problem.fix == "Use a longer trace, or a lower --scale."
+    for workload, steadiness in (
+        (LOADED, GROWING),
+        (trace, replace(GROWING, served_rate=10)),
+    ):
+        (problem,) = no_plan_error(undecided(workload, steadiness), 0.95, rate).problems
+        assert "83 replays are too few to decide" in problem.message
+        assert problem.fix == "Raise --replays."

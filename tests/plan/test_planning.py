@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from penstock.errors import SimulationError
 from penstock.plan.partial import partial_lines
 from penstock.plan.planning import counted
+from penstock.plan.prepare import prepare
 from penstock.plan.trials import FIRST_SHARE, Deadline, TrialSpec
+from penstock.workload.load import find_workload
 from tests.plan.simulated_study import Behavior, aggregated, request, trials
 
 
@@ -54,3 +59,14 @@ def test_no_trial_starts_after_the_deadline_and_time_is_kept_for_further_seeds()
     left = search.left
     assert [trial.candidate for trial in search.of([TrialSpec(one)])] == [one]  # it is known
     assert search.left == left
+
+
+def test_a_trace_whose_requests_arrive_at_once_is_refused(tmp_path: Path) -> None:
+    trace = tmp_path / "same.jsonl"
+    trace.write_text('{"timestamp": 7, "input_length": 9, "output_length": 9}\n' * 3)
+    with pytest.raises(SimulationError) as caught:
+        prepare(request(), find_workload("conversation", trace))
+    (problem,) = caught.value.problems
+    assert problem.file == str(trace)
+    assert problem.message == "all requests arrive at once, so there is no rate to plan for"
+    assert problem.fix

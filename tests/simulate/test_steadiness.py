@@ -57,6 +57,35 @@ def test_an_overloaded_server_is_never_steady(load: float) -> None:
     assert steadiness_of(queue(2000, every_ms=100 / load, service_ms=100)).is_overloaded(short)
 
 
+@pytest.mark.parametrize("requests", [5, 10, 18, 30])
+def test_requests_in_flight_at_the_end_of_an_idle_deployment_are_no_overload(
+    requests: int,
+) -> None:
+    found = steadiness_of(queue(requests, every_ms=10_000, service_ms=200))
+    assert (found.is_steady, found.reason) == (True, "")
+
+
+def test_two_arrivals_at_the_end_are_no_overload() -> None:
+    arrivals = [1000.0 * number for number in range(30)] + [29_050.0]
+    found = steadiness_of(answer(*((at, at + 50, at + 300, 11) for at in arrivals)))
+    assert found.is_steady
+
+
+@pytest.mark.parametrize("requests", [12, 20, 40])
+@pytest.mark.parametrize("load", [2, 4])
+def test_clear_overload_shows_in_a_short_window(requests: int, load: float) -> None:
+    found = steadiness_of(queue(requests, every_ms=100 / load, service_ms=100))
+    assert "requests/s complete" in found.reason
+
+
+def test_requests_that_arrive_at_once_have_no_rate() -> None:
+    for requests in (1, 300):
+        found = steadiness_of(queue(requests, every_ms=0, service_ms=10))
+        assert found.reason == ("all measured requests arrive at once, so there is no arrival rate")
+        assert (found.offered_rate, found.served_rate, found.is_served) == (0, 0, False)
+        assert found.full_growth == 8
+
+
 def test_a_window_of_few_durations_needs_longer_traffic() -> None:
     found = steadiness_of(
         answer(*((100.0 * i, 100.0 * i + 50, 100.0 * i + 3000, 11) for i in range(150)))
@@ -136,6 +165,14 @@ def test_what_cannot_be_longer_stays_and_is_marked() -> None:
     assert content["is_steady"] is False
     steady_one, _ = steady_row(steady, short(300))
     assert "not steady" not in "\n".join([*table(marked([steady_one])), *notes([steady_one])])
+
+
+def test_few_requests_of_a_trace_have_no_clients() -> None:
+    row, _ = steady_row(steady, prompts(*[10] * 18))
+    counted = next(line for line in notes([row]) if "requests in the figures" in line)
+    assert counted.endswith("(few: the p99 is the maximum)")
+    clients = replace(row, is_closed_loop=True)
+    assert any("burst of all clients at the start" in line for line in notes([clients]))
 
 
 def test_pools_that_a_planner_changes_have_no_steady_state() -> None:

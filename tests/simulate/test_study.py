@@ -14,7 +14,7 @@ from penstock.simulate.cache import Cache
 from penstock.simulate.metrics import replay_metrics
 from penstock.simulate.model import InputLimit, Replayable
 from penstock.simulate.replay import Job, Replays, Result
-from penstock.simulate.report import narrow_table, notes, sustained_load_line, table
+from penstock.simulate.report import narrow_table, notes, sustained_load_line, table, title
 from penstock.simulate.study import LONG, Row, Study
 from penstock.workload import find_workload
 from penstock.workload.duration import MAX_SEARCHED_REQUESTS
@@ -204,6 +204,23 @@ def test_if_every_input_is_beyond_the_step_the_pool_and_the_fix_are_named() -> N
     with pytest.raises(InputError, match="longer than 100 tokens, the step of worker") as caught:
         jobs_of(short, prompts(101, 200))
     assert "Enable chunked prefill of worker" in caught.value.problems[0].fix
+
+
+def test_if_every_request_of_a_trace_is_too_long_the_trace_is_named() -> None:
+    with pytest.raises(InputError, match="every request is longer than the") as caught:
+        jobs_of(replayed_deployment(), replace(prompts(10**9), trace_source="long.jsonl"))
+    (problem,) = caught.value.problems
+    assert problem.file == "long.jsonl"
+    assert "model.context_length" not in problem.fix
+
+
+def test_requests_of_a_trace_without_output_are_reported() -> None:
+    loaded = prompts(10, 10, 10)
+    assert title(loaded, []) == "t: recorded arrivals"
+    zero = loaded.trace_text.replace('"output_length": 9', '"output_length": 0', 1)
+    left = replace(loaded, trace_text=zero)
+    assert title(left, []) == "t: recorded arrivals, 1 request without output left out"
+    assert len(left.requests(0)) == 2
 
 
 def test_the_search_stops_at_the_limit_of_sampled_requests() -> None:

@@ -115,6 +115,8 @@ def requested_workload(args: argparse.Namespace) -> tuple[LoadedWorkload, float]
     if args.concurrency:
         return loaded.with_concurrency(args.concurrency), 1.0
     scale: float = args.scale
+    if args.rate or scale != 1:
+        require_arrival_rate(loaded, "--rate" if args.rate else "--scale")
     if args.rate:
         mean = loaded.mean_rate()
         if mean is None:
@@ -128,6 +130,16 @@ def requested_workload(args: argparse.Namespace) -> tuple[LoadedWorkload, float]
         place = "--rate" if args.rate else "--scale"
         raise UsageError(Problem(place=place, message=message, fix="Use a larger value."))
     return (loaded.at_scale(scale) if scale != 1 else loaded), scale
+
+
+def require_arrival_rate(loaded: LoadedWorkload, flag: str) -> None:
+    """UsageError for `flag`, which changes the arrival rate, if all requests of the trace arrive at
+    once."""
+    from penstock.errors import Problem, UsageError
+
+    if loaded.is_at_once:
+        message = f"all requests of {loaded.trace_source} arrive at once, so there is no rate"
+        raise UsageError(Problem(place=flag, message=message, fix=f"Remove {flag}."))
 
 
 def add_latencies(parser: argparse.ArgumentParser) -> None:

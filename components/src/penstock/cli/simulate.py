@@ -21,6 +21,7 @@ from penstock.cli.replay_arguments import (
     requested_cache,
     requested_slo,
     requested_workload,
+    require_arrival_rate,
 )
 from penstock.cli.report_output import add_report, require_report
 
@@ -96,6 +97,7 @@ def run(args: argparse.Namespace) -> int:
         require_replayed_mode(deployment, source)
     if args.until_slo_breaks:
         _require_slo("--until-slo-breaks", deployments)
+        require_arrival_rate(workload, "--until-slo-breaks")
     _require_slo("--planner", planned)
     cache = requested_cache(args, python)
     with Replays(cache) as replays:
@@ -168,7 +170,7 @@ def _print(
         for line in report.table(named) if args.wide else report.narrow_table(named):
             print(line)
         _print_lines(report.sustained_load_line(load, study.workload) for load in sustained)
-        _print_lines(report.notes(rows))
+        _print_lines(report.notes(rows, study.workload))
     if args.report:
         write_page(args.report, rows, sustained, study.workload)
     return 0

@@ -159,8 +159,7 @@ def longer_trial(trials: Trials, short: Trial) -> Trial:
     steadiness = short.row.steadiness
     complete = trials.complete
     is_steady = all(row.is_steady for row in (short.row, *short.losses.values()))
-    counted = min(one.requests for one in short.row.metrics)
-    is_enough = is_steady and complete is None and counted >= CONFIRMING_REQUESTS
+    is_enough = is_steady and complete is None and short.row.requests >= CONFIRMING_REQUESTS
     growth = steadiness.growth if steadiness else 1.0
     if is_enough or not trials.has_time_for(growth):
         return short

@@ -21,7 +21,7 @@ def no_plan_error(
     """
     request = result.request
     done = counts(result)
-    if result.undecided:
+    if result.undecided and not _is_short_trace(result, attain):
         limit = Limit.TIME if result.is_late else Limit.REPLAYS
         message = f"{result.replays} replays are too few to decide which graph meets"
         message = f"{message} {slo_text(request, attain)}"
@@ -46,9 +46,19 @@ def no_plan_error(
         if steadiness := next(overloaded, None):
             parts.append(f"it is not steady: {steadiness.reason}")
     parts.append(done)
-    return SimulationError(
-        Problem(message="; ".join(parts), fix=_alternatives(result, load_argument))
-    )
+    fix = _alternatives(result, load_argument)
+    if _is_short_trace(result, attain):
+        fix = "Use a longer trace, or a lower --scale."
+    return SimulationError(Problem(message="; ".join(parts), fix=fix))
+
+
+def _is_short_trace(result: NoPlan, attain: float) -> bool:
+    """Whether the closest graph meets the SLO in a replay without a steady state. More replays of
+    the same trace show no more."""
+    if result.workload.workload.trace is None or result.miss is None:
+        return False
+    trial = result.miss.trial
+    return trial.goodput >= attain and not trial.row.is_served
 
 
 def _alternatives(result: NoPlan, load_argument: Callable[[float], str]) -> str:

@@ -59,7 +59,7 @@ def write_page(
         sensitivity,
         *_neighbors(found, RECOMMENDED),
         "<h2>Notes on the best graphs</h2>",
-        bullets(notes([trial.row for trial in best])),
+        bullets(notes([trial.row for trial in best], plan.workload)),
     ]
     write_html(path, title(plan), "\n".join(parts))
 
@@ -87,7 +87,7 @@ def write_page_without_plan(
             html_table(_figures([found.choice], found)),
             *_neighbors(found, CLOSEST),
             "<h2>Notes on the closest graph</h2>",
-            bullets(notes([found.choice.row])),
+            bullets(notes([found.choice.row], result.workload)),
         ]
     write_html(path, title(result), "\n".join(parts))
 
@@ -123,9 +123,8 @@ def _neighbors(found: Replayed, choice_name: str) -> Iterator[str]:
 
 def _figures(trials: Sequence[Trial], found: Replayed) -> list[list[str]]:
     """The columns of simulate's table, and of how many requests the figures are."""
-    counts = (sum(one.requests for one in trial.row.metrics) for trial in trials)
     rows = marked([trial.row for trial in trials])
-    lines = _with_column(table_cells(rows), ["requests", *(f"{count:,}" for count in counts)])
+    lines = _with_column(table_cells(rows), ["requests", *(f"{row.requests:,}" for row in rows)])
     if not found.is_at_maximum:
         return lines
     return _with_column(lines, ["requests/s", *(f"{trial.request_rate:.3g}" for trial in trials)])

@@ -86,7 +86,12 @@ class Space:
 
 
 def prepare(request: PlanRequest, loaded: LoadedWorkload) -> Space:
-    """SimulationError if no layout fits the model, or none was measured."""
+    """SimulationError if no layout fits the model, or none was measured, and for a trace without an
+    arrival rate."""
+    if loaded.is_at_once:
+        message = "all requests arrive at once, so there is no rate to plan for"
+        fix = "Use a trace with different arrival times."
+        raise SimulationError(Problem(file=loaded.trace_source, message=message, fix=fix))
     sampled = loaded.with_workload(for_means(loaded.workload))
     # The engines reject longer ones of a trace.
     requests = [one for one in sampled.requests(0) if one.tokens <= request.context]

@@ -12,7 +12,7 @@ from penstock.plan.report import disaggregation, headroom, margins_of, reason, s
 from penstock.plan.sensitivity import Comparison
 from penstock.plan.trials import Trial
 from penstock.simulate.metrics import spreads
-from penstock.simulate.report import SCHEMA_VERSION, as_rows
+from penstock.simulate.report import SCHEMA_VERSION, as_rows, working_set_json
 from penstock.simulate.study import Row
 
 
@@ -44,6 +44,7 @@ def as_json(plan: Plan, attain: float, graph: str) -> str:
         "sensitivity": {
             name: _changed_json(row, plan, attain) for name, row in plan.sensitivity_rows.items()
         },
+        "working_set": working_set_json(plan.winner.row, plan.workload),
         "disaggregation": {
             "summary": disaggregation(plan),
             "scales": list(map(_comparison_json, plan.compared)),

@@ -18,6 +18,7 @@ from penstock.simulate.conversations import Conversations
 from penstock.simulate.steadiness import Steadiness
 
 MIN_WARM_UP, MAX_WARM_UP = 0.1, 0.5  # shares of the requests
+SHORT = 0.1  # of the requests, which hardly wait
 MIN_STEADY_DURATIONS = 2  # request durations, below which there is no steady state
 MAX_REFUSED = 0.01  # of the requests, above which a p99 of the others says nothing
 
@@ -170,14 +171,17 @@ def replay_metrics(
 
 def _steadiness(requests: list[ServedRequest], conversations: Conversations | None) -> Steadiness:
     begin, end = _after_warm_up(requests, conversations)
-    seconds = max(end - begin, 1e-6) / 1000
+    seconds = (end - begin) / 1000
     arrived = _between(requests, begin, end)
     durations = [request.ended_ms - request.arrived_ms for request in arrived]
+    completed = sum(begin <= request.ended_ms <= end for request in requests)
+    offered = len(arrived) / seconds if seconds else 0.0
     return Steadiness(
         window_s=seconds,
         request_s=percentile(durations, 0.99) / 1000,
-        offered_rate=conversations.rate if conversations else len(arrived) / seconds,
-        served_rate=sum(begin <= request.ended_ms <= end for request in requests) / seconds,
+        offered_rate=conversations.rate if conversations else offered,
+        served_rate=completed / seconds if seconds else 0.0,
+        short_request_s=percentile([r.ended_ms - r.arrived_ms for r in requests], SHORT) / 1000,
         warm_up_s=(begin - requests[0].arrived_ms) / 1000 if requests else 0.0,
         fill_s=conversations.takes_ms(_median_duration(requests)) / 1000 if conversations else 0.0,
     )

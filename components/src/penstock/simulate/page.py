@@ -38,7 +38,7 @@ def write_page(
         f"<p>{escaped(SIMULATED)}",
         html_table(table_cells(marked(rows))),
         *(f"<p>{escaped(sustained_load_line(load, loaded))}" for load in sustained),
-        bullets(notes(rows)),
+        bullets(notes(rows, loaded)),
         side_by_side(drawn(list(_plots(rows, sustained)))),
     ]
     write_html(path, title(loaded, sustained), "\n".join(parts))

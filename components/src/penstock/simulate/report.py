@@ -13,6 +13,7 @@ from penstock.simulate.metrics import MAX_REFUSED, ReplayMetrics, Spread, spread
 from penstock.simulate.model import Replayable
 from penstock.simulate.scaling import Scaling
 from penstock.simulate.study import LONG, Row, SustainedLoad
+from penstock.simulate.working_set import working_set
 from penstock.workload.load import LoadedWorkload
 
 DECODE_QUEUE, GPU_HOURS = "decode queue p99 (ms)", "GPU-h"
@@ -48,8 +49,9 @@ NEVER_SIMULATED = (
     "failures, slow workers, and slow first requests of an engine",
 )
 NOT_STEADY = " (not steady)"  # after the name of a graph
-FEW_REQUESTS = 100
-FEW = " (few: with a closed loop, TTFT depends on the burst of all clients at the start)"
+FEW_REQUESTS = 100  # below which the p99 is the maximum
+FEW = " (few: the p99 is the maximum)"
+FEW_OF_CLIENTS = " (few: TTFT depends on the burst of all clients at the start)"
 WHOLE_EXPERTS = (
     "expert parallelism instead of tensor parallelism of the experts, which was not measured"
 )
@@ -60,7 +62,10 @@ def arrival_of(loaded: LoadedWorkload) -> str:
     workload = loaded.workload
     if workload.trace is not None:
         speed = "" if workload.trace.speed == 1 else f" at {workload.trace.speed:.2f} × speed"
-        return f"recorded arrivals{speed}"
+        count = loaded.requests_without_output
+        plural = "s" * (count != 1)
+        left_out = f", {count} request{plural} without output left out" if count else ""
+        return f"recorded arrivals{speed}{left_out}"
     arrival = workload.arrival
     assert arrival is not None
     if arrival.concurrency is not None:
@@ -165,19 +170,23 @@ def _cells(row: Row, *, has_price: bool) -> Iterator[str]:
         yield middle("gpu_hours_per_million", ".3f", price) if price else "-"
 
 
-def notes(rows: Sequence[Row]) -> Iterator[str]:
-    """Below the table: shapes, spreads, what is assumed and what is not simulated."""
+def notes(rows: Sequence[Row], loaded: LoadedWorkload | None = None) -> Iterator[str]:
+    """Below the table: shapes, spreads, what is assumed and what is not simulated. ``loaded``: the
+    workload, for the working set."""
     for row in rows:
         deployment = row.replayable
         yield f"{deployment.name}: {_shape(deployment)}, router {deployment.router.mode}"
         if deployment.slo:
             yield f"  SLO: {deployment.slo}"
-        counted = min(one.requests for one in row.metrics)
-        yield f"  requests in the figures: {counted}{FEW if counted < FEW_REQUESTS else ''}"
+        few = FEW_OF_CLIENTS if row.is_closed_loop else FEW
+        few = few if row.requests < FEW_REQUESTS else ""
+        yield f"  requests in the figures: {row.requests}{few}"
         if row.steadiness and not row.steadiness.is_steady:
             yield f"  not steady: {row.steadiness.reason}"
         if spread := _spread_line(row.metrics):
             yield f"  {spread}"
+        if loaded is not None and (found := working_set(row, loaded)):
+            yield f"  working set: {found}"
         if unfinished := max(one.unfinished for one in row.metrics):
             yield f"  unfinished requests: {unfinished}"
         yield from (f"  {line}" for line in rejected(row))
@@ -284,7 +293,9 @@ def as_json(
         {
             "schema_version": SCHEMA_VERSION,
             "workload": loaded.workload.model_dump(exclude_none=True),
-            "graphs": as_rows(rows),
+            "graphs": [
+                _as_json(row) | {"working_set": working_set_json(row, loaded)} for row in rows
+            ],
             "sustained": [_sustained_as_json(load) for load in sustained],
             "not_simulated": NEVER_SIMULATED,
         },
@@ -294,6 +305,12 @@ def as_json(
 
 def as_rows(rows: Sequence[Row]) -> list[dict[str, object]]:
     return [_as_json(row) for row in rows]
+
+
+def working_set_json(row: Row, loaded: LoadedWorkload) -> dict[str, object] | None:
+    """``loaded``: the workload at scale 1."""
+    found = working_set(row, loaded)
+    return asdict(found) | {"fits": found.fits} if found else None
 
 
 def _sustained_as_json(load: SustainedLoad) -> dict[str, object]:

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import ceil, log2
+from math import ceil, log2, sqrt
 
 DURATIONS = 5.0  # the window, in p99 request durations
 SERVED = 0.95  # of the offered rate
+ROUNDING = 1e-6  # requests
 FILLED = 0.9  # of the duration of a conversation
 MARGIN = 1.05  # of the lengthened traffic, whose slowest requests may take longer
 GROWTH = 2.0  # of the traffic where requests do not complete as fast as they arrive
@@ -28,6 +29,7 @@ class Steadiness:
     offered_rate: float  # requests/s that arrive in the window
     served_rate: float  # requests/s that complete in it
     warm_up_s: float = 0.0  # before the window; does not become longer with the traffic
+    short_request_s: float = 0.0  # duration of a request without a queue
     # Until the number of concurrent conversations becomes steady; 0 without conversations.
     fill_s: float = 0.0
 
@@ -37,7 +39,16 @@ class Steadiness:
 
     @property
     def is_served(self) -> bool:
-        return self.served_rate >= SERVED * self.offered_rate
+        """Whether as many requests complete as arrive, except those that are still in flight at the
+        end: the last arrival, and as many as their number varies by."""
+        missing = (self.offered_rate - self.served_rate) * self.window_s
+        in_flight = self.offered_rate * self.short_request_s  # Little's law, without a queue
+        is_served = missing <= 1 + ceil(sqrt(in_flight)) + ROUNDING
+        return self.has_rate and (is_served or self.served_rate >= SERVED * self.offered_rate)
+
+    @property
+    def has_rate(self) -> bool:
+        return self.window_s > 0
 
     @property
     def is_filled(self) -> bool:
@@ -57,6 +68,8 @@ class Steadiness:
     @property
     def window_growth(self) -> float:
         """As `growth`, for a window that is long enough."""
+        if not self.has_rate:
+            return MAX_GROWTH
         if self.is_long_enough:
             return 1.0
         needed_s = self.warm_up_s + DURATIONS * self.request_s * MARGIN
@@ -77,6 +90,8 @@ class Steadiness:
     @property
     def reason(self) -> str:
         """Why it is not steady; empty if it is."""
+        if not self.has_rate:
+            return "all measured requests arrive at once, so there is no arrival rate"
         if not self.is_served and not self.is_filled:
             what = f"a conversation lasts {self.fill_s:.3g} s, and the window begins after"
             return f"the traffic is too short: {what} {self.warm_up_s:.3g} s"

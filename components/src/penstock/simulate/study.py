@@ -64,6 +64,11 @@ class Row:
             return self.replayable.gpus
         return median(scaling.gpus(self.replayable) for scaling in self.scalings)
 
+    @property
+    def requests(self) -> int:
+        """Those that the figures of a seed describe; of the seed with the fewest."""
+        return min(one.requests for one in self.metrics)
+
     def renamed(self, name: str) -> Row:
         return replace(self, replayable=replace(self.replayable, name=name))
 
@@ -236,7 +241,7 @@ class Study:
         requests = [r for r in fitting if limit is None or r.input_tokens <= limit.tokens]
         if not requests:
             message, fix = _no_requests(deployment, sampled, fitting)
-            raise InputError(Problem(file=loaded.source, message=message, fix=fix))
+            raise InputError(Problem(file=loaded.requests_source, message=message, fix=fix))
         last_ms = max((r.at_ms or 0.0) for r in requests)
         return Job(
             replayable=deployment,
@@ -264,7 +269,7 @@ def _no_requests(
         )
         return message, f"Enable chunked prefill of {limit.pool}, or raise its tokens per step."
     message = f"every request is longer than the {deployment.context} tokens of {deployment.name}"
-    return message, "Shorten the requests, or raise `model.context_length`."
+    return message, "Shorten the requests, or use a graph that accepts longer ones."
 
 
 class _Search:

@@ -20,7 +20,7 @@ from penstock.workload.duration import at_scale, exceeds_sample_limit, for_searc
 from penstock.workload.model import Arrival, Workload, too_many
 from penstock.workload.request import Request
 from penstock.workload.sample import sample
-from penstock.workload.trace import read_trace
+from penstock.workload.trace import Recorded, read_trace
 
 BYTE_ORDER_MARK = "\ufeff"  # at the start of CSV files that a spreadsheet writes in UTF-8
 Change = Callable[[tuple[Request, ...]], tuple[Request, ...]]
@@ -47,14 +47,29 @@ class LoadedWorkload:
         return self.change(requests) if self.change else requests
 
     def _requests(self, seed: int) -> tuple[Request, ...]:
-        trace = self.workload.trace
-        if trace is not None:
-            limit = self.workload.requests
-            return read_trace(trace, self.trace_text, self.trace_source, limit)
+        if (recorded := self._recorded()) is not None:
+            return recorded.requests
         if exceeds_sample_limit(self.workload):
             message, fix = too_many(self.workload.sampled_requests)
             raise InputError(Problem(file=self.source, message=message, fix=fix))
         return sample(self.workload, seed)
+
+    def _recorded(self) -> Recorded | None:
+        workload, trace = self.workload, self.workload.trace
+        if trace is None:
+            return None
+        return read_trace(trace, self.trace_text, self.trace_source, workload.requests)
+
+    @property
+    def requests_without_output(self) -> int:
+        """Those of a trace, which are left out."""
+        recorded = self._recorded()
+        return recorded.without_output if recorded else 0
+
+    @property
+    def requests_source(self) -> str:
+        """The file that decides the lengths, for messages."""
+        return self.trace_source or self.source
 
     def mean_rate(self) -> float | None:
         """Mean arrival rate in requests/s, all turns of conversations included.
@@ -66,6 +81,11 @@ class LoadedWorkload:
         requests = self.requests(0)
         seconds = (requests[-1].at_ms or 0.0) / 1000
         return len(requests) / seconds if seconds else None
+
+    @property
+    def is_at_once(self) -> bool:
+        """Whether it is a trace whose requests all have the same time."""
+        return self.workload.trace is not None and self.mean_rate() is None
 
     def with_workload(self, workload: Workload) -> LoadedWorkload:
         return replace(self, workload=workload)

@@ -9,8 +9,8 @@ import csv
 import io
 import json
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from math import ceil
@@ -33,18 +33,24 @@ class _LineError(Exception):
         self.fix = fix
 
 
-@lru_cache(maxsize=2)  # `tune` reads the same trace for each of many replays
-def read_trace(trace: Trace, text: str, source: str, limit: int | None) -> tuple[Request, ...]:
-    """The first ``limit`` requests of a trace; ``source`` is its file, for messages.
+@dataclass(frozen=True, kw_only=True)
+class Recorded:
+    requests: tuple[Request, ...]  # in order of arrival, the first one at 0 ms
+    without_output: int  # requests that are left out
 
-    Requests without output tokens are skipped. InputError with the number of every broken line, up
-    to five.
+
+@lru_cache(maxsize=2)  # `tune` reads the same trace for each of many replays
+def read_trace(trace: Trace, text: str, source: str, limit: int | None) -> Recorded:
+    """The first ``limit`` requests of a trace that have output; ``source`` is its file, for
+    messages.
+
+    InputError with the number of every broken line, up to five.
     """
     read: Callable[[str], Iterator[tuple[int, Any]]]
     read, make = (_json_lines, _mooncake) if trace.format == "mooncake" else (_csv_rows, _azure)
     requests: list[Request] = []
+    without_output = 0
     problems: list[Problem] = []
-    first_ms: float | None = None
     for line, row in read(text):
         if len(requests) == limit or len(problems) == MAX_PROBLEMS:
             break
@@ -55,16 +61,27 @@ def read_trace(trace: Trace, text: str, source: str, limit: int | None) -> tuple
         except _LineError as error:
             problems.append(Problem(file=source, line=line, message=str(error), fix=error.fix))
             continue
-        first_ms = at_ms if first_ms is None else first_ms
-        if request is not None:
-            requests.append(replace(request, at_ms=(at_ms - first_ms) / trace.speed))
+        if request is None:
+            without_output += 1
+        else:
+            requests.append(replace(request, at_ms=at_ms))
     if not problems and not requests:
-        problems = [
-            Problem(file=source, message="the trace has no request", fix="Name another file.")
-        ]
+        without = " with output tokens" if without_output else ""
+        message = f"the trace has no request{without}"
+        problems = [Problem(file=source, message=message, fix="Name another file.")]
     if problems:
         raise InputError(*problems)
-    return tuple(sorted(requests, key=lambda request: request.at_ms or 0.0))
+    return Recorded(requests=_from_start(requests, trace.speed), without_output=without_output)
+
+
+def _from_start(requests: Sequence[Request], speed: float) -> tuple[Request, ...]:
+    arrivals = [request.at_ms or 0.0 for request in requests]
+    first = min(arrivals)
+    moved = (
+        replace(request, at_ms=(at_ms - first) / speed)
+        for at_ms, request in zip(arrivals, requests, strict=True)
+    )
+    return tuple(sorted(moved, key=lambda request: request.at_ms or 0.0))
 
 
 def _json_lines(text: str) -> Iterator[tuple[int, Any]]:
@@ -144,13 +161,17 @@ def _number(row: dict[str, Any], name: str, least: int) -> float:
     value: Any = row.get(name)
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if not is_number or not least <= value < LARGEST:
-        raise _LineError(f"{name} is {json.dumps(value)}, not a number", "Correct the line.")
+        raise _LineError(_mismatch("a number", name, value, least), "Correct the line.")
     return float(value)
 
 
 def _integer(row: dict[str, Any], name: str, least: int) -> int:
     value = row.get(name)
     if type(value) is not int or not least <= value < LARGEST:
-        message = f"{name} is {json.dumps(value)}, not an integer of at least {least}"
-        raise _LineError(message, "Correct the line.")
+        raise _LineError(_mismatch("an integer", name, value, least), "Correct the line.")
     return value
+
+
+def _mismatch(kind: str, name: str, value: Any, least: int) -> str:
+    most = f"less than {LARGEST:g}"
+    return f"{name} is {json.dumps(value)}, not {kind} of at least {least} and {most}"

@@ -1,0 +1,79 @@
+"""How many tokens prefix caches must hold."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from penstock.simulate.study import Row
+from penstock.simulate.working_set import needed_again, working_set
+from penstock.workload import BLOCK_TOKENS, Request
+from penstock.workload.load import parse_workload
+from tests.plan.simulated_study import replayed_deployment
+from tests.simulate.test_metrics import steady
+
+
+def request(at_ms: float | None, *blocks: int, session: str = "", think_ms: float = 0.0) -> Request:
+    return Request(
+        at_ms=at_ms,
+        input_tokens=len(blocks) * BLOCK_TOKENS,
+        output_tokens=1,
+        blocks=blocks,
+        session=session,
+        think_ms=think_ms,
+    )
+
+
+def test_blocks_count_from_their_first_use_to_their_last() -> None:
+    """Block 1 is needed until 30, block 2 from 20 to 40, and the others only once."""
+    some = [request(0, 1, 9), request(20, 2, 8), request(30, 1), request(40, 2, 7)]
+    assert needed_again(some, request_ms=5) == 2 * BLOCK_TOKENS
+
+
+def test_prefixes_that_are_needed_one_after_the_other_take_the_same_space() -> None:
+    some = [request(0, 1), request(10, 1), request(20, 2), request(30, 2)]
+    assert needed_again(some, request_ms=5) == BLOCK_TOKENS
+
+
+def test_without_a_shared_prefix_nothing_is_needed_again() -> None:
+    assert needed_again([request(0, 1), request(10, 2)], request_ms=5) == 0
+
+
+@pytest.mark.parametrize(("think_ms", "blocks"), [(0.0, 1), (100.0, 2)])
+def test_a_conversation_needs_its_history_until_its_next_turn(think_ms: float, blocks: int) -> None:
+    first = [request(0, 1, session="a"), request(None, 1, 2, session="a", think_ms=think_ms)]
+    second = [request(60, 3, session="b"), request(None, 3, 4, session="b", think_ms=think_ms)]
+    assert needed_again([*first, *second], request_ms=50) == blocks * BLOCK_TOKENS
+
+
+PROMPTS = parse_workload(
+    "requests: 100\ninput: 4096\noutput: 8\narrival: {poisson: 4}\n"
+    "system_prompts: {tokens: 2048, count: 3}\n",
+    "prompts.yaml",
+)
+
+
+def row(**engine: bool | int) -> Row:
+    found = replayed_deployment()
+    (pool,) = found.pools
+    changed = {**pool.engine, "engine": {**pool.engine["engine"], **engine}}
+    pools = (replace(pool, engine=changed),)
+    return Row(replayable=replace(found, pools=pools), metrics=(), results=(steady(),))
+
+
+def test_system_prompts_are_compared_with_the_cache_of_the_workers() -> None:
+    found = working_set(row(), PROMPTS)
+    assert found is not None
+    assert found.tokens == 3 * 2048
+    assert found.fits
+    small = working_set(row(num_gpu_blocks=10), PROMPTS)
+    assert small is not None
+    assert not small.fits
+    assert "it does not fit" in str(small)
+
+
+def test_nothing_is_compared_without_a_cache_or_shared_prefixes() -> None:
+    alone = parse_workload("requests: 9\ninput: 99\noutput: 8\narrival: {poisson: 4}\n", "a.yaml")
+    assert working_set(row(enable_prefix_caching=False), PROMPTS) is None
+    assert working_set(row(), alone) is None
