@@ -27,19 +27,18 @@ def workload(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("arrival", "scale"),
+    "arrival",
     [
-        ("{poisson: 4}", 2.0),
-        ("{constant: 4}", 2.0),
-        ("{ramp: {start: 2, end: 6, seconds: 10}}", 2.0),
-        ("{bursts: {rate: 2, peak: 10, every: 60, seconds: 15}}", 2.0),
-        ("{poisson: 1}\nconversation: {turns: 4}", 2.0),
+        "{poisson: 4}",
+        "{constant: 4}",
+        "{ramp: {start: 2, end: 6, seconds: 10}}",
+        "{bursts: {rate: 2, peak: 10, every: 60, seconds: 15}}",
+        "{poisson: 1}\nconversation: {turns: 4}",
     ],
 )
-def test_rate_sets_the_mean_arrival_rate(workload: Path, arrival: str, scale: float) -> None:
+def test_rate_sets_the_mean_arrival_rate(workload: Path, arrival: str) -> None:
     workload.write_text(f"{LENGTHS}arrival: {arrival}\n")
-    loaded, found = requested_workload(parsed("--workload", str(workload), "--rate", "8"))
-    assert found == pytest.approx(scale)
+    loaded = requested_workload(parsed("--workload", str(workload), "--rate", "8"))
     assert loaded.mean_rate() == pytest.approx(8)
 
 
@@ -52,13 +51,13 @@ def write_trace(workload: Path, arrivals: Iterable[int]) -> None:
 @pytest.mark.parametrize("step", [1, -1])
 def test_rate_of_a_trace_counts_its_recorded_requests(workload: Path, step: int) -> None:
     write_trace(workload, list(range(0, 5000, 1000))[::step])
-    loaded, scale = requested_workload(parsed("--workload", str(workload), "--rate", "2.5"))
-    assert scale == pytest.approx(2)
+    loaded = requested_workload(parsed("--workload", str(workload), "--rate", "2.5"))
+    assert loaded.mean_rate() == pytest.approx(2.5)
     assert loaded.requests(0)[-1].at_ms == 2000
 
 
 def test_rate_lasts_as_long_as_the_workload() -> None:
-    loaded, _ = requested_workload(parsed("--workload", "short-chat", "--rate", "16"))
+    loaded = requested_workload(parsed("--workload", "short-chat", "--rate", "16"))
     assert loaded.workload.requests == 2000
 
 
@@ -76,7 +75,7 @@ def test_another_load_is_written_in_the_form_of_the_command_line(
     requested: list[str], times: float, argument: str
 ) -> None:
     args = parsed("--workload", "short-chat", *requested)
-    loaded, _ = requested_workload(args)
+    loaded = requested_workload(args)
     assert load_argument(args, loaded, times) == argument
     assert parsed("--workload", "short-chat", *argument.split())
 
@@ -96,7 +95,7 @@ def test_no_rate_of_a_trace_whose_requests_arrive_at_once(workload: Path, flag: 
     (problem,) = caught.value.problems
     assert (problem.place, problem.fix) == (flag, f"Remove {flag}.")
     assert "t.jsonl arrive at once, so there is no rate" in problem.message
-    assert requested_workload(parsed("--workload", str(workload)))[1] == 1
+    assert requested_workload(parsed("--workload", str(workload))).is_at_once
 
 
 @pytest.mark.parametrize("flag", ["--rate", "--scale"])

@@ -146,7 +146,7 @@ def test_more_replays_of_a_trace_without_a_steady_state_are_no_fix() -> None:
     trace = prompts(*[10] * 18)
     (problem,) = no_plan_error(undecided(trace, GROWING), 0.95, rate).problems
     assert "it is not steady: only 5 of 10 requests/s complete" in problem.message
-    assert problem.fix == "Use a longer trace, or a lower --scale."
+    assert problem.fix == "Use a longer trace, or a lower --rate."
     for workload, steadiness in (
         (LOADED, GROWING),
         (trace, replace(GROWING, served_rate=10)),

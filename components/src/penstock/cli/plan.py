@@ -135,7 +135,7 @@ def run(args: argparse.Namespace) -> int:
     check_graph_output(args)
     _check_report(args)
     python = require_environment()
-    loaded, _ = requested_workload(args)
+    loaded = requested_workload(args)
     with tempfile.TemporaryDirectory(prefix="penstock-plan-") as folder:
         request = _requested(args, loaded, Path(folder))
         cache = requested_cache(args, python)

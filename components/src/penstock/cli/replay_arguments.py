@@ -102,8 +102,8 @@ def load_argument(args: argparse.Namespace, loaded: LoadedWorkload, times: float
     return f"--scale {args.scale * times:g}"
 
 
-def requested_workload(args: argparse.Namespace) -> tuple[LoadedWorkload, float]:
-    """The workload at the scale of `--scale` or `--rate`, and that scale.
+def requested_workload(args: argparse.Namespace) -> LoadedWorkload:
+    """The workload at the requested scale, rate or concurrency.
 
     UsageError for `--rate` of a workload without an arrival rate, and for less than one request
     per day.
@@ -113,7 +113,7 @@ def requested_workload(args: argparse.Namespace) -> tuple[LoadedWorkload, float]
 
     loaded = find_workload(args.workload, args.trace)
     if args.concurrency:
-        return loaded.with_concurrency(args.concurrency), 1.0
+        return loaded.with_concurrency(args.concurrency)
     scale: float = args.scale
     if args.rate or scale != 1:
         require_arrival_rate(loaded, "--rate" if args.rate else "--scale")
@@ -129,7 +129,7 @@ def requested_workload(args: argparse.Namespace) -> tuple[LoadedWorkload, float]
         message = f"{rate * scale:.3g} requests/s are less than one request per day"
         place = "--rate" if args.rate else "--scale"
         raise UsageError(Problem(place=place, message=message, fix="Use a larger value."))
-    return (loaded.at_scale(scale) if scale != 1 else loaded), scale
+    return loaded.at_scale(scale) if scale != 1 else loaded
 
 
 def require_arrival_rate(loaded: LoadedWorkload, flag: str) -> None:

@@ -80,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
 
     end_as_interrupted()
     require_report(args.report)
-    workload, _ = requested_workload(args)
+    workload = requested_workload(args)
     python = require_environment()
     acceptance = Acceptance(args.acceptance) if args.acceptance else None
     hints = arguments.hints_of(args)

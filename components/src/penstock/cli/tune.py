@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
 
     end_as_interrupted()
     check_graph_output(args)
-    workload, _ = requested_workload(args)
+    workload = requested_workload(args)
     python = require_environment()
     source = open_source(args.graph, args.sets)
     _check_editable(args, source)

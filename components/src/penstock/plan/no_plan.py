@@ -48,7 +48,8 @@ def no_plan_error(
     parts.append(done)
     fix = _alternatives(result, load_argument)
     if _is_short_trace(result, attain):
-        fix = "Use a longer trace, or a lower --scale."
+        flag = load_argument(1.0).split()[0]
+        fix = f"Use a longer trace, or a lower {flag}."
     return SimulationError(Problem(message="; ".join(parts), fix=fix))
 
 
