@@ -8,11 +8,11 @@ import pytest
 
 from penstock.errors import SimulationError
 from penstock.plan.partial import partial_lines
-from penstock.plan.planning import counted
+from penstock.plan.planning import counted, unconfirmed_answer
 from penstock.plan.prepare import prepare
 from penstock.plan.trials import FIRST_SHARE, Deadline, TrialSpec
 from penstock.workload.load import find_workload
-from tests.plan.simulated_study import Behavior, aggregated, request, trials
+from tests.plan.simulated_study import LOADED, Behavior, aggregated, request, trials
 
 
 def test_progress_adds_up_the_replays_of_all_searches() -> None:
@@ -41,6 +41,22 @@ def test_a_partial_result_has_the_best_trials_first() -> None:
     assert all(len(line) <= 80 for line in lines[2:])
     (only,) = partial_lines([], request("cost"), 0.95, 80)
     assert "0 candidates" in only
+
+
+@pytest.mark.slow  # renders a graph
+@pytest.mark.parametrize(("requests", "is_printed"), [(1600, True), (160, False), (None, False)])
+def test_an_answer_from_a_part_of_the_traffic_is_printed_before_it_is_confirmed(
+    requests: int | None, *, is_printed: bool
+) -> None:
+    """``requests``: of the traffic that confirms graphs; the search has 160."""
+    two, four = aggregated(2), aggregated(4)
+    search = trials({two: Behavior(2.0), four: Behavior(2.0)})
+    found = search.of([TrialSpec(two), TrialSpec(four)])
+    if requests is not None:
+        search.complete = LOADED.with_workload(LOADED.workload.with_requests(requests))
+    answer = f"first answer, from 160 of 1,600 requests, not yet confirmed: {two}, 2 GPUs"
+    assert unconfirmed_answer(search, [found, []]) == (answer if is_printed else "")
+    assert unconfirmed_answer(search, [[], []]) == ""
 
 
 @pytest.mark.slow  # renders a graph

@@ -153,6 +153,7 @@ def run(args: argparse.Namespace) -> int:
                     say=progress,
                     measured=measured,
                     deadline=Deadline(limit_s, started=time.monotonic()),
+                    first_answer=partial(_print_first_answer, args, progress),
                 )
         except KeyboardInterrupt:
             _print_partial(args, request, measured, "interrupted")
@@ -171,6 +172,12 @@ def run(args: argparse.Namespace) -> int:
     if args.report:
         page.write_page(args.report, result, measured, args.attain, own_command())
     return 0
+
+
+def _print_first_answer(args: argparse.Namespace, progress: Progress, text: str) -> None:
+    if not args.quiet:
+        progress.hide()
+        print(text, file=sys.stderr)
 
 
 def _requested(args: argparse.Namespace, loaded: LoadedWorkload, scratch: Path) -> PlanRequest:

@@ -18,7 +18,7 @@ from penstock.plan.prepare import Space, prepare
 from penstock.plan.ranking import Ranked
 from penstock.plan.request import Objective, PlanRequest
 from penstock.plan.routing import Routing, routed
-from penstock.plan.score import SCALE_STEP, in_order, score_of
+from penstock.plan.score import SCALE_STEP, in_order, score_of, winner_of
 from penstock.plan.sensitivity import Comparison, Headroom, Miss
 from penstock.plan.space import Candidate, Layout
 from penstock.plan.trials import Deadline, Trial, Trials, TrialSpec, joined
@@ -101,12 +101,14 @@ def plan(
     say: Say,
     measured: list[Trial] | None = None,
     deadline: Deadline | None = None,
+    first_answer: Callable[[str], None] = lambda _: None,
 ) -> Plan | NoPlan:
     """``budget``: replays of the search, None for as many as it can afford; ``attain``: share of
     requests that must meet the SLO.
 
     ``say`` gets a text, and how many of how many replays at most were run. ``measured`` gets each
-    trial as soon as it is measured, for a search that is interrupted.
+    trial as soon as it is measured, for a search that is interrupted. ``first_answer`` gets the
+    result of a search with a part of the traffic, before all of it is replayed.
 
     SimulationError if no layout fits the model, or none was measured.
     """
@@ -133,6 +135,8 @@ def plan(
     ]
     finalists = _searched(request, searches, families)
     trials = joined(searches, budget, complete=complete_workload(loaded, steady))
+    if text := unconfirmed_answer(trials, finalists):
+        first_answer(text)
     undecided = trials.undecided or trials.deadline.is_over(SEARCHED)
     if not any(finalists):
         hopeful = _replay_hopeful(trials, space)
@@ -149,6 +153,22 @@ def plan(
     limits = _limits(searches, families, finalists, request.objective)
     found = replace(found, routing=routing, unfinished=limits, other_decoding=other)
     return replace(found, complete=trials.complete, unreplayed=_unreplayed(space, families))
+
+
+def unconfirmed_answer(trials: Trials, finalists: Sequence[Sequence[Trial]]) -> str:
+    """Empty if no graph met the SLO, or if the search replayed all of the traffic."""
+    met = [trial for family in finalists for trial in family]
+    if trials.complete is None or not met:
+        return ""
+    part, total = (
+        own.workload.fixed_requests or len(own.requests(0))
+        for own in (trials.study.workload, trials.complete)
+    )
+    if part >= total:
+        return ""
+    best = winner_of(met, trials.deployments.request.objective)
+    what = f"{best.candidate}, {best.candidate.gpus} GPUs"
+    return f"first answer, from {part:,} of {total:,} requests, not yet confirmed: {what}"
 
 
 def complete_workload(loaded: LoadedWorkload, steady: LoadedWorkload) -> LoadedWorkload | None:
