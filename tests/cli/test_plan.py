@@ -360,7 +360,7 @@ def test_the_suggested_scale_includes_the_requested_scale(
     slo = ("--ttft", "1s", "--itl", "8ms", "--replays", "40")
     assert main([*asked, "--gpus", "1", *slo, "--scale", "3"]) == 17
     output = capsys.readouterr().err
-    (load,) = re.findall(r"--scale ([0-9.]+), at which it meets the SLO", output)
+    (load,) = re.findall(r"--scale ([0-9.]+), at which the closest graph meets the SLO", output)
     assert main([*asked, "--gpus", "1", *slo, "--scale", load]) == 0
 
 

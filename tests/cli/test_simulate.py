@@ -174,10 +174,8 @@ def test_inputs_beyond_a_step_are_rejected_before_the_replay(
         argv += ["--set", text]
     assert main(argv) == 0
     output = capsys.readouterr().out
-    assert re.search(
-        r"  rejected requests: [0-9]+, whose input is longer than 800 tokens, the step of prefill",
-        output,
-    )
+    limit = r"input longer than 800 tokens, the maximum per step of prefill"
+    assert re.search(rf"  rejected requests: [0-9]+ \({limit}", output)
     assert "decode queue p99" in output
 
 
@@ -261,7 +259,7 @@ def test_the_planner_needs_a_router_mode_that_can_be_replayed(
     assert main([*argv, "--planner"]) == 17
     message = capsys.readouterr().err
     assert "router.mode: random cannot be replayed: the replay has kv and round-robin" in message
-    assert message.endswith("Fix: Set it to kv or round-robin.\n")
+    assert message.endswith("Fix: Set the router mode to kv or round-robin.\n")
 
 
 @needs_sim

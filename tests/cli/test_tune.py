@@ -117,7 +117,7 @@ def test_a_manifest_with_another_router_mode_names_no_field_of_a_graph(
     assert main(["tune", str(manifest), "--workload", "short-chat"]) == 17
     output = capsys.readouterr().err
     assert "the frontend's --router-mode: round-robin has no settings to tune" in output
-    assert output.endswith("Fix: Set it to kv.\n")
+    assert output.endswith("Fix: Set the router mode to kv.\n")
 
 
 @needs_sim

@@ -194,6 +194,7 @@ def test_a_confidence_without_measured_points_is_refused_before_the_replays(
     (problem,) = caught.value.problems
     assert problem.place == "--confidence"
     assert problem.message == (
-        f"fewer than 6 measured points of {missing} for gpt-oss-20b, trtllm, b200"
+        f"there are fewer than 6 measured points of {missing} for gpt-oss-20b with trtllm on b200, "
+        "so there is no interval"
     )
     assert problem.fix == "Remove --confidence."

@@ -83,13 +83,13 @@ def test_with_n_minus_one_the_figures_and_the_slo_are_those_after_the_loss(full:
     error = error_of(searched(full, Behavior(0.1)))
     assert f"closest: {FULL}, with one worker fewer: 0.0% of requests within the SLO" in error
     assert "TTFT p95 200 ms (SLO: 49 ms)" in error
-    assert "Fix: Use --ttft 204ms, which that graph meets; or --rate 0.4, at which" in error
+    assert "Fix: Use --ttft 204ms, which the closest graph meets; or --rate 0.4, at which" in error
 
 
 def test_an_overload_after_the_loss_has_no_slo_that_is_met() -> None:
     error = error_of(searched(0.5, Behavior(0.1, steadiness=OVERLOADED)))
-    assert "it is not steady: only 2 of 4 requests/s complete" in error
-    assert "which that graph meets" not in error
+    assert "its replay is not steady: only 2 of 4 requests/s complete" in error
+    assert "which the closest graph meets" not in error
 
 
 def test_without_time_for_the_loss_no_slo_is_suggested() -> None:
@@ -97,7 +97,7 @@ def test_without_time_for_the_loss_no_slo_is_suggested() -> None:
     made.deadline = Deadline(10, clock=lambda: 11.0)
     error = error_of(made)
     assert f"closest: {FULL}: 0.0% of requests within the SLO" in error
-    assert "which that graph meets" not in error
+    assert "which the closest graph meets" not in error
 
 
 def test_a_graph_that_only_a_loss_prevents_is_closer_than_one_that_is_too_slow() -> None:
@@ -123,7 +123,7 @@ def test_with_confidence_the_latencies_are_those_that_miss_the_slo(
     error = error_of(made, slo)
     assert "100.0% of requests within the SLO as predicted; at the upper end of the 90% " in error
     assert "intervals: TTFT p95 75 ms (SLO: 60 ms)" in error
-    assert "Fix: Use --ttft 77ms, which that graph meets" in error
+    assert "Fix: Use --ttft 77ms, which the closest graph meets" in error
 
 
 def undecided(workload: LoadedWorkload, steadiness: Steadiness) -> NoPlan:
@@ -145,7 +145,7 @@ def undecided(workload: LoadedWorkload, steadiness: Steadiness) -> NoPlan:
 def test_more_replays_of_a_trace_without_a_steady_state_are_no_fix() -> None:
     trace = prompts(*[10] * 18)
     (problem,) = no_plan_error(undecided(trace, GROWING), 0.95, rate).problems
-    assert "it is not steady: only 5 of 10 requests/s complete" in problem.message
+    assert "its replay is not steady: only 5 of 10 requests/s complete" in problem.message
     assert problem.fix == "Use a longer trace, or a lower --rate."
     for workload, steadiness in (
         (LOADED, GROWING),

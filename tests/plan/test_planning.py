@@ -54,7 +54,7 @@ def test_an_answer_from_a_part_of_the_traffic_is_printed_before_it_is_confirmed(
     found = search.of([TrialSpec(two), TrialSpec(four)])
     if requests is not None:
         search.complete = LOADED.with_workload(LOADED.workload.with_requests(requests))
-    answer = f"first answer, from 160 of 1,600 requests, not yet confirmed: {two}, 2 GPUs"
+    answer = f"first answer (not yet confirmed, from 160 of 1,600 requests): {two}, 2 GPUs"
     assert unconfirmed_answer(search, [found, []]) == (answer if is_printed else "")
     assert unconfirmed_answer(search, [[], []]) == ""
 

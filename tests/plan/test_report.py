@@ -85,7 +85,8 @@ def test_a_plan_reports_the_requests_that_are_too_long() -> None:
     assert "ejected requests" not in " ".join([*lines(plan, 0.95), *header(plan, 0.95, "")])
     winner = replace(plan.winner, row=replace(plan.winner.row, too_long=3))
     plan = replace(plan, winner=winner, aggregated=winner)
-    line = f"rejected requests: 3, which are longer than {winner.row.replayable.context} tokens"
+    limit = winner.row.replayable.context
+    line = f"rejected requests: 3 (input and output longer than {limit} tokens)"
     assert line in list(lines(plan, 0.95))
     assert f"R{line[1:]}." in header(plan, 0.95, "penstock plan")
     assert json.loads(as_json(plan, 0.95, ""))["graphs"][0]["too_long"] == 3
@@ -161,7 +162,7 @@ def plan_comparing(
 @pytest.mark.slow  # renders a graph
 def test_disaggregation_is_not_known_at_a_scale_without_a_replay_of_both_graphs() -> None:
     plan = plan_comparing(90, by_gpus=False, scales=(0.25, 0.5, 1.0, 2.0), left=8)
-    unknown = "not known at scale × 0.5, × 2 (not both replayed)"
+    unknown = "not known at scale × 0.5, × 2 (one or both graphs were not replayed)"
     assert disaggregation(plan) == f"not worth it at scale × 0.25, × 1; {unknown}: {PAIR}"
     scales = json.loads(as_json(plan, 0.95, ""))["disaggregation"]["scales"]
     assert [one["favors_disaggregated"] for one in scales] == [False, None, False, None]

@@ -68,7 +68,7 @@ def test_a_smaller_graph_that_meets_the_slo_with_other_settings_wins() -> None:
     assert families[0][1].candidate == LARGE
     assert found.reason == (
         "prefill_load_scale 4, overlap_score_credit 4, queue_threshold unset: 100.0% of requests "
-        "meet the SLO; with Dynamo's default, only 0.0%"
+        "meet the SLO; in kv mode with Dynamo's default settings, only 0.0%"
     )
     assert search.left == left  # the step has replays of its own
 
@@ -80,7 +80,8 @@ def test_a_smaller_graph_that_meets_the_slo_with_round_robin_wins() -> None:
     assert winner is not None
     assert winner.candidate == other
     assert found.reason == (
-        "round-robin mode: 100.0% of requests meet the SLO; with Dynamo's default, only 0.0%"
+        "round-robin mode: 100.0% of requests meet the SLO; in kv mode with Dynamo's default "
+        "settings, only 0.0%"
     )
 
 

@@ -26,7 +26,7 @@ def test_other_modes_are_refused_with_the_value_and_a_fix(mode: str) -> None:
         require_replayed_mode(of(DISAGG, f"router.mode={mode}"), source)
     text = str(error.value)
     assert f"router.mode: {mode} cannot be replayed" in text
-    assert text.endswith("Fix: Set it to kv or round-robin.")
+    assert text.endswith("Fix: Set the router mode to kv or round-robin.")
 
 
 def test_kv_round_robin_and_a_single_worker_are_replayed() -> None:

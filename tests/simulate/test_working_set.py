@@ -70,7 +70,7 @@ def test_system_prompts_are_compared_with_the_cache_of_the_workers() -> None:
     small = working_set(row(num_gpu_blocks=10), PROMPTS)
     assert small is not None
     assert not small.fits
-    assert "it does not fit" in str(small)
+    assert "the working set does not fit" in str(small)
 
 
 def test_nothing_is_compared_without_a_cache_or_shared_prefixes() -> None:

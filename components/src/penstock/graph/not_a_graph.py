@@ -25,7 +25,7 @@ _MANIFEST = (
 _DYNAMO = re.compile(r"Dynamo[A-Z]|nvidia\.com/")
 DEPLOYMENT = "DynamoGraphDeployment"
 START = "Write a graph with `penstock init`, or copy one with `penstock init --example quickstart`."
-OVERLAY = "Build the overlay, and pass its output: `kubectl kustomize DIR > FILE`."
+OVERLAY = "Build the overlay with `kubectl kustomize DIR > FILE`, then pass FILE."
 KUSTOMIZATION = ("kustomization.yaml", "kustomization.yml")
 REQUIRED = ("model", "engine")
 SIMILAR = 0.75  # `modle` is `model`; `node` is not
@@ -33,7 +33,7 @@ SIMILAR = 0.75  # `modle` is `model`; `node` is not
 OTHER_FILES: tuple[tuple[frozenset[str], int, str, str], ...] = (
     (frozenset({"apiVersion", "appVersion", "version"}), 2,
      "the Chart.yaml of a Helm chart",
-     "Render the chart, and pass its output: `helm template DIR > FILE`."),
+     "Render the chart with `helm template DIR > FILE`, then pass FILE."),
     (frozenset({"bases", "patches", "patchesStrategicMerge", "patchesJson6902", "namePrefix",
                 "nameSuffix", "commonLabels", "configMapGenerator", "secretGenerator",
                 "generatorOptions", "replacements"}), 1, "a kustomization.yaml",

@@ -9,16 +9,16 @@ from penstock.nearest import nearest
 
 SIMILAR = 0.8  # DynamoGraphDeploy, not Deployment
 DGD = "DynamoGraphDeployment"
-_OF_CLUSTER = "`kubectl get dynamographdeployments -o yaml > FILE`"
+_OF_CLUSTER = "with `kubectl get dynamographdeployments -o yaml > FILE`, then pass FILE"
 # Kind → what it is, and what to check instead.
 _KINDS = {
     "DynamoGraphDeploymentRequest": (
         f"from which the operator generates a {DGD}",
-        f"Pass the {DGD} that the operator generates: {_OF_CLUSTER}.",
+        f"Save the {DGD} that the operator generates {_OF_CLUSTER}.",
     ),
     "DynamoComponentDeployment": (
         f"which the operator creates for each component of a {DGD}",
-        f"Pass the {DGD} to which it belongs: {_OF_CLUSTER}.",
+        f"Save the {DGD} to which it belongs {_OF_CLUSTER}.",
     ),
     "DynamoModel": (
         "a model or LoRA adapter that a deployment serves",
@@ -30,7 +30,7 @@ _KINDS = {
     ),
     "DynamoWorkerMetadata": (
         "which a worker writes for discovery",
-        f"Pass the {DGD} to which the worker belongs: {_OF_CLUSTER}.",
+        f"Save the {DGD} to which the worker belongs {_OF_CLUSTER}.",
     ),
     "DynamoCheckpoint": (
         "which Dynamo 1.5 removed",
@@ -42,7 +42,7 @@ _KINDS = {
     ),
     "Component": (
         "which overlays of Kustomize use",
-        "Build an overlay that uses it, and pass its output: `kubectl kustomize DIR > FILE`.",
+        "Build an overlay that uses it with `kubectl kustomize DIR > FILE`, then pass FILE.",
     ),
 }
 

@@ -44,7 +44,7 @@ def no_plan_error(
         parts.extend(rejected(trial.row))
         overloaded = (row.steadiness for row in trial.rows if not row.is_served)
         if steadiness := next(overloaded, None):
-            parts.append(f"it is not steady: {steadiness.reason}")
+            parts.append(f"its replay is not steady: {steadiness.reason}")
     parts.append(done)
     fix = _alternatives(result, load_argument)
     if _is_short_trace(result, attain):
@@ -70,9 +70,10 @@ def _alternatives(result: NoPlan, load_argument: Callable[[float], str]) -> str:
         arguments = [f"{flags[k]} {_rounded_up(v)}ms" for k, v in possible.items() if v is not None]
         # The latencies of an overloaded graph grow with the length of the replay.
         if possible != requested and all(row.is_served for row in result.miss.trial.rows):
-            ways.append(f"{' '.join(arguments)}, which that graph meets")
+            ways.append(f"{' '.join(arguments)}, which the closest graph meets")
         if result.miss.scale is not None and result.request.objective is not Objective.THROUGHPUT:
-            ways.append(f"{load_argument(result.miss.scale)}, at which it meets the SLO")
+            argument = load_argument(result.miss.scale)
+            ways.append(f"{argument}, at which the closest graph meets the SLO")
     if result.gpus is not None:
         ways.append(f"--gpus {result.gpus} (estimated, not replayed)")
     return f"Use {'; or '.join(ways)}." if ways else "Raise --replays, or loosen the SLO."

@@ -167,8 +167,9 @@ def unconfirmed_answer(trials: Trials, finalists: Sequence[Sequence[Trial]]) -> 
     if part >= total:
         return ""
     best = winner_of(met, trials.deployments.request.objective)
-    what = f"{best.candidate}, {best.candidate.gpus} GPUs"
-    return f"first answer, from {part:,} of {total:,} requests, not yet confirmed: {what}"
+    count = best.candidate.gpus
+    what = f"{best.candidate}, {count} GPU{'s' * (count != 1)}"
+    return f"first answer (not yet confirmed, from {part:,} of {total:,} requests): {what}"
 
 
 def complete_workload(loaded: LoadedWorkload, steady: LoadedWorkload) -> LoadedWorkload | None:

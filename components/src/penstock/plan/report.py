@@ -301,7 +301,8 @@ def disaggregation(plan: Plan) -> str:
     missed = [one for one in complete if not _is_met(one)]
     end = f"; at scale {_scales(missed)} both miss the SLO" if missed else ""
     unknown = [one for one in plan.compared if one.favors_disaggregated is None]
-    end += f"; not known at scale {_scales(unknown)} (not both replayed)" if unknown else ""
+    why = "one or both graphs were not replayed"
+    end += f"; not known at scale {_scales(unknown)} ({why})" if unknown else ""
     if not favoring:
         return f"not worth it at scale {_scales(met)}{end}: {pair}"
     where = f"{'only ' if len(favoring) < len(met) else ''}at scale {_scales(favoring)}"

@@ -168,8 +168,9 @@ def _require_intervals(slo: Slo, model: str, gpu: Gpu) -> None:
     group = ENGINE, gpu.name, model
     missing = [name.upper() for name in needed if needed[name] and not has_interval(group, name)]
     if missing:
-        points = f"fewer than {FEWEST} measured points of {', '.join(missing)}"
-        message = f"{points} for {model}, {ENGINE}, {gpu.name}"
+        points = f"fewer than {FEWEST} measured points of {' and '.join(missing)}"
+        where = f"{model} with {ENGINE} on {gpu.name}"
+        message = f"there are {points} for {where}, so there is no interval"
         raise _refused("--confidence", message, "Remove --confidence.")
 
 

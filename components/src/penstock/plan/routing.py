@@ -58,8 +58,8 @@ class Routing:
             is_kv = own.candidate.router == "kv"
             how = str(own.candidate.settings) if is_kv else f"{own.candidate.router} mode"
             return (
-                f"{how}: {own.goodput:.1%} of requests meet the SLO; with Dynamo's default, "
-                f"only {default.goodput:.1%}"
+                f"{how}: {own.goodput:.1%} of requests meet the SLO; in kv mode with Dynamo's "
+                f"default settings, only {default.goodput:.1%}"
             )
         return recommendation(self.tuning) if self.tuning else self.kept
 

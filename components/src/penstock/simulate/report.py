@@ -231,11 +231,11 @@ def rejected(row: Row) -> Iterator[str]:
     limit = row.replayable.input_limit
     if too_long := row.too_long - row.over_input_limit:
         context = row.replayable.context
-        yield f"rejected requests: {too_long}, which are longer than {context} tokens"
+        yield f"rejected requests: {too_long} (input and output longer than {context} tokens)"
     if row.over_input_limit and limit:
         yield (
-            f"rejected requests: {row.over_input_limit}, whose input is longer than "
-            f"{limit.tokens} tokens, the step of {limit.pool} without chunked prefill"
+            f"rejected requests: {row.over_input_limit} (input longer than {limit.tokens} tokens, "
+            f"the maximum per step of {limit.pool} without chunked prefill)"
         )
 
 

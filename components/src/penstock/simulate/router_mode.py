@@ -20,7 +20,9 @@ def require_replayed_mode(deployment: Replayable, source: Source) -> None:
     message = (
         f"{deployment.router.mode} cannot be replayed: the replay has {' and '.join(REPLAYED)}"
     )
-    raise SimulationError(router_problem(source, message, "Set it to kv or round-robin."))
+    raise SimulationError(
+        router_problem(source, message, "Set the router mode to kv or round-robin.")
+    )
 
 
 def router_problem(source: Source, message: str, fix: str) -> Problem:

@@ -32,7 +32,7 @@ class WorkingSet:
 
     def __str__(self) -> str:
         capacity = f"{self.workers} × {self.worker_tokens:,} tokens ({self.pool})"
-        end = "" if self.fits else "; it does not fit, so prefix-cache hits are lost"
+        end = "" if self.fits else "; the working set does not fit, so prefix-cache hits are lost"
         return f"up to {self.tokens:,} prompt tokens are needed again; KV cache: {capacity}{end}"
 
 

@@ -14,7 +14,7 @@ def require_tunable(deployment: Replayable, source: Source) -> None:
     if deployment.router.settings is None:
         mode = deployment.router.mode
         message = f"{mode} has no settings to tune"
-        raise SimulationError(router_problem(source, message, "Set it to kv."))
+        raise SimulationError(router_problem(source, message, "Set the router mode to kv."))
     if deployment.choices == 1:
         message = f"{deployment.shape}: no pool has two workers, so the router has no choice"
         fix = "Set `replicas` of a pool to 2 or more."
