@@ -26,7 +26,7 @@ from tests.support.documents import ENVIRONMENT, PAGES, Block, blocks
 from tests.support.local_graphs import ROOT, assert_nothing_left
 
 README = PAGES["README.md"]
-DECIMAL = re.compile(r"(\d+\.\d+)")
+NUMBER = re.compile(r"(\d+(?:\.\d+)?)")
 RESPONSE = re.compile(r"response is `([^`]+)`")
 # A command that contains the key needs the environment.
 NEEDS = {"quickstart.yaml": "llamacpp", "penstock plan": "sim"}
@@ -156,13 +156,13 @@ def test_the_commands_of_a_page_work_in_sequence(page: str, reader: Reader) -> N
 
 
 def _is_part_of(text: str, printed: str) -> bool:
-    """Whether the output has the text, with decimals that differ by at most 2%: the KV router
-    breaks ties randomly, so replays of the same requests differ."""
-    words = DECIMAL.split(" ".join(text.split()))  # every second one is a decimal
-    pattern = DECIMAL.pattern.join(re.escape(one) for one in words[::2])
+    """Whether the output has the text, with numbers that differ by at most 5%: the KV router breaks
+    ties randomly, so replays of the same requests differ."""
+    words = NUMBER.split(" ".join(text.split()))  # every second one is a number
+    pattern = NUMBER.pattern.join(re.escape(one) for one in words[::2])
     found = re.finditer(pattern, " ".join(printed.split()))
     shown = [float(one) for one in words[1::2]]
-    return any(shown == pytest.approx(list(map(float, one.groups())), rel=0.02) for one in found)
+    return any(shown == pytest.approx(list(map(float, one.groups())), rel=0.05) for one in found)
 
 
 @pytest.mark.long
