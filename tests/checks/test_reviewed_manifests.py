@@ -48,7 +48,7 @@ KINDS = {
     "apiVersion: v1\nkind: ConfigMap\ndata: {a: <your-name>}\n": "Pass a graph",
     "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n": "Build the overlay",
     "apiVersion: x/v1\nkind: Component\n": "Build an overlay that uses it",
-    "apiVersion: x/v1\nkind: DynamoGraphDeploymentRequest\n": "Pass the DynamoGraphDeployment",
+    "apiVersion: x/v1\nkind: DynamoGraphDeploymentRequest\n": "Save the DynamoGraphDeployment",
 }
 
 

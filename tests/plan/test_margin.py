@@ -164,9 +164,9 @@ def test_a_confidence_that_the_points_cannot_show_is_refused(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("model", "slo", "missing"),
     [
-        ("gpt-oss-20b", Slo(ttft_ms=400, itl_ms=10), "TTFT, ITL"),
+        ("gpt-oss-20b", Slo(ttft_ms=400, itl_ms=10), "TTFT and ITL"),
         ("gpt-oss-20b", Slo(itl_ms=10), "ITL"),
-        ("gpt-oss-20b", Slo(e2e_ms=9000), "TTFT, ITL"),
+        ("gpt-oss-20b", Slo(e2e_ms=9000), "TTFT and ITL"),
         ("gpt-oss-120b", Slo(ttft_ms=400, itl_ms=10, e2e_ms=9000), ""),
     ],
 )

@@ -175,7 +175,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _print_first_answer(args: argparse.Namespace, progress: Progress, text: str) -> None:
-    if not args.quiet:
+    if text and not args.quiet:
         progress.hide()
         print(text, file=sys.stderr)
 

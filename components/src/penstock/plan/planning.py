@@ -108,7 +108,7 @@ def plan(
 
     ``say`` gets a text, and how many of how many replays at most were run. ``measured`` gets each
     trial as soon as it is measured, for a search that is interrupted. ``first_answer`` gets the
-    result of a search with a part of the traffic, before all of it is replayed.
+    result of a search with a part of the traffic, or an empty text.
 
     SimulationError if no layout fits the model, or none was measured.
     """
@@ -135,12 +135,10 @@ def plan(
     ]
     finalists = _searched(request, searches, families)
     trials = joined(searches, budget, complete=complete_workload(loaded, steady))
-    if text := unconfirmed_answer(trials, finalists):
-        first_answer(text)
+    first_answer(unconfirmed_answer(trials, finalists))
     undecided = trials.undecided or trials.deadline.is_over(SEARCHED)
     if not any(finalists):
-        hopeful = _replay_hopeful(trials, space)
-        undecided |= trials.undecided or any(trial.meets_slo for trial in hopeful)
+        undecided |= any(t.meets_slo for t in _replay_hopeful(trials, space)) or trials.undecided
     finalists = reconsidered(trials, confirmed_families(trials, finalists, families))
     winner, routing = routed(trials, finalists, budget)
     if winner is None:
