@@ -80,7 +80,7 @@ def _reconsidered(
         and trial.row.scale == 1
         and not trial.meets_slo
         and trial.goodput >= least
-        and min(one.requests for one in trial.row.metrics) < CONFIRMING_REQUESTS
+        and trial.row.requests < CONFIRMING_REQUESTS
         and is_better(trial)
     ]
     missed.sort(key=lambda trial: (-trial.goodput, trial.candidate.order))
