@@ -115,8 +115,9 @@ def requested_workload(args: argparse.Namespace) -> LoadedWorkload:
     if args.concurrency:
         return loaded.with_concurrency(args.concurrency)
     scale: float = args.scale
+    flag = "--rate" if args.rate else "--scale"
     if args.rate or scale != 1:
-        require_arrival_rate(loaded, "--rate" if args.rate else "--scale")
+        require_arrival_rate(loaded, flag)
     if args.rate:
         mean = loaded.mean_rate()
         if mean is None:
@@ -127,8 +128,7 @@ def requested_workload(args: argparse.Namespace) -> LoadedWorkload:
     rate = loaded.mean_rate() if scale < 1 else None
     if rate is not None and rate * scale < LEAST_RATE:
         message = f"{rate * scale:.3g} requests/s are less than one request per day"
-        place = "--rate" if args.rate else "--scale"
-        raise UsageError(Problem(place=place, message=message, fix="Use a larger value."))
+        raise UsageError(Problem(place=flag, message=message, fix="Use a larger value."))
     return loaded.at_scale(scale) if scale != 1 else loaded
 
 

@@ -55,9 +55,8 @@ def reconsidered(trials: Trials, families: Sequence[Sequence[Trial]]) -> list[li
     the workload. Of conversations, it is too good rather than too bad.
     """
     request = trials.deployments.request
-    if request.objective is Objective.THROUGHPUT or request.survives_loss:
-        return [list(family) for family in families]
-    if trials.study.workload.workload.conversation:
+    has_turns = trials.study.workload.workload.conversation is not None
+    if request.objective is Objective.THROUGHPUT or request.survives_loss or has_turns:
         return [list(family) for family in families]
     return [
         _reconsidered(trials, family, is_disaggregated=is_disaggregated)

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import cached_property
 
 from penstock.errors import Problem, SimulationError
 from penstock.plan import sensitivity
@@ -25,6 +26,7 @@ from penstock.plan.trials import Deadline, Trial, Trials, TrialSpec, joined
 from penstock.simulate.parallel import in_parallel
 from penstock.simulate.replay import Replays
 from penstock.simulate.study import Row, Study
+from penstock.simulate.working_set import WorkingSet, working_set
 from penstock.workload.duration import (
     MAX_REPLAYED_REQUESTS,
     exceeds_plan_limit,
@@ -75,6 +77,11 @@ class Plan:
     # What ended the search of a family before a graph met the SLO, by `is_disaggregated`.
     unfinished: Mapping[bool, Limit] = field(default_factory=dict)
     is_late: bool = False  # whether the time limit ended the search or the analyses
+
+    @cached_property
+    def working_set(self) -> WorkingSet | None:
+        """Of the winner; the text, the header and the JSON have it."""
+        return working_set(self.winner.row, self.workload)
 
 
 @dataclass(frozen=True, kw_only=True)

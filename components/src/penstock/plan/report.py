@@ -26,7 +26,6 @@ from penstock.simulate.report import (
     rejected,
 )
 from penstock.simulate.study import Row
-from penstock.simulate.working_set import working_set
 
 WIDTH = 110  # of the header's lines
 NEXT_STEP = SCALE_STEP * 1.01  # times the sustained scale: no scale in between is ever replayed
@@ -52,8 +51,8 @@ def lines(plan: Plan, attain: float, width: int | None = None) -> Iterator[str]:
     yield from (f"availability: {line}" for line in availability(plan, attain))
     yield f"headroom: {_headroom(plan, attain)}"
     yield f"margin: {_margin(plan, attain)}"
-    if found := working_set(plan.winner.row, plan.workload):
-        yield f"working set: {found}"
+    if plan.working_set:
+        yield f"working set: {plan.working_set}"
     complete = ", with all workers" if plan.request.survives_loss else ""
     for name, row in plan.sensitivity_rows.items():
         yield f"sensitivity, {name}{complete}: {_changed_line(row, plan.request, attain)}"
@@ -344,7 +343,6 @@ def _difference(one: Comparison) -> str:
 def header(plan: Plan, attain: float, command: str, width: int = WIDTH) -> list[str]:
     """The comment at the top of the planned graph, as lines without `#`."""
     winner = plan.winner.candidate
-    found = working_set(plan.winner.row, plan.workload)
     parts = [
         f"{title(plan)}.",
         f"SLO: {objective_line(plan.request, attain)}.",
@@ -354,7 +352,7 @@ def header(plan: Plan, attain: float, command: str, width: int = WIDTH) -> list[
         *(f"Availability: {line}." for line in availability(plan, attain)),
         f"Headroom: {_headroom(plan, attain)}.",
         f"Margin: {_margin(plan, attain)}.",
-        *([f"Working set: {found}."] if found else []),
+        *([f"Working set: {plan.working_set}."] if plan.working_set else []),
         f"Disaggregation: {disaggregation(plan)}.",
         *([f"{LATE}."] if plan.is_late else []),
         *(f"{line.capitalize()}." for line in rejected(plan.winner.row)),

@@ -44,7 +44,7 @@ def as_json(plan: Plan, attain: float, graph: str) -> str:
         "sensitivity": {
             name: _changed_json(row, plan, attain) for name, row in plan.sensitivity_rows.items()
         },
-        "working_set": working_set_json(plan.winner.row, plan.workload),
+        "working_set": working_set_json(plan.working_set),
         "disaggregation": {
             "summary": disaggregation(plan),
             "scales": list(map(_comparison_json, plan.compared)),

@@ -13,7 +13,7 @@ from penstock.simulate.metrics import MAX_REFUSED, ReplayMetrics, Spread, spread
 from penstock.simulate.model import Replayable
 from penstock.simulate.scaling import Scaling
 from penstock.simulate.study import LONG, Row, SustainedLoad
-from penstock.simulate.working_set import working_set
+from penstock.simulate.working_set import WorkingSet, working_set
 from penstock.workload.load import LoadedWorkload
 
 DECODE_QUEUE, GPU_HOURS = "decode queue p99 (ms)", "GPU-h"
@@ -294,7 +294,8 @@ def as_json(
             "schema_version": SCHEMA_VERSION,
             "workload": loaded.workload.model_dump(exclude_none=True),
             "graphs": [
-                _as_json(row) | {"working_set": working_set_json(row, loaded)} for row in rows
+                _as_json(row) | {"working_set": working_set_json(working_set(row, loaded))}
+                for row in rows
             ],
             "sustained": [_sustained_as_json(load) for load in sustained],
             "not_simulated": NEVER_SIMULATED,
@@ -307,9 +308,7 @@ def as_rows(rows: Sequence[Row]) -> list[dict[str, object]]:
     return [_as_json(row) for row in rows]
 
 
-def working_set_json(row: Row, loaded: LoadedWorkload) -> dict[str, object] | None:
-    """``loaded``: the workload at scale 1."""
-    found = working_set(row, loaded)
+def working_set_json(found: WorkingSet | None) -> dict[str, object] | None:
     return asdict(found) | {"fits": found.fits} if found else None
 
 
