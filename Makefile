@@ -113,6 +113,7 @@ environments: ## install the environments of the tests
 	$(RUN) penstock env install sim
 	$(RUN) penstock env install dynamo-1.7
 	$(RUN) penstock env install clients
+	$(RUN) penstock env install aiperf
 
 pins: ## update the exact versions of indirect dependencies
 	$(RUN) python .ci/pins.py

@@ -20,7 +20,7 @@ from statistics import geometric_mean
 from typing import Any
 
 from penstock.drill.graph_process import GraphProcess
-from penstock.simulate.metrics import ServedRequest, percentile
+from penstock.simulate.window import ServedRequest, percentile
 from penstock.tune.parts import halves
 from penstock.workload import Request
 from penstock.workload.load import LoadedWorkload

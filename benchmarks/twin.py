@@ -25,9 +25,10 @@ from penstock.drill.graph_process import GraphProcess
 from penstock.manifests.source import open_source
 from penstock.serving.understand import Hints
 from penstock.simulate.cache import Cache
-from penstock.simulate.metrics import ServedRequest, served_requests
+from penstock.simulate.metrics import served_requests
 from penstock.simulate.replay import Job, Replays, as_trace
 from penstock.simulate.replayable import replayable
+from penstock.simulate.window import ServedRequest
 from penstock.twin.compare import TOLERANCE, LatencyPercentiles, latency_percentiles
 from penstock.twin.live_client import LiveClient
 from penstock.workload import Request, Workload, sample

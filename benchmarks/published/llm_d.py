@@ -9,11 +9,12 @@ from typing import Any
 
 from deployed import deployed
 from penstock.simulate.accuracy import no_points
-from penstock.simulate.metrics import ServedRequest, served_requests
+from penstock.simulate.metrics import served_requests
 from penstock.simulate.model import Replayable
 from penstock.simulate.replay import Replays
 from penstock.simulate.router import Router
 from penstock.simulate.study import Study
+from penstock.simulate.window import ServedRequest
 from penstock.workload.load import LoadedWorkload
 from penstock.workload.model import Arrival, Lengths, Workload
 from point_graphs import SPREADS

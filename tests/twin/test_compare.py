@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from penstock.simulate.metrics import ServedRequest
+from penstock.simulate.window import ServedRequest
 from penstock.twin.compare import (
     REQUESTS,
     comparison_line,

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from penstock.twin.live_client import FIRST_ID, LAST_ID, LiveClient, LiveError, prompt
-from penstock.workload import BLOCK_TOKENS, Request
+from penstock.twin.live_client import LiveClient, LiveError
+from penstock.workload import Request
 
 LOOPBACK = "127.0.0.1"
 REQUEST = Request(at_ms=0.0, input_tokens=100, output_tokens=2, blocks=(7, 8))
@@ -106,17 +106,3 @@ def test_a_missing_server_is_an_error() -> None:
         pass
     with pytest.raises(LiveError, match="ConnectError"):
         asyncio.run(LiveClient(url=url, model="m").serve([REQUEST]))
-
-
-def test_equal_blocks_have_equal_tokens_and_another_salt_changes_them() -> None:
-    one, other = (
-        Request(at_ms=0.0, input_tokens=BLOCK_TOKENS + 10, output_tokens=1, blocks=blocks)
-        for blocks in ((1, 2), (1, 3))
-    )
-    first, second = prompt(one, ""), prompt(other, "")
-    assert first[:BLOCK_TOKENS] == second[:BLOCK_TOKENS]
-    assert first[BLOCK_TOKENS:] != second[BLOCK_TOKENS:]
-    assert prompt(one, "other")[:BLOCK_TOKENS] != first[:BLOCK_TOKENS]
-    assert len(first) == BLOCK_TOKENS + 10
-    assert min(first) >= FIRST_ID
-    assert max(first) < LAST_ID

@@ -147,3 +147,7 @@ class SimulationError(PenstockError):
 
 class DrillError(PenstockError):
     exit_code = 18
+
+
+class BenchError(PenstockError):
+    exit_code = 19

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
@@ -16,9 +15,6 @@ if TYPE_CHECKING:
     from penstock.graph.model import Graph
     from penstock.verify.run_probes import ProbeRun
     from penstock.verify.target import ProbeTarget
-
-MOST_PORT = 65535
-_HOST_AND_PORT = re.compile(r"[\w.-]+:\d+(/.*)?")  # a URL without a scheme
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -99,9 +95,10 @@ def _target(args: argparse.Namespace) -> ProbeTarget:
     from penstock.manifests.source import open_source
     from penstock.verify.expected import read_expectations
     from penstock.verify.target import ProbeTarget
+    from penstock.verify.urls import is_url, require_urls
 
-    remote = "://" in args.target or _HOST_AND_PORT.fullmatch(args.target) is not None
-    _require_urls([*([args.target] if remote else []), *args.metrics])
+    remote = is_url(args.target)
+    require_urls([*([args.target] if remote else []), *args.metrics])
     _require_readable(args)
     graph = args.graph or (None if remote else Path(args.target))
     source = open_source(graph, args.sets) if graph is not None else None
@@ -132,24 +129,6 @@ def _model_folder(graph: Graph) -> Path | None:
         return find_gguf(name).folder
     except InputError:
         return None
-
-
-def _require_urls(urls: list[str]) -> None:
-    import httpx
-
-    from penstock.errors import InputError, Problem
-
-    for text in urls:
-        try:
-            url = httpx.URL(text)
-            good = (
-                url.scheme in ("http", "https") and bool(url.host) and (url.port or 0) <= MOST_PORT
-            )
-        except httpx.InvalidURL:
-            good = False
-        if not good:
-            fix = "Write http:// or https://, a host, and a port up to 65535."
-            raise InputError(Problem(message=f"{text!r} is not a URL", fix=fix))
 
 
 def _require_readable(args: argparse.Namespace) -> None:

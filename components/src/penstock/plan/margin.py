@@ -10,8 +10,9 @@ from penstock.graph.slo import Slo
 from penstock.plan.request import PlanRequest
 from penstock.simulate.accuracy import no_points, row_intervals
 from penstock.simulate.interval import COVERAGE
-from penstock.simulate.metrics import ServedRequest, percentile, steady_requests
+from penstock.simulate.metrics import steady_requests
 from penstock.simulate.study import Row
+from penstock.simulate.window import ServedRequest, percentile
 
 TTFT, ITL, END_TO_END = "TTFT", "ITL", "end-to-end latency"
 PREDICTED = {"ttft": 1.0, "itl": 1.0}  # by the metric of an interval: factors of the prediction

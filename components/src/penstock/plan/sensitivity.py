@@ -19,9 +19,10 @@ from penstock.plan.margin import END_TO_END, ITL, PREDICTED, TTFT, highest_facto
 from penstock.plan.score import TIE
 from penstock.plan.space import Candidate
 from penstock.plan.trials import Trial, Trials, TrialSpec
-from penstock.simulate.metrics import percentile, steady_requests
+from penstock.simulate.metrics import steady_requests
 from penstock.simulate.model import Replayable
 from penstock.simulate.study import Row
+from penstock.simulate.window import percentile
 from penstock.workload.load import Change
 from penstock.workload.sensitivity import double_inputs, without_shared_prefixes
 

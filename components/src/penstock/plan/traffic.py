@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 
-from penstock.simulate.metrics import percentile
+from penstock.simulate.window import percentile
 from penstock.workload import BLOCK_TOKENS, Request
 
 SEEDS = 3  # samples of the traffic on which a decision is based; a first replay uses one

@@ -18,9 +18,10 @@ from penstock.simulate.interval import (
     layout_of,
     measured_points,
 )
-from penstock.simulate.metrics import percentile, spreads
+from penstock.simulate.metrics import spreads
 from penstock.simulate.model import Replayable
 from penstock.simulate.study import Row
+from penstock.simulate.window import percentile
 
 # Of each metric of `interval`: the metric of the row, and the text of its interval.
 METRICS = {

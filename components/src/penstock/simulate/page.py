@@ -17,9 +17,10 @@ from penstock.simulate.html_report import (
     side_by_side,
     write_html,
 )
-from penstock.simulate.metrics import percentile, served_requests
+from penstock.simulate.metrics import served_requests
 from penstock.simulate.report import marked, notes, sustained_load_line, table_cells, title
 from penstock.simulate.study import Row, SustainedLoad
+from penstock.simulate.window import percentile
 from penstock.workload.load import LoadedWorkload
 
 POINTS = 101

@@ -97,7 +97,7 @@ class Steadiness:
             return f"the traffic is too short: {what} {self.warm_up_s:.3g} s"
         if not self.is_served:
             rates = f"{self.served_rate:.3g} of {self.offered_rate:.3g} requests/s complete"
-            return f"only {rates}, so queues and latencies grow with the length of the replay"
+            return f"only {rates}, so queues and latencies grow with the length of the run"
         if not self.is_long_enough:
             times = self.window_s / self.request_s
             window = f"the measured window ({self.window_s:.3g} s) is {times:.2g} times the p99"

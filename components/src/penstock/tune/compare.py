@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from math import exp, log, sqrt
 from statistics import fmean, median, stdev
 
-from penstock.simulate.metrics import percentile, steady_requests
+from penstock.simulate.metrics import steady_requests
 from penstock.simulate.study import Row
+from penstock.simulate.window import percentile
 from penstock.tune.settings import RouterSettings
 
 METRIC = "ttft_p90_ms"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from penstock.simulate.metrics import ServedRequest, percentile
+from penstock.simulate.window import ServedRequest, percentile
 from penstock.workload import Request, Workload, sample
 from penstock.workload.model import Arrival, Lengths
 

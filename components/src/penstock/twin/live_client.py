@@ -9,15 +9,14 @@ import asyncio
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from random import Random
 from typing import Any
 
 import httpx
 
-from penstock.simulate.metrics import ServedRequest
-from penstock.workload import BLOCK_TOKENS, Request
+from penstock.simulate.window import ServedRequest
+from penstock.workload import Request
+from penstock.workload.token_ids import prompt
 
-FIRST_ID, LAST_ID = 100, 4000  # within the packaged tokenizer's 4096, beyond special ones
 TIMEOUT_S = 300.0
 
 
@@ -105,15 +104,6 @@ class LiveClient:
             input_tokens=request.input_tokens,
             cached_tokens=details.get("cached_tokens") or 0,
         )
-
-
-def prompt(request: Request, salt: str) -> list[int]:
-    """Token ids; blocks with the same id have the same tokens."""
-    ids: list[int] = []
-    for block in request.blocks:
-        draw = Random(f"{salt} {block}")
-        ids += (draw.randrange(FIRST_ID, LAST_ID) for _ in range(BLOCK_TOKENS))
-    return ids[: request.input_tokens]
 
 
 def _first_message(error: Exception) -> str:

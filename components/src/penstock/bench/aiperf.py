@@ -1,0 +1,157 @@
+"""Runs AIPerf, which sends the requests and records when each token arrives.
+
+AIPerf is a program of its own environment. Its tokenizer is not used, because the server counts
+tokens, but AIPerf loads one; it gets the packaged one, in the layout of Hugging Face's cache.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from penstock.environments.paths import environments_root, is_installed
+from penstock.errors import BenchError, MissingToolError, Problem
+from penstock.local.process import end_with_parent
+from penstock.tokenizer import FOLDER as TOKENIZER
+
+NAME = "aiperf"
+VERSION = "AIPerf 0.13.0"  # of the environment
+TOKENIZER_NAME, REVISION = "local/packaged", "0" * 40
+LOG, RECORDS = "aiperf.log", "profile_export.jsonl"
+POLL_S = 0.2
+END_S = 15.0  # in which AIPerf ends its processes
+MOST_WORKERS = 4  # processes that send requests; one sends hundreds of requests per second
+LAST_LINES = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """One run of AIPerf against one endpoint."""
+
+    url: str
+    """Without `/v1`."""
+    model: str
+    trace: Path
+    folder: Path
+    """Of AIPerf's files; exists."""
+    requests: int
+    concurrency: int | None
+    """None: requests are sent at the times of the trace."""
+    timeout_s: float
+    """Of one request."""
+
+    @property
+    def records(self) -> Path:
+        """One line for each request that was answered or failed."""
+        return self.folder / RECORDS
+
+
+def require_environment() -> Path:
+    """AIPerf's program; MissingToolError if its environment is not installed."""
+    folder = environments_root() / NAME
+    if not is_installed(folder):
+        message = "AIPerf, which sends the requests, is not installed"
+        fix = f"Run `penstock env install {NAME}` (0.8 GB, once)."
+        raise MissingToolError(Problem(message=message, fix=fix))
+    return folder / "bin" / NAME
+
+
+def run(program: Path, runs: Sequence[Run], progress: Callable[[int], None]) -> None:
+    """Run all at the same time, each of which writes `profile_export.jsonl` into its folder;
+    ``progress`` gets the number of their requests so far.
+
+    Whatever interrupts this, no process remains, and the records so far do. BenchError if one
+    fails.
+    """
+    with contextlib.ExitStack() as started:
+        processes = [started.enter_context(_running(program, one)) for one in runs]
+        while any(process.poll() is None for process in processes):
+            time.sleep(POLL_S)
+            progress(sum(_count(one.records) for one in runs))
+    for one, process in zip(runs, processes, strict=True):
+        if process.returncode != 0 or not one.records.exists():
+            log = one.folder / LOG
+            message = f"AIPerf failed with exit code {process.returncode}: {_cause(log)}"
+            raise BenchError(Problem(place=one.url, message=message, fix=f"Read {log}."))
+
+
+@contextlib.contextmanager
+def _running(program: Path, run: Run) -> Iterator[subprocess.Popen[bytes]]:
+    home = run.folder / "huggingface"
+    _write_tokenizer(home)
+    environ = {**os.environ, "HF_HOME": str(home), "HF_HUB_OFFLINE": "1"}
+    with (run.folder / LOG).open("wb") as output:
+        process = subprocess.Popen(
+            [*end_with_parent(), *command(program, run)],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=environ,
+            cwd=run.folder,
+            start_new_session=True,
+        )
+        try:
+            yield process
+        finally:
+            _end(process)
+            shutil.rmtree(home, ignore_errors=True)
+
+
+def command(program: Path, run: Run) -> list[str]:
+    """AIPerf reads the API key from OPENAI_API_KEY, which no list of processes shows."""
+    load = ["--fixed-schedule", "--fixed-schedule-auto-offset"]
+    if run.concurrency:
+        load = ["--concurrency", str(run.concurrency), "--request-count", str(run.requests)]
+    return [
+        str(program),
+        "profile",
+        *("--model", run.model),
+        *("--url", run.url),
+        *("--endpoint-type", "completions", "--streaming"),
+        *("--tokenizer", TOKENIZER_NAME, "--use-server-token-count"),
+        *("--input-file", str(run.trace), "--custom-dataset-type", "mooncake-trace"),
+        *load,
+        *("--request-timeout-seconds", f"{run.timeout_s:g}"),
+        *("--workers-max", str(MOST_WORKERS)),
+        *("--artifact-dir", str(run.folder), "--export-level", "records"),
+        *("--ui", "none", "--no-gpu-telemetry", "--no-server-metrics"),
+    ]
+
+
+def _write_tokenizer(home: Path) -> None:
+    folder = home / "hub" / f"models--{TOKENIZER_NAME.replace('/', '--')}"
+    shutil.copytree(TOKENIZER, folder / "snapshots" / REVISION)
+    (folder / "refs").mkdir()
+    (folder / "refs" / "main").write_text(REVISION)
+
+
+def _count(records: Path) -> int:
+    try:
+        return records.read_bytes().count(b"\n")
+    except OSError:
+        return 0
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End AIPerf and all its processes, which are in its process group."""
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGINT)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(END_S)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def _cause(log: Path) -> str:
+    """The last errors in AIPerf's log, in one line."""
+    lines = log.read_text(errors="replace").splitlines()
+    errors = [line.strip() for line in lines if "ERROR" in line or "Error" in line]
+    return " ".join(" ".join((errors or lines)[-LAST_LINES:]).split())[:500]

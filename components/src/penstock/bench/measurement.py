@@ -1,0 +1,115 @@
+"""Figures of a run, computed from its requests. Times are milliseconds."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from penstock.bench.records import Records
+from penstock.graph.slo import Slo
+from penstock.simulate.conversations import Conversations
+from penstock.simulate.metrics import MAX_REFUSED
+from penstock.simulate.steadiness import Steadiness
+from penstock.simulate.window import (
+    between,
+    percentile,
+    steadiness_of,
+    steady_window,
+    tokens_between,
+)
+
+SHARES = (0.5, 0.9, 0.99)
+MIN_LATE_MS, LATE_SHARE = 5.0, 0.1  # of the median TTFT, from which the client distorts latencies
+BUSY = 0.9  # share of this machine's processor time
+
+
+@dataclass(frozen=True, kw_only=True)
+class Percentiles:
+    p50: float
+    p90: float
+    p99: float | None  # None if too many requests failed for it to say anything
+
+    @staticmethod
+    def of(values: Sequence[float], *, has_p99: bool) -> Percentiles | None:
+        """None without values."""
+        if not values:
+            return None
+        p50, p90, p99 = (percentile(values, share) for share in SHARES)
+        return Percentiles(p50=p50, p90=p90, p99=p99 if has_p99 else None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measurement:
+    """The metrics of one run; their names are keys of the JSON output."""
+
+    sent: int  # requests with a record
+    unsent: int
+    counted: int  # served requests in the window, from which the percentiles come
+    failed: Mapping[str, int]  # reason → requests of the complete run
+    window_s: float
+    ttft_ms: Percentiles | None
+    itl_ms: Percentiles | None  # mean of each request
+    chunk_gap_ms: Percentiles | None  # between two chunks of a stream, of the complete run
+    e2e_ms: Percentiles | None
+    user_rate: float | None  # output tokens/s of the median request
+    output_rate: float  # output tokens/s
+    request_rate: float  # requests/s
+    goodput: float | None  # share of requests within the SLO; None without an SLO
+    prefix_hit_rate: float  # share of input tokens that the server reports as cached
+    steadiness: Steadiness | None  # None with a fixed concurrency
+    late_p99_ms: float | None  # how late requests were sent; None with a fixed concurrency
+    cpu_share: float  # of this machine's processor time during the run
+
+    @property
+    def distortion(self) -> str:
+        """Why the client may have distorted the figures; empty if it has not."""
+        limit = MIN_LATE_MS
+        if self.ttft_ms is not None:
+            limit = max(limit, LATE_SHARE * self.ttft_ms.p50)
+        if self.late_p99_ms is not None and self.late_p99_ms > limit:
+            return f"1% of the requests were sent at least {self.late_p99_ms:.0f} ms late"
+        if self.cpu_share > BUSY:
+            return f"{self.cpu_share:.0%} of this machine's processor time was used"
+        return ""
+
+
+def measurement_of(
+    records: Records,
+    slo: Slo,
+    conversations: Conversations | None,
+    *,
+    is_scheduled: bool,
+    cpu_share: float,
+) -> Measurement:
+    served = list(records.served)
+    begin, end = steady_window(served, conversations)
+    counted = between(served, begin, end)
+    seconds = max(end - begin, 1e-6) / 1000
+    failed = [one for one in records.failed if begin <= one.sent_ms <= end]
+    judged = len(counted) + len(failed)
+    sent = len(served) + len(records.failed)
+    has_p99 = len(records.failed) <= MAX_REFUSED * sent
+    itl = [one.itl_ms for one in counted if one.itl_ms is not None]
+    input_tokens = sum(one.input_tokens for one in counted)
+    return Measurement(
+        sent=sent,
+        unsent=records.unsent,
+        counted=len(counted),
+        failed=dict(Counter(one.reason for one in records.failed).most_common()),
+        window_s=seconds,
+        ttft_ms=Percentiles.of([one.ttft_ms for one in counted], has_p99=has_p99),
+        itl_ms=Percentiles.of(itl, has_p99=has_p99),
+        chunk_gap_ms=Percentiles.of(records.chunk_gaps_ms, has_p99=has_p99),
+        e2e_ms=Percentiles.of([one.e2e_ms for one in counted], has_p99=has_p99),
+        user_rate=1000 / percentile(itl, 0.5) if itl else None,
+        output_rate=sum(tokens_between(one, begin, end) for one in served) / seconds,
+        request_rate=len(counted) / seconds,
+        goodput=sum(one.meets(slo) for one in counted) / judged if slo and judged else None,
+        prefix_hit_rate=(
+            sum(one.cached_tokens for one in counted) / input_tokens if input_tokens else 0.0
+        ),
+        steadiness=steadiness_of(served, conversations) if is_scheduled and served else None,
+        late_p99_ms=percentile(records.late_ms, 0.99) if records.late_ms else None,
+        cpu_share=cpu_share,
+    )

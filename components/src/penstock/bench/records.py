@@ -1,0 +1,123 @@
+"""Reads what AIPerf recorded of each request."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from penstock.bench.trace_file import Key
+from penstock.simulate.window import ServedRequest
+from penstock.workload import Request
+
+NS_PER_MS = 1e6
+CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True, kw_only=True)
+class FailedRequest:
+    sent_ms: float
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Records:
+    """The requests of a run. Times are milliseconds since AIPerf sent the first request."""
+
+    served: tuple[ServedRequest, ...]
+    """With all requested tokens, in order of arrival."""
+    failed: tuple[FailedRequest, ...]
+    unsent: int
+    """Requests without a record: the run was interrupted, or their conversation failed."""
+    late_ms: tuple[float, ...]
+    """How late each request was sent, compared with the first; empty for a fixed concurrency."""
+    chunk_gaps_ms: tuple[float, ...]
+    """Between two consecutive chunks of a stream, over all served requests."""
+
+
+def read_records(file: Path, requests: Mapping[Key, Request], *, is_scheduled: bool) -> Records:
+    """The records of ``requests``. A last line that is incomplete is left out."""
+    found = {_key(record): record for record in _lines(file)}
+    found = {key: found[key] for key in requests if key in found}
+    starts = {key: _start_ms(record) for key, record in found.items()}
+    first = min(starts.values(), default=0.0)
+    served, failed, gaps = [], [], list[float]()
+    for key, record in found.items():
+        reason = _failure(record, requests[key])
+        if reason:
+            failed.append(FailedRequest(sent_ms=starts[key] - first, reason=reason))
+        else:
+            served.append(_served(record, starts[key] - first))
+            gaps += _value(record, "inter_chunk_latency") or ()
+    return Records(
+        served=tuple(sorted(served, key=lambda one: one.arrived_ms)),
+        failed=tuple(sorted(failed, key=lambda one: one.sent_ms)),
+        unsent=len(requests) - len(found),
+        late_ms=_lateness(starts, requests) if is_scheduled else (),
+        chunk_gaps_ms=tuple(gaps),
+    )
+
+
+def _lines(file: Path) -> Iterator[Mapping[str, Any]]:
+    with file.open() as lines:
+        for line in lines:
+            if line.endswith("\n"):
+                yield json.loads(line)
+
+
+def _key(record: Mapping[str, Any]) -> Key:
+    metadata = record["metadata"]
+    return metadata["conversation_id"], metadata["turn_index"] or 0
+
+
+def _start_ms(record: Mapping[str, Any]) -> float:
+    return float(record["metadata"]["request_start_ns"]) / NS_PER_MS
+
+
+def _value(record: Mapping[str, Any], name: str) -> Any:
+    return (record["metrics"].get(name) or {}).get("value")
+
+
+def _failure(record: Mapping[str, Any], request: Request) -> str:
+    """Why the request is not served; empty if it is."""
+    if record["metadata"].get("was_cancelled"):
+        return CANCELLED
+    error = record.get("error")
+    if error:
+        code = error.get("code")
+        return f"HTTP {code}" if code else str(error.get("type") or "unknown error")
+    tokens = _value(record, "usage_completion_tokens")
+    if tokens is None:
+        return "the response ended without a count of its tokens (`usage`)"
+    if tokens != request.output_tokens or _value(record, "time_to_first_token") is None:
+        return "the response had another number of tokens than requested"
+    return ""
+
+
+def _served(record: Mapping[str, Any], sent_ms: float) -> ServedRequest:
+    ttft = float(_value(record, "time_to_first_token"))
+    took = float(_value(record, "request_latency"))
+    tokens = int(_value(record, "usage_completion_tokens"))
+    return ServedRequest(
+        arrived_ms=sent_ms,
+        first_ms=sent_ms + ttft,
+        ended_ms=sent_ms + took,
+        tokens=tokens,
+        ttft_ms=ttft,
+        itl_ms=(took - ttft) / (tokens - 1) if tokens > 1 else None,
+        prefill_queue_ms=0.0,  # the server's queues are not visible to a client
+        decode_queue_ms=None,
+        input_tokens=int(_value(record, "usage_prompt_tokens") or 0),
+        cached_tokens=int(_value(record, "usage_prompt_cache_read_tokens") or 0),
+    )
+
+
+def _lateness(starts: Mapping[Key, float], requests: Mapping[Key, Request]) -> tuple[float, ...]:
+    """Of the requests with a time of arrival, against the one that was sent earliest."""
+    offsets = [
+        start - at for key, start in starts.items() if (at := requests[key].at_ms) is not None
+    ]
+    earliest = min(offsets, default=0.0)
+    return tuple(sorted(offset - earliest for offset in offsets))

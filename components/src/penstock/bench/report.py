@@ -1,0 +1,120 @@
+"""The figures of a run as text and as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from penstock.bench.measurement import Measurement, Percentiles
+from penstock.graph.slo import Slo
+from penstock.simulate.metrics import MAX_REFUSED
+from penstock.simulate.report import aligned, arrival_of
+from penstock.workload.load import LoadedWorkload
+
+SCHEMA_VERSION = 1
+ROWS = {
+    "TTFT": "ttft_ms",
+    "ITL": "itl_ms",
+    "gap between chunks": "chunk_gap_ms",
+    "end-to-end": "e2e_ms",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bench:
+    """One run of a workload against one endpoint."""
+
+    url: str
+    model: str
+    workload: LoadedWorkload
+    slo: Slo
+    attain: float
+    """Share of requests that must meet the SLO."""
+    seed: int
+    client: str
+    """The load generator and its version."""
+    measurement: Measurement
+    interrupted: str = ""
+    """What ended the run early; empty if nothing did."""
+
+    @property
+    def meets_slo(self) -> bool | None:
+        """None without an SLO."""
+        share = self.measurement.goodput
+        return None if share is None else share >= self.attain
+
+
+def lines(bench: Bench) -> Iterator[str]:
+    found = bench.measurement
+    yield f"{bench.workload.name} ({arrival_of(bench.workload)}), {bench.model} at {bench.url}"
+    if bench.interrupted:
+        yield f"incomplete: {bench.interrupted}"
+    if found.unsent:
+        yield f"not sent or without a record: {found.unsent} requests"
+    yield from _verdict(bench)
+    yield from aligned([("ms", "p50", "p90", "p99"), *_rows(found)])
+    yield from _rates(found)
+    yield from _failures(found)
+    if found.distortion:
+        yield f"this machine may have distorted the latencies: {found.distortion}"
+    if found.steadiness is not None and not found.steadiness.is_steady:
+        yield f"not steady: {found.steadiness.reason}"
+
+
+def _verdict(bench: Bench) -> Iterator[str]:
+    share = bench.measurement.goodput
+    if share is not None:
+        verdict = "met" if bench.meets_slo else "missed"
+        needed = f"{bench.attain:.0%} needed"
+        yield f"SLO {verdict}: {share:.1%} of requests within {bench.slo} ({needed})"
+
+
+def _rows(found: Measurement) -> Iterator[tuple[str, ...]]:
+    for name, key in ROWS.items():
+        values: Percentiles | None = getattr(found, key)
+        shown = (None,) * 3 if values is None else (values.p50, values.p90, values.p99)
+        yield (name, *("-" if v is None else f"{v:.1f}" for v in shown))
+
+
+def _rates(found: Measurement) -> Iterator[str]:
+    user = (
+        "" if found.user_rate is None else f", {found.user_rate:.1f} tokens/s for a user (median)"
+    )
+    yield f"output: {found.output_rate:.1f} tokens/s, {found.request_rate:.2f} requests/s{user}"
+    yield f"prefix cache: {found.prefix_hit_rate:.0%} of the input tokens, as the server reports"
+    window = f"{found.window_s:.1f} s after the warm-up"
+    yield f"figures: {found.counted} requests in a window of {window}"
+
+
+def _failures(found: Measurement) -> Iterator[str]:
+    total = sum(found.failed.values())
+    if total:
+        reasons = ", ".join(f"{count} × {reason}" for reason, count in found.failed.items())
+        p99 = "" if total <= MAX_REFUSED * found.sent else "; so there is no p99"
+        yield f"failed: {total} of {found.sent} requests ({reasons}){p99}"
+
+
+def as_json(bench: Bench) -> str:
+    found = bench.measurement
+    steady = found.steadiness
+    document: Mapping[str, Any] = {
+        "schema_version": SCHEMA_VERSION,
+        "url": bench.url,
+        "model": bench.model,
+        "client": bench.client,
+        "seed": bench.seed,
+        "workload": {
+            "name": bench.workload.name,
+            **bench.workload.workload.model_dump(exclude_none=True),
+        },
+        "slo": bench.slo.model_dump(exclude_none=True),
+        "attain": bench.attain,
+        "meets_slo": bench.meets_slo,
+        "interrupted": bench.interrupted or None,
+        "distortion": found.distortion or None,
+        **asdict(found),
+        "steadiness": steady and asdict(steady) | {"is_steady": steady.is_steady},
+    }
+    return json.dumps(document, indent=2)
