@@ -151,3 +151,15 @@ class DrillError(PenstockError):
 
 class BenchError(PenstockError):
     exit_code = 19
+
+
+class LimitError(PenstockError):
+    """A limit of `--fail-if` is exceeded."""
+
+    exit_code = 20
+
+
+class UndecidedError(PenstockError):
+    """It is not certain whether a limit of `--fail-if` is exceeded."""
+
+    exit_code = 21

@@ -106,7 +106,7 @@ def _running(program: Path, run: Run) -> Iterator[subprocess.Popen[bytes]]:
 
 def command(program: Path, run: Run) -> list[str]:
     """AIPerf reads the API key from OPENAI_API_KEY, which no list of processes shows."""
-    load = ["--fixed-schedule", "--fixed-schedule-auto-offset"]
+    load = ["--fixed-schedule"]
     if run.concurrency:
         load = ["--concurrency", str(run.concurrency), "--request-count", str(run.requests)]
     return [

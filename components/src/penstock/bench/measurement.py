@@ -40,13 +40,35 @@ class Percentiles:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Failures:
+    sent: int
+    """Requests with a record."""
+    reasons: Mapping[str, int]
+    """Requests by the reason of their failure."""
+
+    @staticmethod
+    def of(records: Records) -> Failures:
+        return Failures(
+            sent=len(records.served) + len(records.failed),
+            reasons=dict(Counter(one.reason for one in records.failed).most_common()),
+        )
+
+    @property
+    def total(self) -> int:
+        return sum(self.reasons.values())
+
+    @property
+    def share(self) -> float:
+        return self.total / self.sent if self.sent else 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
 class Measurement:
     """The metrics of one run; their names are keys of the JSON output."""
 
-    sent: int  # requests with a record
+    failures: Failures  # of the complete run
     unsent: int
     counted: int  # served requests in the window, from which the percentiles come
-    failed: Mapping[str, int]  # reason → requests of the complete run
     window_s: float
     ttft_ms: Percentiles | None
     itl_ms: Percentiles | None  # mean of each request
@@ -63,15 +85,16 @@ class Measurement:
 
     @property
     def distortion(self) -> str:
-        """Why the client may have distorted the figures; empty if it has not."""
-        limit = MIN_LATE_MS
-        if self.ttft_ms is not None:
-            limit = max(limit, LATE_SHARE * self.ttft_ms.p50)
-        if self.late_p99_ms is not None and self.late_p99_ms > limit:
-            return f"1% of the requests were sent at least {self.late_p99_ms:.0f} ms late"
-        if self.cpu_share > BUSY:
-            return f"{self.cpu_share:.0%} of this machine's processor time was used"
-        return ""
+        """Why this machine may have distorted the latencies; empty if it has not."""
+        ttft_ms = self.ttft_ms.p50 if self.ttft_ms else None
+        return distortion_of(self.late_p99_ms or 0.0, ttft_ms, self.cpu_share)
+
+
+def distortion_of(late_p99_ms: float, ttft_ms: float | None, cpu_share: float) -> str:
+    """As `Measurement.distortion`; ``ttft_ms``: the median, None if nothing was served."""
+    if late_p99_ms > max(MIN_LATE_MS, LATE_SHARE * (ttft_ms or 0.0)):
+        return f"1% of the requests were sent at least {late_p99_ms:.0f} ms late"
+    return f"{cpu_share:.0%} of its processor time was used" if cpu_share > BUSY else ""
 
 
 def measurement_of(
@@ -82,21 +105,20 @@ def measurement_of(
     is_scheduled: bool,
     cpu_share: float,
 ) -> Measurement:
-    served = list(records.served)
+    served = list(records.served.values())
     begin, end = steady_window(served, conversations)
     counted = between(served, begin, end)
     seconds = max(end - begin, 1e-6) / 1000
     failed = [one for one in records.failed if begin <= one.sent_ms <= end]
     judged = len(counted) + len(failed)
-    sent = len(served) + len(records.failed)
-    has_p99 = len(records.failed) <= MAX_REFUSED * sent
+    failures = Failures.of(records)
+    has_p99 = failures.share <= MAX_REFUSED
     itl = [one.itl_ms for one in counted if one.itl_ms is not None]
     input_tokens = sum(one.input_tokens for one in counted)
     return Measurement(
-        sent=sent,
+        failures=failures,
         unsent=records.unsent,
         counted=len(counted),
-        failed=dict(Counter(one.reason for one in records.failed).most_common()),
         window_s=seconds,
         ttft_ms=Percentiles.of([one.ttft_ms for one in counted], has_p99=has_p99),
         itl_ms=Percentiles.of(itl, has_p99=has_p99),

@@ -24,43 +24,56 @@ class FailedRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class Records:
-    """The requests of a run. Times are milliseconds since AIPerf sent the first request."""
+    """The requests of a run. Times are milliseconds since its start."""
 
-    served: tuple[ServedRequest, ...]
+    start_ms: float
+    """When the trace began, or without times of arrival the first request, as Unix time in ms."""
+    served: Mapping[Key, ServedRequest]
     """With all requested tokens, in order of arrival."""
     failed: tuple[FailedRequest, ...]
     unsent: int
     """Requests without a record: the run was interrupted, or their conversation failed."""
     late_ms: tuple[float, ...]
-    """How late each request was sent, compared with the first; empty for a fixed concurrency."""
+    """How late each request was sent; empty for a fixed concurrency."""
     chunk_gaps_ms: tuple[float, ...]
     """Between two consecutive chunks of a stream, over all served requests."""
 
 
 def read_records(file: Path, requests: Mapping[Key, Request], *, is_scheduled: bool) -> Records:
-    """The records of ``requests``. A last line that is incomplete is left out."""
+    """The records of ``requests``; none if there is no file, because the run was interrupted before
+    the first response. A last line that is incomplete is left out."""
     found = {_key(record): record for record in _lines(file)}
     found = {key: found[key] for key in requests if key in found}
-    starts = {key: _start_ms(record) for key, record in found.items()}
-    first = min(starts.values(), default=0.0)
-    served, failed, gaps = [], [], list[float]()
-    for key, record in found.items():
+    sent = {key: _sent_ms(record) for key, record in found.items()}
+    # The request that was sent earliest, compared with its time in the trace, was in time.
+    offsets = [
+        at - due
+        for key, at in sent.items()
+        if is_scheduled and (due := requests[key].at_ms) is not None
+    ]
+    start = min(offsets or sent.values(), default=0.0)
+    served, failed, gaps = {}, [], list[float]()
+    for key in sorted(found, key=sent.__getitem__):
+        record, sent_ms = found[key], sent[key] - start
         reason = _failure(record, requests[key])
         if reason:
-            failed.append(FailedRequest(sent_ms=starts[key] - first, reason=reason))
+            failed.append(FailedRequest(sent_ms=sent_ms, reason=reason))
         else:
-            served.append(_served(record, starts[key] - first))
+            served[key] = _served(record, sent_ms)
             gaps += _value(record, "inter_chunk_latency") or ()
     return Records(
-        served=tuple(sorted(served, key=lambda one: one.arrived_ms)),
-        failed=tuple(sorted(failed, key=lambda one: one.sent_ms)),
+        start_ms=start,
+        served=served,
+        failed=tuple(failed),
         unsent=len(requests) - len(found),
-        late_ms=_lateness(starts, requests) if is_scheduled else (),
+        late_ms=tuple(sorted(offset - start for offset in offsets)),
         chunk_gaps_ms=tuple(gaps),
     )
 
 
 def _lines(file: Path) -> Iterator[Mapping[str, Any]]:
+    if not file.exists():
+        return
     with file.open() as lines:
         for line in lines:
             if line.endswith("\n"):
@@ -72,7 +85,7 @@ def _key(record: Mapping[str, Any]) -> Key:
     return metadata["conversation_id"], metadata["turn_index"] or 0
 
 
-def _start_ms(record: Mapping[str, Any]) -> float:
+def _sent_ms(record: Mapping[str, Any]) -> float:
     return float(record["metadata"]["request_start_ns"]) / NS_PER_MS
 
 
@@ -112,12 +125,3 @@ def _served(record: Mapping[str, Any], sent_ms: float) -> ServedRequest:
         input_tokens=int(_value(record, "usage_prompt_tokens") or 0),
         cached_tokens=int(_value(record, "usage_prompt_cache_read_tokens") or 0),
     )
-
-
-def _lateness(starts: Mapping[Key, float], requests: Mapping[Key, Request]) -> tuple[float, ...]:
-    """Of the requests with a time of arrival, against the one that was sent earliest."""
-    offsets = [
-        start - at for key, start in starts.items() if (at := requests[key].at_ms) is not None
-    ]
-    earliest = min(offsets, default=0.0)
-    return tuple(sorted(offset - earliest for offset in offsets))

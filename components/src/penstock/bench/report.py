@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from penstock.bench.measurement import Measurement, Percentiles
+from penstock.bench.measurement import Failures, Measurement, Percentiles
 from penstock.graph.slo import Slo
 from penstock.simulate.metrics import MAX_REFUSED
 from penstock.simulate.report import aligned, arrival_of
@@ -56,7 +56,8 @@ def lines(bench: Bench) -> Iterator[str]:
     yield from _verdict(bench)
     yield from aligned([("ms", "p50", "p90", "p99"), *_rows(found)])
     yield from _rates(found)
-    yield from _failures(found)
+    if line := failures_line(found.failures):
+        yield line + ("; so there is no p99" if found.failures.share > MAX_REFUSED else "")
     if found.distortion:
         yield f"this machine may have distorted the latencies: {found.distortion}"
     if found.steadiness is not None and not found.steadiness.is_steady:
@@ -88,12 +89,12 @@ def _rates(found: Measurement) -> Iterator[str]:
     yield f"figures: {found.counted} requests in a window of {window}"
 
 
-def _failures(found: Measurement) -> Iterator[str]:
-    total = sum(found.failed.values())
-    if total:
-        reasons = ", ".join(f"{count} × {reason}" for reason, count in found.failed.items())
-        p99 = "" if total <= MAX_REFUSED * found.sent else "; so there is no p99"
-        yield f"failed: {total} of {found.sent} requests ({reasons}){p99}"
+def failures_line(found: Failures) -> str:
+    """Empty if no request failed."""
+    if not found.total:
+        return ""
+    reasons = ", ".join(f"{count} × {reason}" for reason, count in found.reasons.items())
+    return f"failed: {found.total} of {found.sent} requests ({reasons})"
 
 
 def as_json(bench: Bench) -> str:
@@ -105,10 +106,7 @@ def as_json(bench: Bench) -> str:
         "model": bench.model,
         "client": bench.client,
         "seed": bench.seed,
-        "workload": {
-            "name": bench.workload.name,
-            **bench.workload.workload.model_dump(exclude_none=True),
-        },
+        "workload": workload_json(bench.workload),
         "slo": bench.slo.model_dump(exclude_none=True),
         "attain": bench.attain,
         "meets_slo": bench.meets_slo,
@@ -118,3 +116,7 @@ def as_json(bench: Bench) -> str:
         "steadiness": steady and asdict(steady) | {"is_steady": steady.is_steady},
     }
     return json.dumps(document, indent=2)
+
+
+def workload_json(loaded: LoadedWorkload) -> dict[str, Any]:
+    return {"name": loaded.name, **loaded.workload.model_dump(exclude_none=True)}

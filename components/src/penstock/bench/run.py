@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,12 +11,13 @@ import psutil
 
 from penstock.bench import aiperf
 from penstock.bench.measurement import measurement_of
-from penstock.bench.records import read_records
+from penstock.bench.records import Records, read_records
 from penstock.bench.report import Bench
-from penstock.bench.trace_file import keyed, write_trace
+from penstock.bench.trace_file import Key, keyed, write_trace
 from penstock.errors import BenchError, Problem
 from penstock.graph.slo import Slo
 from penstock.simulate.conversations import Conversations
+from penstock.workload import Request
 from penstock.workload.load import LoadedWorkload
 
 TRACE = "requests.jsonl"
@@ -24,12 +25,101 @@ INTERRUPTED = "interrupted"
 
 
 @dataclass(frozen=True, kw_only=True)
-class BenchRequest:
-    """What is measured: an endpoint, and the traffic that it gets."""
-
+class Endpoint:
     url: str
     """Without `/v1`."""
     model: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Traffic:
+    """What one endpoint gets."""
+
+    endpoint: Endpoint
+    requests: Mapping[Key, Request]
+    concurrency: int | None
+    """None: requests are sent at their times of arrival."""
+    folder: Path
+    """For all files; exists."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sent:
+    """What came of some traffic."""
+
+    records: Sequence[Records]
+    """Of each endpoint."""
+    cpu_share: float
+    """Of this machine's processor time."""
+    interrupted: str
+    """What ended the run early; empty if nothing did."""
+
+
+Progress = Callable[[str, int, int], None]
+
+
+def send(some: Sequence[Traffic], timeout_s: float, progress: Progress) -> Sent:
+    """Send all at the same time. ``timeout_s``: of one request.
+
+    If this is interrupted or fails, the result has the requests until then. BenchError if there
+    are none, and if a folder cannot be written.
+    """
+    program = aiperf.require_environment()
+    total = sum(len(one.requests) for one in some)
+    progress("writing requests", 0, total)
+    runs = [_prepared(one, timeout_s) for one in some]
+    psutil.cpu_percent()
+    failure = ""
+    try:
+        aiperf.run(program, runs, lambda done: progress("sending requests", done, total))
+    except KeyboardInterrupt:
+        failure = INTERRUPTED
+    except BenchError as error:
+        if not all(run.records.exists() for run in runs):
+            raise
+        failure = error.problems[0].message
+    cpu_share = psutil.cpu_percent() / 100
+    records = [_read(one, run) for one, run in zip(some, runs, strict=True)]
+    for one, found in zip(some, records, strict=True):
+        if not found.served and not found.failed:
+            message = failure or "no request was sent"
+            raise BenchError(Problem(place=one.endpoint.url, message=message))
+    if not any(found.unsent for found in records):
+        failure = ""  # AIPerf also fails if no request was served
+    return Sent(records=records, cpu_share=cpu_share, interrupted=failure)
+
+
+def _prepared(traffic: Traffic, timeout_s: float) -> aiperf.Run:
+    trace = traffic.folder / TRACE
+    # With another salt in each run, no prefix cache has the prompts of an earlier one.
+    salt = secrets.token_hex(8)
+    is_scheduled = traffic.concurrency is None
+    model = traffic.endpoint.model
+    try:
+        write_trace(trace, traffic.requests, model, salt, is_scheduled=is_scheduled)
+    except OSError as error:
+        message = f"cannot be written: {error.strerror}"
+        raise BenchError(Problem(place=str(trace), message=message)) from None
+    return aiperf.Run(
+        url=traffic.endpoint.url,
+        model=model,
+        trace=trace,
+        folder=traffic.folder,
+        requests=len(traffic.requests),
+        concurrency=traffic.concurrency,
+        timeout_s=timeout_s,
+    )
+
+
+def _read(traffic: Traffic, run: aiperf.Run) -> Records:
+    return read_records(run.records, traffic.requests, is_scheduled=traffic.concurrency is None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchRequest:
+    """What is measured: an endpoint, and the traffic that it gets."""
+
+    endpoint: Endpoint
     workload: LoadedWorkload
     slo: Slo
     attain: float
@@ -38,64 +128,28 @@ class BenchRequest:
     """Of one request."""
 
 
-def bench(request: BenchRequest, folder: Path, progress: Callable[[str, int, int], None]) -> Bench:
-    """Measure, and keep all files in ``folder``, which exists.
-
-    A run that is interrupted or fails has the figures of the requests until then. BenchError if
-    there are none, and if the folder cannot be written.
-    """
-    program = aiperf.require_environment()
+def bench(request: BenchRequest, folder: Path, progress: Progress) -> Bench:
+    """Measure, and keep all files in ``folder``, which exists. Raises as `send` does."""
     requests = keyed(request.workload.requests(request.seed))
     concurrency = request.workload.workload.concurrency or None
-    trace, total = folder / TRACE, len(requests)
-    progress("writing requests", 0, total)
-    # With another salt in each run, no prefix cache has the prompts of an earlier one.
-    salt = secrets.token_hex(8)
-    try:
-        write_trace(trace, requests, request.model, salt, is_scheduled=concurrency is None)
-    except OSError as error:
-        raise BenchError(
-            Problem(place=str(trace), message=f"cannot be written: {error.strerror}")
-        ) from None
-    run = aiperf.Run(
-        url=request.url,
-        model=request.model,
-        trace=trace,
-        folder=folder,
-        requests=total,
-        concurrency=concurrency,
-        timeout_s=request.timeout_s,
+    traffic = Traffic(
+        endpoint=request.endpoint, requests=requests, concurrency=concurrency, folder=folder
     )
-    psutil.cpu_percent()
-    failure = ""
-    try:
-        aiperf.run(program, [run], lambda done: progress("sending requests", done, total))
-    except KeyboardInterrupt:
-        failure = INTERRUPTED
-    except BenchError as error:
-        if not run.records.exists():
-            raise
-        failure = error.problems[0].message
-    cpu_share = psutil.cpu_percent() / 100
-    records = read_records(run.records, requests, is_scheduled=concurrency is None)
-    if not records.served and not records.failed:
-        raise BenchError(Problem(place=request.url, message=failure or "no request was sent"))
-    if not records.unsent:
-        failure = ""  # AIPerf also fails if no request was served
+    sent = send([traffic], request.timeout_s, progress)
     return Bench(
-        url=request.url,
-        model=request.model,
+        url=request.endpoint.url,
+        model=request.endpoint.model,
         workload=request.workload,
         slo=request.slo,
         attain=request.attain,
         seed=request.seed,
         client=aiperf.VERSION,
         measurement=measurement_of(
-            records,
+            sent.records[0],
             request.slo,
             Conversations.of(list(requests.values())),
             is_scheduled=concurrency is None,
-            cpu_share=cpu_share,
+            cpu_share=sent.cpu_share,
         ),
-        interrupted=failure,
+        interrupted=sent.interrupted,
     )

@@ -1,9 +1,10 @@
-"""`penstock bench URL|GRAPH --workload W`: measure a running endpoint under a workload."""
+"""`penstock bench TARGET [TARGET] --workload W`: measure an endpoint, or compare two."""
 
 from __future__ import annotations
 
 import argparse
 import tempfile
+from collections.abc import Iterable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ from penstock.cli.replay_arguments import (
     add_latencies,
     add_workload,
     duration_ms,
+    end_as_interrupted,
     integer_between,
     requested_slo,
     requested_workload,
@@ -21,26 +23,29 @@ from penstock.cli.replay_arguments import (
 )
 
 if TYPE_CHECKING:
+    from penstock.bench.limits import Limit
+    from penstock.bench.run import Endpoint
     from penstock.graph.slo import Slo
     from penstock.verify.target import ProbeTarget
+    from penstock.workload.load import LoadedWorkload
+
+DURATION_MS, SLICE_MS, GAP_MS = 144_000.0, 3_000.0, 1_500.0  # defaults of a comparison: 16 pairs
+ATTAIN = 0.95
+OF_ONE = {"attain": "--attain", "requests": "--requests"}
+LATENCIES = {"ttft": "--ttft", "itl": "--itl", "e2e": "--e2e"}
+OF_TWO = {"duration": "--duration", "slice": "--slice", "gap": "--gap", "fail_if": "--fail-if"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "target",
+        "targets",
         metavar="URL|GRAPH",
-        help="URL of an endpoint, or a graph that `penstock up` runs on this machine",
+        nargs="+",
+        help="URL of an endpoint, or a graph that `penstock up` runs on this machine; two targets "
+        "are compared with each other",
     )
     parser.add_argument("--model", help="a model of the endpoint (default: its only one)")
     add_workload(parser)
-    add_latencies(parser)
-    parser.add_argument(
-        "--attain",
-        type=share,
-        default=0.95,
-        metavar="SHARE",
-        help="share of requests that must meet the SLO (default: 0.95)",
-    )
     parser.add_argument(
         "--seed",
         type=integer_between(0, 10**6),
@@ -58,65 +63,194 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out", metavar="DIR", type=Path, help="new folder for the requests and AIPerf's records"
     )
+    _add_arguments_of_one(parser.add_argument_group("with one target"))
+    _add_arguments_of_two(parser.add_argument_group("with two targets"))
     arguments.add_json(parser)
     add_progress(parser)
 
 
+def _add_arguments_of_one(parser: argparse._ArgumentGroup) -> None:
+    parser.add_argument(
+        "--requests",
+        type=integer_between(1, 1_000_000),
+        metavar="N",
+        help="number of requests (default: the workload's)",
+    )
+    add_latencies(parser)
+    parser.add_argument(
+        "--attain",
+        type=share,
+        metavar="SHARE",
+        help=f"share of requests that must meet the SLO (default: {ATTAIN:g})",
+    )
+
+
+def _add_arguments_of_two(parser: argparse._ArgumentGroup) -> None:
+    parser.add_argument(
+        "--duration",
+        type=duration_ms,
+        metavar="120s",
+        help=f"time in which requests are sent (default: {DURATION_MS / 1000:g}s)",
+    )
+    parser.add_argument(
+        "--slice",
+        type=duration_ms,
+        metavar="5s",
+        help="time for which a target gets requests until it is the other's turn (default: "
+        f"{SLICE_MS / 1000:g}s)",
+    )
+    parser.add_argument(
+        "--gap",
+        type=duration_ms,
+        metavar="2s",
+        help=f"time after a slice for its last responses (default: {GAP_MS / 1000:g}s)",
+    )
+    parser.add_argument(
+        "--fail-if",
+        type=_limit,
+        action="append",
+        metavar="LIMIT",
+        help="exit with code 20 if a latency of the second target is higher by more, such as "
+        "'ttft_p90 > +5%%'; repeatable",
+    )
+
+
+def _limit(text: str) -> Limit:
+    from penstock.bench.limits import limit_of
+
+    try:
+        return limit_of(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
 def run(args: argparse.Namespace) -> int:
     from penstock.bench.aiperf import require_environment
-    from penstock.bench.report import as_json, lines
-    from penstock.bench.run import BenchRequest, bench
-    from penstock.errors import BenchError, Problem
-    from penstock.terminal import fitted
 
     require_environment()
+    _require_fitting_arguments(args)
+    end_as_interrupted()
     workload = requested_workload(args)
-    endpoint, slo = _endpoint(args)
-    try:
-        model = _model(endpoint, args.model)
-    finally:
-        endpoint.close()
-    request = BenchRequest(
-        url=endpoint.url,
-        model=model,
-        workload=workload,
-        slo=slo,
-        attain=args.attain,
-        seed=args.seed,
-        timeout_s=args.request_timeout / 1000,
-    )
+    found = [_endpoint(args, target) for target in args.targets]
+    endpoints = [endpoint for endpoint, _ in found]
     progress = Progress(args, "starting AIPerf", line_interval_s=LINE_INTERVAL_S)
-    with _folder(args.out) as folder, progress.running():
-        found = bench(request, Path(folder), progress)
-    if args.json:
-        print(as_json(found))
-    else:
-        for line in lines(found):
-            print(*fitted(line), sep="\n")
-    if not found.measurement.counted:
-        raise BenchError(Problem(place=endpoint.url, message="served none of the requests"))
+    with _folder(args.out) as folder:
+        if len(endpoints) == 1:
+            _measure(args, endpoints[0], found[0][1], workload, Path(folder), progress)
+        else:
+            _compare(args, (endpoints[0], endpoints[1]), workload, Path(folder), progress)
     return 0
 
 
-def _endpoint(args: argparse.Namespace) -> tuple[ProbeTarget, Slo]:
+def _measure(
+    args: argparse.Namespace,
+    endpoint: Endpoint,
+    slo: Slo,
+    workload: LoadedWorkload,
+    folder: Path,
+    progress: Progress,
+) -> None:
+    from penstock.bench.report import as_json, lines
+    from penstock.bench.run import BenchRequest, bench
+    from penstock.errors import BenchError, Problem
+
+    if args.requests:
+        workload = workload.with_requests(args.requests)
+    request = BenchRequest(
+        endpoint=endpoint,
+        workload=workload,
+        slo=slo,
+        attain=args.attain or ATTAIN,
+        seed=args.seed,
+        timeout_s=args.request_timeout / 1000,
+    )
+    with progress.running():
+        found = bench(request, folder, progress)
+    _print(as_json(found) if args.json else lines(found))
+    if not found.measurement.counted:
+        raise BenchError(Problem(place=endpoint.url, message="served none of the requests"))
+
+
+def _compare(
+    args: argparse.Namespace,
+    endpoints: tuple[Endpoint, Endpoint],
+    workload: LoadedWorkload,
+    folder: Path,
+    progress: Progress,
+) -> None:
+    from penstock.bench.compare import CompareRequest, compare, require_results
+    from penstock.bench.compare_report import as_json, lines
+    from penstock.bench.limits import judge, require_limits
+    from penstock.bench.slices import slicing_of
+
+    request = CompareRequest(
+        endpoints=endpoints,
+        workload=workload,
+        slicing=slicing_of(
+            duration_ms=args.duration or DURATION_MS,
+            slice_ms=args.slice or SLICE_MS,
+            gap_ms=args.gap or GAP_MS,
+        ),
+        seed=args.seed,
+        timeout_s=args.request_timeout / 1000,
+    )
+    with progress.running():
+        found = compare(request, folder, progress)
+    judged = judge(found, args.fail_if or ())
+    _print(as_json(found, judged) if args.json else lines(found, judged))
+    require_results(found)
+    require_limits(judged)
+
+
+def _print(output: str | Iterable[str]) -> None:
+    from penstock.terminal import fitted
+
+    if isinstance(output, str):
+        print(output)
+        return
+    for line in output:
+        print(*fitted(line), sep="\n")
+
+
+def _require_fitting_arguments(args: argparse.Namespace) -> None:
+    """UsageError for more than two targets, and for arguments that need another number."""
+    from penstock.errors import Problem, UsageError
+
+    count = len(args.targets)
+    if count > 2:
+        message, fix = f"{count} targets cannot be compared", "Name one or two."
+        raise UsageError(Problem(message=message, fix=fix))
+    excluded, needed = (OF_TWO, "two targets") if count == 1 else (OF_ONE | LATENCIES, "one target")
+    for name, flag in excluded.items():
+        if getattr(args, name) is not None:
+            message = f"{flag} needs {needed}"
+            raise UsageError(Problem(message=message, fix=f"Name {needed}, or remove {flag}."))
+
+
+def _endpoint(args: argparse.Namespace, target: str) -> tuple[Endpoint, Slo]:
     """The endpoint, which responds, and the SLO of the command line and of the graph."""
+    from penstock.bench.run import Endpoint
     from penstock.local.control import status
     from penstock.manifests.source import open_source
     from penstock.verify.preflight import require_endpoint
     from penstock.verify.target import ProbeTarget
     from penstock.verify.urls import is_url, require_urls
 
-    if is_url(args.target):
-        require_urls([args.target])
-        found = ProbeTarget(url=args.target.rstrip("/").removesuffix("/v1"))
-        slo = requested_slo(args)
+    graph_slo = None
+    if is_url(target):
+        require_urls([target])
+        url = target.rstrip("/")
     else:
-        source = open_source(Path(args.target), ())
-        state = status(Path(args.target)).state
-        found = ProbeTarget(url=state.endpoint.removesuffix("/v1"))
-        slo = requested_slo(args, source.loaded.graph.slo if source.loaded else None)
-    require_endpoint(found)
-    return found, slo
+        source = open_source(Path(target), ())
+        graph_slo = source.loaded.graph.slo if source.loaded else None
+        url = status(Path(target)).state.endpoint
+    found = ProbeTarget(url=url.removesuffix("/v1"))
+    try:
+        require_endpoint(found)
+        endpoint = Endpoint(url=found.url, model=_model(found, args.model))
+    finally:
+        found.close()
+    return endpoint, requested_slo(args, graph_slo)
 
 
 def _model(endpoint: ProbeTarget, requested: str | None) -> str:

@@ -142,7 +142,7 @@ def require_arrival_rate(loaded: LoadedWorkload, flag: str) -> None:
         raise UsageError(Problem(place=flag, message=message, fix=f"Remove {flag}."))
 
 
-def add_latencies(parser: argparse.ArgumentParser) -> None:
+def add_latencies(parser: argparse._ActionsContainer) -> None:
     """The limits of an SLO."""
     parser.add_argument(
         "--ttft", type=duration_ms, metavar="500ms", help="SLO: maximum time to first token"

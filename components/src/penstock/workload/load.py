@@ -99,6 +99,19 @@ class LoadedWorkload:
         arrival = Arrival(concurrency=concurrency)
         return self.with_workload(self.workload.model_copy(update={"arrival": arrival}))
 
+    def with_requests(self, requests: int) -> LoadedWorkload:
+        """Cut or lengthened to this number. UsageError for a ramp, and for less than two
+        conversations."""
+        conversation, place = self.workload.conversation, "--requests"
+        if self.workload.trace is None and self.workload.fixed_requests is None:
+            message = f"the ramp of {self.name} decides the number of requests"
+            raise UsageError(Problem(place=place, message=message, fix=f"Remove {place}."))
+        if conversation is not None and requests < 2 * conversation.turns:
+            message = f"{requests} requests are less than two conversations"
+            fix = f"Use {2 * conversation.turns} or more."
+            raise UsageError(Problem(place=place, message=message, fix=fix))
+        return self.with_workload(self.workload.with_requests(requests))
+
     def scaled(self, scale: float) -> LoadedWorkload:
         """With ``scale`` times the arrival rate, and as many requests."""
         return self.with_workload(self.workload.scaled(scale))

@@ -1,0 +1,150 @@
+"""Compares two endpoints in one run: both get the same requests, in interleaved slices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil
+from pathlib import Path
+from random import Random
+
+from penstock.bench import aiperf
+from penstock.bench.difference import MIN_PAIRS, Both, Difference, differences
+from penstock.bench.measurement import Failures, distortion_of
+from penstock.bench.records import Records
+from penstock.bench.run import Endpoint, Progress, Traffic, send
+from penstock.bench.slices import Schedule, Slicing, schedules
+from penstock.errors import BenchError, InputError, Problem, UsageError
+from penstock.simulate.window import percentile
+from penstock.workload import Request
+from penstock.workload.load import LoadedWorkload
+
+NAMES = ("A", "B")
+MORE = 1.3  # × the expected number of requests are sampled, so that they last for all slices
+MAX_FAILED = 0.01  # of the requests of a target, above which the latencies of the others say little
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompareRequest:
+    endpoints: tuple[Endpoint, Endpoint]
+    workload: LoadedWorkload
+    slicing: Slicing
+    seed: int
+    timeout_s: float
+    """Of one request."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """Two endpoints under the same requests. ``pairs`` and ``requests`` are those counted."""
+
+    request: CompareRequest
+    client: str
+    pairs: int
+    requests: int
+    differences: Sequence[Difference]
+    """Empty if too few requests were served to compare."""
+    failures: tuple[Failures, Failures]
+    overlapping: float
+    """Share of the responses that ended after the other target's slice had begun."""
+    distortion: str
+    """Why this machine may have distorted the latencies; empty if it has not."""
+    interrupted: str
+
+    @property
+    def has_verdict(self) -> bool:
+        """Whether the served requests represent the traffic of both endpoints."""
+        return bool(self.differences) and all(one.share <= MAX_FAILED for one in self.failures)
+
+
+def sliced_requests(request: CompareRequest) -> Sequence[Request]:
+    """For all slices. UsageError for traffic that cannot be divided or is too short."""
+    workload, needed_ms = request.workload.workload, request.slicing.traffic_ms
+    if workload.concurrency or workload.conversation:
+        what = "a fixed concurrency" if workload.concurrency else "conversations"
+        message = f"{request.workload.name} has {what}, so it cannot be divided into slices"
+        fix = "Compare two targets with a workload of independent requests that have arrival times."
+        raise UsageError(Problem(place="--workload", message=message, fix=fix))
+    loaded = request.workload
+    if workload.fixed_requests is not None and workload.mean_rate:
+        expected = workload.mean_rate * needed_ms / 1000
+        loaded = loaded.with_workload(workload.with_requests(ceil(MORE * expected) + 50))
+    requests = loaded.requests(request.seed)
+    lasts_ms = max((one.at_ms or 0.0 for one in requests), default=0.0)
+    if lasts_ms < needed_ms:
+        message = f"{needed_ms / 1000:.4g} s of traffic are needed for each target, and "
+        message += f"{request.workload.name} lasts {lasts_ms / 1000:.4g} s"
+        raise UsageError(Problem(place="--duration", message=message, fix="Use a shorter one."))
+    return requests
+
+
+def compare(request: CompareRequest, folder: Path, progress: Progress) -> Comparison:
+    """Send the requests and compare; all files are kept in ``folder``, which exists. Raises as
+    `send` and `sliced_requests` do."""
+    both = schedules(sliced_requests(request), request.slicing, Random(request.seed))
+    sent = send(list(_traffic(request, both, folder)), request.timeout_s, progress)
+    first, second = sent.records
+    pairs = _pairs(both[0], first, second)
+    return Comparison(
+        request=request,
+        client=aiperf.VERSION,
+        pairs=len(pairs),
+        requests=sum(map(len, pairs)),
+        differences=differences(pairs) if len(pairs) >= MIN_PAIRS else (),
+        failures=(Failures.of(first), Failures.of(second)),
+        overlapping=_overlapping(both, first, second),
+        distortion=_distortion(sent.records, sent.cpu_share, pairs),
+        interrupted=sent.interrupted,
+    )
+
+
+def _traffic(
+    request: CompareRequest, both: tuple[Schedule, Schedule], folder: Path
+) -> Sequence[Traffic]:
+    found = []
+    for name, endpoint, schedule in zip(NAMES, request.endpoints, both, strict=True):
+        own = folder / name
+        try:
+            own.mkdir()
+        except OSError as error:
+            message = f"cannot be created: {error.strerror}"
+            raise InputError(Problem(file=str(own), message=message)) from None
+        found.append(
+            Traffic(endpoint=endpoint, requests=schedule.requests, concurrency=None, folder=own)
+        )
+    return found
+
+
+def _pairs(schedule: Schedule, first: Records, second: Records) -> list[list[Both]]:
+    """Without the first pair, which warms up, and without requests that a target did not serve."""
+    pairs: dict[int, list[Both]] = {}
+    for key, pair in schedule.pairs.items():
+        if pair and key in first.served and key in second.served:
+            pairs.setdefault(pair, []).append((first.served[key], second.served[key]))
+    return [pairs[number] for number in sorted(pairs)]
+
+
+def _overlapping(both: tuple[Schedule, Schedule], first: Records, second: Records) -> float:
+    start_ms = min(first.start_ms, second.start_ms)
+    late = [
+        records.start_ms - start_ms + served.ended_ms > schedule.ends_ms[key]
+        for schedule, records in zip(both, (first, second), strict=True)
+        for key, served in records.served.items()
+    ]
+    return sum(late) / len(late) if late else 0.0
+
+
+def _distortion(some: Sequence[Records], cpu_share: float, pairs: Sequence[Sequence[Both]]) -> str:
+    """Judged by the endpoint with the shorter TTFT."""
+    ttft = [[both[i].ttft_ms for pair in pairs for both in pair] for i in (0, 1)]
+    late_ms = max((percentile(one.late_ms, 0.99) for one in some), default=0.0)
+    return distortion_of(
+        late_ms, min(percentile(values, 0.5) for values in ttft) or None, cpu_share
+    )
+
+
+def require_results(comparison: Comparison) -> None:
+    """BenchError if nothing can be compared."""
+    if not comparison.differences:
+        message = f"only {comparison.pairs} pairs of slices were served, and {MIN_PAIRS} are needed"
+        raise BenchError(Problem(message=message, fix="Read the failures above, or run longer."))

@@ -1,0 +1,102 @@
+"""A comparison of two endpoints as text and as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+
+from penstock.bench.compare import NAMES, Comparison
+from penstock.bench.difference import LEVEL, Difference, interval
+from penstock.bench.limits import Judged
+from penstock.bench.report import SCHEMA_VERSION, failures_line, workload_json
+from penstock.simulate.report import aligned, arrival_of
+
+LABELS = {"ttft": "TTFT", "itl": "ITL", "e2e": "end-to-end"}
+STATISTICS = {"mean": "geometric mean", "p50": "p50", "p90": "p90"}
+MUCH = 0.01  # of the responses
+
+
+def lines(found: Comparison, judged: Sequence[Judged]) -> Iterator[str]:
+    """``judged``: of the limits, as `limits.judge` returns it."""
+    request = found.request
+    yield f"{request.workload.name} ({arrival_of(request.workload)})"
+    for name, endpoint in zip(NAMES, request.endpoints, strict=True):
+        yield f"{name}: {endpoint.model} at {endpoint.url}"
+    if found.interrupted:
+        yield f"incomplete: {found.interrupted}"
+    if found.differences:
+        yield from aligned([_HEADINGS, *map(_cells, found.differences)])
+        counted = f"{found.requests} requests in {found.pairs} pairs of slices"
+        yield f"counted: {counted} after the warm-up, each served by both targets"
+    for name, failures in zip(NAMES, found.failures, strict=True):
+        if line := failures_line(failures):
+            yield f"{name}: {line}"
+    yield from _cautions(found)
+    yield from _verdict(found)
+    for one in judged:
+        yield f"limit {one}"
+
+
+_HEADINGS = ("ms", "A", "B", "B compared with A", f"{1 - LEVEL:.0%} interval")
+
+
+def _cells(one: Difference) -> tuple[str, ...]:
+    return (
+        name_of(one.metric),
+        f"{one.first_ms:.1f}",
+        f"{one.second_ms:.1f}",
+        f"{one.change:+.1%}",
+        interval(one),
+    )
+
+
+def name_of(metric: str) -> str:
+    latency, statistic = metric.split("_")
+    return f"{LABELS[latency]} {STATISTICS[statistic]}"
+
+
+def _cautions(found: Comparison) -> Iterator[str]:
+    if found.distortion:
+        yield f"this machine may have distorted the latencies: {found.distortion}"
+    if found.overlapping > MUCH:
+        what = f"{found.overlapping:.0%} of the responses ended after the other target's slice had"
+        yield f"{what} begun, which matters if the targets share hardware (--gap)"
+
+
+def _verdict(found: Comparison) -> Iterator[str]:
+    if not found.has_verdict:
+        yield "no verdict: too many requests failed, or too few were served"
+        return
+    claims = [one for one in found.differences if one.claim]
+    for one in claims:
+        what = "higher" if one.claim > 0 else "lower"
+        yield f"B has a {abs(one.change):.1%} {what} {name_of(one.metric)} than A"
+    if not claims:
+        yield "no difference can be claimed"
+
+
+def as_json(found: Comparison, judged: Sequence[Judged]) -> str:
+    request = found.request
+    targets = zip(NAMES, request.endpoints, found.failures, strict=True)
+    document = {
+        "schema_version": SCHEMA_VERSION,
+        "client": found.client,
+        "seed": request.seed,
+        "workload": workload_json(request.workload),
+        "targets": {
+            name: {**asdict(endpoint), "failures": asdict(failures)}
+            for name, endpoint, failures in targets
+        },
+        "slicing": asdict(request.slicing),
+        "pairs": found.pairs,
+        "requests": found.requests,
+        "level": LEVEL,
+        "has_verdict": found.has_verdict,
+        "differences": [asdict(one) for one in found.differences],
+        "limits": [asdict(one) for one in judged],
+        "overlapping": found.overlapping,
+        "distortion": found.distortion or None,
+        "interrupted": found.interrupted or None,
+    }
+    return json.dumps(document, indent=2)

@@ -1,0 +1,87 @@
+"""`--fail-if 'ttft_p90 > +5%'`: limits of the changes between two targets."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from penstock.bench.compare import Comparison
+from penstock.bench.difference import METRICS, interval
+from penstock.errors import LimitError, Problem, UndecidedError
+
+_LIMIT = re.compile(r"\s*(\w+)\s*>\s*([+-]?\d+(?:\.\d+)?)\s*%\s*")
+
+
+class Judgment(StrEnum):
+    """Of a limit, by the interval of the change."""
+
+    MET = "met"
+    EXCEEDED = "exceeded"
+    UNDECIDED = "undecided"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limit:
+    """The most that a metric of the second target may be higher than that of the first."""
+
+    metric: str
+    most: float
+    """As a share."""
+
+    def __str__(self) -> str:
+        return f"{self.metric} > {self.most * 100:+.4g}%"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judged:
+    limit: Limit
+    judgment: Judgment
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.judgment}: {self.limit}, {self.reason}"
+
+
+def limit_of(text: str) -> Limit:
+    """ValueError with the reason if ``text`` is not a limit."""
+    match = _LIMIT.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text!r} is not of the form 'ttft_p90 > +5%'")
+    metric, percent = match.groups()
+    if metric not in METRICS:
+        raise ValueError(f"{metric!r} is not one of {', '.join(METRICS)}")
+    return Limit(metric=metric, most=float(percent) / 100)
+
+
+def judge(found: Comparison, limits: Sequence[Limit]) -> list[Judged]:
+    """Undecided if the interval contains the limit, or if there is no verdict."""
+    return [_judge(found, limit) for limit in limits]
+
+
+def _judge(found: Comparison, limit: Limit) -> Judged:
+    change = next((one for one in found.differences if one.metric == limit.metric), None)
+    if change is None or not found.has_verdict:
+        what = "no request has this metric" if found.has_verdict else "there is no verdict"
+        return Judged(limit=limit, judgment=Judgment.UNDECIDED, reason=what)
+    judgment = Judgment.UNDECIDED
+    if change.low > limit.most:
+        judgment = Judgment.EXCEEDED
+    elif change.high <= limit.most:
+        judgment = Judgment.MET
+    return Judged(limit=limit, judgment=judgment, reason=f"measured {interval(change)}")
+
+
+def require_limits(some: Sequence[Judged]) -> None:
+    """LimitError for the limits that are exceeded, else UndecidedError for those undecided."""
+    exceeded = [one for one in some if one.judgment is Judgment.EXCEEDED]
+    if exceeded:
+        raise LimitError(*map(_problem, exceeded))
+    undecided = [one for one in some if one.judgment is Judgment.UNDECIDED]
+    if undecided:
+        raise UndecidedError(*(_problem(one, "Run longer (--duration).") for one in undecided))
+
+
+def _problem(one: Judged, fix: str = "") -> Problem:
+    return Problem(place="--fail-if", message=str(one), fix=fix)
