@@ -16,7 +16,9 @@ from tests.support.documents import PAGES, blocks
 ENGINES = Path(__file__).parents[2] / "components" / "src" / "penstock" / "engines"
 GRAPH = re.compile(r"^model:.*^engine:", re.DOTALL | re.MULTILINE)
 GRAPHS = [b.text for b in blocks() if b.language == "yaml" and GRAPH.search(b.text)]
-START = re.compile(r"(?:^|; |&& |\| )(?:\w+=\S+ )*(?:uv run )?penstock ([^;#|>]+)", re.MULTILINE)
+START = re.compile(
+    r"(?:^|; |&& |\| )(?:\w+=\S+ )*(?:uv run )?penstock ((?:'[^']*'|[^;#|>'])+)", re.MULTILINE
+)
 IN_BLOCKS = [
     line.strip()
     for block in blocks()

@@ -135,7 +135,7 @@ def _overlapping(both: tuple[Schedule, Schedule], first: Records, second: Record
 
 
 def _distortion(some: Sequence[Records], cpu_share: float, pairs: Sequence[Sequence[Both]]) -> str:
-    """Judged by the endpoint with the shorter TTFT."""
+    """By the endpoint with the shorter TTFT."""
     ttft = [[both[i].ttft_ms for pair in pairs for both in pair] for i in (0, 1)]
     late_ms = max((percentile(one.late_ms, 0.99) for one in some), default=0.0)
     return distortion_of(

@@ -8,7 +8,7 @@ from dataclasses import asdict
 
 from penstock.bench.compare import NAMES, Comparison
 from penstock.bench.difference import LEVEL, Difference, interval
-from penstock.bench.limits import Judged
+from penstock.bench.limits import LimitCheck
 from penstock.bench.report import SCHEMA_VERSION, failures_line, workload_json
 from penstock.simulate.report import aligned, arrival_of
 
@@ -17,8 +17,8 @@ STATISTICS = {"mean": "geometric mean", "p50": "p50", "p90": "p90"}
 MUCH = 0.01  # of the responses
 
 
-def lines(found: Comparison, judged: Sequence[Judged]) -> Iterator[str]:
-    """``judged``: of the limits, as `limits.judge` returns it."""
+def lines(found: Comparison, checked: Sequence[LimitCheck]) -> Iterator[str]:
+    """``checked``: of the limits, as `limits.check_limits` returns it."""
     request = found.request
     yield f"{request.workload.name} ({arrival_of(request.workload)})"
     for name, endpoint in zip(NAMES, request.endpoints, strict=True):
@@ -34,7 +34,7 @@ def lines(found: Comparison, judged: Sequence[Judged]) -> Iterator[str]:
             yield f"{name}: {line}"
     yield from _cautions(found)
     yield from _verdict(found)
-    for one in judged:
+    for one in checked:
         yield f"limit {one}"
 
 
@@ -76,7 +76,7 @@ def _verdict(found: Comparison) -> Iterator[str]:
         yield "no difference can be claimed"
 
 
-def as_json(found: Comparison, judged: Sequence[Judged]) -> str:
+def as_json(found: Comparison, checked: Sequence[LimitCheck]) -> str:
     request = found.request
     targets = zip(NAMES, request.endpoints, found.failures, strict=True)
     document = {
@@ -94,7 +94,7 @@ def as_json(found: Comparison, judged: Sequence[Judged]) -> str:
         "level": LEVEL,
         "has_verdict": found.has_verdict,
         "differences": [asdict(one) for one in found.differences],
-        "limits": [asdict(one) for one in judged],
+        "limits": [asdict(one) for one in checked],
         "overlapping": found.overlapping,
         "distortion": found.distortion or None,
         "interrupted": found.interrupted or None,

@@ -14,7 +14,7 @@ from penstock.errors import LimitError, Problem, UndecidedError
 _LIMIT = re.compile(r"\s*(\w+)\s*>\s*([+-]?\d+(?:\.\d+)?)\s*%\s*")
 
 
-class Judgment(StrEnum):
+class Outcome(StrEnum):
     """Of a limit, by the interval of the change."""
 
     MET = "met"
@@ -35,13 +35,13 @@ class Limit:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Judged:
+class LimitCheck:
     limit: Limit
-    judgment: Judgment
+    outcome: Outcome
     reason: str
 
     def __str__(self) -> str:
-        return f"{self.judgment}: {self.limit}, {self.reason}"
+        return f"{self.outcome}: {self.limit}, {self.reason}"
 
 
 def limit_of(text: str) -> Limit:
@@ -55,33 +55,33 @@ def limit_of(text: str) -> Limit:
     return Limit(metric=metric, most=float(percent) / 100)
 
 
-def judge(found: Comparison, limits: Sequence[Limit]) -> list[Judged]:
+def check_limits(found: Comparison, limits: Sequence[Limit]) -> list[LimitCheck]:
     """Undecided if the interval contains the limit, or if there is no verdict."""
-    return [_judge(found, limit) for limit in limits]
+    return [_check(found, limit) for limit in limits]
 
 
-def _judge(found: Comparison, limit: Limit) -> Judged:
+def _check(found: Comparison, limit: Limit) -> LimitCheck:
     change = next((one for one in found.differences if one.metric == limit.metric), None)
     if change is None or not found.has_verdict:
         what = "no request has this metric" if found.has_verdict else "there is no verdict"
-        return Judged(limit=limit, judgment=Judgment.UNDECIDED, reason=what)
-    judgment = Judgment.UNDECIDED
+        return LimitCheck(limit=limit, outcome=Outcome.UNDECIDED, reason=what)
+    outcome = Outcome.UNDECIDED
     if change.low > limit.most:
-        judgment = Judgment.EXCEEDED
+        outcome = Outcome.EXCEEDED
     elif change.high <= limit.most:
-        judgment = Judgment.MET
-    return Judged(limit=limit, judgment=judgment, reason=f"measured {interval(change)}")
+        outcome = Outcome.MET
+    return LimitCheck(limit=limit, outcome=outcome, reason=f"measured {interval(change)}")
 
 
-def require_limits(some: Sequence[Judged]) -> None:
+def require_limits(some: Sequence[LimitCheck]) -> None:
     """LimitError for the limits that are exceeded, else UndecidedError for those undecided."""
-    exceeded = [one for one in some if one.judgment is Judgment.EXCEEDED]
+    exceeded = [one for one in some if one.outcome is Outcome.EXCEEDED]
     if exceeded:
         raise LimitError(*map(_problem, exceeded))
-    undecided = [one for one in some if one.judgment is Judgment.UNDECIDED]
+    undecided = [one for one in some if one.outcome is Outcome.UNDECIDED]
     if undecided:
         raise UndecidedError(*(_problem(one, "Run longer (--duration).") for one in undecided))
 
 
-def _problem(one: Judged, fix: str = "") -> Problem:
+def _problem(one: LimitCheck, fix: str = "") -> Problem:
     return Problem(place="--fail-if", message=str(one), fix=fix)

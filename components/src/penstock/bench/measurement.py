@@ -110,7 +110,7 @@ def measurement_of(
     counted = between(served, begin, end)
     seconds = max(end - begin, 1e-6) / 1000
     failed = [one for one in records.failed if begin <= one.sent_ms <= end]
-    judged = len(counted) + len(failed)
+    total = len(counted) + len(failed)
     failures = Failures.of(records)
     has_p99 = failures.share <= MAX_REFUSED
     itl = [one.itl_ms for one in counted if one.itl_ms is not None]
@@ -127,7 +127,7 @@ def measurement_of(
         user_rate=1000 / percentile(itl, 0.5) if itl else None,
         output_rate=sum(tokens_between(one, begin, end) for one in served) / seconds,
         request_rate=len(counted) / seconds,
-        goodput=sum(one.meets(slo) for one in counted) / judged if slo and judged else None,
+        goodput=sum(one.meets(slo) for one in counted) / total if slo and total else None,
         prefix_hit_rate=(
             sum(one.cached_tokens for one in counted) / input_tokens if input_tokens else 0.0
         ),

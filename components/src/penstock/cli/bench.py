@@ -180,7 +180,7 @@ def _compare(
 ) -> None:
     from penstock.bench.compare import CompareRequest, compare, require_results
     from penstock.bench.compare_report import as_json, lines
-    from penstock.bench.limits import judge, require_limits
+    from penstock.bench.limits import check_limits, require_limits
     from penstock.bench.slices import slicing_of
 
     request = CompareRequest(
@@ -196,10 +196,10 @@ def _compare(
     )
     with progress.running():
         found = compare(request, folder, progress)
-    judged = judge(found, args.fail_if or ())
-    _print(as_json(found, judged) if args.json else lines(found, judged))
+    checked = check_limits(found, args.fail_if or ())
+    _print(as_json(found, checked) if args.json else lines(found, checked))
     require_results(found)
-    require_limits(judged)
+    require_limits(checked)
 
 
 def _print(output: str | Iterable[str]) -> None:

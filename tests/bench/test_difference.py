@@ -1,0 +1,116 @@
+"""Confidence intervals of the differences between two targets."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from penstock.bench.difference import METRICS, Both, Difference, differences, student
+from penstock.simulate.window import ServedRequest
+
+PAIRS, PER_PAIR = 12, 15
+RUNS = 300
+
+
+def served(ttft_ms: float, itl_ms: float, tokens: int) -> ServedRequest:
+    ended_ms = ttft_ms + itl_ms * (tokens - 1)
+    return ServedRequest(
+        arrived_ms=0.0,
+        first_ms=ttft_ms,
+        ended_ms=ended_ms,
+        tokens=tokens,
+        ttft_ms=ttft_ms,
+        itl_ms=itl_ms if tokens > 1 else None,
+        prefill_queue_ms=0.0,
+        decode_queue_ms=None,
+        input_tokens=100,
+        cached_tokens=0,
+    )
+
+
+def pairs_of(
+    random: Random, slowdown: float = 1.0, tokens: int | None = None, deviation: float = 0.03
+) -> list[list[Both]]:
+    """Lengths differ by request, and each slice of a target has its own ``deviation``."""
+    pairs = []
+    for _ in range(PAIRS):
+        deviations = [random.lognormvariate(0, deviation) for _ in range(2)]
+        pair = []
+        for _ in range(PER_PAIR):
+            count, prompt_ms = tokens or random.randint(20, 400), random.uniform(50, 500)
+            one, other = (
+                served(
+                    prompt_ms * own * factor * random.lognormvariate(0, 0.1),
+                    10 * own * factor * random.lognormvariate(0, 0.02),
+                    count,
+                )
+                for own, factor in zip(deviations, (1.0, slowdown), strict=True)
+            )
+            pair.append((one, other))
+        pairs.append(pair)
+    return pairs
+
+
+def by_metric(pairs: list[list[Both]]) -> dict[str, Difference]:
+    return {one.metric: one for one in differences(pairs)}
+
+
+@pytest.mark.parametrize(
+    ("freedom", "share", "expected"),
+    [
+        (4, 0.995, 4.604),
+        (5, 0.995, 4.032),
+        (10, 0.995, 3.169),
+        (30, 0.995, 2.750),
+        (8, 0.95, 1.860),
+    ],
+)
+def test_quantiles_of_students_t_match_published_tables(
+    freedom: int, share: float, expected: float
+) -> None:
+    assert student(share, freedom) == pytest.approx(expected, rel=0.005)
+
+
+def test_equal_targets_are_rarely_called_different() -> None:
+    """A claim about any latency in at most about 1% of the runs; 9 of 300 has a probability of
+    0.4% at this level."""
+    random = Random(1)
+    claims = sum(any(one.claim for one in differences(pairs_of(random))) for _ in range(RUNS))
+    assert claims <= 9
+
+
+def test_intervals_contain_the_true_change_as_often_as_they_promise() -> None:
+    random = Random(2)
+    contained = dict.fromkeys(METRICS, 0)
+    for _ in range(RUNS):
+        for metric, one in by_metric(pairs_of(random, 1.1)).items():
+            contained[metric] += one.low <= 0.1 <= one.high
+    assert min(contained.values()) >= 0.96 * RUNS, contained
+
+
+def test_a_slowdown_of_5_percent_is_found() -> None:
+    random = Random(3)
+    found = [
+        by_metric(pairs_of(random, 1.05, deviation=0.015))["e2e_mean"].claim for _ in range(50)
+    ]
+    assert found.count(1) >= 45
+    assert found.count(-1) == 0
+
+
+def test_a_faster_second_target_has_a_negative_claim() -> None:
+    one = by_metric(pairs_of(Random(4), 0.8))["ttft_mean"]
+    assert one.claim == -1
+    assert one.change == pytest.approx(-0.2, abs=0.05)
+    assert one.second_ms < one.first_ms
+
+
+def test_no_claim_is_made_about_percentiles() -> None:
+    found = by_metric(pairs_of(Random(5), 1.5))
+    assert {one.claim for metric, one in found.items() if metric.endswith("_mean")} == {1}
+    assert {one.claim for metric, one in found.items() if not metric.endswith("_mean")} == {0}
+
+
+def test_responses_of_one_token_have_no_itl() -> None:
+    found = by_metric(pairs_of(Random(6), tokens=1))
+    assert set(found) == {metric for metric in METRICS if not metric.startswith("itl")}
