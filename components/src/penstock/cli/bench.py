@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from penstock.verify.target import ProbeTarget
     from penstock.workload.load import LoadedWorkload
 
-DURATION_MS, SLICE_MS, GAP_MS = 144_000.0, 3_000.0, 1_500.0  # defaults of a comparison: 16 pairs
+DURATION_MS, SLICE_MS, GAP_MS = 126_000.0, 3_000.0, 1_500.0  # defaults of a comparison: 14 pairs
 ATTAIN = 0.95
 OF_ONE = {"attain": "--attain", "requests": "--requests"}
 LATENCIES = {"ttft": "--ttft", "itl": "--itl", "e2e": "--e2e"}
