@@ -12,6 +12,7 @@ from penstock.simulate.conversations import Conversations
 from penstock.simulate.metrics import MAX_REFUSED
 from penstock.simulate.steadiness import Steadiness
 from penstock.simulate.window import (
+    ServedRequest,
     between,
     percentile,
     steadiness_of,
@@ -97,6 +98,18 @@ def distortion_of(late_p99_ms: float, ttft_ms: float | None, cpu_share: float) -
     return f"{cpu_share:.0%} of its processor time was used" if cpu_share > BUSY else ""
 
 
+def percentiles_of(
+    requests: Sequence[ServedRequest], *, has_p99: bool
+) -> dict[str, Percentiles | None]:
+    """By the names of `Measurement`."""
+    itl = [one.itl_ms for one in requests if one.itl_ms is not None]
+    return {
+        "ttft_ms": Percentiles.of([one.ttft_ms for one in requests], has_p99=has_p99),
+        "itl_ms": Percentiles.of(itl, has_p99=has_p99),
+        "e2e_ms": Percentiles.of([one.e2e_ms for one in requests], has_p99=has_p99),
+    }
+
+
 def measurement_of(
     records: Records,
     slo: Slo,
@@ -120,10 +133,8 @@ def measurement_of(
         unsent=records.unsent,
         counted=len(counted),
         window_s=seconds,
-        ttft_ms=Percentiles.of([one.ttft_ms for one in counted], has_p99=has_p99),
-        itl_ms=Percentiles.of(itl, has_p99=has_p99),
+        **percentiles_of(counted, has_p99=has_p99),
         chunk_gap_ms=Percentiles.of(records.chunk_gaps_ms, has_p99=has_p99),
-        e2e_ms=Percentiles.of([one.e2e_ms for one in counted], has_p99=has_p99),
         user_rate=1000 / percentile(itl, 0.5) if itl else None,
         output_rate=sum(tokens_between(one, begin, end) for one in served) / seconds,
         request_rate=len(counted) / seconds,

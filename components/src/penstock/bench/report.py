@@ -8,12 +8,14 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from penstock.bench.measurement import Failures, Measurement, Percentiles
+from penstock.bench.prediction import Prediction
 from penstock.graph.slo import Slo
 from penstock.simulate.metrics import MAX_REFUSED
 from penstock.simulate.report import aligned, arrival_of
 from penstock.workload.load import LoadedWorkload
 
 SCHEMA_VERSION = 1
+HEADINGS = ("ms", "p50", "p90", "p99")
 ROWS = {
     "TTFT": "ttft_ms",
     "ITL": "itl_ms",
@@ -36,6 +38,7 @@ class Bench:
     client: str
     """The load generator and its version."""
     measurement: Measurement
+    prediction: Prediction | None = None
     interrupted: str = ""
     """What ended the run early; empty if nothing did."""
 
@@ -54,7 +57,9 @@ def lines(bench: Bench) -> Iterator[str]:
     if found.unsent:
         yield f"not sent or without a record: {found.unsent} requests"
     yield from _verdict(bench)
-    yield from aligned([("ms", "p50", "p90", "p99"), *_rows(found)])
+    yield from aligned([HEADINGS, *_rows(found)])
+    if bench.prediction:
+        yield from _predicted(found, bench.prediction)
     yield from _rates(found)
     if line := failures_line(found.failures):
         yield line + ("; so there is no p99" if found.failures.share > MAX_REFUSED else "")
@@ -77,6 +82,25 @@ def _rows(found: Measurement) -> Iterator[tuple[str, ...]]:
         values: Percentiles | None = getattr(found, key)
         shown = (None,) * 3 if values is None else (values.p50, values.p90, values.p99)
         yield (name, *("-" if v is None else f"{v:.1f}" for v in shown))
+
+
+def _predicted(found: Measurement, prediction: Prediction) -> Iterator[str]:
+    yield f"predicted by simulate for {prediction.graph} (measured compared with predicted):"
+    rows = []
+    for name, key in ROWS.items():
+        if hasattr(prediction, key):
+            measured, expected = getattr(found, key), getattr(prediction, key)
+            rows.append((name, *(_compared(measured, expected, one) for one in HEADINGS[1:])))
+    yield from aligned([HEADINGS, *rows])
+
+
+def _compared(measured: Percentiles | None, predicted: Percentiles | None, percentile: str) -> str:
+    value = predicted and getattr(predicted, percentile)
+    actual = measured and getattr(measured, percentile)
+    if not value:
+        return "-"
+    # + 0.0 turns a negative zero into a positive one.
+    return f"{value:.1f}" + (f" ({round(actual / value - 1, 2) + 0.0:+.0%})" if actual else "")
 
 
 def _rates(found: Measurement) -> Iterator[str]:
@@ -110,6 +134,7 @@ def as_json(bench: Bench) -> str:
         "slo": bench.slo.model_dump(exclude_none=True),
         "attain": bench.attain,
         "meets_slo": bench.meets_slo,
+        "prediction": bench.prediction and asdict(bench.prediction),
         "interrupted": bench.interrupted or None,
         "distortion": found.distortion or None,
         **asdict(found),

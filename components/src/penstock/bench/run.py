@@ -66,12 +66,12 @@ def send(some: Sequence[Traffic], timeout_s: float, progress: Progress) -> Sent:
     """
     program = aiperf.require_environment()
     total = sum(len(one.requests) for one in some)
-    progress("writing requests", 0, total)
+    progress("writing requests", 0, 0)
     runs = [_prepared(one, timeout_s) for one in some]
     psutil.cpu_percent()
     failure = ""
     try:
-        aiperf.run(program, runs, lambda done: progress("sending requests", done, total))
+        aiperf.run(program, runs, _counting(progress, total))
     except KeyboardInterrupt:
         failure = INTERRUPTED
     except BenchError as error:
@@ -87,6 +87,20 @@ def send(some: Sequence[Traffic], timeout_s: float, progress: Progress) -> Sent:
     if not any(found.unsent for found in records):
         failure = ""  # AIPerf also fails if no request was served
     return Sent(records=records, cpu_share=cpu_share, interrupted=failure)
+
+
+def _counting(progress: Progress, total: int) -> Callable[[int], None]:
+    """The time left is estimated from the first response on, because AIPerf takes long to start."""
+    has_begun = False
+
+    def count(done: int) -> None:
+        nonlocal has_begun
+        if done and not has_begun:
+            progress("sending requests", 0, total)
+            has_begun = True
+        progress("sending requests" if done else "starting AIPerf", done, total if done else 0)
+
+    return count
 
 
 def _prepared(traffic: Traffic, timeout_s: float) -> aiperf.Run:

@@ -6,6 +6,7 @@ import argparse
 import tempfile
 from collections.abc import Iterable
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,7 @@ from penstock.cli.replay_arguments import (
 
 if TYPE_CHECKING:
     from penstock.bench.limits import Limit
+    from penstock.bench.prediction import Prediction
     from penstock.bench.run import Endpoint
     from penstock.graph.slo import Slo
     from penstock.verify.target import ProbeTarget
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
 
 DURATION_MS, SLICE_MS, GAP_MS = 126_000.0, 3_000.0, 1_500.0  # defaults of a comparison: 14 pairs
 ATTAIN = 0.95
-OF_ONE = {"attain": "--attain", "requests": "--requests"}
+OF_ONE = {"attain": "--attain", "requests": "--requests", "predict": "--predict"}
 LATENCIES = {"ttft": "--ttft", "itl": "--itl", "e2e": "--e2e"}
 OF_TWO = {"duration": "--duration", "slice": "--slice", "gap": "--gap", "fail_if": "--fail-if"}
 
@@ -75,6 +77,12 @@ def _add_arguments_of_one(parser: argparse._ArgumentGroup) -> None:
         type=integer_between(1, 1_000_000),
         metavar="N",
         help="number of requests (default: the workload's)",
+    )
+    parser.add_argument(
+        "--predict",
+        type=Path,
+        metavar="GRAPH",
+        help="also simulate GRAPH with the same requests, and compare",
     )
     add_latencies(parser)
     parser.add_argument(
@@ -165,10 +173,29 @@ def _measure(
         timeout_s=args.request_timeout / 1000,
     )
     with progress.running():
-        found = bench(request, folder, progress)
+        prediction = _prediction(args, workload)
+        found = replace(bench(request, folder, progress), prediction=prediction)
     _print(as_json(found) if args.json else lines(found))
     if not found.measurement.counted:
         raise BenchError(Problem(place=endpoint.url, message="served none of the requests"))
+
+
+def _prediction(args: argparse.Namespace, workload: LoadedWorkload) -> Prediction | None:
+    from penstock.bench.prediction import prediction_of
+    from penstock.manifests.source import open_source
+    from penstock.serving.understand import Hints
+    from penstock.simulate.cache import environment_cache
+    from penstock.simulate.replay import Replays, require_environment
+    from penstock.simulate.replayable import replayable
+    from penstock.simulate.router_mode import require_replayed_mode
+
+    if args.predict is None:
+        return None
+    python, source = require_environment(), open_source(args.predict, ())
+    graph = replayable(source, Hints())
+    require_replayed_mode(graph, source)
+    with Replays(environment_cache(python)) as replays:
+        return prediction_of(graph, workload, args.seed, replays)
 
 
 def _compare(

@@ -1,0 +1,34 @@
+"""What `simulate` predicts for the requests of a run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock.bench.measurement import Percentiles, percentiles_of
+from penstock.simulate.metrics import steady_requests
+from penstock.simulate.model import Replayable
+from penstock.simulate.replay import Replays
+from penstock.simulate.study import Study
+from penstock.workload.load import LoadedWorkload
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prediction:
+    """Latencies in milliseconds, over the same window as in a `Measurement`."""
+
+    graph: str
+    ttft_ms: Percentiles | None
+    itl_ms: Percentiles | None
+    e2e_ms: Percentiles | None
+
+
+def prediction_of(
+    graph: Replayable, workload: LoadedWorkload, seed: int, replays: Replays
+) -> Prediction:
+    """One replay of the requests that a run with this seed sends. SimulationError if the graph
+    cannot be replayed."""
+    study = Study(workload=workload, replays=replays, seeds=1, first_seed=seed)
+    (row,) = study.rows([graph], None)
+    return Prediction(
+        graph=graph.name, **percentiles_of(steady_requests(row.results[0]), has_p99=True)
+    )
