@@ -80,7 +80,7 @@ def test_equal_targets_are_rarely_called_different() -> None:
     assert claims <= 9
 
 
-def test_intervals_contain_the_true_change_as_often_as_they_promise() -> None:
+def test_99_percent_intervals_rarely_miss_the_true_change() -> None:
     random = Random(2)
     contained = dict.fromkeys(METRICS, 0)
     for _ in range(RUNS):
