@@ -75,17 +75,25 @@ def run(program: Path, runs: Sequence[Run], progress: Callable[[int], None]) -> 
         while any(process.poll() is None for process in processes):
             time.sleep(POLL_S)
             progress(sum(_count(one.records) for one in runs))
+            for one in runs:
+                _require_space(one.folder)
     for one, process in zip(runs, processes, strict=True):
         if process.returncode != 0 or not one.records.exists():
-            log = one.folder / LOG
-            message = f"AIPerf failed with exit code {process.returncode}: {_cause(log)}"
-            raise BenchError(Problem(place=one.url, message=message, fix=f"Read {log}."))
+            _require_space(one.folder)
+            message = f"AIPerf failed with exit code {process.returncode}: {_cause(one.folder)}"
+            fix = f"Read {LOG} in the folder that --out names."
+            raise BenchError(Problem(place=one.url, message=message, fix=fix))
 
 
 @contextlib.contextmanager
 def _running(program: Path, run: Run) -> Iterator[subprocess.Popen[bytes]]:
     home = run.folder / "huggingface"
-    _write_tokenizer(home)
+    try:
+        _write_tokenizer(home)
+    except OSError as error:
+        _require_space(run.folder)
+        message = f"cannot be written: {error.strerror or error}"
+        raise BenchError(Problem(place=str(home), message=message)) from None
     environ = {**os.environ, "HF_HOME": str(home), "HF_HUB_OFFLINE": "1"}
     with (run.folder / LOG).open("wb") as output:
         process = subprocess.Popen(
@@ -140,18 +148,30 @@ def _count(records: Path) -> int:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End AIPerf and all its processes, which are in its process group."""
-    if process.poll() is None:
-        os.killpg(process.pid, signal.SIGINT)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(END_S)
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+    """End AIPerf and all its processes, which are in its process group. Another Ctrl-C meanwhile
+    ends them at once."""
+    try:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGINT)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(END_S)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
 
-def _cause(log: Path) -> str:
+def _require_space(folder: Path) -> None:
+    """BenchError if the disk is full: AIPerf loses records, and may never end."""
+    space = os.statvfs(folder)
+    if space.f_blocks and not space.f_bavail:  # some file systems report no sizes
+        message = "AIPerf cannot write its files: no space is left on the file system"
+        fix = "Free space on it, or name a folder on another one with --out."
+        raise BenchError(Problem(place=str(folder), message=message, fix=fix))
+
+
+def _cause(folder: Path) -> str:
     """The last errors in AIPerf's log, in one line."""
-    lines = log.read_text(errors="replace").splitlines()
+    lines = (folder / LOG).read_text(errors="replace").splitlines()
     errors = [line.strip() for line in lines if "ERROR" in line or "Error" in line]
     return " ".join(" ".join((errors or lines)[-LAST_LINES:]).split())[:500]

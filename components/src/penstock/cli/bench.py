@@ -151,8 +151,7 @@ def _measure(
     progress: Progress,
 ) -> None:
     from penstock.bench.report import as_json, lines
-    from penstock.bench.run import BenchRequest, bench
-    from penstock.errors import BenchError, Problem
+    from penstock.bench.run import BenchRequest, bench, require_complete
 
     if args.requests:
         workload = workload.with_requests(args.requests)
@@ -167,8 +166,7 @@ def _measure(
     with progress.running():
         found = bench(request, folder, progress)
     _print(as_json(found) if args.json else lines(found))
-    if not found.measurement.counted:
-        raise BenchError(Problem(place=endpoint.url, message="served none of the requests"))
+    require_complete(found)
 
 
 def _compare(
