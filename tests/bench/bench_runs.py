@@ -43,6 +43,8 @@ class Finished:
     """The output of `--json`."""
     records: Sequence[Mapping[str, Any]]
     """AIPerf's, in order of the requests' starts."""
+    out: Path
+    """The folder of `--out`."""
     sent: Mapping[int, Sent]
     """What the server knows of complete responses, by the number of input tokens."""
 
@@ -81,6 +83,7 @@ def run_bench(
     return Finished(
         document=json.loads(done.stdout),
         records=sorted(map(json.loads, lines), key=_start_ms),
+        out=out,
         sent={one.input_tokens: one for one in server.sent},
     )
 

@@ -39,9 +39,15 @@ if does == "hang":
 lines = trace.read_text().splitlines()
 if does == "fail-in-mid-run":
     lines = lines[: len(lines) // 2]
-if does != "fail":
+if does not in ("fail", "fail-with-box"):
     records = (json.dumps(record(json.loads(line))) + "\\n" for line in lines)
     (folder / "profile_export.jsonl").write_text("".join(records))
+if does == "fail-with-box":
+    print("╭─ Error Running AIPerf System ───────────────╮")
+    print("│ 1 validation error for AIPerfConfig         │")
+    print("│   a field is missing                        │")
+    print("╰─────────────────────────────────────────────╯")
+    sys.exit(3)
 if does != "succeed":
     print("INFO as always")
     print("ERROR the load generator broke")
@@ -51,7 +57,7 @@ if does != "succeed":
 
 def install(environments: Path) -> None:
     """Into a folder of environments."""
-    program = environments / "aiperf" / "bin" / "aiperf"
+    program = environments / "aiperf" / "bin" / "python"  # which starts AIPerf
     program.parent.mkdir(parents=True)
     program.write_text(PROGRAM.format(python=sys.executable))
     program.chmod(0o755)

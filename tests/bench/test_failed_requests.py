@@ -5,6 +5,7 @@ The server requires an API key, which AIPerf must send too.
 
 from __future__ import annotations
 
+import psutil
 import pytest
 
 from tests.bench.bench_runs import FIRST_INPUT, Finished, run_bench, write_workload
@@ -34,7 +35,13 @@ FAILURES = [  # response, how many requests get it, and how it is reported
 RESPONSES = [response for response, count, _ in FAILURES for _ in range(count)]
 
 
+commands: list[str] = []  # of all processes, during the run
+
+
 def script(input_tokens: int) -> Response:
+    if not commands:
+        own = psutil.Process().children(recursive=True)
+        commands.extend(" ".join(one.cmdline()) for one in own)
     number = input_tokens - FIRST_INPUT
     return RESPONSES[number // 2] if number % 2 and number // 2 < len(RESPONSES) else Response()
 
@@ -64,3 +71,14 @@ def test_too_many_failures_leave_no_p99(run: Finished) -> None:
 def test_failed_requests_are_not_within_the_slo(run: Finished) -> None:
     assert run.document["goodput"] < 1
     assert run.document["meets_slo"] is False
+
+
+def test_no_list_of_processes_shows_the_key(run: Finished) -> None:
+    assert any("aiperf" in one for one in commands)
+    assert not [one for one in commands if KEY in one]
+
+
+def test_no_file_has_the_key(run: Finished) -> None:
+    files = [path for path in run.out.rglob("*") if path.is_file()]
+    assert files
+    assert [path for path in files if KEY.encode() in path.read_bytes()] == []

@@ -79,6 +79,14 @@ def test_a_load_generator_that_fails_at_the_start(
     assert "Read aiperf.log in the folder that --out names." in done.stderr
 
 
+def test_the_cause_is_read_from_a_box_in_the_log(
+    tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    done = bench("fail-with-box", tmp_path, *arguments)
+    assert done.returncode == BENCH
+    assert "exit code 3: 1 validation error for AIPerfConfig a field is missing. Fix" in done.stderr
+
+
 def test_a_load_generator_that_fails_in_mid_run(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     done = bench("fail-in-mid-run", tmp_path, *arguments)
     assert done.returncode == BENCH

@@ -66,14 +66,14 @@ def send(some: Sequence[Traffic], timeout_s: float, progress: Progress) -> Sent:
     If this is interrupted or fails, the result has the requests until then. BenchError if there
     are none, and if a folder cannot be written.
     """
-    program = aiperf.require_environment()
+    python = aiperf.require_environment()
     total = sum(len(one.requests) for one in some)
     progress("writing requests", 0, total)
     runs = [_prepared(one, timeout_s) for one in some]
     psutil.cpu_percent()
     failure = ""
     try:
-        aiperf.run(program, runs, lambda done: progress("sending requests", done, total))
+        aiperf.run(python, runs, lambda done: progress("sending requests", done, total))
     except KeyboardInterrupt:
         failure = INTERRUPTED
     except BenchError as error:
