@@ -108,7 +108,7 @@ def test_a_run_without_events_has_no_remarks() -> None:
         ),
     ],
 )
-def test_what_limits_the_figures_is_said(measured: dict[str, Any], line: str) -> None:
+def test_each_limitation_of_the_figures_has_a_line(measured: dict[str, Any], line: str) -> None:
     assert line in text(bench(**measured)).splitlines()
 
 
