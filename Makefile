@@ -63,10 +63,10 @@ test: ## run every test that this machine can run, on all CPU cores
 	$(RUN) pytest
 
 unit: ## run the quick tests that start no program but Python and need no environment
-	$(RUN) pytest -m "not (cluster or e2e or envoy or etcd or llamacpp or long or program or sim or slow or vllm)"
+	$(RUN) pytest -m "not (aiperf or cluster or e2e or envoy or etcd or llamacpp or long or program or sim or slow or vllm)"
 
 e2e: ## run the tests that start real Dynamo processes
-	$(RUN) pytest -m "e2e or etcd or envoy or llamacpp or vllm"
+	$(RUN) pytest -m "aiperf or e2e or etcd or envoy or llamacpp or vllm"
 
 long: ## run the parts of large test matrices that `make test` leaves out
 	$(RUN) pytest -m long

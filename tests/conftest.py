@@ -13,12 +13,15 @@ import pytest
 from _pytest.nodeid import NodeId
 from hypothesis import settings
 
+from penstock.bench import aiperf
 from penstock.errors import MissingToolError
-from penstock.simulate.replay import require_environment
+from penstock.simulate import replay
 from tests.support import renders
 from tests.support.markers import PROGRAMS, SERVERS, foreign_programs, started_program
 
 TESTS = Path(__file__).parent
+# Markers of tests that need an environment, and what raises an error without it.
+ENVIRONMENTS = {"aiperf": aiperf.require_environment, "sim": replay.require_environment}
 # The Helm SDK is a Go library: less garbage collection makes a render
 # about a fifth faster (40 instead of 52 ms of CPU time).
 os.environ.setdefault("GOGC", "400")
@@ -53,8 +56,8 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Skip what needs an environment that is missing, and group tests for xdist's workers."""
     markers = {marker.name for marker in item.iter_markers()}
-    if "sim" in markers:
-        item.add_marker(_sim_skip())
+    for name in markers & ENVIRONMENTS.keys():
+        item.add_marker(_skip(name))
     group = _group(item, markers)
     if group is not None:
         item.add_marker(pytest.mark.xdist_group(group))
@@ -74,15 +77,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @cache
-def _sim_skip() -> pytest.MarkDecorator:
-    """Skips where the environment sim is not installed."""
+def _skip(name: str) -> pytest.MarkDecorator:
+    """Skips where the environment is not installed."""
     try:
-        require_environment()
+        ENVIRONMENTS[name]()
     except MissingToolError:
         installed = False
     else:
         installed = True
-    reason = "the environment sim is not installed: penstock env install sim"
+    reason = f"the environment {name} is not installed: penstock env install {name}"
     return pytest.mark.skipif(not installed, reason=reason)
 
 

@@ -7,11 +7,13 @@ from collections.abc import Iterable
 from pathlib import Path
 
 # Markers of tests that start programs other than Python or need an environment.
-PROGRAMS = frozenset({"cluster", "e2e", "envoy", "etcd", "llamacpp", "program", "sim", "vllm"})
+PROGRAMS = frozenset(
+    {"aiperf", "cluster", "e2e", "envoy", "etcd", "llamacpp", "program", "sim", "vllm"}
+)
 # `make unit` deselects all of these.
 NOT_UNIT = PROGRAMS | {"long", "slow"}
 # Tests that start servers run one after another, so that they never compete with each other.
-SERVERS = frozenset({"cluster", "e2e", "envoy", "etcd", "llamacpp", "vllm"})
+SERVERS = frozenset({"aiperf", "cluster", "e2e", "envoy", "etcd", "llamacpp", "vllm"})
 OWN_PROGRAMS = frozenset({sys.executable, str(Path(sys.executable).with_name("penstock"))})
 # Audit events of Python whose first argument is the program that is started.
 STARTS = frozenset({"os.exec", "os.posix_spawn", "os.system", "subprocess.Popen"})

@@ -22,6 +22,7 @@ from penstock.local.process import end_with_parent
 from penstock.tokenizer import FOLDER as TOKENIZER
 
 NAME = "aiperf"
+CHILD = Path(__file__).parent / "aiperf_child.py"
 VERSION = "AIPerf 0.13.0"  # of the environment
 TOKENIZER_NAME, REVISION = "local/packaged", "0" * 40
 LOG, RECORDS = "aiperf.log", "profile_export.jsonl"
@@ -29,6 +30,7 @@ POLL_S = 0.2
 END_S = 15.0  # in which AIPerf ends its processes
 MOST_WORKERS = 4  # processes that send requests; one sends hundreds of requests per second
 LAST_LINES = 3
+TITLE, FRAME = "Error Running AIPerf", "╭─╮│╰╯ "  # of a box in its log
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,16 +56,16 @@ class Run:
 
 
 def require_environment() -> Path:
-    """AIPerf's program; MissingToolError if its environment is not installed."""
+    """The environment's Python; MissingToolError if it is not installed."""
     folder = environments_root() / NAME
     if not is_installed(folder):
         message = "AIPerf, which sends the requests, is not installed"
         fix = f"Run `penstock env install {NAME}` (0.8 GB, once)."
         raise MissingToolError(Problem(message=message, fix=fix))
-    return folder / "bin" / NAME
+    return folder / "bin" / "python"
 
 
-def run(program: Path, runs: Sequence[Run], progress: Callable[[int], None]) -> None:
+def run(python: Path, runs: Sequence[Run], progress: Callable[[int], None]) -> None:
     """Run all at the same time, each of which writes `profile_export.jsonl` into its folder;
     ``progress`` gets the number of their requests so far.
 
@@ -71,25 +73,33 @@ def run(program: Path, runs: Sequence[Run], progress: Callable[[int], None]) -> 
     fails.
     """
     with contextlib.ExitStack() as started:
-        processes = [started.enter_context(_running(program, one)) for one in runs]
+        processes = [started.enter_context(_running(python, one)) for one in runs]
         while any(process.poll() is None for process in processes):
             time.sleep(POLL_S)
             progress(sum(_count(one.records) for one in runs))
+            for one in runs:
+                _require_space(one.folder)
     for one, process in zip(runs, processes, strict=True):
         if process.returncode != 0 or not one.records.exists():
-            log = one.folder / LOG
-            message = f"AIPerf failed with exit code {process.returncode}: {_cause(log)}"
-            raise BenchError(Problem(place=one.url, message=message, fix=f"Read {log}."))
+            _require_space(one.folder)
+            message = f"AIPerf failed with exit code {process.returncode}: {_cause(one.folder)}"
+            fix = f"Read {LOG} in the folder that --out names."
+            raise BenchError(Problem(place=one.url, message=message, fix=fix))
 
 
 @contextlib.contextmanager
-def _running(program: Path, run: Run) -> Iterator[subprocess.Popen[bytes]]:
+def _running(python: Path, run: Run) -> Iterator[subprocess.Popen[bytes]]:
     home = run.folder / "huggingface"
-    _write_tokenizer(home)
+    try:
+        _write_tokenizer(home)
+    except OSError as error:
+        _require_space(run.folder)
+        message = f"cannot be written: {error.strerror or error}"
+        raise BenchError(Problem(place=str(home), message=message)) from None
     environ = {**os.environ, "HF_HOME": str(home), "HF_HUB_OFFLINE": "1"}
     with (run.folder / LOG).open("wb") as output:
         process = subprocess.Popen(
-            [*end_with_parent(), *command(program, run)],
+            [*end_with_parent(), *command(python, run)],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
@@ -104,13 +114,13 @@ def _running(program: Path, run: Run) -> Iterator[subprocess.Popen[bytes]]:
             shutil.rmtree(home, ignore_errors=True)
 
 
-def command(program: Path, run: Run) -> list[str]:
-    """AIPerf reads the API key from OPENAI_API_KEY, which no list of processes shows."""
+def command(python: Path, run: Run) -> list[str]:
+    """Without the API key, which ``CHILD`` adds."""
     load = ["--fixed-schedule"]
     if run.concurrency:
         load = ["--concurrency", str(run.concurrency), "--request-count", str(run.requests)]
     return [
-        str(program),
+        *(str(python), "-P", str(CHILD)),  # not to import the modules of its folder
         "profile",
         *("--model", run.model),
         *("--url", run.url),
@@ -140,18 +150,32 @@ def _count(records: Path) -> int:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End AIPerf and all its processes, which are in its process group."""
-    if process.poll() is None:
-        os.killpg(process.pid, signal.SIGINT)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(END_S)
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+    """End AIPerf and all its processes, which are in its process group. Another Ctrl-C meanwhile
+    ends them at once."""
+    try:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGINT)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(END_S)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
 
-def _cause(log: Path) -> str:
+def _require_space(folder: Path) -> None:
+    """BenchError if the disk is full: AIPerf loses records, and may never end."""
+    space = os.statvfs(folder)
+    if space.f_blocks and not space.f_bavail:  # some file systems report no sizes
+        message = "AIPerf cannot write its files: no space is left on the file system"
+        fix = "Free space on it, or name a folder on another one with --out."
+        raise BenchError(Problem(place=str(folder), message=message, fix=fix))
+
+
+def _cause(folder: Path) -> str:
     """The last errors in AIPerf's log, in one line."""
-    lines = log.read_text(errors="replace").splitlines()
-    errors = [line.strip() for line in lines if "ERROR" in line or "Error" in line]
-    return " ".join(" ".join((errors or lines)[-LAST_LINES:]).split())[:500]
+    lines = [line.strip(FRAME) for line in (folder / LOG).read_text(errors="replace").splitlines()]
+    starts = [number for number, line in enumerate(lines) if line.startswith(TITLE)]
+    errors = [line for line in lines if "ERROR" in line or "Error" in line] or lines
+    shown = lines[starts[-1] + 1 :] if starts else errors[-LAST_LINES:]
+    return " ".join(" ".join(shown).split())[:500]

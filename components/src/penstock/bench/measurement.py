@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 
 from penstock.bench.records import Records
 from penstock.graph.slo import Slo
@@ -122,7 +123,8 @@ def measurement_of(
     begin, end = steady_window(served, conversations)
     counted = between(served, begin, end)
     seconds = max(end - begin, 1e-6) / 1000
-    failed = [one for one in records.failed if begin <= one.sent_ms <= end]
+    last = max(end, conversations.last_ms) if conversations else inf  # later ones are not counted
+    failed = [one for one in records.failed if begin <= one.sent_ms <= last]
     total = len(counted) + len(failed)
     failures = Failures.of(records)
     has_p99 = failures.share <= MAX_REFUSED

@@ -14,6 +14,13 @@ from penstock.workload import Request
 
 NS_PER_MS = 1e6
 CANCELLED = "cancelled"
+REASONS = {  # by the class of the error in AIPerf's HTTP client
+    "ClientConnectorError": "no connection",
+    "ServerDisconnectedError": "the connection was closed before the response",
+    "ClientOSError": "the connection was closed before the response",
+    "ClientPayloadError": "the connection was closed during the response",
+    "TimeoutError": "no complete response within --request-timeout",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,8 +106,8 @@ def _failure(record: Mapping[str, Any], request: Request) -> str:
         return CANCELLED
     error = record.get("error")
     if error:
-        code = error.get("code")
-        return f"HTTP {code}" if code else str(error.get("type") or "unknown error")
+        code, kind = error.get("code"), str(error.get("type") or "unknown error")
+        return f"HTTP {code}" if code else REASONS.get(kind, kind)
     tokens = _value(record, "usage_completion_tokens")
     if tokens is None:
         return "the response ended without a count of its tokens (`usage`)"

@@ -14,9 +14,11 @@ from penstock.bench.measurement import measurement_of
 from penstock.bench.records import Records, read_records
 from penstock.bench.report import Bench
 from penstock.bench.trace_file import Key, keyed, write_trace
-from penstock.errors import BenchError, Problem
+from penstock.errors import BenchError, NotVerifiedError, Problem
 from penstock.graph.slo import Slo
 from penstock.simulate.conversations import Conversations
+from penstock.verify.preflight import require_endpoint
+from penstock.verify.target import ProbeTarget
 from penstock.workload import Request
 from penstock.workload.load import LoadedWorkload
 
@@ -64,14 +66,14 @@ def send(some: Sequence[Traffic], timeout_s: float, progress: Progress) -> Sent:
     If this is interrupted or fails, the result has the requests until then. BenchError if there
     are none, and if a folder cannot be written.
     """
-    program = aiperf.require_environment()
+    python = aiperf.require_environment()
     total = sum(len(one.requests) for one in some)
     progress("writing requests", 0, 0)
     runs = [_prepared(one, timeout_s) for one in some]
     psutil.cpu_percent()
     failure = ""
     try:
-        aiperf.run(program, runs, _counting(progress, total))
+        aiperf.run(python, runs, _counting(progress, total))
     except KeyboardInterrupt:
         failure = INTERRUPTED
     except BenchError as error:
@@ -82,10 +84,15 @@ def send(some: Sequence[Traffic], timeout_s: float, progress: Progress) -> Sent:
     records = [_read(one, run) for one, run in zip(some, runs, strict=True)]
     for one, found in zip(some, records, strict=True):
         if not found.served and not found.failed:
+            if failure == INTERRUPTED:
+                raise KeyboardInterrupt
             message = failure or "no request was sent"
             raise BenchError(Problem(place=one.endpoint.url, message=message))
     if not any(found.unsent for found in records):
         failure = ""  # AIPerf also fails if no request was served
+    for one, found in zip(some, records, strict=True):
+        if found.failed:
+            failure = failure or _outage(one.endpoint.url)
     return Sent(records=records, cpu_share=cpu_share, interrupted=failure)
 
 
@@ -113,7 +120,8 @@ def _prepared(traffic: Traffic, timeout_s: float) -> aiperf.Run:
         write_trace(trace, traffic.requests, model, salt, is_scheduled=is_scheduled)
     except OSError as error:
         message = f"cannot be written: {error.strerror}"
-        raise BenchError(Problem(place=str(trace), message=message)) from None
+        fix = "Free space, or name a folder on another file system with --out."
+        raise BenchError(Problem(place=str(trace), message=message, fix=fix)) from None
     return aiperf.Run(
         url=traffic.endpoint.url,
         model=model,
@@ -167,3 +175,31 @@ def bench(request: BenchRequest, folder: Path, progress: Progress) -> Bench:
         ),
         interrupted=sent.interrupted,
     )
+
+
+def _outage(url: str) -> str:
+    """Why the endpoint does not respond after a run with failures; empty if it does."""
+    endpoint = ProbeTarget(url=url)
+    try:
+        require_endpoint(endpoint)
+    except NotVerifiedError as error:
+        return f"the endpoint no longer serves: {error.problems[0].message}"
+    finally:
+        endpoint.close()
+    return ""
+
+
+def require_complete(bench: Bench) -> None:
+    """After the figures were printed. KeyboardInterrupt if the user ended the run; BenchError if it
+    failed, or served no request."""
+    if bench.interrupted == INTERRUPTED:
+        raise KeyboardInterrupt
+    if bench.interrupted:
+        message = f"the run is incomplete: {bench.interrupted}"
+        fix = "Correct the cause and repeat the run; use these figures with care."
+        raise BenchError(Problem(place=bench.url, message=message, fix=fix))
+    if not bench.measurement.counted:
+        reasons = ", ".join(bench.measurement.failures.reasons)
+        message = f"served none of the requests: {reasons}"
+        fix = "Read the endpoint's log; if it only needs longer, raise --request-timeout."
+        raise BenchError(Problem(place=bench.url, message=message, fix=fix))

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.workload import Request
+from penstock.workload.request import with_blocks
 from penstock.workload.token_ids import prompt
 
 Key = tuple[str, int]
@@ -22,7 +23,7 @@ def keyed(requests: Sequence[Request]) -> dict[Key, Request]:
     """Each request by its key; a request that is not part of a conversation is one of its own."""
     turns: dict[str, int] = {}
     found = {}
-    for number, request in enumerate(requests):
+    for number, request in enumerate(with_blocks(requests)):
         conversation = f"c{request.session}" if request.session else f"r{number}"
         turn = turns.get(conversation, 0)
         turns[conversation] = turn + 1

@@ -159,8 +159,7 @@ def _measure(
     progress: Progress,
 ) -> None:
     from penstock.bench.report import as_json, lines
-    from penstock.bench.run import BenchRequest, bench
-    from penstock.errors import BenchError, Problem
+    from penstock.bench.run import BenchRequest, bench, require_complete
 
     if args.requests:
         workload = workload.with_requests(args.requests)
@@ -176,8 +175,7 @@ def _measure(
         prediction = _prediction(args, workload)
         found = replace(bench(request, folder, progress), prediction=prediction)
     _print(as_json(found) if args.json else lines(found))
-    if not found.measurement.counted:
-        raise BenchError(Problem(place=endpoint.url, message="served none of the requests"))
+    require_complete(found)
 
 
 def _prediction(args: argparse.Namespace, workload: LoadedWorkload) -> Prediction | None:

@@ -27,6 +27,7 @@ from penstock.simulate.conversations import Conversations
 from penstock.simulate.model import Replayable
 from penstock.simulate.replayable import ARGUMENT
 from penstock.workload import BLOCK_TOKENS, Request
+from penstock.workload.request import with_blocks
 
 CHILD = Path(__file__).parent / "replay_child.py"
 NAME = "sim"
@@ -84,17 +85,12 @@ class Job:
 def as_trace(requests: Sequence[Request]) -> str:
     """Mooncake's JSON Lines, with a session for each conversation. A request without blocks gets
     new ones, which it shares with no other."""
-    unused = 1 + max((max(r.blocks, default=0) for r in requests), default=0)
     lines = []
-    for request in requests:
-        blocks: Sequence[int] = request.blocks
-        if not blocks:
-            count = -(-request.input_tokens // BLOCK_TOKENS)
-            blocks, unused = range(unused, unused + count), unused + count
+    for request in with_blocks(requests):
         row: dict[str, Any] = {
             "input_length": request.input_tokens,
             "output_length": request.output_tokens,
-            "hash_ids": list(blocks),
+            "hash_ids": list(request.blocks),
         }
         row |= {"timestamp": request.at_ms} if request.at_ms is not None else {}
         row |= {"delay": request.think_ms} if request.at_ms is None else {}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 BLOCK_TOKENS = 64  # of one entry of `Request.blocks`; divides every engine's block size
 
@@ -22,3 +23,15 @@ class Request:
     def tokens(self) -> int:
         """Of its input and its output."""
         return self.input_tokens + self.output_tokens
+
+
+def with_blocks(requests: Sequence[Request]) -> tuple[Request, ...]:
+    """A request without blocks gets new ones, which it shares with no other."""
+    unused = 1 + max((max(r.blocks, default=0) for r in requests), default=0)
+    found = []
+    for request in requests:
+        count = 0 if request.blocks else -(-request.input_tokens // BLOCK_TOKENS)
+        blocks = request.blocks or tuple(range(unused, unused + count))
+        found.append(replace(request, blocks=blocks))
+        unused += count
+    return tuple(found)

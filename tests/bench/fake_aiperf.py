@@ -1,0 +1,64 @@
+"""A program in place of AIPerf, whose records and end the test chooses: no run takes 10 s.
+
+`FAKE_AIPERF` says what it does.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+PROGRAM = """#!{python}
+import json, os, signal, subprocess, sys, time
+from pathlib import Path
+
+arguments = sys.argv
+folder = Path(arguments[arguments.index("--artifact-dir") + 1])
+trace = Path(arguments[arguments.index("--input-file") + 1])
+does = os.environ["FAKE_AIPERF"]
+
+
+def record(line):
+    start = 10**18 + int(line["timestamp"] * 1e6)
+    metadata = {{"conversation_id": line["session_id"], "turn_index": 0}}
+    values = {{
+        "time_to_first_token": 20.0,
+        "request_latency": 50.0,
+        "inter_chunk_latency": [10.0, 10.0, 10.0],
+        "usage_prompt_tokens": len(line["payload"]["prompt"]),
+        "usage_completion_tokens": line["payload"]["max_tokens"],
+    }}
+    metrics = {{name: {{"value": value}} for name, value in values.items()}}
+    return {{"metadata": {{**metadata, "request_start_ns": start}}, "metrics": metrics}}
+
+
+if does == "hang":
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    time.sleep(60)
+lines = trace.read_text().splitlines()
+if does == "fail-in-mid-run":
+    lines = lines[: len(lines) // 2]
+if does not in ("fail", "fail-with-box"):
+    records = (json.dumps(record(json.loads(line))) + "\\n" for line in lines)
+    (folder / "profile_export.jsonl").write_text("".join(records))
+if does == "fail-with-box":
+    print("╭─ Error Running AIPerf System ───────────────╮")
+    print("│ 1 validation error for AIPerfConfig         │")
+    print("│   a field is missing                        │")
+    print("╰─────────────────────────────────────────────╯")
+    sys.exit(3)
+if does != "succeed":
+    print("INFO as always")
+    print("ERROR the load generator broke")
+    sys.exit(3)
+"""
+
+
+def install(environments: Path) -> None:
+    """Into a folder of environments."""
+    program = environments / "aiperf" / "bin" / "python"  # which starts AIPerf
+    program.parent.mkdir(parents=True)
+    program.write_text(PROGRAM.format(python=sys.executable))
+    program.chmod(0o755)
+    (environments / "aiperf" / "installed.txt").write_text("")

@@ -1,0 +1,58 @@
+"""Records as AIPerf writes them, with the fields that penstock reads."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from penstock.bench.trace_file import Key
+from penstock.workload import Request
+
+START_NS = 1_795_718_778_000_000_000
+
+
+def request(at_ms: float | None, output_tokens: int = 11, **more: Any) -> Request:
+    return Request(
+        at_ms=at_ms, input_tokens=100, output_tokens=output_tokens, blocks=(1, 2), **more
+    )
+
+
+def record(
+    key: Key,
+    sent_ms: float,
+    *,
+    ttft_ms: float | None = 20.0,
+    e2e_ms: float = 120.0,
+    tokens: int | None = 11,
+    gaps_ms: Iterable[float] | None = (10.0,) * 10,
+    cached: int | None = None,
+    error: Mapping[str, Any] | None = None,
+    was_cancelled: bool = False,
+) -> dict[str, Any]:
+    """A metric that is None is missing."""
+    values = {
+        "time_to_first_token": ttft_ms,
+        "request_latency": e2e_ms,
+        "usage_completion_tokens": tokens,
+        "usage_prompt_tokens": 100,
+        "usage_prompt_cache_read_tokens": cached,
+        "inter_chunk_latency": list(gaps_ms) if gaps_ms is not None else None,
+    }
+    conversation, turn = key
+    return {
+        "metadata": {
+            "conversation_id": conversation,
+            "turn_index": turn,
+            "request_start_ns": START_NS + round(sent_ms * 1e6),
+            "was_cancelled": was_cancelled,
+        },
+        "metrics": {k: {"value": v, "unit": "-"} for k, v in values.items() if v is not None},
+        **({"error": dict(error)} if error else {}),
+    }
+
+
+def write(file: Path, records: Iterable[Mapping[str, Any]]) -> Path:
+    file.write_text("".join(json.dumps(one) + "\n" for one in records))
+    return file

@@ -1,0 +1,171 @@
+"""The figures of a run as text and as JSON."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from penstock.bench.measurement import Failures, Measurement, Percentiles
+from penstock.bench.report import SCHEMA_VERSION, Bench, as_json, lines
+from penstock.bench.run import INTERRUPTED, require_complete
+from penstock.errors import BenchError
+from penstock.graph.slo import Slo
+from penstock.simulate.steadiness import Steadiness
+from penstock.workload import find_workload
+
+URL = "http://127.0.0.1:8000"
+STEADY = Steadiness(window_s=60.0, request_s=2.0, offered_rate=5.0, served_rate=5.0)
+LATENCIES = Percentiles(p50=20.04, p90=30.0, p99=40.0)
+MEASURED = Measurement(
+    failures=Failures(sent=500, reasons={}),
+    unsent=0,
+    counted=400,
+    window_s=60.0,
+    ttft_ms=LATENCIES,
+    itl_ms=LATENCIES,
+    chunk_gap_ms=LATENCIES,
+    e2e_ms=LATENCIES,
+    user_rate=49.9,
+    output_rate=1234.56,
+    request_rate=5.0,
+    goodput=None,
+    prefix_hit_rate=0.25,
+    steadiness=STEADY,
+    late_p99_ms=1.0,
+    cpu_share=0.5,
+)
+BENCH = Bench(
+    url=URL,
+    model="a-model",
+    workload=find_workload("short-chat"),
+    slo=Slo(),
+    attain=0.95,
+    seed=3,
+    client="AIPerf",
+    measurement=MEASURED,
+)
+KEYS = {
+    "schema_version",
+    "url",
+    "model",
+    "client",
+    "seed",
+    "workload",
+    "slo",
+    "attain",
+    "meets_slo",
+    "interrupted",
+    "distortion",
+    *Measurement.__dataclass_fields__,
+}
+
+
+def bench(**measured: Any) -> Bench:
+    return replace(BENCH, measurement=replace(MEASURED, **measured))
+
+
+def text(some: Bench) -> str:
+    return "\n".join(lines(some))
+
+
+def test_a_run_without_events_has_no_remarks() -> None:
+    found = text(BENCH)
+    assert "TTFT                20.0  30.0  40.0" in found
+    assert "output: 1234.6 tokens/s, 5.00 requests/s, 49.9 tokens/s for a user" in found
+    assert "prefix cache: 25% of the input tokens" in found
+    for word in ("SLO", "failed", "incomplete", "not sent", "distorted", "not steady"):
+        assert word not in found
+
+
+@pytest.mark.parametrize(
+    ("measured", "line"),
+    [
+        ({"unsent": 7}, "not sent or without a record: 7 requests"),
+        (
+            {"failures": Failures(sent=500, reasons={"HTTP 500": 3, "no connection": 2})},
+            "failed: 5 of 500 requests (3 × HTTP 500, 2 × no connection)",
+        ),
+        (
+            {"failures": Failures(sent=500, reasons={"HTTP 500": 6})},
+            "failed: 6 of 500 requests (6 × HTTP 500); so there is no p99",
+        ),
+        (
+            {"late_p99_ms": 12.0},
+            "this machine may have distorted the latencies: "
+            "1% of the requests were sent at least 12 ms late",
+        ),
+        (
+            {"cpu_share": 0.97},
+            "this machine may have distorted the latencies: 97% of its processor time was used",
+        ),
+        (
+            {"steadiness": replace(STEADY, window_s=6.0)},
+            "not steady: the measured window (6 s) is 3 times the p99 request duration (2 s); "
+            "5 are needed",
+        ),
+    ],
+)
+def test_each_limitation_of_the_figures_has_a_line(measured: dict[str, Any], line: str) -> None:
+    assert line in text(bench(**measured)).splitlines()
+
+
+def test_an_interrupted_run_is_labelled() -> None:
+    found = replace(BENCH, interrupted="interrupted")
+    assert text(found).splitlines()[1] == "incomplete: interrupted"
+    assert json.loads(as_json(found))["interrupted"] == "interrupted"
+
+
+def test_latencies_that_are_missing_are_dashes() -> None:
+    without_p99 = Percentiles(p50=20.0, p90=30.0, p99=None)
+    found = text(bench(ttft_ms=without_p99, itl_ms=None))
+    assert "TTFT                20.0  30.0  -" in found
+    assert "ITL                 -     -     -" in found
+
+
+@pytest.mark.parametrize(("goodput", "verdict"), [(0.95, "met: 95.0%"), (0.949, "missed: 94.9%")])
+def test_the_verdict_on_the_slo(goodput: float, verdict: str) -> None:
+    found = replace(bench(goodput=goodput), slo=Slo(ttft_ms=500.0))
+    assert f"SLO {verdict} of requests within TTFT ≤ 500 ms (95% needed)" in text(found)
+    assert json.loads(as_json(found))["meets_slo"] == (goodput >= 0.95)
+
+
+def test_the_keys_of_the_json_output() -> None:
+    found = json.loads(as_json(BENCH))
+    assert set(found) == KEYS
+    assert found["schema_version"] == SCHEMA_VERSION
+    assert found["ttft_ms"] == {"p50": 20.04, "p90": 30.0, "p99": 40.0}
+    assert found["failures"] == {"sent": 500, "reasons": {}}
+    assert found["steadiness"]["is_steady"] is True
+    assert found["workload"]["name"] == "short-chat"
+    assert (found["meets_slo"], found["interrupted"], found["distortion"]) == (None, None, None)
+
+
+def test_a_complete_run_is_no_error() -> None:
+    require_complete(BENCH)
+
+
+def test_a_run_that_the_user_ended() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        require_complete(replace(BENCH, interrupted=INTERRUPTED))
+
+
+@pytest.mark.parametrize(
+    ("some", "message"),
+    [
+        (
+            replace(BENCH, interrupted="AIPerf failed"),
+            f"{URL}: the run is incomplete: AIPerf failed. Fix: Correct the cause and repeat",
+        ),
+        (
+            bench(counted=0, failures=Failures(sent=2, reasons={"HTTP 500": 2})),
+            f"{URL}: served none of the requests: HTTP 500. Fix: Read the endpoint's log",
+        ),
+    ],
+)
+def test_a_run_without_complete_results_is_an_error(some: Bench, message: str) -> None:
+    with pytest.raises(BenchError) as raised:
+        require_complete(some)
+    assert str(raised.value).startswith(message)

@@ -1,0 +1,84 @@
+"""Each kind of failure is counted exactly, and the other requests are measured.
+
+The server requires an API key, which AIPerf must send too.
+"""
+
+from __future__ import annotations
+
+import psutil
+import pytest
+
+from tests.bench.bench_runs import FIRST_INPUT, Finished, run_bench, write_workload
+from tests.support.completions_server import End, Response
+
+pytestmark = pytest.mark.aiperf
+
+REQUESTS, KEY = 40, "an-api-key"
+FAILURES = [  # response, how many requests get it, and how it is reported
+    (Response(status=500), 3, "HTTP 500"),
+    (Response(status=429), 2, "HTTP 429"),
+    (Response(status=503), 1, "HTTP 503"),
+    (
+        Response(end=End.WITHOUT_USAGE),
+        2,
+        "the response ended without a count of its tokens (`usage`)",
+    ),
+    (Response(end=End.CUT), 3, "the connection was closed during the response"),
+    (Response(end=End.UNANSWERED), 2, "the connection was closed before the response"),
+    (Response(end=End.SILENT), 2, "no complete response within --request-timeout"),
+    (
+        Response(missing_tokens=1),
+        1,
+        "the response had another number of tokens than requested",
+    ),
+]
+RESPONSES = [response for response, count, _ in FAILURES for _ in range(count)]
+
+
+commands: list[str] = []  # of all processes, during the run
+
+
+def script(input_tokens: int) -> Response:
+    if not commands:
+        own = psutil.Process().children(recursive=True)
+        commands.extend(" ".join(one.cmdline()) for one in own)
+    number = input_tokens - FIRST_INPUT
+    return RESPONSES[number // 2] if number % 2 and number // 2 < len(RESPONSES) else Response()
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Finished:
+    folder = tmp_path_factory.mktemp("bench")
+    workload = write_workload(folder, REQUESTS, output_tokens=10, every_ms=50.0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OPENAI_API_KEY", KEY)
+        limits = ("--request-timeout", "1s", "--ttft", "10s")
+        return run_bench(folder, script, workload, *limits, key=KEY)
+
+
+def test_each_kind_of_failure_is_counted(run: Finished) -> None:
+    reasons = {reason: count for _, count, reason in FAILURES}
+    assert run.document["failures"] == {"sent": REQUESTS, "reasons": reasons}
+    assert run.document["unsent"] == 0
+
+
+def test_too_many_failures_leave_no_p99(run: Finished) -> None:
+    for name in ("ttft_ms", "itl_ms", "e2e_ms", "chunk_gap_ms"):
+        assert run.document[name]["p99"] is None
+        assert run.document[name]["p50"] > 0
+
+
+def test_failed_requests_are_not_within_the_slo(run: Finished) -> None:
+    assert run.document["goodput"] < 1
+    assert run.document["meets_slo"] is False
+
+
+def test_no_list_of_processes_shows_the_key(run: Finished) -> None:
+    assert any("aiperf" in one for one in commands)
+    assert not [one for one in commands if KEY in one]
+
+
+def test_no_file_has_the_key(run: Finished) -> None:
+    files = [path for path in run.out.rglob("*") if path.is_file()]
+    assert files
+    assert [path for path in files if KEY.encode() in path.read_bytes()] == []

@@ -1,0 +1,140 @@
+"""A run that ends early prints the requests until then, says why, and leaves no process."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.bench.bench_process import Ended, Running, run_process
+from tests.bench.bench_runs import write_workload
+from tests.support.completions_server import CompletionsServer, End, Response
+from tests.support.full_disk import fill, small_disk
+
+pytestmark = pytest.mark.aiperf
+
+REQUESTS, EARLY = 60, 30
+BENCH, INTERRUPTED = 19, 130
+TIMEOUT = ("--request-timeout", "2s")
+
+
+def once_early(server: CompletionsServer, act: Callable[[], None]) -> Callable[[Running], bool]:
+    """Call ``act`` when half of the requests have been received."""
+
+    def acted(_: Running) -> bool:
+        if len(server.bodies) < EARLY:
+            return False
+        act()
+        return True
+
+    return acted
+
+
+def run_with(folder: Path, server: CompletionsServer, act: Callable[[Running], bool]) -> Ended:
+    workload = write_workload(folder / "workload", REQUESTS, output_tokens=20, every_ms=100.0)
+    with server.running():
+        return run_process([server.url, *workload, *TIMEOUT, "--out", str(folder / "out")], act)
+
+
+def terminated(folder: Path) -> Ended:
+    server = CompletionsServer(script=lambda _: Response())
+
+    def act(running: Running) -> bool:
+        if len(server.bodies) < EARLY:
+            return False
+        running.signal(signal.SIGTERM)
+        return True
+
+    return run_with(folder, server, act)
+
+
+def died(folder: Path) -> Ended:
+    """The server closes its connections and its port."""
+    server = CompletionsServer(script=lambda _: Response())
+    return run_with(folder, server, once_early(server, server.end))
+
+
+def silent(folder: Path) -> Ended:
+    server = CompletionsServer(script=lambda _: Response(end=End.SILENT))
+    return run_with(folder, server, lambda _: True)
+
+
+def full_disk(folder: Path) -> Ended | None:
+    server = CompletionsServer(script=lambda _: Response())
+    with small_disk(folder / "disk", kib=8192) as disk:
+        if disk is None:
+            return None
+        return run_with(disk, server, once_early(server, lambda: fill(disk)))
+
+
+SCENARIOS: Mapping[str, Callable[[Path], Ended | None]] = {
+    "terminated": terminated,
+    "died": died,
+    "silent": silent,
+    "full disk": full_disk,
+}
+
+
+@pytest.fixture(scope="module")
+def ended(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Ended | None]:
+    """All at the same time: AIPerf takes 10 s to start, and no time is compared here."""
+    with ThreadPoolExecutor() as pool:
+        started = {
+            name: pool.submit(scenario, tmp_path_factory.mktemp("bench"))
+            for name, scenario in SCENARIOS.items()
+        }
+        return {name: future.result() for name, future in started.items()}
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_no_process_remains(ended: Mapping[str, Ended | None], name: str) -> None:
+    found = ended[name]
+    assert found is None or found.left == []
+    assert found is None or "Traceback" not in found.stderr
+
+
+def test_sigterm_prints_the_requests_until_then(ended: Mapping[str, Ended]) -> None:
+    found = ended["terminated"]
+    assert found.code == INTERRUPTED
+    assert "incomplete: interrupted\n" in found.stdout
+    unsent = re.search(
+        r"^not sent or without a record: (\d+) requests$", found.stdout, re.MULTILINE
+    )
+    assert unsent is not None
+    assert 0 < int(unsent[1]) <= REQUESTS - EARLY + 5
+    assert re.search(r"^TTFT +\d+\.\d ", found.stdout, re.MULTILINE)
+
+
+def test_an_endpoint_that_dies_is_named_as_the_cause(ended: Mapping[str, Ended]) -> None:
+    found = ended["died"]
+    assert found.code == BENCH
+    cause = "the endpoint no longer serves: nothing listens there: connection refused"
+    assert f"incomplete: {cause}\n" in found.stdout
+    failed = re.search(r"^failed: (\d+) of 60 requests \((.*)\)", found.stdout, re.MULTILINE)
+    assert failed is not None
+    assert int(failed[1]) >= REQUESTS - EARLY - 5
+    assert "× no connection" in failed[2]
+    assert re.search(r"^TTFT +\d+\.\d +\d+\.\d +- *$", found.stdout, re.MULTILINE)
+    assert f"the run is incomplete: {cause}. Fix: Correct the cause" in found.stderr
+
+
+def test_a_silent_endpoint_serves_nothing(ended: Mapping[str, Ended]) -> None:
+    found = ended["silent"]
+    assert found.code == BENCH
+    reason = "no complete response within --request-timeout"
+    assert f"failed: 60 of 60 requests (60 × {reason})" in found.stdout
+    assert f"served none of the requests: {reason}. Fix: Read" in found.stderr
+    assert "raise --request-timeout" in found.stderr
+
+
+def test_a_full_disk_ends_the_run(ended: Mapping[str, Ended | None]) -> None:
+    found = ended["full disk"]
+    if found is None:
+        pytest.skip("this user may not mount a small file system")
+    assert found.code == BENCH
+    cause = "AIPerf cannot write its files: no space is left on the file system"
+    assert f"the run is incomplete: {cause}" in found.stderr or f": {cause}. Fix" in found.stderr

@@ -1,0 +1,123 @@
+"""How `penstock bench` runs its load generator, with a program in place of AIPerf."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from pathlib import Path
+from subprocess import CompletedProcess
+
+import pytest
+
+from tests.bench.bench_process import Running, run_process
+from tests.bench.bench_runs import write_workload
+from tests.bench.fake_aiperf import install
+from tests.support.command_line import penstock
+from tests.support.completions_server import CompletionsServer, Response
+
+pytestmark = pytest.mark.program
+
+REQUESTS = 20
+BENCH, INTERRUPTED = 19, 130
+
+
+@pytest.fixture
+def arguments(tmp_path: Path) -> tuple[str, ...]:
+    install(tmp_path / "environments")
+    return write_workload(tmp_path / "workload", REQUESTS, output_tokens=4, every_ms=100.0)
+
+
+def server() -> CompletionsServer:
+    return CompletionsServer(script=lambda _: Response())
+
+
+def bench(does: str, folder: Path, *arguments: str) -> CompletedProcess[str]:
+    with server().running() as target, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PENSTOCK_ENVIRONMENTS", str(folder / "environments"))
+        patch.setenv("FAKE_AIPERF", does)
+        return penstock("bench", target.url, *arguments)
+
+
+def test_figures_of_a_complete_run(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    done = bench("succeed", tmp_path, *arguments, "--ttft", "30ms")
+    assert done.returncode == 0
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("workload (recorded arrivals), scripted at http://")
+    assert lines[1] == "SLO met: 100.0% of requests within TTFT ≤ 30 ms (95% needed)"
+    assert [line.split() for line in lines[2:7]] == [
+        ["ms", "p50", "p90", "p99"],
+        ["TTFT", "20.0", "20.0", "20.0"],
+        ["ITL", "10.0", "10.0", "10.0"],
+        ["gap", "between", "chunks", "10.0", "10.0", "10.0"],
+        ["end-to-end", "50.0", "50.0", "50.0"],
+    ]
+    assert "not sent" not in done.stdout
+    assert "failed" not in done.stdout
+    assert done.stderr == ""
+
+
+def test_the_folder_keeps_the_requests_and_records(
+    tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    out = tmp_path / "out"
+    done = bench("succeed", tmp_path, *arguments, "--out", str(out), "--json")
+    assert json.loads(done.stdout)["failures"] == {"sent": REQUESTS, "reasons": {}}
+    assert sorted(path.name for path in out.iterdir()) == [
+        "aiperf.log",
+        "profile_export.jsonl",
+        "requests.jsonl",
+    ]
+
+
+def test_a_load_generator_that_fails_at_the_start(
+    tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    done = bench("fail", tmp_path, *arguments)
+    assert (done.returncode, done.stdout) == (BENCH, "")
+    assert "AIPerf failed with exit code 3: ERROR the load generator broke. Fix: " in done.stderr
+    assert "Read aiperf.log in the folder that --out names." in done.stderr
+
+
+def test_the_cause_is_read_from_a_box_in_the_log(
+    tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    done = bench("fail-with-box", tmp_path, *arguments)
+    assert done.returncode == BENCH
+    assert "exit code 3: 1 validation error for AIPerfConfig a field is missing. Fix" in done.stderr
+
+
+def test_a_load_generator_that_fails_in_mid_run(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    done = bench("fail-in-mid-run", tmp_path, *arguments)
+    assert done.returncode == BENCH
+    cause = "AIPerf failed with exit code 3: ERROR the load generator broke"
+    assert f"incomplete: {cause}\nnot sent or without a record: 10 requests\n" in done.stdout
+    assert "TTFT" in done.stdout
+    assert f"the run is incomplete: {cause}. Fix: Correct the cause" in done.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_second_interrupt_ends_a_load_generator_that_hangs(
+    number: int, tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    """Before the first record there are no figures. AIPerf would have 15 s to end."""
+
+    def interrupt(running: Running) -> bool:
+        if len(running.children) < 2:  # the program and its own child
+            return False
+        running.signal(number)
+        time.sleep(0.5)
+        running.signal(number)
+        return True
+
+    begin = time.monotonic()
+    with server().running() as target:
+        ended = run_process(
+            [target.url, *arguments],
+            interrupt,
+            PENSTOCK_ENVIRONMENTS=str(tmp_path / "environments"),
+            FAKE_AIPERF="hang",
+        )
+    assert time.monotonic() - begin < 14
+    assert (ended.code, ended.stdout, ended.left) == (INTERRUPTED, "", [])
+    assert "Traceback" not in ended.stderr

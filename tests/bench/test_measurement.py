@@ -1,0 +1,164 @@
+"""Figures that are computed from the requests of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import ceil
+
+import pytest
+
+from penstock.bench.measurement import Measurement, measurement_of
+from penstock.bench.records import FailedRequest, Records
+from penstock.graph.slo import Slo
+from penstock.simulate.conversations import Conversations
+from penstock.simulate.window import ServedRequest
+
+EVERY_MS, E2E_MS = 100.0, 400.0
+REQUESTS = 200
+WARM_UP = 20  # 10% of the requests; twice the duration of a request is less
+
+
+def served(arrived_ms: float, ttft_ms: float = 100.0) -> ServedRequest:
+    return ServedRequest(
+        arrived_ms=arrived_ms,
+        first_ms=arrived_ms + ttft_ms,
+        ended_ms=arrived_ms + E2E_MS,
+        tokens=31,
+        ttft_ms=ttft_ms,
+        itl_ms=(E2E_MS - ttft_ms) / 30,
+        prefill_queue_ms=0.0,
+        decode_queue_ms=None,
+        input_tokens=200,
+        cached_tokens=50,
+    )
+
+
+def failed(sent_ms: float, reason: str = "HTTP 500") -> FailedRequest:
+    return FailedRequest(sent_ms=sent_ms, reason=reason)
+
+
+def steady(requests: int = REQUESTS) -> list[ServedRequest]:
+    """TTFT grows with the number of the request."""
+    return [served(number * EVERY_MS, 100.0 + number) for number in range(requests)]
+
+
+def measure(
+    some: Sequence[ServedRequest],
+    failures: Sequence[FailedRequest] = (),
+    *,
+    slo: Slo = Slo(),  # noqa: B008 (frozen)
+    late_ms: tuple[float, ...] = (0.0,),
+    cpu_share: float = 0.5,
+    conversations: Conversations | None = None,
+    is_scheduled: bool = True,
+) -> Measurement:
+    records = Records(
+        start_ms=0.0,
+        served={(f"r{number}", 0): one for number, one in enumerate(some)},
+        failed=tuple(failures),
+        unsent=3,
+        late_ms=late_ms if is_scheduled else (),
+        chunk_gaps_ms=(1.0, 2.0, 3.0),
+    )
+    return measurement_of(
+        records, slo, conversations, is_scheduled=is_scheduled, cpu_share=cpu_share
+    )
+
+
+def test_percentiles_are_those_after_the_warm_up() -> None:
+    found = measure(steady())
+    counted = [100.0 + number for number in range(REQUESTS)][WARM_UP - 1 :]
+    assert found.counted == len(counted)
+    assert found.ttft_ms is not None
+    for percent, value in ((50, found.ttft_ms.p50), (90, found.ttft_ms.p90)):
+        assert value == counted[ceil(percent * len(counted) / 100) - 1]
+    assert found.ttft_ms.p99 == counted[ceil(0.99 * len(counted)) - 1]
+    assert found.e2e_ms is not None
+    assert found.e2e_ms.p50 == E2E_MS
+    assert found.chunk_gap_ms is not None
+    assert found.chunk_gap_ms.p50 == 2.0
+    assert found.unsent == 3
+
+
+def test_rates_are_those_of_the_window() -> None:
+    found = measure(steady())
+    assert found.request_rate == pytest.approx(10.0, rel=0.01)
+    assert found.output_rate == pytest.approx(310.0, rel=0.02)
+    assert found.prefix_hit_rate == pytest.approx(0.25)
+    assert found.steadiness is not None
+    assert found.steadiness.is_steady
+
+
+def test_a_fixed_concurrency_has_neither_lateness_nor_steadiness() -> None:
+    found = measure(steady(), is_scheduled=False)
+    assert (found.late_p99_ms, found.steadiness) == (None, None)
+
+
+@pytest.mark.parametrize(("failures", "has_p99"), [(2, True), (3, False)])
+def test_more_than_one_percent_of_failures_leave_no_p99(failures: int, has_p99: bool) -> None:
+    found = measure(steady(200 - failures), [failed(5000.0 + n) for n in range(failures)])
+    assert found.failures.sent == 200
+    for one in (found.ttft_ms, found.itl_ms, found.e2e_ms, found.chunk_gap_ms):
+        assert one is not None
+        assert (one.p99 is not None) == has_p99
+
+
+def test_failures_are_counted_by_reason_the_most_frequent_first() -> None:
+    reasons = ["HTTP 503", "HTTP 500", "HTTP 500"]
+    found = measure(steady(), [failed(0.0, reason) for reason in reasons])
+    assert list(found.failures.reasons.items()) == [("HTTP 500", 2), ("HTTP 503", 1)]
+
+
+def test_goodput_is_the_share_of_requests_within_the_slo() -> None:
+    found = measure(steady(), slo=Slo(ttft_ms=209.0))
+    after = REQUESTS - WARM_UP + 1
+    assert found.goodput == pytest.approx((110 - WARM_UP + 1) / after)
+    assert measure(steady()).goodput is None
+
+
+@pytest.mark.parametrize(
+    ("sent_ms", "is_judged"),
+    [(500.0, False), (5_000.0, True), (25_000.0, True)],
+)
+def test_failures_after_the_warm_up_are_not_within_the_slo(sent_ms: float, is_judged: bool) -> None:
+    """Also those after the last response of an endpoint that died."""
+    found = measure(steady(), [failed(sent_ms)] * 181, slo=Slo(ttft_ms=1e6))
+    assert found.goodput == pytest.approx(0.5 if is_judged else 1.0)
+
+
+def test_failures_after_the_last_start_of_a_conversation_are_not_counted() -> None:
+    conversations = Conversations(
+        first_ms=0.0, last_ms=15_000.0, turns=2.0, think_ms=0.0, starts=100
+    )
+    slo = Slo(ttft_ms=1e6)
+    late = measure(steady(), [failed(16_000.0)] * 50, slo=slo, conversations=conversations)
+    early = measure(steady(), [failed(14_000.0)] * 50, slo=slo, conversations=conversations)
+    assert late.goodput == 1.0
+    assert early.goodput is not None
+    assert early.goodput < 0.8
+
+
+def test_without_a_served_request_there_are_no_latencies() -> None:
+    found = measure([], [failed(0.0), failed(100.0)], slo=Slo(ttft_ms=100.0))
+    assert (found.counted, found.goodput) == (0, 0.0)
+    latencies = (found.ttft_ms, found.itl_ms, found.e2e_ms, found.user_rate, found.steadiness)
+    assert latencies == (None,) * 5
+    assert found.output_rate == 0.0
+
+
+@pytest.mark.parametrize(
+    ("late_ms", "ttft_ms", "cpu_share", "distortion"),
+    [
+        (4.0, 20.0, 0.5, ""),
+        (6.0, 20.0, 0.5, "1% of the requests were sent at least 6 ms late"),
+        (15.0, 200.0, 0.5, ""),  # less than a tenth of the median TTFT
+        (25.0, 200.0, 0.5, "1% of the requests were sent at least 25 ms late"),
+        (0.0, 20.0, 0.95, "95% of its processor time was used"),
+    ],
+)
+def test_a_late_or_busy_client_distorts_latencies(
+    late_ms: float, ttft_ms: float, cpu_share: float, distortion: str
+) -> None:
+    some = [served(number * EVERY_MS, ttft_ms) for number in range(100)]
+    late = (0.0,) * 98 + (late_ms,) * 2
+    assert measure(some, late_ms=late, cpu_share=cpu_share).distortion == distortion
