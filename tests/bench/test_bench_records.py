@@ -71,8 +71,11 @@ def test_a_fixed_concurrency_has_no_lateness(tmp_path: Path) -> None:
         ({"error": {"type": "NewError"}}, "NewError"),
         ({"error": {"message": "?"}}, "unknown error"),
         ({"tokens": None}, "the response ended without a count of its tokens (`usage`)"),
-        ({"tokens": 10}, "the response had another number of tokens than requested"),
-        ({"ttft_ms": None}, "the response had another number of tokens than requested"),
+        ({"tokens": 10}, "the response had no tokens, or another number of tokens than requested"),
+        (
+            {"ttft_ms": None},
+            "the response had no tokens, or another number of tokens than requested",
+        ),
     ],
 )
 def test_reasons_of_failures(values: dict[str, Any], reason: str, tmp_path: Path) -> None:

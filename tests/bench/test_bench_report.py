@@ -57,6 +57,7 @@ KEYS = {
     "slo",
     "attain",
     "meets_slo",
+    "prediction",
     "interrupted",
     "distortion",
     *Measurement.__dataclass_fields__,
@@ -74,8 +75,8 @@ def text(some: Bench) -> str:
 def test_a_run_without_events_has_no_remarks() -> None:
     found = text(BENCH)
     assert "TTFT                20.0  30.0  40.0" in found
-    assert "output: 1234.6 tokens/s, 5.00 requests/s, 49.9 tokens/s for a user" in found
-    assert "prefix cache: 25% of the input tokens" in found
+    assert "output: 1234.6 tokens/s, 5.00 requests/s, 49.9 tokens/s per user" in found
+    assert "prefix-cache hit rate: 25% of the input tokens" in found
     for word in ("SLO", "failed", "incomplete", "not sent", "distorted", "not steady"):
         assert word not in found
 
@@ -83,14 +84,14 @@ def test_a_run_without_events_has_no_remarks() -> None:
 @pytest.mark.parametrize(
     ("measured", "line"),
     [
-        ({"unsent": 7}, "not sent or without a record: 7 requests"),
+        ({"unsent": 7}, "7 requests were not sent, or have no record"),
         (
             {"failures": Failures(sent=500, reasons={"HTTP 500": 3, "no connection": 2})},
             "failed: 5 of 500 requests (3 × HTTP 500, 2 × no connection)",
         ),
         (
             {"failures": Failures(sent=500, reasons={"HTTP 500": 6})},
-            "failed: 6 of 500 requests (6 × HTTP 500); so there is no p99",
+            "failed: 6 of 500 requests (6 × HTTP 500); no p99, because more than 1% failed",
         ),
         (
             {"late_p99_ms": 12.0},

@@ -85,6 +85,8 @@ def test_99_percent_intervals_rarely_miss_the_true_change() -> None:
     contained = dict.fromkeys(METRICS, 0)
     for _ in range(RUNS):
         for metric, one in by_metric(pairs_of(random, 1.1)).items():
+            assert one.low is not None
+            assert one.high is not None
             contained[metric] += one.low <= 0.1 <= one.high
     assert min(contained.values()) >= 0.96 * RUNS, contained
 
@@ -114,3 +116,11 @@ def test_no_claim_is_made_about_percentiles() -> None:
 def test_responses_of_one_token_have_no_itl() -> None:
     found = by_metric(pairs_of(Random(6), tokens=1))
     assert set(found) == {metric for metric in METRICS if not metric.startswith("itl")}
+
+
+def test_percentiles_of_few_requests_per_slice_have_no_interval() -> None:
+    """In simulations, intervals of 99% contained the true p90 only in 95% of the runs."""
+    found = by_metric([pair[:PAIRS] for pair in pairs_of(Random(7))])
+    assert {metric for metric, one in found.items() if one.low is None} == {
+        metric for metric in METRICS if not metric.endswith("_mean")
+    }

@@ -29,7 +29,7 @@ FAILURES = [  # response, how many requests get it, and how it is reported
     (
         Response(missing_tokens=1),
         1,
-        "the response had another number of tokens than requested",
+        "the response had no tokens, or another number of tokens than requested",
     ),
 ]
 RESPONSES = [response for response, count, _ in FAILURES for _ in range(count)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -51,7 +52,7 @@ def comparison(failed: int = 0, changes: Sequence[Difference] = (CHANGE,)) -> Co
         ("ttft_p90 > +5%", Outcome.EXCEEDED),
         ("ttft_p90>5%", Outcome.EXCEEDED),
         ("ttft_p90 > 10%", Outcome.UNDECIDED),
-        ("ttft_p90 > +14.5%", Outcome.MET),
+        ("ttft_p90 > +14.5%", Outcome.PASSED),
         ("ttft_p90 > -1%", Outcome.EXCEEDED),
         ("itl_p90 > +5%", Outcome.UNDECIDED),
     ],
@@ -64,17 +65,27 @@ def test_a_limit_is_judged_by_the_interval(limit: str, outcome: Outcome) -> None
 def test_nothing_is_decided_if_too_many_requests_failed() -> None:
     (checked,) = check_limits(comparison(failed=2), [limit_of("ttft_p90 > +50%")])
     assert checked.outcome is Outcome.UNDECIDED
-    assert "there is no verdict" in str(checked)
+    assert "2.0% of the requests to B failed" in str(checked)
+
+
+def test_a_percentile_of_few_requests_per_slice_is_undecided() -> None:
+    change = replace(CHANGE, low=None, high=None)
+    (checked,) = check_limits(comparison(changes=[change]), [limit_of("ttft_p90 > +5%")])
+    assert checked.outcome is Outcome.UNDECIDED
+    with pytest.raises(UndecidedError, match=r"too few requests per slice.*--slice"):
+        require_limits([checked])
 
 
 def test_one_failure_in_a_hundred_does_not_prevent_a_verdict() -> None:
     (checked,) = check_limits(comparison(failed=1), [limit_of("ttft_p90 > +50%")])
-    assert checked.outcome is Outcome.MET
+    assert checked.outcome is Outcome.PASSED
 
 
 def test_an_exceeded_limit_is_an_error_even_if_another_is_undecided() -> None:
     checked = check_limits(comparison(), [limit_of("ttft_p90 > +10%"), limit_of("ttft_p90 > +5%")])
-    with pytest.raises(LimitError, match=r"exceeded: ttft_p90 > \+5%, measured \+6.0% to \+14.0%"):
+    with pytest.raises(
+        LimitError, match=r"ttft_p90 > \+5%: exceeded \(99% interval \+6.0% to \+14.0%"
+    ):
         require_limits(checked)
     with pytest.raises(UndecidedError, match=r"ttft_p90 > \+10%.*--duration"):
         require_limits(checked[:1])

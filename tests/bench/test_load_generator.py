@@ -91,7 +91,7 @@ def test_a_load_generator_that_fails_in_mid_run(tmp_path: Path, arguments: tuple
     done = bench("fail-in-mid-run", tmp_path, *arguments)
     assert done.returncode == BENCH
     cause = "AIPerf failed with exit code 3: ERROR the load generator broke"
-    assert f"incomplete: {cause}\nnot sent or without a record: 10 requests\n" in done.stdout
+    assert f"incomplete: {cause}\n10 requests were not sent, or have no record\n" in done.stdout
     assert "TTFT" in done.stdout
     assert f"the run is incomplete: {cause}. Fix: Correct the cause" in done.stderr
 

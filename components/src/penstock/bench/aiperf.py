@@ -51,7 +51,7 @@ class Run:
 
     @property
     def records(self) -> Path:
-        """One line for each request that was answered or failed."""
+        """One line for each request that was served or failed."""
         return self.folder / RECORDS
 
 
@@ -66,10 +66,10 @@ def require_environment() -> Path:
 
 
 def run(python: Path, runs: Sequence[Run], progress: Callable[[int], None]) -> None:
-    """Run all at the same time, each of which writes `profile_export.jsonl` into its folder;
-    ``progress`` gets the number of their requests so far.
+    """Run AIPerf once for each of ``runs``, all at the same time. ``progress`` gets the number of
+    recorded requests.
 
-    Whatever interrupts this, no process remains, and the records so far do. BenchError if one
+    If this is interrupted, all processes end, and the records so far are kept. BenchError if AIPerf
     fails.
     """
     with contextlib.ExitStack() as started:

@@ -21,7 +21,7 @@ from penstock.workload.load import LoadedWorkload
 
 NAMES = ("A", "B")
 MORE = 1.3  # × the expected number of requests are sampled, so that they last for all slices
-MAX_FAILED = 0.01  # of the requests of a target, above which the latencies of the others say little
+MAX_FAILED = 0.01  # of the requests of a target, above which there is no verdict
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +54,17 @@ class Comparison:
     @property
     def has_verdict(self) -> bool:
         """Whether the served requests represent the traffic of both endpoints."""
-        return bool(self.differences) and all(one.share <= MAX_FAILED for one in self.failures)
+        return not self.no_verdict
+
+    @property
+    def no_verdict(self) -> str:
+        """Why there is none; empty if there is one."""
+        for name, failures in zip(NAMES, self.failures, strict=True):
+            if failures.share > MAX_FAILED:
+                return f"{failures.share:.1%} of the requests to {name} failed"
+        if not self.differences:
+            return f"{self.pairs} pairs of slices were served; {MIN_PAIRS} are needed"
+        return ""
 
 
 def sliced_requests(request: CompareRequest) -> Sequence[Request]:
@@ -146,5 +156,5 @@ def _distortion(some: Sequence[Records], cpu_share: float, pairs: Sequence[Seque
 def require_results(comparison: Comparison) -> None:
     """BenchError if nothing can be compared."""
     if not comparison.differences:
-        message = f"only {comparison.pairs} pairs of slices were served, and {MIN_PAIRS} are needed"
-        raise BenchError(Problem(message=message, fix="Read the failures above, or run longer."))
+        fix = "Use a longer --duration, or correct the cause of the failures."
+        raise BenchError(Problem(message=f"no verdict: {comparison.no_verdict}", fix=fix))

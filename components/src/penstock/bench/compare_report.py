@@ -35,10 +35,10 @@ def lines(found: Comparison, checked: Sequence[LimitCheck]) -> Iterator[str]:
     yield from _cautions(found)
     yield from _verdict(found)
     for one in checked:
-        yield f"limit {one}"
+        yield f"--fail-if {one}"
 
 
-_HEADINGS = ("ms", "A", "B", "B compared with A", f"{1 - LEVEL:.0%} interval")
+_HEADINGS = ("ms", "A", "B", "change from A to B", f"{1 - LEVEL:.0%} interval")
 
 
 def _cells(one: Difference) -> tuple[str, ...]:
@@ -53,27 +53,27 @@ def _cells(one: Difference) -> tuple[str, ...]:
 
 def name_of(metric: str) -> str:
     latency, statistic = metric.split("_")
-    return f"{LABELS[latency]} {STATISTICS[statistic]}"
+    return f"{LABELS[latency]} ({STATISTICS[statistic]})"
 
 
 def _cautions(found: Comparison) -> Iterator[str]:
     if found.distortion:
         yield f"this machine may have distorted the latencies: {found.distortion}"
     if found.overlapping > MUCH:
-        what = f"{found.overlapping:.0%} of the responses ended after the other target's slice had"
-        yield f"{what} begun, which matters if the targets share hardware (--gap)"
+        what = f"{found.overlapping:.0%} of the responses ended during the other target's slice"
+        yield f"{what}; if the targets share hardware, use a longer --gap"
 
 
 def _verdict(found: Comparison) -> Iterator[str]:
     if not found.has_verdict:
-        yield "no verdict: too many requests failed, or too few were served"
+        yield f"no verdict: {found.no_verdict}"
         return
     claims = [one for one in found.differences if one.claim]
     for one in claims:
         what = "higher" if one.claim > 0 else "lower"
-        yield f"B has a {abs(one.change):.1%} {what} {name_of(one.metric)} than A"
+        yield f"{name_of(one.metric)} of B is {abs(one.change):.1%} {what} than that of A"
     if not claims:
-        yield "no difference can be claimed"
+        yield "no significant difference"
 
 
 def as_json(found: Comparison, checked: Sequence[LimitCheck]) -> str:

@@ -3,7 +3,7 @@
 The interval of a change is computed from pairs of slices, not from single requests, because the
 requests of one slice wait for each other. Its standard error is that of the jackknife that leaves
 out one pair at a time. For a percentile, this is valid if a pair has more requests than the square
-root of all (Shao and Wu, Annals of Statistics 17, 1989).
+root of all (Shao and Wu, Annals of Statistics 17, 1989), which means more than there are pairs.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ class Difference:
     first_ms: float
     second_ms: float
     change: float
-    low: float
-    high: float
-    """The interval of the change."""
+    low: float | None
+    high: float | None
+    """The interval of the change; None for percentiles if the slices have too few requests."""
     claim: int
     """1 if the second target is slower, -1 if it is faster, 0 if neither can be claimed; always 0
     for percentiles, of which no claim is made."""
@@ -94,19 +94,22 @@ def _difference(
     half = student(1 - level / 2, count - 1) * error
     sure = student(1 - level / len(LATENCIES) / 2, count - 1) * error
     first, second = (statistic([both[i] for pair in pairs for both in pair]) for i in (0, 1))
+    has_interval = is_claimed or sum(map(len, pairs)) > count**2
     return Difference(
         metric=metric,
         first_ms=first,
         second_ms=second,
         change=exp(change) - 1,
-        low=exp(change - half) - 1,
-        high=exp(change + half) - 1,
+        low=exp(change - half) - 1 if has_interval else None,
+        high=exp(change + half) - 1 if has_interval else None,
         claim=(1 if change > 0 else -1) if is_claimed and abs(change) > sure else 0,
     )
 
 
 def interval(one: Difference) -> str:
     """`+3.9% to +6.3%`."""
+    if one.low is None or one.high is None:
+        return "too few requests per slice"
     return f"{one.low:+.1%} to {one.high:+.1%}"
 
 

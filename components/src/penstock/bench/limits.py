@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from penstock.bench.compare import Comparison
-from penstock.bench.difference import METRICS, interval
+from penstock.bench.difference import LEVEL, METRICS, interval
 from penstock.errors import LimitError, Problem, UndecidedError
 
 _LIMIT = re.compile(r"\s*(\w+)\s*>\s*([+-]?\d+(?:\.\d+)?)\s*%\s*")
@@ -17,7 +17,7 @@ _LIMIT = re.compile(r"\s*(\w+)\s*>\s*([+-]?\d+(?:\.\d+)?)\s*%\s*")
 class Outcome(StrEnum):
     """Of a limit, by the interval of the change."""
 
-    MET = "met"
+    PASSED = "passed"
     EXCEEDED = "exceeded"
     UNDECIDED = "undecided"
 
@@ -39,9 +39,10 @@ class LimitCheck:
     limit: Limit
     outcome: Outcome
     reason: str
+    fix: str = ""
 
     def __str__(self) -> str:
-        return f"{self.outcome}: {self.limit}, {self.reason}"
+        return f"{self.limit}: {self.outcome} ({self.reason})"
 
 
 def limit_of(text: str) -> Limit:
@@ -56,21 +57,25 @@ def limit_of(text: str) -> Limit:
 
 
 def check_limits(found: Comparison, limits: Sequence[Limit]) -> list[LimitCheck]:
-    """Undecided if the interval contains the limit, or if there is no verdict."""
+    """Undecided if the interval contains the limit, and if there is no interval or no verdict."""
     return [_check(found, limit) for limit in limits]
 
 
 def _check(found: Comparison, limit: Limit) -> LimitCheck:
     change = next((one for one in found.differences if one.metric == limit.metric), None)
     if change is None or not found.has_verdict:
-        what = "no request has this metric" if found.has_verdict else "there is no verdict"
-        return LimitCheck(limit=limit, outcome=Outcome.UNDECIDED, reason=what)
-    outcome = Outcome.UNDECIDED
+        reason = found.no_verdict or "no request has this metric"
+        return LimitCheck(limit=limit, outcome=Outcome.UNDECIDED, reason=reason)
+    if change.low is None or change.high is None:
+        fix = "Use a longer --slice, a higher --rate, or the metric with _mean."
+        return LimitCheck(limit=limit, outcome=Outcome.UNDECIDED, reason=interval(change), fix=fix)
+    outcome, fix = Outcome.UNDECIDED, "Use a longer --duration."
     if change.low > limit.most:
-        outcome = Outcome.EXCEEDED
+        outcome, fix = Outcome.EXCEEDED, ""
     elif change.high <= limit.most:
-        outcome = Outcome.MET
-    return LimitCheck(limit=limit, outcome=outcome, reason=f"measured {interval(change)}")
+        outcome, fix = Outcome.PASSED, ""
+    reason = f"{1 - LEVEL:.0%} interval {interval(change)}"
+    return LimitCheck(limit=limit, outcome=outcome, reason=reason, fix=fix)
 
 
 def require_limits(some: Sequence[LimitCheck]) -> None:
@@ -80,8 +85,8 @@ def require_limits(some: Sequence[LimitCheck]) -> None:
         raise LimitError(*map(_problem, exceeded))
     undecided = [one for one in some if one.outcome is Outcome.UNDECIDED]
     if undecided:
-        raise UndecidedError(*(_problem(one, "Run longer (--duration).") for one in undecided))
+        raise UndecidedError(*map(_problem, undecided))
 
 
-def _problem(one: LimitCheck, fix: str = "") -> Problem:
-    return Problem(place="--fail-if", message=str(one), fix=fix)
+def _problem(one: LimitCheck) -> Problem:
+    return Problem(place="--fail-if", message=str(one), fix=one.fix)

@@ -30,7 +30,7 @@ BUSY = 0.9  # share of this machine's processor time
 class Percentiles:
     p50: float
     p90: float
-    p99: float | None  # None if too many requests failed for it to say anything
+    p99: float | None  # None if more than 1% of the requests failed
 
     @staticmethod
     def of(values: Sequence[float], *, has_p99: bool) -> Percentiles | None:

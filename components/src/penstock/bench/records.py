@@ -112,7 +112,7 @@ def _failure(record: Mapping[str, Any], request: Request) -> str:
     if tokens is None:
         return "the response ended without a count of its tokens (`usage`)"
     if tokens != request.output_tokens or _value(record, "time_to_first_token") is None:
-        return "the response had another number of tokens than requested"
+        return "the response had no tokens, or another number of tokens than requested"
     return ""
 
 

@@ -55,14 +55,16 @@ def lines(bench: Bench) -> Iterator[str]:
     if bench.interrupted:
         yield f"incomplete: {bench.interrupted}"
     if found.unsent:
-        yield f"not sent or without a record: {found.unsent} requests"
+        yield f"{found.unsent} requests were not sent, or have no record"
     yield from _verdict(bench)
     yield from aligned([HEADINGS, *_rows(found)])
     if bench.prediction:
         yield from _predicted(found, bench.prediction)
     yield from _rates(found)
     if line := failures_line(found.failures):
-        yield line + ("; so there is no p99" if found.failures.share > MAX_REFUSED else "")
+        yield line + (
+            "; no p99, because more than 1% failed" if found.failures.share > MAX_REFUSED else ""
+        )
     if found.distortion:
         yield f"this machine may have distorted the latencies: {found.distortion}"
     if found.steadiness is not None and not found.steadiness.is_steady:
@@ -104,13 +106,11 @@ def _compared(measured: Percentiles | None, predicted: Percentiles | None, perce
 
 
 def _rates(found: Measurement) -> Iterator[str]:
-    user = (
-        "" if found.user_rate is None else f", {found.user_rate:.1f} tokens/s for a user (median)"
-    )
+    user = "" if found.user_rate is None else f", {found.user_rate:.1f} tokens/s per user (median)"
     yield f"output: {found.output_rate:.1f} tokens/s, {found.request_rate:.2f} requests/s{user}"
-    yield f"prefix cache: {found.prefix_hit_rate:.0%} of the input tokens, as the server reports"
-    window = f"{found.window_s:.1f} s after the warm-up"
-    yield f"figures: {found.counted} requests in a window of {window}"
+    hits = f"{found.prefix_hit_rate:.0%} of the input tokens"
+    yield f"prefix-cache hit rate: {hits} (reported by the server)"
+    yield f"measured window: {found.window_s:.1f} s, {found.counted} requests"
 
 
 def failures_line(found: Failures) -> str:

@@ -47,7 +47,7 @@ class Traffic:
 
 @dataclass(frozen=True, kw_only=True)
 class Sent:
-    """What came of some traffic."""
+    """The records of the requests that were sent."""
 
     records: Sequence[Records]
     """Of each endpoint."""
@@ -190,16 +190,21 @@ def _outage(url: str) -> str:
 
 
 def require_complete(bench: Bench) -> None:
-    """After the figures were printed. KeyboardInterrupt if the user ended the run; BenchError if it
-    failed, or served no request."""
-    if bench.interrupted == INTERRUPTED:
-        raise KeyboardInterrupt
-    if bench.interrupted:
-        message = f"the run is incomplete: {bench.interrupted}"
-        fix = "Correct the cause and repeat the run; use these figures with care."
-        raise BenchError(Problem(place=bench.url, message=message, fix=fix))
+    """As `require_uninterrupted`; also BenchError if no request was served."""
+    require_uninterrupted(bench.interrupted, bench.url)
     if not bench.measurement.counted:
         reasons = ", ".join(bench.measurement.failures.reasons)
         message = f"served none of the requests: {reasons}"
         fix = "Read the endpoint's log; if it only needs longer, raise --request-timeout."
         raise BenchError(Problem(place=bench.url, message=message, fix=fix))
+
+
+def require_uninterrupted(interrupted: str, place: str = "") -> None:
+    """After the figures were printed: KeyboardInterrupt if the user ended the run, BenchError if it
+    failed. ``interrupted``: as in `Sent`."""
+    if interrupted == INTERRUPTED:
+        raise KeyboardInterrupt
+    if interrupted:
+        message = f"the run is incomplete: {interrupted}"
+        fix = "Correct the cause and repeat the run; use these figures with care."
+        raise BenchError(Problem(place=place, message=message, fix=fix))

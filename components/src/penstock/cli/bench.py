@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from penstock.verify.target import ProbeTarget
     from penstock.workload.load import LoadedWorkload
 
-DURATION_MS, SLICE_MS, GAP_MS = 126_000.0, 3_000.0, 1_500.0  # defaults of a comparison: 14 pairs
+DURATION_MS, SLICE_MS, GAP_MS = 132_000.0, 4_000.0, 1_500.0  # defaults of a comparison: 12 pairs
 ATTAIN = 0.95
 OF_ONE = {"attain": "--attain", "requests": "--requests", "predict": "--predict"}
 LATENCIES = {"ttft": "--ttft", "itl": "--itl", "e2e": "--e2e"}
@@ -46,14 +46,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="URL of an endpoint, or a graph that `penstock up` runs on this machine; two targets "
         "are compared with each other",
     )
-    parser.add_argument("--model", help="a model of the endpoint (default: its only one)")
+    parser.add_argument(
+        "--model", help="model to request (default: the only one that the endpoint lists)"
+    )
     add_workload(parser)
     parser.add_argument(
         "--seed",
         type=integer_between(0, 10**6),
         default=0,
         metavar="N",
-        help="of the sampled requests (default: 0)",
+        help="seed of the sampled requests and of the order of slices (default: 0)",
     )
     parser.add_argument(
         "--request-timeout",
@@ -63,7 +65,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="time after which a request counts as failed (default: 600s)",
     )
     parser.add_argument(
-        "--out", metavar="DIR", type=Path, help="new folder for the requests and AIPerf's records"
+        "--out",
+        metavar="DIR",
+        type=Path,
+        help="keep the requests and AIPerf's records in DIR, a new folder (default: delete them)",
     )
     _add_arguments_of_one(parser.add_argument_group("with one target"))
     _add_arguments_of_two(parser.add_argument_group("with two targets"))
@@ -98,28 +103,27 @@ def _add_arguments_of_two(parser: argparse._ArgumentGroup) -> None:
         "--duration",
         type=duration_ms,
         metavar="120s",
-        help=f"time in which requests are sent (default: {DURATION_MS / 1000:g}s)",
+        help=f"total time of all slices and gaps (default: {DURATION_MS / 1000:g}s)",
     )
     parser.add_argument(
         "--slice",
         type=duration_ms,
         metavar="5s",
-        help="time for which a target gets requests until it is the other's turn (default: "
-        f"{SLICE_MS / 1000:g}s)",
+        help=f"time for which one target gets requests (default: {SLICE_MS / 1000:g}s)",
     )
     parser.add_argument(
         "--gap",
         type=duration_ms,
         metavar="2s",
-        help=f"time after a slice for its last responses (default: {GAP_MS / 1000:g}s)",
+        help=f"pause after each slice, for its last responses (default: {GAP_MS / 1000:g}s)",
     )
     parser.add_argument(
         "--fail-if",
         type=_limit,
         action="append",
         metavar="LIMIT",
-        help="exit with code 20 if a latency of the second target is higher by more, such as "
-        "'ttft_p90 > +5%%'; repeatable",
+        help="exit with code 20 if the second target exceeds LIMIT, such as 'ttft_p90 > +5%%', and "
+        "with 21 if that is not certain; repeatable",
     )
 
 
@@ -206,6 +210,7 @@ def _compare(
     from penstock.bench.compare import CompareRequest, compare, require_results
     from penstock.bench.compare_report import as_json, lines
     from penstock.bench.limits import check_limits, require_limits
+    from penstock.bench.run import require_uninterrupted
     from penstock.bench.slices import slicing_of
 
     request = CompareRequest(
@@ -223,6 +228,7 @@ def _compare(
         found = compare(request, folder, progress)
     checked = check_limits(found, args.fail_if or ())
     _print(as_json(found, checked) if args.json else lines(found, checked))
+    require_uninterrupted(found.interrupted)
     require_results(found)
     require_limits(checked)
 
@@ -238,7 +244,7 @@ def _print(output: str | Iterable[str]) -> None:
 
 
 def _require_fitting_arguments(args: argparse.Namespace) -> None:
-    """UsageError for more than two targets, and for arguments that need another number."""
+    """UsageError for more than two targets, and for options that need another number of them."""
     from penstock.errors import Problem, UsageError
 
     count = len(args.targets)
@@ -279,13 +285,17 @@ def _endpoint(args: argparse.Namespace, target: str) -> tuple[Endpoint, Slo]:
 
 
 def _model(endpoint: ProbeTarget, requested: str | None) -> str:
-    """UsageError for a model that the endpoint does not list, and if it lists several."""
-    from penstock.errors import Problem, UsageError
+    """UsageError for a model that the endpoint does not list, and if it lists several; BenchError
+    if it lists none."""
+    from penstock.errors import BenchError, Problem, UsageError
 
-    listed = ", ".join(endpoint.models) or "none"
+    listed = ", ".join(endpoint.models)
     if requested in endpoint.models or (requested is None and len(endpoint.models) == 1):
         return requested or endpoint.models[0]
-    what = "several models" if requested is None else f"no model {requested}"
+    if not endpoint.models:
+        fix = "Wait until a worker has registered its model."
+        raise BenchError(Problem(place=endpoint.url, message="lists no model", fix=fix))
+    what = f"{len(endpoint.models)} models" if requested is None else f"no model {requested}"
     message = f"{endpoint.url} lists {what}: {listed}"
     raise UsageError(Problem(place="--model", message=message, fix="Name one of them."))
 

@@ -53,7 +53,7 @@ COMMANDS = {
     "explain": "print the argv, environment, files and GPUs of each component",
     "schema": "print the JSON schema of the graph YAML",
     "verify": "check that a running deployment does what its graph declares",
-    "bench": "measure a running endpoint under a workload",
+    "bench": "measure a running endpoint under a workload, or compare two",
     "drill": "inject faults under load, and report failed requests",
     "tiny-model": "write a small model with random weights, for the CPU graphs",
     "gateway": "render or run an API gateway (keys, rate limits, canary, shadow)",
