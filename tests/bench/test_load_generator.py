@@ -79,6 +79,17 @@ def test_a_load_generator_that_fails_at_the_start(
     assert "Read aiperf.log in the folder that --out names." in done.stderr
 
 
+def test_an_endpoint_that_never_answers(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    """AIPerf's own exit code is 1 then, but the run is complete."""
+    done = bench("time-out", tmp_path, *arguments)
+    assert done.returncode == BENCH
+    reason = "no complete response within --request-timeout"
+    assert f"failed: 20 of 20 requests (20 × {reason})" in done.stdout
+    assert "incomplete" not in done.stdout
+    assert f"served none of the requests: {reason}. Fix: Read" in done.stderr
+    assert "raise --request-timeout" in done.stderr
+
+
 def test_the_cause_is_read_from_a_box_in_the_log(
     tmp_path: Path, arguments: tuple[str, ...]
 ) -> None:
