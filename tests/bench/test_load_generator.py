@@ -13,7 +13,7 @@ import pytest
 from tests.bench.bench_process import Running, run_process
 from tests.bench.bench_runs import write_workload
 from tests.bench.fake_aiperf import install
-from tests.support.command_line import penstock
+from tests.support.command_line import ROOT, penstock
 from tests.support.completions_server import CompletionsServer, Response
 
 pytestmark = pytest.mark.program
@@ -32,11 +32,11 @@ def server() -> CompletionsServer:
     return CompletionsServer(script=lambda _: Response())
 
 
-def bench(does: str, folder: Path, *arguments: str) -> CompletedProcess[str]:
+def bench(does: str, folder: Path, *arguments: str, working: Path = ROOT) -> CompletedProcess[str]:
     with server().running() as target, pytest.MonkeyPatch.context() as patch:
         patch.setenv("PENSTOCK_ENVIRONMENTS", str(folder / "environments"))
         patch.setenv("FAKE_AIPERF", does)
-        return penstock("bench", target.url, *arguments)
+        return penstock("bench", target.url, *arguments, folder=working)
 
 
 def test_figures_of_a_complete_run(tmp_path: Path, arguments: tuple[str, ...]) -> None:
@@ -68,6 +68,13 @@ def test_the_folder_keeps_the_requests_and_records(
         "profile_export.jsonl",
         "requests.jsonl",
     ]
+
+
+def test_the_folder_may_be_relative(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    """AIPerf runs in another working folder."""
+    done = bench("succeed", tmp_path, *arguments, "--out", "own/run-1", working=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (tmp_path / "own" / "run-1" / "profile_export.jsonl").exists()
 
 
 def test_a_load_generator_that_fails_at_the_start(
