@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import psutil
 
-POLL_S = 0.1
+POLL_S = 0.5  # a list of all processes takes 10 ms
 LONGEST_S = 120.0
 EXIT_S = 3.0  # in which the kernel removes processes that were killed
 

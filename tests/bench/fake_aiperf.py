@@ -28,6 +28,9 @@ def record(line):
         "usage_prompt_tokens": len(line["payload"]["prompt"]),
         "usage_completion_tokens": line["payload"]["max_tokens"],
     }}
+    if does == "time-out":
+        metadata["request_start_ns"] = start
+        return {{"metadata": metadata, "metrics": {{}}, "error": {{"type": "TimeoutError"}}}}
     metrics = {{name: {{"value": value}} for name, value in values.items()}}
     return {{"metadata": {{**metadata, "request_start_ns": start}}, "metrics": metrics}}
 
@@ -48,6 +51,8 @@ if does == "fail-with-box":
     print("│   a field is missing                        │")
     print("╰─────────────────────────────────────────────╯")
     sys.exit(3)
+if does == "time-out":
+    sys.exit(1)  # as AIPerf does if no request was served
 if does != "succeed":
     print("INFO as always")
     print("ERROR the load generator broke")

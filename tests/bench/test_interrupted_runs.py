@@ -12,7 +12,7 @@ import pytest
 
 from tests.bench.bench_process import Ended, Running, run_process
 from tests.bench.bench_runs import write_workload
-from tests.support.completions_server import CompletionsServer, End, Response
+from tests.support.completions_server import CompletionsServer, Response
 from tests.support.full_disk import fill, small_disk
 
 pytestmark = pytest.mark.aiperf
@@ -58,11 +58,6 @@ def died(folder: Path) -> Ended:
     return run_with(folder, server, once_early(server, server.end))
 
 
-def silent(folder: Path) -> Ended:
-    server = CompletionsServer(script=lambda _: Response(end=End.SILENT))
-    return run_with(folder, server, lambda _: True)
-
-
 def full_disk(folder: Path) -> Ended | None:
     server = CompletionsServer(script=lambda _: Response())
     with small_disk(folder / "disk", kib=8192) as disk:
@@ -74,7 +69,6 @@ def full_disk(folder: Path) -> Ended | None:
 SCENARIOS: Mapping[str, Callable[[Path], Ended | None]] = {
     "terminated": terminated,
     "died": died,
-    "silent": silent,
     "full disk": full_disk,
 }
 
@@ -120,15 +114,6 @@ def test_an_endpoint_that_dies_is_named_as_the_cause(ended: Mapping[str, Ended])
     assert "× no connection" in failed[2]
     assert re.search(r"^TTFT +\d+\.\d +\d+\.\d +- *$", found.stdout, re.MULTILINE)
     assert f"the run is incomplete: {cause}. Fix: Correct the cause" in found.stderr
-
-
-def test_a_silent_endpoint_serves_nothing(ended: Mapping[str, Ended]) -> None:
-    found = ended["silent"]
-    assert found.code == BENCH
-    reason = "no complete response within --request-timeout"
-    assert f"failed: 60 of 60 requests (60 × {reason})" in found.stdout
-    assert f"served none of the requests: {reason}. Fix: Read" in found.stderr
-    assert "raise --request-timeout" in found.stderr
 
 
 def test_a_full_disk_ends_the_run(ended: Mapping[str, Ended | None]) -> None:

@@ -13,7 +13,7 @@ import pytest
 from tests.bench.bench_process import Running, run_process
 from tests.bench.bench_runs import write_workload
 from tests.bench.fake_aiperf import install
-from tests.support.command_line import penstock
+from tests.support.command_line import ROOT, penstock
 from tests.support.completions_server import CompletionsServer, Response
 
 pytestmark = pytest.mark.program
@@ -32,11 +32,11 @@ def server() -> CompletionsServer:
     return CompletionsServer(script=lambda _: Response())
 
 
-def bench(does: str, folder: Path, *arguments: str) -> CompletedProcess[str]:
+def bench(does: str, folder: Path, *arguments: str, working: Path = ROOT) -> CompletedProcess[str]:
     with server().running() as target, pytest.MonkeyPatch.context() as patch:
         patch.setenv("PENSTOCK_ENVIRONMENTS", str(folder / "environments"))
         patch.setenv("FAKE_AIPERF", does)
-        return penstock("bench", target.url, *arguments)
+        return penstock("bench", target.url, *arguments, folder=working)
 
 
 def test_figures_of_a_complete_run(tmp_path: Path, arguments: tuple[str, ...]) -> None:
@@ -70,6 +70,13 @@ def test_the_folder_keeps_the_requests_and_records(
     ]
 
 
+def test_the_folder_may_be_relative(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    """AIPerf runs in another working folder."""
+    done = bench("succeed", tmp_path, *arguments, "--out", "own/run-1", working=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (tmp_path / "own" / "run-1" / "profile_export.jsonl").exists()
+
+
 def test_a_load_generator_that_fails_at_the_start(
     tmp_path: Path, arguments: tuple[str, ...]
 ) -> None:
@@ -77,6 +84,17 @@ def test_a_load_generator_that_fails_at_the_start(
     assert (done.returncode, done.stdout) == (BENCH, "")
     assert "AIPerf failed with exit code 3: ERROR the load generator broke. Fix: " in done.stderr
     assert "Read aiperf.log in the folder that --out names." in done.stderr
+
+
+def test_an_endpoint_that_never_answers(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    """AIPerf's own exit code is 1 then, but the run is complete."""
+    done = bench("time-out", tmp_path, *arguments)
+    assert done.returncode == BENCH
+    reason = "no complete response within --request-timeout"
+    assert f"failed: 20 of 20 requests (20 × {reason})" in done.stdout
+    assert "incomplete" not in done.stdout
+    assert f"served none of the requests: {reason}. Fix: Read" in done.stderr
+    assert "raise --request-timeout" in done.stderr
 
 
 def test_the_cause_is_read_from_a_box_in_the_log(

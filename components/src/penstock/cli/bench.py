@@ -312,4 +312,4 @@ def _folder(out: Path | None) -> tempfile.TemporaryDirectory[str] | nullcontext[
         message = f"cannot be created: {error.strerror}"
         fix = "Name a new folder."
         raise InputError(Problem(file=str(out), message=message, fix=fix)) from None
-    return nullcontext(str(out))
+    return nullcontext(str(out.absolute()))  # AIPerf has another working folder
