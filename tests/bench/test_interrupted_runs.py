@@ -96,7 +96,7 @@ def test_sigterm_prints_the_requests_until_then(ended: Mapping[str, Ended]) -> N
     assert found.code == INTERRUPTED
     assert "incomplete: interrupted\n" in found.stdout
     unsent = re.search(
-        r"^not sent or without a record: (\d+) requests$", found.stdout, re.MULTILINE
+        r"^(\d+) requests were not sent, or have no record$", found.stdout, re.MULTILINE
     )
     assert unsent is not None
     assert 0 < int(unsent[1]) <= REQUESTS - EARLY + 5
