@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -122,9 +122,14 @@ def failures_line(found: Failures) -> str:
 
 
 def as_json(bench: Bench) -> str:
+    return json.dumps(document(bench), indent=2)
+
+
+def document(bench: Bench) -> dict[str, Any]:
+    """What `as_json` prints."""
     found = bench.measurement
     steady = found.steadiness
-    document: Mapping[str, Any] = {
+    return {
         "schema_version": SCHEMA_VERSION,
         "url": bench.url,
         "model": bench.model,
@@ -140,7 +145,6 @@ def as_json(bench: Bench) -> str:
         **asdict(found),
         "steadiness": steady and asdict(steady) | {"is_steady": steady.is_steady},
     }
-    return json.dumps(document, indent=2)
 
 
 def workload_json(loaded: LoadedWorkload) -> dict[str, Any]:

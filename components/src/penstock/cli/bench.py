@@ -18,6 +18,7 @@ from penstock.cli.replay_arguments import (
     duration_ms,
     end_as_interrupted,
     integer_between,
+    positive_number,
     requested_slo,
     requested_workload,
     share,
@@ -26,14 +27,20 @@ from penstock.cli.replay_arguments import (
 if TYPE_CHECKING:
     from penstock.bench.limits import Limit
     from penstock.bench.prediction import Prediction
-    from penstock.bench.run import Endpoint
+    from penstock.bench.run import BenchRequest, Endpoint
     from penstock.graph.slo import Slo
     from penstock.verify.target import ProbeTarget
     from penstock.workload.load import LoadedWorkload
 
 DURATION_MS, SLICE_MS, GAP_MS = 132_000.0, 4_000.0, 1_500.0  # defaults of a comparison: 12 pairs
 ATTAIN = 0.95
-OF_ONE = {"attain": "--attain", "requests": "--requests", "predict": "--predict"}
+OF_ONE = {
+    "attain": "--attain",
+    "requests": "--requests",
+    "predict": "--predict",
+    "sweep": "--sweep",
+    "gpus": "--gpus",
+}
 LATENCIES = {"ttft": "--ttft", "itl": "--itl", "e2e": "--e2e"}
 OF_TWO = {"duration": "--duration", "slice": "--slice", "gap": "--gap", "fail_if": "--fail-if"}
 
@@ -89,6 +96,18 @@ def _add_arguments_of_one(parser: argparse._ArgumentGroup) -> None:
         metavar="GRAPH",
         help="also simulate GRAPH with the same requests, and compare",
     )
+    parser.add_argument(
+        "--sweep",
+        type=_scales,
+        metavar="1,2,4",
+        help="measure at each of these multiples of the load, until the SLO is missed",
+    )
+    parser.add_argument(
+        "--gpus",
+        type=integer_between(1, 1_000_000),
+        metavar="N",
+        help="with --sweep: GPUs of the target, for tokens/s/GPU (default: those of GRAPH)",
+    )
     add_latencies(parser)
     parser.add_argument(
         "--attain",
@@ -125,6 +144,14 @@ def _add_arguments_of_two(parser: argparse._ArgumentGroup) -> None:
         help="exit with code 20 if the second target exceeds LIMIT, such as 'ttft_p90 > +5%%', and "
         "with 21 if that is not certain; repeatable",
     )
+
+
+def _scales(text: str) -> tuple[float, ...]:
+    scales = tuple(positive_number(one) for one in text.split(","))
+    if len(set(scales)) < 2 or list(scales) != sorted(set(scales)):
+        message = f"{text!r} does not have two or more rising numbers, such as 1,2,4"
+        raise argparse.ArgumentTypeError(message)
+    return scales
 
 
 def _limit(text: str) -> Limit:
@@ -175,11 +202,37 @@ def _measure(
         seed=args.seed,
         timeout_s=args.request_timeout / 1000,
     )
+    if args.sweep:
+        _sweep(args, request, folder, progress)
+        return
     with progress.running():
         prediction = _prediction(args, workload)
         found = replace(bench(request, folder, progress), prediction=prediction)
     _print(as_json(found) if args.json else lines(found))
     require_complete(found)
+
+
+def _sweep(
+    args: argparse.Namespace, request: BenchRequest, folder: Path, progress: Progress
+) -> None:
+    from penstock.bench.run import require_complete, require_uninterrupted
+    from penstock.bench.sweep import sweep
+    from penstock.bench.sweep_report import as_json, lines
+
+    gpus = args.gpus or _gpus(args.targets[0])
+    with progress.running():
+        found = sweep(request, args.sweep, folder, progress, gpus=gpus)
+    _print(as_json(found) if args.json else lines(found))
+    require_uninterrupted(found.interrupted, request.endpoint.url)
+    require_complete(found.levels[-1].found)
+
+
+def _gpus(target: str) -> int | None:
+    """Of a graph; None for a URL, and for a graph without GPUs."""
+    from penstock.manifests.source import open_source
+    from penstock.verify.urls import is_url
+
+    return None if is_url(target) else open_source(Path(target), ()).deployment.gpus or None
 
 
 def _prediction(args: argparse.Namespace, workload: LoadedWorkload) -> Prediction | None:
@@ -256,6 +309,11 @@ def _require_fitting_arguments(args: argparse.Namespace) -> None:
         if getattr(args, name) is not None:
             message = f"{flag} needs {needed}"
             raise UsageError(Problem(message=message, fix=f"Name {needed}, or remove {flag}."))
+    if args.predict and args.sweep:
+        message = "--predict cannot be combined with --sweep"
+        raise UsageError(Problem(message=message, fix="Remove one of them."))
+    if args.gpus and not args.sweep:
+        raise UsageError(Problem(message="--gpus needs --sweep", fix="Add --sweep 1,2,4."))
 
 
 def _endpoint(args: argparse.Namespace, target: str) -> tuple[Endpoint, Slo]:

@@ -1,0 +1,98 @@
+"""Measures one endpoint at several loads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from penstock.bench.report import Bench
+from penstock.bench.run import INTERRUPTED, BenchRequest, Progress, bench
+from penstock.errors import BenchError, Problem
+
+
+@dataclass(frozen=True, kw_only=True)
+class Level:
+    """One run of a sweep."""
+
+    scale: float
+    """Times the load of the request."""
+    found: Bench
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sweep:
+    """In order of the scales. It ends with the first level that misses the SLO or is incomplete."""
+
+    levels: Sequence[Level]
+    unmeasured: Sequence[float]
+    """Scales that were left out for this reason."""
+    interrupted: str
+    """What ended the sweep early; empty if nothing did."""
+    gpus: int | None
+    """Of the endpoint; None if not known."""
+
+    def gpu_rate(self, level: Level) -> float | None:
+        """Output tokens/s/GPU; None if the number of GPUs is not known."""
+        return level.found.measurement.output_rate / self.gpus if self.gpus else None
+
+    @property
+    def front(self) -> list[Level]:
+        """Levels for which no other one has as many tokens/s per user and more tokens/s of all
+        users, or the other way around."""
+        return [one for one in self.levels if not any(_beats(other, one) for other in self.levels)]
+
+    @property
+    def highest(self) -> Level | None:
+        """The last one that meets the SLO; None without an SLO, and if none does."""
+        return next((one for one in reversed(self.levels) if one.found.meets_slo), None)
+
+
+def _beats(other: Level, one: Level) -> bool:
+    theirs, own = _rates(other), _rates(one)
+    return theirs != own and all(a >= b for a, b in zip(theirs, own, strict=True))
+
+
+def _rates(level: Level) -> tuple[float, float]:
+    found = level.found.measurement
+    return found.user_rate or 0.0, found.output_rate
+
+
+def sweep(
+    request: BenchRequest,
+    scales: Sequence[float],
+    folder: Path,
+    progress: Progress,
+    *,
+    gpus: int | None,
+) -> Sweep:
+    """``scales``: multiples of the load of ``request``, lowest first. Raises as `bench` does for
+    the first level; a later one that fails ends the sweep."""
+    levels: list[Level] = []
+    interrupted = ""
+    for scale in scales:
+        own = folder / f"scale-{scale:g}"
+        workload = request.workload.at_scale(scale) if scale != 1 else request.workload
+        try:
+            own.mkdir()
+        except OSError as error:
+            message = f"cannot be created: {error.strerror}"
+            raise BenchError(Problem(place=str(own), message=message)) from None
+
+        def at_scale(text: str, done: int, total: int, scale: float = scale) -> None:
+            progress(f"scale {scale:g}: {text}", done, total)
+
+        try:
+            found = bench(replace(request, workload=workload), own, at_scale)
+        except (BenchError, KeyboardInterrupt) as error:
+            if not levels:
+                raise
+            interrupted = str(error) or INTERRUPTED
+            break
+        levels.append(Level(scale=scale, found=found))
+        interrupted = found.interrupted
+        if interrupted or found.meets_slo is False or not found.measurement.counted:
+            break
+    return Sweep(
+        levels=levels, unmeasured=scales[len(levels) :], gpus=gpus, interrupted=interrupted
+    )

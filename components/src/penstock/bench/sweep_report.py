@@ -1,0 +1,104 @@
+"""The levels of a sweep as text and as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from penstock.bench.measurement import Percentiles
+from penstock.bench.report import SCHEMA_VERSION, Bench, document, failures_line
+from penstock.bench.sweep import Level, Sweep
+from penstock.simulate.report import aligned, arrival_of
+
+FRONT = "*"
+
+
+def lines(found: Sweep) -> Iterator[str]:
+    first = found.levels[0].found
+    yield f"{first.workload.name}, {first.model} at {first.url}"
+    yield from aligned([_headings(found), *(tuple(_cells(found, level)) for level in found.levels)])
+    yield f"{FRONT}: on the Pareto front of tokens/s per user and tokens/s"
+    for level in found.levels:
+        yield from (f"scale {level.scale:g}: {remark}" for remark in _remarks(level.found))
+    if found.interrupted:
+        yield f"incomplete: {found.interrupted}"
+    yield from _highest(found)
+
+
+def _headings(found: Sweep) -> tuple[str, ...]:
+    per_gpu = ("tokens/s/GPU",) if found.gpus else ()
+    slo = ("within SLO",) if found.levels[0].found.slo else ()
+    rates = ("requests/s", "tokens/s", *per_gpu, "tokens/s per user")
+    return ("", "scale", "load", *rates, "TTFT p50 / p99 (ms)", "ITL p50 / p99 (ms)", *slo)
+
+
+def _cells(found: Sweep, level: Level) -> Iterator[str]:
+    bench, measured = level.found, level.found.measurement
+    yield FRONT if level in found.front else ""
+    yield f"{level.scale:g}"
+    yield arrival_of(bench.workload)
+    yield f"{measured.request_rate:.2f}"
+    yield f"{measured.output_rate:.0f}"
+    gpu_rate = found.gpu_rate(level)
+    if gpu_rate is not None:
+        yield f"{gpu_rate:.0f}"
+    yield "-" if measured.user_rate is None else f"{measured.user_rate:.1f}"
+    yield _percentiles(measured.ttft_ms, 0)
+    yield _percentiles(measured.itl_ms, 1)
+    if bench.slo:
+        yield "-" if measured.goodput is None else f"{measured.goodput:.1%}"
+
+
+def _percentiles(values: Percentiles | None, decimals: int) -> str:
+    if values is None:
+        return "-"
+    p99 = "-" if values.p99 is None else f"{values.p99:.{decimals}f}"
+    return f"{values.p50:.{decimals}f} / {p99}"
+
+
+def _remarks(bench: Bench) -> Iterator[str]:
+    """What limits the meaning of a level."""
+    found = bench.measurement
+    if line := failures_line(found.failures):
+        yield line
+    if found.distortion:
+        yield f"this machine may have distorted the latencies: {found.distortion}"
+    if found.steadiness is not None and not found.steadiness.is_steady:
+        yield f"not steady: {found.steadiness.reason}"
+
+
+def _highest(found: Sweep) -> Iterator[str]:
+    last = found.levels[-1]
+    if last.found.meets_slo is None:
+        return
+    highest = found.highest
+    if highest is None:
+        yield f"the SLO ({last.found.slo}) is missed at the lowest scale"
+    else:
+        more = "" if last.found.meets_slo else f", and missed at {last.scale:g}"
+        yield f"the SLO ({last.found.slo}) is met up to scale {highest.scale:g}{more}"
+    if found.unmeasured:
+        rest = ", ".join(f"{scale:g}" for scale in found.unmeasured)
+        yield f"not measured: {rest}"
+
+
+def as_json(found: Sweep) -> str:
+    highest = found.highest
+    levels = [
+        {
+            "scale": level.scale,
+            "tokens_per_second_gpu": found.gpu_rate(level),
+            "is_on_pareto_front": level in found.front,
+            **document(level.found),
+        }
+        for level in found.levels
+    ]
+    shown = {
+        "schema_version": SCHEMA_VERSION,
+        "gpus": found.gpus,
+        "highest_scale_within_slo": highest and highest.scale,
+        "interrupted": found.interrupted or None,
+        "unmeasured_scales": list(found.unmeasured),
+        "levels": levels,
+    }
+    return json.dumps(shown, indent=2)
