@@ -18,6 +18,7 @@ from tests.support.full_disk import fill, small_disk
 pytestmark = pytest.mark.aiperf
 
 REQUESTS, EARLY = 60, 30
+SLACK = 15  # requests that are in flight, or sent before a busy machine acts
 BENCH, INTERRUPTED = 19, 130
 TIMEOUT = ("--request-timeout", "2s")
 
@@ -99,7 +100,7 @@ def test_sigterm_prints_the_requests_until_then(ended: Mapping[str, Ended]) -> N
         r"^(\d+) requests were not sent, or have no record$", found.stdout, re.MULTILINE
     )
     assert unsent is not None
-    assert 0 < int(unsent[1]) <= REQUESTS - EARLY + 5
+    assert 0 < int(unsent[1]) <= REQUESTS - EARLY + SLACK
     assert re.search(r"^TTFT +\d+\.\d ", found.stdout, re.MULTILINE)
 
 
@@ -110,7 +111,7 @@ def test_an_endpoint_that_dies_is_named_as_the_cause(ended: Mapping[str, Ended])
     assert f"incomplete: {cause}\n" in found.stdout
     failed = re.search(r"^failed: (\d+) of 60 requests \((.*)\)", found.stdout, re.MULTILINE)
     assert failed is not None
-    assert int(failed[1]) >= REQUESTS - EARLY - 5
+    assert int(failed[1]) >= REQUESTS - EARLY - SLACK
     assert "× no connection" in failed[2]
     assert re.search(r"^TTFT +\d+\.\d +\d+\.\d +- *$", found.stdout, re.MULTILINE)
     assert f"the run is incomplete: {cause}. Fix: Correct the cause" in found.stderr
