@@ -81,6 +81,12 @@ def test_exact_tokens_are_requested_and_counted() -> None:
     assert found.arrived_ms <= found.first_ms <= found.ended_ms
 
 
+def test_a_request_of_a_trace_without_blocks_has_its_prompt() -> None:
+    server = Server()
+    ask(server, Request(at_ms=0.0, input_tokens=100, output_tokens=2))
+    assert len(server.bodies[0]["prompt"]) == 100
+
+
 def test_latencies_are_in_simulated_time() -> None:
     later = Request(at_ms=10.0, input_tokens=100, output_tokens=2, blocks=(1, 2))
     _, second = ask(Server(), REQUEST, later, speed=0.1)

@@ -15,6 +15,7 @@ import httpx
 
 from penstock.simulate.window import ServedRequest
 from penstock.workload import Request
+from penstock.workload.request import with_blocks
 from penstock.workload.token_ids import prompt
 
 TIMEOUT_S = 300.0
@@ -40,7 +41,9 @@ class LiveClient:
         ``salt`` changes the prompts, so that no cache has them. LiveError when a response does not
         have exactly the requested tokens.
         """
-        bodies = [self._body(request, salt) for request in requests]  # before the clock starts
+        bodies = [
+            self._body(request, salt) for request in with_blocks(requests)
+        ]  # before the clock starts
         limits = httpx.Limits(max_connections=None)
         timeout = httpx.Timeout(TIMEOUT_S / self.speed)
         async with httpx.AsyncClient(limits=limits, timeout=timeout, trust_env=False) as client:
