@@ -83,7 +83,7 @@ def test_exact_tokens_are_requested_and_counted() -> None:
 
 def test_a_request_of_a_trace_without_blocks_has_its_prompt() -> None:
     server = Server()
-    ask(server, Request(at_ms=0.0, input_tokens=100, output_tokens=2))
+    ask(server, Request(at_ms=0.0, input_tokens=100, output_tokens=2, blocks=()))
     assert len(server.bodies[0]["prompt"]) == 100
 
 
