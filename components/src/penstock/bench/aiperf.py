@@ -16,10 +16,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import httpx
+
 from penstock.environments.paths import environments_root, is_installed
 from penstock.errors import BenchError, MissingToolError, Problem
 from penstock.local.process import end_with_parent
 from penstock.tokenizer import FOLDER as TOKENIZER
+from penstock.verify.target import LOOPBACK
 
 NAME = "aiperf"
 CHILD = Path(__file__).parent / "aiperf_child.py"
@@ -96,14 +99,13 @@ def _running(python: Path, run: Run) -> Iterator[subprocess.Popen[bytes]]:
         _require_space(run.folder)
         message = f"cannot be written: {error.strerror or error}"
         raise BenchError(Problem(place=str(home), message=message)) from None
-    environ = {**os.environ, "HF_HOME": str(home), "HF_HUB_OFFLINE": "1"}
     with (run.folder / LOG).open("wb") as output:
         process = subprocess.Popen(
             [*end_with_parent(), *command(python, run)],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
-            env=environ,
+            env=environment_of(run, home),
             cwd=run.folder,
             start_new_session=True,
         )
@@ -112,6 +114,15 @@ def _running(python: Path, run: Run) -> Iterator[subprocess.Popen[bytes]]:
         finally:
             _end(process)
             shutil.rmtree(home, ignore_errors=True)
+
+
+def environment_of(run: Run, home: Path) -> dict[str, str]:
+    """With the folder of the tokenizer, and with the proxy of this machine, which must not see
+    loopback."""
+    environ = {**os.environ, "HF_HOME": str(home), "HF_HUB_OFFLINE": "1"}
+    if httpx.URL(run.url).host not in LOOPBACK:
+        environ["AIPERF_HTTP_TRUST_ENV"] = "true"  # HTTP_PROXY, HTTPS_PROXY and NO_PROXY apply
+    return environ
 
 
 def command(python: Path, run: Run) -> list[str]:

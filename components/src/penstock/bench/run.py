@@ -17,7 +17,7 @@ from penstock.bench.trace_file import Key, keyed, write_trace
 from penstock.errors import BenchError, NotVerifiedError, Problem
 from penstock.graph.slo import Slo
 from penstock.simulate.conversations import Conversations
-from penstock.verify.preflight import require_endpoint
+from penstock.verify.preflight import KEY, require_endpoint
 from penstock.verify.target import ProbeTarget
 from penstock.workload import Request
 from penstock.workload.load import LoadedWorkload
@@ -196,6 +196,8 @@ def require_complete(bench: Bench) -> None:
         reasons = ", ".join(bench.measurement.failures.reasons)
         message = f"served none of the requests: {reasons}"
         fix = "Read the endpoint's log; if it only needs longer, raise --request-timeout."
+        if reasons in ("HTTP 401", "HTTP 403"):
+            fix = f"Set the environment variable {KEY} to a key of this endpoint."
         raise BenchError(Problem(place=bench.url, message=message, fix=fix))
 
 
