@@ -132,6 +132,10 @@ def test_a_run_that_the_user_ended() -> None:
             bench(counted=0, failures=Failures(sent=2, reasons={"HTTP 500": 2})),
             f"{URL}: served none of the requests: HTTP 500. Fix: Read the endpoint's log",
         ),
+        (
+            bench(counted=0, failures=Failures(sent=2, reasons={"HTTP 401": 2})),
+            f"{URL}: served none of the requests: HTTP 401. Fix: Set the environment variable",
+        ),
     ],
 )
 def test_a_run_without_complete_results_is_an_error(some: Bench, message: str) -> None:
