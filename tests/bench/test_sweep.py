@@ -11,9 +11,10 @@ import pytest
 
 from penstock.bench import sweep as module
 from penstock.bench.report import Bench
-from penstock.bench.run import BenchRequest, Endpoint, Progress
+from penstock.bench.run import BenchRequest, Endpoint
 from penstock.bench.sweep import Level, Sweep, sweep
 from penstock.bench.sweep_report import as_json, lines
+from penstock.bench.watch import Progress
 from penstock.errors import BenchError, Problem
 from penstock.graph.slo import Slo
 from penstock.workload import find_workload

@@ -12,8 +12,9 @@ from penstock.bench import aiperf
 from penstock.bench.difference import MIN_PAIRS, Both, Difference, differences
 from penstock.bench.measurement import Failures, distortion_of
 from penstock.bench.records import Records
-from penstock.bench.run import Endpoint, Progress, Traffic, send
+from penstock.bench.run import Endpoint, Traffic, send
 from penstock.bench.slices import Schedule, Slicing, schedules
+from penstock.bench.watch import Progress
 from penstock.errors import BenchError, InputError, Problem, UsageError
 from penstock.simulate.window import percentile
 from penstock.workload import Request

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-
-import psutil
 
 from penstock.bench import aiperf
 from penstock.bench.measurement import measurement_of
 from penstock.bench.records import Records, read_records
 from penstock.bench.report import Bench
 from penstock.bench.trace_file import Key, keyed, write_trace
+from penstock.bench.watch import Progress, Watch
 from penstock.errors import BenchError, NotVerifiedError, Problem
 from penstock.graph.slo import Slo
 from penstock.simulate.conversations import Conversations
@@ -57,9 +56,6 @@ class Sent:
     """What ended the run early; empty if nothing did."""
 
 
-Progress = Callable[[str, int, int], None]
-
-
 def send(some: Sequence[Traffic], timeout_s: float, progress: Progress) -> Sent:
     """Send all at the same time. ``timeout_s``: of one request.
 
@@ -70,17 +66,16 @@ def send(some: Sequence[Traffic], timeout_s: float, progress: Progress) -> Sent:
     total = sum(len(one.requests) for one in some)
     progress("writing requests", 0, 0)
     runs = [_prepared(one, timeout_s) for one in some]
-    psutil.cpu_percent()
+    watch = Watch(progress, total)
     failure = ""
     try:
-        aiperf.run(python, runs, _counting(progress, total))
+        aiperf.run(python, runs, watch)
     except KeyboardInterrupt:
         failure = INTERRUPTED
     except BenchError as error:
         if not all(run.records.exists() for run in runs):
             raise
         failure = error.problems[0].message
-    cpu_share = psutil.cpu_percent() / 100
     records = [_read(one, run) for one, run in zip(some, runs, strict=True)]
     for one, found in zip(some, records, strict=True):
         if not found.served and not found.failed:
@@ -93,21 +88,7 @@ def send(some: Sequence[Traffic], timeout_s: float, progress: Progress) -> Sent:
     for one, found in zip(some, records, strict=True):
         if found.failed:
             failure = failure or _outage(one.endpoint.url)
-    return Sent(records=records, cpu_share=cpu_share, interrupted=failure)
-
-
-def _counting(progress: Progress, total: int) -> Callable[[int], None]:
-    """The time left is estimated from the first response on, because AIPerf takes long to start."""
-    has_begun = False
-
-    def count(done: int) -> None:
-        nonlocal has_begun
-        if done and not has_begun:
-            progress("sending requests", 0, total)
-            has_begun = True
-        progress("sending requests" if done else "starting AIPerf", done, total if done else 0)
-
-    return count
+    return Sent(records=records, cpu_share=watch.cpu_share, interrupted=failure)
 
 
 def _prepared(traffic: Traffic, timeout_s: float) -> aiperf.Run:

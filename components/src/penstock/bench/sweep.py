@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from penstock.bench.report import Bench
-from penstock.bench.run import INTERRUPTED, BenchRequest, Progress, bench
+from penstock.bench.run import INTERRUPTED, BenchRequest, bench
+from penstock.bench.watch import Progress
 from penstock.errors import BenchError, Problem
 
 
