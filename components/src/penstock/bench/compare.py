@@ -46,6 +46,8 @@ class Comparison:
     differences: Sequence[Difference]
     """Empty if too few requests were served to compare."""
     failures: tuple[Failures, Failures]
+    skew_ms: float
+    """By how much the load of one endpoint began later."""
     overlapping: float
     """Share of the responses that ended after the other target's slice had begun."""
     distortion: str
@@ -103,6 +105,7 @@ def compare(request: CompareRequest, folder: Path, progress: Progress) -> Compar
         requests=sum(map(len, pairs)),
         differences=differences(pairs) if len(pairs) >= MIN_PAIRS else (),
         failures=(Failures.of(first), Failures.of(second)),
+        skew_ms=abs(first.start_ms - second.start_ms),
         overlapping=_overlapping(both, first, second),
         distortion=_distortion(sent.records, sent.cpu_share, pairs),
         interrupted=sent.interrupted,

@@ -22,7 +22,7 @@ def lines(found: Comparison, checked: Sequence[LimitCheck]) -> Iterator[str]:
     request = found.request
     yield f"{request.workload.name} ({arrival_of(request.workload)})"
     for name, endpoint in zip(NAMES, request.endpoints, strict=True):
-        yield f"{name}: {endpoint.model} at {endpoint.url}"
+        yield f"{name}: {endpoint}"
     if found.interrupted:
         yield f"incomplete: {found.interrupted}"
     if found.differences:
@@ -59,7 +59,10 @@ def name_of(metric: str) -> str:
 def _cautions(found: Comparison) -> Iterator[str]:
     if found.distortion:
         yield f"this machine may have distorted the latencies: {found.distortion}"
-    if found.overlapping > MUCH:
+    if found.skew_ms > found.request.slicing.gap_ms:
+        seconds = f"{found.skew_ms / 1000:.1f} s"
+        yield f"slices overlapped, because AIPerf started {seconds} later for one of the targets"
+    elif found.overlapping > MUCH:
         what = f"{found.overlapping:.0%} of the responses ended during the other target's slice"
         yield f"{what}; if the targets share hardware, use a longer --gap"
 
@@ -95,6 +98,7 @@ def as_json(found: Comparison, checked: Sequence[LimitCheck]) -> str:
         "has_verdict": found.has_verdict,
         "differences": [asdict(one) for one in found.differences],
         "limits": [asdict(one) for one in checked],
+        "skew_ms": found.skew_ms,
         "overlapping": found.overlapping,
         "distortion": found.distortion or None,
         "interrupted": found.interrupted or None,

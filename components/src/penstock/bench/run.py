@@ -30,6 +30,11 @@ class Endpoint:
     url: str
     """Without `/v1`."""
     model: str
+    graph: str = ""
+    """Its file; empty if it was named by its URL."""
+
+    def __str__(self) -> str:
+        return f"{self.model} at {self.url}" + (f" ({self.graph})" if self.graph else "")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,6 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.cli import arguments
+from penstock.cli.bench_targets import (
+    add_targets,
+    gpus_of,
+    requested_targets,
+    require_started,
+)
 from penstock.cli.progress import LINE_INTERVAL_S, Progress, add_progress
 from penstock.cli.replay_arguments import (
     add_latencies,
@@ -19,7 +25,6 @@ from penstock.cli.replay_arguments import (
     end_as_interrupted,
     integer_between,
     positive_number,
-    requested_slo,
     requested_workload,
     share,
 )
@@ -29,7 +34,6 @@ if TYPE_CHECKING:
     from penstock.bench.prediction import Prediction
     from penstock.bench.run import BenchRequest, Endpoint
     from penstock.graph.slo import Slo
-    from penstock.verify.target import ProbeTarget
     from penstock.workload.load import LoadedWorkload
 
 DURATION_MS, SLICE_MS, GAP_MS = 132_000.0, 4_000.0, 1_500.0  # defaults of a comparison: 12 pairs
@@ -46,16 +50,7 @@ OF_TWO = {"duration": "--duration", "slice": "--slice", "gap": "--gap", "fail_if
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "targets",
-        metavar="URL|GRAPH",
-        nargs="+",
-        help="URL of an endpoint, or a graph that `penstock up` runs on this machine; two targets "
-        "are compared with each other",
-    )
-    parser.add_argument(
-        "--model", help="model to request (default: the only one that the endpoint lists)"
-    )
+    add_targets(parser)
     add_workload(parser)
     parser.add_argument(
         "--seed",
@@ -170,14 +165,15 @@ def run(args: argparse.Namespace) -> int:
     _require_fitting_arguments(args)
     end_as_interrupted()
     workload = requested_workload(args)
-    found = [_endpoint(args, target) for target in args.targets]
-    endpoints = [endpoint for endpoint, _ in found]
     progress = Progress(args, "starting AIPerf", line_interval_s=LINE_INTERVAL_S)
-    with _folder(args.out) as folder:
-        if len(endpoints) == 1:
-            _measure(args, endpoints[0], found[0][1], workload, Path(folder), progress)
-        else:
-            _compare(args, (endpoints[0], endpoints[1]), workload, Path(folder), progress)
+    with _folder(args.out) as name:
+        folder = Path(name)
+        with requested_targets(args, folder, progress) as targets:
+            if len(targets) == 1:
+                _measure(args, targets[0].endpoint, targets[0].slo, workload, folder, progress)
+            else:
+                both = (targets[0].endpoint, targets[1].endpoint)
+                _compare(args, both, workload, folder, progress)
     return 0
 
 
@@ -219,20 +215,12 @@ def _sweep(
     from penstock.bench.sweep import sweep
     from penstock.bench.sweep_report import as_json, lines
 
-    gpus = args.gpus or _gpus(args.targets[0])
+    gpus = args.gpus or gpus_of(args.targets[0])
     with progress.running():
         found = sweep(request, args.sweep, folder, progress, gpus=gpus)
     _print(as_json(found) if args.json else lines(found))
     require_uninterrupted(found.interrupted, request.endpoint.url)
     require_complete(found.levels[-1].found)
-
-
-def _gpus(target: str) -> int | None:
-    """Of a graph; None for a URL, and for a graph without GPUs."""
-    from penstock.manifests.source import open_source
-    from penstock.verify.urls import is_url
-
-    return None if is_url(target) else open_source(Path(target), ()).deployment.gpus or None
 
 
 def _prediction(args: argparse.Namespace, workload: LoadedWorkload) -> Prediction | None:
@@ -312,50 +300,9 @@ def _require_fitting_arguments(args: argparse.Namespace) -> None:
     if args.predict and args.sweep:
         message = "--predict cannot be combined with --sweep"
         raise UsageError(Problem(message=message, fix="Remove one of them."))
+    require_started(args)
     if args.gpus and not args.sweep:
         raise UsageError(Problem(message="--gpus needs --sweep", fix="Add --sweep 1,2,4."))
-
-
-def _endpoint(args: argparse.Namespace, target: str) -> tuple[Endpoint, Slo]:
-    """The endpoint, which responds, and the SLO of the command line and of the graph."""
-    from penstock.bench.run import Endpoint
-    from penstock.local.control import status
-    from penstock.manifests.source import open_source
-    from penstock.verify.preflight import require_endpoint
-    from penstock.verify.target import ProbeTarget
-    from penstock.verify.urls import is_url, require_urls
-
-    graph_slo = None
-    if is_url(target):
-        require_urls([target])
-        url = target.rstrip("/")
-    else:
-        source = open_source(Path(target), ())
-        graph_slo = source.loaded.graph.slo if source.loaded else None
-        url = status(Path(target)).state.endpoint
-    found = ProbeTarget(url=url.removesuffix("/v1"))
-    try:
-        require_endpoint(found)
-        endpoint = Endpoint(url=found.url, model=_model(found, args.model))
-    finally:
-        found.close()
-    return endpoint, requested_slo(args, graph_slo)
-
-
-def _model(endpoint: ProbeTarget, requested: str | None) -> str:
-    """UsageError for a model that the endpoint does not list, and if it lists several; BenchError
-    if it lists none."""
-    from penstock.errors import BenchError, Problem, UsageError
-
-    listed = ", ".join(endpoint.models)
-    if requested in endpoint.models or (requested is None and len(endpoint.models) == 1):
-        return requested or endpoint.models[0]
-    if not endpoint.models:
-        fix = "Wait until a worker has registered its model."
-        raise BenchError(Problem(place=endpoint.url, message="lists no model", fix=fix))
-    what = f"{len(endpoint.models)} models" if requested is None else f"no model {requested}"
-    message = f"{endpoint.url} lists {what}: {listed}"
-    raise UsageError(Problem(place="--model", message=message, fix="Name one of them."))
 
 
 def _folder(out: Path | None) -> tempfile.TemporaryDirectory[str] | nullcontext[str]:

@@ -1,0 +1,167 @@
+"""The targets of `penstock bench`: endpoints that run, and graphs that it starts."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from penstock.cli.progress import Progress
+from penstock.cli.replay_arguments import requested_slo
+
+if TYPE_CHECKING:
+    from penstock.bench.run import Endpoint
+    from penstock.graph.slo import Slo
+    from penstock.verify.target import ProbeTarget
+
+START_LIMIT_S = 600.0  # an engine on a CPU compiles for minutes
+OF_STARTED = {"engine": "--engine", "timing": "--timing"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    endpoint: Endpoint
+    slo: Slo
+    """Of the command line and of the graph."""
+
+
+def add_targets(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "targets",
+        metavar="URL|GRAPH",
+        nargs="+",
+        help="URL of an endpoint, or a graph that `penstock up` runs on this machine; two targets "
+        "are compared with each other",
+    )
+    parser.add_argument(
+        "--model", help="model to request (default: the only one that the endpoint lists)"
+    )
+    parser.add_argument(
+        "--start",
+        action="store_true",
+        help="start each GRAPH on this machine for this run, as `penstock up` does, and stop it",
+    )
+    parser.add_argument(
+        "--engine", choices=["mocker"], help="with --start: run mockers instead of the engine"
+    )
+    parser.add_argument(
+        "--timing",
+        choices=["model"],
+        help="with --start: the mockers take as long as `simulate` predicts",
+    )
+
+
+def require_started(args: argparse.Namespace) -> None:
+    """UsageError for `--start` without a graph, and for options that need it."""
+    from penstock.errors import Problem, UsageError
+    from penstock.verify.urls import is_url
+
+    if args.start and all(map(is_url, args.targets)):
+        message = "--start needs a graph, and the target is a URL"
+        raise UsageError(Problem(message=message, fix="Name a graph, or remove --start."))
+    for name, flag in OF_STARTED.items():
+        if getattr(args, name) and not args.start:
+            raise UsageError(Problem(message=f"{flag} needs --start", fix="Add --start."))
+
+
+@contextmanager
+def requested_targets(
+    args: argparse.Namespace, folder: Path, progress: Progress
+) -> Iterator[list[Target]]:
+    """All targets, which respond; graphs that this starts are stopped at the end. Their logs are
+    in ``folder``. StartError for a graph that does not start."""
+    from penstock.verify.urls import is_url
+
+    with ExitStack() as started:
+        urls = {}
+        for number, target in enumerate(args.targets, start=1):
+            if args.start and not is_url(target):
+                own = folder / f"graph-{number}"
+                urls[number] = started.enter_context(_started(args, Path(target), own, progress))
+            else:
+                urls[number] = _url(target)
+        yield [
+            _target(args, target, url)
+            for target, url in zip(args.targets, urls.values(), strict=True)
+        ]
+
+
+@contextmanager
+def _started(
+    args: argparse.Namespace, graph: Path, folder: Path, progress: Progress
+) -> Iterator[str]:
+    """The URL of the graph, which runs until the end."""
+    from penstock.drill.graph_process import GraphProcess
+    from penstock.errors import StartError
+    from penstock.local.ports import Ports
+
+    folder.mkdir()
+    arguments = ["--port", str(Ports().free())]
+    for name, flag in OF_STARTED.items():
+        if value := getattr(args, name):
+            arguments += [flag, value]
+    progress(f"starting {graph.name}")
+    with GraphProcess(graph, folder, arguments) as process:
+        try:
+            with progress.running():
+                url = process.wait_ready(START_LIMIT_S)
+        except TimeoutError as error:
+            raise StartError(str(error)) from None
+        yield url
+
+
+def _url(target: str) -> str:
+    """Of an endpoint that runs. NotUpError for a graph that does not."""
+    from penstock.local.control import status
+    from penstock.verify.urls import is_url, require_urls
+
+    if not is_url(target):
+        return status(Path(target)).state.endpoint
+    require_urls([target])
+    return target.rstrip("/")
+
+
+def _target(args: argparse.Namespace, target: str, url: str) -> Target:
+    from penstock.bench.run import Endpoint
+    from penstock.manifests.source import open_source
+    from penstock.verify.preflight import require_endpoint
+    from penstock.verify.target import ProbeTarget
+    from penstock.verify.urls import is_url
+
+    source = None if is_url(target) else open_source(Path(target), ())
+    slo = source.loaded.graph.slo if source is not None and source.loaded else None
+    found = ProbeTarget(url=url.removesuffix("/v1"))
+    try:
+        require_endpoint(found)
+        graph = "" if is_url(target) else target
+        endpoint = Endpoint(url=found.url, model=_model(found, args.model), graph=graph)
+    finally:
+        found.close()
+    return Target(endpoint=endpoint, slo=requested_slo(args, slo))
+
+
+def _model(endpoint: ProbeTarget, requested: str | None) -> str:
+    """UsageError for a model that the endpoint does not list, and if it lists several; BenchError
+    if it lists none."""
+    from penstock.errors import BenchError, Problem, UsageError
+
+    listed = ", ".join(endpoint.models)
+    if requested in endpoint.models or (requested is None and len(endpoint.models) == 1):
+        return requested or endpoint.models[0]
+    if not endpoint.models:
+        fix = "Wait until a worker has registered its model."
+        raise BenchError(Problem(place=endpoint.url, message="lists no model", fix=fix))
+    what = f"{len(endpoint.models)} models" if requested is None else f"no model {requested}"
+    message = f"{endpoint.url} lists {what}: {listed}"
+    raise UsageError(Problem(place="--model", message=message, fix="Name one of them."))
+
+
+def gpus_of(target: str) -> int | None:
+    """Of a graph; None for a URL, and for a graph without GPUs."""
+    from penstock.manifests.source import open_source
+    from penstock.verify.urls import is_url
+
+    return None if is_url(target) else open_source(Path(target), ()).deployment.gpus or None
