@@ -10,24 +10,24 @@ from penstock.bench.watch import Watch
 
 
 def watched(counts: list[int], times: Iterator[tuple[float, float]]) -> tuple[Watch, list[object]]:
-    said: list[object] = []
-    watch = Watch(lambda *what: said.append(what), 10, lambda: next(times))
+    calls: list[object] = []
+    watch = Watch(lambda *what: calls.append(what), 10, lambda: next(times))
     for count in counts:
         watch(count)
-    return watch, said
+    return watch, calls
 
 
 def test_the_time_before_the_first_record_does_not_count() -> None:
     """Busy and all seconds, at the first record, later, and before the end."""
     times = iter([(90.0, 100.0), (91.0, 104.0), (92.0, 108.0)])
-    watch, said = watched([0, 0, 3, 5, 9, 10], times)
+    watch, calls = watched([0, 0, 3, 5, 9, 10], times)
     assert watch.cpu_share == pytest.approx(2 / 8)
-    assert said[:3] == [
+    assert calls[:3] == [
         ("starting AIPerf", 0, 0),
         ("starting AIPerf", 0, 0),
         ("sending requests", 0, 10),
     ]
-    assert said[-1] == ("sending requests", 10, 10)
+    assert calls[-1] == ("sending requests", 10, 10)
 
 
 @pytest.mark.parametrize("counts", [[], [0, 0], [10], [3]])
