@@ -20,6 +20,7 @@ MEASURED = Measurement(
     itl_ms=LATENCIES,
     chunk_gap_ms=LATENCIES,
     e2e_ms=LATENCIES,
+    in_one_piece=0,
     user_rate=49.9,
     output_rate=1234.56,
     request_rate=5.0,

@@ -69,7 +69,7 @@ def test_a_folder_that_exists(workload: tuple[str, ...], tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("requests", "cause"),
     [
-        (40, "out/requests.jsonl: cannot be written: No space left on device. Fix: Free space"),
+        (40, "out: the requests need 0.03 MB, and 0.01 MB are free. Fix: Send fewer requests"),
         (4, "out: AIPerf cannot write its files: no space is left on the file system. Fix: Free"),
     ],
 )

@@ -40,6 +40,13 @@ def test_a_single_token_has_no_itl(tmp_path: Path) -> None:
     assert found.chunk_gaps_ms == ()
 
 
+def test_tokens_that_come_at_once_have_no_itl(tmp_path: Path) -> None:
+    file = write(tmp_path / "records.jsonl", [record(FIRST, 0.0, ttft_ms=50.0, e2e_ms=50.0)])
+    found = read_records(file, {FIRST: request(0.0)}, is_scheduled=True)
+    assert found.served[FIRST].itl_ms is None
+    assert found.served[FIRST].tokens == 11
+
+
 def test_lateness_is_compared_with_the_request_that_was_sent_earliest(tmp_path: Path) -> None:
     found = read(tmp_path, record(FIRST, 7.0), record(SECOND, 105.0))
     assert found.start_ms == pytest.approx(START_NS / 1e6 + 5.0)

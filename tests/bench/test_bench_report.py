@@ -61,6 +61,7 @@ def test_a_run_without_events_has_no_remarks() -> None:
             {"failures": Failures(sent=500, reasons={"HTTP 500": 6})},
             "failed: 6 of 500 requests (6 × HTTP 500); no p99, because more than 1% failed",
         ),
+        ({"in_one_piece": 3}, "without ITL: 3 responses, all of whose tokens came at once"),
         (
             {"late_p99_ms": 12.0},
             "this machine may have distorted the latencies: "

@@ -26,6 +26,8 @@ class Compared:
     code: int
     stderr: str
     document: Mapping[str, Any]
+    logs: tuple[str, str]
+    """Of AIPerf."""
     prompts: tuple[list[list[int]], list[list[int]]]
     """That each server received, in order of their lengths."""
 
@@ -39,12 +41,15 @@ def compared(folder: Path, first: Script, second: Script, *arguments: str) -> Co
     workload = write_workload(folder, requests, output_tokens=5, every_ms=1000 / REQUESTS_PER_SLICE)
     with servers[0].running(), servers[1].running():
         urls = [server.url for server in servers]
+        out = folder / "out"
+        arguments = ("--out", str(out), *arguments)
         done = penstock("bench", *urls, *workload, *SLICES, "--json", "-q", *arguments)
     prompts = [sorted((body["prompt"] for body in one.bodies), key=len) for one in servers]
     return Compared(
         code=done.returncode,
         stderr=done.stderr,
         document=json.loads(done.stdout),
+        logs=((out / "A" / "aiperf.log").read_text(), (out / "B" / "aiperf.log").read_text()),
         prompts=(prompts[0], prompts[1]),
     )
 
@@ -84,3 +89,10 @@ def test_both_targets_get_the_same_lengths_and_different_tokens(slower: Compared
     first, second = slower.prompts
     assert [len(prompt) for prompt in first] == [len(prompt) for prompt in second]
     assert all(one != other for one, other in zip(first, second, strict=True))
+
+
+def test_the_slices_do_not_overlap(slower: Compared) -> None:
+    """Both loads use the times of the trace. On a busy machine, AIPerf may start later for one."""
+    assert all("zero_ms=0, auto_offset=False" in log for log in slower.logs)
+    if slower.document["skew_ms"] < 300:
+        assert slower.document["overlapping"] == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -116,6 +117,24 @@ def test_no_claim_is_made_about_percentiles() -> None:
 def test_responses_of_one_token_have_no_itl() -> None:
     found = by_metric(pairs_of(Random(6), tokens=1))
     assert set(found) == {metric for metric in METRICS if not metric.startswith("itl")}
+
+
+def test_responses_in_one_piece_do_not_count_for_the_itl_of_either_target() -> None:
+    pairs = pairs_of(Random(8))
+    for position in (0, 1):
+        changed = [
+            [
+                both
+                if number % 2
+                else tuple(
+                    replace(one, itl_ms=None) if at == position else one
+                    for at, one in enumerate(both)
+                )
+                for number, both in enumerate(pair)
+            ]
+            for pair in pairs
+        ]
+        assert abs(by_metric(changed)["itl_mean"].change) < 0.1  # type: ignore[arg-type]
 
 
 def test_percentiles_of_few_requests_per_slice_have_no_interval() -> None:

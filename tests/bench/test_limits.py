@@ -40,6 +40,7 @@ def comparison(failed: int = 0, changes: Sequence[Difference] = (CHANGE,)) -> Co
             Failures(sent=100, reasons={}),
             Failures(sent=100, reasons={"HTTP 500": failed} if failed else {}),
         ),
+        unsent=(0, 0),
         skew_ms=0.0,
         overlapping=0.0,
         distortion="",

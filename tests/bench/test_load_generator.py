@@ -71,6 +71,26 @@ def test_the_folder_keeps_the_requests_and_records(
     ]
 
 
+def test_no_temporary_file_remains(
+    tmp_path: Path, arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setenv("TMPDIR", str(scratch))
+    assert bench("succeed", tmp_path, *arguments).returncode == 0
+    assert list(scratch.iterdir()) == []
+
+
+def test_an_error_before_the_run_leaves_no_folder(
+    tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    out = tmp_path / "out"
+    done = bench("succeed", tmp_path, *arguments, "--out", str(out), "--predict", "no.yaml")
+    assert done.returncode == 8
+    assert "penstock env install sim" in done.stderr
+    assert not out.exists()
+
+
 def test_the_folder_may_be_relative(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     """AIPerf runs in another working folder."""
     done = bench("succeed", tmp_path, *arguments, "--out", "own/run-1", working=tmp_path)

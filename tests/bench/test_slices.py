@@ -98,8 +98,16 @@ def test_sampled_traffic_lasts_for_all_slices() -> None:
             "conversations, so it cannot be divided",
         ),
         (
-            "input: 64\noutput: 2\narrival: {ramp: {start: 5, end: 10, seconds: 20}}\n",
-            r"120 s of traffic are needed for each target, and w lasts \d",
+            "input: 64\noutput: 2\narrival: {ramp: {start: 5, end: 10, seconds: 10}}\n",
+            r"--workload: 120 s of traffic are needed for each target, and w lasts .*--slice",
+        ),
+        (
+            "input: 64\noutput: 2\narrival: {ramp: {start: 5, end: 10, seconds: 60}}\n",
+            r"--duration: 120 s of traffic .* Use a shorter one",
+        ),
+        (
+            "input: 64\noutput: 2\narrival: {poisson: 0.01}\n",
+            r"--rate: only \d of 39 slices would have a request. Fix: Use a higher --rate",
         ),
     ],
 )

@@ -11,6 +11,7 @@ import os
 import shutil
 import signal
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -46,7 +47,8 @@ class Run:
     trace: Path
     folder: Path
     """Of AIPerf's files; exists."""
-    requests: int
+    conversations: int
+    """Of one or more requests."""
     concurrency: int | None
     """None: requests are sent at the times of the trace."""
     timeout_s: float
@@ -75,37 +77,45 @@ def run(python: Path, runs: Sequence[Run], progress: Callable[[int], None]) -> N
     If this is interrupted, all processes end, and the records so far are kept. BenchError if AIPerf
     fails.
     """
+    counts = [_Count(one.records) for one in runs]
     with contextlib.ExitStack() as started:
         processes = [started.enter_context(_running(python, one)) for one in runs]
         while any(process.poll() is None for process in processes):
             time.sleep(POLL_S)
-            progress(sum(_count(one.records) for one in runs))
-            for one in runs:
+            progress(sum(one.updated() for one in counts))
+            # If one has failed, the others would run for nothing.
+            for one, process in zip(runs, processes, strict=True):
                 _require_space(one.folder)
+                _require_success(one, process)
     for one, process in zip(runs, processes, strict=True):
-        if process.returncode != 0 or not one.records.exists():
-            _require_space(one.folder)
-            message = f"AIPerf failed with exit code {process.returncode}: {_cause(one.folder)}"
-            fix = f"Read {LOG} in the folder that --out names."
-            raise BenchError(Problem(place=one.url, message=message, fix=fix))
+        _require_success(one, process)
+        if not one.records.exists():
+            raise _failure(one, "AIPerf has recorded no request")
+
+
+def _require_success(run: Run, process: subprocess.Popen[bytes]) -> None:
+    """BenchError if AIPerf has ended with an error."""
+    if process.poll():
+        _require_space(run.folder)
+        cause = _cause(run.folder)
+        raise _failure(run, f"AIPerf failed with exit code {process.returncode}: {cause}")
+
+
+def _failure(run: Run, message: str) -> BenchError:
+    fix = f"Read {LOG} in the folder that --out names."
+    return BenchError(Problem(place=run.url, message=message, fix=fix))
 
 
 @contextlib.contextmanager
 def _running(python: Path, run: Run) -> Iterator[subprocess.Popen[bytes]]:
-    home = run.folder / "huggingface"
-    try:
-        _write_tokenizer(home)
-    except OSError as error:
-        _require_space(run.folder)
-        message = f"cannot be written: {error.strerror or error}"
-        raise BenchError(Problem(place=str(home), message=message)) from None
-    with (run.folder / LOG).open("wb") as output:
+    # The name is short, because AIPerf creates sockets there.
+    with _scratch() as scratch, (run.folder / LOG).open("wb") as output:
         process = subprocess.Popen(
             [*end_with_parent(), *command(python, run)],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
-            env=environment_of(run, home),
+            env=environment_of(run, scratch),
             cwd=run.folder,
             start_new_session=True,
         )
@@ -113,13 +123,36 @@ def _running(python: Path, run: Run) -> Iterator[subprocess.Popen[bytes]]:
             yield process
         finally:
             _end(process)
-            shutil.rmtree(home, ignore_errors=True)
 
 
-def environment_of(run: Run, home: Path) -> dict[str, str]:
-    """With the folder of the tokenizer, and with the proxy of this machine, which must not see
-    loopback."""
-    environ = {**os.environ, "HF_HOME": str(home), "HF_HUB_OFFLINE": "1"}
+@contextlib.contextmanager
+def _scratch() -> Iterator[Path]:
+    """A folder with the tokenizer, for AIPerf's temporary files."""
+    try:
+        folder = Path(tempfile.mkdtemp(prefix="pb-"))
+    except OSError as error:
+        raise _cannot_be_written(tempfile.gettempdir(), error) from None
+    try:
+        try:
+            _write_tokenizer(folder)
+        except OSError as error:
+            raise _cannot_be_written(str(folder), error) from None
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _cannot_be_written(place: str, error: OSError) -> BenchError:
+    fix = "Free space there, or set TMPDIR to a folder on another file system."
+    message = f"cannot be written: {error.strerror or error}"
+    return BenchError(Problem(place=place, message=message, fix=fix))
+
+
+def environment_of(run: Run, scratch: Path) -> dict[str, str]:
+    """With a folder for the tokenizer and temporary files, and with the proxy of this machine,
+    which must not see loopback."""
+    environ = {**os.environ, "HF_HOME": str(scratch), "HF_HUB_OFFLINE": "1"}
+    environ["TMPDIR"] = str(scratch)
     if httpx.URL(run.url).host not in LOOPBACK:
         environ["AIPERF_HTTP_TRUST_ENV"] = "true"  # HTTP_PROXY, HTTPS_PROXY and NO_PROXY apply
     return environ
@@ -127,9 +160,10 @@ def environment_of(run: Run, home: Path) -> dict[str, str]:
 
 def command(python: Path, run: Run) -> list[str]:
     """Without the API key, which ``CHILD`` adds."""
-    load = ["--fixed-schedule"]
+    # Without an offset, AIPerf shifts the trace so that it begins at once.
+    load = ["--fixed-schedule", "--fixed-schedule-start-offset", "0"]
     if run.concurrency:
-        load = ["--concurrency", str(run.concurrency), "--request-count", str(run.requests)]
+        load = ["--concurrency", str(run.concurrency), "--num-sessions", str(run.conversations)]
     return [
         *(str(python), "-P", str(CHILD)),  # not to import the modules of its folder
         "profile",
@@ -153,11 +187,21 @@ def _write_tokenizer(home: Path) -> None:
     (folder / "refs" / "main").write_text(REVISION)
 
 
-def _count(records: Path) -> int:
-    try:
-        return records.read_bytes().count(b"\n")
-    except OSError:
-        return 0
+class _Count:
+    """The number of lines of a growing file, of which each is read once."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._position = self._lines = 0
+
+    def updated(self) -> int:
+        """0 if there is no file yet."""
+        with contextlib.suppress(OSError), self._file.open("rb") as content:
+            content.seek(self._position)
+            added = content.read()
+            self._position += len(added)
+            self._lines += added.count(b"\n")
+        return self._lines
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

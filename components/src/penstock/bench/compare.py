@@ -46,6 +46,8 @@ class Comparison:
     differences: Sequence[Difference]
     """Empty if too few requests were served to compare."""
     failures: tuple[Failures, Failures]
+    unsent: tuple[int, int]
+    """Requests of each endpoint that were not sent, or have no record."""
     skew_ms: float
     """By how much the load of one endpoint began later."""
     overlapping: float
@@ -83,12 +85,32 @@ def sliced_requests(request: CompareRequest) -> Sequence[Request]:
         expected = workload.mean_rate * needed_ms / 1000
         loaded = loaded.with_workload(workload.with_requests(ceil(MORE * expected) + 50))
     requests = loaded.requests(request.seed)
-    lasts_ms = max((one.at_ms or 0.0 for one in requests), default=0.0)
-    if lasts_ms < needed_ms:
-        message = f"{needed_ms / 1000:.4g} s of traffic are needed for each target, and "
-        message += f"{request.workload.name} lasts {lasts_ms / 1000:.4g} s"
-        raise UsageError(Problem(place="--duration", message=message, fix="Use a shorter one."))
+    _require_length(request, requests)
+    _require_filled(request, requests)
     return requests
+
+
+def _require_length(request: CompareRequest, requests: Sequence[Request]) -> None:
+    slicing = request.slicing
+    lasts_ms = max((one.at_ms or 0.0 for one in requests), default=0.0)
+    if lasts_ms >= slicing.traffic_ms:
+        return
+    message = f"{slicing.traffic_ms / 1000:.4g} s of traffic are needed for each target, and "
+    message += f"{request.workload.name} lasts {lasts_ms / 1000:.4g} s"
+    place, fix = "--duration", "Use a shorter one."
+    if lasts_ms < (MIN_PAIRS + 1) * slicing.slice_ms:
+        place, fix = "--workload", "Use longer traffic, or a shorter --slice and --duration."
+    raise UsageError(Problem(place=place, message=message, fix=fix))
+
+
+def _require_filled(request: CompareRequest, requests: Sequence[Request]) -> None:
+    slicing = request.slicing
+    filled = {int((one.at_ms or 0.0) // slicing.slice_ms) for one in requests}
+    count = sum(0 < number < slicing.pairs for number in filled)
+    if count < MIN_PAIRS:
+        message = f"only {count} of {slicing.pairs - 1} slices would have a request"
+        fix = "Use a higher --rate, or a longer --slice and --duration."
+        raise UsageError(Problem(place="--rate", message=message, fix=fix))
 
 
 def compare(request: CompareRequest, folder: Path, progress: Progress) -> Comparison:
@@ -105,6 +127,7 @@ def compare(request: CompareRequest, folder: Path, progress: Progress) -> Compar
         requests=sum(map(len, pairs)),
         differences=differences(pairs) if len(pairs) >= MIN_PAIRS else (),
         failures=(Failures.of(first), Failures.of(second)),
+        unsent=(first.unsent, second.unsent),
         skew_ms=abs(first.start_ms - second.start_ms),
         overlapping=_overlapping(both, first, second),
         distortion=_distortion(sent.records, sent.cpu_share, pairs),

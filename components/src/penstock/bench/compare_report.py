@@ -29,7 +29,9 @@ def lines(found: Comparison, checked: Sequence[LimitCheck]) -> Iterator[str]:
         yield from aligned([_HEADINGS, *map(_cells, found.differences)])
         counted = f"{found.requests} requests in {found.pairs} pairs of slices"
         yield f"counted: {counted} after the warm-up, each served by both targets"
-    for name, failures in zip(NAMES, found.failures, strict=True):
+    for name, failures, unsent in zip(NAMES, found.failures, found.unsent, strict=True):
+        if unsent:
+            yield f"{name}: {unsent} requests were not sent, or have no record"
         if line := failures_line(failures):
             yield f"{name}: {line}"
     yield from _cautions(found)
@@ -81,15 +83,16 @@ def _verdict(found: Comparison) -> Iterator[str]:
 
 def as_json(found: Comparison, checked: Sequence[LimitCheck]) -> str:
     request = found.request
-    targets = zip(NAMES, request.endpoints, found.failures, strict=True)
+    targets = zip(NAMES, request.endpoints, found.failures, found.unsent, strict=True)
     document = {
         "schema_version": SCHEMA_VERSION,
         "client": found.client,
         "seed": request.seed,
-        "workload": workload_json(request.workload),
+        # How many requests there are follows from the slices.
+        "workload": {**workload_json(request.workload), "requests": None},
         "targets": {
-            name: {**asdict(endpoint), "failures": asdict(failures)}
-            for name, endpoint, failures in targets
+            name: {**asdict(endpoint), "failures": asdict(failures), "unsent": unsent}
+            for name, endpoint, failures, unsent in targets
         },
         "slicing": asdict(request.slicing),
         "pairs": found.pairs,

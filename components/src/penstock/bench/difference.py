@@ -65,7 +65,11 @@ def differences(pairs: Sequence[Sequence[Both]], level: float = LEVEL) -> list[D
 def _differences(pairs: Sequence[Sequence[Both]], level: float) -> Iterator[Difference]:
     for latency, of in LATENCIES.items():
         values = [
-            [(a, b) for one, other in pair if (a := of(one)) is not None and (b := of(other))]
+            [
+                (a, b)
+                for one, other in pair
+                if (a := of(one)) is not None and (b := of(other)) is not None
+            ]
             for pair in pairs
         ]
         values = [pair for pair in values if pair]

@@ -76,6 +76,7 @@ class Measurement:
     itl_ms: Percentiles | None  # mean of each request
     chunk_gap_ms: Percentiles | None  # between two chunks of a stream, of the complete run
     e2e_ms: Percentiles | None
+    in_one_piece: int  # responses of several tokens in one chunk, which have no ITL
     user_rate: float | None  # output tokens/s of the median request
     output_rate: float  # output tokens/s
     request_rate: float  # requests/s
@@ -137,6 +138,7 @@ def measurement_of(
         window_s=seconds,
         **percentiles_of(counted, has_p99=has_p99),
         chunk_gap_ms=Percentiles.of(records.chunk_gaps_ms, has_p99=has_p99),
+        in_one_piece=sum(one.tokens > 1 and one.itl_ms is None for one in counted),
         user_rate=1000 / percentile(itl, 0.5) if itl else None,
         output_rate=sum(tokens_between(one, begin, end) for one in served) / seconds,
         request_rate=len(counted) / seconds,

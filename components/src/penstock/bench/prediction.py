@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from penstock.bench.measurement import Percentiles, percentiles_of
-from penstock.simulate.metrics import steady_requests
+from penstock.simulate.metrics import MAX_REFUSED, steady_requests
 from penstock.simulate.model import Replayable
 from penstock.simulate.replay import Replays
 from penstock.simulate.study import Study
@@ -17,6 +17,9 @@ class Prediction:
     """Latencies in milliseconds, over the same window as in a `Measurement`."""
 
     graph: str
+    requests: int
+    too_long: int
+    """Of the requests, those that the graph rejects; the latencies are those of the others."""
     ttft_ms: Percentiles | None
     itl_ms: Percentiles | None
     e2e_ms: Percentiles | None
@@ -29,6 +32,12 @@ def prediction_of(
     cannot be replayed."""
     study = Study(workload=workload, replays=replays, seeds=1, first_seed=seed)
     (row,) = study.rows([graph], None)
+    total = len(workload.requests(seed))
     return Prediction(
-        graph=graph.name, **percentiles_of(steady_requests(row.results[0]), has_p99=True)
+        graph=graph.name,
+        requests=total,
+        too_long=row.too_long,
+        **percentiles_of(
+            steady_requests(row.results[0]), has_p99=row.too_long <= MAX_REFUSED * total
+        ),
     )

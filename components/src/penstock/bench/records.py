@@ -126,7 +126,8 @@ def _served(record: Mapping[str, Any], sent_ms: float) -> ServedRequest:
         ended_ms=sent_ms + took,
         tokens=tokens,
         ttft_ms=ttft,
-        itl_ms=(took - ttft) / (tokens - 1) if tokens > 1 else None,
+        # A response that came in one piece has no time between its tokens.
+        itl_ms=(took - ttft) / (tokens - 1) if tokens > 1 and took > ttft else None,
         prefill_queue_ms=0.0,  # the server's queues are not visible to a client
         decode_queue_ms=None,
         input_tokens=int(_value(record, "usage_prompt_tokens") or 0),

@@ -61,6 +61,8 @@ def lines(bench: Bench) -> Iterator[str]:
     if bench.prediction:
         yield from _predicted(found, bench.prediction)
     yield from _rates(found)
+    if found.in_one_piece:
+        yield f"without ITL: {found.in_one_piece} responses, all of whose tokens came at once"
     if line := failures_line(found.failures):
         yield line + (
             "; no p99, because more than 1% failed" if found.failures.share > MAX_REFUSED else ""
@@ -94,6 +96,9 @@ def _predicted(found: Measurement, prediction: Prediction) -> Iterator[str]:
             measured, expected = getattr(found, key), getattr(prediction, key)
             rows.append((name, *(_compared(measured, expected, one) for one in HEADINGS[1:])))
     yield from aligned([HEADINGS, *rows])
+    if prediction.too_long:
+        rejected = f"{prediction.too_long} of {prediction.requests} requests"
+        yield f"the prediction is without {rejected}, which are too long for this graph"
 
 
 def _compared(measured: Percentiles | None, predicted: Percentiles | None, percentile: str) -> str:

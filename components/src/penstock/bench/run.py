@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,7 @@ from penstock.workload.load import LoadedWorkload
 
 TRACE = "requests.jsonl"
 INTERRUPTED = "interrupted"
+BYTES_PER_TOKEN = 6  # `2345, `, of a prompt in the file of requests
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,8 +71,7 @@ def send(some: Sequence[Traffic], timeout_s: float, progress: Progress) -> Sent:
     """
     python = aiperf.require_environment()
     total = sum(len(one.requests) for one in some)
-    progress("writing requests", 0, 0)
-    runs = [_prepared(one, timeout_s) for one in some]
+    runs = [_prepared(one, timeout_s, progress) for one in some]
     watch = Watch(progress, total)
     failure = ""
     try:
@@ -96,14 +97,21 @@ def send(some: Sequence[Traffic], timeout_s: float, progress: Progress) -> Sent:
     return Sent(records=records, cpu_share=watch.cpu_share, interrupted=failure)
 
 
-def _prepared(traffic: Traffic, timeout_s: float) -> aiperf.Run:
-    trace = traffic.folder / TRACE
+def _prepared(traffic: Traffic, timeout_s: float, progress: Progress) -> aiperf.Run:
+    trace, total = traffic.folder / TRACE, len(traffic.requests)
+    _require_space(traffic)
+
+    def written(count: int) -> None:
+        progress("writing requests", count, total)
+
     # With another salt in each run, no prefix cache has the prompts of an earlier one.
     salt = secrets.token_hex(8)
     is_scheduled = traffic.concurrency is None
     model = traffic.endpoint.model
     try:
-        write_trace(trace, traffic.requests, model, salt, is_scheduled=is_scheduled)
+        write_trace(
+            trace, traffic.requests, model, salt, is_scheduled=is_scheduled, written=written
+        )
     except OSError as error:
         message = f"cannot be written: {error.strerror}"
         fix = "Free space, or name a folder on another file system with --out."
@@ -113,10 +121,20 @@ def _prepared(traffic: Traffic, timeout_s: float) -> aiperf.Run:
         model=model,
         trace=trace,
         folder=traffic.folder,
-        requests=len(traffic.requests),
+        conversations=len({conversation for conversation, _ in traffic.requests}),
         concurrency=traffic.concurrency,
         timeout_s=timeout_s,
     )
+
+
+def _require_space(traffic: Traffic) -> None:
+    """BenchError if the requests do not fit on the file system."""
+    needed = BYTES_PER_TOKEN * sum(one.input_tokens for one in traffic.requests.values())
+    free = shutil.disk_usage(traffic.folder).free
+    if needed > free:
+        message = f"the requests need {needed / 1e6:,.2f} MB, and {free / 1e6:,.2f} MB are free"
+        fix = "Send fewer requests, or name a folder on another file system with --out."
+        raise BenchError(Problem(place=str(traffic.folder), message=message, fix=fix))
 
 
 def _read(traffic: Traffic, run: aiperf.Run) -> Records:

@@ -7,7 +7,7 @@ calls this format `mooncake_trace` with the field `payload`.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,13 +32,21 @@ def keyed(requests: Sequence[Request]) -> dict[Key, Request]:
 
 
 def write_trace(
-    path: Path, requests: Mapping[Key, Request], model: str, salt: str, *, is_scheduled: bool
+    path: Path,
+    requests: Mapping[Key, Request],
+    model: str,
+    salt: str,
+    *,
+    is_scheduled: bool,
+    written: Callable[[int], None] = lambda _: None,
 ) -> None:
     """``salt`` changes the prompts, so that no prefix cache has them. ``is_scheduled``: with the
-    times of arrival, which a fixed concurrency does not have. Raises OSError."""
+    times of arrival, which a fixed concurrency does not have. ``written`` gets the number of
+    requests so far. Raises OSError."""
     with path.open("w") as file:
-        for line in _lines(requests, model, salt, is_scheduled):
+        for number, line in enumerate(_lines(requests, model, salt, is_scheduled), start=1):
             file.write(json.dumps(line) + "\n")
+            written(number)
 
 
 def _lines(

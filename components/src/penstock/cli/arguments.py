@@ -182,7 +182,7 @@ def add_hints(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_gpu(parser: argparse.ArgumentParser, what: str, *, required: bool = False) -> None:
+def add_gpu(parser: argparse._ActionsContainer, what: str, *, required: bool = False) -> None:
     """`--gpu`, with `--hardware` as another name, in any case."""
     parser.add_argument(
         "--gpu", "--hardware", dest="gpu", metavar="GPU", required=required, help=what
@@ -191,18 +191,27 @@ def add_gpu(parser: argparse.ArgumentParser, what: str, *, required: bool = Fals
 
 def hints_of(args: argparse.Namespace) -> Hints:
     """`--gpu` and `--model`, checked."""
+    from penstock.serving.understand import Hints
+
+    gpu = requested_gpu(args)
+    if args.model is not None:
+        _require_model(args.model)
+    return Hints(gpu=gpu, model_folder=args.model)
+
+
+def requested_gpu(args: argparse.Namespace) -> str | None:
+    """`--gpu`; UsageError for one that is not supported."""
     from penstock.errors import Problem, UsageError
     from penstock.hardware import GPUS, find_gpu
     from penstock.hardware.unsupported import gpu_fix
-    from penstock.serving.understand import Hints
 
-    gpu = find_gpu(args.gpu) if args.gpu is not None else None
-    if args.gpu is not None and gpu is None:
+    if args.gpu is None:
+        return None
+    gpu = find_gpu(args.gpu)
+    if gpu is None:
         message, fix = gpu_fix(args.gpu, list(GPUS))
         raise UsageError(Problem(place="--gpu", message=message, fix=fix))
-    if args.model is not None:
-        _require_model(args.model)
-    return Hints(gpu=gpu.name if gpu is not None else None, model_folder=args.model)
+    return gpu.name
 
 
 def _require_model(folder: Path) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-from collections.abc import Iterable
-from contextlib import nullcontext
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -42,6 +42,7 @@ OF_ONE = {
     "attain": "--attain",
     "requests": "--requests",
     "predict": "--predict",
+    "gpu": "--gpu",
     "sweep": "--sweep",
     "gpus": "--gpus",
 }
@@ -90,6 +91,9 @@ def _add_arguments_of_one(parser: argparse._ArgumentGroup) -> None:
         type=Path,
         metavar="GRAPH",
         help="also simulate GRAPH with the same requests, and compare",
+    )
+    arguments.add_gpu(
+        parser, "with --predict: GPU of the workers if GRAPH does not name it (h100, …)"
     )
     parser.add_argument(
         "--sweep",
@@ -166,14 +170,12 @@ def run(args: argparse.Namespace) -> int:
     end_as_interrupted()
     workload = requested_workload(args)
     progress = Progress(args, "starting AIPerf", line_interval_s=LINE_INTERVAL_S)
-    with _folder(args.out) as name:
-        folder = Path(name)
-        with requested_targets(args, folder, progress) as targets:
-            if len(targets) == 1:
-                _measure(args, targets[0].endpoint, targets[0].slo, workload, folder, progress)
-            else:
-                both = (targets[0].endpoint, targets[1].endpoint)
-                _compare(args, both, workload, folder, progress)
+    with _folder(args.out) as folder, requested_targets(args, folder, progress) as targets:
+        if len(targets) == 1:
+            _measure(args, targets[0].endpoint, targets[0].slo, workload, folder, progress)
+        else:
+            both = (targets[0].endpoint, targets[1].endpoint)
+            _compare(args, both, workload, folder, progress)
     return 0
 
 
@@ -235,7 +237,7 @@ def _prediction(args: argparse.Namespace, workload: LoadedWorkload) -> Predictio
     if args.predict is None:
         return None
     python, source = require_environment(), open_source(args.predict, ())
-    graph = replayable(source, Hints())
+    graph = replayable(source, Hints(gpu=arguments.requested_gpu(args)))
     require_replayed_mode(graph, source)
     with Replays(environment_cache(python)) as replays:
         return prediction_of(graph, workload, args.seed, replays)
@@ -301,20 +303,30 @@ def _require_fitting_arguments(args: argparse.Namespace) -> None:
         message = "--predict cannot be combined with --sweep"
         raise UsageError(Problem(message=message, fix="Remove one of them."))
     require_started(args)
+    if args.gpu and not args.predict:
+        raise UsageError(Problem(message="--gpu needs --predict", fix="Add --predict GRAPH."))
     if args.gpus and not args.sweep:
         raise UsageError(Problem(message="--gpus needs --sweep", fix="Add --sweep 1,2,4."))
 
 
-def _folder(out: Path | None) -> tempfile.TemporaryDirectory[str] | nullcontext[str]:
-    """The new folder ``out``, else a temporary one. InputError if it exists or cannot be made."""
+@contextmanager
+def _folder(out: Path | None) -> Iterator[Path]:
+    """The new folder ``out``, else a temporary one. InputError if it exists or cannot be made. If
+    it is still empty when an error occurs, it is removed."""
     from penstock.errors import InputError, Problem
 
     if out is None:
-        return tempfile.TemporaryDirectory(prefix="penstock-bench-")
+        with tempfile.TemporaryDirectory(prefix="penstock-bench-") as scratch:
+            yield Path(scratch)
+        return
     try:
         out.mkdir(parents=True)
     except OSError as error:
         message = f"cannot be created: {error.strerror}"
         fix = "Name a new folder."
         raise InputError(Problem(file=str(out), message=message, fix=fix)) from None
-    return nullcontext(str(out.absolute()))  # AIPerf has another working folder
+    try:
+        yield out.absolute()  # AIPerf has another working folder
+    finally:
+        with suppress(OSError):  # it is not empty
+            out.rmdir()
