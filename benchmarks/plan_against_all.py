@@ -8,8 +8,8 @@ that differ in one step from the recommendation. For the fewest GPUs, these are 
 at most as many as the recommendation. If the replays remain few, each graph is also replayed with
 all router settings. A candidate that seems better is confirmed in a longer replay, as in a plan.
 
-`--again` repeats the plans only: how often they recommend the same graph, and their median time on
-an otherwise idle machine. Plans do not use the cache. `--trace`: Mooncake's conversation trace.
+`--again` repeats the plans only: which graphs they recommend, and how long they take. Plans do not
+use the cache. `--trace`: Mooncake's conversation trace.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from random import Random
-from statistics import median
 from typing import Any
 
 from penstock.plan.confirm import confirmed_trial
@@ -115,16 +114,14 @@ def figure(trial: Trial, objective: Objective) -> float:
 
 
 def again(case: Case, trace: Path | None, known: dict[str, Any], times: int) -> dict[str, Any]:
-    """``known`` with how often the same graph is recommended, and the median time."""
-    took_s, same = [], 0
+    """``known`` with the graphs that further plans recommend, and the time of each plan."""
+    repetitions = []
     for _ in range(times):
         with tempfile.TemporaryDirectory() as folder, Replays(Cache(None, "")) as replays:
             found, seconds = planned(*case.request(Path(folder), trace), replays)
-        took_s.append(seconds)
-        same += str(found.winner.candidate) == known["plan"]["graph"]
-        print(f"{found.winner.candidate}: {seconds:.1f} s", file=sys.stderr, flush=True)
-    more = {"seconds": round(median(took_s), 1), "same graph": f"{same} of {times}"}
-    return known | {"plan": known["plan"] | more}
+        repetitions.append({"graph": str(found.winner.candidate), "seconds": round(seconds, 1)})
+        print(json.dumps(repetitions[-1]), file=sys.stderr, flush=True)
+    return known | {"repetitions": repetitions}
 
 
 def planned(request: PlanRequest, loaded: LoadedWorkload, replays: Replays) -> tuple[Plan, float]:
