@@ -217,7 +217,7 @@ def _sweep(
     from penstock.bench.sweep import sweep
     from penstock.bench.sweep_report import as_json, lines
 
-    gpus = args.gpus or gpus_of(args.targets[0])
+    gpus = args.gpus or gpus_of(args)
     with progress.running():
         found = sweep(request, args.sweep, folder, progress, gpus=gpus)
     _print(as_json(found) if args.json else lines(found))
@@ -236,7 +236,7 @@ def _prediction(args: argparse.Namespace, workload: LoadedWorkload) -> Predictio
 
     if args.predict is None:
         return None
-    python, source = require_environment(), open_source(args.predict, ())
+    python, source = require_environment(), open_source(args.predict, args.sets)
     graph = replayable(source, Hints(gpu=arguments.requested_gpu(args)))
     require_replayed_mode(graph, source)
     with Replays(environment_cache(python)) as replays:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from penstock.cli import arguments
 from penstock.cli.progress import Progress
 from penstock.cli.replay_arguments import requested_slo
 
@@ -39,6 +40,7 @@ def add_targets(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--model", help="model to request (default: the only one that the endpoint lists)"
     )
+    arguments.add_sets(parser)
     parser.add_argument(
         "--start",
         action="store_true",
@@ -55,13 +57,16 @@ def add_targets(parser: argparse.ArgumentParser) -> None:
 
 
 def require_started(args: argparse.Namespace) -> None:
-    """UsageError for `--start` without a graph, and for options that need it."""
+    """UsageError for `--start` or `--set` without a graph, and for options that need `--start`."""
     from penstock.errors import Problem, UsageError
     from penstock.verify.urls import is_url
 
     if args.start and all(map(is_url, args.targets)):
         message = "--start needs a graph, and the target is a URL"
         raise UsageError(Problem(message=message, fix="Name a graph, or remove --start."))
+    if args.sets and not args.predict and all(map(is_url, args.targets)):
+        message = "--set needs a graph, and the target is a URL"
+        raise UsageError(Problem(message=message, fix="Name a graph, or remove --set."))
     for name, flag in OF_STARTED.items():
         if getattr(args, name) and not args.start:
             raise UsageError(Problem(message=f"{flag} needs --start", fix="Add --start."))
@@ -82,7 +87,7 @@ def requested_targets(
                 own = folder / f"graph-{number}"
                 urls[number] = started.enter_context(_started(args, Path(target), own, progress))
             else:
-                urls[number] = _url(target)
+                urls[number] = _url(args, target)
         yield [
             _target(args, target, url)
             for target, url in zip(args.targets, urls.values(), strict=True)
@@ -99,12 +104,14 @@ def _started(
     from penstock.local.ports import Ports
 
     folder.mkdir()
-    arguments = ["--port", str(Ports().free())]
+    options = ["--port", str(Ports().free())]
     for name, flag in OF_STARTED.items():
         if value := getattr(args, name):
-            arguments += [flag, value]
+            options += [flag, value]
+    for expression in args.sets:
+        options += ["--set", expression]
     progress(f"starting {graph.name}")
-    with GraphProcess(graph, folder, arguments) as process:
+    with GraphProcess(graph, folder, options) as process:
         try:
             with progress.running():
                 url = process.wait_ready(START_LIMIT_S)
@@ -113,13 +120,13 @@ def _started(
         yield url
 
 
-def _url(target: str) -> str:
+def _url(args: argparse.Namespace, target: str) -> str:
     """Of an endpoint that runs. NotUpError for a graph that does not."""
     from penstock.local.control import status
     from penstock.verify.urls import is_url, require_urls
 
     if not is_url(target):
-        return status(Path(target)).state.endpoint
+        return status(Path(target), args.sets).state.endpoint
     require_urls([target])
     return target.rstrip("/")
 
@@ -131,7 +138,7 @@ def _target(args: argparse.Namespace, target: str, url: str) -> Target:
     from penstock.verify.target import ProbeTarget
     from penstock.verify.urls import is_url
 
-    source = None if is_url(target) else open_source(Path(target), ())
+    source = None if is_url(target) else open_source(Path(target), args.sets)
     slo = source.loaded.graph.slo if source is not None and source.loaded else None
     found = ProbeTarget(url=url.removesuffix("/v1"))
     try:
@@ -159,9 +166,10 @@ def _model(endpoint: ProbeTarget, requested: str | None) -> str:
     raise UsageError(Problem(place="--model", message=message, fix="Name one of them."))
 
 
-def gpus_of(target: str) -> int | None:
-    """Of a graph; None for a URL, and for a graph without GPUs."""
+def gpus_of(args: argparse.Namespace) -> int | None:
+    """Of the first target; None for a URL, and for a graph without GPUs."""
     from penstock.manifests.source import open_source
     from penstock.verify.urls import is_url
 
-    return None if is_url(target) else open_source(Path(target), ()).deployment.gpus or None
+    target = args.targets[0]
+    return None if is_url(target) else open_source(Path(target), args.sets).deployment.gpus or None
