@@ -71,6 +71,25 @@ def test_the_folder_keeps_the_requests_and_records(
     ]
 
 
+def test_fewer_requests_and_an_slo_of_two_latencies(
+    tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    slo = ("--ttft", "30ms", "--itl", "9ms")
+    done = bench("succeed", tmp_path, *arguments, "--requests", "10", *slo)
+    assert done.returncode == 0
+    expected = "SLO missed: 0.0% of requests within TTFT ≤ 30 ms, ITL ≤ 9 ms (95% needed)"
+    assert expected in done.stdout.replace(" and ", ", ")
+    assert "measured window:" in done.stdout
+
+
+def test_a_sweep(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    more = ("--sweep", "1,2", "--gpus", "4", "--ttft", "30ms")
+    done = bench("succeed", tmp_path, *arguments, *more)
+    assert done.returncode == 0
+    assert "tokens/s/GPU" in done.stdout
+    assert "the SLO (TTFT ≤ 30 ms) is met up to scale 2" in done.stdout
+
+
 def test_no_temporary_file_remains(
     tmp_path: Path, arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
