@@ -122,7 +122,7 @@ def prediction(replays: Replays, point: Point, folder: Path) -> dict[str, Any]:
     tpot = [one.itl_ms for one in served if one.itl_ms]
     engine = deployment.pools[0].engine
     ranks = deployment.pools[0].replicas * engine["dp_size"]
-    busy = sum(one.ended_ms - one.arrived_ms - one.prefill_queue_ms for one in served)
+    busy = sum(one.e2e_ms - one.prefill_queue_ms for one in served)
     return {
         "ttft_ms_mean": round(_mean(ttft, first), 2),
         "ttft_ms_p50": round(median(ttft), 2),

@@ -100,7 +100,7 @@ def full_run(requests: Sequence[ServedRequest]) -> dict[str, float]:
     """Metrics as llm-d's load generator computes them: from the first request to the last token."""
     seconds = (max(r.ended_ms for r in requests) - requests[0].arrived_ms) / 1000
     ttft = [r.ttft_ms for r in requests]
-    latency = [r.ended_ms - r.arrived_ms for r in requests]
+    latency = [r.e2e_ms for r in requests]
     return {
         "output_tokens_per_second": sum(r.tokens for r in requests) / seconds,
         "requests_per_second": len(requests) / seconds,

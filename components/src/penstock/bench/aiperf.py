@@ -19,8 +19,8 @@ from pathlib import Path
 
 import httpx
 
-from penstock.environments.paths import environments_root, is_installed
-from penstock.errors import BenchError, MissingToolError, Problem
+from penstock.environments.paths import require_python
+from penstock.errors import BenchError, Problem
 from penstock.local.process import end_with_parent
 from penstock.tokenizer import FOLDER as TOKENIZER
 from penstock.verify.target import LOOPBACK
@@ -62,12 +62,7 @@ class Run:
 
 def require_environment() -> Path:
     """The environment's Python; MissingToolError if it is not installed."""
-    folder = environments_root() / NAME
-    if not is_installed(folder):
-        message = "AIPerf, which sends the requests, is not installed"
-        fix = f"Run `penstock env install {NAME}` (0.8 GB, once)."
-        raise MissingToolError(Problem(message=message, fix=fix))
-    return folder / "bin" / "python"
+    return require_python(NAME, "AIPerf, which sends the requests, is not installed", "0.8 GB")
 
 
 def run(python: Path, runs: Sequence[Run], progress: Callable[[int], None]) -> None:

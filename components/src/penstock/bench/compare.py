@@ -16,13 +16,13 @@ from penstock.bench.run import Endpoint, Traffic, send
 from penstock.bench.slices import Schedule, Slicing, schedules
 from penstock.bench.watch import Progress
 from penstock.errors import BenchError, InputError, Problem, UsageError
+from penstock.simulate.metrics import MAX_REFUSED
 from penstock.simulate.window import percentile
 from penstock.workload import Request
 from penstock.workload.load import LoadedWorkload
 
 NAMES = ("A", "B")
 MORE = 1.3  # × the expected number of requests are sampled, so that they last for all slices
-MAX_FAILED = 0.01  # of the requests of a target, above which there is no verdict
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +65,7 @@ class Comparison:
     def no_verdict(self) -> str:
         """Why there is none; empty if there is one."""
         for name, failures in zip(NAMES, self.failures, strict=True):
-            if failures.share > MAX_FAILED:
+            if failures.share > MAX_REFUSED:
                 return f"{failures.share:.1%} of the requests to {name} failed"
         if not self.differences:
             return f"{self.pairs} pairs of slices were served; {MIN_PAIRS} are needed"

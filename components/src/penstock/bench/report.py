@@ -67,6 +67,11 @@ def lines(bench: Bench) -> Iterator[str]:
         yield line + (
             "; no p99, because more than 1% failed" if found.failures.share > MAX_REFUSED else ""
         )
+    yield from limits_of(found)
+
+
+def limits_of(found: Measurement) -> Iterator[str]:
+    """Why the latencies may not be those of the endpoint in a steady state."""
     if found.distortion:
         yield f"this machine may have distorted the latencies: {found.distortion}"
     if found.steadiness is not None and not found.steadiness.is_steady:

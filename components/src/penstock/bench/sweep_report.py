@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 
 from penstock.bench.measurement import Percentiles
-from penstock.bench.report import SCHEMA_VERSION, Bench, document, failures_line
+from penstock.bench.report import SCHEMA_VERSION, Bench, document, failures_line, limits_of
 from penstock.bench.sweep import Level, Sweep
 from penstock.simulate.report import aligned, arrival_of
 
@@ -61,10 +61,7 @@ def _remarks(bench: Bench) -> Iterator[str]:
     found = bench.measurement
     if line := failures_line(found.failures):
         yield line
-    if found.distortion:
-        yield f"this machine may have distorted the latencies: {found.distortion}"
-    if found.steadiness is not None and not found.steadiness.is_steady:
-        yield f"not steady: {found.steadiness.reason}"
+    yield from limits_of(found)
 
 
 def _highest(found: Sweep) -> Iterator[str]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from penstock.errors import MissingToolError, Problem
+
 # Written last, with the exact packages: without it, an installation was interrupted.
 STAMP = "installed.txt"
 
@@ -25,3 +27,13 @@ def environments_root() -> Path:
 def is_installed(environment: Path) -> bool:
     """Whether the installation into this folder was finished."""
     return (environment / STAMP).exists()
+
+
+def require_python(name: str, missing: str, size: str) -> Path:
+    """The Python of an environment; MissingToolError with ``missing`` if it is not installed.
+    ``size``: of the installation."""
+    folder = environments_root() / name
+    if not is_installed(folder):
+        fix = f"Run `penstock env install {name}` ({size}, once)."
+        raise MissingToolError(Problem(message=missing, fix=fix))
+    return folder / "bin" / "python"

@@ -20,7 +20,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import IO, Any
 
-from penstock.environments import environments_root, is_installed
+from penstock.environments.paths import require_python
 from penstock.errors import MissingToolError, Problem, SimulationError
 from penstock.simulate.cache import Cache
 from penstock.simulate.conversations import Conversations
@@ -101,12 +101,8 @@ def as_trace(requests: Sequence[Request]) -> str:
 
 def require_environment() -> Path:
     """The environment's Python; MissingToolError, one line long, if it is not installed."""
-    folder = environments_root() / NAME
-    if not is_installed(folder):
-        message = "Dynamo's replay and AISimulate's measured kernels are not installed"
-        fix = f"Run `penstock env install {NAME}` (1.2 GB, once)."
-        raise MissingToolError(Problem(message=message, fix=fix))
-    return folder / "bin" / "python"
+    message = "Dynamo's replay and AISimulate's measured kernels are not installed"
+    return require_python(NAME, message, "1.2 GB")
 
 
 class Child:

@@ -61,7 +61,7 @@ def steadiness_of(requests: list[ServedRequest], conversations: Conversations | 
     begin, end = _after_warm_up(requests, conversations)
     seconds = (end - begin) / 1000
     arrived = between(requests, begin, end)
-    durations = [request.ended_ms - request.arrived_ms for request in arrived]
+    durations = [request.e2e_ms for request in arrived]
     completed = sum(begin <= request.ended_ms <= end for request in requests)
     offered = len(arrived) / seconds if seconds else 0.0
     return Steadiness(
@@ -69,7 +69,7 @@ def steadiness_of(requests: list[ServedRequest], conversations: Conversations | 
         request_s=percentile(durations, 0.99) / 1000,
         offered_rate=conversations.rate if conversations else offered,
         served_rate=completed / seconds if seconds else 0.0,
-        short_request_s=percentile([r.ended_ms - r.arrived_ms for r in requests], SHORT) / 1000,
+        short_request_s=percentile([r.e2e_ms for r in requests], SHORT) / 1000,
         warm_up_s=(begin - requests[0].arrived_ms) / 1000 if requests else 0.0,
         fill_s=conversations.takes_ms(_median_duration(requests)) / 1000 if conversations else 0.0,
     )
@@ -107,7 +107,7 @@ def _after_warm_up(
 
 
 def _median_duration(requests: Sequence[ServedRequest]) -> float:
-    return median(request.ended_ms - request.arrived_ms for request in requests) if requests else 0
+    return median(request.e2e_ms for request in requests) if requests else 0
 
 
 def full_window(requests: Sequence[ServedRequest]) -> tuple[float, float]:

@@ -63,7 +63,7 @@ def with_enough_conversations(
     if workload.conversation is None or own is None or rate is None:
         return loaded
     (row,) = Study(workload=loaded, replays=replays, seeds=1).rows([deployment], None)
-    took = [one.ended_ms - one.arrived_ms for one in served_requests(row.results[0])]
+    took = [one.e2e_ms for one in served_requests(row.results[0])]
     needed = steady_state_requests(workload, rate=rate, request_s=fmean(took or [0]) / 1000)
     requests = max(own, min(needed, MAX_REPLAYED_REQUESTS))
     return loaded.with_workload(workload.with_requests(requests))
