@@ -45,7 +45,16 @@ def test_a_run_without_events_has_no_remarks() -> None:
     assert "TTFT                20.0  30.0  40.0" in found
     assert "output: 1234.6 tokens/s, 5.00 requests/s, 49.9 tokens/s per user" in found
     assert "prefix-cache hit rate: 25% of the input tokens" in found
-    for word in ("SLO", "failed", "incomplete", "not sent", "distorted", "not steady"):
+    for word in (
+        "SLO",
+        "reasoning",
+        "counted by the server",
+        "failed",
+        "incomplete",
+        "not sent",
+        "distorted",
+        "not steady",
+    ):
         assert word not in found
 
 
@@ -62,6 +71,13 @@ def test_a_run_without_events_has_no_remarks() -> None:
             "failed: 6 of 500 requests (6 × HTTP 500); no p99, because more than 1% failed",
         ),
         ({"in_one_piece": 3}, "without ITL: 3 responses, all of whose tokens came at once"),
+        ({"reasoning": 9}, "reasoning: 9 of 400 responses began with reasoning"),
+        (
+            {"reasoning": 9, "reasoning_only": 2},
+            "reasoning: 9 of 400 responses began with reasoning; 2 had no other output",
+        ),
+        ({"reasoning": 9}, "first output after reasoning  20.0  30.0  40.0"),
+        ({"input_ratio": 1.08}, "input tokens counted by the server: 108% of the workload's"),
         (
             {"late_p99_ms": 12.0},
             "this machine may have distorted the latencies: "

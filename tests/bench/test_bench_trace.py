@@ -60,6 +60,22 @@ def test_a_request_asks_for_exactly_its_tokens(tmp_path: Path) -> None:
     }
 
 
+def test_a_chat_request_has_text_of_as_many_words(tmp_path: Path) -> None:
+    path = tmp_path / "requests.jsonl"
+    write_trace(path, keyed(REQUESTS), "a-model", "", is_scheduled=True, is_chat=True)
+    payloads = [json.loads(line)["payload"] for line in path.read_text().splitlines()]
+    texts = [one["messages"][0]["content"] for one in payloads]
+    assert [len(text.split()) for text in texts] == [70, 70, 80, 70]
+    assert payloads[0] == {
+        "model": "a-model",
+        "messages": [{"role": "user", "content": texts[0]}],
+        "max_tokens": 7,
+        "ignore_eos": True,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }
+
+
 def test_prefixes_are_shared_as_in_the_workload(tmp_path: Path) -> None:
     first, second, third, unshared = (one["payload"]["prompt"] for one in lines(tmp_path))
     assert first[:BLOCK_TOKENS] == second[:BLOCK_TOKENS] == third[:BLOCK_TOKENS]

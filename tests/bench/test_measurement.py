@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import ceil
 
 import pytest
@@ -59,6 +60,7 @@ def measure(
         unsent=3,
         late_ms=late_ms if is_scheduled else (),
         chunk_gaps_ms=(1.0, 2.0, 3.0),
+        requested_tokens=160 * len(some),
     )
     return measurement_of(
         records, slo, conversations, is_scheduled=is_scheduled, cpu_share=cpu_share
@@ -162,3 +164,21 @@ def test_a_late_or_busy_client_distorts_latencies(
     some = [served(number * EVERY_MS, ttft_ms) for number in range(100)]
     late = (0.0,) * 98 + (late_ms,) * 2
     assert measure(some, late_ms=late, cpu_share=cpu_share).distortion == distortion
+
+
+def test_output_after_reasoning() -> None:
+    plain, reasoning = (served(n * EVERY_MS) for n in range(2))
+    some = [
+        replace(plain, first_output_ms=plain.ttft_ms),
+        replace(reasoning, first_output_ms=300.0),
+        replace(reasoning, first_output_ms=None),
+    ]
+    found = measure(some)
+    assert (found.counted, found.reasoning, found.reasoning_only) == (3, 2, 1)
+    assert found.first_output_ms is not None
+    assert (found.first_output_ms.p50, found.first_output_ms.p90) == (100.0, 300.0)
+
+
+def test_input_tokens_by_the_server_and_by_the_workload() -> None:
+    assert measure(steady()).input_ratio == 200 / 160
+    assert measure([], [failed(0.0)]).input_ratio is None

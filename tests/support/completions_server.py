@@ -1,4 +1,4 @@
-"""An OpenAI completions server that streams as the test says, and records when it sent what.
+"""An OpenAI server of completions and chat that streams as the test says, and records when it sent what.
 
 It runs in a thread of the test, and recognizes a request by the number of its input tokens.
 """
@@ -48,6 +48,8 @@ class Response:
     missing_tokens: int = 0
     """Of those that were requested."""
     cached_tokens: int = 0
+    reasoning_tokens: int = 0
+    """Of a chat response: its first tokens, which are reasoning."""
 
     def times_s(self, tokens: int) -> list[float]:
         """When each token is sent, from the request on."""
@@ -66,6 +68,8 @@ class Sent:
     first_ms: float
     last_ms: float
     longest_gap_ms: float
+    first_output_ms: float | None
+    """The first token after reasoning; None without one."""
 
 
 Script = Callable[[int], Response]
@@ -145,7 +149,7 @@ class CompletionsServer:
         writer: asyncio.StreamWriter,
     ) -> bool:
         self.bodies.append(request)
-        response = self.script(len(request["prompt"]))
+        response = self.script(_input_tokens(request))
         if response.end is End.SILENT:
             await reader.read()
         if response.end in (End.SILENT, End.UNANSWERED):
@@ -174,15 +178,15 @@ class CompletionsServer:
         for number, due_s in enumerate(times_s, start=1):
             await asyncio.sleep(received_s + due_s - self._loop.time())
             reason = "length" if number == tokens else None
-            choice = {"text": "a", "index": 0, "finish_reason": reason}
-            event = _event({"choices": [choice]})
+            delta = _delta(request, is_reasoning=number <= response.reasoning_tokens)
+            event = _event({"choices": [{**delta, "index": 0, "finish_reason": reason}]})
             sent_s.append(self._loop.time() - received_s)  # before a client that it wakes can run
             writer.write(event)
             await writer.drain()
         if response.end is End.CUT:
             return False
         if response.end is End.COMPLETE:
-            self.sent.append(_sent(request, sent_s))
+            self.sent.append(_sent(request, response, sent_s))
             writer.write(_event({"choices": [], "usage": _usage(request, tokens, response)}))
             writer.write(_chunk(b"data: [DONE]\n\n"))
         writer.write(b"0\r\n\r\n")
@@ -190,19 +194,35 @@ class CompletionsServer:
         return True
 
 
-def _sent(request: Mapping[str, Any], sent_s: list[float]) -> Sent:
+def _input_tokens(request: Mapping[str, Any]) -> int:
+    """Of a completion its token ids, of a chat request its words."""
+    if "messages" in request:
+        return sum(len(message["content"].split()) for message in request["messages"])
+    return len(request["prompt"])
+
+
+def _delta(request: Mapping[str, Any], *, is_reasoning: bool) -> Mapping[str, Any]:
+    """A token, in the form of the API of the request."""
+    if "messages" in request:
+        return {"delta": {"reasoning_content" if is_reasoning else "content": "a"}}
+    return {"text": "a"}
+
+
+def _sent(request: Mapping[str, Any], response: Response, sent_s: list[float]) -> Sent:
     gaps = [later - earlier for earlier, later in pairwise(sent_s)]
+    output_s = sent_s[response.reasoning_tokens :]
     return Sent(
-        input_tokens=len(request["prompt"]),
+        input_tokens=_input_tokens(request),
         tokens=len(sent_s),
         first_ms=sent_s[0] * 1000,
         last_ms=sent_s[-1] * 1000,
         longest_gap_ms=max(gaps, default=0.0) * 1000,
+        first_output_ms=output_s[0] * 1000 if output_s else None,
     )
 
 
 def _usage(request: Mapping[str, Any], tokens: int, response: Response) -> Mapping[str, Any]:
-    prompt = len(request["prompt"])
+    prompt = _input_tokens(request)
     return {
         "prompt_tokens": prompt,
         "completion_tokens": tokens,
@@ -212,7 +232,9 @@ def _usage(request: Mapping[str, Any], tokens: int, response: Response) -> Mappi
 
 
 def _event(more: Mapping[str, Any]) -> bytes:
-    event = {"id": "x", "object": "text_completion", "model": MODEL, **more}
+    is_chat = any("delta" in choice for choice in more["choices"])
+    kind = "chat.completion.chunk" if is_chat else "text_completion"
+    event = {"id": "x", "object": kind, "model": MODEL, **more}
     return _chunk(b"data: " + json.dumps(event).encode() + b"\n\n")
 
 

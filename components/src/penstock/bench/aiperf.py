@@ -53,6 +53,8 @@ class Run:
     """None: requests are sent at the times of the trace."""
     timeout_s: float
     """Of one request."""
+    is_chat: bool = False
+    """The trace has chat requests, else completions."""
 
     @property
     def records(self) -> Path:
@@ -164,7 +166,7 @@ def command(python: Path, run: Run) -> list[str]:
         "profile",
         *("--model", run.model),
         *("--url", run.url),
-        *("--endpoint-type", "completions", "--streaming"),
+        *("--endpoint-type", "chat" if run.is_chat else "completions", "--streaming"),
         *("--tokenizer", TOKENIZER_NAME, "--use-server-token-count"),
         *("--input-file", str(run.trace), "--custom-dataset-type", "mooncake-trace"),
         *load,

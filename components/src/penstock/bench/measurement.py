@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
+from typing import Any
 
 from penstock.bench.records import Records
 from penstock.graph.slo import Slo
@@ -73,6 +74,9 @@ class Measurement:
     counted: int  # served requests in the window, from which the percentiles come
     window_s: float
     ttft_ms: Percentiles | None
+    first_output_ms: Percentiles | None  # to the first token that is not reasoning
+    reasoning: int  # responses that began with reasoning
+    reasoning_only: int  # of these, responses without any other token
     itl_ms: Percentiles | None  # mean of each request
     chunk_gap_ms: Percentiles | None  # between two chunks of a stream, of the complete run
     e2e_ms: Percentiles | None
@@ -82,6 +86,7 @@ class Measurement:
     request_rate: float  # requests/s
     goodput: float | None  # share of requests within the SLO; None without an SLO
     prefix_hit_rate: float  # share of input tokens that the server reports as cached
+    input_ratio: float | None  # input tokens counted by the server, to those of the workload
     steadiness: Steadiness | None  # None with a fixed concurrency
     late_p99_ms: float | None  # how late requests were sent; None with a fixed concurrency
     cpu_share: float  # of this machine's processor time during the run
@@ -112,6 +117,18 @@ def percentiles_of(
     }
 
 
+def _reasoning(counted: Sequence[ServedRequest], *, has_p99: bool) -> dict[str, Any]:
+    """The figures of `Measurement` about the output after reasoning."""
+    first = [one.first_output_ms for one in counted]
+    outputs = [ms for ms in first if ms is not None]
+    pairs = zip(counted, first, strict=True)
+    return {
+        "first_output_ms": Percentiles.of(outputs, has_p99=has_p99),
+        "reasoning": sum(ms is None or ms > one.ttft_ms for one, ms in pairs),
+        "reasoning_only": len(first) - len(outputs),
+    }
+
+
 def measurement_of(
     records: Records,
     slo: Slo,
@@ -131,12 +148,14 @@ def measurement_of(
     has_p99 = failures.share <= MAX_REFUSED
     itl = [one.itl_ms for one in counted if one.itl_ms is not None]
     input_tokens = sum(one.input_tokens for one in counted)
+    requested = records.requested_tokens
     return Measurement(
         failures=failures,
         unsent=records.unsent,
         counted=len(counted),
         window_s=seconds,
         **percentiles_of(counted, has_p99=has_p99),
+        **_reasoning(counted, has_p99=has_p99),
         chunk_gap_ms=Percentiles.of(records.chunk_gaps_ms, has_p99=has_p99),
         in_one_piece=sum(one.tokens > 1 and one.itl_ms is None for one in counted),
         user_rate=1000 / percentile(itl, 0.5) if itl else None,
@@ -146,6 +165,7 @@ def measurement_of(
         prefix_hit_rate=(
             sum(one.cached_tokens for one in counted) / input_tokens if input_tokens else 0.0
         ),
+        input_ratio=sum(one.input_tokens for one in served) / requested if requested else None,
         steadiness=steadiness_of(served, conversations) if is_scheduled and served else None,
         late_p99_ms=percentile(records.late_ms, 0.99) if records.late_ms else None,
         cpu_share=cpu_share,

@@ -44,10 +44,14 @@ class Records:
     """How late each request was sent; empty for a fixed concurrency."""
     chunk_gaps_ms: tuple[float, ...]
     """Between two consecutive chunks of a stream, over all served requests."""
+    requested_tokens: int
+    """Input tokens of the served requests, in the workload; the server counts its own."""
 
 
-def read_records(file: Path, requests: Mapping[Key, Request], *, is_scheduled: bool) -> Records:
-    """The records of ``requests``; none if there is no file, because the run was interrupted before
+def read_records(
+    file: Path, requests: Mapping[Key, Request], *, is_scheduled: bool, is_chat: bool = False
+) -> Records:
+    """The records of ``requests``, of the chat API or of completions; none if there is no file, because the run was interrupted before
     the first response. A last line that is incomplete is left out."""
     found = {_key(record): record for record in _lines(file)}
     found = {key: found[key] for key in requests if key in found}
@@ -66,7 +70,7 @@ def read_records(file: Path, requests: Mapping[Key, Request], *, is_scheduled: b
         if reason:
             failed.append(FailedRequest(sent_ms=sent_ms, reason=reason))
         else:
-            served[key] = _served(record, sent_ms)
+            served[key] = _served(record, sent_ms, is_chat=is_chat)
             gaps += _value(record, "inter_chunk_latency") or ()
     return Records(
         start_ms=start,
@@ -75,6 +79,7 @@ def read_records(file: Path, requests: Mapping[Key, Request], *, is_scheduled: b
         unsent=len(requests) - len(found),
         late_ms=tuple(sorted(offset - start for offset in offsets)),
         chunk_gaps_ms=tuple(gaps),
+        requested_tokens=sum(requests[key].input_tokens for key in served),
     )
 
 
@@ -116,7 +121,7 @@ def _failure(record: Mapping[str, Any], request: Request) -> str:
     return ""
 
 
-def _served(record: Mapping[str, Any], sent_ms: float) -> ServedRequest:
+def _served(record: Mapping[str, Any], sent_ms: float, *, is_chat: bool) -> ServedRequest:
     ttft = float(_value(record, "time_to_first_token"))
     took = float(_value(record, "request_latency"))
     tokens = int(_value(record, "usage_completion_tokens"))
@@ -132,4 +137,6 @@ def _served(record: Mapping[str, Any], sent_ms: float) -> ServedRequest:
         decode_queue_ms=None,
         input_tokens=int(_value(record, "usage_prompt_tokens") or 0),
         cached_tokens=int(_value(record, "usage_prompt_cache_read_tokens") or 0),
+        # Completions have no reasoning that is marked as such, and no such metric.
+        first_output_ms=_value(record, "time_to_first_output_token") if is_chat else ttft,
     )

@@ -22,6 +22,8 @@ ROWS = {
     "gap between chunks": "chunk_gap_ms",
     "end-to-end": "e2e_ms",
 }
+AFTER_REASONING = {"first output after reasoning": "first_output_ms"}
+SIMILAR = 0.02  # difference of two token counts that is not reported
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,11 +65,21 @@ def lines(bench: Bench) -> Iterator[str]:
     yield from _rates(found)
     if found.in_one_piece:
         yield f"without ITL: {found.in_one_piece} responses, all of whose tokens came at once"
+    if found.reasoning:
+        yield f"reasoning: {_reasoning(found)}"
     if line := failures_line(found.failures):
         yield line + (
             "; no p99, because more than 1% failed" if found.failures.share > MAX_REFUSED else ""
         )
     yield from limits_of(found)
+
+
+def _reasoning(found: Measurement) -> str:
+    """Of the responses in the measured window."""
+    counts = f"{found.reasoning} of {found.counted} responses began with reasoning"
+    if not found.reasoning_only:
+        return counts
+    return f"{counts}; {found.reasoning_only} had no other output"
 
 
 def limits_of(found: Measurement) -> Iterator[str]:
@@ -87,7 +99,7 @@ def _verdict(bench: Bench) -> Iterator[str]:
 
 
 def _rows(found: Measurement) -> Iterator[tuple[str, ...]]:
-    for name, key in ROWS.items():
+    for name, key in {**ROWS, **(AFTER_REASONING if found.reasoning else {})}.items():
         values: Percentiles | None = getattr(found, key)
         shown = (None,) * 3 if values is None else (values.p50, values.p90, values.p99)
         yield (name, *("-" if v is None else f"{v:.1f}" for v in shown))
@@ -118,6 +130,9 @@ def _compared(measured: Percentiles | None, predicted: Percentiles | None, perce
 def _rates(found: Measurement) -> Iterator[str]:
     user = "" if found.user_rate is None else f", {found.user_rate:.1f} tokens/s per user (median)"
     yield f"output: {found.output_rate:.1f} tokens/s, {found.request_rate:.2f} requests/s{user}"
+    if found.input_ratio is not None and abs(found.input_ratio - 1) > SIMILAR:
+        share = f"{found.input_ratio:.0%} of the workload's"
+        yield f"input tokens counted by the server: {share}"
     hits = f"{found.prefix_hit_rate:.0%} of the input tokens"
     yield f"prefix-cache hit rate: {hits} (reported by the server)"
     yield f"measured window: {found.window_s:.1f} s, {found.counted} requests"

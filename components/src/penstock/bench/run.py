@@ -34,6 +34,8 @@ class Endpoint:
     model: str
     graph: str = ""
     """Its file; empty if it was named by its URL."""
+    is_chat: bool = False
+    """It gets chat requests, else completions."""
 
     def __str__(self) -> str:
         return f"{self.model} at {self.url}" + (f" ({self.graph})" if self.graph else "")
@@ -110,7 +112,13 @@ def _prepared(traffic: Traffic, timeout_s: float, progress: Progress) -> aiperf.
     model = traffic.endpoint.model
     try:
         write_trace(
-            trace, traffic.requests, model, salt, is_scheduled=is_scheduled, written=written
+            trace,
+            traffic.requests,
+            model,
+            salt,
+            is_scheduled=is_scheduled,
+            is_chat=traffic.endpoint.is_chat,
+            written=written,
         )
     except OSError as error:
         message = f"cannot be written: {error.strerror}"
@@ -124,6 +132,7 @@ def _prepared(traffic: Traffic, timeout_s: float, progress: Progress) -> aiperf.
         conversations=len({conversation for conversation, _ in traffic.requests}),
         concurrency=traffic.concurrency,
         timeout_s=timeout_s,
+        is_chat=traffic.endpoint.is_chat,
     )
 
 
@@ -138,7 +147,12 @@ def _require_space(traffic: Traffic) -> None:
 
 
 def _read(traffic: Traffic, run: aiperf.Run) -> Records:
-    return read_records(run.records, traffic.requests, is_scheduled=traffic.concurrency is None)
+    return read_records(
+        run.records,
+        traffic.requests,
+        is_scheduled=traffic.concurrency is None,
+        is_chat=traffic.endpoint.is_chat,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

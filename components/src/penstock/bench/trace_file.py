@@ -1,17 +1,18 @@
 """Writes the requests of a workload as a trace that AIPerf sends unchanged.
 
-Prompts are token ids, so that no tokenizer changes their lengths and their shared prefixes. AIPerf
-calls this format `mooncake_trace` with the field `payload`.
+Prompts of completions are token ids, so that no tokenizer changes their lengths and their shared
+prefixes. Prompts of chat requests are text, of about as many tokens. AIPerf calls this format `mooncake_trace` with the field `payload`.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from penstock.workload import Request
+from penstock.workload.prompt_text import prompt_text
 from penstock.workload.request import with_blocks
 from penstock.workload.token_ids import prompt
 
@@ -38,34 +39,46 @@ def write_trace(
     salt: str,
     *,
     is_scheduled: bool,
+    is_chat: bool = False,
     written: Callable[[int], None] = lambda _: None,
 ) -> None:
     """``salt`` changes the prompts, so that no prefix cache has them. ``is_scheduled``: with the
-    times of arrival, which a fixed concurrency does not have. ``written`` gets the number of
-    requests so far. Raises OSError."""
+    times of arrival, which a fixed concurrency does not have. ``is_chat``: for the chat API.
+    ``written`` gets the number of requests so far. Raises OSError."""
+    body = chat_body if is_chat else completion_body
+    lines = (
+        _timing(key, request, is_scheduled=is_scheduled) | {"payload": body(request, model, salt)}
+        for key, request in requests.items()
+    )
     with path.open("w") as file:
-        for number, line in enumerate(_lines(requests, model, salt, is_scheduled), start=1):
+        for number, line in enumerate(lines, start=1):
             file.write(json.dumps(line) + "\n")
             written(number)
 
 
-def _lines(
-    requests: Mapping[Key, Request], model: str, salt: str, is_scheduled: bool
-) -> Iterator[dict[str, Any]]:
-    for (conversation, turn), request in requests.items():
-        line: dict[str, Any] = {"session_id": conversation}
-        if turn:
-            line["delay"] = request.think_ms
-        elif is_scheduled:
-            line["timestamp"] = request.at_ms
-        yield line | {"payload": body(request, model, salt)}
+def _timing(key: Key, request: Request, *, is_scheduled: bool) -> dict[str, Any]:
+    """When AIPerf sends the request."""
+    conversation, turn = key
+    if turn:
+        return {"session_id": conversation, "delay": request.think_ms}
+    due = {"timestamp": request.at_ms} if is_scheduled else {}
+    return {"session_id": conversation, **due}
 
 
-def body(request: Request, model: str, salt: str) -> dict[str, Any]:
+def completion_body(request: Request, model: str, salt: str) -> dict[str, Any]:
     """A completion with exactly the tokens of the request."""
+    return {"prompt": prompt(request, salt), **_common(request, model)}
+
+
+def chat_body(request: Request, model: str, salt: str) -> dict[str, Any]:
+    """A chat request with exactly the output tokens of the request, reasoning included."""
+    message = {"role": "user", "content": prompt_text(request, salt)}
+    return {"messages": [message], **_common(request, model)}
+
+
+def _common(request: Request, model: str) -> dict[str, Any]:
     return {
         "model": model,
-        "prompt": prompt(request, salt),
         "max_tokens": request.output_tokens,
         "ignore_eos": True,
         "stream": True,

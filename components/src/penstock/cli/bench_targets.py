@@ -40,6 +40,12 @@ def add_targets(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--model", help="model to request (default: the only one that the endpoint lists)"
     )
+    parser.add_argument(
+        "--chat",
+        action="store_true",
+        help="send chat requests with text, and measure the time to the first token after the "
+        "reasoning (default: completions with token IDs)",
+    )
     arguments.add_sets(parser)
     parser.add_argument(
         "--start",
@@ -143,8 +149,12 @@ def _target(args: argparse.Namespace, target: str, url: str) -> Target:
     found = ProbeTarget(url=url.removesuffix("/v1"))
     try:
         require_endpoint(found)
-        graph = "" if is_url(target) else target
-        endpoint = Endpoint(url=found.url, model=_model(found, args.model), graph=graph)
+        endpoint = Endpoint(
+            url=found.url,
+            model=_model(found, args.model),
+            graph="" if is_url(target) else target,
+            is_chat=args.chat,
+        )
     finally:
         found.close()
     return Target(endpoint=endpoint, slo=requested_slo(args, slo))

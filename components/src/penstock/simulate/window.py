@@ -33,6 +33,7 @@ class ServedRequest:
     decode_queue_ms: float | None  # None without a decode pool
     input_tokens: int
     cached_tokens: int  # of the input, found in a prefix cache
+    first_output_ms: float | None = None  # to the first token after reasoning; None without one
 
     @property
     def e2e_ms(self) -> float:
