@@ -1,4 +1,4 @@
-"""An OpenAI server of completions and chat that streams as the test says, and records when it sent what.
+"""An OpenAI server of completions and chat that streams as the test says, and records what it sent.
 
 It runs in a thread of the test, and recognizes a request by the number of its input tokens.
 """

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import Any
 
 from penstock.bench.records import Records
 from penstock.graph.slo import Slo
@@ -117,18 +116,6 @@ def percentiles_of(
     }
 
 
-def _reasoning(counted: Sequence[ServedRequest], *, has_p99: bool) -> dict[str, Any]:
-    """The figures of `Measurement` about the output after reasoning."""
-    first = [one.first_output_ms for one in counted]
-    outputs = [ms for ms in first if ms is not None]
-    pairs = zip(counted, first, strict=True)
-    return {
-        "first_output_ms": Percentiles.of(outputs, has_p99=has_p99),
-        "reasoning": sum(ms is None or ms > one.ttft_ms for one, ms in pairs),
-        "reasoning_only": len(first) - len(outputs),
-    }
-
-
 def measurement_of(
     records: Records,
     slo: Slo,
@@ -149,13 +136,17 @@ def measurement_of(
     itl = [one.itl_ms for one in counted if one.itl_ms is not None]
     input_tokens = sum(one.input_tokens for one in counted)
     requested = records.requested_tokens
+    first_outputs = [(one, one.first_output_ms) for one in counted]
+    outputs = [ms for _, ms in first_outputs if ms is not None]
     return Measurement(
         failures=failures,
         unsent=records.unsent,
         counted=len(counted),
         window_s=seconds,
         **percentiles_of(counted, has_p99=has_p99),
-        **_reasoning(counted, has_p99=has_p99),
+        first_output_ms=Percentiles.of(outputs, has_p99=has_p99),
+        reasoning=sum(ms is None or ms > one.ttft_ms for one, ms in first_outputs),
+        reasoning_only=len(counted) - len(outputs),
         chunk_gap_ms=Percentiles.of(records.chunk_gaps_ms, has_p99=has_p99),
         in_one_piece=sum(one.tokens > 1 and one.itl_ms is None for one in counted),
         user_rate=1000 / percentile(itl, 0.5) if itl else None,

@@ -51,8 +51,9 @@ class Records:
 def read_records(
     file: Path, requests: Mapping[Key, Request], *, is_scheduled: bool, is_chat: bool = False
 ) -> Records:
-    """The records of ``requests``, of the chat API or of completions; none if there is no file, because the run was interrupted before
-    the first response. A last line that is incomplete is left out."""
+    """The records of ``requests``, of the chat API or of completions; none if there is no file,
+    because the run was interrupted before the first response. A last line that is incomplete is
+    left out."""
     found = {_key(record): record for record in _lines(file)}
     found = {key: found[key] for key in requests if key in found}
     sent = {key: _sent_ms(record) for key, record in found.items()}

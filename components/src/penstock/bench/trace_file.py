@@ -1,7 +1,8 @@
 """Writes the requests of a workload as a trace that AIPerf sends unchanged.
 
 Prompts of completions are token ids, so that no tokenizer changes their lengths and their shared
-prefixes. Prompts of chat requests are text, of about as many tokens. AIPerf calls this format `mooncake_trace` with the field `payload`.
+prefixes. Prompts of chat requests are text, of about as many tokens. AIPerf calls this format
+`mooncake_trace` with the field `payload`.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -20,6 +21,12 @@ if TYPE_CHECKING:
 
 START_LIMIT_S = 600.0  # an engine on a CPU compiles for minutes
 OF_STARTED = {"engine": "--engine", "timing": "--timing"}
+OF_CLUSTER = {
+    "namespace": "--namespace",
+    "release": "--release",
+    "kubeconfig": "--kubeconfig",
+    "context": "--context",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,8 +41,8 @@ def add_targets(parser: argparse.ArgumentParser) -> None:
         "targets",
         metavar="URL|GRAPH",
         nargs="+",
-        help="URL of an endpoint, or a graph that `penstock up` runs on this machine; two targets "
-        "are compared with each other",
+        help="URL of an endpoint, or a graph that `penstock up` runs on this machine or, with "
+        "--cluster, that is released on a cluster; two targets are compared with each other",
     )
     parser.add_argument(
         "--model", help="model to request (default: the only one that the endpoint lists)"
@@ -60,22 +67,42 @@ def add_targets(parser: argparse.ArgumentParser) -> None:
         choices=["model"],
         help="with --start: the mockers take as long as `simulate` predicts",
     )
+    parser.add_argument(
+        "--cluster",
+        action="store_true",
+        help="measure the release of each GRAPH on a cluster, through the API server",
+    )
+    arguments.add_cluster(parser)
 
 
 def require_started(args: argparse.Namespace) -> None:
-    """UsageError for `--start` or `--set` without a graph, and for options that need `--start`."""
+    """UsageError for `--start`, `--cluster` or `--set` without a graph, and for options that need
+    `--start` or `--cluster`."""
     from penstock.errors import Problem, UsageError
     from penstock.verify.urls import is_url
 
-    if args.start and all(map(is_url, args.targets)):
-        message = "--start needs a graph, and the target is a URL"
-        raise UsageError(Problem(message=message, fix="Name a graph, or remove --start."))
+    for flag, is_given in (("--start", args.start), ("--cluster", args.cluster)):
+        if is_given and all(map(is_url, args.targets)):
+            message = f"{flag} needs a graph, and the target is a URL"
+            raise UsageError(Problem(message=message, fix=f"Name a graph, or remove {flag}."))
+    if args.start and args.cluster:
+        message = "--start cannot be combined with --cluster"
+        raise UsageError(Problem(message=message, fix="Remove one of them."))
+    if args.cluster and not args.predict:
+        arguments.refuse_sets(args)
+    if args.release and len(args.targets) > 1:
+        message = "--release names one release, and there are two targets"
+        fix = "Remove --release; each release then has the name of its file."
+        raise UsageError(Problem(message=message, fix=fix))
     if args.sets and not args.predict and all(map(is_url, args.targets)):
         message = "--set needs a graph, and the target is a URL"
         raise UsageError(Problem(message=message, fix="Name a graph, or remove --set."))
     for name, flag in OF_STARTED.items():
         if getattr(args, name) and not args.start:
             raise UsageError(Problem(message=f"{flag} needs --start", fix="Add --start."))
+    for name, flag in OF_CLUSTER.items():
+        if getattr(args, name) and not args.cluster:
+            raise UsageError(Problem(message=f"{flag} needs --cluster", fix="Add --cluster."))
 
 
 @contextmanager
@@ -86,12 +113,14 @@ def requested_targets(
     in ``folder``. StartError for a graph that does not start."""
     from penstock.verify.urls import is_url
 
-    with ExitStack() as started:
+    with ExitStack() as opened:
         urls = {}
         for number, target in enumerate(args.targets, start=1):
             if args.start and not is_url(target):
                 own = folder / f"graph-{number}"
-                urls[number] = started.enter_context(_started(args, Path(target), own, progress))
+                urls[number] = opened.enter_context(_started(args, Path(target), own, progress))
+            elif args.cluster and not is_url(target):
+                urls[number] = opened.enter_context(_released(args, Path(target), progress))
             else:
                 urls[number] = _url(args, target)
         yield [
@@ -124,6 +153,22 @@ def _started(
         except TimeoutError as error:
             raise StartError(str(error)) from None
         yield url
+
+
+@contextmanager
+def _released(args: argparse.Namespace, graph: Path, progress: Progress) -> Iterator[str]:
+    """The URL of a local port for the graph's release."""
+    from penstock.bench.cluster_target import forwarded_release
+
+    args.graph = graph
+    target = arguments.target_of(args)
+    with forwarded_release(target, lambda line: _say(progress, line)) as url:
+        yield url
+
+
+def _say(progress: Progress, line: str) -> None:
+    progress.hide()
+    print(line, file=sys.stderr)
 
 
 def _url(args: argparse.Namespace, target: str) -> str:

@@ -50,6 +50,7 @@ class Verb(StrEnum):
     SCALE = "scale"
     UNINSTALL = "uninstall"
     DRILL = "drill"
+    BENCH = "bench"
 
 
 @dataclass(frozen=True, order=True, kw_only=True)
@@ -101,7 +102,11 @@ WRITING = (Verb.APPLY, Verb.ROLLBACK, Verb.SCALE)
 ROLES = (
     Role(name="viewer", about="Reads releases: diff (without a dry run), status.", verbs=READING),
     Role(name="ci", about="Writes releases from a pipeline.", verbs=(*READING, *WRITING)),
-    Role(name="operator", about="Runs every command, also uninstall and drill.", verbs=(*Verb,)),
+    Role(
+        name="operator",
+        about="Runs every command, also uninstall, drill and bench.",
+        verbs=(*Verb,),
+    ),
 )
 
 
@@ -211,8 +216,19 @@ def _drill(objects: Sequence[Object], faults: Iterable[str], *, forwards: bool) 
         if fault == "drain":
             yield Need(right=OTHER_PODS, loss="other pods on the node are not listed")
     if forwards:
-        for verb in ("get", "create"):
-            yield _need(verb, "", "pods/portforward")
+        yield from _forwarding()
+
+
+def _bench(before: Sequence[Object], after: Sequence[Object]) -> Iterator[Need]:
+    yield from _reading(before, after)
+    yield _need("list", "", "pods")
+    yield _need("list", "", "events", loss="warnings of the cluster are not shown")
+    yield from _forwarding()
+
+
+def _forwarding() -> Iterator[Need]:
+    for verb in ("get", "create"):
+        yield _need(verb, "", "pods/portforward")
 
 
 _TABLE: Mapping[Verb, Callable[[Sequence[Object], Sequence[Object]], Iterator[Need]]] = {
@@ -223,6 +239,7 @@ _TABLE: Mapping[Verb, Callable[[Sequence[Object], Sequence[Object]], Iterator[Ne
     Verb.ROLLBACK: _writing,
     Verb.SCALE: _writing,
     Verb.UNINSTALL: _uninstall,
+    Verb.BENCH: _bench,
     # With every fault but drain, which needs rights on nodes.
     Verb.DRILL: lambda before, after: _drill(
         (*before, *after), ("delete", "evict", "kill"), forwards=True

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import httpx
 
 from penstock.cluster.api import Api
+from penstock.cluster.frontends import forwarded
 from penstock.cluster.observe import read_progress
-from penstock.cluster.pods import Pod, list_pods
-from penstock.cluster.port_forward import PortForward
 from penstock.cluster.preflight import Preflight
 from penstock.cluster.release import Release, require_release
 from penstock.cluster.rights import Verb, needs_to_drill
-from penstock.cluster.status import frontend_port
-from penstock.cluster.workloads import FRONTEND
 from penstock.drill.cluster_faults import KINDS, ClusterChoice
 from penstock.drill.cluster_target import ClusterRelease
 from penstock.drill.run import DrillOptions, DrillResult, drill_endpoint
@@ -25,7 +21,6 @@ from penstock.drill.targets import first_model
 from penstock.errors import DrillError, Problem
 from penstock.helm import ReleaseTarget
 
-FRESH_S = 0.5  # how long a list of pods is used for new connections
 TIMEOUT_S = 30.0
 
 
@@ -118,23 +113,5 @@ class ClusterDrill:
         if self.url:
             yield self.url, None
             return
-        frontends = _Frontends(api, self.target.name)
-        with PortForward(api, frontend_port(release), frontends.ready) as forward:
+        with forwarded(api, release, self.target) as forward:
             yield f"http://127.0.0.1:{forward.port}/v1", forward.clients_of
-
-
-@dataclass
-class _Frontends:
-    """The ready frontends, listed at most every FRESH_S."""
-
-    api: Api
-    release: str
-    _listed_at: float = float("-inf")
-    _pods: list[Pod] = field(default_factory=list)
-
-    def ready(self) -> list[Pod]:
-        if time.monotonic() - self._listed_at > FRESH_S:
-            pods = list_pods(self.api, self.release)
-            self._pods = [pod for pod in pods if pod.is_ready and pod.component == FRONTEND]
-            self._listed_at = time.monotonic()
-        return self._pods

@@ -8,15 +8,20 @@ from penstock.workload.request import BLOCK_TOKENS, Request
 
 # Each is one token, with the space before it, in the vocabularies of gpt-oss (o200k_base) and
 # SmolLM2; other vocabularies for English have most of them too.
-WORDS = (
-    "time year people way day man thing woman life child world school state family student group "
-    "country problem hand part place case week company system program question work government "
-    "number night point home water room mother area money story fact month lot right study book "
-    "eye job word business issue side kind head house service friend father power hour game line "
-    "end member law car city community name president team minute idea kid body information back "
-    "parent face others level office door health person art war history party result change "
-    "morning reason research girl guy moment air teacher force education"
-).split()
+WORDS = tuple(
+    word
+    for line in (
+        "time year people way day man thing woman life child world school state family",
+        "student group country problem hand part place case week company system program",
+        "question work government number night point home water room mother area money story",
+        "fact month lot right study book eye job word business issue side kind head house",
+        "service friend father power hour game line end member law car city community name",
+        "president team minute idea kid body information back parent face others level office",
+        "door health person art war history party result change morning reason research girl",
+        "guy moment air teacher force education",
+    )
+    for word in line.split()
+)
 
 
 def prompt_text(request: Request, salt: str) -> str:

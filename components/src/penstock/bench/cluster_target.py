@@ -1,0 +1,37 @@
+"""A release on a cluster as the target of `penstock bench`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from penstock.cluster.api import Api
+from penstock.cluster.frontends import forwarded
+from penstock.cluster.observe import read_progress
+from penstock.cluster.preflight import Preflight
+from penstock.cluster.release import require_release
+from penstock.cluster.rights import Verb
+from penstock.errors import BenchError, Problem
+from penstock.helm import ReleaseTarget
+
+
+@contextmanager
+def forwarded_release(target: ReleaseTarget, say: Callable[[str], None]) -> Iterator[str]:
+    """The URL of a local port for the frontends of the release.
+
+    ClusterError if the cluster or the release cannot be used, BenchError if it is not ready.
+    """
+    api = Api.connect(target)
+    Preflight(api, target, Verb.BENCH, say).require()
+    release = require_release(target)
+    progress = read_progress(api, release, target)
+    if not progress.is_done:
+        fix = "Wait until `penstock status --cluster` shows it as ready."
+        message = f"is not ready: {progress}"
+        raise BenchError(Problem(place=f"release {target}", message=message, fix=fix))
+    say(
+        f"release {target}: requests go through the API server, which adds latency; to avoid this, "
+        "run bench in the cluster with the URL of the frontend's service"
+    )
+    with forwarded(api, release, target) as forward:
+        yield f"http://127.0.0.1:{forward.port}"
