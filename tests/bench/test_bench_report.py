@@ -17,6 +17,7 @@ from tests.bench.measured_runs import BENCH, MEASURED, STEADY, URL
 
 KEYS = {
     "schema_version",
+    "kind",
     "url",
     "model",
     "client",

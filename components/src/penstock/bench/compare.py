@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
 from random import Random
+from typing import Literal
 
 from penstock.bench import aiperf
 from penstock.bench.difference import MIN_PAIRS, Both, Difference, differences
@@ -21,7 +22,8 @@ from penstock.simulate.window import percentile
 from penstock.workload import Request
 from penstock.workload.load import LoadedWorkload
 
-NAMES = ("A", "B")
+Name = Literal["A", "B"]
+NAMES: tuple[Name, Name] = ("A", "B")
 MORE = 1.3  # × the expected number of requests are sampled, so that they last for all slices
 
 
