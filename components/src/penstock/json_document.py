@@ -8,7 +8,8 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, PlainSerializer, TypeAdapter
+from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, TypeAdapter
+from pydantic.json_schema import GenerateJsonSchema
 
 from penstock.graph.slo import Slo
 from penstock.workload.model import Workload
@@ -39,13 +40,19 @@ GivenWorkload = Annotated[Workload, PlainSerializer(set_fields)]
 
 
 class NamedWorkload(Workload):
-    name: str
-    """Name of the workload, or path of its file."""
+    name: str = Field(description="Name of the workload.")
 
     @classmethod
     def of(cls, name: str, workload: Workload) -> NamedWorkload:
         """``workload`` is not validated again: its scale and its length may have been changed."""
         return cls.model_construct(name=name, **dict(workload))
+
+
+class _OfModels(GenerateJsonSchema):
+    """Serializers here only leave out keys, so the schema is that of the model."""
+
+    def ser_schema(self, schema: Any) -> None:
+        return None
 
 
 def schema_of(documents: Any, title: str) -> Schema:
@@ -54,10 +61,10 @@ def schema_of(documents: Any, title: str) -> Schema:
     Objects are closed. Keys are required, except those of inputs, where a missing key has the
     default.
     """
-    found = TypeAdapter(documents).json_schema(mode="serialization")
+    found = TypeAdapter(documents).json_schema(mode="serialization", schema_generator=_OfModels)
     for part in (found, *found.get("$defs", {}).values()):
         _close(part)
-    _remove_titles(found)
+    _simplify(found)
     return {"$schema": DIALECT, "title": title, **found}
 
 
@@ -70,13 +77,15 @@ def _close(part: Schema) -> None:
             one.pop("default", None)
 
 
-def _remove_titles(node: Any) -> None:
-    """Titles that repeat the name of a key."""
+def _simplify(node: Any) -> None:
+    """Remove titles that repeat the name of a key, and null as a default: such a key is missing."""
     if isinstance(node, list):
         for one in node:
-            _remove_titles(one)
+            _simplify(one)
     elif isinstance(node, dict):
         for one in node.get("properties", {}).values():
             one.pop("title", None)
+            if one.get("default", ...) is None:
+                del one["default"]
         for one in node.values():
-            _remove_titles(one)
+            _simplify(one)
