@@ -9,6 +9,7 @@ from typing import Any
 from penstock.bench.documents import SCHEMA_VERSION, RunDocument
 from penstock.bench.measurement import Failures, Measurement, Percentiles
 from penstock.bench.prediction import Prediction
+from penstock.bench.request_log import RequestLog
 from penstock.graph.slo import Slo
 from penstock.json_document import NamedWorkload
 from penstock.simulate.metrics import MAX_REFUSED
@@ -41,6 +42,8 @@ class Bench:
     prediction: Prediction | None = None
     interrupted: str = ""
     """What ended the run early; empty if nothing did."""
+    log: RequestLog | None = None
+    """Its requests; None if only the figures are known."""
 
     @property
     def meets_slo(self) -> bool | None:
@@ -159,3 +162,7 @@ def run_fields(bench: Bench) -> dict[str, Any]:
         **{name: getattr(found, name) for name in Measurement.__dataclass_fields__},
         "steadiness": steady and asdict(steady) | {"is_steady": steady.is_steady},
     }
+
+
+def workload_json(loaded: LoadedWorkload) -> dict[str, Any]:
+    return {"name": loaded.name, **loaded.workload.model_dump(exclude_none=True)}

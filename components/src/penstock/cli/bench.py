@@ -11,6 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.cli import arguments
+from penstock.cli.bench_outputs import (
+    add_outputs,
+    add_outputs_of_one,
+    require_outputs,
+    write_comparison,
+    write_run,
+    write_sweep,
+)
 from penstock.cli.bench_targets import (
     add_targets,
     gpus_of,
@@ -45,6 +53,7 @@ OF_ONE = {
     "gpu": "--gpu",
     "sweep": "--sweep",
     "gpus": "--gpus",
+    "llm_d_report": "--llm-d-report",
 }
 LATENCIES = {"ttft": "--ttft", "itl": "--itl", "e2e": "--e2e"}
 OF_TWO = {"duration": "--duration", "slice": "--slice", "gap": "--gap", "fail_if": "--fail-if"}
@@ -73,6 +82,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         help="keep the requests and AIPerf's records in DIR, a new folder (default: delete them)",
     )
+    add_outputs(parser)
     _add_arguments_of_one(parser.add_argument_group("with one target"))
     _add_arguments_of_two(parser.add_argument_group("with two targets"))
     arguments.add_json(parser)
@@ -107,6 +117,7 @@ def _add_arguments_of_one(parser: argparse._ArgumentGroup) -> None:
         metavar="N",
         help="with --sweep: GPUs of the target, for tokens/s/GPU (default: those of GRAPH)",
     )
+    add_outputs_of_one(parser)
     add_latencies(parser)
     parser.add_argument(
         "--attain",
@@ -167,6 +178,7 @@ def run(args: argparse.Namespace) -> int:
 
     require_environment()
     _require_fitting_arguments(args)
+    require_outputs(args)
     end_as_interrupted()
     workload = requested_workload(args)
     progress = Progress(args, "starting AIPerf", line_interval_s=LINE_INTERVAL_S)
@@ -207,6 +219,7 @@ def _measure(
         prediction = _prediction(args, workload)
         found = replace(bench(request, folder, progress), prediction=prediction)
     _print(as_json(found) if args.json else lines(found))
+    write_run(args, found)
     require_complete(found)
 
 
@@ -221,6 +234,7 @@ def _sweep(
     with progress.running():
         found = sweep(request, args.sweep, folder, progress, gpus=gpus)
     _print(as_json(found) if args.json else lines(found))
+    write_sweep(args, found)
     require_uninterrupted(found.interrupted, request.endpoint.url)
     require_complete(found.levels[-1].found)
 
@@ -271,6 +285,7 @@ def _compare(
         found = compare(request, folder, progress)
     checked = check_limits(found, args.fail_if or ())
     _print(as_json(found, checked) if args.json else lines(found, checked))
+    write_comparison(args, found)
     require_uninterrupted(found.interrupted)
     require_results(found)
     require_limits(checked)
