@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator, ValidationError
 
-from penstock.bench.measurement import Measurement
+from penstock.bench.compare import Comparison
+from penstock.bench.compare_report import as_json as comparison_as_json
+from penstock.bench.limits import check_limits, limit_of
+from penstock.bench.measurement import Failures, Measurement
+from penstock.bench.prediction import Prediction
 from penstock.bench.report import as_json
+from penstock.graph.slo import Slo
 from penstock.output_schemas import COMMANDS, output_schema
 from penstock.output_schemas.generate import generated_files
 from penstock.simulate.metrics import ReplayMetrics
-from tests.bench.measured_runs import BENCH
+from penstock.workload import find_workload
+from tests.bench.measured_runs import BENCH, LATENCIES, MEASURED
+from tests.bench.test_limits import comparison
 from tests.support.command_line import ROOT, penstock
 from tests.support.outputs import read_output
 
@@ -65,6 +73,52 @@ def test_every_metric_of_a_replay_is_published() -> None:
 def test_every_metric_of_a_run_is_published() -> None:
     run = output_schema("bench")["$defs"]["RunDocument"]
     assert set(Measurement.__dataclass_fields__) <= set(run["properties"])
+
+
+RUNS = {
+    "without an SLO": BENCH,
+    "with an SLO": replace(
+        BENCH, slo=Slo(ttft_ms=1.0, e2e_ms=2.0), measurement=replace(MEASURED, goodput=0.9)
+    ),
+    "interrupted": replace(BENCH, interrupted="interrupted"),
+    "failed": replace(
+        BENCH,
+        measurement=replace(
+            MEASURED,
+            failures=Failures(sent=3, reasons={"HTTP 500": 2, "no connection": 1}),
+            counted=0,
+            ttft_ms=None,
+            itl_ms=None,
+            chunk_gap_ms=None,
+            e2e_ms=None,
+            user_rate=None,
+            steadiness=None,
+            late_p99_ms=None,
+        ),
+    ),
+    "predicted": replace(
+        BENCH,
+        prediction=Prediction(
+            graph="g", requests=3, too_long=1, ttft_ms=LATENCIES, itl_ms=None, e2e_ms=LATENCIES
+        ),
+    ),
+    **{name: replace(BENCH, workload=find_workload(name)) for name in ("agentic", "document")},
+}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_the_output_of_each_kind_of_run_has_the_schema(name: str) -> None:
+    document = read_output("bench", as_json(RUNS[name]))
+    assert document["kind"] == "run"
+
+
+@pytest.mark.parametrize("some", [comparison(), comparison(failed=5), comparison(changes=())])
+def test_the_output_of_each_kind_of_comparison_has_the_schema(some: Comparison) -> None:
+    checked = check_limits(some, [limit_of("ttft_p90 > +5%"), limit_of("e2e_mean > 1%")])
+    document = read_output("bench", comparison_as_json(some, checked))
+    assert document["kind"] == "comparison"
+    assert len(document["limits"]) == 2
+    assert document["workload"]["requests"] is None
 
 
 @pytest.mark.parametrize(

@@ -114,7 +114,7 @@ def _load(bench: Bench, log: RequestLog, stage: int) -> Report:
         },
         "standardized": {
             "tool": TOOL,
-            "tool_version": bench.client,
+            "tool_version": bench.client.removeprefix("AIPerf "),
             "source": "random",
             "stage": stage,
             "input_seq_len": _lengths([one.input_tokens for one in sent]),

@@ -20,6 +20,7 @@ from penstock.cli.bench_outputs import (
     write_sweep,
 )
 from penstock.cli.bench_targets import (
+    Target,
     add_targets,
     gpus_of,
     requested_targets,
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
     from penstock.bench.limits import Limit
     from penstock.bench.prediction import Prediction
     from penstock.bench.run import BenchRequest, Endpoint
-    from penstock.graph.slo import Slo
     from penstock.workload.load import LoadedWorkload
 
 DURATION_MS, SLICE_MS, GAP_MS = 132_000.0, 4_000.0, 1_500.0  # defaults of a comparison: 12 pairs
@@ -184,7 +184,7 @@ def run(args: argparse.Namespace) -> int:
     progress = Progress(args, "starting AIPerf", line_interval_s=LINE_INTERVAL_S)
     with _folder(args.out) as folder, requested_targets(args, folder, progress) as targets:
         if len(targets) == 1:
-            _measure(args, targets[0].endpoint, targets[0].slo, workload, folder, progress)
+            _measure(args, targets[0], workload, folder, progress)
         else:
             both = (targets[0].endpoint, targets[1].endpoint)
             _compare(args, both, workload, folder, progress)
@@ -193,8 +193,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _measure(
     args: argparse.Namespace,
-    endpoint: Endpoint,
-    slo: Slo,
+    target: Target,
     workload: LoadedWorkload,
     folder: Path,
     progress: Progress,
@@ -205,26 +204,30 @@ def _measure(
     if args.requests:
         workload = workload.with_requests(args.requests)
     request = BenchRequest(
-        endpoint=endpoint,
+        endpoint=target.endpoint,
         workload=workload,
-        slo=slo,
+        slo=target.slo,
         attain=args.attain or ATTAIN,
         seed=args.seed,
         timeout_s=args.request_timeout / 1000,
     )
     if args.sweep:
-        _sweep(args, request, folder, progress)
+        _sweep(args, target, request, folder, progress)
         return
     with progress.running():
         prediction = _prediction(args, workload)
         found = replace(bench(request, folder, progress), prediction=prediction)
     _print(as_json(found) if args.json else lines(found))
-    write_run(args, found)
+    write_run(args, target, found)
     require_complete(found)
 
 
 def _sweep(
-    args: argparse.Namespace, request: BenchRequest, folder: Path, progress: Progress
+    args: argparse.Namespace,
+    target: Target,
+    request: BenchRequest,
+    folder: Path,
+    progress: Progress,
 ) -> None:
     from penstock.bench.run import require_complete, require_uninterrupted
     from penstock.bench.sweep import sweep
@@ -234,7 +237,7 @@ def _sweep(
     with progress.running():
         found = sweep(request, args.sweep, folder, progress, gpus=gpus)
     _print(as_json(found) if args.json else lines(found))
-    write_sweep(args, found)
+    write_sweep(args, target, found)
     require_uninterrupted(found.interrupted, request.endpoint.url)
     require_complete(found.levels[-1].found)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.cli import arguments
+from penstock.cli.bench_targets import Target
 
 if TYPE_CHECKING:
     from penstock.bench.compare import Comparison
@@ -30,7 +31,8 @@ def add_outputs_of_one(parser: argparse._ArgumentGroup) -> None:
         "--llm-d-report",
         type=Path,
         metavar="FILE.yaml",
-        help="write llm-d's Benchmark Report 0.2.1; with --sweep one file per load, FILE-scale-2.yaml",
+        help="write llm-d's Benchmark Report 0.2.1; with --sweep one file per load, such as "
+        "FILE-scale-2.yaml",
     )
 
 
@@ -69,7 +71,7 @@ def _of_scale(path: Path, scale: float) -> Path:
     return path.with_name(f"{path.stem}-scale-{scale:g}{path.suffix}")
 
 
-def write_run(args: argparse.Namespace, found: Bench) -> None:
+def write_run(args: argparse.Namespace, target: Target, found: Bench) -> None:
     from penstock.bench.csv_report import run_csv
     from penstock.bench.llmd_report import as_yaml, report_of
 
@@ -78,11 +80,11 @@ def write_run(args: argparse.Namespace, found: Bench) -> None:
     if args.csv is not None:
         arguments.write_output(run_csv(found, found.log), str(args.csv))
     for path in _report_paths(args):
-        report = report_of(found, found.log, uid=_new_id(), stack=_stack(args))
+        report = report_of(found, found.log, uid=_new_id(), stack=_stack(args, target))
         arguments.write_output(as_yaml(report), str(path))
 
 
-def write_sweep(args: argparse.Namespace, found: Sweep) -> None:
+def write_sweep(args: argparse.Namespace, target: Target, found: Sweep) -> None:
     from penstock.bench.csv_report import sweep_csv
     from penstock.bench.llmd_report import as_yaml, report_of
 
@@ -90,7 +92,7 @@ def write_sweep(args: argparse.Namespace, found: Sweep) -> None:
         arguments.write_output(sweep_csv(found), str(args.csv))
     if args.llm_d_report is None:
         return
-    experiment, stack = _new_id(), _stack(args)
+    experiment, stack = _new_id(), _stack(args, target)
     for stage, level in enumerate(found.levels):
         if level.found.log is not None:
             report = report_of(
@@ -116,18 +118,12 @@ def _new_id() -> str:
     return uuid.uuid4().hex
 
 
-def _stack(args: argparse.Namespace) -> list[dict[str, object]]:
+def _stack(args: argparse.Namespace, target: Target) -> list[dict[str, object]]:
     """Of a graph whose own engines served the requests; empty for a URL and for substitutes."""
     from penstock.bench.llmd_stack import stack_of
-    from penstock.local.control import status
     from penstock.manifests.source import open_source
     from penstock.serving.understand import Hints, understand
-    from penstock.verify.urls import is_url
 
-    target = args.targets[0]
-    if is_url(target) or args.engine is not None:
+    if not target.has_own_engines:
         return []
-    path = Path(target)
-    if not args.start and status(path, args.sets).state.has_substitute:
-        return []
-    return stack_of(understand(open_source(path, args.sets), Hints()))
+    return stack_of(understand(open_source(Path(target.endpoint.graph), args.sets), Hints()))
