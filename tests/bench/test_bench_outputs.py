@@ -127,6 +127,12 @@ def test_a_file_that_cannot_be_written_is_an_error_before_the_run(
     done = bench("succeed", tmp_path, *arguments, "--csv", "no/run.csv")
     assert (done.returncode, done.stdout) == (USAGE, "")
     assert "--csv: there is no folder no. Fix: Create the folder" in done.stderr
+    done = bench("succeed", tmp_path, *arguments, "--csv", "-")
+    assert (done.returncode, done.stdout) == (USAGE, "")
+    assert "--csv: writes a file, not the standard output. Fix: Name a file." in done.stderr
+    done = bench("succeed", tmp_path, *arguments, "--csv", "run", "--llm-d-report", "run")
+    assert done.returncode == USAGE
+    assert "--csv: run is also the file of --llm-d-report. Fix: Name another" in done.stderr
     (tmp_path / "run-scale-2.yaml").write_text("mine")
     done = bench("succeed", tmp_path, *arguments, *FILES, "--sweep", "1,2")
     assert done.returncode == INPUT

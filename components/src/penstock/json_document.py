@@ -59,7 +59,7 @@ def schema_of(documents: Any, title: str) -> Schema:
     """The JSON schema of a subclass of `Document`, or of a union of them.
 
     Objects are closed. Keys are required, except those of inputs, where a missing key has the
-    default.
+    default, and metrics that a run does not have.
     """
     found = TypeAdapter(documents).json_schema(mode="serialization", schema_generator=_OfModels)
     for part in (found, *found.get("$defs", {}).values()):
@@ -69,12 +69,16 @@ def schema_of(documents: Any, title: str) -> Schema:
 
 
 def _close(part: Schema) -> None:
-    """Of a dataclass: its keys are all printed, and there are no others."""
+    """Of a dataclass: its keys are all printed, and there are no others. Its own docstring, like
+    that of an enumeration, is about the code; the keys of this type have a description."""
     if "properties" in part and "additionalProperties" not in part:
+        part.pop("description", None)
         part["additionalProperties"] = False
         part["required"] = list(part["properties"])
         for one in part["properties"].values():
             one.pop("default", None)
+    if "enum" in part:
+        part.pop("description", None)
 
 
 def _simplify(node: Any) -> None:

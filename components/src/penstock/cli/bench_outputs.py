@@ -42,12 +42,26 @@ def require_outputs(args: argparse.Namespace) -> None:
     from penstock.bench.csv_report import HEADERS
     from penstock.bench.llmd_report import MARK
 
+    _require_different_files(args)
     if args.csv is not None:
         arguments.require_writable(args.csv, "--csv")
         _require_own(args.csv, HEADERS, "a CSV file of penstock bench")
     for path in _report_paths(args):
         arguments.require_writable(path, "--llm-d-report")
         _require_own(path, [MARK], "a Benchmark Report of penstock bench")
+
+
+def _require_different_files(args: argparse.Namespace) -> None:
+    """UsageError for one file of two options, and for the standard output."""
+    from penstock.errors import Problem, UsageError
+
+    for path, option in ((args.csv, "--csv"), (args.llm_d_report, "--llm-d-report")):
+        if path == Path("-"):
+            message = "writes a file, not the standard output"
+            raise UsageError(Problem(place=option, message=message, fix="Name a file."))
+    if args.csv in _report_paths(args):
+        message = f"{args.csv} is also the file of --llm-d-report"
+        raise UsageError(Problem(place="--csv", message=message, fix="Name another file."))
 
 
 def _require_own(path: Path, marks: Sequence[str], what: str) -> None:

@@ -23,13 +23,9 @@ class Margin:
     """One part of the SLO, in milliseconds."""
 
     name: str
-    """Latency that the SLO limits."""
     limit: float
-    """Limit of the SLO in ms."""
-    predicted: float
-    """Predicted percentile of the requests that must meet the limit, in ms."""
-    highest: float | None
-    """Upper end of the interval of the prediction in ms; null without measured points near it."""
+    predicted: float  # percentile of the requests that must meet the limit
+    highest: float | None  # upper end of its interval; None: no measured points are near
 
     def counted(self, request: PlanRequest) -> float:
         """What must be within the limit: with `--confidence`, the upper end of the interval."""

@@ -19,13 +19,11 @@ from penstock.workload.load import LoadedWorkload
 @dataclass(frozen=True, kw_only=True)
 class WorkingSet:
     tokens: int
-    """Most prompt tokens, at any time, that were computed and are needed again later."""
+    """The most tokens, at any time, of prompts that were computed and are needed again later."""
     pool: str
-    """Name of the pool that computes prompts."""
     workers: int
-    """Number of workers of the pool."""
     worker_tokens: int
-    """KV cache of one worker in tokens, which running requests use too."""
+    """KV cache of one worker, which running requests use too."""
 
     @property
     def fits(self) -> bool:
