@@ -49,7 +49,7 @@ output: {mean: 30, cv: 0.5, max: 100}
 arrival: {poisson: 8}
 """
 CONVERSATIONS = SAMPLED + "conversation: {turns: 3, think: 0.2}\n"
-EARLY_S = 4.0  # of sent requests, after which a run is interrupted
+EARLY = 20  # records, after which a run is interrupted
 INTERRUPTED = 130
 
 
@@ -99,15 +99,19 @@ def run(form: Form, url: str, folder: Path) -> tuple[list[Path], dict[str, Any]]
         text=True,
     )
     if form.is_interrupted:
-        while not (out / "profile_export.jsonl").exists() and process.poll() is None:
+        while records_in(out) < EARLY and process.poll() is None:
             time.sleep(0.1)
-        time.sleep(EARLY_S)
         process.send_signal(signal.SIGINT)
     output, _ = process.communicate()
     expected = INTERRUPTED if form.is_interrupted else 0
     if process.returncode != expected:
         raise SystemExit(f"{form.name}: exit code {process.returncode}, not {expected}")
     return sorted(folder.glob("report*.yaml")), json.loads(output)
+
+
+def records_in(folder: Path) -> int:
+    records = folder / "profile_export.jsonl"
+    return len(records.read_bytes().splitlines()) if records.exists() else 0
 
 
 def require_equal(reports: Sequence[Path], document: dict[str, Any]) -> None:
