@@ -19,6 +19,7 @@ imports: ## check that packages import in one direction
 
 fresh: ## check that generated files are up to date
 	$(RUN) python -m penstock.graph.generate --check
+	$(RUN) python -m penstock.output_schemas.generate --check
 	$(RUN) python -m penstock.cluster.roles --check
 	$(RUN) python -m penstock.llamacpp.options --check
 	$(RUN) python -m penstock.engines.llm_args.value_table --check
@@ -29,6 +30,7 @@ fresh: ## check that generated files are up to date
 
 generate: ## write the generated files: chart values and schema, references, roles, dashboards, options, output in documents
 	$(RUN) python -m penstock.graph.generate
+	$(RUN) python -m penstock.output_schemas.generate
 	$(RUN) python -m penstock.cluster.roles
 	$(RUN) python -m penstock.llamacpp.options
 	$(RUN) python -m penstock.engines.llm_args.value_table

@@ -12,6 +12,7 @@ from typing import Any
 
 from tests.support.command_line import penstock
 from tests.support.completions_server import CompletionsServer, Script, Sent
+from tests.support.outputs import read_output
 
 FIRST_INPUT = 100  # tokens of request 0; each other request has one more than the one before
 
@@ -81,7 +82,7 @@ def run_bench(
     assert done.returncode == 0, done.stderr
     lines = (out / "profile_export.jsonl").read_text().splitlines()
     return Finished(
-        document=json.loads(done.stdout),
+        document=read_output("bench", done.stdout),
         records=sorted(map(json.loads, lines), key=_start_ms),
         out=out,
         sent={one.input_tokens: one for one in server.sent},

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from typing import Any
 
@@ -14,9 +13,11 @@ from penstock.bench.run import INTERRUPTED, require_complete
 from penstock.errors import BenchError
 from penstock.graph.slo import Slo
 from tests.bench.measured_runs import BENCH, MEASURED, STEADY, URL
+from tests.support.outputs import read_output
 
 KEYS = {
     "schema_version",
+    "kind",
     "url",
     "model",
     "client",
@@ -101,7 +102,7 @@ def test_each_limitation_of_the_figures_has_a_line(measured: dict[str, Any], lin
 def test_an_interrupted_run_is_labelled() -> None:
     found = replace(BENCH, interrupted="interrupted")
     assert text(found).splitlines()[1] == "incomplete: interrupted"
-    assert json.loads(as_json(found))["interrupted"] == "interrupted"
+    assert read_output("bench", as_json(found))["interrupted"] == "interrupted"
 
 
 def test_latencies_that_are_missing_are_dashes() -> None:
@@ -115,11 +116,11 @@ def test_latencies_that_are_missing_are_dashes() -> None:
 def test_the_verdict_on_the_slo(goodput: float, verdict: str) -> None:
     found = replace(bench(goodput=goodput), slo=Slo(ttft_ms=500.0))
     assert f"SLO {verdict} of requests within TTFT ≤ 500 ms (95% needed)" in text(found)
-    assert json.loads(as_json(found))["meets_slo"] == (goodput >= 0.95)
+    assert read_output("bench", as_json(found))["meets_slo"] == (goodput >= 0.95)
 
 
 def test_the_keys_of_the_json_output() -> None:
-    found = json.loads(as_json(BENCH))
+    found = read_output("bench", as_json(BENCH))
     assert set(found) == KEYS
     assert found["schema_version"] == SCHEMA_VERSION
     assert found["ttft_ms"] == {"p50": 20.04, "p90": 30.0, "p99": 40.0}

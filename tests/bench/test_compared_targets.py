@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 from tests.bench.bench_runs import write_workload
 from tests.support.command_line import penstock
 from tests.support.completions_server import CompletionsServer, Response, Script
+from tests.support.outputs import read_output
 
 pytestmark = pytest.mark.aiperf
 
@@ -48,7 +48,7 @@ def compared(folder: Path, first: Script, second: Script, *arguments: str) -> Co
     return Compared(
         code=done.returncode,
         stderr=done.stderr,
-        document=json.loads(done.stdout),
+        document=read_output("bench", done.stdout),
         logs=((out / "A" / "aiperf.log").read_text(), (out / "B" / "aiperf.log").read_text()),
         prompts=(prompts[0], prompts[1]),
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import time
 from pathlib import Path
@@ -16,6 +15,7 @@ from tests.bench.bench_runs import write_workload
 from tests.bench.fake_aiperf import install
 from tests.support.command_line import ROOT, penstock
 from tests.support.completions_server import CompletionsServer, Response
+from tests.support.outputs import read_output
 
 pytestmark = pytest.mark.program
 
@@ -63,7 +63,7 @@ def test_the_folder_keeps_the_requests_and_records(
 ) -> None:
     out = tmp_path / "out"
     done = bench("succeed", tmp_path, *arguments, "--out", str(out), "--json")
-    assert json.loads(done.stdout)["failures"] == {"sent": REQUESTS, "reasons": {}}
+    assert read_output("bench", done.stdout)["failures"] == {"sent": REQUESTS, "reasons": {}}
     assert sorted(path.name for path in out.iterdir()) == [
         "aiperf.log",
         "profile_export.jsonl",

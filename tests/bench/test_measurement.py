@@ -35,7 +35,7 @@ def served(arrived_ms: float, ttft_ms: float = 100.0) -> ServedRequest:
 
 
 def failed(sent_ms: float, reason: str = "HTTP 500") -> FailedRequest:
-    return FailedRequest(sent_ms=sent_ms, reason=reason)
+    return FailedRequest(key=("f", 0), sent_ms=sent_ms, reason=reason)
 
 
 def steady(requests: int = REQUESTS) -> list[ServedRequest]:

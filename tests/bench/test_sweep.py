@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +18,7 @@ from penstock.errors import BenchError, Problem
 from penstock.graph.slo import Slo
 from penstock.workload import find_workload
 from tests.bench.measured_runs import BENCH, MEASURED
+from tests.support.outputs import read_output
 
 REQUEST = BenchRequest(
     endpoint=Endpoint(url="http://127.0.0.1:1", model="m"),
@@ -90,7 +90,7 @@ def test_the_text_has_a_row_for_each_level(tmp_path: Path, results: object) -> N
 def test_without_gpus_there_are_no_tokens_per_gpu(tmp_path: Path, results: object) -> None:
     some = swept(tmp_path, gpus=None)
     assert not any("tokens/s/GPU" in line for line in lines(some))
-    document = json.loads(as_json(some))
+    document = read_output("bench", as_json(some))
     assert {level["tokens_per_second_gpu"] for level in document["levels"]} == {None}
 
 
@@ -107,7 +107,7 @@ def test_without_an_slo_all_levels_are_measured(
 
 
 def test_the_json_has_all_levels(tmp_path: Path, results: object) -> None:
-    document = json.loads(as_json(swept(tmp_path)))
+    document = read_output("bench", as_json(swept(tmp_path)))
     assert document["highest_scale_within_slo"] == 2
     assert document["unmeasured_scales"] == [8]
     assert [level["tokens_per_second_gpu"] for level in document["levels"]] == [200, 350, 450]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import json
 import re
 import signal
 import subprocess
@@ -18,6 +17,7 @@ from penstock.cli.main import main
 from penstock.graph.load import load_graph
 from penstock.serving.understand import Hints
 from tests.simulate.environment import needs_sim
+from tests.support.outputs import read_output
 
 WORKLOAD = """\
 requests: 60
@@ -101,7 +101,7 @@ def test_a_report_shows_the_recommendation_and_all_replays(
     path = tmp_path / "plan.html"
     words = [*asked, "--gpus", "2", *LOOSE, "--gpu-hour-price", "3", "--report", str(path)]
     assert main([*words, "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    found = read_output("plan", capsys.readouterr().out)
     page = html.unescape(path.read_text("utf-8"))
     assert f"<h2>Recommended: {found['recommended']}</h2>" in page
     assert "SLO: TTFT ≤ 1000 ms, ITL ≤ 30 ms for 95% of requests" in page
@@ -233,7 +233,7 @@ def test_the_same_request_gives_the_same_graph(
     graphs = []
     for _ in range(2):
         assert main(question) == 0
-        graphs.append(json.loads(capsys.readouterr().out))
+        graphs.append(read_output("plan", capsys.readouterr().out))
     first, second = graphs
     assert first["recommended"] == second["recommended"]
     assert first["graph"].partition("\nmodel:")[2] == second["graph"].partition("\nmodel:")[2]
@@ -336,7 +336,7 @@ def test_the_maximum_rate_does_not_depend_on_the_requested_scale(
         words = [*asked, "--gpus", "1", *LOOSE, "--objective", "throughput", "--scale", load]
         words += ["--replays", "60"]
         assert main([*words, "--json"]) == 0
-        found = json.loads(capsys.readouterr().out)
+        found = read_output("plan", capsys.readouterr().out)
         rates.append(found["graphs"][0]["figures"]["request_rate"]["median"])
     assert rates[0] == pytest.approx(rates[1], rel=0.1)
     assert rates[0] > 10

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import re
 import signal
@@ -19,6 +18,7 @@ from penstock.cli.main import main
 from penstock.cli.replay_arguments import add_acceptance
 from penstock.simulate.acceptance import PUBLISHED
 from tests.simulate.environment import needs_sim
+from tests.support.outputs import read_output
 
 GRAPHS = Path(__file__).parents[2] / "dynamo_graphs"
 DISAGG = str(GRAPHS / "gpt-oss-120b-b200-disagg.yaml")
@@ -85,7 +85,7 @@ def test_json_and_page(workload: str, tmp_path: Path, capsys: pytest.CaptureFixt
     page = tmp_path / "page.html"
     argv = ["simulate", DISAGG, "--workload", workload, "--seeds", "1", "--itl", "20ms"]
     assert main([*argv, "--json", "--report", str(page), "--gpu-hour-price", "2"]) == 0
-    output = json.loads(capsys.readouterr().out)
+    output = read_output("simulate", capsys.readouterr().out)
     assert output["schema_version"] == 1
     (graph,) = output["graphs"]
     figures = graph["figures"]
@@ -112,14 +112,14 @@ def test_the_highest_scale_at_which_a_graph_meets_the_slo(
     monkeypatch.setattr("penstock.simulate.study.DOUBLINGS", 4)
     argv = ["simulate", AGGREGATED, "--workload", workload, "--seeds", "1", "--until-slo-breaks"]
     assert main([*argv, "--ttft", "60ms", "--set", "worker.replicas=1", "--json"]) == 0
-    output = json.loads(capsys.readouterr().out)
+    output = read_output("simulate", capsys.readouterr().out)
     (graph,), (found,) = output["graphs"], output["sustained"]
     assert graph["figures"]["goodput"]["median"] >= 0.95
     held = graph["scale"]
     assert found["highest_scale"] == held < found["lowest_failing_scale"]
     over = ["--scale", str(held * 1.5), "--ttft", "60ms", "--set", "worker.replicas=1", "--json"]
     assert main([*argv[:-1], *over]) == 0
-    (graph,) = json.loads(capsys.readouterr().out)["graphs"]
+    (graph,) = read_output("simulate", capsys.readouterr().out)["graphs"]
     assert graph["figures"]["goodput"]["median"] < 0.95
     monkeypatch.setattr("penstock.simulate.study.DOUBLINGS", 1)
     assert main([*argv, "--ttft", "1ms"]) == 0
@@ -156,7 +156,7 @@ def test_requests_that_no_engine_takes_are_rejected_and_miss_the_slo(
 ) -> None:
     argv = ["simulate", AGGREGATED, "--workload", workload, "--seeds", "1", "--ttft", "10s"]
     assert main([*argv, "--set", "model.context_length=900", "--json"]) == 0
-    (graph,) = json.loads(capsys.readouterr().out)["graphs"]
+    (graph,) = read_output("simulate", capsys.readouterr().out)["graphs"]
     assert 5 < graph["too_long"] < 55
     share = graph["figures"]["goodput"]["median"]
     assert share == pytest.approx(1 - graph["too_long"] / 60)
@@ -204,7 +204,7 @@ def test_the_planner_scales_and_is_compared_with_fixed_pools(
     ramp.write_text(RAMP)
     argv = ["simulate", str(graph), "--workload", str(ramp), "--planner", "--seeds", "1"]
     assert main([*argv, "--startup", "20s", "--json", "--report", str(page)]) == 0
-    start, planner, *fixed = json.loads(capsys.readouterr().out)["graphs"]
+    start, planner, *fixed = read_output("simulate", capsys.readouterr().out)["graphs"]
     assert [row["graph"] for row in (start, planner)] == ["ours, fixed 1+1", "ours, planner"]
     (scaling,) = planner["scaling"]
     (first, *_) = scaling["events"]
@@ -225,7 +225,7 @@ def test_the_planner_scales_and_is_compared_with_fixed_pools(
     assert "scaling events: " in output
     assert "an added worker is ready 20 s after" in output
     assert main([*argv, "--startup", "100s", "--json"]) == 0
-    later = json.loads(capsys.readouterr().out)["graphs"][1]
+    later = read_output("simulate", capsys.readouterr().out)["graphs"][1]
     assert later["scaling"] != planner["scaling"]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from xml.etree import ElementTree
 
 import pytest
@@ -20,6 +19,7 @@ from penstock.drill.report import (
 from penstock.drill.run import DrillOptions, DrillResult
 from penstock.drill.traffic import Ending
 from tests.drill.test_evaluate import HISTORY, fault, request
+from tests.support.outputs import read_output
 
 REPEAT = "penstock drill 'my graph.yaml' --seed 7"
 TITLE = "my graph.yaml"
@@ -65,7 +65,7 @@ def test_the_limits_of_the_graph_are_shown() -> None:
 
 
 def test_the_json_names_each_failure_with_its_fault() -> None:
-    document = json.loads(as_json(result(CUT), REPEAT))
+    document = read_output("drill", as_json(result(CUT), REPEAT))
     assert document["passed"] is False
     assert document["failed"]["truncated"] == 1
     assert document["failures"][0] | {"error": ""} == {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.local_graphs import QUICKSTART, require_envoy
+from tests.support.outputs import read_output
 
 REPLICAS = ("prefill.replicas=2", "decode.replicas=2", "frontend.replicas=2")
 
@@ -29,7 +29,7 @@ def test_a_drill_of_workers_loses_nothing_and_writes_its_report(tmp_path: Path) 
     arguments = ["--faults", "kill,scale,invalid-edit", "--count", "7", "--seed", "3"]
     done = drill(*arguments, "--streams", "8", "--json", "--report", str(report), *sets)
     assert done.returncode == 0, done.stdout + done.stderr
-    result = json.loads(done.stdout)
+    result = read_output("drill", done.stdout)
     assert result["passed"]
     assert len(result["faults"]) == 7
     assert result["requests"] > 100

@@ -12,13 +12,14 @@ import pytest
 from penstock.drill.graph_process import GraphProcess
 from penstock.graph.edit import set_replicas
 from tests.support.local_graphs import QUICKSTART, Up, assert_nothing_left, without_envoy
+from tests.support.outputs import read_output
 
 
 def _report(process: GraphProcess, graph: Path, *more: str) -> dict[str, Any]:
     """`verify` of what runs in ``process`` against ``graph``; the exit code agrees with it."""
     done = process.penstock("verify", str(process.graph), "--graph", str(graph), "--json", *more)
     assert done.returncode in (0, 13), done.stderr
-    report: dict[str, Any] = json.loads(done.stdout)
+    report: dict[str, Any] = read_output("verify", done.stdout)
     assert report["ok"] == (done.returncode == 0)
     return report
 
@@ -54,7 +55,7 @@ def test_the_quickstart_is_verified(running: GraphProcess) -> None:
     assert {probe["name"] for probe in report["probes"] if probe["required"]} >= {"kv-events"}
     # With a URL alone there is nothing to compare with, and that fails no probe.
     done = running.penstock("verify", running.state()["endpoint"], "--json")
-    verdicts = {p["name"]: p["verdict"] for p in json.loads(done.stdout)["probes"]}
+    verdicts = {p["name"]: p["verdict"] for p in read_output("verify", done.stdout)["probes"]}
     assert (verdicts["models"], verdicts["topology"]) == ("pass", "cannot tell")
     assert verdicts["greedy"] == "cannot tell"  # the output of a mocker is random
     assert "fail" not in verdicts.values()

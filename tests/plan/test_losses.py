@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,6 +26,7 @@ from tests.plan.simulated_study import (
 from tests.plan.test_estimate import estimator
 from tests.plan.test_report import planned
 from tests.simulate.test_metrics import answer
+from tests.support.outputs import read_output
 
 FULL = aggregated(3)
 
@@ -116,7 +116,7 @@ def test_the_report_states_what_one_worker_fewer_does() -> None:
     assert any(line.startswith(f"availability: {expected}") for line in printed)
     assert "for 95% of requests, also with one worker fewer; objective" in printed[1]
     assert f"Availability: {expected}" in " ".join(" ".join(header(plan, 0.95, "p")).split())
-    content = json.loads(as_json(plan, 0.95, ""))
+    content = read_output("plan", as_json(plan, 0.95, ""))
     assert content["schema_version"] == 1
     assert content["n_minus_one"] is True
     assert content["after_loss"]["aggregated"]["meets_slo"] is False

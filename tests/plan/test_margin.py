@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -30,6 +29,7 @@ from tests.plan.simulated_study import (
     trials,
 )
 from tests.plan.test_report import planned
+from tests.support.outputs import read_output
 
 CANDIDATE = aggregated(2)
 
@@ -132,7 +132,7 @@ def test_with_confidence_every_line_counts_the_intervals(
     assert any(line.startswith(lost) for line in printed)
     left = f"{1 - 50 * high / 70:.0%} left"
     assert f"headroom: {upper}: TTFT p95 {50 * high:g} ms of 70 ms ({left})" in printed
-    content = json.loads(as_json(plan, 0.95, ""))
+    content = read_output("plan", as_json(plan, 0.95, ""))
     assert content["sensitivity"]["scale × 1.5"]["meets_slo"] is (how == "also")
     assert content["after_loss"]["aggregated"]["meets_slo"] is (how == "also")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -25,6 +24,7 @@ from tests.plan.simulated_study import (
     request,
     trials,
 )
+from tests.support.outputs import read_output
 
 CANDIDATE = aggregated(2)
 RANKED = Ranked(candidates=(CANDIDATE,), capacity={CANDIDATE: 1.0})
@@ -75,7 +75,7 @@ def test_a_plan_for_outputs_of_one_token_has_no_figures_of_tokens_per_user() -> 
     (changed,) = (line for line in printed if line.startswith("sensitivity, more"))
     assert changed.endswith("TTFT p50 50 ms")
     assert "/user" not in " ".join(header(plan, 0.95, "penstock plan"))
-    content = json.loads(as_json(plan, 0.95, ""))
+    content = read_output("plan", as_json(plan, 0.95, ""))
     assert "user_rate" not in content["graphs"][0]["figures"]
 
 
@@ -89,7 +89,7 @@ def test_a_plan_reports_the_requests_that_are_too_long() -> None:
     line = f"rejected requests: 3 (input and output longer than {limit} tokens)"
     assert line in list(lines(plan, 0.95))
     assert f"R{line[1:]}." in header(plan, 0.95, "penstock plan")
-    assert json.loads(as_json(plan, 0.95, ""))["graphs"][0]["too_long"] == 3
+    assert read_output("plan", as_json(plan, 0.95, ""))["graphs"][0]["too_long"] == 3
 
 
 @pytest.mark.slow  # renders a graph
@@ -120,7 +120,7 @@ def test_a_plan_names_the_time_limit_and_not_the_slo_if_the_search_was_cut_short
     assert reason(plan).endswith(f"; {cause}")
     text = " ".join(" ".join(header(plan, 0.95, "penstock plan")).split())
     printed = " ".join(lines(plan, 0.95))
-    content = json.loads(as_json(plan, 0.95, ""))
+    content = read_output("plan", as_json(plan, 0.95, ""))
     for output in (text, printed, content["disaggregation"]["summary"]):
         assert cause in output
         assert "graph met the SLO" not in output
@@ -164,7 +164,7 @@ def test_disaggregation_is_not_known_at_a_scale_without_a_replay_of_both_graphs(
     plan = plan_comparing(90, by_gpus=False, scales=(0.25, 0.5, 1.0, 2.0), left=8)
     unknown = "not known at scale × 0.5, × 2 (one or both graphs were not replayed)"
     assert disaggregation(plan) == f"not worth it at scale × 0.25, × 1; {unknown}: {PAIR}"
-    scales = json.loads(as_json(plan, 0.95, ""))["disaggregation"]["scales"]
+    scales = read_output("plan", as_json(plan, 0.95, ""))["disaggregation"]["scales"]
     assert [one["favors_disaggregated"] for one in scales] == [False, None, False, None]
     assert scales[-1]["aggregated"] is None
 

@@ -9,7 +9,7 @@ import pytest
 
 from penstock.graph.slo import Slo
 from penstock.simulate.acceptance import Acceptance
-from penstock.simulate.accuracy import accuracy_line, as_json, conditions_of, evidence
+from penstock.simulate.accuracy import accuracy_line, conditions_of, evidence, row_intervals
 from penstock.simulate.interval import (
     FEWEST,
     NEAREST,
@@ -119,16 +119,16 @@ def test_a_row_has_an_interval_from_its_own_conditions() -> None:
     line = accuracy_line(found)
     assert line.startswith("90% interval: ITL p50 ")
     assert line.endswith(f" ({NEAREST} measured points of gpt-oss-120b, trtllm, b200)")
-    factors = as_json(found)
+    factors = row_intervals(found)
     assert set(factors) == {"itl", "ttft", "rate"}
     assert "tok/s/GPU" in line
-    assert f"ITL p50 {10 * factors['itl']['low']:.3g} to {10 * factors['itl']['high']:.3g}" in line
+    assert f"ITL p50 {10 * factors['itl'].low:.3g} to {10 * factors['itl'].high:.3g}" in line
 
 
 @pytest.mark.slow
 def test_the_rate_of_arrivals_has_no_interval() -> None:
     found = replace(row(of("gpt-oss-120b-b200-throughput")), is_closed_loop=False)
-    assert set(as_json(found)) == {"itl", "ttft"}
+    assert set(row_intervals(found)) == {"itl", "ttft"}
     assert "tok/s/GPU" not in accuracy_line(found)
 
 
@@ -136,7 +136,7 @@ def test_the_rate_of_arrivals_has_no_interval() -> None:
 def test_what_was_never_measured_is_named() -> None:
     disaggregated = row(of("gpt-oss-120b-b200-disagg"))
     assert accuracy_line(disaggregated) == "no measured point for a disaggregated graph"
-    assert as_json(disaggregated) == {}
+    assert row_intervals(disaggregated) == {}
     other = row(of("gpt-oss-120b-h200-sglang"))
     assert accuracy_line(other) == "no measured point for gpt-oss-120b, sglang, h200"
     draft = of("gpt-oss-120b-b200-latency-eagle3", acceptance=Acceptance((0.7,)))

@@ -17,6 +17,7 @@ from penstock.simulate.study import Row
 from penstock.workload import find_workload
 from tests.simulate.test_metrics import answer, steady
 from tests.simulate.test_replayable import of
+from tests.support.outputs import read_output
 
 
 def disagg() -> Replayable:
@@ -146,7 +147,9 @@ def test_scaling_events_and_gpu_hours_are_reported() -> None:
     assert "  scaling events: 20 s prefill 1 → 2" in lines
     assert "    80 s prefill 2 → 1" in lines
     assert "all metrics include the start and the end of the workload" in lines
-    assert '"serving": 2' in as_json([row], find_workload("short-chat"))
+    document = read_output("simulate", as_json([row], find_workload("short-chat")))
+    (scaling,) = document["graphs"][0]["scaling"]
+    assert {step["serving"] for step in scaling["workers"]["prefill"]} == {1, 2}
 
 
 def test_many_scaling_events_are_shortened_and_no_event_is_reported() -> None:

@@ -1,6 +1,7 @@
 """Files that are not part of this repository: published recipes, CRDs, recordings, a trace.
 
 `PENSTOCK_DYNAMO_CHECKOUT` names a checkout of ai-dynamo/dynamo for the recipes and CRDs.
+`PENSTOCK_LLMD_CHECKOUT` names a checkout of llm-d/llm-d-benchmark for the schema of its reports.
 `PENSTOCK_SHARED` names the folder with everything else (default: ../shared), which has the recipes
 and CRDs too. CONTRIBUTING.md describes both.
 """
@@ -16,6 +17,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 CHECKOUT = "PENSTOCK_DYNAMO_CHECKOUT"
+LLMD_CHECKOUT = "PENSTOCK_LLMD_CHECKOUT"
+LLMD_SCHEMA = Path("llmdbenchmark/analysis/benchmark_report/br_v0_2_1_json_schema.json")
 CRDS = Path("deploy") / "operator" / "config" / "crd" / "bases"
 # The recipes that the tests have results for.
 LISTED = re.compile(r"^\| (\S+\.yaml) \|", re.MULTILINE)
@@ -35,6 +38,12 @@ def crds() -> Path:
     """The folder with Dynamo's CRDs; it may be missing."""
     checkout = os.environ.get(CHECKOUT)
     return Path(checkout) / CRDS if checkout else shared() / "facts" / "crds"
+
+
+def llmd_schema() -> Path | None:
+    """The JSON schema of llm-d's Benchmark Report 0.2.1; None without a checkout."""
+    checkout = os.environ.get(LLMD_CHECKOUT)
+    return Path(checkout) / LLMD_SCHEMA if checkout else None
 
 
 @cache

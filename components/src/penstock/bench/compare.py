@@ -7,21 +7,23 @@ from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
 from random import Random
+from typing import Literal
 
 from penstock.bench import aiperf
 from penstock.bench.difference import MIN_PAIRS, Both, Difference, differences
 from penstock.bench.measurement import Failures, distortion_of
 from penstock.bench.records import Records
-from penstock.bench.run import Endpoint, Traffic, send
+from penstock.bench.run import Endpoint, Traffic, new_folder, send
 from penstock.bench.slices import Schedule, Slicing, schedules
 from penstock.bench.watch import Progress
-from penstock.errors import BenchError, InputError, Problem, UsageError
+from penstock.errors import BenchError, Problem, UsageError
 from penstock.simulate.metrics import MAX_REFUSED
 from penstock.simulate.window import percentile
 from penstock.workload import Request
 from penstock.workload.load import LoadedWorkload
 
-NAMES = ("A", "B")
+Name = Literal["A", "B"]
+NAMES: tuple[Name, Name] = ("A", "B")
 MORE = 1.3  # × the expected number of requests are sampled, so that they last for all slices
 
 
@@ -138,18 +140,15 @@ def compare(request: CompareRequest, folder: Path, progress: Progress) -> Compar
 def _traffic(
     request: CompareRequest, both: tuple[Schedule, Schedule], folder: Path
 ) -> Sequence[Traffic]:
-    found = []
-    for name, endpoint, schedule in zip(NAMES, request.endpoints, both, strict=True):
-        own = folder / name
-        try:
-            own.mkdir()
-        except OSError as error:
-            message = f"cannot be created: {error.strerror}"
-            raise InputError(Problem(file=str(own), message=message)) from None
-        found.append(
-            Traffic(endpoint=endpoint, requests=schedule.requests, concurrency=None, folder=own)
+    return [
+        Traffic(
+            endpoint=endpoint,
+            requests=schedule.requests,
+            concurrency=None,
+            folder=new_folder(folder / name),
         )
-    return found
+        for name, endpoint, schedule in zip(NAMES, request.endpoints, both, strict=True)
+    ]
 
 
 def _pairs(schedule: Schedule, first: Records, second: Records) -> list[list[Both]]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
 from penstock.bench.compare import NAMES, Comparison
 from penstock.bench.difference import LEVEL, Difference, interval
+from penstock.bench.documents import SCHEMA_VERSION, ComparisonDocument, TargetDocument
 from penstock.bench.limits import LimitCheck
-from penstock.bench.report import SCHEMA_VERSION, failures_line, workload_json
+from penstock.bench.report import failures_line
+from penstock.json_document import NamedWorkload
 from penstock.simulate.report import aligned, arrival_of
 
 LABELS = {"ttft": "TTFT", "itl": "ITL", "e2e": "end-to-end"}
@@ -84,26 +85,25 @@ def _verdict(found: Comparison) -> Iterator[str]:
 def as_json(found: Comparison, checked: Sequence[LimitCheck]) -> str:
     request = found.request
     targets = zip(NAMES, request.endpoints, found.failures, found.unsent, strict=True)
-    document = {
-        "schema_version": SCHEMA_VERSION,
-        "client": found.client,
-        "seed": request.seed,
-        # How many requests there are follows from the slices.
-        "workload": {**workload_json(request.workload), "requests": None},
-        "targets": {
-            name: {**asdict(endpoint), "failures": asdict(failures), "unsent": unsent}
+    return ComparisonDocument(
+        schema_version=SCHEMA_VERSION,
+        kind="comparison",
+        client=found.client,
+        seed=request.seed,
+        workload=NamedWorkload.of(request.workload.name, request.workload.workload),
+        targets={
+            name: TargetDocument(**asdict(endpoint), failures=failures, unsent=unsent)
             for name, endpoint, failures, unsent in targets
         },
-        "slicing": asdict(request.slicing),
-        "pairs": found.pairs,
-        "requests": found.requests,
-        "level": LEVEL,
-        "has_verdict": found.has_verdict,
-        "differences": [asdict(one) for one in found.differences],
-        "limits": [asdict(one) for one in checked],
-        "skew_ms": found.skew_ms,
-        "overlapping": found.overlapping,
-        "distortion": found.distortion or None,
-        "interrupted": found.interrupted or None,
-    }
-    return json.dumps(document, indent=2)
+        slicing=request.slicing,
+        pairs=found.pairs,
+        requests=found.requests,
+        level=LEVEL,
+        has_verdict=found.has_verdict,
+        differences=list(found.differences),
+        limits=list(checked),
+        skew_ms=found.skew_ms,
+        overlapping=found.overlapping,
+        distortion=found.distortion or None,
+        interrupted=found.interrupted or None,
+    ).as_json()

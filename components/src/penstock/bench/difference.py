@@ -41,16 +41,21 @@ class Difference:
     """Of one metric, in milliseconds. Changes are shares: 0.05 if the second is 5% higher."""
 
     metric: str
-    """One of `METRICS`."""
+    """Latency and statistic, such as `ttft_p90`; `mean` is the geometric mean."""
     first_ms: float
+    """Value of target A in ms."""
     second_ms: float
+    """Value of target B in ms."""
     change: float
+    """Change from A to B as a share: 0.05 if B is 5% higher."""
     low: float | None
+    """Lower end of the confidence interval of the change; null for a percentile if the slices have
+    too few requests."""
     high: float | None
-    """The interval of the change; None for percentiles if the slices have too few requests."""
+    """Upper end of the confidence interval of the change; null if `low` is."""
     claim: int
-    """1 if the second target is slower, -1 if it is faster, 0 if neither can be claimed; always 0
-    for percentiles, of which no claim is made."""
+    """1 if B is slower, -1 if B is faster, 0 if neither can be claimed; always 0 for percentiles,
+    of which no claim is made."""
 
 
 def differences(pairs: Sequence[Sequence[Both]], level: float = LEVEL) -> list[Difference]:

@@ -6,10 +6,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
-from penstock.bench.compare import Comparison
 from penstock.bench.difference import LEVEL, METRICS, interval
 from penstock.errors import LimitError, Problem, UndecidedError
+
+if TYPE_CHECKING:
+    from penstock.bench.compare import Comparison
 
 _LIMIT = re.compile(r"\s*(\w+)\s*>\s*([+-]?\d+(?:\.\d+)?)\s*%\s*")
 
@@ -27,8 +30,9 @@ class Limit:
     """The most that a metric of the second target may be higher than that of the first."""
 
     metric: str
+    """Metric of the limit, as in `differences`."""
     most: float
-    """As a share."""
+    """Highest permitted change from A to B as a share."""
 
     def __str__(self) -> str:
         return f"{self.metric} > {self.most * 100:+.4g}%"
@@ -37,9 +41,13 @@ class Limit:
 @dataclass(frozen=True, kw_only=True)
 class LimitCheck:
     limit: Limit
+    """The limit of `--fail-if`."""
     outcome: Outcome
+    """Whether the complete interval is below the limit, above it, or contains it."""
     reason: str
+    """Interval that decided the outcome, or why there is none."""
     fix: str = ""
+    """Option that may decide the limit; empty if it is decided."""
 
     def __str__(self) -> str:
         return f"{self.limit}: {self.outcome} ({self.reason})"

@@ -29,8 +29,11 @@ BUSY = 0.9  # share of this machine's processor time
 @dataclass(frozen=True, kw_only=True)
 class Percentiles:
     p50: float
+    """Median in ms."""
     p90: float
-    p99: float | None  # None if more than 1% of the requests failed
+    """90th percentile in ms."""
+    p99: float | None
+    """99th percentile in ms; null if more than 1% of the requests failed."""
 
     @staticmethod
     def of(values: Sequence[float], *, has_p99: bool) -> Percentiles | None:
@@ -44,9 +47,9 @@ class Percentiles:
 @dataclass(frozen=True, kw_only=True)
 class Failures:
     sent: int
-    """Requests with a record."""
+    """Number of requests with a record."""
     reasons: Mapping[str, int]
-    """Requests by the reason of their failure."""
+    """Number of failed requests by the reason of their failure."""
 
     @staticmethod
     def of(records: Records) -> Failures:

@@ -17,12 +17,18 @@ class Prediction:
     """Latencies in milliseconds, over the same window as in a `Measurement`."""
 
     graph: str
+    """Name of the simulated graph."""
     requests: int
+    """Number of requests of the workload."""
     too_long: int
-    """Of the requests, those that the graph rejects; the latencies are those of the others."""
+    """Number of these requests that the graph rejects; the latencies are those of the others."""
     ttft_ms: Percentiles | None
+    """Predicted time to first token; null if no request was simulated."""
     itl_ms: Percentiles | None
+    """Predicted mean inter-token latency of each request; null if no request has two output
+    tokens."""
     e2e_ms: Percentiles | None
+    """Predicted end-to-end latency; null if no request was simulated."""
 
 
 def prediction_of(

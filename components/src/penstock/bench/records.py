@@ -25,6 +25,7 @@ REASONS = {  # by the class of the error in AIPerf's HTTP client
 
 @dataclass(frozen=True, kw_only=True)
 class FailedRequest:
+    key: Key
     sent_ms: float
     reason: str
 
@@ -69,7 +70,7 @@ def read_records(
         record, sent_ms = found[key], sent[key] - start
         reason = _failure(record, requests[key])
         if reason:
-            failed.append(FailedRequest(sent_ms=sent_ms, reason=reason))
+            failed.append(FailedRequest(key=key, sent_ms=sent_ms, reason=reason))
         else:
             served[key] = _served(record, sent_ms, is_chat=is_chat)
             gaps += _value(record, "inter_chunk_latency") or ()

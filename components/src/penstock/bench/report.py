@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from penstock.bench.documents import SCHEMA_VERSION, RunDocument
 from penstock.bench.measurement import Failures, Measurement, Percentiles
 from penstock.bench.prediction import Prediction
+from penstock.bench.request_log import RequestLog
 from penstock.graph.slo import Slo
+from penstock.json_document import NamedWorkload
 from penstock.simulate.metrics import MAX_REFUSED
 from penstock.simulate.report import aligned, arrival_of
 from penstock.workload.load import LoadedWorkload
 
-SCHEMA_VERSION = 1
 HEADINGS = ("ms", "p50", "p90", "p99")
 ROWS = {
     "TTFT": "ttft_ms",
@@ -43,6 +44,8 @@ class Bench:
     prediction: Prediction | None = None
     interrupted: str = ""
     """What ended the run early; empty if nothing did."""
+    log: RequestLog | None = None
+    """Its requests; None if only the figures are known."""
 
     @property
     def meets_slo(self) -> bool | None:
@@ -147,11 +150,15 @@ def failures_line(found: Failures) -> str:
 
 
 def as_json(bench: Bench) -> str:
-    return json.dumps(document(bench), indent=2)
+    return document(bench).as_json()
 
 
-def document(bench: Bench) -> dict[str, Any]:
-    """What `as_json` prints."""
+def document(bench: Bench) -> RunDocument:
+    return RunDocument(kind="run", **run_fields(bench))
+
+
+def run_fields(bench: Bench) -> dict[str, Any]:
+    """Those of a `RunDocument`, without its kind."""
     found = bench.measurement
     steady = found.steadiness
     return {
@@ -160,14 +167,14 @@ def document(bench: Bench) -> dict[str, Any]:
         "model": bench.model,
         "client": bench.client,
         "seed": bench.seed,
-        "workload": workload_json(bench.workload),
-        "slo": bench.slo.model_dump(exclude_none=True),
+        "workload": NamedWorkload.of(bench.workload.name, bench.workload.workload),
+        "slo": bench.slo,
         "attain": bench.attain,
         "meets_slo": bench.meets_slo,
-        "prediction": bench.prediction and asdict(bench.prediction),
+        "prediction": bench.prediction,
         "interrupted": bench.interrupted or None,
         "distortion": found.distortion or None,
-        **asdict(found),
+        **{name: getattr(found, name) for name in Measurement.__dataclass_fields__},
         "steadiness": steady and asdict(steady) | {"is_steady": steady.is_steady},
     }
 

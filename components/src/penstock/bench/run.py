@@ -12,6 +12,7 @@ from penstock.bench import aiperf
 from penstock.bench.measurement import measurement_of
 from penstock.bench.records import Records, read_records
 from penstock.bench.report import Bench
+from penstock.bench.request_log import RequestLog
 from penstock.bench.trace_file import Key, keyed, write_trace
 from penstock.bench.watch import Progress, Watch
 from penstock.errors import BenchError, NotVerifiedError, Problem
@@ -136,6 +137,17 @@ def _prepared(traffic: Traffic, timeout_s: float, progress: Progress) -> aiperf.
     )
 
 
+def new_folder(path: Path) -> Path:
+    """The folder of one run, inside that of all; BenchError if it cannot be created."""
+    try:
+        path.mkdir()
+    except OSError as error:
+        message = f"cannot be created: {error.strerror}"
+        fix = "Free space, or name a folder on another file system with --out."
+        raise BenchError(Problem(place=str(path), message=message, fix=fix)) from None
+    return path
+
+
 def _require_space(traffic: Traffic) -> None:
     """BenchError if the requests do not fit on the file system."""
     needed = BYTES_PER_TOKEN * sum(one.input_tokens for one in traffic.requests.values())
@@ -192,6 +204,7 @@ def bench(request: BenchRequest, folder: Path, progress: Progress) -> Bench:
             cpu_share=sent.cpu_share,
         ),
         interrupted=sent.interrupted,
+        log=RequestLog(requests=requests, records=sent.records[0]),
     )
 
 

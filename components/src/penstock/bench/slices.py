@@ -22,10 +22,12 @@ class Slicing:
     """How two targets share the time of a run."""
 
     pairs: int
-    """Including the first, which warms up both targets and is not counted."""
+    """Number of pairs of slices, including the first, which warms up both targets and is not
+    counted."""
     slice_ms: float
+    """Duration of one slice in ms."""
     gap_ms: float
-    """After each slice, for its last responses."""
+    """Pause after each slice in ms, for its last responses."""
 
     @property
     def traffic_ms(self) -> float:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from penstock.bench.report import Bench
-from penstock.bench.run import INTERRUPTED, BenchRequest, bench
+from penstock.bench.run import INTERRUPTED, BenchRequest, bench, new_folder
 from penstock.bench.watch import Progress
-from penstock.errors import BenchError, Problem
+from penstock.errors import BenchError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,13 +72,8 @@ def sweep(
     levels: list[Level] = []
     interrupted = ""
     for scale in scales:
-        own = folder / f"scale-{scale:g}"
+        own = new_folder(folder / f"scale-{scale:g}")
         workload = request.workload.at_scale(scale) if scale != 1 else request.workload
-        try:
-            own.mkdir()
-        except OSError as error:
-            message = f"cannot be created: {error.strerror}"
-            raise BenchError(Problem(place=str(own), message=message)) from None
 
         def at_scale(text: str, done: int, total: int, scale: float = scale) -> None:
             progress(f"scale {scale:g}: {text}", done, total)

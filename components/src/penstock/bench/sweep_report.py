@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 
+from penstock.bench.documents import SCHEMA_VERSION, LevelDocument, SweepDocument
 from penstock.bench.measurement import Percentiles
-from penstock.bench.report import SCHEMA_VERSION, Bench, document, failures_line, limits_of
+from penstock.bench.report import Bench, failures_line, limits_of, run_fields
 from penstock.bench.sweep import Level, Sweep
 from penstock.simulate.report import aligned, arrival_of
 
@@ -81,21 +81,21 @@ def _highest(found: Sweep) -> Iterator[str]:
 
 def as_json(found: Sweep) -> str:
     highest = found.highest
-    levels = [
-        {
-            "scale": level.scale,
-            "tokens_per_second_gpu": found.gpu_rate(level),
-            "is_on_pareto_front": level in found.front,
-            **document(level.found),
-        }
-        for level in found.levels
-    ]
-    shown = {
-        "schema_version": SCHEMA_VERSION,
-        "gpus": found.gpus,
-        "highest_scale_within_slo": highest and highest.scale,
-        "interrupted": found.interrupted or None,
-        "unmeasured_scales": list(found.unmeasured),
-        "levels": levels,
-    }
-    return json.dumps(shown, indent=2)
+    return SweepDocument(
+        schema_version=SCHEMA_VERSION,
+        kind="sweep",
+        gpus=found.gpus,
+        highest_scale_within_slo=highest.scale if highest else None,
+        interrupted=found.interrupted or None,
+        unmeasured_scales=list(found.unmeasured),
+        levels=[
+            LevelDocument(
+                kind="run",
+                **run_fields(level.found),
+                scale=level.scale,
+                tokens_per_second_gpu=found.gpu_rate(level),
+                is_on_pareto_front=level in found.front,
+            )
+            for level in found.levels
+        ],
+    ).as_json()

@@ -11,7 +11,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.cli import arguments
+from penstock.cli.bench_outputs import (
+    add_outputs,
+    add_outputs_of_one,
+    require_outputs,
+    write_comparison,
+    write_run,
+    write_sweep,
+)
 from penstock.cli.bench_targets import (
+    Target,
     add_targets,
     gpus_of,
     requested_targets,
@@ -33,7 +42,6 @@ if TYPE_CHECKING:
     from penstock.bench.limits import Limit
     from penstock.bench.prediction import Prediction
     from penstock.bench.run import BenchRequest, Endpoint
-    from penstock.graph.slo import Slo
     from penstock.workload.load import LoadedWorkload
 
 DURATION_MS, SLICE_MS, GAP_MS = 132_000.0, 4_000.0, 1_500.0  # defaults of a comparison: 12 pairs
@@ -45,6 +53,7 @@ OF_ONE = {
     "gpu": "--gpu",
     "sweep": "--sweep",
     "gpus": "--gpus",
+    "llm_d_report": "--llm-d-report",
 }
 LATENCIES = {"ttft": "--ttft", "itl": "--itl", "e2e": "--e2e"}
 OF_TWO = {"duration": "--duration", "slice": "--slice", "gap": "--gap", "fail_if": "--fail-if"}
@@ -73,6 +82,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         help="keep the requests and AIPerf's records in DIR, a new folder (default: delete them)",
     )
+    add_outputs(parser)
     _add_arguments_of_one(parser.add_argument_group("with one target"))
     _add_arguments_of_two(parser.add_argument_group("with two targets"))
     arguments.add_json(parser)
@@ -107,6 +117,7 @@ def _add_arguments_of_one(parser: argparse._ArgumentGroup) -> None:
         metavar="N",
         help="with --sweep: GPUs of the target, for tokens/s/GPU (default: those of GRAPH)",
     )
+    add_outputs_of_one(parser)
     add_latencies(parser)
     parser.add_argument(
         "--attain",
@@ -167,12 +178,13 @@ def run(args: argparse.Namespace) -> int:
 
     require_environment()
     _require_fitting_arguments(args)
+    require_outputs(args)
     end_as_interrupted()
     workload = requested_workload(args)
     progress = Progress(args, "starting AIPerf", line_interval_s=LINE_INTERVAL_S)
     with _folder(args.out) as folder, requested_targets(args, folder, progress) as targets:
         if len(targets) == 1:
-            _measure(args, targets[0].endpoint, targets[0].slo, workload, folder, progress)
+            _measure(args, targets[0], workload, folder, progress)
         else:
             both = (targets[0].endpoint, targets[1].endpoint)
             _compare(args, both, workload, folder, progress)
@@ -181,8 +193,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _measure(
     args: argparse.Namespace,
-    endpoint: Endpoint,
-    slo: Slo,
+    target: Target,
     workload: LoadedWorkload,
     folder: Path,
     progress: Progress,
@@ -193,25 +204,30 @@ def _measure(
     if args.requests:
         workload = workload.with_requests(args.requests)
     request = BenchRequest(
-        endpoint=endpoint,
+        endpoint=target.endpoint,
         workload=workload,
-        slo=slo,
+        slo=target.slo,
         attain=args.attain or ATTAIN,
         seed=args.seed,
         timeout_s=args.request_timeout / 1000,
     )
     if args.sweep:
-        _sweep(args, request, folder, progress)
+        _sweep(args, target, request, folder, progress)
         return
     with progress.running():
         prediction = _prediction(args, workload)
         found = replace(bench(request, folder, progress), prediction=prediction)
     _print(as_json(found) if args.json else lines(found))
+    write_run(args, target, found)
     require_complete(found)
 
 
 def _sweep(
-    args: argparse.Namespace, request: BenchRequest, folder: Path, progress: Progress
+    args: argparse.Namespace,
+    target: Target,
+    request: BenchRequest,
+    folder: Path,
+    progress: Progress,
 ) -> None:
     from penstock.bench.run import require_complete, require_uninterrupted
     from penstock.bench.sweep import sweep
@@ -221,6 +237,7 @@ def _sweep(
     with progress.running():
         found = sweep(request, args.sweep, folder, progress, gpus=gpus)
     _print(as_json(found) if args.json else lines(found))
+    write_sweep(args, target, found)
     require_uninterrupted(found.interrupted, request.endpoint.url)
     require_complete(found.levels[-1].found)
 
@@ -271,6 +288,7 @@ def _compare(
         found = compare(request, folder, progress)
     checked = check_limits(found, args.fail_if or ())
     _print(as_json(found, checked) if args.json else lines(found, checked))
+    write_comparison(args, found)
     require_uninterrupted(found.interrupted)
     require_results(found)
     require_limits(checked)

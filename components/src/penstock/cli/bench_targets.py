@@ -34,6 +34,14 @@ class Target:
     endpoint: Endpoint
     slo: Slo
     """Of the command line and of the graph."""
+    has_own_engines: bool
+    """Whether it is a graph whose own engines serve, and no substitutes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Served:
+    url: str
+    has_own_engines: bool
 
 
 def add_targets(parser: argparse.ArgumentParser) -> None:
@@ -114,26 +122,26 @@ def requested_targets(
     from penstock.verify.urls import is_url
 
     with ExitStack() as opened:
-        urls = {}
+        served = {}
         for number, target in enumerate(args.targets, start=1):
             if args.start and not is_url(target):
                 own = folder / f"graph-{number}"
-                urls[number] = opened.enter_context(_started(args, Path(target), own, progress))
+                served[number] = opened.enter_context(_started(args, Path(target), own, progress))
             elif args.cluster and not is_url(target):
-                urls[number] = opened.enter_context(_released(args, Path(target), progress))
+                served[number] = opened.enter_context(_released(args, Path(target), progress))
             else:
-                urls[number] = _url(args, target)
+                served[number] = _served(args, target)
         yield [
-            _target(args, target, url)
-            for target, url in zip(args.targets, urls.values(), strict=True)
+            _target(args, target, one)
+            for target, one in zip(args.targets, served.values(), strict=True)
         ]
 
 
 @contextmanager
 def _started(
     args: argparse.Namespace, graph: Path, folder: Path, progress: Progress
-) -> Iterator[str]:
-    """The URL of the graph, which runs until the end."""
+) -> Iterator[_Served]:
+    """The graph, which runs until the end."""
     from penstock.drill.graph_process import GraphProcess
     from penstock.errors import StartError
     from penstock.local.ports import Ports
@@ -152,18 +160,20 @@ def _started(
                 url = process.wait_ready(START_LIMIT_S)
         except TimeoutError as error:
             raise StartError(str(error)) from None
-        yield url
+        replicas = process.state()["replicas"]
+        own = not any(replica["is_substitute"] for replica in replicas)
+        yield _Served(url=url, has_own_engines=own)
 
 
 @contextmanager
-def _released(args: argparse.Namespace, graph: Path, progress: Progress) -> Iterator[str]:
-    """The URL of a local port for the graph's release."""
+def _released(args: argparse.Namespace, graph: Path, progress: Progress) -> Iterator[_Served]:
+    """The graph's release, at a local port."""
     from penstock.bench.cluster_target import forwarded_release
 
     args.graph = graph
     target = arguments.target_of(args)
     with forwarded_release(target, lambda line: _say(progress, line)) as url:
-        yield url
+        yield _Served(url=url, has_own_engines=True)
 
 
 def _say(progress: Progress, line: str) -> None:
@@ -171,18 +181,19 @@ def _say(progress: Progress, line: str) -> None:
     print(line, file=sys.stderr)
 
 
-def _url(args: argparse.Namespace, target: str) -> str:
-    """Of an endpoint that runs. NotUpError for a graph that does not."""
+def _served(args: argparse.Namespace, target: str) -> _Served:
+    """An endpoint that runs. NotUpError for a graph that does not."""
     from penstock.local.control import status
     from penstock.verify.urls import is_url, require_urls
 
     if not is_url(target):
-        return status(Path(target), args.sets).state.endpoint
+        state = status(Path(target), args.sets).state
+        return _Served(url=state.endpoint, has_own_engines=not state.has_substitute)
     require_urls([target])
-    return target.rstrip("/")
+    return _Served(url=target.rstrip("/"), has_own_engines=False)
 
 
-def _target(args: argparse.Namespace, target: str, url: str) -> Target:
+def _target(args: argparse.Namespace, target: str, served: _Served) -> Target:
     from penstock.bench.run import Endpoint
     from penstock.manifests.source import open_source
     from penstock.verify.preflight import require_endpoint
@@ -191,7 +202,7 @@ def _target(args: argparse.Namespace, target: str, url: str) -> Target:
 
     source = None if is_url(target) else open_source(Path(target), args.sets)
     slo = source.loaded.graph.slo if source is not None and source.loaded else None
-    found = ProbeTarget(url=url.removesuffix("/v1"))
+    found = ProbeTarget(url=served.url.removesuffix("/v1"))
     try:
         require_endpoint(found)
         endpoint = Endpoint(
@@ -202,7 +213,11 @@ def _target(args: argparse.Namespace, target: str, url: str) -> Target:
         )
     finally:
         found.close()
-    return Target(endpoint=endpoint, slo=requested_slo(args, slo))
+    return Target(
+        endpoint=endpoint,
+        slo=requested_slo(args, slo),
+        has_own_engines=served.has_own_engines,
+    )
 
 
 def _model(endpoint: ProbeTarget, requested: str | None) -> str:

@@ -33,29 +33,35 @@ class FaultRecord:
     """One injected fault. Times are in seconds on the clock of the history."""
 
     number: int
+    """Number of the fault, in order of injection."""
     kind: str
+    """Kind of the fault."""
     target: str
-    """The process, such as `decode.0`; `graph` for a fault of everything."""
+    """Process, such as `decode.0`; `graph` for a fault of all processes."""
     role: Role | None
+    """Role of the process in the graph; null for a fault of all processes."""
     started_s: float
+    """Start of the injection, in seconds since the start of the drill."""
     ended_s: float
-    """The injection is over."""
+    """End of the injection, in seconds since the start of the drill."""
     recovered_s: float | None
-    """Every process is ready again; None: not within the time limit."""
+    """When all processes were ready again, in seconds since the start of the drill; null if not
+    within the time limit."""
     has_survivor: bool
     """Whether another process could serve the requests of the target."""
     clients: tuple[int, ...] | None = ()
-    """Ports of the clients that were connected to the target; None: any may have been."""
+    """Ports of the clients that were connected to the target; null if any may have been."""
     port: int | None = None
-    """HTTP port of the target, if it is a frontend or an Envoy."""
+    """HTTP port of the target; null if it is not a frontend or an Envoy."""
     is_outage: bool = False
-    """Nothing could serve until the recovery."""
+    """Whether nothing could serve until the recovery."""
     stalls: bool = False
-    """It suspended processes or their connections, so that streams waited."""
+    """Whether the fault suspended processes or their connections, so that streams waited."""
     is_of_network: bool = False
-    """It lost or delayed packets, which TCP sends again after a time that doubles."""
+    """Whether the fault lost or delayed packets, which TCP sends again after a time that
+    doubles."""
     outcome: str = ""
-    """What became of it, such as why it was refused."""
+    """What became of the fault, such as why it was refused; empty if it was injected."""
 
     @property
     def over_s(self) -> float:

@@ -21,12 +21,15 @@ class MemoryTrend:
     """Resident memory of one process, without its first two minutes."""
 
     process: str
-    """`frontend.0`, or `penstock` for the process that runs the graph."""
+    """Name of the process, such as `frontend.0`; `penstock` is the process that runs the graph."""
     minutes: float
+    """Duration of the samples in minutes."""
     first_mib: float
+    """Resident memory at the first sample in MiB."""
     last_mib: float
+    """Resident memory at the last sample in MiB."""
     slope_mib_per_hour: float
-    """Least squares."""
+    """Least-squares slope of the resident memory in MiB/h."""
 
 
 @dataclass

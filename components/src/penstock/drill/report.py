@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict
 from html import escape
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
+from penstock.drill.documents import (
+    SCHEMA_VERSION,
+    DrillDocument,
+    FailureDocument,
+    FaultRow,
+)
 from penstock.drill.evaluate import Failure, FailureType, Row, median, p99
 from penstock.drill.memory import MemoryTrend
 from penstock.drill.run import DrillResult
@@ -87,49 +90,52 @@ def _recovery(row: Row) -> str:
     return f"{middle:.1f} (p99 {worst:.1f})" if middle is not None and worst is not None else "-"
 
 
-def as_document(result: DrillResult, repeat: str) -> dict[str, Any]:
+def as_document(result: DrillResult, repeat: str) -> DrillDocument:
     """The JSON document of `penstock drill --json`."""
     evaluation = result.evaluation
     totals = Counter(failure.type for failure in evaluation.failures)
-    return {
-        "passed": evaluation.passes,
-        "interrupted": result.was_interrupted,
-        "command": repeat,
-        "seed": result.options.seed,
-        "seconds": round(result.seconds, 1),
-        "requests": evaluation.requests,
-        "failed": {type_.value: totals[type_] for type_ in FailureType},
-        "unavoidable": sum(failure.is_unavoidable for failure in evaluation.failures),
-        "rows": [
-            {
-                "kind": row.kind,
-                "target": row.target,
-                "faults": row.faults,
-                "requests": row.requests,
-                "failed": {type_.value: count for type_, count in row.failed.items()},
-                "unavoidable": row.unavoidable,
-                "recovery_s_median": _rounded(median(row.recovery_s)),
-                "recovery_s_p99": _rounded(p99(row.recovery_s)),
-            }
-            for row in evaluation.rows
-        ],
-        "failures": [
-            {
-                "request": failure.request.number,
-                "type": failure.type,
-                "error": failure.request.error,
-                "fault": failure.fault.number if failure.fault is not None else None,
-                "unavoidable": failure.is_unavoidable,
-                "cause": failure.cause,
-            }
-            for failure in evaluation.failures
-        ],
-        "faults": [asdict(fault) for fault in result.faults],
-        "not_recovered": [fault.number for fault in evaluation.not_recovered],
-        "leftovers": list(evaluation.leftovers),
-        "permitted": dict(evaluation.permitted),
-        "memory": [asdict(trend) for trend in result.memory],
-    }
+    return DrillDocument(
+        schema_version=SCHEMA_VERSION,
+        passed=evaluation.passes,
+        interrupted=result.was_interrupted,
+        command=repeat,
+        seed=result.options.seed,
+        seconds=round(result.seconds, 1),
+        requests=evaluation.requests,
+        failed={type_: totals[type_] for type_ in FailureType},
+        unavoidable=sum(failure.is_unavoidable for failure in evaluation.failures),
+        rows=list(map(_row_document, evaluation.rows)),
+        failures=list(map(_failure_document, evaluation.failures)),
+        faults=list(result.faults),
+        not_recovered=[fault.number for fault in evaluation.not_recovered],
+        leftovers=list(evaluation.leftovers),
+        permitted=dict(evaluation.permitted),
+        memory=list(result.memory),
+    )
+
+
+def _row_document(row: Row) -> FaultRow:
+    return FaultRow(
+        kind=row.kind,
+        target=row.target,
+        faults=row.faults,
+        requests=row.requests,
+        failed=dict(row.failed),
+        unavoidable=row.unavoidable,
+        recovery_s_median=_rounded(median(row.recovery_s)),
+        recovery_s_p99=_rounded(p99(row.recovery_s)),
+    )
+
+
+def _failure_document(failure: Failure) -> FailureDocument:
+    return FailureDocument(
+        request=failure.request.number,
+        type=failure.type,
+        error=failure.request.error,
+        fault=failure.fault.number if failure.fault is not None else None,
+        unavoidable=failure.is_unavoidable,
+        cause=failure.cause,
+    )
 
 
 def _rounded(value: float | None) -> float | None:
@@ -202,4 +208,4 @@ def _plot(values: Sequence[float], result: DrillResult) -> str:
 
 
 def as_json(result: DrillResult, repeat: str) -> str:
-    return json.dumps(as_document(result, repeat), indent=1, ensure_ascii=False)
+    return as_document(result, repeat).as_json(indent=1, ensure_ascii=False)

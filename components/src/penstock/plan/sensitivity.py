@@ -64,8 +64,10 @@ class Comparison:
 class Headroom:
     """Scales above the planned one; None: none was found, or none was replayed."""
 
-    sustained: float | None = None  # the highest at which the SLO was met
-    failing: float | None = None  # the lowest at which it was missed
+    sustained: float | None = None
+    """Highest replayed scale above the planned one at which the SLO was met; null if none was."""
+    failing: float | None = None
+    """Lowest replayed scale at which the SLO was missed; null if none was."""
 
 
 @dataclass(frozen=True, kw_only=True)

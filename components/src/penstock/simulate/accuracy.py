@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from statistics import mean, median
-from typing import Any
 
 from penstock.simulate.interval import (
     COVERAGE,
@@ -76,11 +74,6 @@ def _never_measured(deployment: Replayable) -> str:
         return "a disaggregated graph"
     has_draft = "aic_nextn" in deployment.pools[0].engine["engine"]
     return "speculative decoding" if has_draft else ""
-
-
-def as_json(row: Row) -> dict[str, Any]:
-    """Factors of the predicted figures, by metric; empty without measured points."""
-    return {metric: asdict(found) for metric, found in row_intervals(row).items()}
 
 
 def row_intervals(row: Row, coverage: float = COVERAGE) -> Mapping[str, Interval]:

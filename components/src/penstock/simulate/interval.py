@@ -67,8 +67,11 @@ class Interval:
     """The measurement is between ``low`` and ``high`` times the prediction, with COVERAGE."""
 
     low: float
+    """Lower end of the interval, as a multiple of the predicted value."""
     high: float
+    """Upper end of the interval, as a multiple of the predicted value."""
     points: int
+    """Number of measured points behind the interval."""
 
     @property
     def center(self) -> float:

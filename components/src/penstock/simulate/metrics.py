@@ -142,8 +142,11 @@ class Spread:
     """A metric over several seeds."""
 
     median: float
+    """Median over the seeds."""
     low: float
+    """Lowest value of a seed."""
     high: float
+    """Highest value of a seed."""
 
 
 def spreads(metrics: Sequence[ReplayMetrics]) -> Iterator[tuple[str, Spread]]:

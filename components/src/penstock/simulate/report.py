@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from statistics import median
+from typing import Any
 
-from penstock.simulate.accuracy import accuracy_line
-from penstock.simulate.accuracy import as_json as intervals_as_json
+from penstock.simulate.accuracy import accuracy_line, row_intervals
+from penstock.simulate.documents import (
+    SCHEMA_VERSION,
+    Figures,
+    GraphFigures,
+    Intervals,
+    ScalingDocument,
+    SimulatedGraph,
+    SimulateDocument,
+    SustainedLoadDocument,
+    TriedScale,
+    Workers,
+    WorkingSetDocument,
+)
 from penstock.simulate.metrics import MAX_REFUSED, ReplayMetrics, Spread, spreads
 from penstock.simulate.model import Replayable
 from penstock.simulate.scaling import Scaling
@@ -41,8 +53,6 @@ NARROW = {
 }
 NARROW_WIDTH = 80
 MAX_EVENTS = 24
-# Of the JSON of simulate, plan and tune: raised if a key changes its meaning or is removed.
-SCHEMA_VERSION = 1
 NEVER_SIMULATED = (
     "the frontend's own work (templates, tokenization, HTTP)",
     "prefix-cache hits on the output of earlier turns of a conversation",
@@ -289,77 +299,79 @@ def _length(loaded: LoadedWorkload, scale: float) -> str:
 def as_json(
     rows: Sequence[Row], loaded: LoadedWorkload, sustained: Sequence[SustainedLoad] = ()
 ) -> str:
-    return json.dumps(
-        {
-            "schema_version": SCHEMA_VERSION,
-            "workload": loaded.workload.model_dump(exclude_none=True),
-            "graphs": [
-                _as_json(row) | {"working_set": working_set_json(working_set(row, loaded))}
-                for row in rows
-            ],
-            "sustained": [_sustained_as_json(load) for load in sustained],
-            "not_simulated": NEVER_SIMULATED,
-        },
-        indent=2,
-    )
+    return SimulateDocument(
+        schema_version=SCHEMA_VERSION,
+        workload=loaded.workload,
+        graphs=[
+            SimulatedGraph(
+                **_figures(row), working_set=working_set_document(working_set(row, loaded))
+            )
+            for row in rows
+        ],
+        sustained=list(map(_sustained_document, sustained)),
+        not_simulated=NEVER_SIMULATED,
+    ).as_json()
+
+
+def figures_of(row: Row) -> GraphFigures:
+    return GraphFigures(**_figures(row))
 
 
 def as_rows(rows: Sequence[Row]) -> list[dict[str, object]]:
-    return [_as_json(row) for row in rows]
+    return [figures_of(row).model_dump(mode="json", warnings=False) for row in rows]
 
 
-def working_set_json(found: WorkingSet | None) -> dict[str, object] | None:
-    return asdict(found) | {"fits": found.fits} if found else None
+def working_set_document(found: WorkingSet | None) -> WorkingSetDocument | None:
+    return WorkingSetDocument(**asdict(found), fits=found.fits) if found else None
 
 
-def _sustained_as_json(load: SustainedLoad) -> dict[str, object]:
-    """Scales are relative to the workload's rate."""
-    return {
-        "graph": load.rows[0].replayable.name,
-        "highest_scale": load.highest.scale if load.highest else None,
-        "lowest_failing_scale": load.lowest_failing.scale if load.lowest_failing else None,
-        "tried": [{"scale": row.scale, "goodput": row.goodput} for row in load.rows],
-    }
+def _sustained_document(load: SustainedLoad) -> SustainedLoadDocument:
+    return SustainedLoadDocument(
+        graph=load.rows[0].replayable.name,
+        highest_scale=load.highest.scale if load.highest else None,
+        lowest_failing_scale=load.lowest_failing.scale if load.lowest_failing else None,
+        tried=[TriedScale(scale=row.scale, goodput=row.goodput) for row in load.rows],
+    )
 
 
-def _as_json(row: Row) -> dict[str, object]:
-    figures = {name: asdict(spread) for name, spread in spreads(row.metrics)}
+def _figures(row: Row) -> dict[str, Any]:
+    """The fields of `GraphFigures`."""
+    figures = dict(spreads(row.metrics))
     price = row.replayable.gpu_hour_price
-    hours = figures.get("gpu_hours_per_million", {}).get("median")
+    hours = figures.get("gpu_hours_per_million")
     return {
         "graph": row.replayable.name,
         "gpu": row.replayable.gpu.name,
         "gpus": row.gpus,
         "shape": row.replayable.shape,
-        "slo": row.replayable.slo.model_dump(),
+        "slo": row.replayable.slo,
         "scale": row.scale,
         "seeds": len(row.metrics),
-        "steadiness": asdict(row.steadiness) if row.steadiness else None,
+        "steadiness": row.steadiness,
         "is_steady": row.is_steady,
         "too_long": row.too_long,
         "over_input_limit": row.over_input_limit,
-        "figures": figures,
-        "intervals": intervals_as_json(row),
-        "scaling": [_scaling_as_json(one, row) for one in row.scalings]
+        "figures": Figures(**figures),
+        "intervals": Intervals(**row_intervals(row)),
+        "scaling": [_scaling_document(one, row) for one in row.scalings]
         if row.replayable.planner
         else None,
-        "cost_per_million": hours * price if price and hours else None,
+        "cost_per_million": hours.median * price if price and hours and hours.median else None,
         "assumed": list(assumed(row)),
         "not_simulated": row.replayable.not_simulated,
     }
 
 
-def _scaling_as_json(scaling: Scaling, row: Row) -> dict[str, object]:
-    """The numbers of ready and of allocated workers of each pool over time."""
+def _scaling_document(scaling: Scaling, row: Row) -> ScalingDocument:
     names = ("+".join(pool.names) for pool in row.replayable.pools)
-    return {
-        "events": [asdict(event) for event in scaling.events],
-        "gpus": scaling.gpus(row.replayable),
-        "workers": {
+    return ScalingDocument(
+        events=list(scaling.events),
+        gpus=scaling.gpus(row.replayable),
+        workers={
             name: [
-                {"at_s": step.at_ms / 1000, "serving": step.serving, "allocated": step.allocated}
+                Workers(at_s=step.at_ms / 1000, serving=step.serving, allocated=step.allocated)
                 for step in steps
             ]
             for name, steps in zip(names, scaling.steps, strict=True)
         },
-    }
+    )

@@ -66,9 +66,13 @@ class Event:
     """A decision of the planner to change the number of workers of a pool."""
 
     at_s: float
+    """Simulated time of the decision in seconds."""
     pool: str
+    """Name of the pool."""
     before: int
+    """Number of workers before the decision."""
     after: int
+    """Number of workers that the planner wants."""
 
 
 @dataclass(frozen=True, kw_only=True)

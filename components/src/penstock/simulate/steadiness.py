@@ -25,13 +25,21 @@ OVERLOAD_GROWTH = 1.4  # of the request duration, in a replay twice as long
 @dataclass(frozen=True, kw_only=True)
 class Steadiness:
     window_s: float
-    request_s: float  # p99 of the request duration in the window
-    offered_rate: float  # requests/s that arrive in the window
-    served_rate: float  # requests/s that complete in it
-    warm_up_s: float = 0.0  # before the window; does not become longer with the traffic
-    short_request_s: float = 0.0  # duration of a request without a queue
+    """Length of the measured window in seconds."""
+    request_s: float
+    """p99 of the request duration in the window, in seconds."""
+    offered_rate: float
+    """Requests/s that arrive in the window."""
+    served_rate: float
+    """Requests/s that complete in the window."""
+    warm_up_s: float = 0.0
+    """Seconds before the window, which do not become more with longer traffic."""
+    short_request_s: float = 0.0
+    """Duration of a request without a queue, in seconds."""
     # Until the number of concurrent conversations becomes steady; 0 without conversations.
     fill_s: float = 0.0
+    """Seconds until the number of concurrent conversations becomes steady; 0 without
+    conversations."""
 
     @property
     def is_long_enough(self) -> bool:

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from statistics import median
 
-from penstock.simulate.report import SCHEMA_VERSION, aligned, arrival_of, as_rows, notes
+from penstock.simulate.documents import SCHEMA_VERSION
+from penstock.simulate.report import aligned, arrival_of, as_rows, notes
 from penstock.tune.compare import (
     LIMITED,
     MARGIN,

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Iterable
 
 from rich.console import Console
 from rich.markup import escape
 
 from penstock.terminal import fitted
+from penstock.verify.documents import SCHEMA_VERSION, ProbeDocument, VerifyDocument
 from penstock.verify.result import Verdict
 from penstock.verify.run_probes import ProbeRun
 
@@ -41,21 +40,21 @@ def print_results(results: Iterable[ProbeRun]) -> list[ProbeRun]:
 def print_json(results: Iterable[ProbeRun]) -> list[ProbeRun]:
     """Print all results as one JSON document; return them."""
     shown = list(results)
-    document = {
-        "ok": all(r.ok for r in shown),
-        "probes": [
-            {
-                "name": r.name,
-                "verdict": str(r.result.verdict),
-                "detail": r.result.detail,
-                "hint": r.result.hint,
-                "seconds": round(r.seconds, 3),
-                "required": r.required,
-                "ok": r.ok,
-            }
+    document = VerifyDocument(
+        schema_version=SCHEMA_VERSION,
+        ok=all(r.ok for r in shown),
+        probes=[
+            ProbeDocument(
+                name=r.name,
+                verdict=r.result.verdict,
+                detail=r.result.detail,
+                hint=r.result.hint,
+                seconds=round(r.seconds, 3),
+                required=r.required,
+                ok=r.ok,
+            )
             for r in shown
         ],
-    }
-    json.dump(document, sys.stdout, indent=1)
-    print()
+    )
+    print(document.as_json(indent=1))
     return shown

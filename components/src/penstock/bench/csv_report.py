@@ -1,0 +1,140 @@
+"""The figures of a run, a sweep or a comparison as CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from penstock.bench.compare import Comparison
+from penstock.bench.measurement import Percentiles
+from penstock.bench.report import Bench
+from penstock.bench.request_log import RequestLog
+from penstock.bench.sweep import Level, Sweep
+
+Value = str | float | bool | None
+
+REQUEST_COLUMNS = (
+    *("conversation", "turn", "sent_ms", "input_tokens", "cached_tokens", "output_tokens"),
+    *("ttft_ms", "itl_ms", "e2e_ms", "is_counted", "meets_slo", "failure"),
+)
+PERCENTILES = ("p50", "p90", "p99")
+LEVEL_COLUMNS = (
+    *("scale", "requests_per_second", "tokens_per_second", "tokens_per_second_gpu"),
+    "tokens_per_second_user",
+    *(f"{latency}_{p}_ms" for latency in ("ttft", "itl", "e2e") for p in PERCENTILES),
+    *("prefix_hit_rate", "goodput", "meets_slo", "is_on_pareto_front"),
+    *("sent", "failed", "counted", "interrupted"),
+)
+METRIC_COLUMNS = ("metric", "a_ms", "b_ms", "change", "low", "high", "claim")
+HEADERS = [",".join(columns) for columns in (REQUEST_COLUMNS, LEVEL_COLUMNS, METRIC_COLUMNS)]
+"""First lines, by which a file of `bench` is recognized."""
+
+
+def run_csv(bench: Bench, log: RequestLog) -> str:
+    """One row for each request that was sent, in order of the times at which they were sent."""
+    rows = sorted(_request_rows(bench, log), key=lambda one: one[0])
+    return _text(REQUEST_COLUMNS, [row for _, row in rows])
+
+
+def _request_rows(bench: Bench, log: RequestLog) -> Iterator[tuple[float, dict[str, Value]]]:
+    """(time in ms, row)."""
+    counted = set(map(id, log.counted))
+    for (conversation, turn), one in log.records.served.items():
+        yield (
+            one.arrived_ms,
+            {
+                "conversation": conversation,
+                "turn": turn,
+                "sent_ms": one.arrived_ms - log.first_ms,
+                "input_tokens": one.input_tokens,
+                "cached_tokens": one.cached_tokens,
+                "output_tokens": one.tokens,
+                "ttft_ms": one.ttft_ms,
+                "itl_ms": one.itl_ms,
+                "e2e_ms": one.e2e_ms,
+                "is_counted": id(one) in counted,
+                "meets_slo": one.meets(bench.slo) if bench.slo else None,
+            },
+        )
+    for failed in log.records.failed:
+        conversation, turn = failed.key
+        yield (
+            failed.sent_ms,
+            {
+                "conversation": conversation,
+                "turn": turn,
+                "sent_ms": failed.sent_ms - log.first_ms,
+                "input_tokens": log.requests[failed.key].input_tokens,
+                "is_counted": False,
+                "meets_slo": False if bench.slo else None,
+                "failure": failed.reason,
+            },
+        )
+
+
+def sweep_csv(found: Sweep) -> str:
+    """One row for each load, lowest first."""
+    return _text(LEVEL_COLUMNS, [_level_row(found, level) for level in found.levels])
+
+
+def _level_row(found: Sweep, level: Level) -> dict[str, Value]:
+    bench, measured = level.found, level.found.measurement
+    latencies = {"ttft": measured.ttft_ms, "itl": measured.itl_ms, "e2e": measured.e2e_ms}
+    return {
+        "scale": level.scale,
+        "requests_per_second": measured.request_rate,
+        "tokens_per_second": measured.output_rate,
+        "tokens_per_second_gpu": found.gpu_rate(level),
+        "tokens_per_second_user": measured.user_rate,
+        **{
+            f"{latency}_{p}_ms": _percentile(values, p)
+            for latency, values in latencies.items()
+            for p in PERCENTILES
+        },
+        "prefix_hit_rate": measured.prefix_hit_rate,
+        "goodput": measured.goodput,
+        "meets_slo": bench.meets_slo,
+        "is_on_pareto_front": level in found.front,
+        "sent": measured.failures.sent,
+        "failed": measured.failures.total,
+        "counted": measured.counted,
+        "interrupted": bench.interrupted,
+    }
+
+
+def _percentile(values: Percentiles | None, name: str) -> float | None:
+    return None if values is None else getattr(values, name)
+
+
+def comparison_csv(found: Comparison) -> str:
+    """One row for each metric; none if too few requests were served to compare."""
+    rows = [
+        {
+            "metric": one.metric,
+            "a_ms": one.first_ms,
+            "b_ms": one.second_ms,
+            "change": one.change,
+            "low": one.low,
+            "high": one.high,
+            "claim": one.claim,
+        }
+        for one in found.differences
+    ]
+    return _text(METRIC_COLUMNS, rows)
+
+
+def _text(columns: Sequence[str], rows: Iterable[Mapping[str, Value]]) -> str:
+    file = io.StringIO()
+    writer = csv.DictWriter(file, columns, restval="", lineterminator="\n")
+    writer.writeheader()
+    for row in rows:
+        writer.writerow({name: _cell(value) for name, value in row.items()})
+    return file.getvalue()
+
+
+def _cell(value: Value) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    # Six digits behind the point are nanoseconds.
+    return "" if value is None else f"{round(value, 6)}" if isinstance(value, float) else str(value)

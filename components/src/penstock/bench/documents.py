@@ -1,0 +1,208 @@
+"""The JSON documents of `penstock bench`, from which their published schema is generated."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import Discriminator, PlainSerializer
+
+from penstock.bench.difference import Difference
+from penstock.bench.limits import LimitCheck
+from penstock.bench.measurement import Failures, Percentiles
+from penstock.bench.prediction import Prediction
+from penstock.bench.slices import Slicing
+from penstock.json_document import Document, GivenSlo, NamedWorkload, set_fields
+
+SCHEMA_VERSION: Final = 1
+GivenNamedWorkload = Annotated[NamedWorkload, PlainSerializer(set_fields)]
+
+
+def _without_length(workload: NamedWorkload) -> dict[str, Any]:
+    """How many requests are sent follows from the slices."""
+    return {**set_fields(workload), "requests": None}
+
+
+SlicedWorkload = Annotated[NamedWorkload, PlainSerializer(_without_length)]
+
+
+class SteadyState(Document):
+    """Whether the run was long enough for latencies that do not depend on its length."""
+
+    window_s: float
+    """Length of the measured window in seconds."""
+    request_s: float
+    """p99 of the request duration in the window, in seconds."""
+    offered_rate: float
+    """Requests/s that were sent in the window; with conversations, the rate of the workload."""
+    served_rate: float
+    """Requests/s that completed in the window."""
+    warm_up_s: float
+    """Seconds before the window."""
+    short_request_s: float
+    """Duration of a request without a queue, in seconds."""
+    fill_s: float
+    """Seconds until the number of concurrent conversations is steady; 0 without conversations."""
+    is_steady: bool
+    """Whether the window is long enough, and as many requests completed in it as were sent."""
+
+
+class RunDocument(Document):
+    """One run against one target."""
+
+    schema_version: Literal[1]
+    """Version of this schema."""
+    kind: Literal["run"]
+    """Form of the document."""
+    url: str
+    """URL of the endpoint, without `/v1`."""
+    model: str
+    """Model that was requested."""
+    client: str
+    """Load generator and its version."""
+    seed: int
+    """Seed of the sampled requests."""
+    workload: GivenNamedWorkload
+    """Workload that was sent, as in a workload file; fields that are not set are missing."""
+    slo: GivenSlo
+    """SLO of the run; limits that are not set are missing."""
+    attain: float
+    """Share of requests that must meet the SLO."""
+    meets_slo: bool | None
+    """Whether enough requests meet the SLO; null without an SLO, and if no request was counted."""
+    prediction: Prediction | None
+    """Figures of `--predict`; null without it."""
+    interrupted: str | None
+    """What ended the run early; null if it is complete."""
+    distortion: str | None
+    """Why this machine may have distorted the latencies; null if it has not."""
+    failures: Failures
+    """Failed requests of the complete run."""
+    unsent: int
+    """Number of requests that were not sent, or have no record."""
+    counted: int
+    """Number of served requests in the measured window, from which the percentiles come."""
+    window_s: float
+    """Length of the measured window in seconds."""
+    ttft_ms: Percentiles | None
+    """Time to first token; null if no request was served."""
+    first_output_ms: Percentiles | None
+    """Time to the first token that is not reasoning; null if no response has one."""
+    reasoning: int
+    """Number of counted responses that began with reasoning."""
+    reasoning_only: int
+    """Number of counted responses without any token that is not reasoning."""
+    itl_ms: Percentiles | None
+    """Mean inter-token latency of each request; null if no response has several chunks."""
+    chunk_gap_ms: Percentiles | None
+    """Time between two chunks of a stream, in the complete run; null without such a time."""
+    e2e_ms: Percentiles | None
+    """End-to-end latency; null if no request was served."""
+    in_one_piece: int
+    """Number of responses of several tokens in one chunk, which have no inter-token latency."""
+    user_rate: float | None
+    """Output tokens/s of the median request; null if no response has several chunks."""
+    output_rate: float
+    """Output tokens/s of all requests in the window."""
+    request_rate: float
+    """Requests/s that were sent in the window and served."""
+    goodput: float | None
+    """Share of requests within the SLO; null without an SLO, and if no request was counted."""
+    prefix_hit_rate: float
+    """Share of input tokens that the server reports as found in a prefix cache."""
+    input_ratio: float | None
+    """Input tokens counted by the server, relative to those of the workload; null if no request was
+    served."""
+    steadiness: SteadyState | None
+    """Whether the latencies are those of a steady state; null with a fixed concurrency."""
+    late_p99_ms: float | None
+    """p99 of the delay with which requests were sent, in ms; null with a fixed concurrency."""
+    cpu_share: float
+    """Share of this machine's processor time that was used while requests were sent."""
+
+
+class LevelDocument(RunDocument):
+    """One load of a sweep."""
+
+    scale: float
+    """Multiple of the workload's arrival rate or concurrency."""
+    tokens_per_second_gpu: float | None
+    """Output tokens/s/GPU; null if the number of GPUs is not known."""
+    is_on_pareto_front: bool
+    """Whether no other load has more tokens/s for each user without fewer tokens/s in total."""
+
+
+class SweepDocument(Document):
+    """Runs against one target at several loads."""
+
+    schema_version: Literal[1]
+    """Version of this schema."""
+    kind: Literal["sweep"]
+    """Form of the document."""
+    gpus: int | None
+    """GPUs of the target; null if not known."""
+    highest_scale_within_slo: float | None
+    """Scale of the last load that meets the SLO; null without an SLO, and if none meets it."""
+    interrupted: str | None
+    """What ended the sweep early; null if it is complete."""
+    unmeasured_scales: Sequence[float]
+    """Scales that were not measured, because the sweep ended before them."""
+    levels: Sequence[LevelDocument]
+    """Runs, lowest load first."""
+
+
+class TargetDocument(Document):
+    """One target of a comparison."""
+
+    url: str
+    """URL of the endpoint, without `/v1`."""
+    model: str
+    """Model that was requested."""
+    graph: str
+    """File of the graph; empty if the target was named by its URL."""
+    failures: Failures
+    """Failed requests of the complete run."""
+    unsent: int
+    """Number of requests that were not sent, or have no record."""
+
+
+class ComparisonDocument(Document):
+    """One run against two targets, which get the same requests in alternating slices."""
+
+    schema_version: Literal[1]
+    """Version of this schema."""
+    kind: Literal["comparison"]
+    """Form of the document."""
+    client: str
+    """Load generator and its version."""
+    seed: int
+    """Seed of the sampled requests and of the order of slices."""
+    workload: SlicedWorkload
+    """Workload that was sent, as in a workload file, with null as its number of requests."""
+    targets: Mapping[Literal["A", "B"], TargetDocument]
+    """Both targets by name."""
+    slicing: Slicing
+    """Slices of the run."""
+    pairs: int
+    """Number of pairs of slices that are counted."""
+    requests: int
+    """Number of counted requests, each served by both targets."""
+    level: float
+    """Highest probability that the run makes any wrong claim."""
+    has_verdict: bool
+    """Whether the served requests represent the traffic of both targets."""
+    differences: Sequence[Difference]
+    """Changes from A to B; empty if too few requests were served to compare."""
+    limits: Sequence[LimitCheck]
+    """Outcome of each `--fail-if`."""
+    skew_ms: float
+    """How much later the load of one target began, in ms."""
+    overlapping: float
+    """Share of the responses that ended after the other target's slice had begun."""
+    distortion: str | None
+    """Why this machine may have distorted the latencies; null if it has not."""
+    interrupted: str | None
+    """What ended the run early; null if it is complete."""
+
+
+BenchDocument = Annotated[RunDocument | SweepDocument | ComparisonDocument, Discriminator("kind")]

@@ -1,0 +1,189 @@
+"""A run as llm-d's Benchmark Report 0.2.1, which tools of llm-d read and compare.
+
+Only what was measured is filled in. Their schema: `llmdbenchmark/analysis/benchmark_report` in
+github.com/llm-d/llm-d-benchmark.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from statistics import fmean, stdev
+from typing import Any
+
+import yaml
+
+from penstock.bench.records import CANCELLED
+from penstock.bench.report import Bench, workload_json
+from penstock.bench.request_log import RequestLog
+from penstock.simulate.metrics import MAX_REFUSED
+from penstock.simulate.window import percentile
+
+VERSION = "0.2.1"
+MARK = "# Benchmark Report written by penstock bench"
+TOOL = "aiperf"  # llm-d's name of it
+SHARES = {"p1": 0.01, "p5": 0.05, "p10": 0.1, "p25": 0.25, "p50": 0.5, "p75": 0.75, "p90": 0.9}
+SHARES |= {"p95": 0.95}
+HIGHEST = {"p99": 0.99, "p99p9": 0.999}
+Report = dict[str, Any]
+
+
+def report_of(
+    bench: Bench,
+    log: RequestLog,
+    *,
+    uid: str,
+    experiment: str | None = None,
+    stage: int = 0,
+    stack: Sequence[Report] = (),
+) -> Report:
+    """One report. ``experiment``: an id that all reports of a sweep share. ``stage``: number of the
+    load in the sweep. ``stack``: as `llmd_stack.stack_of` returns it; empty if not known."""
+    scenario: Report = {"load": _load(bench, log, stage)}
+    if stack:
+        scenario["stack"] = list(stack)
+    report: Report = {
+        "version": VERSION,
+        "run": {
+            "uid": uid,
+            "eid": experiment,
+            "time": _time(log),
+            "description": _description(bench, log),
+        },
+        "scenario": scenario,
+        "results": {"request_performance": {"aggregate": _aggregate(bench, log)}},
+    }
+    return {key: _known(value) for key, value in report.items()}
+
+
+def as_yaml(report: Report) -> str:
+    return f"{MARK}\n" + yaml.safe_dump(report, sort_keys=False, allow_unicode=True)
+
+
+def config_id(content: Any) -> str:
+    """A hash by which equal configurations are recognized."""
+    text = json.dumps(content, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def _known(node: Any) -> Any:
+    """Without keys whose value is None."""
+    if isinstance(node, Mapping):
+        return {key: _known(value) for key, value in node.items() if value is not None}
+    return [_known(one) for one in node] if isinstance(node, list) else node
+
+
+def _time(log: RequestLog) -> Report:
+    seconds = (log.last_ms - log.first_ms) / 1000
+    return {
+        "start": log.time_of(log.first_ms).isoformat(),
+        "end": log.time_of(log.last_ms).isoformat(),
+        "duration": f"PT{seconds:.3f}S",
+    }
+
+
+def _description(bench: Bench, log: RequestLog) -> str:
+    begin, end = ((ms - log.first_ms) / 1000 for ms in log.window)
+    window = f"from {begin:.1f} s to {end:.1f} s after the first request"
+    counted = f"Latencies, lengths and rates are of requests that were sent {window}."
+    remarks = [f"{bench.workload.name}, {bench.model} at {bench.url}.", counted]
+    if bench.interrupted:
+        remarks.append(f"Incomplete: {bench.interrupted}.")
+    if bench.measurement.distortion:
+        remarks.append(f"The client may have distorted it: {bench.measurement.distortion}.")
+    return " ".join(remarks)
+
+
+def _load(bench: Bench, log: RequestLog, stage: int) -> Report:
+    workload = bench.workload.workload
+    sent = list(log.requests.values())
+    conversation = workload.conversation
+    turns = conversation and {"distribution": "fixed", "value": conversation.turns}
+    native = {
+        "workload": workload_json(bench.workload),
+        "seed": bench.seed,
+        "slo": bench.slo.model_dump(exclude_none=True),
+        "url": bench.url,
+        "model": bench.model,
+    }
+    return {
+        "metadata": {
+            "cfg_id": config_id(native["workload"]),
+            "description": bench.workload.name,
+        },
+        "standardized": {
+            "tool": TOOL,
+            "tool_version": bench.client.removeprefix("AIPerf "),
+            "source": "random",
+            "stage": stage,
+            "input_seq_len": _lengths([one.input_tokens for one in sent]),
+            "output_seq_len": _lengths([one.output_tokens for one in sent]),
+            "multi_turn": turns and {"enabled": True, "max_turns": turns},
+            "rate_qps": workload.mean_rate,
+            "concurrency": workload.concurrency or None,
+        },
+        "native": {"config": native},
+    }
+
+
+def _lengths(tokens: Sequence[int]) -> Report:
+    """Of the requests of the workload, which are sampled or recorded."""
+    if min(tokens) == max(tokens):
+        return {"distribution": "fixed", "value": tokens[0]}
+    return {
+        "distribution": "other",
+        "value": fmean(tokens),
+        "min": min(tokens),
+        "max": max(tokens),
+    }
+
+
+def _aggregate(bench: Bench, log: RequestLog) -> Report:
+    measured, counted = bench.measurement, log.counted
+    failures = measured.failures
+    cancelled = failures.reasons.get(CANCELLED, 0)
+    has_p99 = failures.share <= MAX_REFUSED
+
+    def statistics(units: str, values: Sequence[float]) -> Report | None:
+        return _statistics(units, values, has_p99=has_p99)
+
+    itl = [one.itl_ms for one in counted if one.itl_ms is not None]
+    return {
+        "requests": {
+            "total": failures.sent,
+            "failures": failures.total - cancelled,
+            "incomplete": cancelled,
+            "input_length": _statistics("count", [one.input_tokens for one in counted]),
+            "output_length": _statistics("count", [one.tokens for one in counted]),
+        },
+        "latency": {
+            "time_to_first_token": statistics("ms", [one.ttft_ms for one in counted]),
+            # Theirs is the time after the first token divided by the tokens after it, as ours.
+            "time_per_output_token": statistics("ms/token", itl),
+            "normalized_time_per_output_token": statistics(
+                "ms/token", [one.e2e_ms / one.tokens for one in counted]
+            ),
+            "request_latency": statistics("ms", [one.e2e_ms for one in counted]),
+        },
+        "throughput": {
+            "output_token_rate": {"units": "tokens/s", "mean": measured.output_rate},
+            "request_rate": {"units": "queries/s", "mean": measured.request_rate},
+        },
+    }
+
+
+def _statistics(units: str, values: Sequence[float], *, has_p99: bool = True) -> Report | None:
+    """None without values. If many requests failed, they could have been the slowest, so the
+    highest percentiles and the maximum are left out."""
+    if not values:
+        return None
+    shares = SHARES | HIGHEST if has_p99 else SHARES
+    return {
+        "units": units,
+        "mean": fmean(values),
+        "stddev": stdev(values) if len(values) > 1 else None,
+        "min": min(values),
+        **{name: percentile(values, share) for name, share in shares.items()},
+        "max": max(values) if has_p99 else None,
+    }

@@ -1,0 +1,143 @@
+"""Files that `penstock bench` writes: `--csv` and `--llm-d-report`."""
+
+from __future__ import annotations
+
+import argparse
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from penstock.cli import arguments
+from penstock.cli.bench_targets import Target
+
+if TYPE_CHECKING:
+    from penstock.bench.compare import Comparison
+    from penstock.bench.report import Bench
+    from penstock.bench.sweep import Sweep
+
+
+def add_outputs(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--csv",
+        type=Path,
+        metavar="FILE.csv",
+        help="write one row per request; with --sweep per load, with two targets per metric",
+    )
+
+
+def add_outputs_of_one(parser: argparse._ArgumentGroup) -> None:
+    parser.add_argument(
+        "--llm-d-report",
+        type=Path,
+        metavar="FILE.yaml",
+        help="write llm-d's Benchmark Report 0.2.1; with --sweep one file per load, such as "
+        "FILE-scale-2.yaml",
+    )
+
+
+def require_outputs(args: argparse.Namespace) -> None:
+    """Before the run: UsageError if a file cannot be written, InputError if it would replace one
+    that `bench` did not write."""
+    from penstock.bench.csv_report import HEADERS
+    from penstock.bench.llmd_report import MARK
+
+    _require_different_files(args)
+    if args.csv is not None:
+        arguments.require_writable(args.csv, "--csv")
+        _require_own(args.csv, HEADERS, "a CSV file of penstock bench")
+    for path in _report_paths(args):
+        arguments.require_writable(path, "--llm-d-report")
+        _require_own(path, [MARK], "a Benchmark Report of penstock bench")
+
+
+def _require_different_files(args: argparse.Namespace) -> None:
+    """UsageError for one file of two options, and for the standard output."""
+    from penstock.errors import Problem, UsageError
+
+    for path, option in ((args.csv, "--csv"), (args.llm_d_report, "--llm-d-report")):
+        if path == Path("-"):
+            message = "writes a file, not the standard output"
+            raise UsageError(Problem(place=option, message=message, fix="Name a file."))
+    if args.csv in _report_paths(args):
+        message = f"{args.csv} is also the file of --llm-d-report"
+        raise UsageError(Problem(place="--csv", message=message, fix="Name another file."))
+
+
+def _require_own(path: Path, marks: Sequence[str], what: str) -> None:
+    from penstock.errors import InputError, Problem
+
+    if path.is_file() and not any(arguments.has_mark(path, mark) for mark in marks):
+        message = f"already exists, and is not {what}"
+        fix = "Name another file, or remove it first."
+        raise InputError(Problem(file=str(path), message=message, fix=fix))
+
+
+def _report_paths(args: argparse.Namespace) -> list[Path]:
+    if args.llm_d_report is None:
+        return []
+    if not args.sweep:
+        return [args.llm_d_report]
+    return [_of_scale(args.llm_d_report, scale) for scale in args.sweep]
+
+
+def _of_scale(path: Path, scale: float) -> Path:
+    return path.with_name(f"{path.stem}-scale-{scale:g}{path.suffix}")
+
+
+def write_run(args: argparse.Namespace, target: Target, found: Bench) -> None:
+    from penstock.bench.csv_report import run_csv
+    from penstock.bench.llmd_report import as_yaml, report_of
+
+    if found.log is None:
+        return
+    if args.csv is not None:
+        arguments.write_output(run_csv(found, found.log), str(args.csv))
+    for path in _report_paths(args):
+        report = report_of(found, found.log, uid=_new_id(), stack=_stack(args, target))
+        arguments.write_output(as_yaml(report), str(path))
+
+
+def write_sweep(args: argparse.Namespace, target: Target, found: Sweep) -> None:
+    from penstock.bench.csv_report import sweep_csv
+    from penstock.bench.llmd_report import as_yaml, report_of
+
+    if args.csv is not None:
+        arguments.write_output(sweep_csv(found), str(args.csv))
+    if args.llm_d_report is None:
+        return
+    experiment, stack = _new_id(), _stack(args, target)
+    for stage, level in enumerate(found.levels):
+        if level.found.log is not None:
+            report = report_of(
+                level.found,
+                level.found.log,
+                uid=_new_id(),
+                experiment=experiment,
+                stage=stage,
+                stack=stack,
+            )
+            path = _of_scale(args.llm_d_report, level.scale)
+            arguments.write_output(as_yaml(report), str(path))
+
+
+def write_comparison(args: argparse.Namespace, found: Comparison) -> None:
+    from penstock.bench.csv_report import comparison_csv
+
+    if args.csv is not None:
+        arguments.write_output(comparison_csv(found), str(args.csv))
+
+
+def _new_id() -> str:
+    return uuid.uuid4().hex
+
+
+def _stack(args: argparse.Namespace, target: Target) -> list[dict[str, object]]:
+    """Of a graph whose own engines served the requests; empty for a URL and for substitutes."""
+    from penstock.bench.llmd_stack import stack_of
+    from penstock.manifests.source import open_source
+    from penstock.serving.understand import Hints, understand
+
+    if not target.has_own_engines:
+        return []
+    return stack_of(understand(open_source(Path(target.endpoint.graph), args.sets), Hints()))

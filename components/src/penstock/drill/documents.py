@@ -1,0 +1,87 @@
+"""The JSON document of `penstock drill`, from which its published schema is generated."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, Literal
+
+from penstock.drill.evaluate import FailureType, FaultRecord
+from penstock.drill.memory import MemoryTrend
+from penstock.json_document import Document
+
+SCHEMA_VERSION: Final = 1
+
+
+class FaultRow(Document):
+    """Faults of one kind and target."""
+
+    kind: str
+    """Kind of the faults."""
+    target: str
+    """Component of the processes; `graph` for faults of all processes."""
+    faults: int
+    """Number of faults."""
+    requests: int
+    """Number of requests that ran between one of these faults and its recovery."""
+    failed: Mapping[FailureType, int]
+    """Number of failed requests by type; types without failures are missing."""
+    unavoidable: int
+    """Number of failed requests that no other process could have served."""
+    recovery_s_median: float | None
+    """Median seconds from the injection until all processes are ready; null if none recovered."""
+    recovery_s_p99: float | None
+    """p99 of the seconds until all processes are ready; null if none recovered."""
+
+
+class FailureDocument(Document):
+    """One failed request."""
+
+    request: int
+    """Number of the request."""
+    type: FailureType
+    """What went wrong with the request."""
+    error: str
+    """Error that the client got; empty if it got none."""
+    fault: int | None
+    """Number of the fault before the failure; null before the first fault."""
+    unavoidable: bool
+    """Whether no other process could have served the request."""
+    cause: str
+    """Cause of the failure, as far as it is known."""
+
+
+class DrillDocument(Document):
+    """Result of a drill."""
+
+    schema_version: Literal[1]
+    """Version of this schema."""
+    passed: bool
+    """Whether no more requests failed than permitted, and all processes recovered."""
+    interrupted: bool
+    """Whether the drill ended early, so that the result is partial."""
+    command: str
+    """Command that injects the same kinds of faults with the same seed."""
+    seed: int
+    """Seed of the order of faults."""
+    seconds: float
+    """Duration of the requests in seconds."""
+    requests: int
+    """Number of requests."""
+    failed: Mapping[FailureType, int]
+    """Number of failed requests by type."""
+    unavoidable: int
+    """Number of failed requests that no other process could have served."""
+    rows: Sequence[FaultRow]
+    """Counts for each kind and target of faults."""
+    failures: Sequence[FailureDocument]
+    """Failed requests."""
+    faults: Sequence[FaultRecord]
+    """Injected faults, in order of time."""
+    not_recovered: Sequence[int]
+    """Numbers of the faults after which not all processes became ready within the time limit."""
+    leftovers: Sequence[str]
+    """Processes and files that were left behind."""
+    permitted: Mapping[str, int]
+    """Permitted failures of each fault by its kind, as `drill.permitted_failures` of the graph."""
+    memory: Sequence[MemoryTrend]
+    """Memory of each process; empty if the drill was too short for a slope."""

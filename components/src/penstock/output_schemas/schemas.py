@@ -1,0 +1,31 @@
+"""Which model each command prints with `--json`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from penstock.bench.documents import BenchDocument
+from penstock.drill.documents import DrillDocument
+from penstock.json_document import Schema, schema_of
+from penstock.plan.documents import PlanDocument
+from penstock.simulate.documents import SimulateDocument
+from penstock.verify.documents import VerifyDocument
+
+DOCUMENTS: Mapping[str, Any] = {
+    "bench": BenchDocument,
+    "drill": DrillDocument,
+    "plan": PlanDocument,
+    "simulate": SimulateDocument,
+    "verify": VerifyDocument,
+}
+COMMANDS = tuple(DOCUMENTS)
+
+
+def output_schema(command: str) -> Schema:
+    """The JSON schema, draft 2020-12, of what ``command`` prints; one of `COMMANDS`."""
+    return schema_of(DOCUMENTS[command], title_of(command))
+
+
+def title_of(command: str) -> str:
+    return f"Output of penstock {command} --json"

@@ -1,0 +1,170 @@
+"""The JSON document of `penstock plan`, from which its published schema is generated."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from penstock.graph.slo import Slo
+from penstock.json_document import Document, GivenWorkload
+from penstock.plan.request import Objective
+from penstock.plan.sensitivity import Headroom
+from penstock.simulate.documents import Figures, GraphFigures, WorkingSetDocument
+
+
+class SpeculationDocument(Document):
+    """Speculative decoding, if it was considered."""
+
+    draft_model: str
+    """Id or path of the draft model."""
+    acceptance: Sequence[float]
+    """Assumed acceptance rates of draft token 1, 2, …, given that those before it were accepted."""
+    is_used: bool
+    """Whether the recommended graph uses it."""
+    summary: str
+    """Comparison with the best graph that decodes the other way."""
+
+
+class RouterDocument(Document):
+    """Router settings of the recommended graph, by the keys of `router` in the graph."""
+
+    prefill_load_scale: float
+    """Weight of the prefill load in the selection of a worker."""
+    overlap_score_credit: float
+    """Weight of cached prefix blocks in the selection of a worker."""
+    queue_threshold: float | None
+    """Load of a worker above which the router sends it no requests; null if requests wait in the
+    engines."""
+    queue_policy: str | None
+    """Order of requests that wait in the router; null is `fcfs`, by arrival."""
+    reason: str
+    """Why the graph has these settings."""
+
+
+class MarginDocument(Document):
+    """One latency of the SLO."""
+
+    name: str
+    """Latency that the SLO limits."""
+    limit: float
+    """Limit of the SLO in ms."""
+    predicted: float
+    """Predicted percentile of the requests that must meet the limit, in ms."""
+    highest: float | None
+    """Upper end of the interval of the prediction in ms; null without measured points near it."""
+    is_met: bool
+    """Whether the upper end of the interval is within the limit."""
+
+
+class Changed(Document):
+    """The recommended graph under other traffic, or with fewer workers."""
+
+    meets_slo: bool
+    """Whether the SLO is met."""
+    figures: Figures
+    """Metrics, each over the seeds."""
+
+
+class NotReplayed(Document):
+    """A change that was not replayed."""
+
+    not_replayed: str
+    """Why it was not replayed."""
+
+
+class TrialDocument(Document):
+    """One replayed graph."""
+
+    meets_slo: bool
+    """Whether the graph meets the SLO."""
+    goodput: float
+    """Share of requests that meet the SLO."""
+    user_rate: float | None
+    """Output tokens/s of the median request; null if no request has two output tokens."""
+
+
+class ScaleDocument(Document):
+    """The best disaggregated and the best aggregated graph at one scale."""
+
+    scale: float
+    """Multiple of the workload's arrival rate."""
+    favors_disaggregated: bool | None
+    """Whether the disaggregated graph is better; null if one of them was not replayed."""
+    disaggregated: TrialDocument | None
+    """The best disaggregated graph; null if it was not replayed."""
+    aggregated: TrialDocument | None
+    """The best aggregated graph; null if it was not replayed."""
+
+
+class DisaggregationDocument(Document):
+    """From which scale on a disaggregated graph is better."""
+
+    summary: str
+    """The result as text."""
+    scales: Sequence[ScaleDocument]
+    """Comparison at each replayed scale."""
+
+
+class PlanDocument(Document):
+    """A recommended graph, and the reasons for it."""
+
+    schema_version: Literal[1]
+    """Version of this schema."""
+    model: str
+    """Id of the model."""
+    gpu: str
+    """GPU of the workers."""
+    gpus: int
+    """GPU budget."""
+    objective: Objective
+    """What the recommended graph is best in."""
+    slo: Slo
+    """SLO; null is no limit."""
+    attain: float
+    """Share of requests that must meet the SLO."""
+    workload: GivenWorkload
+    """Workload, as in a workload file; fields that are not set are missing."""
+    recommended: str
+    """Pools and parallelism of the recommended graph."""
+    reason: str
+    """Why it is recommended."""
+    best_aggregated: str | None
+    """The best aggregated graph; null if none is known to meet the SLO."""
+    best_disaggregated: str | None
+    """The best disaggregated graph; null if none is known to meet the SLO."""
+    speculation: SpeculationDocument | None
+    """Speculative decoding; null if it was not considered."""
+    router: RouterDocument
+    """Router settings of the recommended graph."""
+    headroom: Sequence[str]
+    """Distance of each latency and of the load from the SLO, as text."""
+    confidence: float | None
+    """Coverage of the intervals that must meet the SLO; null: the prediction must meet it."""
+    margins: Sequence[MarginDocument]
+    """Each latency of the SLO."""
+    planned_scale: float
+    """Multiple of the workload's arrival rate for which the graph is recommended."""
+    scale_headroom: Headroom
+    """Scales above the planned one."""
+    n_minus_one: bool
+    """Whether the SLO must also be met with one worker fewer."""
+    after_loss: Mapping[str, Changed | NotReplayed]
+    """Result after the loss of a worker, by the name of its pool."""
+    sensitivity: Mapping[str, Changed | NotReplayed]
+    """Result under other traffic, by the change."""
+    working_set: WorkingSetDocument | None
+    """Prompt tokens that are needed again; null without prefix caching or shared prefixes."""
+    disaggregation: DisaggregationDocument
+    """Comparison of disaggregated and aggregated graphs."""
+    graphs: Sequence[GraphFigures]
+    """Figures of the recommended graph, the best of each kind, and the next best."""
+    not_considered: Mapping[str, str]
+    """Layouts that were left out, each with the reason."""
+    candidates: int
+    """Number of graphs that were considered."""
+    replays: int
+    """Number of replays."""
+    time_limit_reached: bool
+    """Whether the time limit ended the search or the analyses."""
+    graph: str
+    """YAML of the recommended graph."""

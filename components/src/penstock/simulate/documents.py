@@ -1,0 +1,201 @@
+"""The JSON document of `penstock simulate`, and parts of that of `plan`; source of its schema."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Literal
+
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
+
+from penstock.graph.slo import Slo
+from penstock.json_document import Document, GivenWorkload, Number
+from penstock.simulate.interval import Interval
+from penstock.simulate.metrics import Spread
+from penstock.simulate.scaling import Event
+from penstock.simulate.steadiness import Steadiness
+
+# Of the JSON of simulate, plan and tune: raised if a key changes its meaning or is removed.
+SCHEMA_VERSION: Final = 1
+NOT_KNOWN: Any = Field(default=None)
+
+
+class Figures(Document):
+    """Metrics of the counted requests. Metrics that a replay does not have are missing."""
+
+    requests: Spread = NOT_KNOWN
+    """Number of counted requests."""
+    unfinished: Spread = NOT_KNOWN
+    """Number of requests that did not finish."""
+    refused_share: Spread = NOT_KNOWN
+    """Share of the requests that did not finish, or are longer than the engines accept."""
+    ttft_p50_ms: Spread = NOT_KNOWN
+    """Median time to first token in ms."""
+    ttft_p90_ms: Spread = NOT_KNOWN
+    """p90 of the time to first token in ms."""
+    ttft_p99_ms: Spread = NOT_KNOWN
+    """p99 of the time to first token in ms; missing if more than 1% of the requests failed."""
+    itl_p50_ms: Spread = NOT_KNOWN
+    """Median of the requests' mean inter-token latency in ms."""
+    itl_p90_ms: Spread = NOT_KNOWN
+    """p90 of the requests' mean inter-token latency in ms."""
+    itl_p99_ms: Spread = NOT_KNOWN
+    """p99 of the requests' mean inter-token latency in ms."""
+    token_gap_p99_ms: Spread = NOT_KNOWN
+    """p99 of the time between two tokens, over all tokens, in ms."""
+    prefill_queue_p99_ms: Spread = NOT_KNOWN
+    """p99 of the prefill queue time in ms."""
+    decode_queue_p99_ms: Spread = NOT_KNOWN
+    """p99 of the decode queue time in ms; missing without a decode pool."""
+    user_rate: Spread = NOT_KNOWN
+    """Output tokens/s of the median request."""
+    output_rate: Spread = NOT_KNOWN
+    """Output tokens/s of the deployment."""
+    gpu_rate: Spread = NOT_KNOWN
+    """Output tokens/s/GPU."""
+    request_rate: Spread = NOT_KNOWN
+    """Requests/s."""
+    goodput: Spread = NOT_KNOWN
+    """Share of requests that meet the SLO; missing without an SLO."""
+    prefix_hit_rate: Spread = NOT_KNOWN
+    """Share of input tokens that were found in a prefix cache."""
+    gpu_hours: Spread = NOT_KNOWN
+    """GPU-hours of the complete replay."""
+    gpu_hours_per_million: Spread = NOT_KNOWN
+    """GPU-hours for 1,000,000 output tokens."""
+
+    @model_serializer(mode="wrap")
+    def _known(self, handler: SerializerFunctionWrapHandler) -> Any:
+        return {name: value for name, value in handler(self).items() if value is not None}
+
+
+class Intervals(Document):
+    """Factors of the predicted figures. Metrics without enough measured points are missing."""
+
+    itl: Interval = NOT_KNOWN
+    """Interval of the median inter-token latency."""
+    ttft: Interval = NOT_KNOWN
+    """Interval of the median time to first token."""
+    rate: Interval = NOT_KNOWN
+    """Interval of the output tokens/s; missing if the arrivals decide the rate."""
+
+    @model_serializer(mode="wrap")
+    def _known(self, handler: SerializerFunctionWrapHandler) -> Any:
+        return {name: value for name, value in handler(self).items() if value is not None}
+
+
+class Workers(Document):
+    """Number of workers of a pool from a moment on."""
+
+    at_s: float
+    """Simulated time in seconds."""
+    serving: int
+    """Number of workers that are ready."""
+    allocated: int
+    """Number of workers that hold GPUs."""
+
+
+class ScalingDocument(Document):
+    """What the planner did in the replay of one seed."""
+
+    events: Sequence[Event]
+    """Decisions of the planner."""
+    gpus: float
+    """Average number of allocated GPUs."""
+    workers: Mapping[str, Sequence[Workers]]
+    """Number of workers over time, by the name of the pool."""
+
+
+class WorkingSetDocument(Document):
+    """Prompt tokens that are needed again, and the KV cache for them."""
+
+    tokens: int
+    """Most prompt tokens, at any time, that were computed and are needed again later."""
+    pool: str
+    """Name of the pool that computes prompts."""
+    workers: int
+    """Number of workers of the pool."""
+    worker_tokens: int
+    """KV cache of one worker in tokens, which running requests use too."""
+    fits: bool
+    """Whether the caches of all workers together hold these tokens."""
+
+
+class GraphFigures(Document):
+    """One deployment at one scale of the workload."""
+
+    graph: str
+    """Name of the graph."""
+    gpu: str
+    """GPU of the workers."""
+    gpus: Number
+    """Number of GPUs; with a planner, the average."""
+    shape: str
+    """Pools, workers and their parallelism."""
+    slo: Slo
+    """SLO; null is no limit."""
+    scale: float
+    """Multiple of the workload's arrival rate or concurrency."""
+    seeds: int
+    """Number of replays, each with another sample of the requests."""
+    steadiness: Steadiness | None
+    """Length and rates of the least steady seed; null if all requests are counted."""
+    is_steady: bool
+    """Whether the figures do not depend on the length of the replay."""
+    too_long: int
+    """Number of requests that the engines refuse because of their length."""
+    over_input_limit: int
+    """Number of these requests whose input is longer than an engine step."""
+    figures: Figures
+    """Metrics, each over the seeds."""
+    intervals: Intervals
+    """90% intervals of the measured figures, as factors of the predicted ones."""
+    scaling: Sequence[ScalingDocument] | None
+    """Scaling in the replay of each seed; null without a planner."""
+    cost_per_million: float | None
+    """Price of 1,000,000 output tokens in the currency of `--gpu-hour-price`; null without one."""
+    assumed: Sequence[str]
+    """Assumptions of the prediction."""
+    not_simulated: Sequence[str]
+    """Settings of the graph that are not simulated."""
+
+
+class SimulatedGraph(GraphFigures):
+    """One deployment with its working set."""
+
+    working_set: WorkingSetDocument | None
+    """Prompt tokens that are needed again; null without prefix caching or shared prefixes."""
+
+
+class TriedScale(Document):
+    scale: float
+    """Multiple of the workload's arrival rate or concurrency."""
+    goodput: float | None
+    """Share of requests that meet the SLO; null if none was counted."""
+
+
+class SustainedLoadDocument(Document):
+    """Result of the search for the highest load that meets the SLO."""
+
+    graph: str
+    """Name of the graph."""
+    highest_scale: float | None
+    """Highest multiple of the workload's load that meets the SLO; null if none does."""
+    lowest_failing_scale: float | None
+    """Lowest multiple that misses the SLO; null if none was found."""
+    tried: Sequence[TriedScale]
+    """Scales that were replayed, in order of the search."""
+
+
+class SimulateDocument(Document):
+    """Graphs under one workload."""
+
+    schema_version: Literal[1]
+    """Version of this schema."""
+    workload: GivenWorkload
+    """Workload, as in a workload file; fields that are not set are missing."""
+    graphs: Sequence[SimulatedGraph]
+    """Figures of each graph; with a planner also without it."""
+    sustained: Sequence[SustainedLoadDocument]
+    """Result of `--until-slo-breaks` for each graph; empty without it."""
+    not_simulated: Sequence[str]
+    """What is not simulated in any graph."""

@@ -1,0 +1,42 @@
+"""The JSON document of `penstock verify`, from which its published schema is generated."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, Literal
+
+from penstock.json_document import Document
+from penstock.verify.result import Verdict
+
+SCHEMA_VERSION: Final = 1
+
+
+class ProbeDocument(Document):
+    """One probe and its result."""
+
+    name: str
+    """Name of the probe."""
+    verdict: Verdict
+    """Whether the deployment does what the graph declares."""
+    detail: str
+    """What was observed."""
+    hint: str
+    """Likely cause, or what to do; empty if there is none."""
+    seconds: float
+    """Duration of the probe in seconds."""
+    required: bool
+    """Whether `verify.must_pass` of the graph lists the probe, so that "cannot tell" is a
+    failure."""
+    ok: bool
+    """Whether the probe is no failure."""
+
+
+class VerifyDocument(Document):
+    """Results of all probes."""
+
+    schema_version: Literal[1]
+    """Version of this schema."""
+    ok: bool
+    """Whether no probe is a failure."""
+    probes: Sequence[ProbeDocument]
+    """Results in order of the probes."""

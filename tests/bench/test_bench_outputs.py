@@ -1,0 +1,145 @@
+"""Files of `--csv` and `--llm-d-report`, with a program in place of AIPerf."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping
+from pathlib import Path
+from subprocess import CompletedProcess
+from typing import Any
+
+import pytest
+import yaml
+
+from penstock.bench.csv_report import HEADERS
+from penstock.bench.llmd_report import MARK
+from tests.bench.bench_runs import write_workload
+from tests.bench.fake_aiperf import install
+from tests.support.command_line import penstock
+from tests.support.completions_server import CompletionsServer, Response
+from tests.support.outputs import read_output
+
+pytestmark = pytest.mark.program
+
+REQUESTS = 20
+USAGE, INPUT, BENCH = 2, 3, 19
+
+
+@pytest.fixture
+def arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
+    install(tmp_path / "environments")
+    monkeypatch.setenv("PENSTOCK_ENVIRONMENTS", str(tmp_path / "environments"))
+    monkeypatch.chdir(tmp_path)
+    return write_workload(tmp_path / "workload", REQUESTS, output_tokens=4, every_ms=100.0)
+
+
+def bench(does: str, folder: Path, *arguments: str, targets: int = 1) -> CompletedProcess[str]:
+    server = CompletionsServer(script=lambda _: Response())
+    with server.running() as target, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FAKE_AIPERF", does)
+        return penstock("bench", *[target.url] * targets, *arguments, folder=folder)
+
+
+def rows(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def performance(path: Path) -> Mapping[str, Any]:
+    report = yaml.safe_load(path.read_text())
+    return dict(report["results"]["request_performance"]["aggregate"])
+
+
+FILES = ("--csv", "run.csv", "--llm-d-report", "run.yaml")
+
+
+def test_one_target(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    done = bench("succeed", tmp_path, *arguments, *FILES, "--json", "-q")
+    assert (done.returncode, done.stderr) == (0, "")
+    document = read_output("bench", done.stdout)
+    found = rows(tmp_path / "run.csv")
+    assert len(found) == REQUESTS
+    assert sum(row["is_counted"] == "true" for row in found) == document["counted"]
+    median = performance(tmp_path / "run.yaml")["latency"]["time_to_first_token"]["p50"]
+    assert median == document["ttft_ms"]["p50"]
+
+
+def test_a_sweep(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    more = ("--sweep", "1,2", "--gpus", "4", "--ttft", "30ms", "--json", "-q")
+    done = bench("succeed", tmp_path, *arguments, *FILES, *more)
+    document = read_output("bench", done.stdout)
+    assert [float(row["scale"]) for row in rows(tmp_path / "run.csv")] == [1, 2]
+    assert len(document["levels"]) == 2
+    reports = [yaml.safe_load((tmp_path / f"run-scale-{n}.yaml").read_text()) for n in (1, 2)]
+    assert reports[0]["run"]["eid"] == reports[1]["run"]["eid"]
+    assert reports[0]["run"]["uid"] != reports[1]["run"]["uid"]
+    stages = [one["scenario"]["load"]["standardized"]["stage"] for one in reports]
+    assert stages == [0, 1]
+    assert not (tmp_path / "run.yaml").exists()
+
+
+def test_a_run_that_fails_keeps_the_requests_until_then(
+    tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    done = bench("fail-in-mid-run", tmp_path, *arguments, *FILES, "--json", "-q")
+    assert done.returncode == BENCH
+    document = read_output("bench", done.stdout)
+    assert document["interrupted"].startswith("AIPerf failed")
+    assert len(rows(tmp_path / "run.csv")) == REQUESTS / 2
+    report = yaml.safe_load((tmp_path / "run.yaml").read_text())
+    assert "Incomplete: AIPerf failed" in report["run"]["description"]
+
+
+def test_a_run_without_served_requests(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    done = bench("time-out", tmp_path, *arguments, *FILES, "--ttft", "1s", "--json", "-q")
+    assert done.returncode == BENCH
+    document = read_output("bench", done.stdout)
+    assert (document["counted"], document["ttft_ms"]) == (0, None)
+    reasons = {row["failure"] for row in rows(tmp_path / "run.csv")}
+    assert reasons == {"no complete response within --request-timeout"}
+    found = performance(tmp_path / "run.yaml")
+    assert (found["requests"]["failures"], found["latency"]) == (REQUESTS, {})
+
+
+def test_a_file_of_an_earlier_run_is_replaced_and_no_other(
+    tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    csv_file, report = tmp_path / "run.csv", tmp_path / "run.yaml"
+    for header in HEADERS:
+        csv_file.write_text(f"{header}\nold\n")
+        report.write_text(f"{MARK}\nold\n")
+        assert bench("succeed", tmp_path, *arguments, *FILES).returncode == 0
+        assert "old" not in csv_file.read_text() + report.read_text()
+    for path, what in ((csv_file, "a CSV file"), (report, "a Benchmark Report")):
+        kept = path.read_text()
+        path.write_text("mine")
+        done = bench("succeed", tmp_path, *arguments, *FILES)
+        assert done.returncode == INPUT
+        expected = f"{path.name}: already exists, and is not {what} of penstock bench. Fix: Name"
+        assert expected in done.stderr
+        assert path.read_text() == "mine"
+        path.write_text(kept)
+
+
+def test_a_file_that_cannot_be_written_is_an_error_before_the_run(
+    tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    done = bench("succeed", tmp_path, *arguments, "--csv", "no/run.csv")
+    assert (done.returncode, done.stdout) == (USAGE, "")
+    assert "--csv: there is no folder no. Fix: Create the folder" in done.stderr
+    done = bench("succeed", tmp_path, *arguments, "--csv", "-")
+    assert (done.returncode, done.stdout) == (USAGE, "")
+    assert "--csv: writes a file, not the standard output. Fix: Name a file." in done.stderr
+    done = bench("succeed", tmp_path, *arguments, "--csv", "run", "--llm-d-report", "run")
+    assert done.returncode == USAGE
+    assert "--csv: run is also the file of --llm-d-report. Fix: Name another" in done.stderr
+    (tmp_path / "run-scale-2.yaml").write_text("mine")
+    done = bench("succeed", tmp_path, *arguments, *FILES, "--sweep", "1,2")
+    assert done.returncode == INPUT
+    assert "run-scale-2.yaml: already exists" in done.stderr
+
+
+def test_a_comparison_has_no_benchmark_report(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    done = bench("succeed", tmp_path, *arguments, *FILES, targets=2)
+    assert done.returncode == USAGE
+    assert "--llm-d-report needs one target. Fix: Name one target, or remove" in done.stderr
