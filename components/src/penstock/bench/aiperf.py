@@ -53,6 +53,8 @@ class Run:
     """None: requests are sent at the times of the trace."""
     timeout_s: float
     """Of one request."""
+    duration_s: float | None = None
+    """After which no request is sent, with a fixed concurrency; None: all of the trace are sent."""
 
     @property
     def records(self) -> Path:
@@ -159,6 +161,9 @@ def command(python: Path, run: Run) -> list[str]:
     load = ["--fixed-schedule", "--fixed-schedule-start-offset", "0"]
     if run.concurrency:
         load = ["--concurrency", str(run.concurrency), "--num-sessions", str(run.conversations)]
+    if run.duration_s:
+        load += ["--benchmark-duration", f"{run.duration_s:g}"]
+        load += ["--benchmark-grace-period", f"{run.timeout_s:g}"]  # for the last responses
     return [
         *(str(python), "-P", str(CHILD)),  # not to import the modules of its folder
         "profile",

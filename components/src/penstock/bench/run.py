@@ -49,6 +49,8 @@ class Traffic:
     """None: requests are sent at their times of arrival."""
     folder: Path
     """For all files; exists."""
+    duration_s: float | None = None
+    """After which no request is sent, with a fixed concurrency; None: all are sent."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,6 +126,7 @@ def _prepared(traffic: Traffic, timeout_s: float, progress: Progress) -> aiperf.
         conversations=len({conversation for conversation, _ in traffic.requests}),
         concurrency=traffic.concurrency,
         timeout_s=timeout_s,
+        duration_s=traffic.duration_s,
     )
 
 
