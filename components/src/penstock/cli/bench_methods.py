@@ -86,13 +86,9 @@ def require_fitting_method(args: argparse.Namespace) -> None:
     def refuse(message: str, fix: str) -> None:
         raise UsageError(Problem(message=message, fix=fix))
 
-    chosen = _chosen(args)
+    accepted = _accepted(args.method, _chosen(args))
     for name, (flag, needed) in NEEDS.items():
-        if getattr(args, name) is None or (
-            args.method is None and name in ("requests", "duration")
-        ):
-            continue
-        if name not in _accepted(args.method, chosen):
+        if getattr(args, name) is not None and name not in accepted:
             refuse(f"{flag} needs {needed}", f"Remove {flag}.")
     if args.method is None:
         if args.workload is None:
@@ -119,7 +115,7 @@ def _chosen(args: argparse.Namespace) -> str:
 def _accepted(method: str | None, part: str) -> tuple[str, ...]:
     """Names of the options in ``NEEDS`` that apply."""
     if method is None:
-        return ()
+        return ("requests", "duration")  # of a workload
     if method == OPENROUTER:
         return ("duration",)
     if part == SYSTEM_LOAD:

@@ -78,9 +78,9 @@ class ContextAdapter:
                 lambda request: self._answer(request, session),
                 handler_cancellation=True,  # a client that closes its connection ends its request
             )
-            runner = web.ServerRunner(server)
+            runner = web.ServerRunner(server, shutdown_timeout=STOP_S)
             await runner.setup()
-            site = web.TCPSite(runner, HOST, 0, shutdown_timeout=STOP_S)
+            site = web.TCPSite(runner, HOST, 0)
             await site.start()
             host, port = runner.addresses[0][:2]
             started.put_nowait(f"http://{host}:{port}")

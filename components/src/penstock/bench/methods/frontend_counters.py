@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from math import inf
+from typing import Any
 
 from penstock.metrics import Metrics, parse
 
@@ -48,7 +49,7 @@ class Counters:
         return self._combined(other, 1)
 
     def _combined(self, other: Counters, sign: int) -> Counters:
-        made = {}
+        made: dict[str, Any] = {}
         for one in fields(self):
             mine, theirs = getattr(self, one.name), getattr(other, one.name)
             if isinstance(mine, Mapping):

@@ -10,7 +10,7 @@ from typing import Any
 from penstock.bench.methods.definitions import DEFINITIONS, SPEED, THROUGHPUT, definition_lines
 from penstock.bench.methods.frontend_counters import Counters
 from penstock.bench.methods.histogram import Estimate, quantile
-from penstock.bench.methods.openrouter import DURATION_S, Observation
+from penstock.bench.methods.openrouter import DURATION_S, POLL_S, Observation
 from penstock.bench.methods.request_speeds import Bounds, fastest
 from penstock.simulate.report import aligned
 from penstock.terminal import duration_text
@@ -35,7 +35,9 @@ def lines(found: Observation) -> Iterator[str]:
     yield "A percentile of TTFT is interpolated in its bucket. pN of throughput: N% are as fast"
     yield from _means(total)
     yield from definition_lines()
-    yield f"uptime (successful / (successful + failed)): {', '.join(_uptimes(found))}"
+    windows = _windows(found)
+    yield from aligned([("", *windows), ("uptime", *map(_share, windows.values()))])
+    yield "uptime: successful / (successful + failed) requests; of the last 5 min, 30 min and 1 day"
     yield from remarks(found)
 
 
@@ -87,15 +89,17 @@ def _means(total: Counters) -> Iterator[str]:
         yield f"mean, weighted by duration: {text}"
 
 
-def _uptimes(found: Observation) -> Iterator[str]:
-    for name, seconds in WINDOWS_S.items():
-        counters = found.last(seconds)
-        yield f"{name} {'not observed' if counters is None else _share(counters)}"
-    yield f"the run {_share(found.total)}"
-    yield f"since the frontends started {_share(found.since_start)}"
+def _windows(found: Observation) -> dict[str, Counters | None]:
+    """None: longer than the run."""
+    windows: dict[str, Counters | None] = {
+        name: found.last(seconds) for name, seconds in WINDOWS_S.items()
+    }
+    return windows | {"the run": found.total, "since the frontends started": found.since_start}
 
 
-def _share(counters: Counters) -> str:
+def _share(counters: Counters | None) -> str:
+    if counters is None:
+        return "not observed"
     return "-" if counters.uptime is None else f"{counters.uptime:.2%}"
 
 
@@ -104,8 +108,8 @@ def remarks(found: Observation) -> Iterator[str]:
     count = len(found.known) + found.unknown
     if found.unknown:
         yield (
-            f"the throughput of {found.unknown} of {count} requests is not known, because "
-            "several ended within one second; the percentiles are bounds that allow for any value"
+            f"the throughput of {found.unknown} of {count} requests is not known, because several "
+            f"ended within {POLL_S:g} s; the percentiles are bounds that allow for any value"
         )
     if found.seconds < DURATION_S and not found.interrupted:
         usual = duration_text(DURATION_S)
@@ -127,8 +131,6 @@ def document(found: Observation) -> dict[str, Any]:
     total = found.total
     ttft = {name: quantile(total.ttft, share) for name, share in SHARES.items()}
     speeds = {name: fastest(found.known, found.unknown, s) for name, s in SHARES.items()}
-    windows = {name: found.last(seconds) for name, seconds in WINDOWS_S.items()}
-    windows |= {"run": total, "since the frontends started": found.since_start}
     return {
         "schema_version": SCHEMA_VERSION,
         "method": "openrouter",
@@ -154,7 +156,7 @@ def document(found: Observation) -> dict[str, Any]:
         },
         "mean_throughput": mean_throughput(total),
         "mean_output_speed": mean_speed(total),
-        "uptime": {name: one and one.uptime for name, one in windows.items()},
+        "uptime": {name: one and one.uptime for name, one in _windows(found).items()},
         "definitions": DEFINITIONS,
         "interrupted": found.interrupted or None,
         "remarks": list(remarks(found)),

@@ -1,4 +1,4 @@
-"""The throughput of single requests, from counters that are read every second.
+"""The throughput of single requests, from counters that are read often.
 
 A frontend counts tokens and durations, but not the throughput of each request. If exactly one
 request ended between two readings, the changes of the sums are its tokens and its duration. Of
