@@ -19,7 +19,7 @@ does = os.environ["FAKE_AIPERF"]
 
 
 def record(line):
-    start = 10**18 + int(line["timestamp"] * 1e6)
+    start = 10**18 + int(line.get("timestamp", 0) * 1e6)
     metadata = {{"conversation_id": line["session_id"], "turn_index": 0}}
     values = {{
         "time_to_first_token": 20.0,

@@ -133,8 +133,8 @@ def test_an_address_of_several_frontends_counts_no_request_twice() -> None:
 
 def test_uptime_is_that_of_windows_that_were_observed() -> None:
     frontend = Frontend()
-    events = {10.0: lambda _: frontend.fail("internal"), 500.0: finishes(frontend)}
-    found = World(at={A: frontend}, events=events).observe(600.0)
+    events = {5.0: lambda _: frontend.fail("internal"), 200.0: finishes(frontend)}
+    found = World(at={A: frontend}, events=events).observe(310.0)
     document = json.loads(as_json(found))
     assert document["uptime"] == {
         "5 min": 1.0,
