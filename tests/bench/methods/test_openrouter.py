@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler
 
 import pytest
 
@@ -12,6 +15,8 @@ from penstock.bench.methods.openrouter import Observation, observe, require_traf
 from penstock.bench.methods.openrouter_report import as_json, lines
 from penstock.errors import BenchError
 from tests.bench.methods.frontends import MODEL, Frontend
+from tests.support.command_line import penstock
+from tests.support.scripted_http import respond, serving
 
 A, B = "http://a:8000", "http://b:8000"
 DOWN = "down"
@@ -196,3 +201,37 @@ def test_an_interrupted_run_keeps_its_figures() -> None:
 def test_an_address_that_is_no_frontend_is_an_error(serves: str, message: str) -> None:
     with pytest.raises(BenchError, match=message.replace(".", r"\.")):
         World(at={A: serves}).observe(1.0)
+
+
+def test_two_addresses_are_read_over_http() -> None:
+    first, second = Frontend(), Frontend(process="b2")
+
+    def handle(frontend: Frontend) -> Callable[[BaseHTTPRequestHandler], None]:
+        def answer(request: BaseHTTPRequestHandler) -> None:
+            listed = json.dumps({"data": [{"id": MODEL}]})
+            text = listed if request.path == "/v1/models" else frontend.text
+            respond(request, text.encode())
+
+        return answer
+
+    ended = threading.Event()
+
+    def send() -> None:
+        while not ended.is_set():  # until the run has ended
+            first.finish(ttft_s=0.03, duration_s=2.0, tokens=100)
+            time.sleep(0.2)
+
+    sender = threading.Thread(target=send)
+    with serving(handle(first)) as one, serving(handle(second)) as other:
+        sender.start()
+        try:
+            arguments = (one, other, "--method", "openrouter", "--duration", "2s", "--json")
+            done = penstock("bench", *arguments)
+        finally:
+            ended.set()
+            sender.join()
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert document["urls"] == [one, other]
+    assert document["requests"]["successful"] > 0
+    assert document["mean_throughput"] == pytest.approx(50.0)

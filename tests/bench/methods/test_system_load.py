@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from itertools import islice
+from pathlib import Path
 
 import pytest
 
@@ -12,7 +14,7 @@ from penstock.bench.methods.system_load import Phase, SystemLoad, levels, phase_
 from penstock.bench.methods.system_load_report import lines
 from penstock.bench.records import FailedRequest, Records
 from penstock.bench.run import Endpoint
-from tests.bench.methods.test_artificial_analysis import served
+from tests.bench.methods.test_artificial_analysis import bench, served
 
 E2E_MS, TTFT_MS, TOKENS = 1000.0, 100.0, 901
 
@@ -108,3 +110,25 @@ def test_the_best_phase_is_that_with_the_highest_throughput() -> None:
     )
     text = list(lines(found))
     assert text[-1] == "highest throughput: 19 tokens/s at concurrency 2"
+
+
+@pytest.mark.program
+def test_the_phases_are_measured_one_after_another(tmp_path: Path) -> None:
+    """A request takes 50 ms, at every concurrency."""
+    arguments = ("--part", "system-load", "--phase", "1s", "--max-concurrency", "4")
+    done = bench(tmp_path, *arguments, "--out", str(tmp_path / "out"), "--json")
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    phases = document["phases"]
+    assert [one["concurrency"] for one in phases] == [1, 2, 4]
+    for one in phases:
+        assert one["window_s"] == pytest.approx(1.0, abs=0.1)
+        assert one["system_throughput"] == pytest.approx(one["concurrency"] * 20_000, rel=0.05)
+        assert one["throughput"]["median"] == pytest.approx(20_000)
+    assert not document["reached_ceiling"]
+    assert {one.name for one in (tmp_path / "out").iterdir()} == {
+        "first-request",
+        "concurrency-1",
+        "concurrency-2",
+        "concurrency-4",
+    }

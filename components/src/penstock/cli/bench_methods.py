@@ -194,7 +194,7 @@ def _agentperf(
 
 
 def _configured_context(args: argparse.Namespace) -> int | None:
-    """Of the graph, in tokens; None for a URL, and for a manifest that is no graph."""
+    """Of the graph, in tokens; None for a URL, and for a manifest."""
     from penstock.manifests.source import open_source
     from penstock.verify.urls import is_url
 

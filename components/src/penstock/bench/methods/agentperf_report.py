@@ -37,8 +37,8 @@ def verdict(found: AgentPerf) -> Iterator[str]:
     context = found.result["context"]
     observed, full = context["observed_tokens"], context["full_benchmark_tokens"]
     shown = f"{observed:,} tokens" if observed else f"unknown ({context['observed_reason']})"
-    judged = "full" if found.has_full_context else "reduced, so the run is not comparable"
-    yield f"context: {shown}; the benchmark needs {full:,}; agentperf-local: {judged}"
+    stated = "full" if found.has_full_context else "reduced, so the run is not comparable"
+    yield f"context: {shown}; the benchmark needs {full:,}; agentperf-local: {stated}"
     if found.replay != COMPARABLE:
         yield f"{found.replay} checks the setup. Only results of {COMPARABLE} are comparable"
 

@@ -106,7 +106,7 @@ def is_frontend(text: str) -> bool:
 def read_scrape(text: str, model: str) -> Scrape:
     """ValueError if ``text`` is not in Prometheus' text format."""
     # Most of the 100 kB of a scrape are other metrics, and parsing is slow.
-    metrics = Metrics(tuple(parse("\n".join(_wanted(text)) + "\n")))
+    metrics = Metrics(tuple(parse("\n".join(_relevant(text)) + "\n")))
     label = next((one for one in _models(metrics) if one.casefold() == model.casefold()), model)
     uptimes = list(metrics.find(UPTIME))
     is_one = len(uptimes) == 1
@@ -117,7 +117,7 @@ def read_scrape(text: str, model: str) -> Scrape:
     )
 
 
-def _wanted(text: str) -> Iterable[str]:
+def _relevant(text: str) -> Iterable[str]:
     return (line for line in text.splitlines() if line.startswith(NAMES))
 
 

@@ -1,7 +1,7 @@
 """OpenRouter's figures of an endpoint, computed from the frontends' own metrics. Sends no load.
 
 The metrics are read often. TTFT, throughput and uptime are those of the requests that ended
-meanwhile, whoever sent them.
+meanwhile, of all clients.
 """
 
 from __future__ import annotations
