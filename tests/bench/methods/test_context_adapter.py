@@ -62,6 +62,19 @@ def test_another_list_of_models_stays_as_it_is(body: bytes) -> None:
         assert client.get("/v1/models").content == body
 
 
+def test_the_list_of_models_is_requested_without_compression() -> None:
+    headers = []
+
+    def handle(request: BaseHTTPRequestHandler) -> None:
+        headers.append(request.headers["Accept-Encoding"])
+        respond(request, b"{}")
+
+    with adapted(handle) as client:
+        client.get("/v1/models", headers={"Accept-Encoding": "gzip"})
+        client.get("/v1/other", headers={"Accept-Encoding": "gzip"})
+    assert headers == [None, "gzip"]
+
+
 def test_an_error_of_the_endpoint_is_passed_on() -> None:
     body = b'{"data": [{"id": "m", "context_window": 10}]}'
     with adapted(lambda r: respond(r, body, 401, WWW_Authenticate="Bearer")) as client:
@@ -117,7 +130,7 @@ def test_each_part_of_a_stream_is_passed_on_at_once() -> None:
     assert tuple(parts) == EVENTS
 
 
-def test_a_stream_that_the_endpoint_cuts_is_cut() -> None:
+def test_a_stream_that_the_endpoint_cuts_is_cut(caplog: pytest.LogCaptureFixture) -> None:
     def handle(request: BaseHTTPRequestHandler) -> None:
         chunked(request)
         send_part(request, EVENTS[0])
@@ -125,6 +138,7 @@ def test_a_stream_that_the_endpoint_cuts_is_cut() -> None:
 
     with adapted(handle) as client, pytest.raises(httpx.HTTPError):
         client.post("/v1/completions")
+    assert not caplog.records  # they would be printed
 
 
 def test_a_client_that_leaves_ends_the_request_of_the_endpoint() -> None:

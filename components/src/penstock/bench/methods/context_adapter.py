@@ -90,18 +90,22 @@ class ContextAdapter:
     async def _answer(
         self, request: web.BaseRequest, session: aiohttp.ClientSession
     ) -> web.StreamResponse:
+        is_list = request.method == "GET" and request.path.rstrip("/") == "/v1/models"
+        headers = _passed(request.headers)
+        if is_list:
+            headers.popall("Accept-Encoding", None)  # it is read here
         try:
             upstream = await session.request(
                 request.method,
                 f"{self.url}{request.raw_path}",
-                headers=_passed(request.headers),
+                headers=headers,
                 data=request.content if request.can_read_body else None,
                 allow_redirects=False,
             )
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             return _refused(f"{self.url} does not respond: {error or type(error).__name__}")
         async with upstream:
-            if request.method == "GET" and request.path.rstrip("/") == "/v1/models":
+            if is_list:
                 return await self._models(upstream)
             return await _streamed(request, upstream)
 
@@ -166,7 +170,7 @@ async def _streamed(
     except (aiohttp.ClientError, ConnectionError):
         if request.transport is not None:
             request.transport.abort()
-        raise
+        return response
     with contextlib.suppress(ConnectionError):
         await response.write_eof()
     return response
