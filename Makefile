@@ -104,6 +104,8 @@ bench: ## run all benchmarks; results go to benchmarks/results
 	$(RUN) python benchmarks/planner.py
 	$(RUN) python benchmarks/twin.py
 	$(RUN) python benchmarks/cluster_before.py
+	$(RUN) python benchmarks/agentperf.py
+	$(RUN) python benchmarks/artificial_analysis.py
 
 environments: ## install the environments of the tests
 	$(RUN) penstock env install envoy

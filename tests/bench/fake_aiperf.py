@@ -18,8 +18,17 @@ trace = Path(arguments[arguments.index("--input-file") + 1])
 does = os.environ["FAKE_AIPERF"]
 
 
-def record(line):
-    start = 10**18 + int(line["timestamp"] * 1e6)
+def value(name, default):
+    return float(arguments[arguments.index(name) + 1]) if name in arguments else default
+
+
+def start_ms(number, line):
+    # With a fixed concurrency, each request takes the 50 ms of its latency.
+    return line.get("timestamp", number // value("--concurrency", 1.0) * 50.0)
+
+
+def record(number, line):
+    start = 10**18 + int(start_ms(number, line) * 1e6)
     metadata = {{"conversation_id": line["session_id"], "turn_index": 0}}
     values = {{
         "time_to_first_token": 20.0,
@@ -43,7 +52,10 @@ lines = trace.read_text().splitlines()
 if does == "fail-in-mid-run":
     lines = lines[: len(lines) // 2]
 if does not in ("fail", "fail-with-box"):
-    records = (json.dumps(record(json.loads(line))) + "\\n" for line in lines)
+    sent = list(enumerate(map(json.loads, lines)))
+    end_ms = 1000 * value("--benchmark-duration", float("inf"))
+    sent = [(number, line) for number, line in sent if start_ms(number, line) < end_ms]
+    records = (json.dumps(record(number, line)) + "\\n" for number, line in sent)
     (folder / "profile_export.jsonl").write_text("".join(records))
 if does == "fail-with-box":
     print("╭─ Error Running AIPerf System ───────────────╮")

@@ -7,8 +7,9 @@ from importlib.metadata import requires
 
 import pytest
 
-from penstock.environments.gpu_engines import MACHINES, PYTHON, require_platform, require_python
+from penstock.environments.gpu_engines import MACHINES, PYTHON, require_platform
 from penstock.environments.install import FOLDER, list_environments
+from penstock.environments.interpreter import require_python
 from penstock.errors import MissingToolError
 from penstock.manifests.deployment import Engine
 

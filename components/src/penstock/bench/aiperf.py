@@ -55,6 +55,8 @@ class Run:
     """Of one request."""
     is_chat: bool = False
     """The trace has chat requests, else completions."""
+    duration_s: float | None = None
+    """After which no request is sent, with a fixed concurrency; None: all of the trace are sent."""
 
     @property
     def records(self) -> Path:
@@ -161,6 +163,9 @@ def command(python: Path, run: Run) -> list[str]:
     load = ["--fixed-schedule", "--fixed-schedule-start-offset", "0"]
     if run.concurrency:
         load = ["--concurrency", str(run.concurrency), "--num-sessions", str(run.conversations)]
+    if run.duration_s:
+        load += ["--benchmark-duration", f"{run.duration_s:g}"]
+        load += ["--benchmark-grace-period", f"{run.timeout_s:g}"]  # for the last responses
     return [
         *(str(python), "-P", str(CHILD)),  # not to import the modules of its folder
         "profile",

@@ -160,6 +160,8 @@ class TargetDocument(Document):
     """Model that was requested."""
     graph: str
     """File of the graph; empty if the target was named by its URL."""
+    is_chat: bool
+    """Whether chat requests were sent, else completions."""
     failures: Failures
     """Failed requests of the complete run."""
     unsent: int

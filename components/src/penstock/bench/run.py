@@ -52,6 +52,8 @@ class Traffic:
     """None: requests are sent at their times of arrival."""
     folder: Path
     """For all files; exists."""
+    duration_s: float | None = None
+    """After which no request is sent, with a fixed concurrency; None: all are sent."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,6 +136,7 @@ def _prepared(traffic: Traffic, timeout_s: float, progress: Progress) -> aiperf.
         concurrency=traffic.concurrency,
         timeout_s=timeout_s,
         is_chat=traffic.endpoint.is_chat,
+        duration_s=traffic.duration_s,
     )
 
 

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.cli import arguments
+from penstock.cli.bench_methods import (
+    add_method,
+    print_output,
+    require_fitting_method,
+    run_method,
+)
 from penstock.cli.bench_outputs import (
     add_outputs,
     add_outputs_of_one,
@@ -61,7 +67,8 @@ OF_TWO = {"duration": "--duration", "slice": "--slice", "gap": "--gap", "fail_if
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_targets(parser)
-    add_workload(parser)
+    add_workload(parser, required=False)
+    add_method(parser)
     parser.add_argument(
         "--seed",
         type=integer_between(0, 10**6),
@@ -94,7 +101,7 @@ def _add_arguments_of_one(parser: argparse._ArgumentGroup) -> None:
         "--requests",
         type=integer_between(1, 1_000_000),
         metavar="N",
-        help="number of requests (default: the workload's)",
+        help="number of requests (default: the workload's, or the method's)",
     )
     parser.add_argument(
         "--predict",
@@ -132,7 +139,8 @@ def _add_arguments_of_two(parser: argparse._ArgumentGroup) -> None:
         "--duration",
         type=duration_ms,
         metavar="120s",
-        help=f"total time of all slices and gaps (default: {DURATION_MS / 1000:g}s)",
+        help=f"total time of all slices and gaps (default: {DURATION_MS / 1000:g}s); with "
+        "--method openrouter: time for which metrics are read (default: 30m)",
     )
     parser.add_argument(
         "--slice",
@@ -176,6 +184,12 @@ def _limit(text: str) -> Limit:
 def run(args: argparse.Namespace) -> int:
     from penstock.bench.aiperf import require_environment
 
+    require_fitting_method(args)
+    if args.method:
+        end_as_interrupted()
+        with _folder(args.out) as folder:
+            run_method(args, folder)
+        return 0
     require_environment()
     _require_fitting_arguments(args)
     require_outputs(args)
@@ -217,7 +231,7 @@ def _measure(
     with progress.running():
         prediction = _prediction(args, workload)
         found = replace(bench(request, folder, progress), prediction=prediction)
-    _print(as_json(found) if args.json else lines(found))
+    print_output(as_json(found) if args.json else lines(found))
     write_run(args, target, found)
     require_complete(found)
 
@@ -236,7 +250,7 @@ def _sweep(
     gpus = args.gpus or gpus_of(args)
     with progress.running():
         found = sweep(request, args.sweep, folder, progress, gpus=gpus)
-    _print(as_json(found) if args.json else lines(found))
+    print_output(as_json(found) if args.json else lines(found))
     write_sweep(args, target, found)
     require_uninterrupted(found.interrupted, request.endpoint.url)
     require_complete(found.levels[-1].found)
@@ -287,21 +301,11 @@ def _compare(
     with progress.running():
         found = compare(request, folder, progress)
     checked = check_limits(found, args.fail_if or ())
-    _print(as_json(found, checked) if args.json else lines(found, checked))
+    print_output(as_json(found, checked) if args.json else lines(found, checked))
     write_comparison(args, found)
     require_uninterrupted(found.interrupted)
     require_results(found)
     require_limits(checked)
-
-
-def _print(output: str | Iterable[str]) -> None:
-    from penstock.terminal import fitted
-
-    if isinstance(output, str):
-        print(output)
-        return
-    for line in output:
-        print(*fitted(line), sep="\n")
 
 
 def _require_fitting_arguments(args: argparse.Namespace) -> None:

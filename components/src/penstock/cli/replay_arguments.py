@@ -52,10 +52,10 @@ def requested_cache(args: argparse.Namespace, python: Path) -> Cache:
     return Cache(None, "") if args.no_cache else environment_cache(python)
 
 
-def add_workload(parser: argparse.ArgumentParser) -> None:
+def add_workload(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
     parser.add_argument(
         "--workload",
-        required=True,
+        required=required,
         metavar="NAME|FILE",
         help="workload file, or one of short-chat, document, long-context, agentic, conversation",
     )
@@ -215,12 +215,12 @@ def _rates(text: str) -> tuple[float, ...]:
 
 
 def duration_ms(text: str) -> float:
-    """Milliseconds of `500ms` or `0.5s`; a number without a unit would be ambiguous."""
-    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)(ms|s)", text)
+    """Milliseconds of `500ms`, `0.5s` or `30m`; a number without a unit would be ambiguous."""
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m)", text)
     if not match or not float(match[1]):
-        message = f"{text!r} is not a duration above 0 in ms or s; write it as 500ms or 0.5s"
+        message = f"{text!r} is not a duration above 0 in ms, s or m; write it as 500ms or 0.5s"
         raise argparse.ArgumentTypeError(message)
-    return float(match[1]) * (1000 if match[2] == "s" else 1)
+    return float(match[1]) * {"ms": 1, "s": 1000, "m": 60_000}[match[2]]
 
 
 def positive_number(text: str) -> float:

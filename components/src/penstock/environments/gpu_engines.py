@@ -3,13 +3,10 @@ images."""
 
 from __future__ import annotations
 
-import sys
-
 from penstock.errors import MissingToolError, Problem
 
 # TensorRT-LLM names Python 3.10 and 3.12; one of its dependencies has no wheel for 3.13.
 PYTHON = {"trtllm": "3.12", "vllm": "3.12", "sglang": "3.12"}
-OWN_PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 MACHINES = ("x86_64", "aarch64")
 
 
@@ -24,20 +21,5 @@ def require_platform(name: str, system: str, machine: str) -> None:
             message=f"its packages exist for Linux on {' and '.join(MACHINES)}, and this machine "
             f"is {system} on {machine}",
             fix="Run the graph here with `--engine mocker`.",
-        )
-    )
-
-
-def require_python(name: str, version: str) -> None:
-    """pip installs into penstock's own Python, ``version``. MissingToolError if environment
-    ``name`` needs another."""
-    needed = PYTHON.get(name, version)
-    if needed == version:
-        return
-    raise MissingToolError(
-        Problem(
-            place=name,
-            message=f"it needs Python {needed}, and penstock runs on {version}",
-            fix=f"Install uv, which finds or downloads Python {needed}, and try again.",
         )
     )

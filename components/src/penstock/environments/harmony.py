@@ -34,3 +34,10 @@ def vocabulary() -> Path | None:
     """The folder for $TIKTOKEN_ENCODINGS_BASE, None when the environment is not installed."""
     environment = environments_root() / NAME
     return environment / "encodings" if is_installed(environment) else None
+
+
+def tiktoken_cache() -> Path | None:
+    """The folder for $TIKTOKEN_CACHE_DIR, in which tiktoken finds o200k_base by the name of its
+    cache; None when the environment is not installed."""
+    folder = vocabulary()
+    return (folder / FILE).resolve().parent if folder else None

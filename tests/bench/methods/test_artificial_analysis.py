@@ -1,0 +1,144 @@
+"""Artificial Analysis' performance test, with AIPerf and with a program in its place."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from subprocess import CompletedProcess
+
+import pytest
+
+from penstock.bench.measurement import Failures
+from penstock.bench.methods.artificial_analysis import PARTS, PartResult, Spread, output_speed
+from penstock.bench.methods.artificial_analysis_report import remarks
+from penstock.bench.run import Endpoint
+from penstock.simulate.window import ServedRequest
+from tests.bench.fake_aiperf import install
+from tests.support.command_line import penstock
+from tests.support.completions_server import CompletionsServer, Response
+from tests.support.scripted_http import respond, serving
+
+BENCH = 19
+METHOD = ("--method", "artificial-analysis")
+
+
+def bench(folder: Path, *arguments: str, does: str = "succeed") -> CompletedProcess[str]:
+    install(folder / "environments")
+    server = CompletionsServer(script=lambda _: Response())
+    with server.running(), pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PENSTOCK_ENVIRONMENTS", str(folder / "environments"))
+        patch.setenv("FAKE_AIPERF", does)
+        return penstock("bench", server.url, *METHOD, *arguments)
+
+
+@pytest.mark.program
+def test_both_definitions_are_printed(tmp_path: Path) -> None:
+    """Each response of the program begins after 20 ms and ends after 50 ms."""
+    done = bench(tmp_path)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("artificial-analysis 10k, scripted at http://127.0.0.1:")
+    assert lines[1] == (
+        "8 requests: 10,000 input and 1,500 output tokens per request, one after another"
+    )
+    speed, throughput = 1499 / 0.030, 1500 / 0.050
+    assert [line.split()[-3:] for line in lines[3:7]] == [
+        ["20.0"] * 3,
+        ["50.0"] * 3,
+        [f"{speed:.1f}"] * 3,
+        [f"{throughput:.1f}"] * 3,
+    ]
+    assert "a request after its first token: TTFT is excluded" in done.stdout
+    assert "its complete duration: TTFT is included" in done.stdout
+    assert "prompts are random token IDs" in done.stdout
+
+
+@pytest.mark.program
+def test_the_requests_have_the_lengths_of_the_part(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    done = bench(tmp_path, "--part", "1k-parallel", "--out", str(out), "--json")
+    assert done.returncode == 0, done.stderr
+    bodies = [json.loads(line)["payload"] for line in (out / "requests.jsonl").open()]
+    assert {(len(one["prompt"]), one["max_tokens"]) for one in bodies} == {(1000, 1000)}
+    assert len({tuple(one["prompt"]) for one in bodies}) == len(bodies) == 10
+    document = json.loads(done.stdout)
+    assert document["part"]["concurrency"] == 10
+    assert document["output_speed"]["median"] == pytest.approx(999 / 0.030)
+    assert document["throughput"]["median"] == pytest.approx(1000 / 0.050)
+
+
+@pytest.mark.program
+def test_a_run_without_a_served_request_is_an_error(tmp_path: Path) -> None:
+    done = bench(tmp_path, "--requests", "2", does="time-out")
+    assert done.returncode == BENCH
+    assert "failed: 2 of 2 requests" in done.stdout
+    assert "served none of the requests" in done.stderr
+
+
+@pytest.mark.program
+def test_requests_that_are_longer_than_the_context_are_not_sent(tmp_path: Path) -> None:
+    install(tmp_path)
+    listed = b'{"data": [{"id": "m", "context_window": 8192}]}'
+    with serving(lambda r: respond(r, listed)) as url, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PENSTOCK_ENVIRONMENTS", str(tmp_path))
+        done = penstock("bench", url, *METHOD, "--part", "100k")
+    assert done.returncode == BENCH
+    assert "a request has 102,000 tokens, and the context length is 8,192. Fix:" in done.stderr
+
+
+@pytest.mark.aiperf
+def test_the_speeds_are_those_of_the_server(tmp_path: Path) -> None:
+    server = CompletionsServer(script=lambda _: Response(first_s=0.4, gap_s=0.002))
+    arguments = ("--part", "1k", "--requests", "2", "--out", str(tmp_path / "out"), "--json")
+    with server.running():
+        done = penstock("bench", server.url, *METHOD, *arguments)
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert len(server.sent) == 2
+    speeds = sorted(999_000 / (one.last_ms - one.first_ms) for one in server.sent)
+    rates = sorted(1_000_000 / one.last_ms for one in server.sent)
+    assert document["output_speed"]["lowest"] == pytest.approx(speeds[0], rel=0.02)
+    assert document["throughput"]["lowest"] == pytest.approx(rates[0], rel=0.02)
+    assert document["output_speed"]["median"] > 1.1 * document["throughput"]["median"]
+
+
+def served(tokens: int, ttft_ms: float, e2e_ms: float) -> ServedRequest:
+    itl_ms = (e2e_ms - ttft_ms) / (tokens - 1) if tokens > 1 and e2e_ms > ttft_ms else None
+    return ServedRequest(
+        arrived_ms=0.0,
+        ended_ms=e2e_ms,
+        first_ms=ttft_ms,
+        tokens=tokens,
+        ttft_ms=ttft_ms,
+        itl_ms=itl_ms,
+        prefill_queue_ms=0.0,
+        decode_queue_ms=None,
+        input_tokens=1,
+        cached_tokens=0,
+    )
+
+
+def test_the_first_token_does_not_count_for_the_output_speed() -> None:
+    assert output_speed(served(11, 100.0, 200.0)) == pytest.approx(100.0)
+    assert output_speed(served(1, 100.0, 100.0)) is None
+    assert output_speed(served(11, 100.0, 100.0)) is None  # all tokens came at once
+
+
+def test_chunks_of_several_tokens_are_reported() -> None:
+    spread = Spread(median=1.0, lowest=1.0, highest=1.0)
+    found = PartResult(
+        endpoint=Endpoint(url="http://h", model="m"),
+        part=PARTS["1k"],
+        requests=1,
+        failures=Failures(sent=1, reasons={}),
+        unsent=0,
+        ttft_ms=spread,
+        e2e_ms=spread,
+        output_speed=spread,
+        throughput=spread,
+        tokens_per_chunk=3.0,
+        context=None,
+        cpu_share=0.0,
+        interrupted="",
+    )
+    assert any("a chunk of a stream has 3.0 tokens" in line for line in remarks(found))

@@ -1,0 +1,52 @@
+"""Options of `penstock bench` that do not fit its method."""
+
+from __future__ import annotations
+
+import shlex
+
+import pytest
+
+from penstock.bench.methods import agentperf, artificial_analysis, openrouter, system_load
+from penstock.cli import bench_methods
+from penstock.cli.main import main
+
+USAGE = 2
+AA = "--method artificial-analysis"
+OPENROUTER = "--method openrouter"
+URL, GRAPH = "http://127.0.0.1:1", "dynamo_graphs/quickstart-simulated.yaml"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (URL, "neither --workload nor --method is given. Fix: Add --workload NAME."),
+        (f"{URL} {AA} --workload short-chat", "--workload does not apply to --method art"),
+        (f"{URL} {AA} --sweep 1,2", "--sweep does not apply to --method"),
+        (f"{URL} {AA} --scale 2", "--scale does not apply to --method"),
+        (f"{URL} {AA} --concurrency 2", "--concurrency does not apply to --method"),
+        (f"{URL} {AA} --ttft 1s", "--ttft does not apply to --method"),
+        (f"{URL} {AA} --fail-if 'ttft_p90 > +5%'", "--fail-if does not apply to --method"),
+        (f"{URL} {AA} --duration 30m", "--duration needs --method openrouter"),
+        (f"{URL} {AA} --phase 9s", "--phase needs --part system-load. Fix: Remove --phase."),
+        (f"{URL} {AA} --replay aa-mini-v1", "--replay needs --part agentperf"),
+        (f"{URL} {AA} --part agentperf --requests 3", "--requests needs --part 10k, 1k, 100k"),
+        (f"{URL} {URL} {AA}", "--method artificial-analysis measures one target"),
+        (f"{URL} {AA} --start", "--start needs a graph, and the target is a URL"),
+        (f"{URL} --part 1k --workload short-chat", "--part needs --method artificial-analysis"),
+        (f"{URL} {OPENROUTER} --part 1k", "--part needs --method artificial-analysis"),
+        (f"{URL} {OPENROUTER} --requests 5", "--requests needs --part 10k"),
+        (f"{GRAPH} {OPENROUTER} --start", "--start does not apply to --method openrouter"),
+    ],
+)
+def test_an_option_that_does_not_fit_is_an_error(
+    words: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["bench", *shlex.split(words)]) == USAGE
+    assert message in capsys.readouterr().err
+
+
+def test_the_options_name_what_the_methods_know() -> None:
+    assert set(bench_methods.SINGLE) == set(artificial_analysis.PARTS)
+    assert bench_methods.REPLAYS == agentperf.REPLAYS
+    assert bench_methods.DURATION_MS == 1000 * openrouter.DURATION_S
+    assert bench_methods.PHASE_MS == 1000 * system_load.PHASE_S

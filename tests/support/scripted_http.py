@@ -1,0 +1,59 @@
+"""An HTTP server whose handler the test writes; it runs in threads of the test."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+LOOPBACK = "127.0.0.1"
+Handle = Callable[[BaseHTTPRequestHandler], None]
+
+
+@contextlib.contextmanager
+def serving(handle: Handle) -> Iterator[str]:
+    """The server's URL. ``handle`` answers every request."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            handle(self)
+
+        do_POST = do_PUT = do_GET  # noqa: N815
+
+        def log_message(self, *_: object) -> None:
+            """Print nothing."""
+
+    server = ThreadingHTTPServer((LOOPBACK, 0), Handler)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    try:
+        yield f"http://{LOOPBACK}:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def body_of(request: BaseHTTPRequestHandler) -> bytes:
+    return request.rfile.read(int(request.headers.get("Content-Length") or 0))
+
+
+def respond(
+    request: BaseHTTPRequestHandler, body: bytes, status: int = 200, **headers: str
+) -> None:
+    request.send_response(status)
+    for name, value in headers.items():
+        request.send_header(name.replace("_", "-"), value)
+    request.send_header("Content-Length", str(len(body)))
+    request.end_headers()
+    request.wfile.write(body)
+
+
+def send_part(request: BaseHTTPRequestHandler, part: bytes) -> None:
+    """One chunk of a chunked response."""
+    request.wfile.write(b"%x\r\n%s\r\n" % (len(part), part))
+    request.wfile.flush()
