@@ -7,11 +7,15 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from penstock.bench.calibration_report import calibration_lines
 from penstock.bench.measurement import Failures, Measurement, Percentiles
 from penstock.bench.prediction import Prediction
 from penstock.graph.slo import Slo
+from penstock.simulate.calibration import Calibration
 from penstock.simulate.metrics import MAX_REFUSED
 from penstock.simulate.report import aligned, arrival_of
+from penstock.simulate.window import ServedRequest
+from penstock.workload import Request
 from penstock.workload.load import LoadedWorkload
 
 SCHEMA_VERSION = 1
@@ -39,6 +43,9 @@ class Bench:
     """The load generator and its version."""
     measurement: Measurement
     prediction: Prediction | None = None
+    served: tuple[tuple[Request, ServedRequest], ...] = ()
+    """In order of arrival."""
+    calibration: Calibration | None = None
     interrupted: str = ""
     """What ended the run early; empty if nothing did."""
 
@@ -60,6 +67,8 @@ def lines(bench: Bench) -> Iterator[str]:
     yield from aligned([HEADINGS, *_rows(found)])
     if bench.prediction:
         yield from _predicted(found, bench.prediction)
+    if bench.calibration:
+        yield from calibration_lines(bench.calibration)
     yield from _rates(found)
     if found.in_one_piece:
         yield f"without ITL: {found.in_one_piece} responses, all of whose tokens came at once"
@@ -150,6 +159,7 @@ def document(bench: Bench) -> dict[str, Any]:
         "attain": bench.attain,
         "meets_slo": bench.meets_slo,
         "prediction": bench.prediction and asdict(bench.prediction),
+        "calibration": bench.calibration and bench.calibration.model_dump(),
         "interrupted": bench.interrupted or None,
         "distortion": found.distortion or None,
         **asdict(found),

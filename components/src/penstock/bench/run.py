@@ -177,6 +177,7 @@ def bench(request: BenchRequest, folder: Path, progress: Progress) -> Bench:
             is_scheduled=concurrency is None,
             cpu_share=sent.cpu_share,
         ),
+        served=tuple((requests[key], one) for key, one in sent.records[0].served.items()),
         interrupted=sent.interrupted,
     )
 

@@ -326,6 +326,7 @@ def _as_json(row: Row) -> dict[str, object]:
     figures = {name: asdict(spread) for name, spread in spreads(row.metrics)}
     price = row.replayable.gpu_hour_price
     hours = figures.get("gpu_hours_per_million", {}).get("median")
+    calibration = row.replayable.calibration
     return {
         "graph": row.replayable.name,
         "gpu": row.replayable.gpu.name,
@@ -345,6 +346,7 @@ def _as_json(row: Row) -> dict[str, object]:
         else None,
         "cost_per_million": hours * price if price and hours else None,
         "assumed": list(assumed(row)),
+        "calibration": calibration.model_dump() if calibration else None,
         "not_simulated": row.replayable.not_simulated,
     }
 
