@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from penstock.bench.report import Bench
     from penstock.cli.progress import Progress
     from penstock.errors import PenstockError
-    from penstock.simulate.calibration import Calibrations
+    from penstock.simulate.calibration import CalibrationFile
     from penstock.simulate.model import Replayable
 
 CALIBRATE = "--calibrate"
@@ -39,11 +39,15 @@ def add_calibrate(parser: argparse._ActionsContainer) -> None:
     )
 
 
-def requested_calibrations(args: argparse.Namespace) -> Calibrations | None:
+def requested_calibrations(args: argparse.Namespace) -> CalibrationFile | None:
     """InputError or GraphError if the file cannot be read."""
+    from penstock.simulate.calibration import CalibrationFile
     from penstock.simulate.calibration_file import load_calibrations
 
-    return load_calibrations(args.calibration) if args.calibration else None
+    if args.calibration is None:
+        return None
+    content = load_calibrations(args.calibration)
+    return CalibrationFile(name=args.calibration.name, content=content)
 
 
 def with_calibration(
@@ -51,16 +55,17 @@ def with_calibration(
 ) -> list[Replayable]:
     """With the factors of the file, where it has some. UsageError if it has none at all."""
     from penstock.errors import Problem, UsageError
-    from penstock.simulate.calibration import calibrated, unmatched
+    from penstock.simulate.calibration import group_of
 
     file = requested_calibrations(args)
     if file is None:
         return list(deployments)
-    name = args.calibration.name
-    for message in unmatched(deployments, file, name):
+    keys = dict.fromkeys(map(group_of, deployments))
+    if not any(map(file.of, keys)):
         fix = "Name another file, or measure with `penstock bench --predict GRAPH --calibrate`."
-        raise UsageError(Problem(place="--calibration", message=message, fix=fix))
-    return [calibrated(deployment, file, name) for deployment in deployments]
+        problem = Problem(place="--calibration", message=file.missing(*keys), fix=fix)
+        raise UsageError(problem)
+    return [file.calibrated(deployment) for deployment in deployments]
 
 
 def require_calibratable(args: argparse.Namespace) -> None:

@@ -6,9 +6,9 @@ replay's cached result, scale its steps; the fixed TTFT is added to the result.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
 
@@ -17,8 +17,13 @@ from penstock.simulate.interval import family
 from penstock.simulate.model import PoolReplay, Replayable
 from penstock.strict_yaml.base import Items, Positive, Spec, Text
 
-VERSION = 1
+VERSION: Final = 1
 DRAFTS = "aic_nextn"  # the engine's number of draft tokens
+UNCALIBRATED = "step times without calibration"
+DRAFTING = (
+    "the replay cannot scale prefill and decode of aggregated workers with speculative decoding "
+    "separately"
+)
 Factor = Annotated[float, Field(gt=0, le=1000, allow_inf_nan=False)]
 Milliseconds = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
 Share = Annotated[float, Field(allow_inf_nan=False)]
@@ -144,32 +149,37 @@ def _scaled(pool: PoolReplay, factors: Factors) -> PoolReplay:
     return replace(pool, engine={**pool.engine, "engine": engine})
 
 
-def calibrated(deployment: Replayable, file: Calibrations, name: str) -> Replayable:
-    """With the factors of its model, GPU and engine, else with a note in `assumed`. ``name``: of
-    the file, for the note."""
-    found = file.of(group_of(deployment))
-    if found is None:
-        where = ", ".join(group_of(deployment))
-        note = f"step times without calibration, as {name} has no entry for {where}"
-    elif not can_scale(deployment):
-        found = None
-        note = (
-            "step times without calibration, as the replay cannot scale prefill and decode of "
-            "aggregated workers with speculative decoding separately"
+@dataclass(frozen=True, kw_only=True)
+class CalibrationFile:
+    """The file of `--calibration`."""
+
+    name: str
+    content: Calibrations
+
+    def of(self, key: tuple[str, str, str]) -> Calibration | None:
+        return self.content.of(key)
+
+    def calibrated(self, deployment: Replayable) -> Replayable:
+        """With the factors of its model, GPU and engine, else with a note in `assumed`."""
+        found = self.of(group_of(deployment))
+        if found is None:
+            note = f"{UNCALIBRATED}, as {self.missing(group_of(deployment))}"
+            return replace(deployment, assumed=(*deployment.assumed, note))
+        if not can_scale(deployment):
+            note = f"{UNCALIBRATED}, as {DRAFTING}"
+            return replace(deployment, assumed=(*deployment.assumed, note))
+        note = f"calibration of {self.name}: {found}"
+        return replace(
+            corrected(deployment, found.factors),
+            calibration=found,
+            assumed=(*deployment.assumed, note),
         )
-    else:
-        note = f"calibration of {name}: {found}"
-    base = corrected(deployment, found.factors) if found else deployment
-    return replace(base, calibration=found, assumed=(*deployment.assumed, note))
 
-
-def unmatched(deployments: Sequence[Replayable], file: Calibrations, name: str) -> Iterator[str]:
-    """What is wrong if the file has an entry for none of the deployments."""
-    keys = dict.fromkeys(map(group_of, deployments))
-    if not any(map(file.of, keys)):
+    def missing(self, *keys: tuple[str, str, str]) -> str:
+        """What is missing if the file has no entry for ``keys``."""
         wanted = "; ".join(", ".join(key) for key in keys)
-        known = "; ".join(", ".join(one.key) for one in file.entries) or "nothing"
-        yield f"{name} has entries for {known}, and none for {wanted}"
+        known = "; ".join(", ".join(one.key) for one in self.content.entries) or "nothing"
+        return f"{self.name} has no entry for {wanted}, but for {known}"
 
 
 def with_fixed_ttft(result: Mapping[str, Any], fixed_ms: float) -> Mapping[str, Any]:
