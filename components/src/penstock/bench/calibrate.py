@@ -62,7 +62,7 @@ Predict = Callable[[Sequence[Factors]], Sequence[Latencies]]
 def fit(measured: Latencies, uncached: Array, predict: Predict) -> Fit:
     """``uncached``: input tokens of each request that are not in a prefix cache.
 
-    BenchError if the requests are too few or too much alike to tell the factors apart.
+    BenchError if the requests are too few or too much alike to distinguish the factors.
     """
     (before,) = predict([Factors()])
     usable = np.isfinite(measured.ttft) & np.isfinite(before.ttft)
@@ -219,7 +219,7 @@ def _require_variety(usable: Mask, measured: Latencies, uncached: Array) -> None
     if long < SPREAD * max(short, 1.0):
         message = (
             f"the uncached inputs have {short:.0f} to {long:.0f} tokens (10th to 90th percentile), "
-            "so prefill speed and fixed TTFT cannot be told apart"
+            "so prefill speed and fixed TTFT cannot be distinguished"
         )
         fix = "Use a workload whose longest inputs have several times the tokens of the shortest."
         raise refused(message, fix)

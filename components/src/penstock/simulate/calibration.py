@@ -177,9 +177,9 @@ class CalibrationFile:
 
     def missing(self, *keys: tuple[str, str, str]) -> str:
         """What is missing if the file has no entry for ``keys``."""
-        wanted = "; ".join(", ".join(key) for key in keys)
+        requested = "; ".join(", ".join(key) for key in keys)
         known = "; ".join(", ".join(one.key) for one in self.content.entries) or "nothing"
-        return f"{self.name} has no entry for {wanted}, but for {known}"
+        return f"{self.name} has no entry for {requested}, but for {known}"
 
 
 def with_fixed_ttft(result: Mapping[str, Any], fixed_ms: float) -> Mapping[str, Any]:
