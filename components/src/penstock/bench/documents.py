@@ -13,6 +13,7 @@ from penstock.bench.measurement import Failures, Percentiles
 from penstock.bench.prediction import Prediction
 from penstock.bench.slices import Slicing
 from penstock.json_document import Document, GivenSlo, NamedWorkload, set_fields
+from penstock.simulate.calibration import Calibration
 
 SCHEMA_VERSION: Final = 1
 GivenNamedWorkload = Annotated[NamedWorkload, PlainSerializer(set_fields)]
@@ -72,6 +73,8 @@ class RunDocument(Document):
     """Whether enough requests meet the SLO; null without an SLO, and if no request was counted."""
     prediction: Prediction | None
     """Figures of `--predict`; null without it."""
+    calibration: Calibration | None
+    """Factors of `--calibrate`; null without it."""
     interrupted: str | None
     """What ended the run early; null if it is complete."""
     distortion: str | None

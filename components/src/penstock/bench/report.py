@@ -6,12 +6,14 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from penstock.bench.calibration_report import calibration_lines
 from penstock.bench.documents import SCHEMA_VERSION, RunDocument
 from penstock.bench.measurement import Failures, Measurement, Percentiles
 from penstock.bench.prediction import Prediction
 from penstock.bench.request_log import RequestLog
 from penstock.graph.slo import Slo
 from penstock.json_document import NamedWorkload
+from penstock.simulate.calibration import Calibration
 from penstock.simulate.metrics import MAX_REFUSED
 from penstock.simulate.report import aligned, arrival_of
 from penstock.workload.load import LoadedWorkload
@@ -42,6 +44,7 @@ class Bench:
     """The load generator and its version."""
     measurement: Measurement
     prediction: Prediction | None = None
+    calibration: Calibration | None = None
     interrupted: str = ""
     """What ended the run early; empty if nothing did."""
     log: RequestLog | None = None
@@ -65,6 +68,8 @@ def lines(bench: Bench) -> Iterator[str]:
     yield from aligned([HEADINGS, *_rows(found)])
     if bench.prediction:
         yield from _predicted(found, bench.prediction)
+    if bench.calibration:
+        yield from calibration_lines(bench.calibration)
     yield from _rates(found)
     if found.in_one_piece:
         yield f"without ITL: {found.in_one_piece} responses, all of whose tokens came at once"
@@ -172,6 +177,7 @@ def run_fields(bench: Bench) -> dict[str, Any]:
         "attain": bench.attain,
         "meets_slo": bench.meets_slo,
         "prediction": bench.prediction,
+        "calibration": bench.calibration,
         "interrupted": bench.interrupted or None,
         "distortion": found.distortion or None,
         **{name: getattr(found, name) for name in Measurement.__dataclass_fields__},

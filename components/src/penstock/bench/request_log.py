@@ -22,6 +22,11 @@ class RequestLog:
     """Of those that were sent."""
 
     @cached_property
+    def served(self) -> tuple[tuple[Request, ServedRequest], ...]:
+        """In order of arrival."""
+        return tuple((self.requests[key], one) for key, one in self.records.served.items())
+
+    @cached_property
     def window(self) -> tuple[float, float]:
         """The measured window of `measurement_of`, in ms since the start of the run."""
         served = list(self.records.served.values())

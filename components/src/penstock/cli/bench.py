@@ -32,6 +32,13 @@ from penstock.cli.bench_targets import (
     requested_targets,
     require_started,
 )
+from penstock.cli.calibration_arguments import (
+    add_calibrate,
+    add_calibration,
+    calibrated_bench,
+    require_calibratable,
+    with_calibration,
+)
 from penstock.cli.progress import LINE_INTERVAL_S, Progress, add_progress
 from penstock.cli.replay_arguments import (
     add_latencies,
@@ -56,6 +63,8 @@ OF_ONE = {
     "attain": "--attain",
     "requests": "--requests",
     "predict": "--predict",
+    "calibrate": "--calibrate",
+    "calibration": "--calibration",
     "gpu": "--gpu",
     "sweep": "--sweep",
     "gpus": "--gpus",
@@ -112,6 +121,8 @@ def _add_arguments_of_one(parser: argparse._ArgumentGroup) -> None:
     arguments.add_gpu(
         parser, "with --predict: GPU of the workers if GRAPH does not name it (h100, …)"
     )
+    add_calibrate(parser)
+    add_calibration(parser, "with --predict: ")
     parser.add_argument(
         "--sweep",
         type=_scales,
@@ -231,9 +242,14 @@ def _measure(
     with progress.running():
         prediction = _prediction(args, workload)
         found = replace(bench(request, folder, progress), prediction=prediction)
-    print_output(as_json(found) if args.json else lines(found))
+        written, error = "", None
+        if args.calibrate and not found.interrupted:
+            found, written, error = calibrated_bench(args, found, progress)
+    print_output(as_json(found) if args.json else [*lines(found), *filter(None, [written])])
     write_run(args, target, found)
     require_complete(found)
+    if error is not None:
+        raise error
 
 
 def _sweep(
@@ -270,6 +286,7 @@ def _prediction(args: argparse.Namespace, workload: LoadedWorkload) -> Predictio
     python, source = require_environment(), open_source(args.predict, args.sets)
     graph = replayable(source, Hints(gpu=arguments.requested_gpu(args)))
     require_replayed_mode(graph, source)
+    (graph,) = with_calibration(args, [graph])
     with Replays(environment_cache(python)) as replays:
         return prediction_of(graph, workload, args.seed, replays)
 
@@ -325,6 +342,7 @@ def _require_fitting_arguments(args: argparse.Namespace) -> None:
         message = "--predict cannot be combined with --sweep"
         raise UsageError(Problem(message=message, fix="Remove one of them."))
     require_started(args)
+    require_calibratable(args)
     if args.gpu and not args.predict:
         raise UsageError(Problem(message="--gpu needs --predict", fix="Add --predict GRAPH."))
     if args.gpus and not args.sweep:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.cli import arguments
+from penstock.cli.calibration_arguments import add_calibration, requested_calibrations
 from penstock.cli.graph_output import check_graph_output, own_command, print_prerequisites
 from penstock.cli.progress import LINE_INTERVAL_S, Progress, add_progress
 from penstock.cli.replay_arguments import (
@@ -83,6 +84,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="draft model for EAGLE-3, with --acceptance (default: "
         "nvidia/gpt-oss-120b-Eagle3-v3 for gpt-oss-120b; required for other models)",
     )
+    add_calibration(parser)
     _add_search(parser)
     add_no_cache(parser)
     arguments.add_json(parser)
@@ -198,6 +200,7 @@ def _requested(args: argparse.Namespace, loaded: LoadedWorkload, scratch: Path) 
         confidence=args.confidence,
         draft_model=args.draft_model,
         acceptance=args.acceptance,
+        calibrations=requested_calibrations(args),
     )
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.cli import arguments
+from penstock.cli.calibration_arguments import add_calibration, with_calibration
 from penstock.cli.progress import LINE_INTERVAL_S, Progress, add_progress
 from penstock.cli.replay_arguments import (
     add_acceptance,
@@ -42,6 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_slo(parser)
     add_acceptance(parser)
+    add_calibration(parser)
     parser.add_argument(
         "--seeds",
         type=integer_between(1, 100),
@@ -87,6 +89,7 @@ def run(args: argparse.Namespace) -> int:
     _check_planner_flags(args)
     sources = [open_source(path, args.sets) for path in args.graphs]
     deployments = [_with_flags(args, replayable(source, hints, acceptance)) for source in sources]
+    deployments = with_calibration(args, deployments)
     startup_s = args.startup / 1000 if args.startup else STARTUP_S
     planned = [
         with_planner(deployment, source, hints, startup_s)

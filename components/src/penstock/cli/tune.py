@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from penstock.cli import arguments
+from penstock.cli.calibration_arguments import add_calibration, with_calibration
 from penstock.cli.graph_output import check_graph_output, own_command
 from penstock.cli.progress import Progress, add_progress
 from penstock.cli.replay_arguments import (
@@ -35,6 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_workload(parser)
     add_latencies(parser)
     add_acceptance(parser)
+    add_calibration(parser)
     parser.add_argument(
         "--seeds",
         type=integer_between(MIN_SEEDS, MAX_SEEDS),
@@ -69,6 +71,7 @@ def run(args: argparse.Namespace) -> int:
     acceptance = Acceptance(args.acceptance) if args.acceptance else None
     deployment = replayable(source, arguments.hints_of(args), acceptance)
     require_tunable(deployment, source)
+    (deployment,) = with_calibration(args, [deployment])
     deployment = replace(deployment, slo=requested_slo(args, deployment.slo))
     cache = requested_cache(args, python)
     progress = Progress(args, "starting replays")

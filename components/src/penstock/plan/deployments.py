@@ -78,7 +78,8 @@ class Deployments:
             if isinstance(one, PenstockError):
                 self.refused[kind] = str(one)
             else:
-                self._made[kind] = one
+                file = self.request.calibrations
+                self._made[kind] = file.calibrated(one) if file else one
 
     def _source(self, candidate: Candidate) -> Source | str:
         """The rendered graph, or the error that `check` finds."""
@@ -122,7 +123,7 @@ def step_table(
         if isinstance(answer, str):
             why[layout] = _unmeasured(answer)
         else:
-            table[layout, role] = answer
+            table[layout, role] = answer.corrected(deployments.request.factors)
     return table, why
 
 
@@ -153,4 +154,10 @@ def estimator(deployments: Deployments, table: Table, traffic: Traffic) -> Estim
     tokens = traffic.cached + traffic.fresh
     token_bytes = deployments.request.shape.kv_bytes_per_token() or 0
     transfer_ms = tokens * token_bytes / (rate * 1e6)
-    return Estimator(table, traffic, transfer_ms=transfer_ms, draft=deployments.request.draft)
+    return Estimator(
+        table,
+        traffic,
+        transfer_ms=transfer_ms,
+        fixed_ttft_ms=deployments.request.factors.fixed_ttft_ms,
+        draft=deployments.request.draft,
+    )

@@ -54,6 +54,7 @@ class Estimator:
         traffic: Traffic,
         transfer_ms: float,
         *,
+        fixed_ttft_ms: float = 0.0,
         draft: Draft | None = None,
         is_bound: bool = False,
     ) -> None:
@@ -61,6 +62,7 @@ class Estimator:
         self._draft = draft
         self._traffic = traffic
         self._transfer_ms = transfer_ms
+        self._fixed_ttft_ms = fixed_ttft_ms
         self._is_bound = is_bound
         self._tail, self._uneven = (0.0, 1.0) if is_bound else (TAIL, UNEVEN)
         # Thousands of candidates have few kinds of pools: each kind is computed once.
@@ -76,8 +78,14 @@ class Estimator:
         return self._with(self._traffic, is_bound=True)
 
     def _with(self, traffic: Traffic, *, is_bound: bool) -> Estimator:
-        table, transfer_ms = self._table, self._transfer_ms
-        return Estimator(table, traffic, transfer_ms, draft=self._draft, is_bound=is_bound)
+        return Estimator(
+            self._table,
+            traffic,
+            self._transfer_ms,
+            fixed_ttft_ms=self._fixed_ttft_ms,
+            draft=self._draft,
+            is_bound=is_bound,
+        )
 
     def at(self, candidate: Candidate, scale: float) -> Estimate | None:
         """At ``scale`` times the traffic; None if the engines do not keep up."""
@@ -250,7 +258,7 @@ class Estimator:
         # The queue of one server; with several it is shorter by about their number.
         wait = busy * prompt / (2 * (1 - busy)) / max(1, servers * busy)
         return Estimate(
-            ttft_ms=long + self._tail * wait + itl,
+            ttft_ms=self._fixed_ttft_ms + long + self._tail * wait + itl,
             itl_ms=itl * self._uneven,
             user_rate=1000 / itl,
             running=running,

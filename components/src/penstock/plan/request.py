@@ -15,6 +15,7 @@ from penstock.models import ModelShape
 from penstock.plan.draft import Draft, draft_of
 from penstock.plan.model import PlannedModel, planned_model
 from penstock.plan.traffic import SEEDS, has_shared_prefixes
+from penstock.simulate.calibration import CalibrationFile, Factors
 from penstock.simulate.interval import FEWEST, NEAREST, family, has_interval
 from penstock.simulate.timing import SYSTEMS
 from penstock.workload.duration import for_means
@@ -54,6 +55,17 @@ class PlanRequest:
     # Coverage of the intervals at whose upper end the SLO must be met; None: at the prediction.
     confidence: float | None = None
     draft: Draft | None = None  # None: no speculative decoding
+    calibrations: CalibrationFile | None = None
+
+    @property
+    def factors(self) -> Factors:
+        """That correct predictions."""
+        found = self.calibrations and self.calibrations.of(self.group)
+        return found.factors if found else Factors()
+
+    @property
+    def group(self) -> tuple[str, str, str]:
+        return family(self.model), self.gpu.name, ENGINE
 
     @property
     def nodes(self) -> int:
@@ -76,6 +88,7 @@ def plan_request(
     confidence: float | None = None,
     draft_model: str | None = None,
     acceptance: tuple[float, ...] | None = None,
+    calibrations: CalibrationFile | None = None,
 ) -> PlanRequest:
     """UsageError for what cannot be planned, InputError for a model that was not measured.
 
@@ -96,6 +109,13 @@ def plan_request(
     if confidence is not None:
         _check_confidence(confidence, has_draft=acceptance is not None)
         _require_intervals(slo, family(found.id), known)
+    if calibrations is not None:
+        _check_calibrations(
+            calibrations,
+            (family(found.id), known.name, ENGINE),
+            has_draft=acceptance is not None,
+            has_confidence=confidence is not None,
+        )
     sampled = loaded.with_workload(for_means(loaded.workload))
     requests = [one for seed in range(SEEDS) for one in sampled.requests(seed)]
     if not any(one.output_tokens > 1 for one in requests):
@@ -116,6 +136,7 @@ def plan_request(
         survives_loss=survives_loss,
         confidence=confidence,
         draft=draft_of(found.id, draft_model, acceptance),
+        calibrations=calibrations,
     )
 
 
@@ -157,6 +178,20 @@ def _check_confidence(confidence: float, *, has_draft: bool) -> None:
     if has_draft:
         message = "there are no measured points of speculative decoding"
         raise _refused("--confidence", message, "Remove --confidence or --acceptance.")
+
+
+def _check_calibrations(
+    file: CalibrationFile, key: tuple[str, str, str], *, has_draft: bool, has_confidence: bool
+) -> None:
+    place = "--calibration"
+    if file.of(key) is None:
+        raise _refused(place, file.missing(key), "Name another file, or remove --calibration.")
+    if has_draft:
+        message = "only some of the graphs with speculative decoding could be calibrated"
+        raise _refused(place, message, "Remove --calibration or --acceptance.")
+    if has_confidence:
+        message = "there are no measured points of calibrated predictions"
+        raise _refused(place, message, "Remove --calibration or --confidence.")
 
 
 def _require_intervals(slo: Slo, model: str, gpu: Gpu) -> None:

@@ -10,7 +10,7 @@ import json
 import subprocess
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from penstock.errors import SimulationError
 from penstock.manifests.deployment import Role
 from penstock.plan.space import STEPS
 from penstock.plan.traffic import Traffic
+from penstock.simulate.calibration import Factors
 from penstock.simulate.model import PoolReplay
 from penstock.simulate.replay import require_environment
 
@@ -41,6 +42,30 @@ class Steps:
 
     def decode_ms(self, running: float) -> float:
         return _between(self.decode, running)
+
+    def corrected(self, factors: Factors) -> Steps:
+        """With the factors of a calibration. A mixed step takes the time of its prefill plus that
+        of its decode."""
+        speed, slower = factors.prefill_speed, factors.step_time
+
+        def prefill(times: Mapping[int, float]) -> dict[int, float]:
+            return {tokens: ms / speed for tokens, ms in times.items()}
+
+        mixed = {
+            tokens: tuple(
+                (both - alone) / speed + alone * slower
+                for both, alone in zip(times, self.decode, strict=True)
+            )
+            for tokens, times in self.mixed.items()
+        }
+        return replace(
+            self,
+            prompt=prefill(self.prompt),
+            share=prefill(self.share),
+            long_prompt=prefill(self.long_prompt),
+            decode=tuple(ms * slower for ms in self.decode),
+            mixed=mixed,
+        )
 
     def mixed_ms(self, step: int, running: float) -> float:
         return _between(self.mixed[step], running)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from statistics import mean, median
 
+from penstock.simulate.calibration import group_of
 from penstock.simulate.interval import (
     COVERAGE,
     FEWEST,
     Conditions,
     Interval,
     decoding,
-    family,
     interval,
     layout_of,
     measured_points,
@@ -70,6 +70,8 @@ def evidence(deployment: Replayable) -> str:
 
 def _never_measured(deployment: Replayable) -> str:
     """What no measured point has; empty if the deployment has nothing of it."""
+    if deployment.calibration is not None:
+        return "a calibrated prediction"
     if len(deployment.pools) > 1:
         return "a disaggregated graph"
     has_draft = "aic_nextn" in deployment.pools[0].engine["engine"]
@@ -113,6 +115,5 @@ def conditions_of(row: Row) -> Conditions | None:
 
 def _group(deployment: Replayable) -> tuple[str, str, str]:
     """Model, engine and GPU."""
-    engine = deployment.pools[0].engine["engine"]
-    model = family(engine["timing_model"]["config"]["model"])
-    return model, engine["backend"], deployment.gpu.name
+    model, gpu, engine = group_of(deployment)
+    return model, engine, gpu

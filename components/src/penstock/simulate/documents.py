@@ -9,6 +9,7 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from penstock.graph.slo import Slo
 from penstock.json_document import Document, GivenWorkload, Number
+from penstock.simulate.calibration import Calibration
 from penstock.simulate.interval import Interval
 from penstock.simulate.metrics import Spread
 from penstock.simulate.scaling import Event
@@ -155,6 +156,8 @@ class GraphFigures(Document):
     """Price of 1,000,000 output tokens in the currency of `--gpu-hour-price`; null without one."""
     assumed: Sequence[str]
     """Assumptions of the prediction."""
+    calibration: Calibration | None
+    """Factors of `--calibration`; null without it, and if the file has none for this graph."""
     not_simulated: Sequence[str]
     """Settings of the graph that are not simulated."""
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from penstock.graph.slo import Slo
 from penstock.hardware import Gpu
 from penstock.manifests.deployment import Role
 from penstock.simulate.router import Router
+
+if TYPE_CHECKING:
+    from penstock.simulate.calibration import Calibration
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +66,8 @@ class Replayable:
     assumed: tuple[str, ...] = ()  # what the replay assumes where nothing is configured
     unscaled: tuple[str, ...] = ()  # pools with an autoscaler that is not part of the replay
     planner: Planner | None = None
+    calibration: Calibration | None = None  # whose factors are part of the pools' engines
+    fixed_ttft_ms: float = 0.0  # of the calibration; added to the results of a replay
     # The graph's SLO and price; neither affects the replay.
     slo: Slo = field(default_factory=Slo)
     gpu_hour_price: float | None = None

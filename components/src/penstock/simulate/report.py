@@ -358,6 +358,7 @@ def _figures(row: Row) -> dict[str, Any]:
         else None,
         "cost_per_million": hours.median * price if price and hours and hours.median else None,
         "assumed": list(assumed(row)),
+        "calibration": row.replayable.calibration,
         "not_simulated": row.replayable.not_simulated,
     }
 

@@ -11,6 +11,7 @@ from statistics import median
 from typing import Any
 
 from penstock.errors import InputError, Problem
+from penstock.simulate.calibration import with_fixed_ttft
 from penstock.simulate.conversations import Conversations
 from penstock.simulate.metrics import ReplayMetrics, replay_metrics
 from penstock.simulate.model import Replayable
@@ -214,6 +215,7 @@ class Study:
             job.conversations.added_to(result) if job.conversations else result
             for job, result in zip(jobs, results, strict=True)
         ]
+        results = [with_fixed_ttft(result, deployment.fixed_ttft_ms) for result in results]
         metrics = tuple(
             replay_metrics(
                 result,
@@ -245,7 +247,7 @@ class Study:
         last_ms = max((r.at_ms or 0.0) for r in requests)
         return Job(
             replayable=deployment,
-            trace=_trace_of(tuple(requests)),
+            trace=_trace_of(_later_turns(requests, deployment.fixed_ttft_ms)),
             concurrency=loaded.workload.concurrency or None,
             sample_ms=max(100.0, last_ms / SAMPLES) if last_ms else 1000.0,
             seed=seed,
@@ -253,6 +255,15 @@ class Study:
             over_input_limit=len(fitting) - len(requests),
             conversations=Conversations.of(requests),
         )
+
+
+def _later_turns(requests: Sequence[Request], fixed_ms: float) -> Requests:
+    """With turns of conversations that come later by the fixed TTFT of the turn before."""
+    if not fixed_ms:
+        return tuple(requests)
+    return tuple(
+        r if r.at_ms is not None else replace(r, think_ms=r.think_ms + fixed_ms) for r in requests
+    )
 
 
 def _no_requests(

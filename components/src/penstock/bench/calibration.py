@@ -1,0 +1,219 @@
+"""The calibration of a run: its requests, replayed until the predictions fit the measurement."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from importlib.metadata import version
+from math import nan
+
+import numpy as np
+
+from penstock.bench.calibrate import Array, Fit, Latencies, fit
+from penstock.bench.report import Bench
+from penstock.errors import BenchError, Problem
+from penstock.simulate.calibration import (
+    Calibration,
+    Errors,
+    Factors,
+    Load,
+    corrected,
+    group_of,
+)
+from penstock.simulate.metrics import MAX_REFUSED, served_requests
+from penstock.simulate.model import Replayable
+from penstock.simulate.replay import Replays
+from penstock.simulate.study import Study
+from penstock.simulate.window import ServedRequest, percentile
+from penstock.workload import Request
+
+WARM_UP = 0.1  # share of the requests, which are served while the engines warm up
+OTHER_HITS = 0.1  # difference of the prefix-cache hit rates, from which the factors contain it
+DIGITS = 4  # of the numbers in the file
+Value = Callable[[ServedRequest], float | None]
+Kind = tuple[float, int, int]  # arrival, input tokens and output tokens
+
+
+def calibration_of(
+    bench: Bench, deployment: Replayable, replays: Replays, command: str
+) -> Calibration:
+    """BenchError if the run does not show the factors, SimulationError if the graph cannot be
+    replayed. ``command``: of the run."""
+    failed = bench.measurement.failures.share
+    if failed > MAX_REFUSED:
+        message = f"{failed:.1%} of the requests failed, so the others do not show the factors"
+        fix = "Correct the cause of the failures, or lower the load."
+        raise BenchError(Problem(place="--calibrate", message=message, fix=fix))
+    run = _Run(bench=bench, deployment=deployment, replays=replays)
+    found = fit(run.measured, run.uncached, run.predict)
+    return _entry(run, found, command)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Run:
+    """The requests of a run after its warm-up, in order of arrival, and their replays."""
+
+    bench: Bench
+    deployment: Replayable
+    replays: Replays
+
+    @property
+    def served(self) -> Sequence[tuple[Request, ServedRequest]]:
+        return self.bench.log.served if self.bench.log else ()
+
+    @cached_property
+    def pairs(self) -> Sequence[tuple[Request, ServedRequest]]:
+        return self.served[int(WARM_UP * len(self.served)) :]
+
+    @cached_property
+    def measured(self) -> Latencies:
+        done = [served for _, served in self.pairs]
+        return Latencies(
+            ttft=_array([one.ttft_ms for one in done]), itl=_array([one.itl_ms for one in done])
+        )
+
+    @cached_property
+    def uncached(self) -> Array:
+        """Input tokens of each request that no prefix cache has, as the replay predicts them."""
+        return self._aligned(self._base, lambda one: one.input_tokens - one.cached_tokens)
+
+    @cached_property
+    def predicted_hits(self) -> float:
+        hits = sum(one.cached_tokens for one in self._base)
+        return hits / max(1, sum(one.input_tokens for one in self._base))
+
+    @cached_property
+    def _base(self) -> list[ServedRequest]:
+        (base,) = self._replayed([Factors()])
+        return base
+
+    def predict(self, factors: Sequence[Factors]) -> list[Latencies]:
+        return [
+            Latencies(
+                ttft=self._aligned(one, lambda served: served.ttft_ms),
+                itl=self._aligned(one, lambda served: served.itl_ms),
+            )
+            for one in self._replayed(factors)
+        ]
+
+    def _replayed(self, factors: Sequence[Factors]) -> list[list[ServedRequest]]:
+        bench = self.bench
+        study = Study(workload=bench.workload, replays=self.replays, seeds=1, first_seed=bench.seed)
+        deployments = [corrected(self.deployment, one) for one in factors]
+        return [served_requests(row.results[0]) for row in study.rows(deployments, None)]
+
+    def _aligned(self, replayed: Sequence[ServedRequest], value: Value) -> Array:
+        """The value of the replayed request that belongs to each measured one; NaN if there is
+        none. A replay's rows have no names: those of a kind are in order of arrival."""
+        rows = defaultdict[Kind, list[ServedRequest]](list)
+        for one in replayed:
+            rows[self._kind(one.arrived_ms, one.input_tokens, one.tokens)].append(one)
+        found = []
+        for kind, place in self._places:
+            some = rows[kind]
+            found.append(value(some[place]) if place < len(some) else None)
+        return _array(found)
+
+    @cached_property
+    def _places(self) -> Sequence[tuple[Kind, int]]:
+        """The kind of each measured request, and its place among those of its kind, of which some
+        are before the warm-up's end."""
+        seen = Counter[Kind]()
+        places = []
+        for request, _ in self.served:
+            kind = self._kind(request.at_ms, request.input_tokens, request.output_tokens)
+            places.append((kind, seen[kind]))
+            seen[kind] += 1
+        return places[len(places) - len(self.pairs) :]
+
+    def _kind(self, at_ms: float | None, input_tokens: int, output_tokens: int) -> Kind:
+        """Independent requests arrive in both at the times of the workload."""
+        workload = self.bench.workload.workload
+        is_timed = not workload.concurrency and workload.conversation is None
+        at = round(at_ms) if is_timed and workload.trace is None and at_ms is not None else 0
+        return at, input_tokens, output_tokens
+
+
+def _array(values: Sequence[float | None]) -> Array:
+    return np.array([nan if one is None else one for one in values], float)
+
+
+def _entry(run: _Run, found: Fit, command: str) -> Calibration:
+    model, gpu, engine = group_of(run.deployment)
+    speed, step, fixed = found.intervals
+    return Calibration(
+        model=model,
+        gpu=gpu,
+        engine=engine,
+        prefill_speed=_short(found.factors.prefill_speed),
+        step_time=_short(found.factors.step_time),
+        fixed_ttft_ms=_short(found.factors.fixed_ttft_ms),
+        requests=found.requests,
+        prefill_speed_interval=_pair(*speed),
+        step_time_interval=_pair(*step),
+        fixed_ttft_interval_ms=_pair(*fixed),
+        errors_before=_errors(run.measured, found.before),
+        errors_after=_errors(run.measured, found.after),
+        load=_load(run),
+        shape=run.deployment.shape,
+        measured_at=f"{datetime.now(UTC):%Y-%m-%d}",
+        versions={
+            "penstock": version("penstock"),
+            "client": run.bench.client,
+        },
+        command=command,
+        warnings=tuple(_warnings(run)),
+    )
+
+
+def _errors(measured: Latencies, predicted: Latencies) -> Errors:
+    def error(name: str, share: float) -> float:
+        pairs = np.array([getattr(measured, name), getattr(predicted, name)])
+        ours, theirs = pairs[:, np.isfinite(pairs).all(axis=0)]
+        return round(percentile(list(ours), share) / percentile(list(theirs), share) - 1, DIGITS)
+
+    return Errors(
+        ttft_p50=error("ttft", 0.5),
+        ttft_p90=error("ttft", 0.9),
+        itl_p50=error("itl", 0.5),
+        itl_p90=error("itl", 0.9),
+    )
+
+
+def _load(run: _Run) -> Load:
+    rate = run.bench.measurement.request_rate
+    e2e_s = float(np.mean([served.e2e_ms for _, served in run.pairs])) / 1000
+    uncached = run.uncached[np.isfinite(run.uncached)]
+    outputs = [request.output_tokens for request, _ in run.pairs]
+    return Load(
+        workload=run.bench.workload.name,
+        request_rate=_short(rate),
+        concurrency=_short(rate * e2e_s),
+        uncached_input_tokens=_pair(*np.quantile(uncached, (0.1, 0.9)).round()),
+        output_tokens=_pair(*np.quantile(outputs, (0.1, 0.9)).round()),
+    )
+
+
+def _warnings(run: _Run) -> Iterator[str]:
+    measurement = run.bench.measurement
+    if measurement.distortion:
+        yield f"this machine may have distorted the latencies: {measurement.distortion}"
+    if measurement.steadiness is not None and not measurement.steadiness.is_steady:
+        yield f"not steady: {measurement.steadiness.reason}"
+    hits, predicted = measurement.prefix_hit_rate, run.predicted_hits
+    if abs(hits - predicted) > OTHER_HITS:
+        yield (
+            f"the server reports {hits:.0%} prefix-cache hits and the replay has {predicted:.0%}, "
+            "so the factors contain this difference"
+        )
+
+
+def _short(number: float) -> float:
+    return float(f"{number:.{DIGITS}g}")
+
+
+def _pair(low: float, high: float) -> tuple[float, float]:
+    return _short(low), _short(high)

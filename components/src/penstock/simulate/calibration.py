@@ -1,0 +1,198 @@
+"""Factors that correct predictions of one model, GPU and engine, and their use in a replay.
+
+`bench --calibrate` computes them. An engine's speed-up ratios, which are part of the key of a
+replay's cached result, scale its steps; the fixed TTFT is added to the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import Field
+
+from penstock.manifests.deployment import Role
+from penstock.simulate.interval import family
+from penstock.simulate.model import PoolReplay, Replayable
+from penstock.strict_yaml.base import Items, Positive, Spec, Text
+
+VERSION: Final = 1
+DRAFTS = "aic_nextn"  # the engine's number of draft tokens
+UNCALIBRATED = "step times without calibration"
+DRAFTING = (
+    "the replay cannot scale prefill and decode of aggregated workers with speculative decoding "
+    "separately"
+)
+Factor = Annotated[float, Field(gt=0, le=1000, allow_inf_nan=False)]
+Milliseconds = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
+Share = Annotated[float, Field(allow_inf_nan=False)]
+Range = Annotated[Items[Annotated[float, Field(ge=0)]], Field(min_length=2, max_length=2)]
+
+
+class Errors(Spec):
+    """Measured divided by predicted percentile, minus 1."""
+
+    ttft_p50: Share = Field(description="Of the median TTFT.")
+    ttft_p90: Share = Field(description="Of the 90th percentile of TTFT.")
+    itl_p50: Share = Field(description="Of the median ITL.")
+    itl_p90: Share = Field(description="Of the 90th percentile of ITL.")
+
+
+class Load(Spec):
+    """The load at which the factors were measured."""
+
+    workload: Text = Field(description="Name of the workload.")
+    request_rate: Annotated[float, Field(ge=0)] = Field(description="Served requests/s.")
+    concurrency: Annotated[float, Field(ge=0)] = Field(
+        description="Mean number of concurrent requests."
+    )
+    uncached_input_tokens: Range = Field(
+        description="10th and 90th percentile of the input tokens that no prefix cache had."
+    )
+    output_tokens: Range = Field(description="10th and 90th percentile of the output tokens.")
+
+
+class Calibration(Spec):
+    """Factors for one model, GPU and engine."""
+
+    model: Text = Field(description="Model, without its organization.")
+    gpu: Text = Field(description="GPU type.")
+    engine: Text = Field(description="Inference engine.")
+    prefill_speed: Factor = Field(description="Measured speed of prefill / predicted speed.")
+    step_time: Factor = Field(description="Measured time of a decode step / predicted time.")
+    fixed_ttft_ms: Milliseconds = Field(
+        description="Time in milliseconds that each TTFT is longer, whatever the input."
+    )
+    requests: Positive = Field(description="Number of requests that the factors come from.")
+    prefill_speed_interval: Range = Field(description="95% confidence interval.")
+    step_time_interval: Range = Field(description="95% confidence interval.")
+    fixed_ttft_interval_ms: Range = Field(description="95% confidence interval.")
+    errors_before: Errors = Field(description="Errors of the prediction without the factors.")
+    errors_after: Errors = Field(description="Errors of the prediction with the factors.")
+    load: Load = Field(description="The load at which the factors were measured.")
+    shape: Text = Field(description="Pools of the graph: workers × GPUs.")
+    measured_at: Text = Field(description="Date of the measurement, UTC.")
+    versions: dict[Text, Text] = Field(description="Versions of the software that measured.")
+    command: Text = Field(description="The command of the measurement.")
+    warnings: Items[Text] = Field(
+        default=(), description="Why the measurement may not represent the deployment."
+    )
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        return self.model, self.gpu, self.engine
+
+    @property
+    def factors(self) -> Factors:
+        return Factors(
+            prefill_speed=self.prefill_speed,
+            step_time=self.step_time,
+            fixed_ttft_ms=self.fixed_ttft_ms,
+        )
+
+    def __str__(self) -> str:
+        return f"{self.factors} ({self.requests} requests of {self.load.workload}, {self.shape})"
+
+
+class Calibrations(Spec):
+    """A calibration file."""
+
+    penstock_calibration: Literal[1] = Field(description="Version of the format of this file.")
+    entries: Items[Calibration] = Field(description="One for each model, GPU and engine.")
+
+    def of(self, key: tuple[str, str, str]) -> Calibration | None:
+        return next((one for one in self.entries if one.key == key), None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Factors:
+    prefill_speed: float = 1.0
+    step_time: float = 1.0
+    fixed_ttft_ms: float = 0.0
+
+    def __str__(self) -> str:
+        return (
+            f"prefill speed × {self.prefill_speed:.3g}, step time × {self.step_time:.3g}, "
+            f"TTFT + {self.fixed_ttft_ms:.3g} ms"
+        )
+
+
+def group_of(deployment: Replayable) -> tuple[str, str, str]:
+    """Model, GPU and engine."""
+    engine = deployment.pools[0].engine["engine"]
+    model = family(engine["timing_model"]["config"]["model"])
+    return model, deployment.gpu.name, engine["backend"]
+
+
+def can_scale(deployment: Replayable) -> bool:
+    """False for an aggregated engine with speculative decoding, for which the replay has one ratio
+    for all steps."""
+    return not any(p.role is Role.WORKER and DRAFTS in p.engine["engine"] for p in deployment.pools)
+
+
+def corrected(deployment: Replayable, factors: Factors) -> Replayable:
+    """With the factors, which replace earlier ones."""
+    pools = tuple(_scaled(pool, factors) for pool in deployment.pools)
+    return replace(deployment, pools=pools, fixed_ttft_ms=factors.fixed_ttft_ms)
+
+
+def _scaled(pool: PoolReplay, factors: Factors) -> PoolReplay:
+    """A step of an aggregated engine takes the time of its prefill plus that of its decode."""
+    speed, decode_speed = factors.prefill_speed, 1 / factors.step_time
+    ratios = {"speedup_ratio": speed}
+    if pool.role is Role.DECODE:
+        ratios = {"speedup_ratio": decode_speed}
+    elif pool.role is Role.WORKER:
+        ratios |= {"decode_speedup_ratio": decode_speed / speed}
+    engine = {**pool.engine["engine"], **ratios}
+    return replace(pool, engine={**pool.engine, "engine": engine})
+
+
+@dataclass(frozen=True, kw_only=True)
+class CalibrationFile:
+    """The file of `--calibration`."""
+
+    name: str
+    content: Calibrations
+
+    def of(self, key: tuple[str, str, str]) -> Calibration | None:
+        return self.content.of(key)
+
+    def calibrated(self, deployment: Replayable) -> Replayable:
+        """With the factors of its model, GPU and engine, else with a note in `assumed`."""
+        found = self.of(group_of(deployment))
+        if found is None:
+            note = f"{UNCALIBRATED}, as {self.missing(group_of(deployment))}"
+            return replace(deployment, assumed=(*deployment.assumed, note))
+        if not can_scale(deployment):
+            note = f"{UNCALIBRATED}, as {DRAFTING}"
+            return replace(deployment, assumed=(*deployment.assumed, note))
+        note = f"calibration of {self.name}: {found}"
+        return replace(
+            corrected(deployment, found.factors),
+            calibration=found,
+            assumed=(*deployment.assumed, note),
+        )
+
+    def missing(self, *keys: tuple[str, str, str]) -> str:
+        """What is missing if the file has no entry for ``keys``."""
+        requested = "; ".join(", ".join(key) for key in keys)
+        known = "; ".join(", ".join(one.key) for one in self.content.entries) or "nothing"
+        return f"{self.name} has no entry for {requested}, but for {known}"
+
+
+def with_fixed_ttft(result: Mapping[str, Any], fixed_ms: float) -> Mapping[str, Any]:
+    """The result of a replay in which each request's tokens come ``fixed_ms`` later."""
+    if not fixed_ms:
+        return result
+    later = {
+        name: [None if time is None else time + fixed_ms for time in result["requests"][name]]
+        for name in ("first_token_ms", "last_token_ms")
+    }
+    summary = result["summary"]
+    return {
+        **result,
+        "requests": {**result["requests"], **later},
+        "summary": {**summary, "duration_ms": summary["duration_ms"] + fixed_ms},
+    }
