@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from penstock.bench.measurement import Failures, Measurement, Percentiles
 from penstock.bench.prediction import Prediction
+from penstock.bench.records import Records
 from penstock.graph.slo import Slo
 from penstock.simulate.metrics import MAX_REFUSED
 from penstock.simulate.report import aligned, arrival_of
@@ -41,6 +42,10 @@ class Bench:
     prediction: Prediction | None = None
     interrupted: str = ""
     """What ended the run early; empty if nothing did."""
+    records: Records | None = field(default=None, repr=False)
+    """The requests, for the charts of the HTML report."""
+    window_ms: tuple[float, float] = (0.0, 0.0)
+    """Begin and end of the measured window."""
 
     @property
     def meets_slo(self) -> bool | None:

@@ -17,6 +17,7 @@ from penstock.bench.watch import Progress, Watch
 from penstock.errors import BenchError, NotVerifiedError, Problem
 from penstock.graph.slo import Slo
 from penstock.simulate.conversations import Conversations
+from penstock.simulate.window import steady_window
 from penstock.verify.preflight import KEY, require_endpoint
 from penstock.verify.target import ProbeTarget
 from penstock.workload import Request
@@ -162,6 +163,7 @@ def bench(request: BenchRequest, folder: Path, progress: Progress) -> Bench:
         endpoint=request.endpoint, requests=requests, concurrency=concurrency, folder=folder
     )
     sent = send([traffic], request.timeout_s, progress)
+    conversations = Conversations.of(list(requests.values()))
     return Bench(
         url=request.endpoint.url,
         model=request.endpoint.model,
@@ -173,11 +175,13 @@ def bench(request: BenchRequest, folder: Path, progress: Progress) -> Bench:
         measurement=measurement_of(
             sent.records[0],
             request.slo,
-            Conversations.of(list(requests.values())),
+            conversations,
             is_scheduled=concurrency is None,
             cpu_share=sent.cpu_share,
         ),
         interrupted=sent.interrupted,
+        records=sent.records[0],
+        window_ms=steady_window(list(sent.records[0].served.values()), conversations),
     )
 
 

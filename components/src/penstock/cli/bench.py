@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.cli import arguments
+from penstock.cli.bench_page import write_bench, write_comparison, write_sweep
 from penstock.cli.bench_targets import (
     add_targets,
     gpus_of,
@@ -28,10 +29,11 @@ from penstock.cli.replay_arguments import (
     requested_workload,
     share,
 )
+from penstock.cli.report_output import add_report, require_report
 
 if TYPE_CHECKING:
     from penstock.bench.limits import Limit
-    from penstock.bench.prediction import Prediction
+    from penstock.bench.prediction import Predicted
     from penstock.bench.run import BenchRequest, Endpoint
     from penstock.graph.slo import Slo
     from penstock.workload.load import LoadedWorkload
@@ -73,6 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         help="keep the requests and AIPerf's records in DIR, a new folder (default: delete them)",
     )
+    add_report(parser, "write an HTML report with charts")
     _add_arguments_of_one(parser.add_argument_group("with one target"))
     _add_arguments_of_two(parser.add_argument_group("with two targets"))
     arguments.add_json(parser)
@@ -167,6 +170,7 @@ def run(args: argparse.Namespace) -> int:
 
     require_environment()
     _require_fitting_arguments(args)
+    require_report(args.report)
     end_as_interrupted()
     workload = requested_workload(args)
     progress = Progress(args, "starting AIPerf", line_interval_s=LINE_INTERVAL_S)
@@ -204,9 +208,12 @@ def _measure(
         _sweep(args, request, folder, progress)
         return
     with progress.running():
-        prediction = _prediction(args, workload)
-        found = replace(bench(request, folder, progress), prediction=prediction)
+        predicted = _prediction(args, workload)
+        found = bench(request, folder, progress)
+    if predicted:
+        found = replace(found, prediction=predicted.prediction)
     _print(as_json(found) if args.json else lines(found))
+    write_bench(args, found, predicted)
     require_complete(found)
 
 
@@ -221,12 +228,13 @@ def _sweep(
     with progress.running():
         found = sweep(request, args.sweep, folder, progress, gpus=gpus)
     _print(as_json(found) if args.json else lines(found))
+    write_sweep(args, found)
     require_uninterrupted(found.interrupted, request.endpoint.url)
     require_complete(found.levels[-1].found)
 
 
-def _prediction(args: argparse.Namespace, workload: LoadedWorkload) -> Prediction | None:
-    from penstock.bench.prediction import prediction_of
+def _prediction(args: argparse.Namespace, workload: LoadedWorkload) -> Predicted | None:
+    from penstock.bench.prediction import predicted
     from penstock.manifests.source import open_source
     from penstock.serving.understand import Hints
     from penstock.simulate.cache import environment_cache
@@ -240,7 +248,7 @@ def _prediction(args: argparse.Namespace, workload: LoadedWorkload) -> Predictio
     graph = replayable(source, Hints(gpu=arguments.requested_gpu(args)))
     require_replayed_mode(graph, source)
     with Replays(environment_cache(python)) as replays:
-        return prediction_of(graph, workload, args.seed, replays)
+        return predicted(graph, workload, args.seed, replays)
 
 
 def _compare(
@@ -271,6 +279,7 @@ def _compare(
         found = compare(request, folder, progress)
     checked = check_limits(found, args.fail_if or ())
     _print(as_json(found, checked) if args.json else lines(found, checked))
+    write_comparison(args, found, checked)
     require_uninterrupted(found.interrupted)
     require_results(found)
     require_limits(checked)
