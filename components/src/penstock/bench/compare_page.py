@@ -142,10 +142,10 @@ def forest(differences: Sequence[Difference], checked: Sequence[LimitCheck]) -> 
     interval = f"{1 - LEVEL:.0%} interval"
     layout = {
         **FRAME,
-        "xaxis": axis(f"change from A to B (%), with the {interval}") | {"zeroline": True},
+        "xaxis": axis("change from A to B (%)") | {"zeroline": True},
         "yaxis": names_axis([plain(name_of(one.metric)) for one in differences]),
     }
-    title = "Change of each latency"
+    title = f"Change of each latency, with its {interval}"
     return Chart(title=title, data=traces, layout=layout, height=height_of(len(rows) + 1))
 
 

@@ -36,6 +36,7 @@ from penstock.reports.page import (
 )
 from penstock.simulate.report import arrival_of
 
+MARGIN = 1.12  # of an axis above its highest value, for the texts of points
 COLORS = {True: GOOD, False: BAD, None: GRAY}
 KINDS = {True: "meets the SLO", False: "misses the SLO", None: "no SLO"}
 
@@ -120,22 +121,33 @@ def pareto(found: Sweep) -> Chart:
         some = [one for one in found.levels if one.found.meets_slo is met]
         if some:
             x, y = zip(*map(rates, some), strict=True)
-            loads = [arrival_of(one.found.workload) for one in some]
+            loads = [_load(one) for one in some]
             symbol = "circle-open" if met is False else "circle"
             marker = {"color": COLORS[met], "symbol": symbol, "line": {"width": 2}}
             traces.append(points(kind, x, y, loads, hover, marker, shows_texts=True))
+    right = max(rates(one)[0] for one in found.levels)
     itl_ms = found.levels[0].found.slo.itl_ms
     if itl_ms is not None:
         name = f"SLO: {1000 / itl_ms:.4g} tokens/s/user (ITL {itl_ms:g} ms)"
-        top = max(rates(one)[1] for one in found.levels) * 1.1
+        top = MARGIN * max(rates(one)[1] for one in found.levels)
         traces.append(limit_line(name, 1000 / itl_ms, top=top))
+        right = max(right, 1000 / itl_ms)
     layout = {
         **FRAME,
-        "xaxis": axis("output tokens/s per user (median)", rangemode="tozero"),
+        "xaxis": axis("output tokens/s per user (median)", range=[0, MARGIN * right]),
         "yaxis": axis(f"output {unit}", rangemode="tozero"),
     }
     title = f"Output tokens/s per user and {'per GPU' if found.gpus else 'of all users'}"
     return Chart(title=title, data=traces, layout=layout, height=420)
+
+
+def _load(level: Level) -> str:
+    """`4 requests/s`; short, because it stands beside a point."""
+    workload = level.found.workload.workload
+    if workload.concurrency:
+        return f"concurrency {workload.concurrency}"
+    rate = workload.mean_rate
+    return f"{rate:.3g} requests/s" if rate else f"scale {level.scale:g}"
 
 
 def _by_load(found: Sweep) -> Iterator[Chart]:
@@ -147,7 +159,7 @@ def _by_load(found: Sweep) -> Iterator[Chart]:
 def _latency_by_load(name: str, key: str, limit_ms: float | None, found: Sweep) -> Iterator[Chart]:
     def of(one: Bench, percentile: str) -> float | None:
         values: Percentiles | None = getattr(one.measurement, key)
-        found: float | None = values and getattr(values, percentile)
+        found: float | None = None if values is None else getattr(values, percentile)
         return found
 
     x = [one.found.measurement.request_rate for one in found.levels]

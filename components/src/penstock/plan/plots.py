@@ -82,9 +82,11 @@ def cost_plot(replayed: Replayed, choice_name: str) -> Chart:
     layout = {
         **FRAME,
         "xaxis": axis(f"{percentile} (ms)", type="log"),
-        "yaxis": axis(f"{unit} per million output tokens", rangemode="tozero"),
+        "yaxis": axis(f"{unit} per million tokens", rangemode="tozero"),
     }
-    return Chart(title=f"Cost and {percentile}", data=traces, layout=layout, height=HEIGHT)
+    return Chart(
+        title=f"Cost of output tokens, and {percentile}", data=traces, layout=layout, height=HEIGHT
+    )
 
 
 def sensitivity_plot(rows: Mapping[str, Row | str], replayed: Replayed) -> Chart:

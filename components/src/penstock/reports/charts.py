@@ -19,7 +19,7 @@ GOOD, BAD, LIMIT, GRAY = "#009e73", "#d55e00", "#cc3311", "#808a94"
 MOST_NAMES = 12  # lines whose names fit a legend
 LONGEST_NAME = 38  # characters
 HEIGHT, ROW = 340, 24  # pixels of a chart, and of a row of one with names on its axis
-SPREAD = 25.0  # p99 ÷ p50, from which on an axis is logarithmic
+SPREAD = 10.0  # largest value ÷ median, from which on an axis is logarithmic
 MARKED = (0.5, 0.9, 0.99)
 FRAME: Mapping[str, Any] = {
     "autosize": True,
@@ -41,8 +41,6 @@ class Chart:
     layout: Mapping[str, Any]
     height: int = HEIGHT
     """In pixels."""
-    is_wide: bool = False
-    """Takes a row of its own."""
 
 
 def plain(text: str) -> str:
@@ -142,7 +140,7 @@ def distribution(
         traces.append(limit_line(f"SLO: {latency} ≤ {limit_ms:g} ms", limit_ms, top=100))
     layout = {
         **FRAME,
-        "xaxis": axis(f"{latency} (ms)", **scale_of([v for s in shown.values() for v in s])),
+        "xaxis": axis(f"{latency} (ms)", **scale_of(shown.values(), limit_ms)),
         "yaxis": axis("share of requests (%)", range=[0, 102], tickvals=[0, 25, 50, 75, 90, 99]),
     }
     return Chart(title=title, data=traces, layout=layout)
@@ -193,7 +191,7 @@ def percentile_chart(
         traces.append({**limit_line(name, limit_ms), "y": [-0.5, len(names) - 0.5]})
     layout = {
         **FRAME,
-        "xaxis": axis(f"{latency} (ms)", **scale_of([v for s in samples.values() for v in s])),
+        "xaxis": axis(f"{latency} (ms)", **scale_of(samples.values(), limit_ms)),
         "yaxis": names_axis(names),
     }
     return Chart(title=title, data=traces, layout=layout, height=height_of(len(names)))
@@ -214,11 +212,13 @@ def height_of(rows: int) -> int:
     return 110 + ROW * max(rows, 3)
 
 
-def scale_of(values: Sequence[float]) -> dict[str, Any]:
-    """A logarithmic axis if the values differ much, else one that begins at 0."""
-    ordered = sorted(values)
-    positive = [value for value in ordered if value > 0]
-    if len(positive) == len(ordered) and ordered[-1] > SPREAD * ordered[len(ordered) // 2]:
+def scale_of(samples: Iterable[Sequence[float]], limit: float | None) -> dict[str, Any]:
+    """A logarithmic axis if the values and the limit differ much, else one that begins at 0.
+    ``samples``: each sorted."""
+    every = list(samples)
+    highest = max([one[-1] for one in every] + ([] if limit is None else [limit]))
+    middle = min(one[len(one) // 2] for one in every)
+    if min(one[0] for one in every) > 0 and highest > SPREAD * middle:
         return {"type": "log"}
     return {"rangemode": "tozero"}
 

@@ -17,6 +17,7 @@ from penstock.html_mark import HTML_MARK
 from penstock.reports.charts import Chart
 
 PLOTLY = "package_data/plotly.min.js"  # in the wheel of plotly
+LONG_VALUE = 16  # characters of a tile from which on its text is smaller
 WRAPPED = 60  # characters of a cell from which on its text wraps
 
 
@@ -187,16 +188,17 @@ class _Body:
         title = _escaped(chart.title)
         plot = (
             f'<div class="plot" data-chart="{len(self.charts) - 1}" role="img" '
-            f'aria-label="{title}" style="height:{chart.height}px"></div>'
+            f'aria-label="{title}" data-height="{chart.height}" '
+            f'style="height:{chart.height}px"></div>'
         )
-        kind = "chart wide" if chart.is_wide else "chart"
-        return f'<figure class="{kind}"><figcaption>{title}</figcaption>{plot}</figure>'
+        return f'<figure class="chart"><figcaption>{title}</figcaption>{plot}</figure>'
 
 
 def _tile(tile: Tile) -> str:
     note = f'<dd class="note">{_escaped(tile.note)}</dd>' if tile.note else ""
     name, value = _escaped(tile.name), _escaped(tile.value)
-    return f'<div class="tile"><dt>{name}</dt><dd>{value}</dd>{note}</div>'
+    size = ' class="long"' if len(tile.value) > LONG_VALUE else ""
+    return f'<div class="tile"><dt>{name}</dt><dd{size}>{value}</dd>{note}</div>'
 
 
 def _notes(lines: Iterable[str]) -> str:

@@ -25,13 +25,21 @@
     closed.forEach((one) => (one.open = true));
     plots.forEach(draw);
     for (const plot of plots) {
-      const width = plot.closest(".wide") ? 930 : 444;
-      Plotly.relayout(plot, { width, autosize: false });
+      // Two rows of charts fit a page, and a chart with many rows fits one page.
+      const own = parseInt(plot.dataset.height);
+      const height = own <= 440 ? Math.min(own, 280) : Math.min(own, 620);
+      const size = own > height && own > 440 ? { "yaxis.tickfont.size": 9 } : {};
+      plot.style.height = `${height}px`;
+      Plotly.relayout(plot, { width: 444, height, autosize: false, ...size });
     }
   });
   addEventListener("afterprint", () => {
     closed.forEach((one) => (one.open = false));
-    for (const plot of plots) Plotly.relayout(plot, { width: null, autosize: true });
+    for (const plot of plots) {
+      plot.style.height = `${plot.dataset.height}px`;
+      const size = { width: null, height: null, "yaxis.tickfont.size": null };
+      Plotly.relayout(plot, { ...size, autosize: true });
+    }
   });
   document.documentElement.dataset.ready = "yes";
 })();
