@@ -134,7 +134,7 @@ def distributions(samples: Mapping[str, Sequence[ServedRequest]], slo: Slo) -> I
 
 
 def percentile_table(bench: Bench) -> Table:
-    """With the SLO, and the prediction beside each percentile if there is one."""
+    """With the SLO, and with the predicted percentiles if there is a prediction."""
     found, prediction = bench.measurement, bench.prediction
     limits = {"ttft_ms": bench.slo.ttft_ms, "itl_ms": bench.slo.itl_ms, "e2e_ms": bench.slo.e2e_ms}
     headings = ["latency (ms)", *PERCENTILES, "SLO (ms)"]

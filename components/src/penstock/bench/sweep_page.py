@@ -142,11 +142,11 @@ def pareto(found: Sweep) -> Chart:
 
 
 def _load(level: Level) -> str:
-    """`4 requests/s`; short, because it stands beside a point."""
+    """`4 requests/s`; short, because it is next to a point."""
     workload = level.found.workload.workload
     if workload.concurrency:
         return f"concurrency {workload.concurrency}"
-    rate = workload.mean_rate
+    rate = level.found.workload.mean_rate()
     return f"{rate:.3g} requests/s" if rate else f"scale {level.scale:g}"
 
 

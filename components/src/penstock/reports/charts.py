@@ -270,7 +270,7 @@ def points(
     *,
     shows_texts: bool = False,
 ) -> Trace:
-    """``texts``: of each point, on hover; beside it with ``shows_texts``."""
+    """``texts``: of each point, on hover; also next to it with ``shows_texts``."""
     return {
         "type": "scatter",
         "mode": "markers+text" if shows_texts else "markers",
