@@ -162,12 +162,14 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _write_report(args: argparse.Namespace, result: DrillResult, repeat: str) -> None:
+    from penstock.cli.graph_output import own_command
     from penstock.drill.page import write_page
     from penstock.reports.provenance import provenance
 
     files = [Path(args.target), Path(args.faults)]
-    facts = {"seed": str(args.seed)}
-    write_page(args.report, args.target, result, provenance(repeat, files=files, facts=facts))
+    facts = {"seed": str(args.seed), "repeat": repeat}
+    found = provenance(own_command(), files=files, facts=facts)
+    write_page(args.report, args.target, result, found)
 
 
 def _drill_graph(args: argparse.Namespace) -> DrillResult:
