@@ -1,105 +1,124 @@
-"""Make the reports that the documents show, and take pictures of them with Chromium.
+"""Make a report of each kind, and take pictures of it with Chromium, for docs/reports.md.
 
-`make screenshots` runs it: a minute. It needs the environment sim and Debian's `chromium`. A
-picture records the command and the texts of its report; a test compares them with a new report.
+`make screenshots` runs it, for some minutes. It needs the environments aiperf and sim, and Debian's
+`chromium` and `poppler-utils`. A test compares the titles in the pictures with those of today.
 """
 
 from __future__ import annotations
 
+import json
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
-import zlib
-from html.parser import HTMLParser
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
+sys.path.insert(0, str(FOLDER))  # tests import this module from elsewhere
+
+from browser import Page, browser  # noqa: E402
+
 ROOT = FOLDER.parents[1]
+PICTURES, TITLES = FOLDER / "reports", FOLDER / "reports.json"
 PENSTOCK = [sys.executable, "-m", "penstock.cli.main"]
+QUICKSTART = "dynamo_graphs/quickstart-simulated.yaml"
 GRAPHS = [f"dynamo_graphs/gpt-oss-120b-b200-{name}.yaml" for name in ("disagg", "throughput")]
+CHAT = ["--workload", "short-chat"]
 SLO = ["--ttft", "500ms", "--itl", "10ms"]
+STARTED = ["--start", "--engine", "mocker", *CHAT]
+SLOW_SLO = ["--ttft", "500ms", "--itl", "30ms"]
+SLICES = ["--duration", "60s", "--slice", "3s", "--gap", "1s", "--fail-if", "ttft_mean > +50%"]
 FAULTS = ["--faults", "kill:decode", "--count", "4", "--streams", "8", "--seed", "1"]
-WIDTH = 1000  # pixels, of every picture
-# Picture → the command that writes its report, and the height in pixels.
-REPORTS = {
-    "simulate": (["simulate", *GRAPHS, "--workload", "short-chat", "--rate", "4", *SLO], 890),
-    "drill": (
-        ["drill", "dynamo_graphs/quickstart-simulated.yaml", "--set", "decode.replicas=2", *FAULTS],
-        680,
-    ),
+PLANNED = ["--model", "gpt-oss-120b", "--gpu", "b200", "--gpus", "8", "--replays", "12"]
+# Name of the pictures → the command that writes the report.
+REPORTS: Mapping[str, Sequence[str]] = {
+    "bench": ["bench", QUICKSTART, *STARTED, "--rate", "6", "--requests", "200", *SLOW_SLO],
+    "sweep": [
+        *("bench", QUICKSTART, *STARTED, "--sweep", "1,2,4", "--gpus", "2"),
+        *("--rate", "3", "--requests", "90", *SLOW_SLO),
+    ],
+    "compare": ["bench", QUICKSTART, QUICKSTART, *STARTED, "--rate", "8", *SLICES],
+    "simulate": ["simulate", *GRAPHS, *CHAT, "--rate", "4", *SLO],
+    "plan": ["plan", *PLANNED, *CHAT, "--rate", "4", *SLO],
+    "drill": ["drill", QUICKSTART, "--set", "decode.replicas=2", *FAULTS],
+    "verify": ["verify", "URL", "--graph", QUICKSTART],
 }
-# The chunk of a PNG with international text, without compression and language.
-START = b"iTXtpenstock" + bytes(5)
-# Of a PNG: the signature and the chunk IHDR, which has width and height at 16.
-HEADER_BYTES = 33
-# Not visible, or a command, which is recorded.
-HIDDEN = ("code", "script", "style", "title")
+VIEWS = ("1280", "1280-dark", "2560", "print")
+QUALITY = 55  # of WebP
+DPI = 60  # of the printed pages
+NUMBER, LATENCY = re.compile(r"\d[\d.,]*"), re.compile("TTFT|ITL|end-to-end latency")
+TITLE = re.compile(r"<(h2|figcaption)>(.*?)</\1>")
 
 
-class _Texts(HTMLParser):
-    def __init__(self) -> None:
-        super().__init__()
-        self.found: list[str] = []
-        self._open: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: object) -> None:
-        if tag in HIDDEN:
-            self._open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        if self._open and self._open[-1] == tag:
-            self._open.pop()
-
-    def handle_data(self, data: str) -> None:
-        if not self._open:
-            self.found += data.splitlines()
+def titles(report: str) -> list[str]:
+    """The titles of sections and charts, without what depends on the figures."""
+    found = (LATENCY.sub("#", NUMBER.sub("#", match[2])) for match in TITLE.finditer(report))
+    return list(dict.fromkeys(found))
 
 
-def texts(report: str) -> list[str]:
-    """The lines of text in a report, without their numbers, which depend on the machine."""
-    parser = _Texts()
-    parser.feed(report)
-    lines = (" ".join(re.sub(r"\d[\d.,]*", "#", line).split()) for line in parser.found)
-    return [line for line in lines if re.search("[A-Za-z]", line)]
+def take(page: Page, report: Path, folder: Path) -> None:
+    """Pictures of a report in all `VIEWS`, named after it."""
+    for view in VIEWS[:-1]:
+        width, _, scheme = view.partition("-")
+        page.open(report.as_uri(), int(width), 900, is_dark=scheme == "dark")
+        page.screenshot(folder / f"{report.stem}-{view}.webp", quality=QUALITY)
+    page.open(report.as_uri(), 1280, 900)
+    with tempfile.TemporaryDirectory() as scratch:
+        pdf = Path(scratch) / "printed.pdf"
+        page.print(pdf)
+        command = ["pdftoppm", "-r", str(DPI), "-png", str(pdf), f"{scratch}/page"]
+        subprocess.run(command, check=True)
+        sheets = "".join(f"<img src='{one.name}'>" for one in sorted(pdf.parent.glob("page*.png")))
+        style = "body { background: #888; display: flex; flex-wrap: wrap; gap: 8px }"
+        contact = pdf.with_suffix(".html")
+        contact.write_text(f"<style>{style}</style>{sheets}")
+        page.open(contact.as_uri(), 1440, 500)
+        page.screenshot(folder / f"{report.stem}-print.webp", quality=QUALITY)
 
 
-def size(picture: Path) -> tuple[int, int]:
-    """Width and height of a PNG in pixels."""
-    header = picture.read_bytes()[:HEADER_BYTES]
-    return int.from_bytes(header[16:20], "big"), int.from_bytes(header[20:24], "big")
+def make(folder: Path) -> None:
+    """Write a report of each kind. CalledProcessError if a command fails."""
+    from penstock.drill.graph_process import GraphProcess
+
+    for name, command in REPORTS.items():
+        if name != "verify":
+            _run(name, command, folder)
+    graph = folder / Path(QUICKSTART).name
+    shutil.copy(ROOT / QUICKSTART, graph)
+    with GraphProcess(graph, folder, ["--engine", "mocker"]) as process:
+        url = process.wait_ready(300.0)
+        _run("verify", [url if word == "URL" else word for word in REPORTS["verify"]], folder)
 
 
-def recorded(picture: Path) -> list[str]:
-    """The command and the texts that `record` wrote; empty for another picture."""
-    image = picture.read_bytes()[HEADER_BYTES:]
-    chunk = image[4 : 8 + int.from_bytes(image[:4], "big")]
-    return chunk[len(START) :].decode("utf-8").splitlines() if chunk.startswith(START) else []
-
-
-def record(picture: Path, lines: list[str]) -> None:
-    """Write lines into a PNG, as an uncompressed chunk of international text."""
-    chunk = START + "\n".join(lines).encode("utf-8")
-    length, check = (number.to_bytes(4, "big") for number in (len(chunk) - 4, zlib.crc32(chunk)))
-    image = picture.read_bytes()
-    picture.write_bytes(image[:HEADER_BYTES] + length + chunk + check + image[HEADER_BYTES:])
-
-
-def take(report: Path, picture: Path, command: list[str], height: int) -> None:
-    """Take a picture of a report that the command wrote."""
-    browser = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"]
-    browser += ["--virtual-time-budget=2000"]  # ms: without it, the end of a page can be missing
-    shot = [f"--screenshot={picture}", f"--window-size={WIDTH},{height}", report.as_uri()]
-    subprocess.run([*browser, *shot], check=True, capture_output=True)
-    record(picture, [" ".join(command), *texts(report.read_text("utf-8"))])
+def _run(name: str, command: Sequence[str], folder: Path) -> None:
+    report = folder / f"{name}.html"
+    print(*command, flush=True)
+    done = subprocess.run([*PENSTOCK, *command, "--report", str(report)], cwd=ROOT, check=False)
+    # 20 and 21 are verdicts, and verify reports a failed probe with 3; the report is complete.
+    if not report.is_file():
+        raise subprocess.CalledProcessError(done.returncode, list(command))
 
 
 def main() -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        for name, (command, height) in REPORTS.items():
-            report = Path(folder) / f"{name}.html"
-            subprocess.run([*PENSTOCK, *command, "--report", str(report)], cwd=ROOT, check=True)
-            take(report, FOLDER / f"{name}.png", command, height)
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        make(folder)
+        picture_all(folder)
+
+
+def picture_all(folder: Path) -> None:
+    """``folder``: with the report of each kind."""
+    PICTURES.mkdir(exist_ok=True)
+    shown = {}
+    with browser() as page:
+        for name, command in REPORTS.items():
+            report = folder / f"{name}.html"
+            take(page, report, PICTURES)
+            text = report.read_text("utf-8")
+            shown[name] = {"command": " ".join(command), "titles": titles(text)}
+    TITLES.write_text(json.dumps(shown, indent=1) + "\n")
 
 
 if __name__ == "__main__":

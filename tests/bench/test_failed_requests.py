@@ -9,11 +9,12 @@ import psutil
 import pytest
 
 from tests.bench.bench_runs import FIRST_INPUT, Finished, run_bench, write_workload
+from tests.reports.read import charts_of
 from tests.support.completions_server import End, Response
 
 pytestmark = pytest.mark.aiperf
 
-REQUESTS, KEY = 40, "an-api-key"
+REQUESTS, KEY, REPORT = 40, "an-api-key", "report.html"
 FAILURES = [  # response, how many requests get it, and how it is reported
     (Response(status=500), 3, "HTTP 500"),
     (Response(status=429), 2, "HTTP 429"),
@@ -53,6 +54,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Finished:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OPENAI_API_KEY", KEY)
         limits = ("--request-timeout", "1s", "--ttft", "10s")
+        limits += ("--report", str(folder / REPORT))
         return run_bench(folder, script, workload, *limits, key=KEY)
 
 
@@ -60,6 +62,17 @@ def test_each_kind_of_failure_is_counted(run: Finished) -> None:
     reasons = {reason: count for _, count, reason in FAILURES}
     assert run.document["failures"] == {"sent": REQUESTS, "reasons": reasons}
     assert run.document["unsent"] == 0
+
+
+def test_the_report_shows_the_failures_and_no_key(run: Finished) -> None:
+    text = (run.out.parent / REPORT).read_text("utf-8")
+    assert "SLO missed: " in text
+    charts = charts_of(text)
+    (failures,) = [one for title, one in charts.items() if title.startswith("Failed requests")]
+    counts = {trace["name"]: sum(trace["y"]) for trace in failures["data"]}
+    assert sorted(counts.values()) == sorted(count for _, count, _ in FAILURES)
+    assert counts["HTTP 500"] == 3
+    assert KEY not in text
 
 
 def test_too_many_failures_leave_no_p99(run: Finished) -> None:

@@ -17,6 +17,7 @@ import pytest
 from penstock.cli.main import main
 from penstock.cli.replay_arguments import add_acceptance
 from penstock.simulate.acceptance import PUBLISHED
+from tests.reports.read import charts_of, names_of, page_of
 from tests.simulate.environment import needs_sim
 from tests.support.outputs import read_output
 
@@ -93,9 +94,16 @@ def test_json_and_page(workload: str, tmp_path: Path, capsys: pytest.CaptureFixt
     assert figures["goodput"]["median"] == 1.0
     hours = figures["gpu_hours_per_million"]["median"]
     assert graph["cost_per_million"] == pytest.approx(2 * hours)
-    text = page.read_text()
-    assert text.count("<svg") == 3
-    assert not re.search(r"""(src|href)=["']?http""", text.replace("xlink:href", ""))
+    text = page.read_text("utf-8")
+    assert list(charts_of(text)) == [
+        "Distribution of TTFT",
+        "Distribution of ITL (mean of a request)",
+        "Distribution of end-to-end latency",
+        "Running and waiting requests",
+        "KV cache in use",
+    ]
+    assert f"SLO met: {figures['goodput']['median']:.1%} of requests" in text
+    assert not re.search("(src|href)=", page_of(text))
     assert main([*argv, "--report", str(tmp_path / "no" / "page.html")]) == 2
     assert "there is no folder" in capsys.readouterr().err
     assert main([*argv, "--report", str(page)]) == 0  # a report replaces a report
@@ -218,7 +226,8 @@ def test_the_planner_scales_and_is_compared_with_fixed_pools(
     assert hours["ours, fixed 1+1"] < hours["ours, planner"] < max(hours.values())
     shares = [row["figures"]["goodput"]["median"] for row in (start, planner, *fixed)]
     assert shares[0] < shares[1] <= shares[-1]
-    assert "ours, planner: workers" in page.read_text()
+    workers_chart = charts_of(page.read_text("utf-8"))["Workers"]
+    assert "prefill, allocated" in names_of(workers_chart)
     # The same job comes from the cache; another start-up time is another job.
     assert main([*argv, "--startup", "20s"]) == 0
     output = capsys.readouterr().out

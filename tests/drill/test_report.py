@@ -1,23 +1,17 @@
-"""A drill's result as text, JSON and HTML."""
+"""A drill's result as text and JSON, and the data of its charts."""
 
 from __future__ import annotations
-
-from xml.etree import ElementTree
 
 import pytest
 
 from penstock.drill.evaluate import evaluate
 from penstock.drill.memory import MemoryTrend
-from penstock.drill.report import (
-    as_json,
-    page,
-    print_result,
-    summary,
-    throughput,
-    ttft_ms,
-)
+from penstock.drill.page import report_of, throughput, ttft_ms
+from penstock.drill.report import as_json, print_result, summary
 from penstock.drill.run import DrillOptions, DrillResult
 from penstock.drill.traffic import Ending
+from penstock.reports.charts import Chart
+from penstock.reports.page import State
 from tests.drill.test_evaluate import HISTORY, fault, request
 from tests.support.outputs import read_output
 
@@ -87,19 +81,23 @@ def test_the_text_is_a_table_and_the_verdict(capsys: pytest.CaptureFixture[str])
     assert "memory of frontend.0: 100 → 101 MiB in 60 min, slope +1.0 MiB/h" in out
 
 
-def test_the_page_is_complete_and_escapes_what_it_shows() -> None:
-    text = page(TITLE, result(CUT), REPEAT)
-    assert "<b>streamed" not in text
-    assert "http" not in text.replace("http-", "")  # loads nothing
-    for start in [i for i in range(len(text)) if text.startswith("<svg", i)]:
-        plot = ElementTree.fromstring(text[start : text.index("</svg>", start) + 6])
-        assert len(plot.findall("rect")) == 2
-        assert len(plot.find("polyline").get("points").split()) == 32  # type: ignore[union-attr]
+def test_the_charts_shade_each_fault_until_its_recovery() -> None:
+    report = report_of(TITLE, result(CUT), [])
+    charts = [part for part in report.sections[0].parts if isinstance(part, Chart)]
+    assert [chart.title for chart in charts] == [
+        "Completed requests per second",
+        "TTFT by the time a request started",
+        "Failed requests per second",
+    ]
+    for chart in charts:
+        shades = [(one["x0"], one["x1"]) for one in chart.layout["shapes"]]
+        assert shades == [(10.0, 13.0), (20.0, 22.0)]
+    assert [verdict.state for verdict in report.verdicts] == [State.MISSED]
 
 
-def test_the_plots_count_per_second() -> None:
+def test_the_charts_count_per_second() -> None:
     made = result(CUT)
     assert sum(throughput(made)) == 29  # completed
     assert throughput(made)[2] == 1
-    assert ttft_ms(made)[9] == 0  # only the request that was cut began there
+    assert ttft_ms(made)[9] is None  # only the request that was cut began there
     assert ttft_ms(made)[10] == pytest.approx(100)

@@ -38,5 +38,7 @@ def test_a_drill_of_workers_loses_nothing_and_writes_its_report(tmp_path: Path) 
     assert {row["kind"] for row in result["rows"]} == {"kill", "scale", "invalid-edit"}
     failed = {row["target"] for row in result["rows"] if row["failed"]}
     assert failed <= {"frontend", "endpoint"}
-    assert "<svg" in report.read_text()
+    text = report.read_text("utf-8")
+    assert "Passed: 7 faults" in text
+    assert "<figcaption>Completed requests per second</figcaption>" in text
     assert QUICKSTART.read_text() == before

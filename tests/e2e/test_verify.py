@@ -49,9 +49,11 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GraphProcess]:
     assert_nothing_left(folder)
 
 
-def test_the_quickstart_is_verified(running: GraphProcess) -> None:
-    report = _report(running, QUICKSTART)
+def test_the_quickstart_is_verified(running: GraphProcess, tmp_path: Path) -> None:
+    page = tmp_path / "verify.html"
+    report = _report(running, QUICKSTART, "--report", str(page))
     assert report["ok"], report
+    assert "Verified: no probe failed" in page.read_text("utf-8")
     assert {probe["name"] for probe in report["probes"] if probe["required"]} >= {"kv-events"}
     # With a URL alone there is nothing to compare with, and that fails no probe.
     done = running.penstock("verify", running.state()["endpoint"], "--json")

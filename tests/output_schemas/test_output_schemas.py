@@ -26,7 +26,16 @@ from tests.bench.test_limits import comparison
 from tests.support.command_line import ROOT, penstock
 from tests.support.outputs import read_output
 
-INPUTS = {"Arrival", "Bursts", "Conversation", "Lengths", "NamedWorkload", "Ramp", "Slo"}
+INPUTS = {
+    "Arrival",
+    "Bursts",
+    "Calibration",
+    "Conversation",
+    "Lengths",
+    "NamedWorkload",
+    "Ramp",
+    "Slo",
+}
 INPUTS |= {"SystemPrompts", "Trace", "Workload"}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import ceil
 from pathlib import Path
 from random import Random
@@ -57,6 +57,8 @@ class Comparison:
     distortion: str
     """Why this machine may have distorted the latencies; empty if it has not."""
     interrupted: str
+    served: Sequence[Sequence[Both]] = field(default=(), repr=False)
+    """The counted requests of each pair of slices, for charts."""
 
     @property
     def has_verdict(self) -> bool:
@@ -134,6 +136,7 @@ def compare(request: CompareRequest, folder: Path, progress: Progress) -> Compar
         overlapping=_overlapping(both, first, second),
         distortion=_distortion(sent.records, sent.cpu_share, pairs),
         interrupted=sent.interrupted,
+        served=pairs,
     )
 
 

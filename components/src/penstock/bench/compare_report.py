@@ -27,7 +27,7 @@ def lines(found: Comparison, checked: Sequence[LimitCheck]) -> Iterator[str]:
     if found.interrupted:
         yield f"incomplete: {found.interrupted}"
     if found.differences:
-        yield from aligned([_HEADINGS, *map(_cells, found.differences)])
+        yield from aligned([HEADINGS, *map(cells, found.differences)])
         counted = f"{found.requests} requests in {found.pairs} pairs of slices"
         yield f"counted: {counted} after the warm-up, each served by both targets"
     for name, failures, unsent in zip(NAMES, found.failures, found.unsent, strict=True):
@@ -35,16 +35,16 @@ def lines(found: Comparison, checked: Sequence[LimitCheck]) -> Iterator[str]:
             yield f"{name}: {unsent} requests were not sent, or have no record"
         if line := failures_line(failures):
             yield f"{name}: {line}"
-    yield from _cautions(found)
-    yield from _verdict(found)
+    yield from cautions(found)
+    yield from verdict_lines(found)
     for one in checked:
         yield f"--fail-if {one}"
 
 
-_HEADINGS = ("ms", "A", "B", "change from A to B", f"{1 - LEVEL:.0%} interval")
+HEADINGS = ("ms", "A", "B", "change from A to B", f"{1 - LEVEL:.0%} interval")
 
 
-def _cells(one: Difference) -> tuple[str, ...]:
+def cells(one: Difference) -> tuple[str, ...]:
     return (
         name_of(one.metric),
         f"{one.first_ms:.1f}",
@@ -59,7 +59,7 @@ def name_of(metric: str) -> str:
     return f"{LABELS[latency]} ({STATISTICS[statistic]})"
 
 
-def _cautions(found: Comparison) -> Iterator[str]:
+def cautions(found: Comparison) -> Iterator[str]:
     if found.distortion:
         yield f"this machine may have distorted the latencies: {found.distortion}"
     if found.skew_ms > found.request.slicing.gap_ms:
@@ -70,7 +70,7 @@ def _cautions(found: Comparison) -> Iterator[str]:
         yield f"{what}; if the targets share hardware, use a longer --gap"
 
 
-def _verdict(found: Comparison) -> Iterator[str]:
+def verdict_lines(found: Comparison) -> Iterator[str]:
     if not found.has_verdict:
         yield f"no verdict: {found.no_verdict}"
         return

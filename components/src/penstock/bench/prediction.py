@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from penstock.bench.measurement import Percentiles, percentiles_of
@@ -9,6 +10,7 @@ from penstock.simulate.metrics import MAX_REFUSED, steady_requests
 from penstock.simulate.model import Replayable
 from penstock.simulate.replay import Replays
 from penstock.simulate.study import Study
+from penstock.simulate.window import ServedRequest
 from penstock.workload.load import LoadedWorkload
 
 
@@ -31,19 +33,33 @@ class Prediction:
     """Predicted end-to-end latency; null if no request was simulated."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Predicted:
+    prediction: Prediction
+    requests: Sequence[ServedRequest]
+    """Those of which the prediction has the latencies, for charts."""
+
+
 def prediction_of(
     graph: Replayable, workload: LoadedWorkload, seed: int, replays: Replays
 ) -> Prediction:
     """One replay of the requests that a run with this seed sends. SimulationError if the graph
     cannot be replayed."""
+    return predicted(graph, workload, seed, replays).prediction
+
+
+def predicted(
+    graph: Replayable, workload: LoadedWorkload, seed: int, replays: Replays
+) -> Predicted:
+    """As `prediction_of`, with the requests."""
     study = Study(workload=workload, replays=replays, seeds=1, first_seed=seed)
     (row,) = study.rows([graph], None)
     total = len(workload.requests(seed))
-    return Prediction(
+    requests = steady_requests(row.results[0])
+    prediction = Prediction(
         graph=graph.name,
         requests=total,
         too_long=row.too_long,
-        **percentiles_of(
-            steady_requests(row.results[0]), has_p99=row.too_long <= MAX_REFUSED * total
-        ),
+        **percentiles_of(requests, has_p99=row.too_long <= MAX_REFUSED * total),
     )
+    return Predicted(prediction=prediction, requests=requests)

@@ -16,23 +16,23 @@ FRONT = "*"
 def lines(found: Sweep) -> Iterator[str]:
     first = found.levels[0].found
     yield f"{first.workload.name}, {first.model} at {first.url}"
-    yield from aligned([_headings(found), *(tuple(_cells(found, level)) for level in found.levels)])
+    yield from aligned([headings(found), *(tuple(cells(found, level)) for level in found.levels)])
     yield f"{FRONT}: on the Pareto front of tokens/s per user and tokens/s"
     for level in found.levels:
-        yield from (f"scale {level.scale:g}: {remark}" for remark in _remarks(level.found))
+        yield from (f"scale {level.scale:g}: {remark}" for remark in remarks(level.found))
     if found.interrupted:
         yield f"incomplete: {found.interrupted}"
-    yield from _highest(found)
+    yield from highest_lines(found)
 
 
-def _headings(found: Sweep) -> tuple[str, ...]:
+def headings(found: Sweep) -> tuple[str, ...]:
     per_gpu = ("tokens/s/GPU",) if found.gpus else ()
     slo = ("within SLO",) if found.levels[0].found.slo else ()
     rates = ("requests/s", "tokens/s", *per_gpu, "tokens/s per user")
     return ("", "scale", "load", *rates, "TTFT p50 / p99 (ms)", "ITL p50 / p99 (ms)", *slo)
 
 
-def _cells(found: Sweep, level: Level) -> Iterator[str]:
+def cells(found: Sweep, level: Level) -> Iterator[str]:
     bench, measured = level.found, level.found.measurement
     yield FRONT if level in found.front else ""
     yield f"{level.scale:g}"
@@ -56,7 +56,7 @@ def _percentiles(values: Percentiles | None, decimals: int) -> str:
     return f"{values.p50:.{decimals}f} / {p99}"
 
 
-def _remarks(bench: Bench) -> Iterator[str]:
+def remarks(bench: Bench) -> Iterator[str]:
     """What limits the meaning of a level."""
     found = bench.measurement
     if line := failures_line(found.failures):
@@ -64,7 +64,7 @@ def _remarks(bench: Bench) -> Iterator[str]:
     yield from limits_of(found)
 
 
-def _highest(found: Sweep) -> Iterator[str]:
+def highest_lines(found: Sweep) -> Iterator[str]:
     last = found.levels[-1]
     if last.found.meets_slo is None:
         return

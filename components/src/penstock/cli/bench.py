@@ -53,7 +53,7 @@ from penstock.cli.replay_arguments import (
 
 if TYPE_CHECKING:
     from penstock.bench.limits import Limit
-    from penstock.bench.prediction import Prediction
+    from penstock.bench.prediction import Predicted
     from penstock.bench.run import BenchRequest, Endpoint
     from penstock.workload.load import LoadedWorkload
 
@@ -240,13 +240,14 @@ def _measure(
         _sweep(args, target, request, folder, progress)
         return
     with progress.running():
-        prediction = _prediction(args, workload)
+        predicted = _prediction(args, workload)
+        prediction = predicted.prediction if predicted else None
         found = replace(bench(request, folder, progress), prediction=prediction)
         written, error = "", None
         if args.calibrate and not found.interrupted:
             found, written, error = calibrated_bench(args, found, progress)
     print_output(as_json(found) if args.json else [*lines(found), *filter(None, [written])])
-    write_run(args, target, found)
+    write_run(args, target, found, predicted)
     require_complete(found)
     if error is not None:
         raise error
@@ -272,8 +273,8 @@ def _sweep(
     require_complete(found.levels[-1].found)
 
 
-def _prediction(args: argparse.Namespace, workload: LoadedWorkload) -> Prediction | None:
-    from penstock.bench.prediction import prediction_of
+def _prediction(args: argparse.Namespace, workload: LoadedWorkload) -> Predicted | None:
+    from penstock.bench.prediction import predicted
     from penstock.manifests.source import open_source
     from penstock.serving.understand import Hints
     from penstock.simulate.cache import environment_cache
@@ -288,7 +289,7 @@ def _prediction(args: argparse.Namespace, workload: LoadedWorkload) -> Predictio
     require_replayed_mode(graph, source)
     (graph,) = with_calibration(args, [graph])
     with Replays(environment_cache(python)) as replays:
-        return prediction_of(graph, workload, args.seed, replays)
+        return predicted(graph, workload, args.seed, replays)
 
 
 def _compare(
@@ -319,7 +320,7 @@ def _compare(
         found = compare(request, folder, progress)
     checked = check_limits(found, args.fail_if or ())
     print_output(as_json(found, checked) if args.json else lines(found, checked))
-    write_comparison(args, found)
+    write_comparison(args, found, checked)
     require_uninterrupted(found.interrupted)
     require_results(found)
     require_limits(checked)

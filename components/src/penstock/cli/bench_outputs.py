@@ -1,4 +1,4 @@
-"""Files that `penstock bench` writes: `--csv` and `--llm-d-report`."""
+"""Files that `penstock bench` writes: `--report`, `--csv` and `--llm-d-report`."""
 
 from __future__ import annotations
 
@@ -8,16 +8,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.cli import arguments
+from penstock.cli import arguments, bench_page
 from penstock.cli.bench_targets import Target
+from penstock.cli.report_output import add_report, require_report
 
 if TYPE_CHECKING:
     from penstock.bench.compare import Comparison
+    from penstock.bench.limits import LimitCheck
+    from penstock.bench.prediction import Predicted
     from penstock.bench.report import Bench
     from penstock.bench.sweep import Sweep
 
 
 def add_outputs(parser: argparse.ArgumentParser) -> None:
+    add_report(parser, "write an HTML report with charts")
     parser.add_argument(
         "--csv",
         type=Path,
@@ -43,6 +47,7 @@ def require_outputs(args: argparse.Namespace) -> None:
     from penstock.bench.llmd_report import MARK
 
     _require_different_files(args)
+    require_report(args.report)
     if args.csv is not None:
         arguments.require_writable(args.csv, "--csv")
         _require_own(args.csv, HEADERS, "a CSV file of penstock bench")
@@ -59,9 +64,15 @@ def _require_different_files(args: argparse.Namespace) -> None:
         if path == Path("-"):
             message = "writes a file, not the standard output"
             raise UsageError(Problem(place=option, message=message, fix="Name a file."))
-    if args.csv in _report_paths(args):
-        message = f"{args.csv} is also the file of --llm-d-report"
-        raise UsageError(Problem(place="--csv", message=message, fix="Name another file."))
+    files = [("--report", args.report), ("--csv", args.csv)]
+    files += [("--llm-d-report", path) for path in _report_paths(args)]
+    known: dict[Path, str] = {}
+    for option, path in files:
+        if path in known:
+            message = f"{path} is also the file of {known[path]}"
+            raise UsageError(Problem(place=option, message=message, fix="Name another file."))
+        if path is not None:
+            known[path] = option
 
 
 def _require_own(path: Path, marks: Sequence[str], what: str) -> None:
@@ -85,10 +96,13 @@ def _of_scale(path: Path, scale: float) -> Path:
     return path.with_name(f"{path.stem}-scale-{scale:g}{path.suffix}")
 
 
-def write_run(args: argparse.Namespace, target: Target, found: Bench) -> None:
+def write_run(
+    args: argparse.Namespace, target: Target, found: Bench, predicted: Predicted | None
+) -> None:
     from penstock.bench.csv_report import run_csv
     from penstock.bench.llmd_report import as_yaml, report_of
 
+    bench_page.write_bench(args, found, predicted)
     if found.log is None:
         return
     if args.csv is not None:
@@ -102,6 +116,7 @@ def write_sweep(args: argparse.Namespace, target: Target, found: Sweep) -> None:
     from penstock.bench.csv_report import sweep_csv
     from penstock.bench.llmd_report import as_yaml, report_of
 
+    bench_page.write_sweep(args, found)
     if args.csv is not None:
         arguments.write_output(sweep_csv(found), str(args.csv))
     if args.llm_d_report is None:
@@ -121,9 +136,12 @@ def write_sweep(args: argparse.Namespace, target: Target, found: Sweep) -> None:
             arguments.write_output(as_yaml(report), str(path))
 
 
-def write_comparison(args: argparse.Namespace, found: Comparison) -> None:
+def write_comparison(
+    args: argparse.Namespace, found: Comparison, checked: Sequence[LimitCheck]
+) -> None:
     from penstock.bench.csv_report import comparison_csv
 
+    bench_page.write_comparison(args, found, checked)
     if args.csv is not None:
         arguments.write_output(comparison_csv(found), str(args.csv))
 

@@ -137,7 +137,7 @@ def run(args: argparse.Namespace) -> int:
     from penstock.drill import interrupts
 
     interrupts.raise_once()
-    from penstock.drill.report import as_json, page, print_result
+    from penstock.drill.report import as_json, print_result
 
     require_report(args.report)
     args.seed = random.randrange(10**6) if args.seed is None else args.seed
@@ -153,12 +153,23 @@ def run(args: argparse.Namespace) -> int:
     else:
         print_result(result, repeat)
     if args.report is not None:
-        args.report.write_text(page(args.target, result, repeat), "utf-8")
+        _write_report(args, result, repeat)
     if result.was_interrupted:
         raise KeyboardInterrupt
     if not result.evaluation.passes:
         raise DrillError("the drill failed: see the failures above")
     return 0
+
+
+def _write_report(args: argparse.Namespace, result: DrillResult, repeat: str) -> None:
+    from penstock.cli.graph_output import own_command
+    from penstock.drill.page import write_page
+    from penstock.reports.provenance import provenance
+
+    files = [Path(args.target), Path(args.faults)]
+    facts = {"seed": str(args.seed), "repeat": repeat}
+    found = provenance(own_command(), files=files, facts=facts)
+    write_page(args.report, args.target, result, found)
 
 
 def _drill_graph(args: argparse.Namespace) -> DrillResult:

@@ -30,7 +30,7 @@ from penstock.cli.replay_arguments import (
     requested_workload,
     share,
 )
-from penstock.cli.report_output import add_report, require_new_report
+from penstock.cli.report_output import add_report, replay_provenance, require_new_report
 
 if TYPE_CHECKING:
     from penstock.plan.planning import Plan
@@ -89,7 +89,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_no_cache(parser)
     arguments.add_json(parser)
     arguments.add_output(parser, default=None)
-    add_report(parser, "write an HTML page with the recommendation and charts of all replays")
+    add_report(parser, "write an HTML report with the recommendation and charts of all replays")
     arguments.add_force(parser, "it exists")
     add_progress(parser)
 
@@ -127,7 +127,6 @@ def _add_search(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from penstock.plan import page
     from penstock.plan.no_plan import no_plan_error
     from penstock.plan.planning import NoPlan, plan
     from penstock.plan.trials import Deadline
@@ -166,14 +165,23 @@ def run(args: argparse.Namespace) -> int:
             _print_partial(args, request, measured, "time limit reached")
         error = no_plan_error(result, args.attain, partial(load_argument, args, loaded))
         if args.report:
+            from penstock.plan import page
+
             page.write_page_without_plan(
-                args.report, result, measured, args.attain, own_command(), error
+                args.report, result, measured, args.attain, _provenance(args, measured), error
             )
         raise error
     _print_plan(args, result)
     if args.report:
-        page.write_page(args.report, result, measured, args.attain, own_command())
+        from penstock.plan import page
+
+        page.write_page(args.report, result, measured, args.attain, _provenance(args, measured))
     return 0
+
+
+def _provenance(args: argparse.Namespace, measured: Sequence[Trial]) -> list[tuple[str, str]]:
+    seeds = max((len(trial.row.metrics) for trial in measured), default=1)
+    return replay_provenance(args, [], seeds)
 
 
 def _print_first_answer(args: argparse.Namespace, progress: Progress, text: str) -> None:

@@ -1,9 +1,9 @@
-"""`--report FILE.html` of `simulate`, `plan` and `drill`: checked before the work, which takes
-minutes."""
+"""`--report FILE.html`: checked before the work, which takes minutes."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
 from penstock.cli import arguments
@@ -32,3 +32,25 @@ def require_new_report(path: Path | None, *, force: bool) -> None:
     if path is not None:
         arguments.require_writable(path, "--report", in_place=True)
         arguments.require_absent(path, force=force)
+
+
+def workload_files(args: argparse.Namespace) -> list[Path]:
+    """The named files of the workload, for a report; some may not exist, because the name of a
+    shipped workload is no file."""
+    return [Path(one) for one in (args.workload, args.trace) if one]
+
+
+def replay_provenance(
+    args: argparse.Namespace, graphs: Sequence[Path], seeds: int
+) -> list[tuple[str, str]]:
+    """Of a report about replays of the workload in ``args``. ``seeds``: of each graph."""
+    from penstock.cli.graph_output import own_command
+    from penstock.reports.provenance import installed, provenance
+    from penstock.simulate.replay import require_environment
+
+    return provenance(
+        own_command(),
+        files=[*graphs, *workload_files(args)],
+        versions=installed(require_environment(), "aisimulate", "ai-dynamo-runtime"),
+        facts={"seeds": "0" if seeds == 1 else f"0 to {seeds - 1}"},
+    )

@@ -24,7 +24,7 @@ from penstock.cli.replay_arguments import (
     requested_workload,
     require_arrival_rate,
 )
-from penstock.cli.report_output import add_report, require_report
+from penstock.cli.report_output import add_report, replay_provenance, require_report
 
 if TYPE_CHECKING:
     from penstock.simulate.model import Replayable
@@ -62,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="60s",
         help=f"with --planner: time until an added worker is ready (default: {STARTUP_S:g}s)",
     )
-    add_report(parser, "write an HTML page with plots")
+    add_report(parser, "write an HTML report with charts")
     add_no_cache(parser)
     arguments.add_json(parser)
     arguments.add_wide(parser)
@@ -148,7 +148,7 @@ def _print(
 ) -> int:
     from penstock.simulate import report
     from penstock.simulate.fixed import compare_with_planner
-    from penstock.simulate.page import write_page
+    from penstock.simulate.working_set import working_sets
 
     progress = Progress(args, "starting replays", line_interval_s=LINE_INTERVAL_S)
 
@@ -165,17 +165,29 @@ def _print(
             rows = [r for pair in pairs for r in compare_with_planner(study, *pair, count_replays)]
         else:
             rows = study.steady_rows(deployments, count_replays)
+    sets = working_sets(rows, study.workload)  # each reads all requests of the workload
+    notes = list(report.notes(rows, sets))
     if args.json:
-        print(report.as_json(rows, study.workload, sustained))
+        print(report.as_json(rows, study.workload, sustained, sets))
     else:
         _print_lines([f"{report.title(study.workload, sustained)}; simulated, not measured"])
         named = report.marked(rows)
         for line in report.table(named) if args.wide else report.narrow_table(named):
             print(line)
         _print_lines(report.sustained_load_line(load, study.workload) for load in sustained)
-        _print_lines(report.notes(rows, study.workload))
+        _print_lines(notes)
     if args.report:
-        write_page(args.report, rows, sustained, study.workload)
+        from penstock.simulate.page import Simulated, write_page
+
+        seeds = max(len(row.metrics) for row in rows)
+        found = Simulated(
+            rows=rows,
+            sustained=sustained,
+            loaded=study.workload,
+            attain=study.attain,
+            notes=notes,
+        )
+        write_page(args.report, found, replay_provenance(args, args.graphs, seeds))
     return 0
 
 

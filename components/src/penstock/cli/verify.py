@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
 from penstock.cli import arguments
 from penstock.cli.progress import Progress, add_progress
+from penstock.cli.report_output import add_report, require_report
 from penstock.graph.choices import Probe
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="PROBE",
         help=f"run only this probe; repeatable (default: all): {', '.join(get_args(Probe))}",
     )
+    add_report(parser, "write an HTML report")
     arguments.add_json(parser)
     add_progress(parser)
 
@@ -68,6 +70,7 @@ def run(args: argparse.Namespace) -> int:
     from penstock.verify.report import print_json, print_results
     from penstock.verify.run_probes import run_probes
 
+    require_report(args.report)
     target = _target(args)
     try:
         require_endpoint(target)
@@ -77,10 +80,23 @@ def run(args: argparse.Namespace) -> int:
             shown = print_json(results) if args.json else print_results(results)
     finally:
         target.close()
+    if args.report is not None:
+        _write_report(args, shown)
     failed = [probe.name for probe in shown if not probe.ok]
     if failed:
         raise NotVerifiedError(f"not verified: {', '.join(failed)}")
     return 0
+
+
+def _write_report(args: argparse.Namespace, probes: Sequence[ProbeRun]) -> None:
+    from penstock.cli.graph_output import own_command
+    from penstock.reports.provenance import provenance
+    from penstock.verify.page import write_page
+    from penstock.verify.urls import is_url
+
+    named = [] if is_url(args.target) else [Path(args.target)]
+    files = [*named, *([args.graph] if args.graph else [])]
+    write_page(args.report, args.target, probes, provenance(own_command(), files=files))
 
 
 def _hiding(progress: Progress, results: Iterator[ProbeRun]) -> Iterator[ProbeRun]:

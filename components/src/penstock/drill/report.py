@@ -1,11 +1,8 @@
-"""A drill's result as text, as JSON, and as one HTML page with a timeline."""
+"""A drill's result as text and as JSON."""
 
 from __future__ import annotations
 
-import statistics
 from collections import Counter
-from collections.abc import Sequence
-from html import escape
 
 from rich.console import Console
 from rich.table import Table
@@ -19,12 +16,10 @@ from penstock.drill.documents import (
 from penstock.drill.evaluate import Failure, FailureType, Row, median, p99
 from penstock.drill.memory import MemoryTrend
 from penstock.drill.run import DrillResult
-from penstock.html_mark import HTML_MARK
 from penstock.terminal import fitted
 
 SHOWN_FAILURES = 10
 COLUMNS = ("kind", "target", "faults", "requests", "failed", "unavoidable", "recovery (s)")
-WIDTH, HEIGHT = 900, 180  # of a plot, in pixels
 
 
 def print_result(result: DrillResult, repeat: str) -> None:
@@ -32,9 +27,9 @@ def print_result(result: DrillResult, repeat: str) -> None:
     console = Console(highlight=False, soft_wrap=True)
     table = Table(*COLUMNS)
     for row in result.evaluation.rows:
-        table.add_row(*_cells(row))
+        table.add_row(*cells(row))
     console.print(table)
-    memory = map(_memory_line, result.memory)
+    memory = map(memory_line, result.memory)
     for line in (*summary(result), *memory):
         console.print("\n".join(fitted(line)), markup=False)
     console.print(f"repeat: {repeat}", markup=False)  # on one line, so that it can be copied
@@ -71,14 +66,14 @@ def _failure_line(failure: Failure) -> str:
     return f"request {failure.request.number}: {failure.type} {when}{error}: {failure.cause}"
 
 
-def _memory_line(trend: MemoryTrend) -> str:
+def memory_line(trend: MemoryTrend) -> str:
     return (
         f"memory of {trend.process}: {trend.first_mib:.0f} → {trend.last_mib:.0f} MiB in "
         f"{trend.minutes:.0f} min, slope {trend.slope_mib_per_hour:+.1f} MiB/h"
     )
 
 
-def _cells(row: Row) -> tuple[str, ...]:
+def cells(row: Row) -> tuple[str, ...]:
     """Its texts in the order of `COLUMNS`."""
     failed = ", ".join(f"{count} {type_}" for type_, count in row.failed.items())
     counts = str(row.faults), str(row.requests), failed or "0", str(row.unavoidable)
@@ -140,71 +135,6 @@ def _failure_document(failure: Failure) -> FailureDocument:
 
 def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 2)
-
-
-def page(title: str, result: DrillResult, repeat: str) -> str:
-    """One HTML file that loads nothing else. ``title``: what was drilled."""
-    rows = "".join(
-        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in _cells(row)) + "</tr>"
-        for row in result.evaluation.rows
-    )
-    verdict = "".join(f"<p>{escape(line)}</p>" for line in summary(result))
-    memory = "".join(f"<p>{escape(_memory_line(trend))}</p>" for trend in result.memory)
-    return f"""<!doctype html><html lang="en"><meta charset="utf-8">{HTML_MARK}
-<title>penstock drill: {escape(title)}</title>
-<style>body{{font:14px sans-serif;max-width:{WIDTH + 80}px;margin:2em auto}}
-td,th{{padding:2px 10px;text-align:left;border-bottom:1px solid #ddd}}code{{font-size:12px}}</style>
-<h1>Drill of {escape(title)}</h1>{verdict}
-<h2>Completed requests per second</h2>{_plot(throughput(result), result)}
-<h2>Median TTFT in ms</h2>{_plot(ttft_ms(result), result)}
-<p>Each shaded bar marks a fault, from injection to recovery.</p>
-<table><tr>{"".join(f"<th>{column}" for column in COLUMNS)}</tr>
-{rows}</table>{memory}<p>Repeat: <code>{escape(repeat)}</code></p></html>
-"""
-
-
-def throughput(result: DrillResult) -> list[float]:
-    """Completed requests in each second."""
-    counts = [0.0] * (int(result.seconds) + 1)
-    for request in result.history:
-        if not request.error:
-            counts[int(request.ended_s)] += 1
-    return counts
-
-
-def ttft_ms(result: DrillResult) -> list[float]:
-    """The median time to the first token of the requests that started in each second; 0 if none."""
-    buckets: list[list[float]] = [[] for _ in range(int(result.seconds) + 1)]
-    for request in result.history:
-        if not request.error:
-            first = (request.first_token_s - request.started_s) * 1000
-            buckets[int(request.started_s)].append(first)
-    return [statistics.median(bucket) if bucket else 0.0 for bucket in buckets]
-
-
-def _plot(values: Sequence[float], result: DrillResult) -> str:
-    """A line of ``values``, one per second, above the bars of the faults."""
-    top = max((*values, 1.0))
-    seconds = max(len(values) - 1, 1)
-
-    def x(second: float) -> float:
-        return round(second / seconds * WIDTH, 1)
-
-    points = " ".join(f"{x(i)},{HEIGHT - v / top * HEIGHT:.1f}" for i, v in enumerate(values))
-    bars = "".join(
-        f'<rect x="{x(f.started_s)}" y="0" height="{HEIGHT}" fill="#f4c7c3" '
-        f'width="{max(x((f.recovered_s or result.seconds) - f.started_s), 1)}">'
-        f"<title>{escape(f'{f.kind} {f.target}')}</title></rect>"
-        for f in result.faults
-    )
-    return (
-        f'<svg viewBox="0 0 {WIDTH} {HEIGHT + 20}" width="100%">{bars}'
-        f'<polyline points="{points}" fill="none" stroke="#1a56db" stroke-width="1.5"/>'
-        f'<text x="0" y="12" font-size="12">{top:.0f}</text>'
-        f'<text x="0" y="{HEIGHT + 16}" font-size="12">0 s</text>'
-        f'<text x="{WIDTH}" y="{HEIGHT + 16}" font-size="12" text-anchor="end">{seconds} s</text>'
-        "</svg>"
-    )
 
 
 def as_json(result: DrillResult, repeat: str) -> str:

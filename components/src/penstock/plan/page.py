@@ -1,4 +1,4 @@
-"""A plan as one self-contained HTML file: the recommendation, and charts of all replays."""
+"""The HTML report of `penstock plan`: the recommendation, and charts of all replays."""
 
 from __future__ import annotations
 
@@ -7,23 +7,29 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from penstock.errors import SimulationError
-from penstock.plan.evidence import Replayed, loss_name, neighbors, replayed
+from penstock.plan.evidence import Replayed, cost_per_million, loss_name, neighbors, replayed
+from penstock.plan.margin import shown_ms
 from penstock.plan.planning import NoPlan, Plan
 from penstock.plan.plots import cost_plot, pareto_plot, sensitivity_plot
-from penstock.plan.report import header, objective_line, shown, title
+from penstock.plan.report import header, margins_of, objective_line, reason, shown, title
 from penstock.plan.trials import Trial
-from penstock.simulate.html_report import (
-    Plot,
-    bullets,
-    drawn,
-    escaped,
-    html_table,
-    side_by_side,
-    write_html,
+from penstock.reports.page import (
+    Notes,
+    Part,
+    Report,
+    Section,
+    State,
+    Table,
+    Tile,
+    Verdict,
+    write_report,
 )
 from penstock.simulate.report import marked, notes, table_cells
 from penstock.simulate.study import Row
+from penstock.simulate.working_set import working_sets
+from penstock.workload.load import LoadedWorkload
 
+SIMULATED = "simulated, not measured"
 RECOMMENDED, CLOSEST = "recommended graph", "closest graph"
 AT_MAXIMUM = (
     "Each graph is shown at the highest replayed rate at which it meets the SLO, or, if it meets "
@@ -33,35 +39,49 @@ NEAR = (
     "The replayed graphs that differ from it in one setting, or in one setting and the router "
     "settings:"
 )
+NO_NEIGHBOR = "No graph that differs from it in one setting was replayed."
 AT_PLANNED = "Each graph is shown at the planned scale."
 
 
 def write_page(
-    path: Path, plan: Plan, measured: Sequence[Trial], attain: float, command: str
+    path: Path,
+    plan: Plan,
+    measured: Sequence[Trial],
+    attain: float,
+    provenance: Sequence[tuple[str, str]],
 ) -> None:
     """``measured``: all replays of the search. InputError if the file cannot be written."""
+    write_report(path, report_of(plan, measured, attain, provenance))
+
+
+def report_of(
+    plan: Plan, measured: Sequence[Trial], attain: float, provenance: Sequence[tuple[str, str]]
+) -> Report:
     found = replayed(measured, plan.request, attain, plan.winner)
-    _, *statements, counts, command = header(plan, attain, command, sys.maxsize)
+    _, *statements, counts, _ = header(plan, attain, "", sys.maxsize)
     rows: dict[str, Row | str] = {"planned traffic": plan.winner.row, **plan.sensitivity_rows}
     rows |= {loss_name(pool): row for pool, row in plan.losses.items()}
-    plots = [*_replay_plots(found, RECOMMENDED), sensitivity_plot(rows, attain)]
-    pareto, cost, sensitivity = drawn(plots)
     best = shown(plan)
-    parts = [
-        f"<h2>Recommended: {escaped(str(plan.winner.candidate))}</h2>",
-        bullets(statements),
-        f"<p>{escaped(counts)}<br><code>{escaped(command)}</code>",
-        "<h2>Best graphs</h2>",
-        html_table(_figures(best, found)),
-        *_replays(found, pareto, cost),
-        "<h2>Sensitivity and loss of a worker</h2>",
-        html_table(_sensitivity_cells(rows)),
-        sensitivity,
-        *_neighbors(found, RECOMMENDED),
-        "<h2>Notes on the best graphs</h2>",
-        bullets(notes([trial.row for trial in best], plan.workload)),
-    ]
-    write_html(path, title(plan), "\n".join(parts))
+    recommended = f"Recommended: {plan.winner.candidate}. {statement(reason(plan))}"
+    sensitivity: list[Part] = [sensitivity_plot(rows, found), _sensitivity_table(rows)]
+    return Report(
+        title=f"Plan for {title(plan)}",
+        subtitle=f"{SIMULATED}; SLO: {objective_line(plan.request, attain)}",
+        verdicts=[Verdict(state=State.MET, text=recommended)],
+        tiles=list(_tiles(plan, attain)),
+        sections=[
+            Section(
+                title="Reasons",
+                parts=[Notes(lines=[*statements, counts.removesuffix(" Command:")])],
+            ),
+            Section(title="Best graphs", parts=[_table(_figures(best, found))]),
+            _replays(found, RECOMMENDED),
+            Section(title="Sensitivity and loss of a worker", parts=sensitivity),
+            _neighbors(found, RECOMMENDED),
+            Section(title="Notes on the best graphs", parts=[_notes(best, plan.workload)]),
+        ],
+        provenance=provenance,
+    )
 
 
 def write_page_without_plan(
@@ -69,56 +89,98 @@ def write_page_without_plan(
     result: NoPlan,
     measured: Sequence[Trial],
     attain: float,
-    command: str,
+    provenance: Sequence[tuple[str, str]],
     error: SimulationError,
 ) -> None:
     """The closest graph, and what to change. ``error``: what the command reports."""
-    parts = [
-        "<h2>No recommendation</h2>",
-        f"<p>SLO: {escaped(objective_line(result.request, attain))}",
-        f"<p>Result: {escaped(str(error))}",
-        f"<p>Command:<br><code>{escaped(command)}</code>",
-    ]
+    write_report(path, report_without_plan(result, measured, attain, provenance, error))
+
+
+def report_without_plan(
+    result: NoPlan,
+    measured: Sequence[Trial],
+    attain: float,
+    provenance: Sequence[tuple[str, str]],
+    error: SimulationError,
+) -> Report:
+    sections = []
     if result.miss is not None:
         found = replayed(measured, result.request, attain, result.miss.trial)
-        parts += [
-            *_replays(found, *drawn(_replay_plots(found, CLOSEST))),
-            f"<h2>Closest graph: {escaped(str(found.choice.candidate))}</h2>",
-            html_table(_figures([found.choice], found)),
-            *_neighbors(found, CLOSEST),
-            "<h2>Notes on the closest graph</h2>",
-            bullets(notes([found.choice.row], result.workload)),
+        closest = f"Closest graph: {found.choice.candidate}"
+        sections = [
+            Section(title=closest, parts=[_table(_figures([found.choice], found))]),
+            _replays(found, CLOSEST),
+            _neighbors(found, CLOSEST),
+            Section(
+                title="Notes on the closest graph", parts=[_notes([found.choice], result.workload)]
+            ),
         ]
-    write_html(path, title(result), "\n".join(parts))
+    return Report(
+        title=f"Plan for {title(result)}",
+        subtitle=f"{SIMULATED}; SLO: {objective_line(result.request, attain)}",
+        verdicts=[Verdict(state=State.MISSED, text=f"No recommendation: {error}")],
+        sections=sections,
+        provenance=provenance,
+    )
 
 
-def _replay_plots(found: Replayed, choice_name: str) -> list[Plot]:
-    return [pareto_plot(found, choice_name), cost_plot(found, choice_name)]
+def _tiles(plan: Plan, attain: float) -> Iterator[Tile]:
+    winner, request = plan.winner, plan.request
+    yield Tile(name="SLO", value=str(request.slo), note=f"for {attain * 100:.4g}% of requests")
+    yield Tile(name="GPUs", value=f"{winner.candidate.gpus} × {request.gpu.name}")
+    yield Tile(name="Per user", value=f"{winner.user_rate:,.0f} tokens/s")
+    yield Tile(name="Per GPU", value=f"{winner.gpu_rate:,.0f} tokens/s")
+    cost = cost_per_million(winner, request.gpu_hour_price)
+    if cost is not None:
+        value = f"{cost:,.3g}" if request.gpu_hour_price else f"{cost:,.0f} GPU-s"
+        yield Tile(name="Cost", value=value, note="per million output tokens")
+    for one in margins_of(plan, attain):
+        took, limit = one.counted(request), one.limit
+        value = f"{shown_ms(took)} of {shown_ms(limit)} ms"
+        name = f"{one.name} p{attain * 100:.4g}"
+        yield Tile(name=name, value=value, note=f"{1 - took / limit:.0%} left")
 
 
-def _replays(found: Replayed, pareto: str, cost: str) -> Iterator[str]:
+def statement(text: str) -> str:
+    """With a capital letter and a full stop."""
+    return f"{text[:1].upper()}{text[1:].rstrip('.')}."
+
+
+def _notes(trials: Sequence[Trial], loaded: LoadedWorkload) -> Notes:
+    rows = [trial.row for trial in trials]
+    return Notes(lines=list(notes(rows, working_sets(rows, loaded))))
+
+
+def _replays(found: Replayed, choice_name: str) -> Section:
     """The charts of all replays, and the table of the Pareto front."""
     count, met = len(found.trials), sum(trial.meets_slo for trial in found.trials)
     where = AT_MAXIMUM if found.is_at_maximum else AT_PLANNED
     which = "that meet the SLO" if met else "that were replayed"
-    yield "<h2>Throughput and cost of all replayed graphs</h2>"
-    yield f"<p>{met} of {count} replayed graphs meet the SLO (filled marks). {where}"
-    yield side_by_side([pareto, cost])
-    yield f"<h3>Pareto front of the graphs {which}</h3>"
-    yield html_table(_figures(found.front, found))
+    return Section(
+        title="Throughput and cost of all replayed graphs",
+        parts=[
+            f"{met} of {count} replayed graphs meet the SLO (filled marks). {where}",
+            pareto_plot(found, choice_name),
+            cost_plot(found, choice_name),
+            f"Pareto front of the graphs {which}:",
+            _table(_figures(found.front, found)),
+        ],
+    )
 
 
-def _neighbors(found: Replayed, choice_name: str) -> Iterator[str]:
+def _neighbors(found: Replayed, choice_name: str) -> Section:
     choice = found.choice
     steps = neighbors(choice.candidate, (trial.candidate for trial in found.trials))
     near = [trial for trial in found.trials if trial.candidate in steps]
-    yield f"<h2>Neighbors of the {choice_name}</h2>"
-    if not near:
-        yield "<p>No graph that differs from it in one setting was replayed."
-        return
-    yield f"<p>{NEAR}"
-    names = ["differs in", "-", *(steps[trial.candidate] for trial in near)]
-    yield html_table(_with_column(_figures([choice, *near], found), names))
+    parts: list[Part] = [NO_NEIGHBOR]
+    if near:
+        names = ["differs in", "-", *(steps[trial.candidate] for trial in near)]
+        parts = [NEAR, _table(_with_column(_figures([choice, *near], found), names))]
+    return Section(title=f"Neighbors of the {choice_name}", parts=parts)
+
+
+def _table(lines: Sequence[Sequence[str]]) -> Table:
+    return Table(headings=lines[0], rows=lines[1:])
 
 
 def _figures(trials: Sequence[Trial], found: Replayed) -> list[list[str]]:
@@ -136,11 +198,11 @@ def _with_column(lines: Sequence[Sequence[str]], column: Sequence[str]) -> list[
     return [[line[0], cell, *line[1:]] for line, cell in pairs]
 
 
-def _sensitivity_cells(rows: Mapping[str, Row | str]) -> list[list[str]]:
+def _sensitivity_table(rows: Mapping[str, Row | str]) -> Table:
     head, *cells = table_cells([row for row in rows.values() if isinstance(row, Row)])
     found = iter(cells)
     lines = [
         [name, f"not replayed: {row}"] if isinstance(row, str) else [name, *next(found)[1:]]
         for name, row in rows.items()
     ]
-    return [["traffic", *head[1:]], *lines]
+    return Table(headings=["traffic", *head[1:]], rows=lines)

@@ -40,7 +40,7 @@ class Errors(Spec):
 
 
 class Load(Spec):
-    """The load at which the factors were measured."""
+    """Requests, their rate and their lengths."""
 
     workload: Text = Field(description="Name of the workload.")
     request_rate: Annotated[float, Field(ge=0)] = Field(description="Served requests/s.")

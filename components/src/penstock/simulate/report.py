@@ -25,7 +25,7 @@ from penstock.simulate.metrics import MAX_REFUSED, ReplayMetrics, Spread, spread
 from penstock.simulate.model import Replayable
 from penstock.simulate.scaling import Scaling
 from penstock.simulate.study import LONG, Row, SustainedLoad
-from penstock.simulate.working_set import WorkingSet, working_set
+from penstock.simulate.working_set import WorkingSet
 from penstock.workload.load import LoadedWorkload
 
 DECODE_QUEUE, GPU_HOURS = "decode queue p99 (ms)", "GPU-h"
@@ -180,10 +180,10 @@ def _cells(row: Row, *, has_price: bool) -> Iterator[str]:
         yield middle("gpu_hours_per_million", ".3f", price) if price else "-"
 
 
-def notes(rows: Sequence[Row], loaded: LoadedWorkload | None = None) -> Iterator[str]:
-    """Below the table: shapes, spreads, what is assumed and what is not simulated. ``loaded``: the
-    workload, for the working set."""
-    for row in rows:
+def notes(rows: Sequence[Row], sets: Sequence[WorkingSet | None]) -> Iterator[str]:
+    """Below the table: shapes, spreads, what is assumed and what is not simulated. ``sets``: the
+    working set of each row."""
+    for row, found in zip(rows, sets, strict=True):
         deployment = row.replayable
         yield f"{deployment.name}: {_shape(deployment)}, router {deployment.router.mode}"
         if deployment.slo:
@@ -195,7 +195,7 @@ def notes(rows: Sequence[Row], loaded: LoadedWorkload | None = None) -> Iterator
             yield f"  not steady: {row.steadiness.reason}"
         if spread := _spread_line(row.metrics):
             yield f"  {spread}"
-        if loaded is not None and (found := working_set(row, loaded)):
+        if found:
             yield f"  working set: {found}"
         if unfinished := max(one.unfinished for one in row.metrics):
             yield f"  unfinished requests: {unfinished}"
@@ -297,16 +297,18 @@ def _length(loaded: LoadedWorkload, scale: float) -> str:
 
 
 def as_json(
-    rows: Sequence[Row], loaded: LoadedWorkload, sustained: Sequence[SustainedLoad] = ()
+    rows: Sequence[Row],
+    loaded: LoadedWorkload,
+    sustained: Sequence[SustainedLoad],
+    sets: Sequence[WorkingSet | None],
 ) -> str:
+    """``sets``: the working set of each row."""
     return SimulateDocument(
         schema_version=SCHEMA_VERSION,
         workload=loaded.workload,
         graphs=[
-            SimulatedGraph(
-                **_figures(row), working_set=working_set_document(working_set(row, loaded))
-            )
-            for row in rows
+            SimulatedGraph(**_figures(row), working_set=working_set_document(found))
+            for row, found in zip(rows, sets, strict=True)
         ],
         sustained=list(map(_sustained_document, sustained)),
         not_simulated=NEVER_SIMULATED,

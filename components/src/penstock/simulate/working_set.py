@@ -58,6 +58,10 @@ def working_set(row: Row, loaded: LoadedWorkload) -> WorkingSet | None:
     )
 
 
+def working_sets(rows: Sequence[Row], loaded: LoadedWorkload) -> list[WorkingSet | None]:
+    return [working_set(row, loaded) for row in rows]
+
+
 def _capacity(pool: PoolReplay) -> int:
     rank = pool.engine["engine"]
     return int(rank["num_gpu_blocks"] * rank["block_size"] * pool.engine["dp_size"])

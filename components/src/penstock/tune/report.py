@@ -61,7 +61,7 @@ def lines(tuning: Tuning) -> Iterator[str]:
     yield LEGEND
     yield f"recommended: {recommendation(tuning)}"
     yield f"{tuning.replays} replays"
-    yield from notes([tuning.base.row])
+    yield from notes([tuning.base.row], [None])
 
 
 def _shown(tuning: Tuning) -> list[Trial]:
