@@ -25,6 +25,7 @@ KEYS = {
     "slo",
     "attain",
     "meets_slo",
+    "calibration",
     "prediction",
     "interrupted",
     "distortion",
