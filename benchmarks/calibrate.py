@@ -30,6 +30,7 @@ from typing import Any
 
 from penstock.bench.prediction import prediction_of
 from penstock.drill.graph_process import GraphProcess
+from penstock.environments import environments_root
 from penstock.local.ports import Ports
 from penstock.manifests.source import open_source
 from penstock.serving.understand import Hints
@@ -74,12 +75,32 @@ class Hidden:
 
 HIDDEN = {
     "control": Hidden(),
+    "delay": Hidden(fixed_ttft_ms=30.0),
     "issue": Hidden(prefill_speed=0.65, step_time=1.1, fixed_ttft_ms=30.0),
     "faster": Hidden(prefill_speed=1.3, step_time=0.85, fixed_ttft_ms=60.0),
 }
 CONTROL = "control"
 # Parameters, and the seed of the traffic. The method was tuned on none of them.
-RUNS = ((CONTROL, 0), ("issue", 0), ("issue", 1), (CONTROL, 1), ("faster", 0))
+RUNS = ((CONTROL, 0), ("issue", 0), ("delay", 0), ("issue", 1), (CONTROL, 1), ("faster", 0))
+
+
+def changed_environment(folder: Path) -> Path:
+    """The environment sim, whose Python has slow_timing on its path: `up` passes no PYTHONPATH."""
+    real, changed = environments_root() / "sim", folder / "sim"
+    (changed / "bin").mkdir(parents=True)
+    for name in ("lib", "installed.txt"):
+        (changed / name).symlink_to(real / name)
+    python = changed / "bin" / "python"
+    path = HERE / "slow_timing"
+    python.write_text(f'#!/bin/sh\nPYTHONPATH={path} exec {real}/bin/python "$@"\n')
+    python.chmod(0o755)
+    return folder
+
+
+def require_changed(folder: Path) -> None:
+    logs = [path for path in folder.rglob("*.log") if "hidden factors" in path.read_text()]
+    if not logs:
+        raise RuntimeError("the mockers did not load slow_timing/sitecustomize.py")
 
 
 @contextmanager
@@ -98,12 +119,13 @@ def twin(graph: str, hidden: Hidden, folder: Path) -> Iterator[str]:
         str(ports.free()),
     ]
     env = {
-        "PYTHONPATH": str(HERE / "slow_timing"),
+        "PENSTOCK_ENVIRONMENTS": str(changed_environment(folder / "environments")),
         "HIDDEN_PREFILL_SPEED": str(hidden.prefill_speed),
         "HIDDEN_STEP_TIME": str(hidden.step_time),
     }
     with GraphProcess(GRAPHS / f"{graph}.yaml", folder, flags, env) as up:
         url = up.wait_ready(300)
+        require_changed(folder)
         port, target = ports.free(), int(url.removesuffix("/v1").rsplit(":", 1)[1])
         delay_ms = hidden.fixed_ttft_ms / SPEED
         command = [sys.executable, HERE / "delay_proxy.py", port, target, delay_ms]

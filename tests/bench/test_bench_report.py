@@ -26,6 +26,7 @@ KEYS = {
     "slo",
     "attain",
     "meets_slo",
+    "calibration",
     "prediction",
     "interrupted",
     "distortion",

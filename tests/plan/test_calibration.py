@@ -15,13 +15,14 @@ from penstock.workload import find_workload
 from tests.plan.simulated_study import disaggregated
 from tests.plan.test_estimate import STEP, estimator
 from tests.plan.test_estimate import TRAFFIC as ONE_RATE
+from tests.simulate.environment import needs_sim
 from tests.simulate.test_calibration import ENTRY, FACTORS, file_of
 
 LOADED = find_workload("short-chat").with_requests(40)
 
 
 def requested(scratch: Path, gpu: str, **more: object) -> PlanRequest:
-    return plan_request(
+    request = plan_request(
         "gpt-oss-120b",
         LOADED,
         scratch=scratch,
@@ -30,17 +31,17 @@ def requested(scratch: Path, gpu: str, **more: object) -> PlanRequest:
         slo=Slo(ttft_ms=400),
         objective=Objective.COST,
         attain=0.95,
-        calibrations=file_of(ENTRY),
         **more,  # type: ignore[arg-type]
     )
+    return request.calibrated(file_of(ENTRY))
 
 
-@pytest.mark.slow
+@needs_sim
 def test_a_request_has_the_factors_of_its_model_gpu_and_engine(tmp_path: Path) -> None:
     assert requested(tmp_path, "h100").factors == FACTORS
 
 
-@pytest.mark.slow
+@needs_sim
 @pytest.mark.parametrize(
     ("gpu", "more", "message"),
     [

@@ -193,7 +193,7 @@ def _print_first_answer(args: argparse.Namespace, progress: Progress, text: str)
 def _requested(args: argparse.Namespace, loaded: LoadedWorkload, scratch: Path) -> PlanRequest:
     from penstock.plan.request import Objective, plan_request
 
-    return plan_request(
+    request = plan_request(
         args.model,
         loaded,
         scratch=scratch,
@@ -208,8 +208,9 @@ def _requested(args: argparse.Namespace, loaded: LoadedWorkload, scratch: Path) 
         confidence=args.confidence,
         draft_model=args.draft_model,
         acceptance=args.acceptance,
-        calibrations=requested_calibrations(args),
     )
+    file = requested_calibrations(args)
+    return request.calibrated(file) if file else request
 
 
 def _check_report(args: argparse.Namespace) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
@@ -57,6 +57,20 @@ class PlanRequest:
     draft: Draft | None = None  # None: no speculative decoding
     calibrations: CalibrationFile | None = None
 
+    def calibrated(self, file: CalibrationFile) -> PlanRequest:
+        """With predictions that the file corrects. UsageError for a request that cannot be."""
+        place = "--calibration"
+        if file.of(self.group) is None:
+            fix = "Name another file, or remove --calibration."
+            raise _refused(place, file.missing(self.group), fix)
+        if self.draft is not None:
+            message = "only some of the graphs with speculative decoding could be calibrated"
+            raise _refused(place, message, "Remove --calibration or --acceptance.")
+        if self.confidence is not None:
+            message = "there are no measured points of calibrated predictions"
+            raise _refused(place, message, "Remove --calibration or --confidence.")
+        return replace(self, calibrations=file)
+
     @property
     def factors(self) -> Factors:
         """That correct predictions."""
@@ -88,7 +102,6 @@ def plan_request(
     confidence: float | None = None,
     draft_model: str | None = None,
     acceptance: tuple[float, ...] | None = None,
-    calibrations: CalibrationFile | None = None,
 ) -> PlanRequest:
     """UsageError for what cannot be planned, InputError for a model that was not measured.
 
@@ -109,13 +122,6 @@ def plan_request(
     if confidence is not None:
         _check_confidence(confidence, has_draft=acceptance is not None)
         _require_intervals(slo, family(found.id), known)
-    if calibrations is not None:
-        _check_calibrations(
-            calibrations,
-            (family(found.id), known.name, ENGINE),
-            has_draft=acceptance is not None,
-            has_confidence=confidence is not None,
-        )
     sampled = loaded.with_workload(for_means(loaded.workload))
     requests = [one for seed in range(SEEDS) for one in sampled.requests(seed)]
     if not any(one.output_tokens > 1 for one in requests):
@@ -136,7 +142,6 @@ def plan_request(
         survives_loss=survives_loss,
         confidence=confidence,
         draft=draft_of(found.id, draft_model, acceptance),
-        calibrations=calibrations,
     )
 
 
@@ -178,20 +183,6 @@ def _check_confidence(confidence: float, *, has_draft: bool) -> None:
     if has_draft:
         message = "there are no measured points of speculative decoding"
         raise _refused("--confidence", message, "Remove --confidence or --acceptance.")
-
-
-def _check_calibrations(
-    file: CalibrationFile, key: tuple[str, str, str], *, has_draft: bool, has_confidence: bool
-) -> None:
-    place = "--calibration"
-    if file.of(key) is None:
-        raise _refused(place, file.missing(key), "Name another file, or remove --calibration.")
-    if has_draft:
-        message = "only some of the graphs with speculative decoding could be calibrated"
-        raise _refused(place, message, "Remove --calibration or --acceptance.")
-    if has_confidence:
-        message = "there are no measured points of calibrated predictions"
-        raise _refused(place, message, "Remove --calibration or --confidence.")
 
 
 def _require_intervals(slo: Slo, model: str, gpu: Gpu) -> None:
