@@ -12,7 +12,7 @@ from penstock.bench import aiperf
 from penstock.bench.measurement import measurement_of
 from penstock.bench.records import Records, read_records
 from penstock.bench.report import Bench
-from penstock.bench.trace_file import Key, keyed, write_trace
+from penstock.bench.trace_file import Key, at_speed, keyed, write_trace
 from penstock.bench.watch import Progress, Watch
 from penstock.errors import BenchError, NotVerifiedError, Problem
 from penstock.graph.slo import Slo
@@ -34,6 +34,8 @@ class Endpoint:
     model: str
     graph: str = ""
     """Its file; empty if it was named by its URL."""
+    speed: float = 1.0
+    """Simulation speed; 0.5 runs at half real time. All times of requests are simulated."""
 
     def __str__(self) -> str:
         return f"{self.model} at {self.url}" + (f" ({self.graph})" if self.graph else "")
@@ -110,7 +112,12 @@ def _prepared(traffic: Traffic, timeout_s: float, progress: Progress) -> aiperf.
     model = traffic.endpoint.model
     try:
         write_trace(
-            trace, traffic.requests, model, salt, is_scheduled=is_scheduled, written=written
+            trace,
+            at_speed(traffic.requests, traffic.endpoint.speed),
+            model,
+            salt,
+            is_scheduled=is_scheduled,
+            written=written,
         )
     except OSError as error:
         message = f"cannot be written: {error.strerror}"
@@ -123,7 +130,7 @@ def _prepared(traffic: Traffic, timeout_s: float, progress: Progress) -> aiperf.
         folder=traffic.folder,
         conversations=len({conversation for conversation, _ in traffic.requests}),
         concurrency=traffic.concurrency,
-        timeout_s=timeout_s,
+        timeout_s=timeout_s / traffic.endpoint.speed,
     )
 
 
@@ -138,7 +145,9 @@ def _require_space(traffic: Traffic) -> None:
 
 
 def _read(traffic: Traffic, run: aiperf.Run) -> Records:
-    return read_records(run.records, traffic.requests, is_scheduled=traffic.concurrency is None)
+    speed, is_scheduled = traffic.endpoint.speed, traffic.concurrency is None
+    requests = at_speed(traffic.requests, speed)
+    return read_records(run.records, requests, is_scheduled=is_scheduled).simulated(speed)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,6 +178,7 @@ def bench(request: BenchRequest, folder: Path, progress: Progress) -> Bench:
         slo=request.slo,
         attain=request.attain,
         seed=request.seed,
+        speed=request.endpoint.speed,
         client=aiperf.VERSION,
         measurement=measurement_of(
             sent.records[0],

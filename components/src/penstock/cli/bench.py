@@ -45,6 +45,7 @@ OF_ONE = {
     "gpu": "--gpu",
     "sweep": "--sweep",
     "gpus": "--gpus",
+    "speed": "--speed",
 }
 LATENCIES = {"ttft": "--ttft", "itl": "--itl", "e2e": "--e2e"}
 OF_TWO = {"duration": "--duration", "slice": "--slice", "gap": "--gap", "fail_if": "--fail-if"}
@@ -229,6 +230,7 @@ def _prediction(args: argparse.Namespace, workload: LoadedWorkload) -> Predictio
     from penstock.bench.prediction import prediction_of
     from penstock.manifests.source import open_source
     from penstock.serving.understand import Hints
+    from penstock.simulate.acceptance import Acceptance
     from penstock.simulate.cache import environment_cache
     from penstock.simulate.replay import Replays, require_environment
     from penstock.simulate.replayable import replayable
@@ -237,7 +239,9 @@ def _prediction(args: argparse.Namespace, workload: LoadedWorkload) -> Predictio
     if args.predict is None:
         return None
     python, source = require_environment(), open_source(args.predict, args.sets)
-    graph = replayable(source, Hints(gpu=arguments.requested_gpu(args)))
+    # Without the time of the draft model, which the mockers do not have either.
+    accepted = Acceptance(args.acceptance, prices_draft=False) if args.acceptance else None
+    graph = replayable(source, Hints(gpu=arguments.requested_gpu(args)), accepted)
     require_replayed_mode(graph, source)
     with Replays(environment_cache(python)) as replays:
         return prediction_of(graph, workload, args.seed, replays)

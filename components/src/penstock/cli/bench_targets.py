@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from penstock.cli import arguments
 from penstock.cli.progress import Progress
-from penstock.cli.replay_arguments import requested_slo
+from penstock.cli.replay_arguments import add_acceptance, requested_slo, simulation_speed
 
 if TYPE_CHECKING:
     from penstock.bench.run import Endpoint
@@ -19,7 +19,12 @@ if TYPE_CHECKING:
     from penstock.verify.target import ProbeTarget
 
 START_LIMIT_S = 600.0  # an engine on a CPU compiles for minutes
-OF_STARTED = {"engine": "--engine", "timing": "--timing"}
+OF_STARTED = {
+    "engine": "--engine",
+    "timing": "--timing",
+    "speed": "--speed",
+    "acceptance": "--acceptance",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +59,14 @@ def add_targets(parser: argparse.ArgumentParser) -> None:
         choices=["model"],
         help="with --start: the mockers take as long as `simulate` predicts",
     )
+    parser.add_argument(
+        "--speed",
+        type=simulation_speed,
+        metavar="X",
+        help="with --timing: simulation speed; 0.5 runs at half real time, and all figures are in "
+        "simulated time (default: 1)",
+    )
+    add_acceptance(parser)
 
 
 def require_started(args: argparse.Namespace) -> None:
@@ -70,6 +83,10 @@ def require_started(args: argparse.Namespace) -> None:
     for name, flag in OF_STARTED.items():
         if getattr(args, name) and not args.start:
             raise UsageError(Problem(message=f"{flag} needs --start", fix="Add --start."))
+    for name in ("speed", "acceptance"):
+        if getattr(args, name) and not args.timing:
+            message = f"{OF_STARTED[name]} needs predicted timing"
+            raise UsageError(Problem(message=message, fix="Add --timing model."))
 
 
 @contextmanager
@@ -107,7 +124,7 @@ def _started(
     options = ["--port", str(Ports().free())]
     for name, flag in OF_STARTED.items():
         if value := getattr(args, name):
-            options += [flag, value]
+            options += [flag, _as_text(value)]
     for expression in args.sets:
         options += ["--set", expression]
     progress(f"starting {graph.name}")
@@ -118,6 +135,10 @@ def _started(
         except TimeoutError as error:
             raise StartError(str(error)) from None
         yield url
+
+
+def _as_text(value: str | float | tuple[float, ...]) -> str:
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def _url(args: argparse.Namespace, target: str) -> str:
@@ -144,7 +165,8 @@ def _target(args: argparse.Namespace, target: str, url: str) -> Target:
     try:
         require_endpoint(found)
         graph = "" if is_url(target) else target
-        endpoint = Endpoint(url=found.url, model=_model(found, args.model), graph=graph)
+        model, speed = _model(found, args.model), args.speed or 1.0
+        endpoint = Endpoint(url=found.url, model=model, graph=graph, speed=speed)
     finally:
         found.close()
     return Target(endpoint=endpoint, slo=requested_slo(args, slo))
