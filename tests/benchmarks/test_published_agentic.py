@@ -103,3 +103,12 @@ def test_the_twin_served_all_requests(row: Row) -> None:
     twin = RESULT["rows"][row.name]["twin"]
     assert (twin["failed"], twin["unsent"], twin["interrupted"]) == (0, 0, "")
     assert twin["measured"]["requests"] == twin["predicted"]["requests"]
+
+
+def test_the_page_on_accuracy_states_the_deviations() -> None:
+    ratios = [
+        row["predicted"]["tokens_per_second_gpu"] / row["published"]["tokens_per_second_gpu"]
+        for row in RESULT["rows"].values()
+    ]
+    stated = f"{min(ratios):.2f} to {max(ratios):.2f} × the published one"
+    assert stated in (ROOT / "docs" / "accuracy.md").read_text()
