@@ -20,6 +20,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,7 @@ from report import RESULTS, write_result
 NAME = "published_agentic"
 RESULT, PAGE = RESULTS / f"{NAME}.json", ROOT / "docs" / "published-agentic.md"
 COMMAND = f"python benchmarks/{NAME}.py"
+COMPLETE = {"predicted", "predicted_part", "variants", "twin"}  # keys of a row of the result
 START_S, REQUEST_S = 600.0, 3600.0
 SHORT_SHARE, SHORT_SPEED = 1 / 8, 0.5  # of the twin's requests and concurrency
 
@@ -135,9 +137,12 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
+_say_once = cache(say)
+
+
 def progress(text: str, done: int | None = None, total: int | None = None) -> None:
     if done and (done == total or done % 50 == 0):
-        say(f"{text}: {done} of {total}")
+        _say_once(f"{text}: {done} of {total}")
 
 
 def results() -> dict[str, Any]:
@@ -156,8 +161,12 @@ def update(row: Row, found: dict[str, Any]) -> None:
 
 
 def report(*, check: bool) -> int:
+    rows = results()
+    if missing := [row.name for row in ROWS if not COMPLETE <= set(rows.get(row.name, {}))]:
+        say(f"no page without complete results of {', '.join(missing)}")
+        return 1
     before = PAGE.read_text()
-    text = with_tables(before, results())
+    text = with_tables(before, rows)
     if check:
         return 0 if text == before else 1
     PAGE.write_text(text)
