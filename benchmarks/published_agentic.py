@@ -162,7 +162,7 @@ def update(row: Row, found: dict[str, Any]) -> None:
 
 def report(*, check: bool) -> int:
     rows = results()
-    if missing := [row.name for row in ROWS if not COMPLETE <= set(rows.get(row.name, {}))]:
+    if missing := [row.name for row in ROWS if not set(rows.get(row.name, {})) >= COMPLETE]:
         say(f"no page without complete results of {', '.join(missing)}")
         return 1
     before = PAGE.read_text()
