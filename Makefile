@@ -27,6 +27,7 @@ fresh: ## check that generated files are up to date
 	$(RUN) python docs/outputs.py --check
 	$(RUN) python benchmarks/accuracy.py report --check
 	$(RUN) python benchmarks/claims.py report --check
+	$(RUN) python benchmarks/published_agentic.py report --check
 
 generate: ## write the generated files: chart values and schema, references, roles, dashboards, options, output in documents
 	$(RUN) python -m penstock.graph.generate
@@ -37,6 +38,7 @@ generate: ## write the generated files: chart values and schema, references, rol
 	$(RUN) python k8s/monitoring/dashboards.py
 	$(RUN) python docs/outputs.py
 	$(RUN) python benchmarks/claims.py report
+	$(RUN) python benchmarks/published_agentic.py report
 
 docs: ## build the documentation into .penstock/site, offline and strictly
 	NO_MKDOCS_2_WARNING=1 uv run --group docs mkdocs build
@@ -96,6 +98,7 @@ bench: ## run all benchmarks; results go to benchmarks/results
 	$(RUN) python benchmarks/accuracy.py predict --each 30
 	$(RUN) python benchmarks/accuracy.py report
 	$(RUN) python benchmarks/claims.py
+	$(RUN) python benchmarks/published_agentic.py --short
 	$(RUN) python benchmarks/simulate_scale.py
 	$(RUN) python benchmarks/plan_against_all.py
 	$(RUN) python benchmarks/plan_speed.py

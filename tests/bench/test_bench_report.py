@@ -22,6 +22,7 @@ KEYS = {
     "model",
     "client",
     "seed",
+    "speed",
     "workload",
     "slo",
     "attain",
@@ -104,6 +105,13 @@ def test_an_interrupted_run_is_labelled() -> None:
     found = replace(BENCH, interrupted="interrupted")
     assert text(found).splitlines()[1] == "incomplete: interrupted"
     assert read_output("bench", as_json(found))["interrupted"] == "interrupted"
+
+
+def test_simulated_time_is_labelled() -> None:
+    line = "all figures are in simulated time, at a simulation speed of 0.25"
+    assert line in text(replace(BENCH, speed=0.25)).splitlines()
+    assert "simulated time" not in text(BENCH)
+    assert read_output("bench", as_json(replace(BENCH, speed=0.25)))["speed"] == 0.25
 
 
 def test_latencies_that_are_missing_are_dashes() -> None:

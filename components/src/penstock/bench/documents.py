@@ -63,6 +63,8 @@ class RunDocument(Document):
     """Load generator and its version."""
     seed: int
     """Seed of the sampled requests."""
+    speed: float
+    """Simulation speed of a target that `--start` started; all times are simulated."""
     workload: GivenNamedWorkload
     """Workload that was sent, as in a workload file; fields that are not set are missing."""
     slo: GivenSlo
@@ -165,6 +167,8 @@ class TargetDocument(Document):
     """File of the graph; empty if the target was named by its URL."""
     is_chat: bool
     """Whether chat requests were sent, else completions."""
+    speed: float
+    """Simulation speed; always 1, because comparisons are in real time."""
     failures: Failures
     """Failed requests of the complete run."""
     unsent: int

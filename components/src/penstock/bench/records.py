@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,18 @@ class Records:
     """Between two consecutive chunks of a stream, over all served requests."""
     requested_tokens: int
     """Input tokens of the served requests, in the workload; the server counts its own."""
+
+    def simulated(self, speed: float) -> Records:
+        """With the times of a simulation that ran at ``speed``."""
+        if speed == 1.0:
+            return self
+        return replace(
+            self,
+            served={key: _simulated(one, speed) for key, one in self.served.items()},
+            failed=tuple(replace(one, sent_ms=one.sent_ms * speed) for one in self.failed),
+            late_ms=tuple(late * speed for late in self.late_ms),
+            chunk_gaps_ms=tuple(gap * speed for gap in self.chunk_gaps_ms),
+        )
 
 
 def read_records(
@@ -121,6 +133,18 @@ def _failure(record: Mapping[str, Any], request: Request) -> str:
     if tokens != request.output_tokens or _value(record, "time_to_first_token") is None:
         return "the response had no tokens, or another number of tokens than requested"
     return ""
+
+
+def _simulated(one: ServedRequest, speed: float) -> ServedRequest:
+    return replace(
+        one,
+        arrived_ms=one.arrived_ms * speed,
+        first_ms=one.first_ms * speed,
+        ended_ms=one.ended_ms * speed,
+        ttft_ms=one.ttft_ms * speed,
+        itl_ms=None if one.itl_ms is None else one.itl_ms * speed,
+        first_output_ms=None if one.first_output_ms is None else one.first_output_ms * speed,
+    )
 
 
 def _served(record: Mapping[str, Any], sent_ms: float, *, is_chat: bool) -> ServedRequest:

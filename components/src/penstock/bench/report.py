@@ -40,6 +40,8 @@ class Bench:
     attain: float
     """Share of requests that must meet the SLO."""
     seed: int
+    speed: float = 1.0
+    """Simulation speed of the target; other than 1, all times are simulated."""
     client: str
     """The load generator and its version."""
     measurement: Measurement
@@ -62,6 +64,8 @@ def lines(bench: Bench) -> Iterator[str]:
     yield f"{bench.workload.name} ({arrival_of(bench.workload)}), {bench.model} at {bench.url}"
     if bench.interrupted:
         yield f"incomplete: {bench.interrupted}"
+    if bench.speed != 1.0:
+        yield f"all figures are in simulated time, at a simulation speed of {bench.speed:g}"
     if found.unsent:
         yield f"{found.unsent} requests were not sent, or have no record"
     yield from _verdict(bench)
@@ -172,6 +176,7 @@ def run_fields(bench: Bench) -> dict[str, Any]:
         "model": bench.model,
         "client": bench.client,
         "seed": bench.seed,
+        "speed": bench.speed,
         "workload": NamedWorkload.of(bench.workload.name, bench.workload.workload),
         "slo": bench.slo,
         "attain": bench.attain,

@@ -13,7 +13,7 @@ from penstock.bench.measurement import measurement_of
 from penstock.bench.records import Records, read_records
 from penstock.bench.report import Bench
 from penstock.bench.request_log import RequestLog
-from penstock.bench.trace_file import Key, keyed, write_trace
+from penstock.bench.trace_file import Key, at_speed, keyed, write_trace
 from penstock.bench.watch import Progress, Watch
 from penstock.errors import BenchError, NotVerifiedError, Problem
 from penstock.graph.slo import Slo
@@ -37,6 +37,8 @@ class Endpoint:
     """Its file; empty if it was named by its URL."""
     is_chat: bool = False
     """It gets chat requests, else completions."""
+    speed: float = 1.0
+    """Simulation speed; 0.5 runs at half real time. All times of requests are simulated."""
 
     def __str__(self) -> str:
         return f"{self.model} at {self.url}" + (f" ({self.graph})" if self.graph else "")
@@ -112,11 +114,11 @@ def _prepared(traffic: Traffic, timeout_s: float, progress: Progress) -> aiperf.
     # With another salt in each run, no prefix cache has the prompts of an earlier one.
     salt = secrets.token_hex(8)
     is_scheduled = traffic.concurrency is None
-    model = traffic.endpoint.model
+    model, speed = traffic.endpoint.model, traffic.endpoint.speed
     try:
         write_trace(
             trace,
-            traffic.requests,
+            at_speed(traffic.requests, speed),
             model,
             salt,
             is_scheduled=is_scheduled,
@@ -134,9 +136,9 @@ def _prepared(traffic: Traffic, timeout_s: float, progress: Progress) -> aiperf.
         folder=traffic.folder,
         conversations=len({conversation for conversation, _ in traffic.requests}),
         concurrency=traffic.concurrency,
-        timeout_s=timeout_s,
+        timeout_s=timeout_s / speed,
         is_chat=traffic.endpoint.is_chat,
-        duration_s=traffic.duration_s,
+        duration_s=traffic.duration_s and traffic.duration_s / speed,
     )
 
 
@@ -162,12 +164,14 @@ def _require_space(traffic: Traffic) -> None:
 
 
 def _read(traffic: Traffic, run: aiperf.Run) -> Records:
-    return read_records(
+    speed = traffic.endpoint.speed
+    records = read_records(
         run.records,
-        traffic.requests,
+        at_speed(traffic.requests, speed),
         is_scheduled=traffic.concurrency is None,
         is_chat=traffic.endpoint.is_chat,
     )
+    return records.simulated(speed)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,6 +202,7 @@ def bench(request: BenchRequest, folder: Path, progress: Progress) -> Bench:
         slo=request.slo,
         attain=request.attain,
         seed=request.seed,
+        speed=request.endpoint.speed,
         client=aiperf.VERSION,
         measurement=measurement_of(
             sent.records[0],

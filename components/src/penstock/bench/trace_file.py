@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,20 @@ def keyed(requests: Sequence[Request]) -> dict[Key, Request]:
         turns[conversation] = turn + 1
         found[conversation, turn] = request
     return found
+
+
+def at_speed(requests: Mapping[Key, Request], speed: float) -> Mapping[Key, Request]:
+    """The requests with their times in real time, of times that are simulated at ``speed``."""
+    if speed == 1.0:
+        return requests
+    return {
+        key: replace(
+            one,
+            at_ms=None if one.at_ms is None else one.at_ms / speed,
+            think_ms=one.think_ms / speed,
+        )
+        for key, one in requests.items()
+    }
 
 
 def write_trace(

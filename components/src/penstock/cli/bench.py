@@ -69,6 +69,7 @@ OF_ONE = {
     "sweep": "--sweep",
     "gpus": "--gpus",
     "llm_d_report": "--llm-d-report",
+    "speed": "--speed",
 }
 LATENCIES = {"ttft": "--ttft", "itl": "--itl", "e2e": "--e2e"}
 OF_TWO = {"duration": "--duration", "slice": "--slice", "gap": "--gap", "fail_if": "--fail-if"}
@@ -277,6 +278,7 @@ def _prediction(args: argparse.Namespace, workload: LoadedWorkload) -> Predicted
     from penstock.bench.prediction import predicted
     from penstock.manifests.source import open_source
     from penstock.serving.understand import Hints
+    from penstock.simulate.acceptance import Acceptance
     from penstock.simulate.cache import environment_cache
     from penstock.simulate.replay import Replays, require_environment
     from penstock.simulate.replayable import replayable
@@ -285,7 +287,9 @@ def _prediction(args: argparse.Namespace, workload: LoadedWorkload) -> Predicted
     if args.predict is None:
         return None
     python, source = require_environment(), open_source(args.predict, args.sets)
-    graph = replayable(source, Hints(gpu=arguments.requested_gpu(args)))
+    # Without the time of the draft model, which the mockers do not have either.
+    accepted = Acceptance(args.acceptance, prices_draft=False) if args.acceptance else None
+    graph = replayable(source, Hints(gpu=arguments.requested_gpu(args)), accepted)
     require_replayed_mode(graph, source)
     (graph,) = with_calibration(args, [graph])
     with Replays(environment_cache(python)) as replays:

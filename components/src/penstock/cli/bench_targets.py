@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from penstock.cli import arguments
 from penstock.cli.progress import Progress
-from penstock.cli.replay_arguments import requested_slo
+from penstock.cli.replay_arguments import add_acceptance, requested_slo, simulation_speed
 
 if TYPE_CHECKING:
     from penstock.bench.run import Endpoint
@@ -20,7 +20,12 @@ if TYPE_CHECKING:
     from penstock.verify.target import ProbeTarget
 
 START_LIMIT_S = 600.0  # an engine on a CPU compiles for minutes
-OF_STARTED = {"engine": "--engine", "timing": "--timing"}
+OF_STARTED = {
+    "engine": "--engine",
+    "timing": "--timing",
+    "speed": "--speed",
+    "acceptance": "--acceptance",
+}
 OF_CLUSTER = {
     "namespace": "--namespace",
     "release": "--release",
@@ -76,6 +81,14 @@ def add_targets(parser: argparse.ArgumentParser) -> None:
         help="with --start: the mockers take as long as `simulate` predicts",
     )
     parser.add_argument(
+        "--speed",
+        type=simulation_speed,
+        metavar="X",
+        help="with --timing: simulation speed; 0.5 runs at half real time, and all figures are in "
+        "simulated time (default: 1)",
+    )
+    add_acceptance(parser)
+    parser.add_argument(
         "--cluster",
         action="store_true",
         help="measure the release of each GRAPH on a cluster, through the API server",
@@ -111,6 +124,10 @@ def require_started(args: argparse.Namespace) -> None:
     for name, flag in OF_CLUSTER.items():
         if getattr(args, name) and not args.cluster:
             raise UsageError(Problem(message=f"{flag} needs --cluster", fix="Add --cluster."))
+    for name in ("speed", "acceptance"):
+        if getattr(args, name) and not args.timing:
+            message = f"{OF_STARTED[name]} needs predicted timing"
+            raise UsageError(Problem(message=message, fix="Add --timing model."))
 
 
 @contextmanager
@@ -150,7 +167,7 @@ def _started(
     options = ["--port", str(Ports().free())]
     for name, flag in OF_STARTED.items():
         if value := getattr(args, name):
-            options += [flag, value]
+            options += [flag, _as_text(value)]
     for expression in args.sets:
         options += ["--set", expression]
     progress(f"starting {graph.name}")
@@ -179,6 +196,10 @@ def _released(args: argparse.Namespace, graph: Path, progress: Progress) -> Iter
 def _say(progress: Progress, line: str) -> None:
     progress.hide()
     print(line, file=sys.stderr)
+
+
+def _as_text(value: str | float | tuple[float, ...]) -> str:
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def _served(args: argparse.Namespace, target: str) -> _Served:
@@ -210,6 +231,7 @@ def _target(args: argparse.Namespace, target: str, served: _Served) -> Target:
             model=_model(found, args.model),
             graph="" if is_url(target) else target,
             is_chat=args.chat,
+            speed=args.speed or 1.0,
         )
     finally:
         found.close()

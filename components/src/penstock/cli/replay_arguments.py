@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 
 MOST = 10**9
+FASTEST = 10  # simulation speed
 LEAST_RATE = 1 / 86400  # requests/s; the replay's clock has no room for years
 ACCEPTANCE = (
     "acceptance rate of each draft token with speculative decoding, such as 0.8,0.6,0.5, or the "
@@ -221,6 +222,14 @@ def duration_ms(text: str) -> float:
         message = f"{text!r} is not a duration above 0 in ms, s or m; write it as 500ms or 0.5s"
         raise argparse.ArgumentTypeError(message)
     return float(match[1]) * {"ms": 1, "s": 1000, "m": 60_000}[match[2]]
+
+
+def simulation_speed(text: str) -> float:
+    """A factor that a machine can keep up with."""
+    value = positive_number(text)
+    if not 0.01 <= value <= FASTEST:
+        raise argparse.ArgumentTypeError(f"{text!r} is not between 0.01 and {FASTEST}")
+    return value
 
 
 def positive_number(text: str) -> float:

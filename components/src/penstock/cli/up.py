@@ -10,13 +10,16 @@ from typing import TYPE_CHECKING
 from penstock.cli import arguments
 from penstock.cli.gateway_arguments import add_tls, certificate_of
 from penstock.cli.progress import Progress, add_progress
-from penstock.cli.replay_arguments import add_acceptance, integer_between, positive_number
+from penstock.cli.replay_arguments import (
+    add_acceptance,
+    integer_between,
+    positive_number,
+    simulation_speed,
+)
 
 if TYPE_CHECKING:
     from penstock.local.gateway import GatewayOptions
     from penstock.twin.twin import Twin
-
-FASTEST = 10
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--speed",
-        type=_speed,
+        type=simulation_speed,
         metavar="X",
         help="simulation speed with --timing; 0.5 runs at half real time (default: 1)",
     )
@@ -89,14 +92,6 @@ def _add_gateway(parser: argparse.ArgumentParser) -> None:
         "(limits: the graph's `gateway`; needs the environment envoy)",
     )
     add_tls(gateway)
-
-
-def _speed(text: str) -> float:
-    """A factor that a machine can keep up with."""
-    value = positive_number(text)
-    if not 0.01 <= value <= FASTEST:
-        raise argparse.ArgumentTypeError(f"{text!r} is not between 0.01 and {FASTEST}")
-    return value
 
 
 def _port(text: str) -> int:
