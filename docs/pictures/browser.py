@@ -21,7 +21,7 @@ from typing import Any
 import websocket
 
 PROGRAM = "chromium"
-START_S, REPLY_S = 30.0, 60.0
+START_S, REPLY_S = 120.0, 120.0  # long, for a busy machine
 PORT_FILE = "DevToolsActivePort"  # Chromium writes its port there
 
 

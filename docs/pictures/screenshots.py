@@ -16,9 +16,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
-sys.path.insert(0, str(FOLDER))  # tests import this module from elsewhere
+sys.path.insert(0, str(FOLDER.parent))
 
-from browser import Page, browser  # noqa: E402
+from pictures.browser import Page, browser  # noqa: E402
 
 ROOT = FOLDER.parents[1]
 PICTURES, TITLES = FOLDER / "reports", FOLDER / "reports.json"

@@ -150,7 +150,11 @@ def compared(count: int, *limits: str) -> Report:
     first, second = served(1, count), served(1, count, 1.06)
     pairs = [list(zip(first[n::10], second[n::10], strict=True)) for n in range(10)]
     found: Comparison = replace(
-        comparison(), differences=differences(pairs), served=pairs, requests=count
+        comparison(),
+        differences=differences(pairs),
+        served=pairs,
+        requests=count,
+        overlapping=0.02,
     )
     checked = check_limits(found, [limit_of(limit) for limit in limits])
     return compare_page.report_of(found, checked, FROM)
