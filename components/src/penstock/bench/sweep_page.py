@@ -168,7 +168,7 @@ def _latency_by_load(name: str, key: str, limit_ms: float | None, found: Sweep) 
         for number, percentile in enumerate(("p50", "p90", "p99"))
     ]
     if limit_ms is not None:
-        traces.append(horizontal_limit(f"SLO: ≤ {limit_ms:g} ms", limit_ms, min(x), max(x)))
+        traces.append(horizontal_limit(f"SLO: ≤ {limit_ms:g} ms", limit_ms, 0, max(x)))
     layout = {
         **FRAME,
         "xaxis": axis("requests/s served", rangemode="tozero"),

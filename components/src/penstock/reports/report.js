@@ -27,7 +27,7 @@
     for (const plot of plots) {
       // Two rows of charts fit a page, and a chart with many rows fits one page.
       const own = parseInt(plot.dataset.height);
-      const height = own <= 440 ? Math.min(own, 280) : Math.min(own, 620);
+      const height = own <= 360 ? 280 : own <= 440 ? 330 : Math.min(own, 620);
       const size = own > height && own > 440 ? { "yaxis.tickfont.size": 9 } : {};
       plot.style.height = `${height}px`;
       Plotly.relayout(plot, { width: 444, height, autosize: false, ...size });

@@ -97,7 +97,7 @@ def load_charts(sustained: Sequence[SustainedLoad], slo: Slo) -> Iterator[Chart]
         traces = [_by_rate(metric, load, number) for number, load in enumerate(sustained)]
         rates = [rate for trace in traces for rate in trace["x"]]
         if limit is not None and rates:
-            traces.append(horizontal_limit(f"SLO: ≤ {limit:g} ms", limit, min(rates), max(rates)))
+            traces.append(horizontal_limit(f"SLO: ≤ {limit:g} ms", limit, 0, max(rates)))
         layout = {
             **FRAME,
             "xaxis": axis("requests/s", rangemode="tozero"),
