@@ -50,7 +50,7 @@ def side_by_side(rows: Collection[Result]) -> Iterator[Sequence[str]]:
             published, predicted = row["published"][key], row["predicted"][key]
             expected, measured = (row["twin"][which][key] for which in ("predicted", "measured"))
             yield (
-                *(title, label, number(published), number(predicted)),
+                *(title, label, f"{published:,g}", number(predicted)),
                 *(f"{predicted / published:.2f}", number(expected), number(measured)),
                 f"{measured / expected:.2f}",
             )

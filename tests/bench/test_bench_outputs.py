@@ -132,7 +132,7 @@ def test_a_file_that_cannot_be_written_is_an_error_before_the_run(
     assert "--csv: writes a file, not the standard output. Fix: Name a file." in done.stderr
     done = bench("succeed", tmp_path, *arguments, "--csv", "run", "--llm-d-report", "run")
     assert done.returncode == USAGE
-    assert "--csv: run is also the file of --llm-d-report. Fix: Name another" in done.stderr
+    assert "--llm-d-report: run is also the file of --csv. Fix: Name another" in done.stderr
     (tmp_path / "run-scale-2.yaml").write_text("mine")
     done = bench("succeed", tmp_path, *arguments, *FILES, "--sweep", "1,2")
     assert done.returncode == INPUT

@@ -118,4 +118,4 @@ def test_the_factors_are_reported() -> None:
     ]
     run = replace(BENCH, calibration=entry)
     assert "step time      × 1.250  (1.200 to 1.300)" in list(lines(run))
-    assert document(run)["calibration"]["requests"] == 180
+    assert document(run).calibration == entry

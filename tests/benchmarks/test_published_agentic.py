@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from penstock.cli.main import main
 from penstock.manifests.source import open_source
 from penstock.simulate.window import ServedRequest
 from published.agentic import ROWS, Row, figures, graph_of, workload_of
-from published.agentic_page import with_tables
+from published.agentic_page import FIGURES, with_tables
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "published-agentic.md").read_text()
@@ -112,3 +113,36 @@ def test_the_page_on_accuracy_states_the_deviations() -> None:
     ]
     stated = f"{min(ratios):.2f} to {max(ratios):.2f} × the published one"
     assert stated in (ROOT / "docs" / "accuracy.md").read_text()
+
+
+def test_the_text_states_figures_of_the_results() -> None:
+    rows, flat = RESULT["rows"], " ".join(PAGE.split())
+    slower = 1 - _rate(rows["b200-agg"]["variants"]["without EAGLE-3"]) / _rate(
+        rows["b200-agg"]["predicted"]
+    )
+    assert f"the predicted throughput of the first row is {slower:.0%} lower" in flat
+    twin = rows["b200-2p6d"]["twin"]
+    measured, replayed = (twin[name]["prefix_hit_rate"] for name in ("measured", "predicted"))
+    assert f"report {measured:.0%}, and the replay has {replayed:.0%}" in flat
+    for row in rows.values():
+        closest = max(_rate(one) for one in (row["predicted"], *row["variants"].values()))
+        if name := row["variants"].get("conversations with such outputs"):
+            assert _rate(name) == closest < _rate(row["published"])
+
+
+def _rate(figures: Mapping[str, float]) -> float:
+    return figures["tokens_per_second_gpu"]
+
+
+@pytest.mark.parametrize(
+    ("name", "tokens", "in_flight"), [("b200-agg", 906, 654), ("b200-2p6d", 1044, 399)]
+)
+def test_the_shortest_mean_output_follows_from_the_published_figures(
+    name: str, tokens: int, in_flight: int
+) -> None:
+    """Little's law: concurrency = rate / tokens × (TTFT + tokens / speed)."""
+    row = next(row for row in ROWS if row.name == name)
+    rate, user, ttft = (row.published[key] for key in FIGURES)
+    rate *= row.gpus
+    assert round(rate * ttft / (row.concurrency - rate / user)) == tokens
+    assert round(rate / 400 * (ttft + 400 / user)) == pytest.approx(in_flight, abs=1)

@@ -29,13 +29,17 @@ def records(level: int, rounds: int, failed: int = 0, unsent: int = 100) -> Reco
             one, arrived_ms=start, first_ms=start + TTFT_MS, ended_ms=start + one.ended_ms
         )
         found |= {(f"r{at}-{user}", 0): moved for user in range(level)}
+    failures = (
+        FailedRequest(key=(f"f{n}", 0), sent_ms=0.0, reason="HTTP 500") for n in range(failed)
+    )
     return Records(
         start_ms=0.0,
         served=found,
-        failed=tuple(FailedRequest(sent_ms=0.0, reason="HTTP 500") for _ in range(failed)),
+        failed=tuple(failures),
         unsent=unsent,
         late_ms=(),
         chunk_gaps_ms=(),
+        requested_tokens=0,
     )
 
 
