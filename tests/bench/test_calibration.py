@@ -12,7 +12,10 @@ import pytest
 from penstock.bench.calibration import calibration_of
 from penstock.bench.calibration_report import calibration_lines
 from penstock.bench.measurement import Failures
+from penstock.bench.records import Records
 from penstock.bench.report import Bench, document, lines
+from penstock.bench.request_log import RequestLog
+from penstock.bench.trace_file import keyed
 from penstock.errors import BenchError
 from penstock.manifests.source import open_source
 from penstock.serving.understand import Hints
@@ -24,7 +27,6 @@ from penstock.simulate.replay import Replays
 from penstock.simulate.replayable import replayable
 from penstock.simulate.study import Study
 from penstock.simulate.window import ServedRequest
-from penstock.workload import Request
 from penstock.workload.load import LoadedWorkload, parse_workload
 from tests.bench.measured_runs import BENCH, MEASURED
 from tests.simulate.environment import needs_sim
@@ -59,11 +61,22 @@ def run_of(deployment: Replayable, loaded: LoadedWorkload, seed: int, replays: R
     for one in served_requests(row.results[0]):
         later = replace(one, ttft_ms=one.ttft_ms + noise.uniform(-1, 1))
         rows[one.input_tokens, one.tokens].append(later)
-    pairs: list[tuple[Request, ServedRequest]] = []
-    for request in sorted(loaded.requests(seed), key=lambda one: one.at_ms or 0.0):
-        pairs.append((request, rows[request.input_tokens, request.output_tokens].pop(0)))
+    requests = keyed(sorted(loaded.requests(seed), key=lambda one: one.at_ms or 0.0))
+    records = Records(
+        start_ms=0.0,
+        served={
+            key: rows[request.input_tokens, request.output_tokens].pop(0)
+            for key, request in requests.items()
+        },
+        failed=(),
+        unsent=0,
+        late_ms=(),
+        chunk_gaps_ms=(),
+        requested_tokens=0,
+    )
+    log = RequestLog(requests=requests, records=records)
     measurement = replace(MEASURED, prefix_hit_rate=0.0)
-    return replace(BENCH, workload=loaded, seed=seed, measurement=measurement, served=tuple(pairs))
+    return replace(BENCH, workload=loaded, seed=seed, measurement=measurement, log=log)
 
 
 @needs_sim
