@@ -46,7 +46,7 @@ REPORTS: Mapping[str, Sequence[str]] = {
     "verify": ["verify", "URL", "--graph", QUICKSTART],
 }
 VIEWS = ("1280", "1280-dark", "2560", "print")
-QUALITY = 55  # of WebP
+QUALITY = 45  # of WebP
 DPI = 60  # of the printed pages
 NUMBER, LATENCY = re.compile(r"\d[\d.,]*"), re.compile("TTFT|ITL|end-to-end latency")
 TITLE = re.compile(r"<(h2|figcaption)>(.*?)</\1>")
