@@ -34,7 +34,7 @@ from tests.simulate.test_calibration import ENTRY
 
 GRAPHS = Path(__file__).parents[2] / "dynamo_graphs"
 TRAFFIC = (
-    "requests: 80\ninput: {mean: 5000, cv: 0.6, max: 16000}\noutput: {mean: 20, cv: 0.3}\n"
+    "requests: 60\ninput: {mean: 5000, cv: 0.6, max: 16000}\noutput: {mean: 20, cv: 0.3}\n"
     "arrival: {poisson: 2}\n"
 )
 OTHER = "requests: 60\ninput: {mean: 1500, cv: 0.5}\noutput: {mean: 30}\narrival: {poisson: 8}\n"
@@ -94,7 +94,7 @@ def test_hidden_factors_are_recovered_and_predict_other_traffic(name: str, hidde
         assert found.prefill_speed == pytest.approx(hidden.prefill_speed, rel=0.05)
         assert found.step_time == pytest.approx(hidden.step_time, rel=0.05)
         assert found.fixed_ttft_ms == pytest.approx(hidden.fixed_ttft_ms, rel=0.05, abs=1.5)
-        assert found.requests == 72
+        assert found.requests == 54
         assert abs(found.errors_after.ttft_p50) < 0.05 < abs(found.errors_before.ttft_p50)
         file = CalibrationFile(
             name="c.yaml", content=Calibrations(penstock_calibration=1, entries=(found,))
