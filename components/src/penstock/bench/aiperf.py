@@ -121,7 +121,7 @@ def _running(python: Path, run: Run) -> Iterator[subprocess.Popen[bytes]]:
         try:
             yield process
         finally:
-            _end(process)
+            end_group(process)
 
 
 @contextlib.contextmanager
@@ -206,9 +206,9 @@ class _Count:
         return self._lines
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """End AIPerf and all its processes, which are in its process group. Another Ctrl-C meanwhile
-    ends them at once."""
+def end_group(process: subprocess.Popen[bytes]) -> None:
+    """End a load generator and all its processes, which are in its process group. Another Ctrl-C
+    meanwhile ends them at once."""
     try:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGINT)

@@ -7,10 +7,8 @@ another form than the tool reads.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import signal
 import subprocess
 import time
 from collections.abc import Mapping
@@ -18,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from penstock.bench.aiperf import end_group
 from penstock.bench.methods.context_adapter import ContextAdapter, loopback_environment
 from penstock.bench.run import Endpoint
 from penstock.bench.watch import Progress
@@ -33,7 +32,6 @@ REPLAYS = ("agentperf-default-v1", "aa-mini-v1")  # the first one is the tool's 
 COMPARABLE = REPLAYS[0]
 FOLDER, LOG, RESULT = "agentperf", "agentperf.log", "agentperf-result.json"
 POLL_S = 0.2
-END_S = 15.0  # in which the tool ends after Ctrl-C
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,19 +115,7 @@ def _run(command: list[str], folder: Path) -> None:
             while process.poll() is None:
                 time.sleep(POLL_S)
         finally:
-            _end(process)
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    try:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGINT)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(END_S)
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+            end_group(process)
 
 
 def _read(endpoint: Endpoint, replay: str, folder: Path) -> AgentPerf:
