@@ -311,7 +311,7 @@ def test_bad_input(
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--ttft", "500"], "write it as 500ms or 0.5s"),
+        (["--ttft", "500"], "write it as 500ms or 30m"),
         (["--ttft", "0ms"], "is not a duration"),
         (["--scale", "0"], "not a number above 0"),
         (["--scale", "nan"], "not a number above 0"),

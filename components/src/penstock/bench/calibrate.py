@@ -210,7 +210,7 @@ def _require_variety(usable: Mask, measured: Latencies, uncached: Array) -> None
 
     count = int(usable.sum())
     if count < FEWEST:
-        message = f"{count} requests are too few to compute factors, which need {FEWEST}"
+        message = f"{count} requests after the warm-up are too few; at least {FEWEST} are needed"
         raise refused(message, "Raise --requests.")
     if np.isfinite(measured.itl[usable]).sum() < count / 2:
         message = "more than half of the responses have no ITL, so the step time is not known"

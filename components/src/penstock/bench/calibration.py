@@ -44,7 +44,9 @@ def calibration_of(
     replayed. ``command``: of the run."""
     failed = bench.measurement.failures.share
     if failed > MAX_REFUSED:
-        message = f"{failed:.1%} of the requests failed, so the others do not show the factors"
+        message = (
+            f"{failed:.1%} of the requests failed; calibration permits at most {MAX_REFUSED:.0%}"
+        )
         fix = "Correct the cause of the failures, or lower the load."
         raise BenchError(Problem(place="--calibrate", message=message, fix=fix))
     run = _Run(bench=bench, deployment=deployment, replays=replays)

@@ -23,7 +23,7 @@ def calibration_lines(found: Calibration) -> Iterator[str]:
             ),
         ]
     )
-    yield "measured compared with predicted, without and with these factors:"
+    yield "measured compared with predicted: without → with these factors:"
     before, after = found.errors_before, found.errors_after
     names = {"ttft": "TTFT", "itl": "ITL"}
     rows: list[tuple[str, ...]] = [("", "p50", "p90")]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from penstock.bench.measurement import Percentiles
 from penstock.bench.prediction import Predicted
-from penstock.bench.report import ROWS, Bench, failures_line, limits_of
+from penstock.bench.report import ROWS, Bench, failures_line, limits_of, simulated_time
 from penstock.bench.time_charts import time_charts
 from penstock.graph.slo import Slo
 from penstock.reports.charts import Chart, distribution
@@ -158,6 +158,8 @@ def _three(values: Percentiles | None) -> list[str]:
 def _notes(bench: Bench) -> list[str]:
     found = bench.measurement
     notes = []
+    if bench.speed != 1.0:
+        notes.append(simulated_time(bench.speed))
     if found.unsent:
         notes.append(f"{found.unsent} requests were not sent, or have no record")
     if found.in_one_piece:

@@ -65,7 +65,7 @@ def lines(bench: Bench) -> Iterator[str]:
     if bench.interrupted:
         yield f"incomplete: {bench.interrupted}"
     if bench.speed != 1.0:
-        yield f"all figures are in simulated time, at a simulation speed of {bench.speed:g}"
+        yield simulated_time(bench.speed)
     if found.unsent:
         yield f"{found.unsent} requests were not sent, or have no record"
     yield from _verdict(bench)
@@ -92,6 +92,10 @@ def _reasoning(found: Measurement) -> str:
     if not found.reasoning_only:
         return counts
     return f"{counts}; {found.reasoning_only} had no other output"
+
+
+def simulated_time(speed: float) -> str:
+    return f"all figures are in simulated time, at a simulation speed of {speed:g}"
 
 
 def limits_of(found: Measurement) -> Iterator[str]:

@@ -35,6 +35,12 @@ FOREIGN = {
     "slice": "--slice",
     "gap": "--gap",
     "fail_if": "--fail-if",
+    "calibrate": "--calibrate",
+    "calibration": "--calibration",
+    "report": "--report",
+    "csv": "--csv",
+    "llm_d_report": "--llm-d-report",
+    "chat": "--chat",
 }
 # Option → what it needs.
 NEEDS = {
@@ -102,6 +108,11 @@ def require_fitting_method(args: argparse.Namespace) -> None:
     if args.method == OPENROUTER and args.start:
         message = "--start does not apply to --method openrouter, which sends no requests"
         refuse(message, "Start the graph with `penstock up`, and send it requests.")
+    if args.method == OPENROUTER and args.cluster:
+        fix = "Name the URL of each frontend, for example in a pod of the cluster."
+        refuse("--cluster does not apply to --method openrouter", fix)
+    if args.speed and _chosen(args) == AGENTPERF:
+        refuse(f"--speed does not apply to --part {AGENTPERF}", "Remove --speed.")
     if args.method == ARTIFICIAL_ANALYSIS and len(args.targets) > 1:
         refuse(f"--method {args.method} measures one target", "Name one target.")
     require_started(args)

@@ -219,7 +219,7 @@ def duration_ms(text: str) -> float:
     """Milliseconds of `500ms`, `0.5s` or `30m`; a number without a unit would be ambiguous."""
     match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m)", text)
     if not match or not float(match[1]):
-        message = f"{text!r} is not a duration above 0 in ms, s or m; write it as 500ms or 0.5s"
+        message = f"{text!r} is not a duration above 0 in ms, s or m; write it as 500ms or 30m"
         raise argparse.ArgumentTypeError(message)
     return float(match[1]) * {"ms": 1, "s": 1000, "m": 60_000}[match[2]]
 

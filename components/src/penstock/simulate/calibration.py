@@ -33,10 +33,10 @@ Range = Annotated[Items[Annotated[float, Field(ge=0)]], Field(min_length=2, max_
 class Errors(Spec):
     """Measured divided by predicted percentile, minus 1."""
 
-    ttft_p50: Share = Field(description="Of the median TTFT.")
-    ttft_p90: Share = Field(description="Of the 90th percentile of TTFT.")
-    itl_p50: Share = Field(description="Of the median ITL.")
-    itl_p90: Share = Field(description="Of the 90th percentile of ITL.")
+    ttft_p50: Share = Field(description="Measured median TTFT / predicted one, minus 1.")
+    ttft_p90: Share = Field(description="Measured p90 of TTFT / predicted one, minus 1.")
+    itl_p50: Share = Field(description="Measured median ITL / predicted one, minus 1.")
+    itl_p90: Share = Field(description="Measured p90 of ITL / predicted one, minus 1.")
 
 
 class Load(Spec):
@@ -62,12 +62,14 @@ class Calibration(Spec):
     prefill_speed: Factor = Field(description="Measured speed of prefill / predicted speed.")
     step_time: Factor = Field(description="Measured time of a decode step / predicted time.")
     fixed_ttft_ms: Milliseconds = Field(
-        description="Time in milliseconds that each TTFT is longer, whatever the input."
+        description="Constant that is added to each predicted TTFT, in milliseconds."
     )
     requests: Positive = Field(description="Number of requests that the factors come from.")
-    prefill_speed_interval: Range = Field(description="95% confidence interval.")
-    step_time_interval: Range = Field(description="95% confidence interval.")
-    fixed_ttft_interval_ms: Range = Field(description="95% confidence interval.")
+    prefill_speed_interval: Range = Field(description="95% confidence interval of prefill_speed.")
+    step_time_interval: Range = Field(description="95% confidence interval of step_time.")
+    fixed_ttft_interval_ms: Range = Field(
+        description="95% confidence interval of fixed_ttft_ms, in milliseconds."
+    )
     errors_before: Errors = Field(description="Errors of the prediction without the factors.")
     errors_after: Errors = Field(description="Errors of the prediction with the factors.")
     load: Load = Field(description="The load at which the factors were measured.")
@@ -179,7 +181,7 @@ class CalibrationFile:
         """What is missing if the file has no entry for ``keys``."""
         requested = "; ".join(", ".join(key) for key in keys)
         known = "; ".join(", ".join(one.key) for one in self.content.entries) or "nothing"
-        return f"{self.name} has no entry for {requested}, but for {known}"
+        return f"{self.name} has no entry for {requested}; its entries are for {known}"
 
 
 def with_fixed_ttft(result: Mapping[str, Any], fixed_ms: float) -> Mapping[str, Any]:

@@ -58,7 +58,7 @@ def _verdict(probes: Sequence[ProbeRun]) -> Verdict:
     if failed:
         return Verdict(state=State.MISSED, text=f"Not verified: {', '.join(failed)}")
     if not any(probe.result.verdict is ProbeVerdict.PASS for probe in probes):
-        return Verdict(state=State.NONE, text="No probe could tell")
+        return Verdict(state=State.NONE, text="Not verified: no probe passed, and none failed")
     return Verdict(state=State.MET, text="Verified: no probe failed")
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from penstock.bench import aiperf
 from penstock.bench.methods.artificial_analysis import PartResult, Spread
 from penstock.bench.methods.definitions import DEFINITIONS, SPEED, THROUGHPUT, definition_lines
-from penstock.bench.report import failures_line
+from penstock.bench.report import failures_line, simulated_time
 from penstock.simulate.report import aligned
 
 SCHEMA_VERSION = 1
@@ -21,6 +21,8 @@ def lines(found: PartResult) -> Iterator[str]:
     part = found.part
     yield f"artificial-analysis {part.name}, {found.endpoint}"
     yield f"{found.requests} requests: {part}"
+    if found.endpoint.speed != 1.0:
+        yield simulated_time(found.endpoint.speed)
     if found.interrupted:
         yield f"incomplete: {found.interrupted}"
     if found.unsent:

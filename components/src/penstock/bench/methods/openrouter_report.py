@@ -23,7 +23,7 @@ MS = 1000
 
 def lines(found: Observation) -> Iterator[str]:
     took = duration_text(found.seconds)
-    yield f"openrouter, {found.model} at {', '.join(found.urls)}: {took} of any traffic"
+    yield f"openrouter, {found.model} at {', '.join(found.urls)}: traffic of all clients in {took}"
     if found.interrupted:
         yield f"incomplete: {found.interrupted}"
     total = found.total
@@ -32,7 +32,8 @@ def lines(found: Observation) -> Iterator[str]:
         f"{total.client_errors:.0f} with an error of the client"
     )
     yield from aligned([("", *SHARES), *_rows(found)])
-    yield "A percentile of TTFT is interpolated in its bucket. pN of throughput: N% are as fast"
+    yield "TTFT is interpolated in its bucket"
+    yield "pN of throughput: N% of requests are at least this fast"
     yield from _means(total)
     yield from definition_lines()
     windows = _windows(found)

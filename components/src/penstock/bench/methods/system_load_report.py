@@ -11,7 +11,7 @@ from penstock.bench import aiperf
 from penstock.bench.methods.artificial_analysis import Spread
 from penstock.bench.methods.definitions import DEFINITIONS, definition_lines
 from penstock.bench.methods.system_load import PHASE_S, TOKENS, Phase, SystemLoad
-from penstock.bench.report import failures_line
+from penstock.bench.report import failures_line, simulated_time
 from penstock.simulate.report import aligned
 
 SCHEMA_VERSION = 1
@@ -31,6 +31,8 @@ SHORT = 0.99  # of the phase, from which a window counts as complete
 def lines(found: SystemLoad) -> Iterator[str]:
     yield f"artificial-analysis system-load, {found.endpoint}"
     yield f"{TOKENS:,} input and {TOKENS:,} output tokens per request; medians of each phase"
+    if found.endpoint.speed != 1.0:
+        yield simulated_time(found.endpoint.speed)
     if found.interrupted:
         yield f"incomplete: {found.interrupted}"
     yield from aligned([HEADINGS, *(_cells(phase) for phase in found.phases)])
@@ -61,7 +63,7 @@ def remarks(found: SystemLoad) -> Iterator[str]:
     best = found.best
     highest = f"{best.system_throughput:.0f} tokens/s at concurrency {best.concurrency}"
     yield f"highest throughput: {highest}" + (
-        "" if found.reached_ceiling else "; it was still rising when the test ended"
+        "" if found.reached_ceiling else "; the test ended before the throughput stopped rising"
     )
     if found.phase_s < PHASE_S:
         yield f"phases last {found.phase_s:g} s; those of Artificial Analysis last {PHASE_S:g} s"
