@@ -86,7 +86,7 @@ def test_a_fixed_ttft_below_zero_becomes_zero() -> None:
 @pytest.mark.parametrize(
     ("inputs", "noise", "message"),
     [
-        (INPUTS[:30], 0.0, "30 requests are too few"),
+        (INPUTS[:30], 0.0, "30 requests after the warm-up are too few"),
         (np.full(200, 4000.0), 0.0, "prefill speed and fixed TTFT cannot be distinguished"),
         (INPUTS, 0.9, "95% interval of the .*: too wide"),
     ],

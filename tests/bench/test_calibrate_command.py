@@ -74,12 +74,12 @@ def test_a_run_adds_an_entry_with_which_simulate_predicts(folder: Path) -> None:
     assert any("step times without calibration" in one for one in without["assumed"])
     alone = penstock("simulate", OTHER, *options, "--seeds", "1")
     assert alone.returncode == USAGE
-    assert "c.yaml has no entry for gpt-oss-120b, b200, trtllm, but for" in alone.stderr
+    assert "c.yaml has no entry for gpt-oss-120b, b200, trtllm; its entries are for" in alone.stderr
 
 
 def test_a_run_without_factors_still_prints_its_figures(folder: Path) -> None:
     done = bench(folder, "--requests", "20")
     assert done.returncode == BENCH
     assert "measured window" in done.stdout
-    assert "18 requests are too few to compute factors, which need 40" in done.stderr
+    assert "18 requests after the warm-up are too few; at least 40 are needed" in done.stderr
     assert load_calibrations(folder / "c.yaml").entries == (KNOWN, OLD)

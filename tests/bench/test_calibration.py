@@ -123,7 +123,7 @@ def test_the_factors_are_reported() -> None:
         "prefill speed  × 0.500  (0.480 to 0.520)",
         "step time      × 1.250  (1.200 to 1.300)",
         "fixed TTFT     40.0 ms  (35.0 to 45.0 ms)",
-        "measured compared with predicted, without and with these factors:",
+        "measured compared with predicted: without → with these factors:",
         "      p50          p90",
         "TTFT  +50% → +50%  +40% → +40%",
         "ITL   +10% → +10%  +10% → +10%",

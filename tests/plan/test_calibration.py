@@ -45,7 +45,7 @@ def test_a_request_has_the_factors_of_its_model_gpu_and_engine(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("gpu", "more", "message"),
     [
-        ("b200", {}, "c.yaml has no entry for gpt-oss-120b, b200, trtllm, but for"),
+        ("b200", {}, "c.yaml has no entry for gpt-oss-120b, b200, trtllm; its entries are for"),
         ("h100", {"acceptance": (0.8, 0.6)}, "graphs with speculative decoding"),
     ],
 )

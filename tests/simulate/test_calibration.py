@@ -112,8 +112,8 @@ def test_other_deployments_stay_as_they_are_and_a_note_says_so() -> None:
     found = file_of(ENTRY.model_copy(update={"gpu": "b200"})).calibrated(own)
     assert (found.calibration, found.pools, found.fixed_ttft_ms) == (None, own.pools, 0.0)
     assert found.assumed[-1] == (
-        "step times without calibration, as c.yaml has no entry for gpt-oss-120b, h100, trtllm, "
-        "but for gpt-oss-120b, b200, trtllm"
+        "step times without calibration, as c.yaml has no entry for gpt-oss-120b, h100, trtllm; "
+        "its entries are for gpt-oss-120b, b200, trtllm"
     )
 
 

@@ -69,7 +69,7 @@ def test_only_requests_of_the_run_count() -> None:
     assert sorted(found.known) == [5.0 * n for n in range(1, 9)]
     assert (found.since_start.ok, found.unknown, found.processes) == (9, 0, 1)
     text = list(lines(found))
-    assert text[0] == f"openrouter, {MODEL} at {A}: 20 s of any traffic"
+    assert text[0] == f"openrouter, {MODEL} at {A}: traffic of all clients in 20 s"
     assert text[1] == "requests: 8 successful, 0 failed, 0 with an error of the client"
     rows = [line.split("  ") for line in text]
     cells = {row[0]: [cell.strip() for cell in row[1:] if cell.strip()] for row in rows}

@@ -82,7 +82,7 @@ def test_the_report_says_what_differs_from_the_method() -> None:
         interrupted="",
     )
     text = "\n".join(lines(found))
-    assert "it was still rising when the test ended" in text
+    assert "the test ended before the throughput stopped rising" in text
     assert "phases last 8 s; those of Artificial Analysis last 180 s" in text
     assert "concurrency 2: the window is shorter than a phase" in text
     assert "concurrency 2: failed: 1 of 7 requests (1 × HTTP 500)" in text
