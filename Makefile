@@ -107,6 +107,7 @@ bench: ## run all benchmarks; results go to benchmarks/results
 	$(RUN) python benchmarks/planner.py
 	$(RUN) python benchmarks/twin.py
 	$(RUN) python benchmarks/cluster_before.py
+	$(RUN) python benchmarks/bench_ab.py --short
 	$(RUN) python benchmarks/agentperf.py
 	$(RUN) python benchmarks/artificial_analysis.py
 
