@@ -133,6 +133,13 @@ def test_a_file_that_cannot_be_written_is_an_error_before_the_run(
     done = bench("succeed", tmp_path, *arguments, "--csv", "run", "--llm-d-report", "run")
     assert done.returncode == USAGE
     assert "--llm-d-report: run is also the file of --csv. Fix: Name another" in done.stderr
+    (tmp_path / "folder").mkdir()
+    done = bench("succeed", tmp_path, *arguments, "--csv", "run", "--report", "folder/../run")
+    assert done.returncode == USAGE
+    assert "is also the file of --report. Fix: Name another" in done.stderr
+    done = bench("succeed", tmp_path, *arguments, "--report", "-")
+    assert (done.returncode, done.stdout) == (USAGE, "")
+    assert "--report: writes a file, not the standard output" in done.stderr
     (tmp_path / "run-scale-2.yaml").write_text("mine")
     done = bench("succeed", tmp_path, *arguments, *FILES, "--sweep", "1,2")
     assert done.returncode == INPUT
@@ -143,3 +150,13 @@ def test_a_comparison_has_no_benchmark_report(tmp_path: Path, arguments: tuple[s
     done = bench("succeed", tmp_path, *arguments, *FILES, targets=2)
     assert done.returncode == USAGE
     assert "--llm-d-report needs one target. Fix: Name one target, or remove" in done.stderr
+
+
+def test_an_output_that_cannot_be_written_prevents_no_other(
+    tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    done = bench("succeed", tmp_path, *arguments, "--report", "/proc/r.html", "--csv", "run.csv")
+    assert done.returncode == INPUT
+    assert "/proc/r.html: cannot be written: " in done.stderr
+    assert "TTFT" in done.stdout
+    assert len((tmp_path / "run.csv").read_text().splitlines()) > 1

@@ -158,3 +158,13 @@ def test_a_first_level_that_fails_is_an_error(
     results[4.0] = BenchError(Problem(message="no request was sent"))
     with pytest.raises(BenchError, match="no request was sent"):
         swept(tmp_path)
+
+
+def test_a_level_whose_folder_cannot_be_created_ends_the_sweep(
+    tmp_path: Path, results: object
+) -> None:
+    (tmp_path / "scale-2").mkdir()
+    some = swept(tmp_path)
+    assert list(by_scale(some)) == [1]
+    assert "scale-2" in some.interrupted
+    assert "cannot be created" in some.interrupted

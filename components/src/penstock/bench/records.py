@@ -19,6 +19,7 @@ REASONS = {  # by the class of the error in AIPerf's HTTP client
     "ServerDisconnectedError": "the connection was closed before the response",
     "ClientOSError": "the connection was closed before the response",
     "ClientPayloadError": "the connection was closed during the response",
+    "InvalidInferenceResultError": "the response has no output in the form of the requested API",
     "TimeoutError": "no complete response within --request-timeout",
 }
 

@@ -72,13 +72,13 @@ def sweep(
     levels: list[Level] = []
     interrupted = ""
     for scale in scales:
-        own = new_folder(folder / f"scale-{scale:g}")
         workload = request.workload.at_scale(scale) if scale != 1 else request.workload
 
         def at_scale(text: str, done: int, total: int, scale: float = scale) -> None:
             progress(f"scale {scale:g}: {text}", done, total)
 
         try:
+            own = new_folder(folder / f"scale-{scale:g}")
             found = bench(replace(request, workload=workload), own, at_scale)
         except (BenchError, KeyboardInterrupt) as error:
             if not levels:

@@ -178,7 +178,8 @@ def _add_arguments_of_two(parser: argparse._ArgumentGroup) -> None:
 
 def _scales(text: str) -> tuple[float, ...]:
     scales = tuple(positive_number(one) for one in text.split(","))
-    if len(set(scales)) < 2 or list(scales) != sorted(set(scales)):
+    names = {f"{scale:g}" for scale in scales}  # of their folders and files
+    if len(scales) < 2 or len(names) < len(scales) or list(scales) != sorted(scales):
         message = f"{text!r} does not have two or more rising numbers, such as 1,2,4"
         raise argparse.ArgumentTypeError(message)
     return scales

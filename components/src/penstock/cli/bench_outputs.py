@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.cli import arguments, bench_page
 from penstock.cli.bench_targets import Target
-from penstock.cli.report_output import add_report, require_report
+from penstock.cli.report_output import add_report, require_named, require_report
 
 if TYPE_CHECKING:
     from penstock.bench.compare import Comparison
@@ -60,19 +61,17 @@ def _require_different_files(args: argparse.Namespace) -> None:
     """UsageError for one file of two options, and for the standard output."""
     from penstock.errors import Problem, UsageError
 
-    for path, option in ((args.csv, "--csv"), (args.llm_d_report, "--llm-d-report")):
-        if path == Path("-"):
-            message = "writes a file, not the standard output"
-            raise UsageError(Problem(place=option, message=message, fix="Name a file."))
-    files = [("--report", args.report), ("--csv", args.csv)]
-    files += [("--llm-d-report", path) for path in _report_paths(args)]
+    files = [("--report", args.report), ("--csv", args.csv), ("--calibrate", args.calibrate)]
     known: dict[Path, str] = {}
-    for option, path in files:
-        if path in known:
-            message = f"{path} is also the file of {known[path]}"
+    for option, path in (*files, *(("--llm-d-report", path) for path in _report_paths(args))):
+        if path is None:
+            continue
+        require_named(path, option)
+        real = path.resolve()
+        if real in known:
+            message = f"{path} is also the file of {known[real]}"
             raise UsageError(Problem(place=option, message=message, fix="Name another file."))
-        if path is not None:
-            known[path] = option
+        known[real] = option
 
 
 def _require_own(path: Path, marks: Sequence[str], what: str) -> None:
@@ -102,38 +101,40 @@ def write_run(
     from penstock.bench.csv_report import run_csv
     from penstock.bench.llmd_report import as_yaml, report_of
 
-    bench_page.write_bench(args, found, predicted)
-    if found.log is None:
-        return
-    if args.csv is not None:
-        arguments.write_output(run_csv(found, found.log), str(args.csv))
-    for path in _report_paths(args):
-        report = report_of(found, found.log, uid=_new_id(), stack=_stack(args, target))
-        arguments.write_output(as_yaml(report), str(path))
+    with _all_tried() as attempt:
+        attempt(bench_page.write_bench, args, found, predicted)
+        if found.log is None:
+            return
+        if args.csv is not None:
+            attempt(arguments.write_output, run_csv(found, found.log), str(args.csv))
+        for path in _report_paths(args):
+            report = report_of(found, found.log, uid=_new_id(), stack=_stack(args, target))
+            attempt(arguments.write_output, as_yaml(report), str(path))
 
 
 def write_sweep(args: argparse.Namespace, target: Target, found: Sweep) -> None:
     from penstock.bench.csv_report import sweep_csv
     from penstock.bench.llmd_report import as_yaml, report_of
 
-    bench_page.write_sweep(args, found)
-    if args.csv is not None:
-        arguments.write_output(sweep_csv(found), str(args.csv))
-    if args.llm_d_report is None:
-        return
-    experiment, stack = _new_id(), _stack(args, target)
-    for stage, level in enumerate(found.levels):
-        if level.found.log is not None:
-            report = report_of(
-                level.found,
-                level.found.log,
-                uid=_new_id(),
-                experiment=experiment,
-                stage=stage,
-                stack=stack,
-            )
-            path = _of_scale(args.llm_d_report, level.scale)
-            arguments.write_output(as_yaml(report), str(path))
+    with _all_tried() as attempt:
+        attempt(bench_page.write_sweep, args, found)
+        if args.csv is not None:
+            attempt(arguments.write_output, sweep_csv(found), str(args.csv))
+        if args.llm_d_report is None:
+            return
+        experiment, stack = _new_id(), _stack(args, target)
+        for stage, level in enumerate(found.levels):
+            if level.found.log is not None:
+                report = report_of(
+                    level.found,
+                    level.found.log,
+                    uid=_new_id(),
+                    experiment=experiment,
+                    stage=stage,
+                    stack=stack,
+                )
+                path = _of_scale(args.llm_d_report, level.scale)
+                attempt(arguments.write_output, as_yaml(report), str(path))
 
 
 def write_comparison(
@@ -141,9 +142,31 @@ def write_comparison(
 ) -> None:
     from penstock.bench.csv_report import comparison_csv
 
-    bench_page.write_comparison(args, found, checked)
-    if args.csv is not None:
-        arguments.write_output(comparison_csv(found), str(args.csv))
+    with _all_tried() as attempt:
+        attempt(bench_page.write_comparison, args, found, checked)
+        if args.csv is not None:
+            attempt(arguments.write_output, comparison_csv(found), str(args.csv))
+
+
+@contextmanager
+def _all_tried() -> Iterator[Callable[..., None]]:
+    """Calls each function; one that raises InputError does not prevent the others, so that no
+    output is lost. The first such error is raised at the end."""
+    from penstock.errors import InputError
+
+    errors: list[InputError] = []
+
+    def attempt(write: Callable[..., None], *args: object) -> None:
+        try:
+            write(*args)
+        except InputError as error:
+            errors.append(error)
+
+    try:
+        yield attempt
+    finally:
+        if errors:
+            raise errors[0]
 
 
 def _new_id() -> str:

@@ -20,6 +20,7 @@ def require_report(path: Path | None) -> None:
 
     if path is None:
         return
+    require_named(path, "--report")
     arguments.require_writable(path, "--report", in_place=True)
     if path.is_file() and not arguments.has_mark(path, HTML_MARK):
         message = "already exists, and is not a report of penstock"
@@ -30,8 +31,18 @@ def require_report(path: Path | None) -> None:
 def require_new_report(path: Path | None, *, force: bool) -> None:
     """As `require_report`, for a command that replaces no file without `--force`."""
     if path is not None:
+        require_named(path, "--report")
         arguments.require_writable(path, "--report", in_place=True)
         arguments.require_absent(path, force=force)
+
+
+def require_named(path: Path, option: str) -> None:
+    """UsageError for the standard output."""
+    from penstock.errors import Problem, UsageError
+
+    if path == Path("-"):
+        message = "writes a file, not the standard output"
+        raise UsageError(Problem(place=option, message=message, fix="Name a file."))
 
 
 def workload_files(args: argparse.Namespace) -> list[Path]:

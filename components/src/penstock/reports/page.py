@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import html
 import json
 from collections.abc import Iterable, Iterator, Sequence
@@ -95,12 +96,16 @@ class Report:
 
 def write_report(path: Path, report: Report) -> None:
     """InputError if the file cannot be written."""
-    text = report_html(report)
+    draft = path.absolute().with_name(f".{path.name}.penstock")
     try:
-        path.write_text(text, "utf-8")
+        draft.write_text(report_html(report), "utf-8")
+        draft.replace(path)  # a report of an earlier run stays if this one cannot be written
     except OSError as error:
-        problem = Problem(file=str(path), message=f"cannot be written: {error.strerror or error}")
-        raise InputError(problem) from None
+        with contextlib.suppress(OSError):
+            draft.unlink(missing_ok=True)
+        message = f"cannot be written: {error.strerror or error}"
+        fix = "Free space there, or name a file in another folder."
+        raise InputError(Problem(file=str(path), message=message, fix=fix)) from None
 
 
 def report_html(report: Report) -> str:

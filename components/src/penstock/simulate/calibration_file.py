@@ -16,7 +16,9 @@ from penstock.strict_yaml.parse import parse_strictly
 from penstock.strict_yaml.problems import field_problems
 
 MARK = "penstock_calibration:"
-KIND = DocumentKind(name="a calibration file")
+KIND = DocumentKind(
+    name="a calibration file", example="a file that `penstock bench --calibrate` wrote"
+)
 HEADER = "# Written by `penstock bench --calibrate`. Read it with --calibration FILE.\n"
 
 
