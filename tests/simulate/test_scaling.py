@@ -140,14 +140,14 @@ def test_scaling_events_and_gpu_hours_are_reported() -> None:
     at = head.index("GPU-h")
     assert line[at:].startswith("0.158 ")  # 5.7 GPUs for 100 s
     assert " 5.7 " in line
-    lines = list(notes([row]))
+    lines = list(notes([row], [None]))
     assert lines[0].startswith(
         "graph, planner: initially 1×1 prefill + 1×4 decode on b200, at most 8"
     )
     assert "  scaling events: 20 s prefill 1 → 2" in lines
     assert "    80 s prefill 2 → 1" in lines
     assert "all metrics include the start and the end of the workload" in lines
-    document = read_output("simulate", as_json([row], find_workload("short-chat")))
+    document = read_output("simulate", as_json([row], find_workload("short-chat"), [], [None]))
     (scaling,) = document["graphs"][0]["scaling"]
     assert {step["serving"] for step in scaling["workers"]["prefill"]} == {1, 2}
 
@@ -155,10 +155,12 @@ def test_scaling_events_and_gpu_hours_are_reported() -> None:
 def test_many_scaling_events_are_shortened_and_no_event_is_reported() -> None:
     many = scaled()
     many["scaling"]["events"] *= 20
-    assert "    16 more events are in the output of --json" in list(notes([planned_row(many)]))
+    assert "    16 more events are in the output of --json" in list(
+        notes([planned_row(many)], [None])
+    )
     none = scaled()
     none["scaling"] = {"events": [], "changes": []}
-    assert "  scaling events: none" in list(notes([planned_row(none)]))
+    assert "  scaling events: none" in list(notes([planned_row(none)], [None]))
 
 
 def test_counting_all_requests_includes_the_start_and_the_end() -> None:

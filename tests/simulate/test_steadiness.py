@@ -160,19 +160,23 @@ def test_what_cannot_be_longer_stays_and_is_marked() -> None:
     assert steady_row(slow, short(20_000))[1] == [20_000]
     (_, line) = table(marked([row]))
     assert line.startswith(f"{row.replayable.name} (not steady)")
-    assert any(note.startswith("  not steady: the measured window (") for note in notes([row]))
+    assert any(
+        note.startswith("  not steady: the measured window (") for note in notes([row], [None])
+    )
     (content,) = as_rows([row])
     assert content["is_steady"] is False
     steady_one, _ = steady_row(steady, short(300))
-    assert "not steady" not in "\n".join([*table(marked([steady_one])), *notes([steady_one])])
+    assert "not steady" not in "\n".join(
+        [*table(marked([steady_one])), *notes([steady_one], [None])]
+    )
 
 
 def test_few_requests_of_a_trace_have_no_clients() -> None:
     row, _ = steady_row(steady, prompts(*[10] * 18))
-    counted = next(line for line in notes([row]) if "requests in the figures" in line)
+    counted = next(line for line in notes([row], [None]) if "requests in the figures" in line)
     assert counted.endswith("(few: the p99 is the maximum)")
     clients = replace(row, is_closed_loop=True)
-    assert any("burst of all clients at the start" in line for line in notes([clients]))
+    assert any("burst of all clients at the start" in line for line in notes([clients], [None]))
 
 
 def test_pools_that_a_planner_changes_have_no_steady_state() -> None:
@@ -204,7 +208,7 @@ def test_no_p99_where_more_than_one_percent_was_refused(refused: int, has_p99: b
     assert "ttft_p50_ms" in names
     row, _ = steady_row(lambda _: steady(198), short(198))
     refusing = replace(row, metrics=(found,), too_long=refused)
-    text = "\n".join(notes([refusing]))
+    text = "\n".join(notes([refusing], [None]))
     assert ("no p99: 1.5% of the requests have no latency" in text) is not has_p99
     (_, line) = table([refusing])
     assert ("50 / -" in line) is not has_p99

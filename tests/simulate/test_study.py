@@ -191,7 +191,7 @@ def test_inputs_beyond_a_step_without_chunked_prefill_are_rejected_and_counted()
     jobs, row = jobs_of(short, prompts(100, 101, 50, 10**9), seeds=1)
     assert (row.too_long, row.over_input_limit) == (2, 1)
     assert len(jobs[0].trace.splitlines()) == 2
-    lines = [line for line in notes([row]) if "rejected" in line]
+    lines = [line for line in notes([row], [None]) if "rejected" in line]
     limited = "rejected requests: 1 (input longer than 100 tokens, the maximum per step of worker"
     assert any(limited in line for line in lines)
     assert any("rejected requests: 1 (input and output longer than" in line for line in lines)

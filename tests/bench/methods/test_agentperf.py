@@ -13,6 +13,7 @@ from penstock.cli.main import main
 from tests.bench.bench_process import Running, run_process
 from tests.bench.methods.fake_agentperf import install
 from tests.support.command_line import penstock
+from tests.support.outputs import read_output
 from tests.support.scripted_http import respond, serving
 
 pytestmark = pytest.mark.program
@@ -73,7 +74,7 @@ def test_the_verdict_stays_that_of_the_tool(
 def test_failed_turns_are_an_error(tmp_path: Path) -> None:
     done = bench(tmp_path, "--json", does="fail-turns")
     assert done.returncode == BENCH
-    document = json.loads(done.stdout)
+    document = read_output("bench", done.stdout)
     assert (document["replay"], document["has_full_context"]) == ("agentperf-default-v1", True)
     assert "2 of 6 turns failed: HTTP 400: too long. Fix: Read agentperf/failures" in done.stderr
 

@@ -17,6 +17,7 @@ from tests.bench.bench_runs import e2e_ms, ttft_ms
 from tests.bench.fake_aiperf import install
 from tests.support.command_line import penstock
 from tests.support.completions_server import CompletionsServer, Response
+from tests.support.outputs import read_output
 from tests.support.scripted_http import respond, serving
 
 BENCH = 19
@@ -62,7 +63,7 @@ def test_the_requests_have_the_lengths_of_the_part(tmp_path: Path) -> None:
     bodies = [json.loads(line)["payload"] for line in (out / "requests.jsonl").open()]
     assert {(len(one["prompt"]), one["max_tokens"]) for one in bodies} == {(1000, 1000)}
     assert len({tuple(one["prompt"]) for one in bodies}) == len(bodies) == 10
-    document = json.loads(done.stdout)
+    document = read_output("bench", done.stdout)
     assert document["part"]["concurrency"] == 10
     assert document["output_speed"]["median"] == pytest.approx(999 / 0.030)
     assert document["throughput"]["median"] == pytest.approx(1000 / 0.050)
@@ -94,7 +95,7 @@ def test_the_speeds_agree_with_the_records_of_aiperf(tmp_path: Path) -> None:
     with server.running():
         done = penstock("bench", server.url, *METHOD, *arguments)
     assert done.returncode == 0, done.stderr
-    document = json.loads(done.stdout)
+    document = read_output("bench", done.stdout)
     records = [json.loads(line) for line in (tmp_path / "out/profile_export.jsonl").open()]
     assert len(records) == len(server.sent) == 2
     speeds = [999_000 / (e2e_ms(one) - ttft_ms(one)) for one in records]

@@ -16,6 +16,7 @@ from penstock.bench.methods.openrouter_report import as_json, lines
 from penstock.errors import BenchError
 from tests.bench.methods.frontends import MODEL, Frontend
 from tests.support.command_line import penstock
+from tests.support.outputs import read_output
 from tests.support.scripted_http import respond, serving
 
 A, B = "http://a:8000", "http://b:8000"
@@ -140,7 +141,7 @@ def test_uptime_is_that_of_windows_that_were_observed() -> None:
     frontend = Frontend()
     events = {5.0: lambda _: frontend.fail("internal"), 200.0: finishes(frontend)}
     found = World(at={A: frontend}, events=events).observe(310.0)
-    document = json.loads(as_json(found))
+    document = read_output("bench", as_json(found))
     assert document["uptime"] == {
         "5 min": 1.0,
         "30 min": None,
@@ -160,7 +161,7 @@ def test_requests_that_ended_together_give_bounds() -> None:
 
     events = {float(n): finishes(frontend, tokens=10 * n) for n in range(1, 9)} | {9.0: burst}
     found = World(at={A: frontend}, events=events).observe(12.0)
-    document = json.loads(as_json(found))
+    document = read_output("bench", as_json(found))
     assert document["throughput"]["p50"] == {"low": 20.0, "high": 30.0}
     assert document["throughput"]["p99"] == {"low": 0.0, "high": 5.0}
     assert document["ttft_ms"]["p99"] == {"value": None, "bucket": [100.0, None]}
@@ -231,7 +232,7 @@ def test_two_addresses_are_read_over_http() -> None:
             ended.set()
             sender.join()
     assert done.returncode == 0, done.stderr
-    document = json.loads(done.stdout)
+    document = read_output("bench", done.stdout)
     assert document["urls"] == [one, other]
     assert document["requests"]["successful"] > 0
     assert document["mean_throughput"] == pytest.approx(50.0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -15,6 +14,7 @@ from penstock.bench.methods.system_load_report import lines
 from penstock.bench.records import FailedRequest, Records
 from penstock.bench.run import Endpoint
 from tests.bench.methods.test_artificial_analysis import bench, served
+from tests.support.outputs import read_output
 
 E2E_MS, TTFT_MS, TOKENS = 1000.0, 100.0, 901
 
@@ -122,7 +122,7 @@ def test_the_phases_are_measured_one_after_another(tmp_path: Path) -> None:
     arguments = ("--part", "system-load", "--phase", "1s", "--max-concurrency", "4")
     done = bench(tmp_path, *arguments, "--out", str(tmp_path / "out"), "--json")
     assert done.returncode == 0, done.stderr
-    document = json.loads(done.stdout)
+    document = read_output("bench", done.stdout)
     phases = document["phases"]
     assert [one["concurrency"] for one in phases] == [1, 2, 4]
     for one in phases:

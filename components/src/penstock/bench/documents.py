@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import Discriminator, PlainSerializer
+from pydantic import PlainSerializer
 
 from penstock.bench.difference import Difference
 from penstock.bench.limits import LimitCheck
@@ -214,4 +214,5 @@ class ComparisonDocument(Document):
     """What ended the run early; null if it is complete."""
 
 
-BenchDocument = Annotated[RunDocument | SweepDocument | ComparisonDocument, Discriminator("kind")]
+WorkloadDocument = RunDocument | SweepDocument | ComparisonDocument
+"""With `--workload`."""

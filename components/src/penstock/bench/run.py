@@ -33,6 +33,7 @@ class Endpoint:
     url: str
     """Without `/v1`."""
     model: str
+    """Model to request."""
     graph: str = ""
     """Its file; empty if it was named by its URL."""
     is_chat: bool = False

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
-from penstock.bench.documents import BenchDocument
+from pydantic import Discriminator
+
+from penstock.bench.documents import WorkloadDocument
+from penstock.bench.methods.documents import MethodDocument
 from penstock.drill.documents import DrillDocument
 from penstock.json_document import Schema, schema_of
 from penstock.plan.documents import PlanDocument
@@ -13,7 +16,7 @@ from penstock.simulate.documents import SimulateDocument
 from penstock.verify.documents import VerifyDocument
 
 DOCUMENTS: Mapping[str, Any] = {
-    "bench": BenchDocument,
+    "bench": Annotated[WorkloadDocument | MethodDocument, Discriminator("kind")],
     "drill": DrillDocument,
     "plan": PlanDocument,
     "simulate": SimulateDocument,

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from penstock.bench.methods.agentperf import COMPARABLE, VERSION, AgentPerf
+from penstock.bench.methods.documents import SCHEMA_VERSION, AgentPerfDocument
 from penstock.simulate.report import aligned
 
-SCHEMA_VERSION = 1
 ROWS = {"TTFT": "time_to_first_token", "end-to-end": "e2e"}
 
 
@@ -54,21 +53,22 @@ def _rate(value: float | None) -> str:
     return "-" if value is None else f"{value:.1f} tokens/s"
 
 
-def document(found: AgentPerf) -> dict[str, Any]:
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "method": "artificial-analysis",
-        "part": "agentperf",
-        "url": found.url,
-        "model": found.model,
-        "client": VERSION,
-        "replay": found.replay,
-        "context": found.result["context"],
-        "has_full_context": found.has_full_context,
-        "summary": found.summary,
-        "remarks": list(found.remarks),
-    }
+def document(found: AgentPerf) -> AgentPerfDocument:
+    return AgentPerfDocument(
+        schema_version=SCHEMA_VERSION,
+        kind="artificial-analysis-agentperf",
+        method="artificial-analysis",
+        part="agentperf",
+        url=found.url,
+        model=found.model,
+        client=VERSION,
+        replay=found.replay,
+        context=found.result["context"],
+        has_full_context=found.has_full_context,
+        summary=found.summary,
+        remarks=list(found.remarks),
+    )
 
 
 def as_json(found: AgentPerf) -> str:
-    return json.dumps(document(found), indent=2)
+    return document(found).as_json()

@@ -27,9 +27,13 @@ class Part:
     """One workload of the method."""
 
     name: str
+    """Its name in `--part`."""
     input_tokens: int
+    """Of each request."""
     output_tokens: int
+    """Of each request."""
     concurrency: int
+    """Requests at the same time."""
     requests: int
     """By default: as many as Artificial Analysis sends per day."""
 
@@ -59,8 +63,11 @@ class Spread:
     """Of the served requests."""
 
     median: float
+    """Nearest rank."""
     lowest: float
+    """Lowest value."""
     highest: float
+    """Highest value."""
 
     @staticmethod
     def of(values: Sequence[float]) -> Spread | None:

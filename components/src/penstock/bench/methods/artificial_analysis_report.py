@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from dataclasses import asdict
-from typing import Any
 
 from penstock.bench import aiperf
 from penstock.bench.methods.artificial_analysis import PartResult, Spread
 from penstock.bench.methods.definitions import DEFINITIONS, SPEED, THROUGHPUT, definition_lines
+from penstock.bench.methods.documents import SCHEMA_VERSION, PromptsDocument
 from penstock.bench.report import failures_line, simulated_time
 from penstock.simulate.report import aligned
 
-SCHEMA_VERSION = 1
 HEADINGS = ("", "median", "lowest", "highest")
 
 
@@ -61,19 +58,22 @@ def remarks(found: PartResult) -> Iterator[str]:
         yield f"this machine may have distorted the latencies: {found.distortion}"
 
 
-def document(found: PartResult) -> dict[str, Any]:
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "method": "artificial-analysis",
-        "client": aiperf.VERSION,
-        **asdict(found),
-        "part": asdict(found.part),
-        "definitions": DEFINITIONS,
-        "distortion": found.distortion or None,
-        "interrupted": found.interrupted or None,
-        "remarks": list(remarks(found)),
-    }
+def document(found: PartResult) -> PromptsDocument:
+    own = {name: getattr(found, name) for name in PartResult.__dataclass_fields__}
+    return PromptsDocument(
+        **own
+        | {
+            "schema_version": SCHEMA_VERSION,
+            "kind": "artificial-analysis-prompts",
+            "method": "artificial-analysis",
+            "client": aiperf.VERSION,
+            "definitions": DEFINITIONS,
+            "distortion": found.distortion or None,
+            "interrupted": found.interrupted or None,
+            "remarks": list(remarks(found)),
+        }
+    )
 
 
 def as_json(found: PartResult) -> str:
-    return json.dumps(document(found), indent=2)
+    return document(found).as_json()

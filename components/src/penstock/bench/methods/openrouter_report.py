@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from math import inf
-from typing import Any
 
 from penstock.bench.methods.definitions import DEFINITIONS, SPEED, THROUGHPUT, definition_lines
+from penstock.bench.methods.documents import (
+    SCHEMA_VERSION,
+    OpenRouterDocument,
+    OutcomeCounts,
+    ThroughputBounds,
+    TtftEstimate,
+)
 from penstock.bench.methods.frontend_counters import Counters
 from penstock.bench.methods.histogram import Estimate, quantile
 from penstock.bench.methods.openrouter import DURATION_S, POLL_S, Observation
@@ -15,7 +20,6 @@ from penstock.bench.methods.request_speeds import Bounds, fastest
 from penstock.simulate.report import aligned
 from penstock.terminal import duration_text
 
-SCHEMA_VERSION = 1
 SHARES = {"p50": 0.5, "p75": 0.75, "p90": 0.9, "p99": 0.99}
 WINDOWS_S = {"5 min": 300.0, "30 min": 1800.0, "1 day": 86_400.0}
 MS = 1000
@@ -128,41 +132,40 @@ def _finite(value: float) -> float | None:
     return None if value == inf else value
 
 
-def document(found: Observation) -> dict[str, Any]:
+def document(found: Observation) -> OpenRouterDocument:
     total = found.total
     ttft = {name: quantile(total.ttft, share) for name, share in SHARES.items()}
     speeds = {name: fastest(found.known, found.unknown, s) for name, s in SHARES.items()}
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "method": "openrouter",
-        "model": found.model,
-        "urls": list(found.urls),
-        "seconds": found.seconds,
-        "requests": {
-            "successful": total.ok,
-            "failed": total.errors,
-            "client_errors": total.client_errors,
-        },
-        "ttft_ms": {
-            name: one
-            and {
-                "value": one.value and one.value * MS,
-                "bucket": [one.low * MS, _finite(one.high * MS)],
-            }
+    return OpenRouterDocument(
+        schema_version=SCHEMA_VERSION,
+        kind="openrouter",
+        method="openrouter",
+        model=found.model,
+        urls=list(found.urls),
+        seconds=found.seconds,
+        requests=OutcomeCounts(
+            successful=total.ok, failed=total.errors, client_errors=total.client_errors
+        ),
+        ttft_ms={
+            name: TtftEstimate(
+                value=one.value and one.value * MS, bucket=(one.low * MS, _finite(one.high * MS))
+            )
+            if one
+            else None
             for name, one in ttft.items()
         },
-        "throughput": {
-            name: one and {"low": one.low, "high": _finite(one.high)}
+        throughput={
+            name: ThroughputBounds(low=one.low, high=_finite(one.high)) if one else None
             for name, one in speeds.items()
         },
-        "mean_throughput": mean_throughput(total),
-        "mean_output_speed": mean_speed(total),
-        "uptime": {name: one and one.uptime for name, one in _windows(found).items()},
-        "definitions": DEFINITIONS,
-        "interrupted": found.interrupted or None,
-        "remarks": list(remarks(found)),
-    }
+        mean_throughput=mean_throughput(total),
+        mean_output_speed=mean_speed(total),
+        uptime={name: one.uptime if one else None for name, one in _windows(found).items()},
+        definitions=DEFINITIONS,
+        interrupted=found.interrupted or None,
+        remarks=list(remarks(found)),
+    )
 
 
 def as_json(found: Observation) -> str:
-    return json.dumps(document(found), indent=2)
+    return document(found).as_json()

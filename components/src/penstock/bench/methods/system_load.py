@@ -41,6 +41,7 @@ class Phase:
     """One concurrency. Times are milliseconds."""
 
     concurrency: int
+    """Requests at the same time."""
     window_s: float
     """Without the ramp-up and the last responses."""
     system_throughput: float
@@ -48,11 +49,17 @@ class Phase:
     response_rate: float
     """Share of the requests that were served."""
     ttft_ms: Spread | None
+    """Time to first token; null if no request was served."""
     e2e_ms: Spread | None
+    """End-to-end latency; null if no request was served."""
     output_speed: Spread | None
+    """Output tokens/s after the first token; null if no response has several chunks."""
     throughput: Spread | None
+    """Output tokens / complete duration, in tokens/s; null if no request was served."""
     failures: Failures
+    """Failed requests of the phase."""
     cpu_share: float
+    """Share of this machine's processor time during the phase."""
 
     @property
     def distortion(self) -> str:

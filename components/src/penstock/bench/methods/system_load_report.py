@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from dataclasses import asdict
-from typing import Any
 
 from penstock.bench import aiperf
 from penstock.bench.methods.artificial_analysis import Spread
 from penstock.bench.methods.definitions import DEFINITIONS, definition_lines
+from penstock.bench.methods.documents import SCHEMA_VERSION, SystemLoadDocument
 from penstock.bench.methods.system_load import PHASE_S, TOKENS, Phase, SystemLoad
 from penstock.bench.report import failures_line, simulated_time
 from penstock.simulate.report import aligned
 
-SCHEMA_VERSION = 1
 HEADINGS = (
     "concurrency",
     "window (s)",
@@ -82,18 +79,22 @@ def remarks(found: SystemLoad) -> Iterator[str]:
             )
 
 
-def document(found: SystemLoad) -> dict[str, Any]:
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "method": "artificial-analysis",
-        "part": "system-load",
-        "client": aiperf.VERSION,
-        **asdict(found),
-        "definitions": DEFINITIONS,
-        "interrupted": found.interrupted or None,
-        "remarks": list(remarks(found)),
-    }
+def document(found: SystemLoad) -> SystemLoadDocument:
+    return SystemLoadDocument(
+        schema_version=SCHEMA_VERSION,
+        kind="artificial-analysis-system-load",
+        method="artificial-analysis",
+        part="system-load",
+        client=aiperf.VERSION,
+        endpoint=found.endpoint,
+        phase_s=found.phase_s,
+        phases=list(found.phases),
+        reached_ceiling=found.reached_ceiling,
+        definitions=DEFINITIONS,
+        interrupted=found.interrupted or None,
+        remarks=list(remarks(found)),
+    )
 
 
 def as_json(found: SystemLoad) -> str:
-    return json.dumps(document(found), indent=2)
+    return document(found).as_json()

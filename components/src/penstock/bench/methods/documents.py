@@ -1,0 +1,184 @@
+"""The JSON documents of `penstock bench --method`, which are part of the schema of `bench`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Literal
+
+from penstock.bench.measurement import Failures
+from penstock.bench.methods.artificial_analysis import Part, Spread
+from penstock.bench.methods.system_load import Phase
+from penstock.bench.run import Endpoint
+from penstock.json_document import Document
+
+SCHEMA_VERSION: Final = 1
+
+
+class PromptsDocument(Document):
+    """Prompts of one length, by Artificial Analysis' method."""
+
+    schema_version: Literal[1]
+    """Version of this schema."""
+    kind: Literal["artificial-analysis-prompts"]
+    """Form of the document."""
+    method: Literal["artificial-analysis"]
+    """Method of the measurement."""
+    client: str
+    """Load generator and its version."""
+    endpoint: Endpoint
+    """Target of the run."""
+    part: Part
+    """Requests that were sent."""
+    requests: int
+    """Number of requests."""
+    failures: Failures
+    """Failed requests."""
+    unsent: int
+    """Number of requests that were not sent, or have no record."""
+    ttft_ms: Spread | None
+    """Time to first token in ms; null if no request was served."""
+    e2e_ms: Spread | None
+    """End-to-end latency in ms; null if no request was served."""
+    output_speed: Spread | None
+    """Output tokens/s after the first token; null if no response has several chunks."""
+    throughput: Spread | None
+    """Output tokens / complete duration, in tokens/s; null if no request was served."""
+    tokens_per_chunk: float | None
+    """Output tokens per chunk of the streams; null if no request was served."""
+    context: int | None
+    """Context length in tokens that the endpoint reports; null if it reports none."""
+    cpu_share: float
+    """Share of this machine's processor time that was used while requests were sent."""
+    definitions: Mapping[str, str]
+    """Definitions of the two speeds."""
+    distortion: str | None
+    """Why this machine may have distorted the latencies; null if it has not."""
+    interrupted: str | None
+    """What ended the run early; null if it is complete."""
+    remarks: Sequence[str]
+    """What differs from the published method, and what limits the figures."""
+
+
+class SystemLoadDocument(Document):
+    """Artificial Analysis' System Load Test."""
+
+    schema_version: Literal[1]
+    """Version of this schema."""
+    kind: Literal["artificial-analysis-system-load"]
+    """Form of the document."""
+    method: Literal["artificial-analysis"]
+    """Method of the measurement."""
+    part: Literal["system-load"]
+    """Test of the method."""
+    client: str
+    """Load generator and its version."""
+    endpoint: Endpoint
+    """Target of the run."""
+    phase_s: float
+    """Requested length of a phase, in seconds."""
+    phases: Sequence[Phase]
+    """Measured phases, lowest concurrency first."""
+    reached_ceiling: bool
+    """Whether the throughput stopped rising."""
+    definitions: Mapping[str, str]
+    """Definitions of the two speeds."""
+    interrupted: str | None
+    """What ended the test early; null if it is complete."""
+    remarks: Sequence[str]
+    """What differs from the published method, and what limits the figures."""
+
+
+class AgentPerfDocument(Document):
+    """A run of agentperf-local."""
+
+    schema_version: Literal[1]
+    """Version of this schema."""
+    kind: Literal["artificial-analysis-agentperf"]
+    """Form of the document."""
+    method: Literal["artificial-analysis"]
+    """Method of the measurement."""
+    part: Literal["agentperf"]
+    """Test of the method."""
+    url: str
+    """URL of the endpoint, without `/v1`."""
+    model: str
+    """Model that was requested."""
+    client: str
+    """The tool and its version."""
+    replay: str
+    """Requests that the tool replayed."""
+    context: Mapping[str, Any]
+    """The tool's own statement about the context length."""
+    has_full_context: bool
+    """Whether the tool states that the context is sufficient for the replay."""
+    summary: Mapping[str, Any]
+    """The tool's own summary."""
+    remarks: Sequence[str]
+    """What the tool printed."""
+
+
+class TtftEstimate(Document):
+    """A percentile of a histogram."""
+
+    value: float | None
+    """Interpolated TTFT in ms; null in the last bucket, which has no upper bound."""
+    bucket: tuple[float, float | None]
+    """Bounds of the bucket that contains it, in ms; null as upper bound is infinite."""
+
+
+class ThroughputBounds(Document):
+    """What a percentile is known to be between."""
+
+    low: float
+    """Lower bound in output tokens/s."""
+    high: float | None
+    """Upper bound in output tokens/s; null if there is none."""
+
+
+class OutcomeCounts(Document):
+    """Requests that ended during the run."""
+
+    successful: float
+    """Number of successful requests."""
+    failed: float
+    """Number of requests that failed because of the endpoint."""
+    client_errors: float
+    """Number of requests that failed because of the client."""
+
+
+class OpenRouterDocument(Document):
+    """OpenRouter's figures, from the metrics of frontends."""
+
+    schema_version: Literal[1]
+    """Version of this schema."""
+    kind: Literal["openrouter"]
+    """Form of the document."""
+    method: Literal["openrouter"]
+    """Method of the measurement."""
+    model: str
+    """Model whose requests are counted."""
+    urls: Sequence[str]
+    """URLs of the frontends, without `/metrics`."""
+    seconds: float
+    """Length of the observation in seconds."""
+    requests: OutcomeCounts
+    """Requests of all clients."""
+    ttft_ms: Mapping[str, TtftEstimate | None]
+    """Time to first token by percentile; null without requests."""
+    throughput: Mapping[str, ThroughputBounds | None]
+    """Output tokens / complete duration by percentile; null without requests."""
+    mean_throughput: float | None
+    """Output tokens of all requests / their durations, in tokens/s; null without requests."""
+    mean_output_speed: float | None
+    """Mean output tokens/s after the first token; null without such tokens."""
+    uptime: Mapping[str, float | None]
+    """Share of successful requests by window; null if it was not observed or had no request."""
+    definitions: Mapping[str, str]
+    """Definitions of the two speeds."""
+    interrupted: str | None
+    """What ended the observation early; null if it is complete."""
+    remarks: Sequence[str]
+    """What limits the figures."""
+
+
+MethodDocument = PromptsDocument | SystemLoadDocument | AgentPerfDocument | OpenRouterDocument
