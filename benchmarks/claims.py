@@ -25,7 +25,7 @@ from published.page import with_claims
 from published.rack import rack
 from published.replays import ROOT
 from published.single_user import with_eagle3, without_drafts
-from report import RESULTS, write_result
+from report import RESULTS, update_page, write_result
 
 RESULT, PAGE = RESULTS / "claims.json", ROOT / "docs" / "claims.md"
 COMMAND = "python benchmarks/claims.py"
@@ -63,12 +63,7 @@ def report(*, check: bool) -> int:
     if missing := [part for part in PARTS if part not in known]:
         print(f"no page without the parts {', '.join(missing)}; predict them", file=sys.stderr)
         return 1
-    before = PAGE.read_text()
-    text = with_claims(before, known)
-    if check:
-        return 0 if text == before else 1
-    PAGE.write_text(text)
-    return 0
+    return update_page(PAGE, with_claims(PAGE.read_text(), known), check=check)
 
 
 def main() -> int:

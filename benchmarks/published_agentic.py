@@ -43,7 +43,7 @@ from published.agentic import (
 )
 from published.agentic_page import with_tables
 from published.replays import ROOT
-from report import RESULTS, write_result
+from report import RESULTS, update_page, write_result
 
 NAME = "published_agentic"
 RESULT, PAGE = RESULTS / f"{NAME}.json", ROOT / "docs" / "published-agentic.md"
@@ -165,12 +165,7 @@ def report(*, check: bool) -> int:
     if missing := [row.name for row in ROWS if not set(rows.get(row.name, {})) >= COMPLETE]:
         say(f"no page without complete results of {', '.join(missing)}")
         return 1
-    before = PAGE.read_text()
-    text = with_tables(before, rows)
-    if check:
-        return 0 if text == before else 1
-    PAGE.write_text(text)
-    return 0
+    return update_page(PAGE, with_tables(PAGE.read_text(), rows), check=check)
 
 
 def main() -> int:

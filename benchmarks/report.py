@@ -34,3 +34,11 @@ def write_result(
     (folder / f"{name}.json").write_text(text)
     if show:
         print(text)
+
+
+def update_page(page: Path, text: str, *, check: bool) -> int:
+    """Write the generated ``text`` of a page; with ``check``, only return 1 if it differs."""
+    if check:
+        return 0 if text == page.read_text() else 1
+    page.write_text(text)
+    return 0

@@ -313,18 +313,15 @@ def write_output(text: str, target: str) -> None:
     if target == "-":
         print(text, end="" if text.endswith("\n") else "\n")
         return
+    from penstock.atomic_file import write_atomically
     from penstock.errors import InputError, Problem
 
     path = Path(target)
-    draft = path.absolute().with_name(f".{path.name}.penstock")
     try:
         if path.is_dir() or (path.exists() and not path.is_file()):
             raise IsADirectoryError(0, "not a regular file")
-        draft.write_text(text, "utf-8")
-        draft.replace(path)
+        write_atomically(path, text)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            draft.unlink(missing_ok=True)
         raise InputError(
             Problem(
                 file=target or "-o", message=f"cannot be written: {error.strerror}", fix=WRITABLE

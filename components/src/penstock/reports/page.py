@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import html
 import json
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,6 +12,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from penstock.atomic_file import write_atomically
 from penstock.errors import InputError, Problem
 from penstock.html_mark import HTML_MARK
 from penstock.reports.charts import Chart
@@ -96,13 +96,9 @@ class Report:
 
 def write_report(path: Path, report: Report) -> None:
     """InputError if the file cannot be written."""
-    draft = path.absolute().with_name(f".{path.name}.penstock")
     try:
-        draft.write_text(report_html(report), "utf-8")
-        draft.replace(path)  # a report of an earlier run stays if this one cannot be written
+        write_atomically(path, report_html(report))
     except OSError as error:
-        with contextlib.suppress(OSError):
-            draft.unlink(missing_ok=True)
         message = f"cannot be written: {error.strerror or error}"
         fix = "Free space there, or name a file in another folder."
         raise InputError(Problem(file=str(path), message=message, fix=fix)) from None
