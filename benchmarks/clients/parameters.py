@@ -67,7 +67,8 @@ class Endpoint:
 
     def is_stopped(self) -> bool:
         (choice,) = self.chat("Hello, tell me a story.", max_tokens=400, stop=["e"]).choices
-        return choice.finish_reason == "stop" and "e" not in choice.message.content
+        # An "e" in the first token leaves no text, and `content` is null.
+        return choice.finish_reason == "stop" and "e" not in (choice.message.content or "")
 
     def calls(self, choice: Any) -> bool:
         options = {"tools": [TOOL], "tool_choice": choice, "temperature": 0}
