@@ -23,6 +23,7 @@ URL, GRAPH = "http://127.0.0.1:1", "dynamo_graphs/quickstart-simulated.yaml"
         (f"{URL} {AA} --workload short-chat", "--workload does not apply to --method art"),
         (f"{URL} {AA} --sweep 1,2", "--sweep does not apply to --method"),
         (f"{URL} {AA} --scale 2", "--scale does not apply to --method"),
+        (f"{URL} {AA} --seed 2", "--seed does not apply to --method"),
         (f"{URL} {AA} --concurrency 2", "--concurrency does not apply to --method"),
         (f"{URL} {AA} --ttft 1s", "--ttft does not apply to --method"),
         (f"{URL} {AA} --fail-if 'ttft_p90 > +5%'", "--fail-if does not apply to --method"),
@@ -35,6 +36,7 @@ URL, GRAPH = "http://127.0.0.1:1", "dynamo_graphs/quickstart-simulated.yaml"
         (f"{URL} --part 1k --workload short-chat", "--part needs --method artificial-analysis"),
         (f"{URL} {OPENROUTER} --part 1k", "--part needs --method artificial-analysis"),
         (f"{URL} {OPENROUTER} --requests 5", "--requests needs --part 10k"),
+        (f"{URL} {OPENROUTER} --request-timeout 9s", "--request-timeout does not apply to --met"),
         (f"{GRAPH} {OPENROUTER} --start", "--start does not apply to --method openrouter"),
     ],
 )

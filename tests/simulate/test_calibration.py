@@ -167,6 +167,7 @@ def test_another_kind_of_file_is_never_replaced(tmp_path: Path) -> None:
         ("step_time: 1.25", "step_time: .nan", "step_time"),
         ("fixed_ttft_ms: 40.0", "fixed_ttft_ms: -1.0", "fixed_ttft_ms"),
         ("requests: 180", "request: 180", "request"),
+        ("[0.48, 0.52]", "[0.52, 0.48]", "the lower limit 0.52 is above the upper limit 0.48"),
     ],
 )
 def test_a_damaged_file_is_refused(tmp_path: Path, old: str, new: str, message: str) -> None:

@@ -103,8 +103,13 @@ def require_fitting_method(args: argparse.Namespace) -> None:
     for name, flag in FOREIGN.items():
         if getattr(args, name):
             refuse(f"{flag} does not apply to --method {args.method}", f"Remove {flag}.")
-    if args.scale != 1:
-        refuse(f"--scale does not apply to --method {args.method}", "Remove --scale.")
+    for flag, given in {
+        "--scale": args.scale != 1,
+        "--seed": args.seed != 0,
+        "--request-timeout": args.method == OPENROUTER and args.request_timeout != TIMEOUT_MS,
+    }.items():
+        if given:
+            refuse(f"{flag} does not apply to --method {args.method}", f"Remove {flag}.")
     if args.method == OPENROUTER and args.start:
         message = "--start does not apply to --method openrouter, which sends no requests"
         refuse(message, "Start the graph with `penstock up`, and send it requests.")

@@ -98,8 +98,6 @@ def _similar(path: Path) -> str:
         names = [p.name for p in path.parent.iterdir() if p.suffix in (".yaml", ".yml")]
     except OSError:
         names = []
-    if close := nearest(path.name, sorted(names), 0.5):
+    if close := nearest(path.name, sorted(names), 0.7):
         return f"Did you mean {path.parent / close}?"
-    if path.stem in shipped_graphs():
-        return f"`penstock init --example {path.stem}` writes a copy of this graph."
     return "Check the path."

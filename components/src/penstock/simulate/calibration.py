@@ -6,11 +6,11 @@ replay's cached result, scale its steps; the fixed TTFT is added to the result.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from penstock.manifests.deployment import Role
 from penstock.simulate.interval import family
@@ -27,7 +27,20 @@ DRAFTING = (
 Factor = Annotated[float, Field(gt=0, le=1000, allow_inf_nan=False)]
 Milliseconds = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
 Share = Annotated[float, Field(allow_inf_nan=False)]
-Range = Annotated[Items[Annotated[float, Field(ge=0)]], Field(min_length=2, max_length=2)]
+
+
+def _ordered(limits: Sequence[float]) -> Sequence[float]:
+    low, high = limits
+    if low > high:
+        raise ValueError(f"the lower limit {low:g} is above the upper limit {high:g}")
+    return limits
+
+
+Range = Annotated[
+    Items[Annotated[float, Field(ge=0)]],
+    Field(min_length=2, max_length=2),
+    AfterValidator(_ordered),
+]
 
 
 class Errors(Spec):
