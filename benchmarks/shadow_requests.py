@@ -1,4 +1,4 @@
-"""Prompts for benchmarks/response_comparison.py: documentation strings of Python's standard library.
+"""Prompts for response_comparison.py: documentation strings of Python's standard library.
 
 The texts are not part of this project, and no constant of `bench shadow` was chosen with them.
 """
@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-FEWEST_CHARACTERS, MOST_CHARACTERS = 200, 500
+FEWEST_CHARACTERS, MOST_CHARACTERS = 60, 140
 INSTRUCTIONS = (
     "Summarize this in one sentence:",
     "Explain this to a beginner:",
@@ -43,7 +43,7 @@ def texts() -> list[str]:
             continue
         try:
             module = importlib.import_module(name)
-        except Exception:  # not on this system
+        except ImportError:  # not on this system
             continue
         for _, member in inspect.getmembers(module, callable):
             text = inspect.getdoc(member) or ""
@@ -52,7 +52,7 @@ def texts() -> list[str]:
     return sorted(found)
 
 
-def chat_requests(count: int, seed: int, max_tokens: int = 16) -> list[dict[str, Any]]:
+def chat_requests(count: int, seed: int, max_tokens: int = 8) -> list[dict[str, Any]]:
     chosen = random.Random(seed)
     return [
         {
@@ -71,8 +71,7 @@ def tool_requests(count: int, seed: int) -> list[dict[str, Any]]:
     words = sorted({word for text in texts() for word in text.split() if word.isalpha()})
 
     def call(word: str) -> str:
-        arguments = json.dumps({"name": "look_up", "arguments": {"word": word}})
-        return f"<tool_call>\n{arguments}\n</tool_call>"
+        return f'[look_up(word="{word}")]'  # Dynamo's parser `pythonic`
 
     requests = []
     for _ in range(count):
@@ -84,7 +83,7 @@ def tool_requests(count: int, seed: int) -> list[dict[str, Any]]:
                 {"role": "assistant", "content": call(word)},
             ]
         messages.append({"role": "user", "content": last})
-        requests.append({"messages": messages, "tools": [TOOL], "max_tokens": 40})
+        requests.append({"messages": messages, "tools": [TOOL], "max_tokens": 24})
     return requests
 
 

@@ -1,6 +1,6 @@
 """The file of `--results`: written line by line, from which a run continues.
 
-Its first line says which run it is. Each other line has the responses to one request, with their text.
+Its first line says which run it is. The others have the responses to one request, with text.
 """
 
 from __future__ import annotations
