@@ -57,6 +57,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="send the requests unchanged (default: temperature 0, seed 0, one choice, streamed)",
     )
     _add_models(parser)
+    _add_sending(parser)
+    parser.add_argument(
+        "--results",
+        type=Path,
+        metavar="FILE.jsonl",
+        help="write the responses, with their text, as they come; the same command continues",
+    )
+    parser.add_argument(
+        "--show-text",
+        action="store_true",
+        help="print responses around the first character that differs",
+    )
+    arguments.add_running_sets(parser)
+    arguments.add_json(parser)
+    add_progress(parser)
+
+
+def _add_sending(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--concurrency",
         type=integer_between(1, 1000),
@@ -78,20 +96,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="60s",
         help=f"time after which a request counts as failed (default: {TIMEOUT_MS / 1000:g}s)",
     )
-    parser.add_argument(
-        "--results",
-        type=Path,
-        metavar="FILE.jsonl",
-        help="write the responses, with their text, as they come; the same command continues",
-    )
-    parser.add_argument(
-        "--show-text",
-        action="store_true",
-        help="print responses around the first character that differs",
-    )
-    arguments.add_running_sets(parser)
-    arguments.add_json(parser)
-    add_progress(parser)
 
 
 def _add_models(parser: argparse.ArgumentParser) -> None:

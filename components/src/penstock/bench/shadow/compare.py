@@ -63,10 +63,9 @@ def _compared(
         names = ("invalid", "valid")
         yield DifferenceClass.JSON, _values(valid[0] != valid[1], *(names[one] for one in valid))
     reasons = bool(first.reasoning), bool(second.reasoning)
-    if any(reasons):
-        names = ("none", "present")
-        found = _values(reasons[0] != reasons[1], *(names[one] for one in reasons))
-        yield DifferenceClass.REASONING, found
+    names = ("none", "present")
+    found = _values(reasons[0] != reasons[1], *(names[one] for one in reasons))
+    yield DifferenceClass.REASONING, found
     ends = first.finish_reason or "none", second.finish_reason or "none"
     yield DifferenceClass.FINISH_REASON, _values(ends[0] != ends[1], *ends)
     if (first.completion_tokens is None) == (second.completion_tokens is None):
@@ -78,12 +77,12 @@ def _compared(
 def _tools(
     request: ShadowRequest, first: ShadowResponse, second: ShadowResponse
 ) -> Iterator[tuple[DifferenceClass, Compared]]:
-    if not (first.tool_calls or second.tool_calls):
+    if not (request.has_tools or first.tool_calls or second.tool_calls):
         return
     names = [[call.name for call in one.tool_calls] for one in (first, second)]
     shown = [_call_names(request, some) for some in names]
     yield DifferenceClass.TOOL_CALLS, _values(names[0] != names[1], *shown)
-    if names[0] == names[1]:
+    if names[0] and names[0] == names[1]:
         keys = [[call.keys for call in one.tool_calls] for one in (first, second)]
         described = [_described(some) for some in keys]
         yield DifferenceClass.TOOL_ARGUMENTS, _values(keys[0] != keys[1], *described)
@@ -101,7 +100,7 @@ def _call_names(request: ShadowRequest, names: list[str]) -> str:
 
 
 def _described(keys: list[tuple[str, ...] | None]) -> str:
-    return "; ".join("invalid JSON" if one is None else f"{len(one)} keys" for one in keys)
+    return "; ".join("invalid JSON" if one is None else f"keys: {len(one)}" for one in keys)
 
 
 def _values(differs: bool, first: object, second: object) -> Compared:

@@ -28,6 +28,10 @@ class ShadowRequest:
     body: Mapping[str, Any]
 
     @property
+    def has_tools(self) -> bool:
+        return bool(self.body.get("tools"))
+
+    @property
     def wants_json(self) -> bool:
         """Whether the response must be a JSON document."""
         requested = self.body.get("response_format")
