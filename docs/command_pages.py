@@ -5,19 +5,26 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 
-from penstock.cli.main import COMMANDS, command_parser
+from penstock.cli.main import COMMANDS, SUBCOMMANDS, command_parser
 
 COMMANDS_MARK = "<!-- commands: generated from the parsers when the site is built -->"
 
 
 def command_reference() -> str:
     """A section for each command: purpose, usage, arguments and options."""
-    return "\n".join(line for verb in COMMANDS for line in _section(verb))
+    return "\n".join(line for verb in _verbs() for line in _section(verb))
+
+
+def _verbs() -> Iterator[str]:
+    """Each command, followed by its subcommands."""
+    for verb in COMMANDS:
+        yield verb
+        yield from (name for name in SUBCOMMANDS if name.startswith(f"{verb} "))
 
 
 def _section(verb: str) -> Iterator[str]:
     parser = command_parser(verb)
-    yield from _parser(parser, f"penstock {verb}", COMMANDS[verb], level=2)
+    yield from _parser(parser, f"penstock {verb}", (COMMANDS | SUBCOMMANDS)[verb], level=2)
 
 
 def _parser(

@@ -154,12 +154,13 @@ class BenchError(PenstockError):
 
 
 class LimitError(PenstockError):
-    """A limit of `--fail-if` is exceeded."""
+    """A limit of `--fail-if` is exceeded, or `bench shadow` has findings."""
 
     exit_code = 20
 
 
 class UndecidedError(PenstockError):
-    """It is not certain whether a limit of `--fail-if` is exceeded."""
+    """It is not certain whether a limit of `--fail-if` is exceeded, or `bench shadow` sent too few
+    requests for a verdict."""
 
     exit_code = 21

@@ -77,6 +77,7 @@ OF_TWO = {"duration": "--duration", "slice": "--slice", "gap": "--gap", "fail_if
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_targets(parser)
+    parser.epilog = "To compare the responses of two endpoints: `penstock bench shadow --help`."
     add_workload(parser, required=False)
     add_method(parser)
     parser.add_argument(

@@ -147,7 +147,7 @@ def requested_targets(
             elif args.cluster and not is_url(target):
                 served[number] = opened.enter_context(_released(args, Path(target), progress))
             else:
-                served[number] = _served(args, target)
+                served[number] = running_target(args, target)
         yield [
             _target(args, target, one)
             for target, one in zip(args.targets, served.values(), strict=True)
@@ -202,7 +202,7 @@ def _as_text(value: str | float | tuple[float, ...]) -> str:
     return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
-def _served(args: argparse.Namespace, target: str) -> _Served:
+def running_target(args: argparse.Namespace, target: str) -> _Served:
     """An endpoint that runs. NotUpError for a graph that does not."""
     from penstock.local.control import status
     from penstock.verify.urls import is_url, require_urls
@@ -228,7 +228,7 @@ def _target(args: argparse.Namespace, target: str, served: _Served) -> Target:
         require_endpoint(found)
         endpoint = Endpoint(
             url=found.url,
-            model=_model(found, args.model),
+            model=model_of(found, args.model),
             graph="" if is_url(target) else target,
             is_chat=args.chat,
             speed=args.speed or 1.0,
@@ -242,7 +242,7 @@ def _target(args: argparse.Namespace, target: str, served: _Served) -> Target:
     )
 
 
-def _model(endpoint: ProbeTarget, requested: str | None) -> str:
+def model_of(endpoint: ProbeTarget, requested: str | None) -> str:
     """UsageError for a model that the endpoint does not list, and if it lists several; BenchError
     if it lists none."""
     from penstock.errors import BenchError, Problem, UsageError

@@ -60,6 +60,10 @@ COMMANDS = {
     "completion": "print the completion script of a shell",
     "env": "install, list or remove environments for large tools",
 }
+# Commands of two words, with options of their own; a graph of this name is given as `./shadow`.
+SUBCOMMANDS = {
+    "bench shadow": "send the same requests to two endpoints, and compare the responses",
+}
 USAGE = 2
 UNEXPECTED = 70
 INTERRUPTED = 130
@@ -79,14 +83,15 @@ def help_text() -> str:
 
 
 def command_parser(command: str) -> CommandParser:
-    """The parser of one of `COMMANDS`."""
-    parser = CommandParser(prog=f"penstock {command}", description=COMMANDS[command])
+    """The parser of one of `COMMANDS` or `SUBCOMMANDS`."""
+    purpose = (COMMANDS | SUBCOMMANDS)[command]
+    parser = CommandParser(prog=f"penstock {command}", description=purpose)
     add_arguments(parser, command)
     return parser
 
 
 def add_arguments(parser: CommandParser, command: str) -> None:
-    """Those of one of `COMMANDS`, and `-q`, which every command accepts."""
+    """Those of one of `COMMANDS` or `SUBCOMMANDS`, and `-q`, which every command accepts."""
     from penstock.cli.progress import add_quiet
 
     module_of(command).add_arguments(parser)
@@ -95,8 +100,9 @@ def add_arguments(parser: CommandParser, command: str) -> None:
 
 
 def module_of(command: str) -> ModuleType:
-    """The module of one of `COMMANDS`."""
-    return importlib.import_module(f"penstock.cli.{command.replace('-', '_')}")
+    """The module of one of `COMMANDS` or `SUBCOMMANDS`."""
+    name = command.replace("-", "_").replace(" ", "_")
+    return importlib.import_module(f"penstock.cli.{name}")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -107,8 +113,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     _repair_streams()
     command, *rest = (sys.argv[1:] if argv is None else argv) or ["--help"]
     if command == "help" and rest:
-        command, rest = rest[0], ["--help"]
-    name = f"penstock {command}" if command in COMMANDS else "penstock"
+        command, rest = rest[0], [*rest[1:], "--help"]
+    if f"{command} {''.join(rest[:1])}" in SUBCOMMANDS:
+        command, rest = f"{command} {rest[0]}", rest[1:]
+    name = f"penstock {command}" if command in COMMANDS | SUBCOMMANDS else "penstock"
     try:
         code = _run(command, rest)
         sys.stdout.flush()
@@ -153,7 +161,7 @@ def _run(command: str, arguments: Sequence[str]) -> int:
     if command == "--version":
         print(f"penstock {penstock.__version__}")
         return 0
-    if command not in COMMANDS:
+    if command not in COMMANDS | SUBCOMMANDS:
         from penstock.cli.unknown_command import unknown_command
 
         problem = unknown_command(command, arguments, COMMANDS)

@@ -9,6 +9,7 @@ from pydantic import Discriminator
 
 from penstock.bench.documents import WorkloadDocument
 from penstock.bench.methods.documents import MethodDocument
+from penstock.bench.shadow.documents import ShadowDocument
 from penstock.drill.documents import DrillDocument
 from penstock.json_document import Schema, schema_of
 from penstock.plan.documents import PlanDocument
@@ -16,7 +17,7 @@ from penstock.simulate.documents import SimulateDocument
 from penstock.verify.documents import VerifyDocument
 
 DOCUMENTS: Mapping[str, Any] = {
-    "bench": Annotated[WorkloadDocument | MethodDocument, Discriminator("kind")],
+    "bench": Annotated[WorkloadDocument | MethodDocument | ShadowDocument, Discriminator("kind")],
     "drill": DrillDocument,
     "plan": PlanDocument,
     "simulate": SimulateDocument,

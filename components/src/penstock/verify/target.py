@@ -108,13 +108,15 @@ class ProbeTarget:
     logs: tuple[Path, ...] = ()
     model_folder: Path | None = None
     timeout_s: float = 120.0
+    api_key: str | None = field(default=None, repr=False)
+    """None: the value of the environment variable OPENAI_API_KEY."""
     has_responded: bool = False
     """Any response came back so far."""
     _random: random.Random = field(default_factory=lambda: random.Random(secrets.randbits(64)))
 
     @cached_property
     def _client(self) -> httpx.Client:
-        key = os.environ.get("OPENAI_API_KEY")
+        key = os.environ.get("OPENAI_API_KEY") if self.api_key is None else self.api_key
         local = httpx.URL(self.url).host in LOOPBACK
         return httpx.Client(
             timeout=httpx.Timeout(self.timeout_s, connect=GET_S),

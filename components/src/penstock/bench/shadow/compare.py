@@ -1,0 +1,132 @@
+"""The differences of two responses to the same request. Pure functions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import takewhile
+
+from penstock.bench.shadow.requests import ShadowRequest
+from penstock.bench.shadow.response import ShadowResponse
+
+
+class DifferenceClass(StrEnum):
+    """What can differ, in the order of the output."""
+
+    ERROR = "error"
+    PROMPT_TOKENS = "prompt_tokens"
+    TOOL_CALLS = "tool_calls"
+    TOOL_ARGUMENTS = "tool_arguments"
+    JSON = "json"
+    REASONING = "reasoning"
+    FINISH_REASON = "finish_reason"
+    LENGTH = "length"
+    TEXT = "text"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compared:
+    """One class of difference, in one pair of responses to which it applies."""
+
+    differs: bool
+    detail: str = ""
+    """The two values; never text of the prompt or of the response."""
+    position: int | None = None
+    """First character that differs, from 0; None if the class has no position."""
+
+
+def compared(
+    request: ShadowRequest, first: ShadowResponse, second: ShadowResponse
+) -> dict[DifferenceClass, Compared]:
+    """Only classes that apply: all but `ERROR` need two complete responses."""
+    return dict(_compared(request, first, second))
+
+
+def _compared(
+    request: ShadowRequest, first: ShadowResponse, second: ShadowResponse
+) -> Iterator[tuple[DifferenceClass, Compared]]:
+    has_error = bool(first.error), bool(second.error)
+    yield (
+        DifferenceClass.ERROR,
+        _values(has_error[0] != has_error[1], first.error or "ok", second.error or "ok"),
+    )
+    if any(has_error):
+        return
+    if first.prompt_tokens is not None and second.prompt_tokens is not None:
+        tokens = first.prompt_tokens, second.prompt_tokens
+        yield DifferenceClass.PROMPT_TOKENS, _values(tokens[0] != tokens[1], *tokens)
+    yield from _tools(request, first, second)
+    if request.wants_json and not (first.tool_calls or second.tool_calls):
+        valid = _is_json(first.text), _is_json(second.text)
+        names = ("invalid", "valid")
+        yield DifferenceClass.JSON, _values(valid[0] != valid[1], *(names[one] for one in valid))
+    reasons = bool(first.reasoning), bool(second.reasoning)
+    names = ("none", "present")
+    found = _values(reasons[0] != reasons[1], *(names[one] for one in reasons))
+    yield DifferenceClass.REASONING, found
+    ends = first.finish_reason or "none", second.finish_reason or "none"
+    yield DifferenceClass.FINISH_REASON, _values(ends[0] != ends[1], *ends)
+    if (first.completion_tokens is None) == (second.completion_tokens is None):
+        lengths = first.length, second.length
+        yield DifferenceClass.LENGTH, _values(lengths[0] != lengths[1], *lengths)
+    yield DifferenceClass.TEXT, _text(first, second)
+
+
+def _tools(
+    request: ShadowRequest, first: ShadowResponse, second: ShadowResponse
+) -> Iterator[tuple[DifferenceClass, Compared]]:
+    if not (request.has_tools or first.tool_calls or second.tool_calls):
+        return
+    names = [[call.name for call in one.tool_calls] for one in (first, second)]
+    shown = [_call_names(request, some) for some in names]
+    yield DifferenceClass.TOOL_CALLS, _values(names[0] != names[1], *shown)
+    if names[0] and names[0] == names[1]:
+        keys = [[call.keys for call in one.tool_calls] for one in (first, second)]
+        described = [_described(some) for some in keys]
+        yield DifferenceClass.TOOL_ARGUMENTS, _values(keys[0] != keys[1], *described)
+
+
+def _call_names(request: ShadowRequest, names: list[str]) -> str:
+    """Names of the request's own tools; others are output of the model, which is not shown."""
+    tools = request.body.get("tools")
+    known = {
+        tool["function"].get("name")
+        for tool in (tools if isinstance(tools, list) else ())
+        if isinstance(tool, dict) and isinstance(tool.get("function"), dict)
+    }
+    return ", ".join(name if name in known else "unknown tool" for name in names) or "none"
+
+
+def _described(keys: list[tuple[str, ...] | None]) -> str:
+    return "; ".join("invalid JSON" if one is None else f"keys: {len(one)}" for one in keys)
+
+
+def _values(differs: bool, first: object, second: object) -> Compared:
+    return Compared(differs=differs, detail=f"{first} → {second}" if differs else "")
+
+
+def _text(first: ShadowResponse, second: ShadowResponse) -> Compared:
+    """Reasoning and content. Where one of them is missing, `REASONING` shows it."""
+    for part, one, other in (
+        ("reasoning", first.reasoning, second.reasoning),
+        ("content", first.text, second.text),
+    ):
+        if one != other:
+            both = zip(one, other, strict=False)
+            position = len(list(takewhile(lambda pair: pair[0] == pair[1], both)))
+            return Compared(
+                differs=True,
+                detail=f"{part}: {len(one)} → {len(other)} characters",
+                position=position,
+            )
+    return Compared(differs=False)
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True

@@ -1,0 +1,58 @@
+"""The JSON document of `penstock bench shadow`, from which its published schema is generated."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+from penstock.bench.difference import Difference
+from penstock.bench.shadow.verdict import ClassVerdict, Verdict
+from penstock.json_document import Document
+
+SCHEMA_VERSION: Final = 1
+
+
+class ShadowTarget(Document):
+    """One endpoint."""
+
+    url: str
+    """URL of the endpoint, without `/v1`."""
+    model: str | None
+    """Model that was requested; null with `--keep-model`."""
+
+
+class ShadowDocument(Document):
+    """Responses of two endpoints to the same requests."""
+
+    schema_version: Literal[1]
+    """Version of this schema."""
+    kind: Literal["shadow"]
+    """Form of the document."""
+    targets: dict[Literal["A", "B"], ShadowTarget]
+    """The endpoints. B is compared with A."""
+    as_sent: bool
+    """Whether the requests were sent without changes other than the model."""
+    concurrency: int
+    """Largest number of requests at the same time."""
+    seed: int
+    """Seed of the order of A and B, and of the choice of repeated requests."""
+    requests: int
+    """Number of requests in the file, or as many as `--requests` permits."""
+    compared: int
+    """Number of requests that both endpoints got."""
+    repeated: int
+    """Number of these requests that A got twice."""
+    verdict: Verdict
+    """`undecided`: with so few requests, no difference of texts would be significant."""
+    level: float
+    """Probability of a wrong finding in a run of this kind."""
+    classes: list[ClassVerdict]
+    """Classes of difference that apply to at least one request."""
+    latencies: list[Difference]
+    """Differences of latency, which are not part of the verdict; empty with fewer than 5 streamed
+    requests."""
+    both_failed: int
+    """Number of requests that failed on both endpoints."""
+    without_usage: int
+    """Number of requests that both served, and whose prompt tokens cannot be compared."""
+    interrupted: str | None
+    """What ended the run early; null if it is complete."""

@@ -1,0 +1,158 @@
+"""Reads the file of requests: one body of the OpenAI API per line, or OpenAI's Batch format."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from penstock.errors import InputError, Problem
+
+CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
+BATCH = frozenset({"custom_id", "method", "url", "body"})
+GREEDY: Mapping[str, Any] = {"temperature": 0, "seed": 0}
+REMOVED = ("n", "best_of")  # servers reject several choices without sampling
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShadowRequest:
+    """One request, without the changes that depend on the endpoint."""
+
+    id: str
+    """`custom_id` of the Batch format, else the line number in the file, as text."""
+    path: str
+    """`CHAT` or `COMPLETIONS`."""
+    body: Mapping[str, Any]
+
+    @property
+    def has_tools(self) -> bool:
+        return bool(self.body.get("tools"))
+
+    @property
+    def wants_json(self) -> bool:
+        """Whether the response must be a JSON document."""
+        requested = self.body.get("response_format")
+        kind = requested.get("type") if isinstance(requested, Mapping) else None
+        return kind in ("json_object", "json_schema")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RequestFile:
+    requests: tuple[ShadowRequest, ...]
+    digest: str
+    """SHA-256 of the file, in hexadecimal."""
+
+
+def read_requests(path: Path) -> RequestFile:
+    """All requests of the file. InputError with the line number for a line that is not a request,
+    for an ID that occurs twice, and for a file without requests."""
+    try:
+        data = path.read_bytes()
+        text = data.decode("utf-8-sig")
+    except OSError as error:
+        fix = "Name a JSONL file of requests."
+        message = f"cannot be read: {error.strerror}"
+        raise InputError(Problem(file=str(path), message=message, fix=fix)) from None
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        fix = "Save the file as UTF-8."
+        raise InputError(
+            Problem(file=str(path), line=line, message="is not UTF-8", fix=fix)
+        ) from None
+    found: dict[str, int] = {}
+    requests = []
+    for number, request in _numbered(path, text):
+        if request.id in found:
+            message = f"custom_id {request.id!r} is also that of line {found[request.id]}"
+            raise _wrong(path, number, message, "Give every request another custom_id.")
+        found[request.id] = number
+        requests.append(request)
+    if not requests:
+        fix = "Write one request body per line."
+        raise InputError(Problem(file=str(path), message="has no requests", fix=fix))
+    return RequestFile(requests=tuple(requests), digest=hashlib.sha256(data).hexdigest())
+
+
+def _numbered(path: Path, text: str) -> Iterator[tuple[int, ShadowRequest]]:
+    # Not `splitlines`, which also splits at characters that JSON permits in strings.
+    for number, line in enumerate(text.split("\n"), start=1):
+        if line.strip():
+            try:
+                yield number, request_of(_json(line), str(number))
+            except _WrongError as wrong:
+                raise _wrong(path, number, wrong.message, wrong.fix) from None
+
+
+class _WrongError(Exception):
+    def __init__(self, message: str, fix: str) -> None:
+        self.message, self.fix = message, fix
+
+
+def _wrong(path: Path, line: int, message: str, fix: str) -> InputError:
+    return InputError(Problem(file=str(path), line=line, message=message, fix=fix))
+
+
+def _json(line: str) -> object:
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError) as error:
+        fix = "Write each request as one line of JSON."
+        raise _WrongError(f"is not JSON: {error}", fix) from None
+
+
+def request_of(value: object, number: str) -> ShadowRequest:
+    """One line. ``number``: the ID if it has none."""
+    if not isinstance(value, dict):
+        fix = 'Write a JSON object such as {"messages": [...]}.'
+        raise _WrongError(f"is {type(value).__name__}, not an object", fix)
+    if not value.keys() >= {"url", "body"}:
+        return ShadowRequest(id=number, path=_path_of(value), body=value)
+    body = value["body"]
+    if unknown := sorted(value.keys() - BATCH):
+        fix = "Use the keys custom_id, method, url and body."
+        raise _WrongError(f"unknown key {unknown[0]!r} in a line with url and body", fix)
+    if not isinstance(body, dict):
+        raise _WrongError("body is not an object", "Write the request body as an object.")
+    path, url = _path_of(body), value["url"]
+    if url != path:
+        fix = f"Only {CHAT} with messages and {COMPLETIONS} with prompt can be compared."
+        raise _WrongError(f"url is {url!r}, and the body is one of {path}", fix)
+    return ShadowRequest(id=str(value.get("custom_id") or number), path=path, body=body)
+
+
+def _path_of(body: Mapping[str, Any]) -> str:
+    messages, prompt = body.get("messages"), body.get("prompt")
+    if isinstance(messages, list) and messages:
+        return CHAT
+    if isinstance(prompt, str | list) and prompt:
+        return COMPLETIONS
+    message = "has neither messages nor a prompt"
+    if "messages" in body:
+        message = "messages is not a list with at least one message"
+    elif "prompt" in body:
+        message = "prompt is empty, or neither text nor a list"
+    raise _WrongError(message, "Add messages for a chat request, or a prompt for a completion.")
+
+
+def sent_body(request: ShadowRequest, *, model: str | None, as_sent: bool) -> dict[str, Any]:
+    """What an endpoint gets. ``model``: its name of the model; None keeps that of the body.
+
+    Unless ``as_sent``, the output is greedy, and is streamed with usage if the body does not say
+    otherwise, so that TTFT and ITL can be measured.
+    """
+    body = dict(request.body)
+    if model is not None:
+        body["model"] = model
+    if as_sent:
+        return body
+    for key in REMOVED:
+        body.pop(key, None)
+    body |= GREEDY
+    if body.setdefault("stream", True):
+        options = body.get("stream_options")
+        given = dict(options) if isinstance(options, Mapping) else {}
+        body["stream_options"] = given | {"include_usage": True}
+    return body

@@ -1,0 +1,128 @@
+"""The file of `--results`: written line by line, from which a run continues.
+
+Its first line says which run it is. The others have the responses to one request, with text.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, TextIO
+
+from penstock.bench.shadow.requests import ShadowRequest
+from penstock.bench.shadow.response import ShadowResponse, ToolCall
+from penstock.bench.shadow.run import Pair, ShadowRun
+from penstock.errors import InputError, Problem
+
+KIND, VERSION = "penstock bench shadow", 1
+OWNER_ONLY = 0o600  # the responses can contain personal data
+
+
+def header_of(run: ShadowRun, digest: str) -> dict[str, Any]:
+    """What must be equal for a run to continue. Addresses may change."""
+    return {
+        "kind": KIND,
+        "version": VERSION,
+        "requests_sha256": digest,
+        "models": [one.model for one in run.endpoints],
+        "as_sent": run.as_sent,
+        "repeats": run.repeats,
+        "seed": run.seed,
+    }
+
+
+class ResultsFile:
+    """Open for appending; ``known`` are the pairs of an earlier run. Used with `with`."""
+
+    def __init__(
+        self, path: Path, header: Mapping[str, Any], requests: Sequence[ShadowRequest]
+    ) -> None:
+        """InputError for a file of another kind or run, and one that cannot be written."""
+        self._path = path
+        try:
+            text = path.read_text("utf-8") if path.exists() else ""
+            complete = text[: text.rfind("\n") + 1]
+            self.known = self._read(complete, header, requests) if text else []
+            handle = os.open(path, os.O_WRONLY | os.O_CREAT, OWNER_ONLY)
+            os.ftruncate(handle, len(complete.encode()))  # a line that was cut off by a kill
+            self._file: TextIO = os.fdopen(handle, "a", encoding="utf-8")
+            self._file.seek(0, os.SEEK_END)
+            if not complete:
+                self._write(header)
+        except UnicodeDecodeError:
+            raise self._foreign("is not UTF-8") from None
+        except OSError as error:
+            message = f"cannot be used: {error.strerror}"
+            fix = "Name a file in a folder in which you may write."
+            raise InputError(Problem(file=str(path), message=message, fix=fix)) from None
+
+    def __enter__(self) -> ResultsFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def keep(self, pair: Pair) -> None:
+        """Append, so that a kill loses nothing. OSError if the disk is full."""
+        responses = {"a": pair.first, "b": pair.second, "a_repeat": pair.repeat}
+        self._write(
+            {
+                "id": pair.request.id,
+                **{name: one and asdict(one) for name, one in responses.items()},
+            }
+        )
+
+    def _write(self, value: Mapping[str, Any]) -> None:
+        self._file.write(json.dumps(value) + "\n")
+        self._file.flush()
+
+    def _read(
+        self, text: str, header: Mapping[str, Any], requests: Sequence[ShadowRequest]
+    ) -> list[Pair]:
+        by_id = {one.id: one for one in requests}
+        found: dict[str, Pair] = {}  # a repeat comes in a second line for its request
+        lines = text.split("\n")[:-1]
+        for number, line in enumerate(lines, start=1):
+            try:
+                value = json.loads(line)
+                if number == 1:
+                    self._require_same(value, header)
+                else:
+                    pair = _pair_of(value, by_id)
+                    found[pair.request.id] = pair
+            except (ValueError, TypeError, KeyError, AttributeError):
+                raise self._foreign("is not a line of penstock bench shadow", number) from None
+        if not lines:
+            raise self._foreign("is not a file of penstock bench shadow")
+        return list(found.values())
+
+    def _require_same(self, value: Mapping[str, Any], header: Mapping[str, Any]) -> None:
+        if value["kind"] != KIND:
+            raise ValueError
+        for key, expected in header.items():
+            if value.get(key) != expected:
+                message = f"is of a run with other {key}: {value.get(key)!r}, not {expected!r}"
+                fix = "Name a new file, or repeat the run with the same requests and options."
+                raise InputError(Problem(file=str(self._path), line=1, message=message, fix=fix))
+
+    def _foreign(self, message: str, line: int | None = None) -> InputError:
+        fix = "Name another file, or remove it first."
+        return InputError(Problem(file=str(self._path), line=line, message=message, fix=fix))
+
+
+def _pair_of(value: Mapping[str, Any], requests: Mapping[str, ShadowRequest]) -> Pair:
+    repeat = value["a_repeat"]
+    return Pair(
+        request=requests[value["id"]],
+        first=_response_of(value["a"]),
+        second=_response_of(value["b"]),
+        repeat=None if repeat is None else _response_of(repeat),
+    )
+
+
+def _response_of(value: Mapping[str, Any]) -> ShadowResponse:
+    calls = tuple(ToolCall(**one) for one in value["tool_calls"])
+    return ShadowResponse(**{**value, "tool_calls": calls})

@@ -1,0 +1,205 @@
+"""Decides which differences between A and B are findings. Pure arithmetic.
+
+Two equal deployments can also respond differently, for example because of batching, caching or
+sampling. So the rate of a difference between A and B is compared with its rate between two
+responses of A to the same request (Fisher's exact test, one-sided, with Bonferroni's correction).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from penstock.bench.difference import MIN_PAIRS, Both, Difference, differences
+from penstock.bench.shadow.compare import Compared, DifferenceClass, compared
+from penstock.bench.shadow.rates import fisher, sign_test, smallest_hits
+from penstock.bench.shadow.response import ShadowResponse
+from penstock.bench.shadow.run import Pair
+from penstock.simulate.window import ServedRequest
+
+LEVEL = 0.01  # probability of a wrong finding in one run
+MOST_EXAMPLES = 5
+MOST_BLOCKS = 20  # of consecutive requests, from which intervals of latencies are computed
+
+
+class Verdict(StrEnum):
+    FINDINGS = "findings"
+    NO_FINDINGS = "no_findings"
+    UNDECIDED = "undecided"
+
+
+class Status(StrEnum):
+    """Of one class of difference."""
+
+    FINDING = "finding"
+    NO_FINDING = "no_finding"
+    NOT_COMPARABLE = "not_comparable"
+    TOO_FEW = "too_few"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Example:
+    """One request whose responses differ."""
+
+    id: str
+    """`custom_id` of the request, else its line number in the file."""
+    detail: str
+    """Value of A and value of B; never text of the prompt or of the response."""
+    position: int | None
+    """First character that differs, from 0; null if the class has no position."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassVerdict:
+    """One class of difference."""
+
+    name: DifferenceClass
+    """The class."""
+    status: Status
+    """`not_comparable`: A differs so often from itself that no difference of B would be
+    significant. `too_few`: no number of differences in so few requests would be."""
+    compared: int
+    """Number of requests to whose responses of A and B the class applies."""
+    differing: int
+    """Number of these requests whose responses differ."""
+    repeated: int
+    """Number of requests to whose two responses of A the class applies."""
+    differing_repeated: int
+    """Number of these requests whose two responses of A differ."""
+    p_value: float
+    """Probability of such a difference, or a larger one, if A and B are equal."""
+    found_from: int | None
+    """Smallest number of differing requests that would be a finding; null if none would."""
+    examples: tuple[Example, ...]
+    """The first requests whose responses differ."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShadowVerdict:
+    verdict: Verdict
+    classes: Sequence[ClassVerdict]
+    """Those that apply to at least one request, in the order of `DifferenceClass`."""
+    latencies: Sequence[Difference]
+    """Empty with fewer than 5 streamed requests."""
+    pairs: int
+    repeated: int
+    without_usage: int
+    """Number of requests that both served, and whose prompt tokens cannot be compared."""
+    both_failed: int
+
+
+def verdict_of(pairs: Sequence[Pair], level: float = LEVEL) -> ShadowVerdict:
+    found = [(one, compared(one.request, one.first, one.second)) for one in pairs]
+    repeats = [
+        compared(one.request, one.first, one.repeat) for one in pairs if one.repeat is not None
+    ]
+    applying = [kind for kind in DifferenceClass if any(kind in classes for _, classes in found)]
+    classes = [_class(kind, found, repeats, level / len(applying)) for kind in applying]
+    served = [one for one in pairs if not (one.first.error or one.second.error)]
+    with_usage = sum(DifferenceClass.PROMPT_TOKENS in some for _, some in found)
+    return ShadowVerdict(
+        verdict=_verdict(classes),
+        classes=classes,
+        latencies=_latencies(served, level),
+        pairs=len(pairs),
+        repeated=len(repeats),
+        without_usage=len(served) - with_usage,
+        both_failed=sum(bool(one.first.error and one.second.error) for one in pairs),
+    )
+
+
+def _verdict(classes: Sequence[ClassVerdict]) -> Verdict:
+    statuses = {one.name: one.status for one in classes}
+    if Status.FINDING in statuses.values():
+        return Verdict.FINDINGS
+    # Classes that apply to few requests, such as tool calls, do not make the others undecided.
+    central = statuses.get(DifferenceClass.TEXT, Status.TOO_FEW)
+    return Verdict.UNDECIDED if central is Status.TOO_FEW else Verdict.NO_FINDINGS
+
+
+def _class(
+    kind: DifferenceClass,
+    found: Sequence[tuple[Pair, dict[DifferenceClass, Compared]]],
+    repeats: Sequence[dict[DifferenceClass, Compared]],
+    level: float,
+) -> ClassVerdict:
+    applying = [(pair, classes[kind]) for pair, classes in found if kind in classes]
+    differing = [(pair, one) for pair, one in applying if one.differs]
+    own = [classes[kind] for classes in repeats if kind in classes]
+    hits, own_hits = len(differing), sum(one.differs for one in own)
+    p_value = fisher(hits, len(applying), own_hits, len(own))
+    if kind is DifferenceClass.LENGTH:
+        p_value = min(1.0, 2 * min(p_value, _length_p_value([pair for pair, _ in differing])))
+    found_from = smallest_hits(len(applying), len(own), own_hits, level)
+    if kind is DifferenceClass.PROMPT_TOKENS and not own_hits:
+        found_from = 1
+    is_found = p_value <= level or (
+        not own_hits and any(_is_certain(kind, pair) for pair, _ in differing)
+    )
+    status = Status.FINDING if is_found else Status.NO_FINDING
+    if not is_found and found_from is None:
+        status = Status.NOT_COMPARABLE if own_hits else Status.TOO_FEW
+    return ClassVerdict(
+        name=kind,
+        status=status,
+        compared=len(applying),
+        differing=hits,
+        repeated=len(own),
+        differing_repeated=own_hits,
+        p_value=p_value,
+        found_from=found_from,
+        examples=tuple(
+            Example(id=pair.request.id, detail=one.detail, position=one.position)
+            for pair, one in differing[:MOST_EXAMPLES]
+        ),
+    )
+
+
+def _is_certain(kind: DifferenceClass, pair: Pair) -> bool:
+    """Whether one such difference is a finding: the prompt's tokens and the validation of a
+    request do not depend on chance."""
+    if kind is DifferenceClass.ERROR:
+        return pair.first.is_rejected or pair.second.is_rejected
+    return kind is DifferenceClass.PROMPT_TOKENS
+
+
+def _length_p_value(differing: Sequence[Pair]) -> float:
+    """Of B's responses being equally often longer and shorter than A's."""
+    longer = sum(one.second.length > one.first.length for one in differing)
+    return sign_test(longer, len(differing) - longer)
+
+
+def _latencies(served: Sequence[Pair], level: float) -> Sequence[Difference]:
+    timed = [
+        (_served(pair.first), _served(pair.second))
+        for pair in served
+        if pair.first.ttft_ms is not None and pair.second.ttft_ms is not None
+    ]
+    if len(timed) < MIN_PAIRS:
+        return []
+    # `differences` gives intervals of percentiles only if a block has more requests than there
+    # are blocks.
+    count = max(MIN_PAIRS, min(MOST_BLOCKS, int((len(timed) - 1) ** 0.5)))
+    return differences(list(_blocks(timed, count)), level)
+
+
+def _blocks(values: Sequence[Both], count: int) -> Iterator[Sequence[Both]]:
+    for number in range(count):
+        yield values[number * len(values) // count : (number + 1) * len(values) // count]
+
+
+def _served(response: ShadowResponse) -> ServedRequest:
+    ttft_ms = response.ttft_ms or 0.0
+    return ServedRequest(
+        arrived_ms=0.0,
+        ended_ms=response.e2e_ms,
+        first_ms=ttft_ms,
+        tokens=response.completion_tokens or 0,
+        ttft_ms=ttft_ms,
+        itl_ms=response.itl_ms,
+        prefill_queue_ms=0.0,
+        decode_queue_ms=None,
+        input_tokens=response.prompt_tokens or 0,
+        cached_tokens=0,
+    )

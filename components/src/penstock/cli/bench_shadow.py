@@ -1,0 +1,201 @@
+"""`penstock bench shadow A B --file FILE`: compare the responses of two endpoints."""
+
+from __future__ import annotations
+
+import argparse
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from penstock.cli import arguments
+from penstock.cli.bench_methods import print_output
+from penstock.cli.bench_targets import model_of, running_target
+from penstock.cli.progress import LINE_INTERVAL_S, Progress, add_progress
+from penstock.cli.replay_arguments import duration_ms, end_as_interrupted, integer_between
+
+if TYPE_CHECKING:
+    from penstock.bench.shadow.client import ShadowEndpoint
+    from penstock.bench.shadow.run import Pair, Sent, ShadowRun
+
+REPEATS = 100
+TIMEOUT_MS = 120_000.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    for name in ("A", "B"):
+        parser.add_argument(
+            f"target_{name.lower()}",
+            metavar=name,
+            help=f"endpoint {name}: a URL, or a graph that `penstock up` runs on this machine",
+        )
+    parser.add_argument(
+        "--file",
+        type=Path,
+        required=True,
+        metavar="FILE.jsonl",
+        help="requests to send: one body of /v1/chat/completions or /v1/completions per line, or "
+        "lines of OpenAI's Batch format",
+    )
+    parser.add_argument(
+        "--requests",
+        type=integer_between(1, 1_000_000),
+        metavar="N",
+        help="send only the first N requests (default: all)",
+    )
+    parser.add_argument(
+        "--repeats",
+        type=integer_between(0, 1_000_000),
+        default=REPEATS,
+        metavar="N",
+        help="send N requests to A twice, to measure how often A differs from itself "
+        f"(default: {REPEATS})",
+    )
+    parser.add_argument(
+        "--as-sent",
+        action="store_true",
+        help="send the requests unchanged (default: temperature 0, seed 0, one choice, streamed)",
+    )
+    _add_models(parser)
+    _add_sending(parser)
+    parser.add_argument(
+        "--results",
+        type=Path,
+        metavar="FILE.jsonl",
+        help="write the responses, with their text, as they come; the same command continues",
+    )
+    parser.add_argument(
+        "--show-text",
+        action="store_true",
+        help="print responses around the first character that differs",
+    )
+    arguments.add_running_sets(parser)
+    arguments.add_json(parser)
+    add_progress(parser)
+
+
+def _add_sending(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--concurrency",
+        type=integer_between(1, 1000),
+        default=1,
+        metavar="N",
+        help="number of requests at the same time; each goes to A and B in turn (default: 1)",
+    )
+    parser.add_argument(
+        "--seed",
+        type=integer_between(0, 10**6),
+        default=0,
+        metavar="N",
+        help="seed of the order of A and B, and of the choice of repeats (default: 0)",
+    )
+    parser.add_argument(
+        "--request-timeout",
+        type=duration_ms,
+        default=TIMEOUT_MS,
+        metavar="60s",
+        help=f"time after which a request counts as failed (default: {TIMEOUT_MS / 1000:g}s)",
+    )
+
+
+def _add_models(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--model", help="model to request (default: the only one that the endpoint lists)"
+    )
+    parser.add_argument(
+        "--model-b", metavar="MODEL", help="model to request from B (default: as for A)"
+    )
+    parser.add_argument(
+        "--keep-model", action="store_true", help="request the model that each request names"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    from penstock.bench.shadow.report import ShadowResult, as_json, lines, require_equal
+    from penstock.bench.shadow.requests import read_requests
+    from penstock.bench.shadow.run import ShadowRun
+    from penstock.bench.shadow.verdict import verdict_of
+
+    _require_fitting(args)
+    file = read_requests(args.file)
+    end_as_interrupted()
+    shadow = ShadowRun(
+        endpoints=(_endpoint(args, "A"), _endpoint(args, "B")),
+        requests=file.requests[: args.requests],
+        repeats=args.repeats,
+        as_sent=args.as_sent,
+        concurrency=args.concurrency,
+        timeout_s=args.request_timeout / 1000,
+        seed=args.seed,
+    )
+    sent = _sent(args, shadow, file.digest)
+    found = ShadowResult(
+        run=shadow,
+        pairs=sent.pairs,
+        verdict=verdict_of(sent.pairs),
+        interrupted=sent.interrupted,
+    )
+    print_output(as_json(found) if args.json else lines(found, show_text=args.show_text))
+    require_equal(found)
+    return 0
+
+
+def _sent(args: argparse.Namespace, shadow: ShadowRun, digest: str) -> Sent:
+    from penstock.bench.shadow.results_file import ResultsFile, header_of
+    from penstock.bench.shadow.run import send
+
+    progress = Progress(args, "comparing", line_interval_s=LINE_INTERVAL_S)
+    with ExitStack() as opened:
+        results = None
+        if args.results is not None:
+            header = header_of(shadow, digest)
+            results = opened.enter_context(ResultsFile(args.results, header, shadow.requests))
+        known = results.known if results is not None else []
+        done = len(known) + sum(one.repeat is not None for one in known)
+        total = len(shadow.requests) + len(shadow.repeated())
+
+        def keep(pair: Pair) -> None:
+            nonlocal done
+            if results is not None:
+                results.keep(pair)
+            done += 1
+            progress("comparing", done, total)
+
+        opened.enter_context(progress.running())
+        return send(shadow, known, keep)
+
+
+def _endpoint(args: argparse.Namespace, name: str) -> ShadowEndpoint:
+    """NotUpError for a graph that does not run, NotVerifiedError for a URL that does not serve."""
+    from penstock.bench.shadow.client import ShadowEndpoint
+    from penstock.verify.preflight import require_endpoint
+    from penstock.verify.target import ProbeTarget
+
+    target = args.target_a if name == "A" else args.target_b
+    endpoint = ShadowEndpoint(
+        name=name, url=running_target(args, target).url.removesuffix("/v1"), model=None
+    )
+    requested = (args.model_b or args.model) if name == "B" else args.model
+    probe = ProbeTarget(url=endpoint.url, api_key=endpoint.key)
+    try:
+        require_endpoint(probe)
+        model = None if args.keep_model else model_of(probe, requested)
+    finally:
+        probe.close()
+    return replace(endpoint, model=model)
+
+
+def _require_fitting(args: argparse.Namespace) -> None:
+    from penstock.errors import Problem, UsageError
+
+    if args.keep_model and (args.model or args.model_b):
+        message, fix = "--keep-model cannot be combined with --model", "Remove one of them."
+        raise UsageError(Problem(message=message, fix=fix))
+    if args.results is not None:
+        from penstock.cli.report_output import require_named
+
+        require_named(args.results, "--results")
+        arguments.require_writable(args.results, "--results", in_place=True)
+        if args.results.resolve() == args.file.resolve():
+            message, fix = "is also the file of --file", "Name another file."
+            raise UsageError(Problem(place="--results", message=message, fix=fix))

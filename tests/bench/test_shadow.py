@@ -1,0 +1,192 @@
+"""`penstock bench shadow` finds changes of a deployment, and nothing between equal deployments."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from subprocess import CompletedProcess
+from typing import Any
+
+import pytest
+
+from tests.bench.shadow_server import (
+    CALL,
+    MODEL,
+    TOOL,
+    Reply,
+    Script,
+    ShadowServer,
+    prompts,
+    reply_of,
+    write_requests,
+)
+from tests.support.command_line import penstock
+from tests.support.outputs import read_output
+
+COUNT = 30
+FINDING, UNDECIDED = 20, 21
+
+
+def shadow(
+    path: Path, first: ShadowServer, second: ShadowServer, *options: str
+) -> CompletedProcess[str]:
+    with ExitStack() as opened:
+        urls = [opened.enter_context(one.running()).url for one in (first, second)]
+        return penstock("bench", "shadow", *urls, "--file", str(path), *options)
+
+
+def statuses(done: CompletedProcess[str]) -> dict[str, str]:
+    document = read_output("bench", done.stdout)
+    return {one["name"]: one["status"] for one in document["classes"]}
+
+
+def test_equal_deployments_have_no_finding(tmp_path: Path) -> None:
+    path = write_requests(tmp_path / "r.jsonl", prompts(COUNT))
+    first, second = ShadowServer(), ShadowServer(model="another-name")
+    done = shadow(path, first, second, "--json")
+    assert done.returncode == 0, done.stderr
+    document = read_output("bench", done.stdout)
+    assert document["verdict"] == "no_findings"
+    assert (document["compared"], document["repeated"]) == (COUNT, COUNT)
+    assert {one["differing"] for one in document["classes"]} == {0}
+    assert {one["metric"] for one in document["latencies"]} >= {"ttft_mean", "e2e_mean"}
+    assert sorted(first.prompts) == sorted(prompts(COUNT) * 2)
+    assert sorted(second.prompts) == sorted(prompts(COUNT))
+    assert {body["model"] for body in first.bodies} == {MODEL}
+    assert {body["model"] for body in second.bodies} == {"another-name"}
+    assert all(body["temperature"] == body["seed"] == 0 for body in second.bodies)
+
+
+def changed(change: Callable[[Reply], Reply], share: float = 1.0) -> Script:
+    """A server that changes its replies to a share of the prompts."""
+
+    def script(prompt: str, _: Mapping[str, Any]) -> Reply:
+        is_changed = random.Random(prompt).random() < share
+        return change(reply_of(prompt)) if is_changed else reply_of(prompt)
+
+    return script
+
+
+FOUND = {
+    "another chat template": ("prompt_tokens", lambda one: replace(one, prompt_tokens=9), 0.05),
+    "a shorter context": ("error", lambda one: Reply(status=400), 0.05),
+    "failures": ("error", lambda one: Reply(status=503), 0.6),
+    "perturbed weights": ("text", lambda one: replace(one, text=one.text + "!"), 0.6),
+    "no stop token": ("finish_reason", lambda one: replace(one, finish_reason="length"), 0.6),
+    "longer output": ("length", lambda one: replace(one, tokens=9), 0.6),
+    "a reasoning parser": ("reasoning", lambda one: replace(one, reasoning="Hm."), 0.6),
+}
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_a_change_is_found(name: str, tmp_path: Path) -> None:
+    kind, change, share = FOUND[name]
+    path = write_requests(tmp_path / "r.jsonl", prompts(COUNT))
+    done = shadow(path, ShadowServer(), ShadowServer(script=changed(change, share)), "--json")
+    assert done.returncode == FINDING
+    assert statuses(done)[kind] == "finding"
+
+
+def with_call(call: Mapping[str, str] | None) -> Script:
+    if call is None:
+        return lambda *_: Reply(text=f"<tool_call>{json.dumps(CALL)}</tool_call>")
+    return lambda *_: Reply(call=call, finish_reason="tool_calls")
+
+
+@pytest.mark.parametrize(
+    ("kind", "call", "detail"),
+    [
+        ("tool_calls", None, "look_up → none"),
+        ("tool_calls", {**CALL, "name": "a secret"}, "look_up → unknown tool"),
+        ("tool_arguments", {**CALL, "arguments": '{"word": '}, "keys: 1 → invalid JSON"),
+        ("tool_arguments", {**CALL, "arguments": '{"w": 1, "x": 2}'}, "keys: 1 → keys: 2"),
+    ],
+)
+def test_a_change_of_tool_calls_is_found_in_few_requests(
+    kind: str, call: Mapping[str, str] | None, detail: str, tmp_path: Path
+) -> None:
+    path = write_requests(tmp_path / "r.jsonl", prompts(8), tools=[TOOL])
+    servers = ShadowServer(script=with_call(CALL)), ShadowServer(script=with_call(call))
+    done = shadow(path, *servers, "--json")
+    assert done.returncode == FINDING
+    (found,) = (one for one in json.loads(done.stdout)["classes"] if one["name"] == kind)
+    assert found["status"] == "finding"
+    assert found["examples"][0]["detail"] == detail
+
+
+def test_invalid_json_is_found(tmp_path: Path) -> None:
+    form = {"type": "json_object"}
+    path = write_requests(tmp_path / "r.jsonl", prompts(8), response_format=form)
+    first = ShadowServer(script=lambda *_: Reply(text='{"a": 1}'))
+    second = ShadowServer(script=lambda *_: Reply(text='{"a": 1'))
+    done = shadow(path, first, second, "--json")
+    assert statuses(done)["json"] == "finding"
+
+
+def test_random_texts_are_not_compared_and_other_changes_are_found(tmp_path: Path) -> None:
+    """As those of mockers: equal ones have no finding."""
+    chance = random.Random(1)
+
+    def script(prompt_tokens: int) -> Script:
+        return lambda *_: Reply(text=str(chance.random()), prompt_tokens=prompt_tokens)
+
+    path = write_requests(tmp_path / "r.jsonl", prompts(COUNT))
+    done = shadow(path, ShadowServer(script=script(10)), ShadowServer(script=script(10)))
+    assert done.returncode == 0, done.stderr
+    assert "text: cannot be compared, as A differs from itself in 30 of 30 requests" in done.stdout
+    assert "verdict: no finding, but the texts cannot be compared" in done.stdout
+    done = shadow(path, ShadowServer(script=script(10)), ShadowServer(script=script(11)))
+    assert done.returncode == FINDING
+    assert "verdict: B differs from A: prompt tokens" in done.stdout
+
+
+def test_with_two_requests_there_is_no_verdict_about_texts(tmp_path: Path) -> None:
+    path = write_requests(tmp_path / "r.jsonl", prompts(2))
+    done = shadow(path, ShadowServer(), ShadowServer())
+    assert done.returncode == UNDECIDED
+    assert "Fix: Send more requests, and raise --repeats." in done.stderr
+
+
+def test_texts_are_only_printed_on_request(tmp_path: Path) -> None:
+    path = write_requests(tmp_path / "r.jsonl", [f"private {n}" for n in range(COUNT)])
+    other = ShadowServer(script=lambda *_: Reply(text="Another \x1b[31mtext"))
+    done = shadow(path, ShadowServer(), other)
+    length = len(reply_of("private 0").text)
+    assert f"request 1: content: {length} → 17 characters, from character 2 on" in done.stdout
+    assert "private" not in done.stdout + done.stderr
+    done = shadow(path, ShadowServer(), other, "--show-text")
+    assert "  A: 'An answer to private 0, with 9 c" in done.stdout
+    assert "  B: 'Another \\x1b[31mtext'" in done.stdout
+
+
+def test_requests_are_sent_unchanged_on_request(tmp_path: Path) -> None:
+    more = {"temperature": 0.7, "n": 2, "model": "own"}
+    path = write_requests(tmp_path / "r.jsonl", prompts(8), **more)
+    first = ShadowServer()
+    done = shadow(path, first, ShadowServer(), "--as-sent", "--keep-model", "--concurrency", "4")
+    assert done.returncode == 0, done.stderr
+    bodies = [json.loads(line) for line in path.read_text().splitlines()]
+    assert all(body in bodies for body in first.bodies)
+    assert "TTFT" not in done.stdout  # it was not streamed
+
+
+def test_the_batch_format_names_requests_by_custom_id(tmp_path: Path) -> None:
+    path = tmp_path / "batch.jsonl"
+    lines = [
+        {
+            "custom_id": f"id-{number}",
+            "method": "POST",
+            "url": "/v1/chat/completions",
+            "body": {"messages": [{"role": "user", "content": "hello"}], "stream": False},
+        }
+        for number in range(9)
+    ]
+    path.write_text("\n".join(map(json.dumps, lines)))
+    other = ShadowServer(script=lambda *_: Reply(text="Other", prompt_tokens=3))
+    done = shadow(path, ShadowServer(), other)
+    assert done.returncode == FINDING
+    assert "  request id-0: 10 → 3" in done.stdout
