@@ -228,6 +228,14 @@ def _prefill_reason(
             f" cached (peers computed {usual:,.0f})",
             "Keep the beginning of prompts equal, or raise `router.overlap_score_credit`.",
         )
+    late_ms = (visit.start_ns - visit.sent_ns) / 1e6
+    if late_ms > SLOW_MS:
+        return (
+            Cause.SLOW_WORKER,
+            f"worker {visit.worker} accepted the request only {late_ms:,.0f} ms after the frontend "
+            "sent it",
+            "Compare the worker with the others: its CPU load, and the network to it.",
+        )
     others = [p for p in peers if (v := p.prefill or p.decode) and v.worker != visit.worker]
     there = f"; {len(others)} peers ran on other workers" if others else ""
     return (

@@ -197,6 +197,8 @@ def _stages(
 ) -> tuple[Stage, ...]:
     """Consecutive stages; each boundary is at or after the one before it.
 
+    A worker's time begins when the frontend sends the request: a worker that hangs accepts it late.
+
     With prefill workers, `prefill_time_ms` of the record ends at the prefill worker's token, and
     `ttft_ms` of the span at the first token of the decode worker. The time between them is the KV
     transfer, with the wait for the decode worker's first step. The prefill worker's own span is no
@@ -209,7 +211,7 @@ def _stages(
     if first is not None:
         name = StageName.PREFILL_ROUTING if prefill else StageName.ROUTING
         token = root.start_ns + int(ttft * 1e6) if ttft is not None else first.end_ns
-        marks.append((name, first.start_ns))
+        marks.append((name, first.sent_ns))
         if prefill is not None:
             took = _number(record.get("prefill_time_ms"))
             known = prefill.sent_ns + int(took * 1e6) if took is not None else prefill.end_ns
