@@ -24,16 +24,16 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import httpx
-from report import write_result
 
 from penstock.drill.graph_process import GraphProcess
 from penstock.local.state import StateDir
 from penstock.local.tracing import folder
 from penstock.tracing.explain import UnknownRequestError, explain
 from penstock.tracing.load import load
-from penstock.tracing.requests import StageName
+from penstock.tracing.requests import StageName, TracedRequest
+from report import write_result
 
-WORDS = "river stone paper cloud garden window silver forest engine letter market winter".split()
+WORDS = ("river", "stone", "paper", "cloud", "garden", "window", "silver", "forest", "engine")
 MODEL = "openai/gpt-oss-20b"
 USUAL = 14  # requests before the planted ones
 EXPORT_S = 3.0  # Dynamo exports spans every second
@@ -135,7 +135,7 @@ def slow_prefill(client: Client, name: str) -> None:
 
 
 def slow_transfer(client: Client, name: str) -> None:
-    pause = client.pause("prefill", 0.12, client.rng.uniform(0.25, 0.6))
+    pause = client.pause("prefill", 0.3, client.rng.uniform(0.25, 0.6))
     client.send(name, client.cached())
     pause.join()
 
@@ -219,9 +219,9 @@ def run_cause(cause: str, cases: int, seed: int, tmp: Path) -> list[Result]:
     return [named(cause, case, loaded.requests) for case in range(cases)]
 
 
-def named(cause: str, case: int, requests: Sequence[object]) -> Result:
+def named(cause: str, case: int, requests: Sequence[TracedRequest]) -> Result:
     try:
-        found = explain(requests, f"planted-{case}")  # type: ignore[arg-type]
+        found = explain(requests, f"planted-{case}")
     except UnknownRequestError:
         return Result(cause, case, CAUSES[cause].stage, "not recorded", "")
     stage = found.slow.stage.name if found.slow else "none"
