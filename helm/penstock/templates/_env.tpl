@@ -50,6 +50,22 @@ DYN_DYNAMO_REQUEST_QUEUE_LIMIT: {{ include "penstock.number" . | quote }}
 {{- include "penstock.transferEnv" . }}
 {{- end -}}
 
+{{/*
+Export of traces, of one component. Dynamo 1.6.1 exports its logs too, by default to localhost:4317;
+the generic endpoint is for both, so that no export fails when the endpoint is a collector.
+*/}}
+{{- define "penstock.tracing.env" -}}
+{{- with .root.Values.tracing }}
+OTEL_EXPORT_ENABLED: "true"
+OTEL_EXPORTER_OTLP_ENDPOINT: {{ quote .endpoint }}
+OTEL_EXPORTER_OTLP_PROTOCOL: {{ ternary "http/protobuf" "grpc" (hasSuffix ":4318" .endpoint) | quote }}
+OTEL_SERVICE_NAME: {{ printf "%s-%s" $.root.Release.Name $.name | quote }}
+{{- $defaults := get (include "penstock.defaults" $.root | fromYaml) "tracing" }}
+{{- $ratio := ternary .sample_ratio $defaults.sample_ratio (hasKey . "sample_ratio") }}
+OTEL_TRACES_SAMPLE_RATIO: {{ include "penstock.number" $ratio | quote }}
+{{- end }}
+{{- end -}}
+
 {{- define "penstock.drain.pod" -}}
 {{- add (int64 .Values.drain_timeout_s) 60 -}}
 {{- end -}}

@@ -126,6 +126,7 @@ containers:
 {{- define "penstock.container" -}}
 {{- $values := .root.Values -}}
 {{- $env := .derived | fromYaml -}}
+{{- if ne .name "planner" -}}{{- include "penstock.merge" (list $env (include "penstock.tracing.env" . | fromYaml)) -}}{{- end -}}
 {{- include "penstock.merge" (list $env $values.env) -}}
 {{- if .pool -}}{{- include "penstock.merge" (list $env $values.engine.env) -}}{{- end -}}
 {{- include "penstock.merge" (list $env .component.env) -}}

@@ -38,6 +38,7 @@ COMMANDS = {
     "ls": "list the graphs that are up on this machine",
     "scale": "set the replicas of pools in a graph, which a running `up` applies",
     "logs": "print the logs of a graph's processes",
+    "trace": "explain which stage made a request slow",
     "down": "drain and stop a running graph",
     "check": "find errors and risks before a deployment uses a GPU",
     "simulate": "predict the performance of graphs by replaying a workload",

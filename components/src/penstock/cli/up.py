@@ -78,6 +78,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         help="time limit in seconds for the first completion (default: 300)",
     )
+    parser.add_argument(
+        "--trace",
+        action="store_true",
+        help="record traces for `penstock trace`, even if the graph has no `tracing`",
+    )
     _add_gateway(parser)
     add_progress(parser)
 
@@ -178,6 +183,7 @@ def _foreground(args: argparse.Namespace) -> int:
         host=args.host,
         start_timeout_s=args.start_timeout_s,
         is_checked=not args.skip_check,
+        is_traced=args.trace,
         timing=twin.timed if twin else None,
         when_ready=twin.compare if twin else None,
         gateway=_gateway_options(args),

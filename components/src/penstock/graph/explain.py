@@ -16,7 +16,14 @@ from penstock import image_reference, model_id
 from penstock.graph.foreign_keys import POOLS, fix_of_key
 from penstock.graph.model import Graph
 from penstock.hardware.unsupported import meant_gpu
-from penstock.strict_yaml.base import FOLDER_PATH, HEADER_NAME, HTTP_URL, OBJECT_NAME, QUANTITY
+from penstock.strict_yaml.base import (
+    FOLDER_PATH,
+    HEADER_NAME,
+    HTTP_URL,
+    OBJECT_NAME,
+    OTLP_ENDPOINT,
+    QUANTITY,
+)
 from penstock.strict_yaml.number_fixes import number_fix, plain_number
 from penstock.strict_yaml.places import Path, Places, looks_secret, place_of
 from penstock.strict_yaml.problems import BOUNDS, MEMORY, PATTERNS, Text, kind_of, model_at, shown
@@ -55,6 +62,7 @@ EXAMPLES: Mapping[str, str] = {
     OBJECT_NAME: "my-name",
     FOLDER_PATH: "/models",
     HTTP_URL: "http://prometheus:9090",
+    OTLP_ENDPOINT: "http://tempo.monitoring:4317",
     HEADER_NAME: "Authorization",
     image_reference.PATTERN: "registry.example/vllm-runtime:1.6.1",
     model_id.PATTERN: "openai/gpt-oss-120b",

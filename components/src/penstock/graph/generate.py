@@ -44,7 +44,8 @@ ABOUT_VALUES = """\
 """
 ABOUT_POOL_DEFAULTS = """\
 # Defaults of the sections that exist only in graphs that set them: prefill, decode and worker
-# (pool), autoscaling, planner, speculation, model.cache and its create, gateway and its rate_limit.
+# (pool), autoscaling, planner, speculation, model.cache and its create, gateway and its
+# rate_limit, tracing.
 # In values.yaml they would make these sections exist in every graph.
 """
 ABOUT_RENAMED_KEYS = """\

@@ -65,6 +65,10 @@ MESSAGES: Mapping[str, Message] = {
         "Set `infrastructure.requests: tcp`, or remove `request_limit`.",
     ),
     "set_by_chart": Message("is set by the chart", "{fix}"),
+    "variable_with_tracing": Message(
+        "cannot be combined with `tracing`, from which the chart derives the export of traces",
+        "Remove the variable, or remove `tracing` and set all variables of the export.",
+    ),
     # Speculative decoding
     "speculation_with_mocker": Message(
         "the mocker does not support speculative decoding",

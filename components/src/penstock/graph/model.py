@@ -9,8 +9,9 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from penstock.graph.choices import AnyFaultKind, Device, DynamoVersion, EngineKind, Probe
+from penstock.graph.choices import Device, DynamoVersion, EngineKind
 from penstock.graph.cluster import Cluster, ModelCache
+from penstock.graph.command_settings import Checks, Drill, Verify
 from penstock.graph.component import (
     Frontend,
     Planner,
@@ -25,9 +26,9 @@ from penstock.graph.references import Image, ModelId, ServedName
 from penstock.graph.router import Router
 from penstock.graph.slo import Slo
 from penstock.graph.speculation import NO_SPECULATION, Speculation
+from penstock.graph.tracing import Tracing, refuse_own_variables
 from penstock.graph.versions import DEFAULT, OLDEST_MOCKER, numbers, version_in_tag, with_version
 from penstock.strict_yaml.base import (
-    Count,
     Env,
     Items,
     ObjectName,
@@ -192,37 +193,6 @@ class Infrastructure(Spec):
     )
 
 
-class Verify(Spec):
-    must_pass: Items[Probe] = Field(
-        default=(),
-        description="Probes of `penstock verify` for which an inconclusive result is a failure.",
-    )
-
-
-class Drill(Spec):
-    permitted_failures: dict[AnyFaultKind, Count] = Field(
-        default={},
-        description=(
-            "Maximum number of avoidable failures of requests per fault, for each kind of fault; "
-            "0 for kinds that are not listed."
-        ),
-    )
-    stall_s: Positive = Field(
-        default=5,
-        description="Time in seconds without a token after which a request counts as stalled.",
-    )
-
-
-class Checks(Spec):
-    suppress: dict[str, Text] = Field(
-        default={},
-        description=(
-            "Rules of `penstock check` to suppress in this graph, each with the reason. Their "
-            "findings are not counted."
-        ),
-    )
-
-
 class Graph(Spec):
     dynamo: DynamoVersion | None = Field(
         default=None,
@@ -279,6 +249,13 @@ class Graph(Spec):
     )
     infrastructure: Infrastructure = Field(
         default=Infrastructure(), description="Discovery, KV events and request transport."
+    )
+    tracing: Tracing | None = Field(
+        default=None,
+        description=(
+            "Export of OpenTelemetry traces by frontends and workers; if unset, none. `penstock "
+            "trace` explains a slow request from them."
+        ),
     )
     gateway: GatewaySection | None = Field(
         default=None,
@@ -346,6 +323,15 @@ class Graph(Spec):
         for name, pool in self.pools.items():
             if pool.request_limit is not None and self.infrastructure.requests == "nats":
                 raise problem(f"{name}.request_limit", "request_limit_with_nats")
+        return self
+
+    @model_validator(mode="after")
+    def _tracing_sets_its_variables(self) -> Self:
+        if self.tracing is None:
+            return self
+        sections = {"env": self.env, "engine.env": self.engine.env}
+        pools = {"frontend": self.frontend, **self.pools}
+        refuse_own_variables(sections | {f"{name}.env": pool.env for name, pool in pools.items()})
         return self
 
     @model_validator(mode="after")

@@ -92,6 +92,7 @@ def pool_defaults() -> dict[str, Any]:
         "cache_claim": _defaults(schema, "CacheClaim"),
         "gateway": _defaults(schema, "GatewaySection"),
         "rate_limit": _defaults(schema, "RateLimit"),
+        "tracing": _defaults(schema, "Tracing"),
     }
 
 

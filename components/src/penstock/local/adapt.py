@@ -24,6 +24,7 @@ from penstock.local import (
     mocker_flags,
     predicted_timing,
     tool_template,
+    tracing,
     untrusted,
 )
 from penstock.local.deployment import Infrastructure, LocalDeployment, Program
@@ -109,7 +110,8 @@ def adapt(
         programs=tuple(sorted(programs, key=lambda p: p.role is Role.FRONTEND)),
         infrastructure=adapter.on_this_machine(infrastructure(deployment)),
         port=_port(deployment) if overrides.port is None else overrides.port,
-        notes=(*adapter.notes, *(timing.notes if timing else ())),
+        notes=(*adapter.notes, *(timing.notes if timing else ()), *tracing.notes(deployment)),
+        is_traced=tracing.is_traced(deployment),
     )
 
 
@@ -350,7 +352,8 @@ class _Adapter:
     ) -> Program:
         """A launch with its files and environment, without what points into the cluster and what
         `untrusted` leaves out."""
-        env = {k: v for k, v in launch.env.items() if k not in CLUSTER_VARIABLES}
+        env = tracing.without(launch.env)
+        env = {k: v for k, v in env.items() if k not in CLUSTER_VARIABLES}
         env, unsafe_variables = untrusted.safe_variables(env)
         arguments, unsafe_flags = untrusted.safe_arguments(argv, launch.files)
         unsafe = unsafe_flags | unsafe_variables

@@ -86,6 +86,8 @@ class LocalDeployment:
     port: int
     notes: tuple[str, ...]
     """Lines for the operator: substitutes, and what is skipped on this machine."""
+    is_traced: bool = False
+    """Its components export traces on a cluster; `up` then records them on this machine."""
     gateway: GatewaySection | None = None
     """The graph's section; None also for a manifest."""
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.errors import ManifestError, Problem
+from penstock.local import tracing
 from penstock.local.deployment import Infrastructure, Program
 from penstock.local.gpus.visible import VARIABLE
 from penstock.local.ports import LOOPBACK
@@ -36,6 +37,8 @@ class RunContext:
     infrastructure: Infrastructure
     broker_url: str = ""
     """Address of the ZMQ event broker; empty with NATS."""
+    traces_url: str = ""
+    """Of the receiver of traces; empty if the graph is not traced."""
 
     @classmethod
     def of(cls, state: StateDir, services: Services, namespace: str) -> RunContext:
@@ -44,6 +47,7 @@ class RunContext:
             namespace=namespace,
             infrastructure=services.infrastructure,
             broker_url=services.broker_url,
+            traces_url=services.traces_url,
         )
 
 
@@ -109,6 +113,7 @@ def environment(
     """Variables to add to the user's environment: the manifest's, then those of this run."""
     env = {name: fill(relocate(value, files), ports) for name, value in program.env.items()}
     env |= _planes(context) | _loopback() | _folders(context.state)
+    env |= tracing.environment(context.traces_url, program.component, program.role)
     if context.infrastructure.discovery == "etcd":
         env.setdefault("ETCD_LEASE_TTL", str(LEASE_S))
     env |= {"DYN_NAMESPACE": context.namespace, "PYTHONUNBUFFERED": "1"}

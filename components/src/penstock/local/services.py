@@ -33,6 +33,8 @@ class Services:
     """With every address filled in."""
     broker_url: str = ""
     """Empty with NATS."""
+    traces_url: str = ""
+    """Of the receiver of traces; empty if the graph is not traced."""
 
 
 def plan_services(infrastructure: Infrastructure, state: StateDir, ports: Ports) -> Services:

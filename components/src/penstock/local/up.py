@@ -38,6 +38,7 @@ from penstock.local.starter import Endpoint
 from penstock.local.state import StateDir, reservations
 from penstock.local.state_file import LocalState, Phase
 from penstock.local.supervisor import POLL_S, Supervisor
+from penstock.local.tracing import receiving
 from penstock.manifests.deployment import Role
 
 Say = Callable[[str], None]
@@ -57,6 +58,8 @@ class UpOptions:
     is_checked: bool = True
     timing: TimingSource | None = None
     """Predicted step times for mockers; None: the mocker's own."""
+    is_traced: bool = False
+    """Record traces even if the graph has no `tracing`."""
     when_ready: WhenReady | None = None
     """Runs next to the graph from the first completion until the graph stops."""
     gateway: GatewayOptions | None = None
@@ -124,7 +127,17 @@ class Up:
         self._gateway = self._with_gateway(deployment, port, inner)
         self._state.prepare()  # only now: a start that fails keeps the logs of the last run
         services, endpoint = self._with_endpoint(deployment, services, inner)
-        supervisor = Supervisor(deployment, self._state, services, endpoint, ports, gpus, self._say)
+        with receiving(self._state, enabled=self._is_traced(deployment)) as traces_url:
+            services = replace(services, traces_url=traces_url)
+            supervisor = Supervisor(
+                deployment, self._state, services, endpoint, ports, gpus, self._say
+            )
+            return await self._run_until_stopped(supervisor, preparer, gpus)
+
+    async def _run_until_stopped(
+        self, supervisor: Supervisor, preparer: Preparer, gpus: GpuPool
+    ) -> int:
+        deployment, endpoint = supervisor.deployment, supervisor.endpoint
         stopping = self._listen_for_signals(supervisor)
         self._say_notes(deployment, endpoint)
         try:
@@ -141,6 +154,9 @@ class Up:
             if self._gateway is not None:
                 self._gateway.stop()
         return 130 if self._stop_signal == signal.SIGINT else 0
+
+    def _is_traced(self, deployment: LocalDeployment) -> bool:
+        return self._options.is_traced or deployment.is_traced
 
     def _with_gateway(
         self, deployment: LocalDeployment, port: int, endpoint_port: int
@@ -294,6 +310,8 @@ class Up:
             return
         deployment = edit.result()
         fixed = _fixed_setting(supervisor.deployment, deployment)
+        if not self._options.is_traced and supervisor.deployment.is_traced != deployment.is_traced:
+            fixed = "tracing"
         if not fixed and self._gateway is not None:
             fixed = fixed_setting(supervisor.deployment.gateway, deployment.gateway)
         if fixed:

@@ -38,6 +38,9 @@ HEADER_NAME = r"^[A-Za-z0-9-]+$"
 FOLDER_PATH = r"^(/[A-Za-z0-9._-]+)+$"
 # Without credentials, which the manifests would contain.
 HTTP_URL = r"^https?://[A-Za-z0-9._-]+(:[0-9]{1,5})?(/[^@\s]*)?$"
+# A collector inside the cluster: no TLS, no path, which Dynamo adds itself for HTTP.
+_PORT = "([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
+OTLP_ENDPOINT = rf"^http://[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?:{_PORT}$"
 QUANTITY = r"^[0-9]+(\.[0-9]+)?(m|k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)?$"
 # The name of a Kubernetes object: a DNS subdomain.
 ObjectName = Annotated[str, Field(pattern=OBJECT_NAME)]

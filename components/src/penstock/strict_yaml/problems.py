@@ -13,7 +13,14 @@ from pydantic_core import ErrorDetails
 
 from penstock.errors import Problem, ProblemKind
 from penstock.nearest import KEY_CUTOFF, nearest
-from penstock.strict_yaml.base import FOLDER_PATH, HEADER_NAME, HTTP_URL, OBJECT_NAME, QUANTITY
+from penstock.strict_yaml.base import (
+    FOLDER_PATH,
+    HEADER_NAME,
+    HTTP_URL,
+    OBJECT_NAME,
+    OTLP_ENDPOINT,
+    QUANTITY,
+)
 from penstock.strict_yaml.limits import MOST_PROBLEMS
 from penstock.strict_yaml.number_fixes import (
     number_fix,
@@ -71,6 +78,10 @@ PATTERNS = {
     HEADER_NAME: (
         "the name of an HTTP header",
         "Use letters, digits and '-', such as Authorization.",
+    ),
+    OTLP_ENDPOINT: (
+        "an http URL with a port and without a path",
+        "Write it as http://tempo.monitoring:4317 (OTLP over gRPC) or with port 4318 (HTTP).",
     ),
     HTTP_URL: (
         "an http or https URL without a user name or password",

@@ -1,0 +1,329 @@
+"""Explain one slow request: the stage that made it slow, why, and what to do. Pure.
+
+A stage is compared with the same stage of other requests of similar length. `penstock trace` prints
+the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from statistics import median
+
+from penstock.tracing.requests import Stage, StageName, TracedRequest, Visit
+
+PEERS = 5  # fewer cannot tell what is usual
+SIMILAR = 2.0  # a peer has between half and twice as many tokens
+SLOW_SHARE = 0.2  # of the peers' total time; less is the noise between requests
+SLOW_MS = 20.0  # excess below this is noise on any machine
+
+
+class Cause(StrEnum):
+    """Why a stage was slow, as far as the spans tell."""
+
+    QUEUE = "queue"
+    COLD_PREFIX = "cold prefix"
+    SLOW_WORKER = "slow worker"
+    KV_TRANSFER = "slow KV transfer"
+    DECODE_CONTENTION = "decode contention"
+    SLOW_CLIENT = "slow client"
+    ROUTER_QUEUE = "router queue"
+    FRONTEND = "busy frontend"
+    NONE = "none"
+
+
+@dataclass(frozen=True, kw_only=True)
+class StageComparison:
+    """A stage of the request and the same stage of its peers."""
+
+    stage: Stage
+    usual_ms: float
+    """Median of the peers, for decode scaled to this request's output tokens; 0 without peers."""
+
+    @property
+    def excess_ms(self) -> float:
+        return self.stage.ms - self.usual_ms
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explanation:
+    """What happened to one request."""
+
+    request: TracedRequest
+    peers: int
+    """Number of requests it is compared with; below `PEERS`, no stage is named."""
+    stages: tuple[StageComparison, ...]
+    slow: StageComparison | None
+    """The stage with the largest excess; None if the request is as fast as its peers."""
+    cause: Cause
+    reason: str
+    next_step: str
+    notes: tuple[str, ...]
+
+
+class UnknownRequestError(LookupError):
+    """No recorded request has this ID."""
+
+
+def find(requests: Sequence[TracedRequest], wanted: str) -> TracedRequest:
+    """The request with this ID: Dynamo's, the response's (`chatcmpl-…`), the client's
+    (`x-request-id`), the trace's, or an unambiguous beginning of Dynamo's.
+
+    The newest, if a client used its ID twice. UnknownRequestError without a match.
+    """
+    bare = wanted.removeprefix("chatcmpl-").removeprefix("cmpl-").removeprefix("resp_")
+    for request in reversed(requests):
+        if bare == request.request_id or wanted in (request.client_id, request.trace_id):
+            return request
+    started = [request for request in requests if request.request_id.startswith(bare)]
+    if len(started) == 1 and len(bare) >= 4:
+        return started[0]
+    raise UnknownRequestError(wanted)
+
+
+def explain(requests: Sequence[TracedRequest], request_id: str) -> Explanation:
+    """Which stage made the request slow. UnknownRequestError if it is not among ``requests``."""
+    request = find(requests, request_id)
+    peers = _peers(requests, request)
+    compared = tuple(_compare(stage, request, peers) for stage in request.stages)
+    slow = _slow_stage(compared, peers)
+    cause, reason, step = (
+        _reason(slow, request, requests, peers) if slow else _not_slow(request, peers)
+    )
+    return Explanation(
+        request=request,
+        peers=len(peers),
+        stages=compared,
+        slow=slow,
+        cause=cause,
+        reason=reason,
+        next_step=step,
+        notes=_notes(request),
+    )
+
+
+def _peers(requests: Sequence[TracedRequest], request: TracedRequest) -> tuple[TracedRequest, ...]:
+    """Successful requests of the same model and of similar input and output length."""
+    same = [
+        other
+        for other in requests
+        if other.request_id != request.request_id
+        and other.model == request.model
+        and other.outcome == "success"
+        and (other.prefill is None) == (request.prefill is None)
+    ]
+    return tuple(
+        other
+        for other in same
+        if _similar(other.input_tokens, request.input_tokens)
+        and _similar(other.output_tokens, request.output_tokens)
+    )
+
+
+def _similar(one: int, other: int) -> bool:
+    low, high = sorted((max(one, 1), max(other, 1)))
+    return high <= SIMILAR * low
+
+
+def _compare(
+    stage: Stage, request: TracedRequest, peers: Sequence[TracedRequest]
+) -> StageComparison:
+    usual = [peer.stage_ms(stage.name) * _scale(stage.name, request, peer) for peer in peers]
+    return StageComparison(stage=stage, usual_ms=median(usual) if usual else 0.0)
+
+
+def _scale(name: StageName, request: TracedRequest, peer: TracedRequest) -> float:
+    """Decode takes as many steps as the output has tokens."""
+    if name is StageName.DECODE and peer.output_tokens > 0:
+        return request.output_tokens / peer.output_tokens
+    return 1.0
+
+
+def _slow_stage(
+    compared: Sequence[StageComparison], peers: Sequence[TracedRequest]
+) -> StageComparison | None:
+    if len(peers) < PEERS or not compared:
+        return None
+    usual = sum(comparison.usual_ms for comparison in compared)
+    worst = max(compared, key=lambda comparison: comparison.excess_ms)
+    return worst if worst.excess_ms > max(SLOW_MS, SLOW_SHARE * usual) else None
+
+
+def _not_slow(request: TracedRequest, peers: Sequence[TracedRequest]) -> tuple[Cause, str, str]:
+    if len(peers) < PEERS:
+        return (
+            Cause.NONE,
+            f"only {len(peers)} recorded requests have a similar length; {PEERS} are needed to "
+            "tell which stage is slow",
+            "Send more requests of this kind.",
+        )
+    if request.outcome != "success":
+        return Cause.NONE, f"the request ended with: {request.outcome}", "Read `penstock logs`."
+    return Cause.NONE, "no stage is slower than usual for requests of this length", ""
+
+
+def _reason(
+    slow: StageComparison,
+    request: TracedRequest,
+    requests: Sequence[TracedRequest],
+    peers: Sequence[TracedRequest],
+) -> tuple[Cause, str, str]:
+    name = slow.stage.name
+    if name is StageName.PREFILL:
+        return _prefill_reason(request, requests, peers)
+    if name is StageName.DECODE:
+        return _decode_reason(request, requests, peers)
+    if name is StageName.KV_TRANSFER:
+        return (
+            Cause.KV_TRANSFER,
+            "the time from the end of prefill to the first token of the decode worker is the KV "
+            "transfer and the wait for the decode worker's first step",
+            "Run `penstock check`: it reports transports without RDMA. Compare the load of the "
+            "decode workers in `penstock status`.",
+        )
+    if name in (StageName.PREFILL_ROUTING, StageName.ROUTING):
+        depth = request.queue_depth
+        queued = f"; {depth} requests were in the router's queue" if depth else ""
+        return (
+            Cause.ROUTER_QUEUE,
+            f"the request waited between the frontend and its worker{queued}",
+            "Raise `router.queue_threshold`, or add workers.",
+        )
+    if name is StageName.RESPONSE:
+        return (
+            Cause.SLOW_CLIENT,
+            "the worker had generated all tokens, and the frontend waited for the client to read "
+            "them",
+            "Read the stream without pauses in the client, and check its network.",
+        )
+    return (
+        Cause.FRONTEND,
+        "the chat template, the tokenizer or a busy frontend delayed the request",
+        "Add a frontend: raise `frontend.replicas`.",
+    )
+
+
+def _prefill_reason(
+    request: TracedRequest, requests: Sequence[TracedRequest], peers: Sequence[TracedRequest]
+) -> tuple[Cause, str, str]:
+    """Queue, cold prefix or slow worker: which of them differs most from the peers."""
+    visit = request.prefill or request.decode
+    if visit is None:  # a stage PREFILL implies a worker
+        return Cause.NONE, "no worker is recorded", ""
+    ahead = _ahead(request, requests)
+    usual_ahead = median(_ahead(peer, requests) for peer in peers)
+    computed, usual = _computed(request), median(_computed(peer) for peer in peers)
+    if ahead > max(usual_ahead, 1.0) * max(request.input_tokens, 1):
+        return (
+            Cause.QUEUE,
+            f"worker {visit.worker} still had about {ahead:,.0f} tokens of earlier prompts to "
+            f"compute (median of the peers: {usual_ahead:,.0f})",
+            "Add prefill capacity: raise the pool's `replicas`, or limit the arrival rate.",
+        )
+    if request.cached_tokens is not None and computed > 1.3 * usual + 32:
+        return (
+            Cause.COLD_PREFIX,
+            f"the worker computed {computed:,} tokens of the prompt and had {request.cached_tokens}"
+            f" cached (peers computed {usual:,.0f})",
+            "Keep the beginning of prompts equal, or raise `router.overlap_score_credit`.",
+        )
+    late_ms = (visit.start_ns - visit.sent_ns) / 1e6
+    if late_ms > SLOW_MS:
+        return (
+            Cause.SLOW_WORKER,
+            f"worker {visit.worker} accepted the request only {late_ms:,.0f} ms after the frontend "
+            "sent it",
+            "Compare the worker with the others: its CPU load, and the network to it.",
+        )
+    others = [p for p in peers if (v := p.prefill or p.decode) and v.worker != visit.worker]
+    there = f"; {len(others)} peers ran on other workers" if others else ""
+    return (
+        Cause.SLOW_WORKER,
+        f"worker {visit.worker} computed {computed:,} tokens, as many as usual, in more time "
+        f"and without a queue{there}",
+        "Compare the worker with the others: `penstock status` locally, its GPU clock, "
+        "temperature and neighbors on a cluster.",
+    )
+
+
+def _computed(request: TracedRequest) -> int:
+    return request.input_tokens - (request.cached_tokens or 0)
+
+
+def _ahead(request: TracedRequest, requests: Sequence[TracedRequest]) -> float:
+    """Prompt tokens of earlier requests that the prefill worker had not computed when this one
+    came; a request that was partly computed counts with the rest of its time."""
+    visit = request.prefill or request.decode
+    if visit is None:
+        return 0.0
+    tokens = 0.0
+    for other in requests:
+        theirs = other.prefill or other.decode
+        if other is request or theirs is None or theirs.worker != visit.worker:
+            continue
+        end = _prefill_end(other)
+        if theirs.start_ns <= visit.start_ns < end:
+            rest = (end - visit.start_ns) / max(end - theirs.start_ns, 1)
+            tokens += _computed(other) * rest
+    return tokens
+
+
+def _prefill_end(request: TracedRequest) -> int:
+    for stage in request.stages:
+        if stage.name is StageName.PREFILL:
+            return request.start_ns + int(stage.end_ms * 1e6)
+    return request.end_ns
+
+
+def _decode_reason(
+    request: TracedRequest, requests: Sequence[TracedRequest], peers: Sequence[TracedRequest]
+) -> tuple[Cause, str, str]:
+    visit = request.decode
+    if visit is None:
+        return Cause.NONE, "no worker is recorded", ""
+    held = _held(visit, requests)
+    usual = median(_held(peer.decode, requests) for peer in peers if peer.decode)
+    if held > 1.3 * usual:
+        return (
+            Cause.DECODE_CONTENTION,
+            f"worker {visit.worker} decoded requests with {held:,} tokens of KV cache at the same "
+            f"time (median of the peers: {usual:,.0f}): larger steps, or preemption if this "
+            "exceeds its KV cache",
+            "Compare with the KV cache of a worker (`penstock check` prints it), and add decode "
+            "workers or lower `max_num_seqs`.",
+        )
+    return (
+        Cause.SLOW_WORKER,
+        f"worker {visit.worker} had no more to decode than usual and took more time for a token",
+        "Compare the worker with the others: `penstock status` locally, its GPU clock, "
+        "temperature and neighbors on a cluster.",
+    )
+
+
+def _held(visit: Visit | None, requests: Sequence[TracedRequest]) -> int:
+    """Tokens of all requests that overlapped with ``visit`` at its worker, including its own."""
+    if visit is None:
+        return 0
+    return sum(
+        other.input_tokens + other.output_tokens
+        for other in requests
+        if other.decode is not None
+        and other.decode.worker == visit.worker
+        and other.decode.start_ns < visit.end_ns
+        and other.decode.end_ns > visit.start_ns
+    )
+
+
+def _notes(request: TracedRequest) -> tuple[str, ...]:
+    notes = []
+    if request.clock_skew_ms:
+        notes.append(
+            f"The clocks of frontend and worker differ by at least {request.clock_skew_ms:.1f} ms; "
+            "the stages are cut to the frontend's times."
+        )
+    if request.retries:
+        notes.append(f"The frontend sent the request again {request.retries} times (migration).")
+    if request.cached_tokens is None:
+        notes.append("No request record arrived: cached tokens and the KV transfer are unknown.")
+    return tuple(notes)

@@ -1,0 +1,82 @@
+"""Dynamo's own spans: their names, and `penstock trace` on requests to real processes."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import httpx
+
+from penstock.drill.graph_process import GraphProcess
+from penstock.local.state import StateDir
+from penstock.local.tracing import folder
+from penstock.tracing.requests import ROUTES, SPAN_NAMES
+from penstock.tracing.spans import Decoded, decode
+from penstock.tracing.store import read
+from tests.support.local_graphs import Up
+
+MODEL = "openai/gpt-oss-20b"
+KEY = "tracing: {endpoint: 'http://tempo.monitoring:4317', sample_ratio: 0.0}\n"
+
+
+def send(url: str, name: str) -> str:
+    body = {
+        "model": MODEL,
+        "max_tokens": 8,
+        "messages": [{"role": "user", "content": "word " * 90}],
+    }
+    headers = {"x-request-id": name}
+    response = httpx.post(f"{url}/chat/completions", json=body, headers=headers, timeout=60)
+    response.raise_for_status()
+    return str(response.json()["id"])
+
+
+def recorded(process: GraphProcess, tmp_path: Path, name: str) -> Decoded:
+    """What the receiver has stored, once the request ``name`` is complete."""
+    traces = folder(StateDir(process.graph, tmp_path / "state"))
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        decoded = decode(read(traces))
+        roots = [s for s in decoded.spans if s.attributes.get("x_request_id") == name]
+        ids = {s.attributes["request_id"] for s in roots}
+        if {"http-request", "handle_payload"} <= {s.name for s in roots} and ids <= set(
+            decoded.records
+        ):
+            return decoded
+        time.sleep(0.2)
+    raise TimeoutError(f"no complete trace of {name} in {traces}")
+
+
+def test_the_span_names_are_those_that_dynamo_emits(
+    up: Up, quickstart: Path, tmp_path: Path
+) -> None:
+    """With the key in the graph, whose endpoint and ratio apply only on a cluster."""
+    quickstart.write_text(quickstart.read_text() + KEY)
+    process = up(quickstart)
+    url = process.state()["endpoint"]
+    response_id = [send(url, f"my-{number}") for number in range(7)][-1]
+    names = {span.name for span in recorded(process, tmp_path, "my-6").spans}
+    assert names == set(SPAN_NAMES) - {ROUTES[1]}
+
+    shown = process.penstock("trace", str(quickstart), response_id)
+    assert shown.returncode == 0, shown.stderr
+    for stage in ("prefill routing", "KV transfer", "decode", "response"):
+        assert stage in shown.stdout
+    document = json.loads(process.penstock("trace", str(quickstart), "my-6", "--json").stdout)
+    assert document["request"]["prefill_worker"]["service"] == "prefill"
+    assert document["request"]["cached_tokens"] > 0
+    listed = json.loads(process.penstock("trace", str(quickstart), "--json").stdout)
+    assert listed[0]["request_id"] == document["request"]["request_id"]
+
+    unknown = process.penstock("trace", str(quickstart), "my-66")
+    assert unknown.returncode == 2
+    assert "Perhaps you meant my-6" in unknown.stderr
+
+
+def test_without_traces_the_command_says_how_to_record_them(up: Up, quickstart: Path) -> None:
+    process = up(quickstart)
+    shown = process.penstock("trace", str(quickstart))
+    assert shown.returncode == 11
+    assert "the graph is up without traces" in shown.stderr
+    assert "--trace" in shown.stderr

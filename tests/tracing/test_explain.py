@@ -1,0 +1,112 @@
+"""Which stage and cause an explanation names, and for which IDs a request is found."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from penstock.tracing.explain import Cause, Explanation, UnknownRequestError, explain, find
+from penstock.tracing.report import explanation_document, explanation_lines
+from penstock.tracing.requests import StageName
+from tests.tracing.build import Trace, peers, requests
+
+
+def explained(*more: Trace, record: bool = True, **given: Any) -> Explanation:
+    slow = Trace("slow", at_ms=50_000, client="my-id", **given)
+    return explain(requests(*peers(), slow, *more, record=record), "slow")
+
+
+@pytest.mark.parametrize(
+    ("given", "stage", "cause"),
+    [
+        ({"prefill_ms": 90.0}, StageName.PREFILL, Cause.SLOW_WORKER),
+        ({"prefill_ms": 90.0, "cached": 0}, StageName.PREFILL, Cause.COLD_PREFIX),
+        ({"transfer_ms": 90.0}, StageName.KV_TRANSFER, Cause.KV_TRANSFER),
+        ({"decode_ms": 190.0}, StageName.DECODE, Cause.SLOW_WORKER),
+        ({"response_ms": 90.0}, StageName.RESPONSE, Cause.SLOW_CLIENT),
+    ],
+)
+def test_the_stage_with_the_largest_excess_is_named(
+    given: dict[str, Any], stage: StageName, cause: Cause
+) -> None:
+    explanation = explained(**given)
+    assert explanation.slow is not None
+    assert (explanation.slow.stage.name, explanation.cause) == (stage, cause)
+    assert f"slow stage: {stage}" in "\n".join(explanation_lines(explanation))
+    assert explanation_document(explanation)["slow_stage"] == str(stage)
+
+
+def test_prompts_before_it_at_the_same_worker_are_a_queue() -> None:
+    before = [Trace(f"b{i}", at_ms=49_990 + i, prefill_ms=60.0, cached=0) for i in range(4)]
+    assert explained(*before, prefill_ms=90.0).cause is Cause.QUEUE
+    elsewhere = [
+        Trace(f"b{i}", at_ms=49_990 + i, prefill_ms=60.0, cached=0, worker="12") for i in range(4)
+    ]
+    assert explained(*elsewhere, prefill_ms=90.0).cause is Cause.SLOW_WORKER
+
+
+def test_other_sequences_at_the_decode_worker_are_contention() -> None:
+    others = [Trace(f"o{i}", at_ms=50_010 + i) for i in range(4)]
+    assert explained(*others, decode_ms=190.0).cause is Cause.DECODE_CONTENTION
+
+
+def test_a_usual_request_has_no_slow_stage() -> None:
+    explanation = explained()
+    assert explanation.slow is None
+    assert "no slow stage: no stage is slower than usual" in "\n".join(
+        explanation_lines(explanation)
+    )
+
+
+def test_a_longer_output_is_not_slow_decode() -> None:
+    assert explained(decode_ms=115.0, output=39).slow is None
+
+
+def test_without_peers_no_stage_is_named() -> None:
+    found = requests(*peers(3), Trace("slow", at_ms=9_000, prefill_ms=500.0))
+    explanation = explain(found, "slow")
+    assert explanation.slow is None
+    assert "only 3 recorded requests have a similar length" in explanation.reason
+
+
+def test_requests_of_another_length_are_no_peers() -> None:
+    long = [Trace(f"l{i}", at_ms=1000.0 * i, input=9_000, prefill_ms=400.0) for i in range(9)]
+    found = requests(*long, Trace("slow", at_ms=50_000, prefill_ms=90.0))
+    assert explain(found, "slow").peers == 0
+
+
+def test_the_stages_add_up_to_the_total() -> None:
+    request = explained(prefill_ms=90.0).request
+    assert sum(stage.ms for stage in request.stages) == pytest.approx(request.total_ms)
+    assert [stage.name for stage in request.stages] == [
+        StageName.FRONTEND,
+        StageName.PREFILL_ROUTING,
+        StageName.PREFILL,
+        StageName.KV_TRANSFER,
+        StageName.DECODE,
+        StageName.RESPONSE,
+    ]
+
+
+def test_clocks_that_differ_are_noted_and_no_stage_is_negative() -> None:
+    explanation = explained(skew_ms=40.0)
+    assert all(stage.stage.ms >= 0 for stage in explanation.stages)
+    assert explanation.notes[0].startswith("The clocks of frontend and worker differ by at least 3")
+
+
+def test_without_records_the_note_says_what_is_unknown() -> None:
+    explanation = explained(record=False)
+    assert explanation.request.cached_tokens is None
+    assert "No request record arrived" in explanation.notes[0]
+
+
+def test_a_request_is_found_by_each_of_its_ids() -> None:
+    found = requests(*peers(), Trace("0d96b72d-26ac", client="my-id"))
+    wanted = found[0] if found[0].client_id else found[-1]
+    wanted = next(request for request in found if request.client_id == "my-id")
+    for name in ("0d96b72d-26ac", "chatcmpl-0d96b72d-26ac", "my-id", wanted.trace_id, "0d96"):
+        assert find(found, name) is wanted
+    for name in ("peer", "0d9", "chatcmpl-", "other"):
+        with pytest.raises(UnknownRequestError):
+            find(found, name)

@@ -1,0 +1,78 @@
+"""The receiver stores what Dynamo sends; a truncated file loses only its last message."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from penstock.tracing.load import is_recorded, load
+from penstock.tracing.receiver import Receiver
+from penstock.tracing.store import NAME, OLDER, Kind, Message, Writer, read
+from tests.tracing.build import Trace, peers
+
+PROTOBUF = {"content-type": "application/x-protobuf"}
+
+
+@pytest.fixture
+def receiver(tmp_path: Path) -> Iterator[Receiver]:
+    running = Receiver(tmp_path, "127.0.0.1")
+    yield running
+    running.stop()
+
+
+def post(receiver: Receiver, path: str, body: bytes) -> int:
+    return httpx.post(receiver.url + path, content=body, headers=PROTOBUF).status_code
+
+
+def test_what_is_sent_is_read_again(receiver: Receiver, tmp_path: Path) -> None:
+    traces, logs = Trace("one", client="c").messages()
+    assert post(receiver, "/v1/traces", traces.body) == 200
+    assert post(receiver, "/v1/logs", logs.body) == 200
+    (request,) = load(tmp_path).requests
+    assert (request.request_id, request.client_id, request.cached_tokens) == ("one", "c", 288)
+
+
+def test_logs_without_a_request_record_are_not_stored(receiver: Receiver, tmp_path: Path) -> None:
+    assert post(receiver, "/v1/logs", b"only a log line") == 200
+    assert not is_recorded(tmp_path)
+
+
+def test_other_paths_are_refused(receiver: Receiver, tmp_path: Path) -> None:
+    assert post(receiver, "/v1/metrics", b"") == 404
+    assert not is_recorded(tmp_path)
+
+
+@pytest.mark.parametrize("cut", [1, 3, 40])
+def test_a_truncated_file_loses_only_its_last_message(tmp_path: Path, cut: int) -> None:
+    writer = Writer(tmp_path)
+    for trace in peers(3):
+        writer.append(trace.messages()[0])
+    path = tmp_path / NAME
+    path.write_bytes(path.read_bytes()[:-cut])
+    assert len(load(tmp_path).requests) == 2
+
+
+def test_a_damaged_message_is_counted_and_skipped(tmp_path: Path) -> None:
+    writer = Writer(tmp_path)
+    writer.append(Message(kind=Kind.TRACES, body=b"\xff\xff\xff"))
+    writer.append(Trace("one").messages()[0])
+    loaded = load(tmp_path)
+    assert (len(loaded.requests), loaded.unreadable) == (1, 1)
+
+
+def test_the_size_is_bounded_by_two_files(tmp_path: Path) -> None:
+    writer = Writer(tmp_path, file_bytes=1000)
+    for number in range(30):
+        writer.append(Message(kind=Kind.TRACES, body=bytes([number]) * 90))
+    sizes = [(tmp_path / name).stat().st_size for name in (NAME, OLDER)]
+    assert max(sizes) <= 1000
+    kept = [message.body[0] for message in read(tmp_path)]
+    assert kept == list(range(kept[0], 30))
+    assert len(kept) >= 10
+
+
+def test_nothing_recorded_is_no_request(tmp_path: Path) -> None:
+    assert load(tmp_path / "missing").requests == ()
