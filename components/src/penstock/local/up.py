@@ -22,6 +22,7 @@ from penstock.graph.gateway import GatewaySection
 from penstock.local.adapt import Overrides
 from penstock.local.deployment import LocalDeployment
 from penstock.local.envoy import Envoy
+from penstock.local.events import EventLog
 from penstock.local.file_watch import FileWatch
 from penstock.local.gateway import NAME as GATEWAY
 from penstock.local.gateway import GatewayOptions, LocalGateway, Places, fixed_setting
@@ -79,6 +80,7 @@ class Up:
         self._stop_signal = 0
         self._gateway: LocalGateway | None = None
         self._is_recorded = True  # the state file has the current state
+        self._events = EventLog(self._state.path)
 
     def run(self) -> int:
         """Run until a signal; return 0 after SIGTERM (`penstock down`), 130 after Ctrl-C."""
@@ -123,6 +125,7 @@ class Up:
         inner = ports.free() if self._options.gateway else port
         self._gateway = self._with_gateway(deployment, port, inner)
         self._state.prepare()  # only now: a start that fails keeps the logs of the last run
+        self._events.begin()
         services, endpoint = self._with_endpoint(deployment, services, inner)
         supervisor = Supervisor(deployment, self._state, services, endpoint, ports, gpus, self._say)
         stopping = self._listen_for_signals(supervisor)
@@ -303,6 +306,7 @@ class Up:
             )
             return
         changes = _changes(supervisor.deployment, deployment)
+        replaced = _replaced(supervisor.deployment, deployment)
         try:
             supervisor.change(deployment)
         except MissingToolError as error:
@@ -311,6 +315,8 @@ class Up:
         self._rejected_edit = ()
         for line in changes:
             self._say(line)
+        for name in replaced:
+            self._events.replaces(name)
         if self._gateway is not None:
             self._gateway.change(deployment.gateway)
         self._say_notes(deployment, supervisor.endpoint)
@@ -345,6 +351,7 @@ class Up:
                     "serves, but `penstock status` shows an old state. Fix: Free space."
                 )
             self._is_recorded = False
+        self._events.observe(state)
         self._show(state)
 
 
@@ -357,6 +364,12 @@ def _fixed_setting(old: LocalDeployment, new: LocalDeployment) -> str:
     if old.infrastructure != new.infrastructure:
         return "infrastructure"
     return ""
+
+
+def _replaced(old: LocalDeployment, new: LocalDeployment) -> list[str]:
+    """The programs whose configuration differs."""
+    both = ((old.program(program.name), program) for program in new.programs)
+    return [after.name for before, after in both if before and before.key != after.key]
 
 
 def _changes(old: LocalDeployment, new: LocalDeployment) -> list[str]:
