@@ -118,7 +118,7 @@ def title_line(found: LiveSnapshot) -> str:
     name = found.graph.rpartition("/")[2]
     if found.endpoint is None:
         return f"{name}: {found.phase}"
-    return f"{name}: {found.phase}, {', '.join(found.models) or 'starting'}, {found.endpoint}"
+    return ", ".join([f"{name}: {found.phase}", found.endpoint, *found.models])
 
 
 def topology_lines(found: LiveSnapshot, width: int) -> list[str]:
@@ -170,9 +170,9 @@ def totals_lines(found: LiveSnapshot) -> list[str]:
     return [
         f"TTFT p50 {milliseconds(totals.ttft_s)}, ITL p50 {milliseconds(totals.itl_s)}, "
         f"prefix-cache hit rate {percent(totals.prefix_hit_rate)}{window}",
-        f"{number(totals.request_rate)} req/s, {number(totals.input_token_rate, 0)} input and "
-        f"{number(totals.output_token_rate, 0)} output tokens/s, {count(totals.running)} running, "
-        f"{count(totals.router_queue)} in the router's queue",
+        f"{number(totals.request_rate)} req/s, tokens/s: {number(totals.input_token_rate, 0)} in, "
+        f"{number(totals.output_token_rate, 0)} out; {count(totals.running)} running, "
+        f"{count(totals.router_queue)} queued in the router",
     ]
 
 

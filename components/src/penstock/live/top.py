@@ -76,7 +76,7 @@ class Top(App[None]):
     ENABLE_COMMAND_PALETTE = False
     CSS = """
     Static { padding: 0 1; }
-    #title { text-style: bold; }
+    #title { text-style: bold; text-wrap: nowrap; text-overflow: ellipsis; }
     #alerts { color: $error; display: none; }
     #alerts.shown { display: block; }
     DataTable { height: 1fr; margin: 1 0 0 0; }
