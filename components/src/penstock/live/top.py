@@ -145,6 +145,8 @@ class Top(App[None]):
         if found is None or not self.screen_stack:
             return
         base = self.screen_stack[0]
+        if not base.query("#title"):
+            return  # the application is starting or ending
         width = self.size.width - MARGIN
         base.query_one("#title", Static).update(title_line(found))
         lines = topology_lines(found, width)
