@@ -117,6 +117,23 @@ def test_status_shows_every_process_and_the_registered_workers(running: GraphPro
     assert "registered workers: 3" in shown.stdout
 
 
+def test_top_shows_the_processes_and_their_events(running: GraphProcess, client: OpenAI) -> None:
+    test_a_text_completion_works(client)
+    shown = running.penstock("top", str(running.graph), "--once")
+    assert shown.returncode == 0, shown.stderr
+    for text in ("frontend 1/1", "prefill 2/2", "decode 1/1", "graph: ready"):
+        assert text in shown.stdout
+    done = running.penstock("top", str(running.graph), "--json")
+    document = json.loads(done.stdout)
+    workers = {worker["name"]: worker for worker in document["workers"]}
+    assert all(worker["responds"] for worker in workers.values())
+    assert workers["decode.0"]["kv_usage"] is not None
+    assert workers["decode.0"]["itl_s"] > 0
+    assert workers["prefill.0"]["kv_usage"] is None  # a mocker exports it only for decode
+    assert document["totals"]["request_rate"] is not None
+    assert {event["kind"] for event in document["events"]} == {"start", "ready"}
+
+
 def test_logs_of_a_component_are_prefixed_with_its_processes(running: GraphProcess) -> None:
     shown = running.penstock("logs", str(running.graph), "prefill", "-n", "3")
     assert shown.returncode == 0, shown.stderr

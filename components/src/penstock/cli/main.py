@@ -35,6 +35,7 @@ COMMANDS = {
     "init": "write a first graph for a model, GPUs and traffic",
     "up": "run a graph or a DGD manifest on this machine",
     "status": "show the processes of a running graph, or with --cluster a release",
+    "top": "show a live view of a running graph in the terminal",
     "ls": "list the graphs that are up on this machine",
     "scale": "set the replicas of pools in a graph, which a running `up` applies",
     "logs": "print the logs of a graph's processes",

@@ -22,6 +22,7 @@ from penstock.graph.gateway import GatewaySection
 from penstock.local.adapt import Overrides
 from penstock.local.deployment import LocalDeployment
 from penstock.local.envoy import Envoy
+from penstock.local.events import EventLog
 from penstock.local.file_watch import FileWatch
 from penstock.local.gateway import NAME as GATEWAY
 from penstock.local.gateway import GatewayOptions, LocalGateway, Places, fixed_setting
@@ -82,6 +83,7 @@ class Up:
         self._stop_signal = 0
         self._gateway: LocalGateway | None = None
         self._is_recorded = True  # the state file has the current state
+        self._events = EventLog(self._state.path)
 
     def run(self) -> int:
         """Run until a signal; return 0 after SIGTERM (`penstock down`), 130 after Ctrl-C."""
@@ -126,6 +128,7 @@ class Up:
         inner = ports.free() if self._options.gateway else port
         self._gateway = self._with_gateway(deployment, port, inner)
         self._state.prepare()  # only now: a start that fails keeps the logs of the last run
+        self._events.begin()
         services, endpoint = self._with_endpoint(deployment, services, inner)
         with receiving(self._state, enabled=self._is_traced(deployment)) as traces_url:
             services = replace(services, traces_url=traces_url)
@@ -321,6 +324,7 @@ class Up:
             )
             return
         changes = _changes(supervisor.deployment, deployment)
+        replaced = _replaced(supervisor.deployment, deployment)
         try:
             supervisor.change(deployment)
         except MissingToolError as error:
@@ -329,6 +333,8 @@ class Up:
         self._rejected_edit = ()
         for line in changes:
             self._say(line)
+        for name in replaced:
+            self._events.replaces(name)
         if self._gateway is not None:
             self._gateway.change(deployment.gateway)
         self._say_notes(deployment, supervisor.endpoint)
@@ -363,6 +369,7 @@ class Up:
                     "serves, but `penstock status` shows an old state. Fix: Free space."
                 )
             self._is_recorded = False
+        self._events.observe(state)
         self._show(state)
 
 
@@ -375,6 +382,12 @@ def _fixed_setting(old: LocalDeployment, new: LocalDeployment) -> str:
     if old.infrastructure != new.infrastructure:
         return "infrastructure"
     return ""
+
+
+def _replaced(old: LocalDeployment, new: LocalDeployment) -> list[str]:
+    """The programs whose configuration differs."""
+    both = ((old.program(program.name), program) for program in new.programs)
+    return [after.name for before, after in both if before and before.key != after.key]
 
 
 def _changes(old: LocalDeployment, new: LocalDeployment) -> list[str]:

@@ -1,0 +1,48 @@
+"""`penstock top GRAPH`: a live view of a running graph in the terminal."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from typing import TYPE_CHECKING
+
+from penstock.cli import arguments
+
+if TYPE_CHECKING:
+    from penstock.live.source import LiveGraph
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    arguments.add_graph(parser)
+    arguments.add_running_sets(parser)
+    parser.add_argument(
+        "--once",
+        action="store_true",
+        help="print one snapshot and exit (the default if stdin or stdout is not a terminal)",
+    )
+    arguments.add_json(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    from penstock.live.source import LiveGraph
+
+    graph = LiveGraph(args.graph, args.sets)
+    is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
+    if args.once or args.json or not is_terminal:
+        from penstock.live.once import print_once
+
+        print_once(graph, as_json=args.json)
+        return 0
+    return asyncio.run(_screen(graph))
+
+
+async def _screen(graph: LiveGraph) -> int:
+    from penstock.live.top import Top
+
+    app = Top(graph.snapshot)
+    try:
+        await app.run_async()
+    finally:
+        await graph.close()
+    return app.return_code or 0

@@ -1,0 +1,1 @@
+"""The live view of a running graph: what `penstock top` and the page show."""

@@ -1,0 +1,251 @@
+"""Makes a `LiveSnapshot` from the state of `up` and the scrapes of its processes. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from penstock.live import names
+from penstock.live.model import (
+    STOPPED,
+    ComponentView,
+    Edge,
+    LiveSnapshot,
+    Totals,
+    WorkerView,
+)
+from penstock.live.rates import Interval, Scrapes
+from penstock.local.events import Event
+from penstock.local.load import GENERATE, IN_FLIGHT, ROUTER_QUEUE, WORKER_QUEUE, WORKER_REQUESTS
+from penstock.local.reconcile import ReplicaState
+from penstock.local.state_file import LocalState, ReplicaStatus
+from penstock.manifests.deployment import Role
+from penstock.metrics import Metrics
+from penstock.serving.frontend_metrics import PROMPT, REQUESTS, FrontendMetrics, summarize
+
+CLIENTS, ROUTER = "clients", "router"
+# As a request passes them.
+ORDER = (Role.FRONTEND, Role.ENCODE, Role.PREFILL, Role.DECODE, Role.WORKER)
+
+
+def snapshot(
+    state: LocalState, scrapes: Scrapes, events: Sequence[Event], time_s: float
+) -> LiveSnapshot:
+    """The graph at ``time_s`` (seconds since 1970)."""
+    shown = sorted(
+        (r for r in state.replicas if r.role in ORDER),
+        key=lambda r: (ORDER.index(r.role), r.program),
+    )
+    frontends = [i for r in shown if r.role is Role.FRONTEND and (i := scrapes.interval(r.pid))]
+    totals = _totals(frontends)
+    workers = tuple(_worker(r, scrapes, frontends) for r in shown)
+    components = _components(state, shown)
+    return LiveSnapshot(
+        graph=state.source,
+        phase=str(state.phase),
+        endpoint=state.gateway.url if state.gateway else state.endpoint,
+        models=state.models,
+        time_s=time_s,
+        window_s=max((i.seconds for i in frontends if i.seconds), default=None),
+        totals=totals,
+        components=components,
+        workers=workers,
+        edges=tuple(_edges(components, workers, totals, frontends, scrapes)),
+        events=tuple(events),
+        alerts=tuple(_alerts(state, workers)),
+    )
+
+
+def stopped(graph: str, events: Sequence[Event], time_s: float) -> LiveSnapshot:
+    """A graph that is not up any more."""
+    return LiveSnapshot(
+        graph=graph,
+        phase=STOPPED,
+        endpoint=None,
+        models=(),
+        time_s=time_s,
+        window_s=None,
+        totals=Totals(),
+        components=(),
+        workers=(),
+        edges=(),
+        events=tuple(events),
+        alerts=(),
+    )
+
+
+def _components(state: LocalState, shown: Sequence[ReplicaStatus]) -> tuple[ComponentView, ...]:
+    """In the order of a request: frontend, prefill, decode."""
+    roles = {r.program: r.role for r in shown}
+    ready = [r.program for r in shown if r.state is ReplicaState.READY]
+    found = [
+        ComponentView(name=name, role=roles[name], desired=desired, ready=ready.count(name))
+        for name, desired in state.desired_replicas.items()
+        if name in roles
+    ]
+    return tuple(sorted(found, key=lambda c: (ORDER.index(c.role), c.name)))
+
+
+def _summary(frontends: Sequence[Interval]) -> FrontendMetrics | None:
+    """Over the frontends that were scraped at least twice."""
+    pairs = [(i.now.metrics, i.before.metrics) for i in frontends if i.before is not None]
+    if not pairs:
+        return None
+    now = [sample for metrics, _ in pairs for sample in metrics.samples]
+    return summarize(now, [sample for _, metrics in pairs for sample in metrics.samples])
+
+
+def _totals(frontends: Sequence[Interval]) -> Totals:
+    summary = _summary(frontends)
+    return Totals(
+        started_rate=_sum(i.rate([names.STARTED]) for i in frontends),
+        request_rate=_sum(i.rate([REQUESTS]) for i in frontends),
+        input_token_rate=_sum(i.rate([PROMPT]) for i in frontends),
+        output_token_rate=_sum(i.rate([names.OUTPUT]) for i in frontends),
+        ttft_s=summary.ttft_s if summary else None,
+        itl_s=summary.itl_s if summary else None,
+        prefix_hit_rate=summary.prefix_hit_rate if summary else None,
+        running=_count(_sum(i.now.metrics.total([names.ACTIVE]) for i in frontends)),
+        router_queue=_count(_sum(i.now.metrics.total([ROUTER_QUEUE]) for i in frontends)),
+    )
+
+
+def _worker(replica: ReplicaStatus, scrapes: Scrapes, frontends: Sequence[Interval]) -> WorkerView:
+    interval = scrapes.interval(replica.pid)
+    figures: dict[str, float | int | None] = {}
+    if interval is not None and replica.role is Role.FRONTEND:
+        totals = _totals([interval])
+        figures = {
+            "running": totals.running,
+            "queued": totals.router_queue,
+            "prefix_hit_rate": totals.prefix_hit_rate,
+            "request_rate": totals.request_rate,
+            "output_token_rate": totals.output_token_rate,
+            "ttft_s": totals.ttft_s,
+            "itl_s": totals.itl_s,
+        }
+    elif interval is not None:
+        figures = _engine(interval) | _last_latencies(replica, frontends)
+    return WorkerView(
+        name=replica.name,
+        component=replica.program,
+        role=replica.role,
+        state=replica.state,
+        pid=replica.pid,
+        restarts=replica.restarts,
+        worker_id=replica.worker_id,
+        is_substitute=replica.is_substitute,
+        responds=scrapes.responds(replica.pid),
+        **figures,  # type: ignore[arg-type]
+    )
+
+
+def _engine(interval: Interval) -> dict[str, float | int | None]:
+    """Prefill mockers export no figures of an engine: requests in flight are Dynamo's."""
+    metrics = interval.now.metrics
+    handler_queue = metrics.total([WORKER_QUEUE]) or 0
+    in_flight = metrics.total([IN_FLIGHT], **GENERATE)
+    running = metrics.total(names.ENGINE_RUNNING)
+    if running is None and in_flight is not None:
+        running = max(0, in_flight - handler_queue)
+    waiting = metrics.total(names.ENGINE_WAITING) or 0
+    return {
+        "running": _count(running),
+        "queued": None if running is None else _count(waiting + handler_queue),
+        "kv_usage": _gauge(metrics, names.ENGINE_KV_USAGE),
+        "prefix_hit_rate": _hit_rate(interval),
+        "request_rate": interval.rate([WORKER_REQUESTS], **GENERATE),
+        "output_token_rate": interval.rate(names.GENERATED),
+    }
+
+
+def _hit_rate(interval: Interval) -> float | None:
+    """Of the interval from counters, or the engine's own."""
+    queries, hits = interval.increase(names.QUERIES), interval.increase(names.HITS)
+    if queries and hits is not None:
+        return min(1.0, hits / queries)
+    return _gauge(interval.now.metrics, names.HIT_RATE)
+
+
+def _last_latencies(
+    replica: ReplicaStatus, frontends: Sequence[Interval]
+) -> dict[str, float | int | None]:
+    """As its frontends measured them; of several frontends, the largest."""
+    if replica.worker_id is None:
+        return {}
+    worker_id = str(int(replica.worker_id, 16))
+
+    def last(name: str) -> float | None:
+        found = [s.value for i in frontends for s in i.now.metrics.find(name, worker_id=worker_id)]
+        return max(found, default=None)
+
+    return {"ttft_s": last(names.LAST_TTFT), "itl_s": last(names.LAST_ITL)}
+
+
+def _edges(
+    components: Sequence[ComponentView],
+    workers: Sequence[WorkerView],
+    totals: Totals,
+    frontends: Sequence[Interval],
+    scrapes: Scrapes,
+) -> Iterable[Edge]:
+    """Of a request: clients → frontend → router → worker pools, and the KV transfers between
+    them."""
+    pools = [c for c in components if c.role is not Role.FRONTEND]
+    for component in components:
+        if component.role is Role.FRONTEND:
+            rate = totals.started_rate
+            yield Edge(source=CLIENTS, target=component.name, request_rate=rate)
+            # One admission per phase: in a disaggregated graph, two for each request.
+            admitted = [
+                _sum(i.rate([names.ADMITTED], worker_type=t) for i in frontends)
+                for t in ("prefill", "decode")
+            ]
+            routed = max((one for one in admitted if one is not None), default=None)
+            yield Edge(source=component.name, target=ROUTER, request_rate=routed)
+    for pool in pools:
+        rate = _sum(w.request_rate for w in workers if w.component == pool.name)
+        yield Edge(source=ROUTER, target=pool.name, request_rate=rate)
+    prefill = [c for c in pools if c.role is Role.PREFILL]
+    for source in prefill:
+        for target in (c for c in pools if c.role is Role.DECODE):
+            readers = [w for w in workers if w.component == target.name]
+            intervals = [i for w in readers if (i := scrapes.interval(w.pid)) is not None]
+            yield Edge(
+                source=source.name,
+                target=target.name,
+                request_rate=_sum(w.request_rate for w in workers if w.component == source.name),
+                byte_rate=_sum(i.rate(names.KV_BYTES) for i in intervals),
+                is_kv_transfer=True,
+            )
+
+
+def _alerts(state: LocalState, workers: Sequence[WorkerView]) -> Iterable[str]:
+    for worker in workers:
+        if worker.state is ReplicaState.CRASHED:
+            yield f"{worker.name} has crashed and will be restarted"
+        elif worker.state is ReplicaState.UNHEALTHY:
+            yield f"{worker.name} failed its last health check"
+        elif worker.responds is False:
+            yield f"{worker.name} does not return its metrics"
+    if state.rejected_edit:
+        yield f"the last edit was rejected: {state.rejected_edit[0]}"
+    if state.gateway is not None and not state.gateway.is_running:
+        yield "the gateway is not running"
+
+
+def _gauge(metrics: Metrics, gauges: Iterable[str]) -> float | None:
+    """Of the first of these gauges that the process exports; of several ranks, the largest."""
+    for name in gauges:
+        if values := [sample.value for sample in metrics.find(name)]:
+            return max(values)
+    return None
+
+
+def _sum(values: Iterable[float | None]) -> float | None:
+    """Of those that were measured; None if none was."""
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
+
+
+def _count(value: float | None) -> int | None:
+    return None if value is None else round(value)

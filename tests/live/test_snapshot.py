@@ -1,0 +1,172 @@
+"""Figures of a live view from the metrics of a graph's processes."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from penstock.live.model import LiveSnapshot, WorkerView
+from penstock.local.reconcile import ReplicaState
+from penstock.manifests.deployment import Role
+from tests.live.constructed import (
+    DECODE_PORT,
+    FRONTEND_PORT,
+    PREFILL_PORT,
+    busy,
+    frontend_text,
+    graph,
+    history,
+    replica,
+    worker_text,
+)
+
+
+def worker(found: LiveSnapshot, name: str) -> WorkerView:
+    return next(w for w in found.workers if w.name == name)
+
+
+def test_rates_are_the_increase_of_counters_per_second() -> None:
+    totals = busy().totals
+    assert totals.request_rate == 4
+    assert totals.started_rate == 4
+    assert totals.input_token_rate == 400
+    assert totals.output_token_rate == 40
+    assert totals.prefix_hit_rate == pytest.approx(0.4)
+    assert totals.ttft_s == pytest.approx(0.05)
+    assert (totals.running, totals.router_queue) == (2, 1)
+
+
+def test_processes_are_in_the_order_of_a_request_with_their_figures() -> None:
+    found = busy()
+    assert [w.name for w in found.workers] == ["frontend.0", "prefill.0", "decode.0"]
+    decode = worker(found, "decode.0")
+    assert (decode.running, decode.queued) == (2, 2)  # one waits in the engine, one before it
+    assert decode.kv_usage == 0.25
+    assert decode.prefix_hit_rate == pytest.approx(0.4)
+    assert decode.request_rate == 4  # without the requests of other endpoints
+    assert decode.output_token_rate == 40
+    assert decode.itl_s == 0.008
+    assert decode.ttft_s is None
+    assert worker(found, "prefill.0").ttft_s == 0.25
+
+
+def test_what_a_process_does_not_export_is_unknown_and_not_zero() -> None:
+    prefill = worker(busy(), "prefill.0")  # a mocker for prefill has no figures of an engine
+    assert (prefill.running, prefill.queued) == (2, 1)
+    assert prefill.kv_usage is None
+    assert prefill.prefix_hit_rate is None
+    assert prefill.output_token_rate is None
+
+
+def test_the_first_scrape_has_gauges_but_no_rates() -> None:
+    found = history([graph()], [{}])
+    assert found.window_s is None
+    assert found.totals.request_rate is None
+    assert found.totals.running == 2
+    assert worker(found, "decode.0").request_rate is None
+
+
+def test_edges_follow_a_request_to_the_kv_transfer() -> None:
+    edges = {(e.source, e.target): e for e in busy().edges}
+    assert {pair: edge.request_rate for pair, edge in edges.items()} == {
+        ("clients", "frontend"): 4,
+        ("frontend", "router"): 4,
+        ("router", "prefill"): 4,
+        ("router", "decode"): 4,
+        ("prefill", "decode"): 4,
+    }
+    assert edges["prefill", "decode"].byte_rate == 3_100_000
+    assert edges["prefill", "decode"].is_kv_transfer
+
+
+@pytest.mark.parametrize(
+    ("running", "waiting", "usage", "generated"),
+    [
+        (
+            "vllm:num_requests_running",
+            "vllm:num_requests_waiting",
+            "vllm:kv_cache_usage_perc",
+            "vllm:generation_tokens_total",
+        ),
+        (
+            "sglang:num_running_reqs",
+            "sglang:num_queue_reqs",
+            "sglang:token_usage",
+            "sglang:generation_tokens_total",
+        ),
+        (
+            "trtllm_num_requests_running",
+            "trtllm_num_requests_waiting",
+            "trtllm_kv_cache_utilization",
+            None,
+        ),
+    ],
+)
+def test_each_engine_has_names_of_its_own(
+    running: str, waiting: str, usage: str, generated: str | None
+) -> None:
+    def text(tokens: int) -> str:
+        counter = f"{generated} {tokens}\n" if generated else ""
+        return worker_text(0, f"{running} 5\n{waiting} 2\n{usage} 0.5\n{counter}")
+
+    found = history([graph()] * 2, [{DECODE_PORT: text(0)}, {DECODE_PORT: text(70)}])
+    decode = worker(found, "decode.0")
+    assert (decode.running, decode.queued, decode.kv_usage) == (5, 3, 0.5)
+    assert decode.output_token_rate == (70 if generated else None)
+
+
+def test_a_restarted_process_starts_again_without_a_negative_rate() -> None:
+    again = graph(
+        replica("frontend.0", Role.FRONTEND, 1, FRONTEND_PORT),
+        replica("decode.0", Role.DECODE, 9, DECODE_PORT, restarts=1),
+    )
+    before = {DECODE_PORT: worker_text(500)}
+    found = history([graph(), again, again], [before, {DECODE_PORT: worker_text(1)}, {}])
+    decode = worker(found, "decode.0")
+    assert decode.request_rate == 0
+    assert decode.restarts == 1
+
+
+def test_a_counter_that_was_reset_in_the_same_process_counts_from_zero() -> None:
+    found = history(
+        [graph()] * 2, [{FRONTEND_PORT: frontend_text(50)}, {FRONTEND_PORT: frontend_text(3)}]
+    )
+    assert found.totals.request_rate == 3
+
+
+def test_a_process_that_hangs_or_refuses_leaves_the_rest_as_it_is() -> None:
+    for text in (None, ""):
+        found = history([graph()] * 2, [{}, {DECODE_PORT: text, PREFILL_PORT: worker_text(6)}])
+        assert worker(found, "decode.0").responds is False
+        assert worker(found, "decode.0").running is None
+        assert worker(found, "prefill.0").request_rate == 6
+        assert found.alerts == ("decode.0 does not return its metrics",)
+
+
+def test_a_metrics_endpoint_that_returns_something_else_does_not_respond() -> None:
+    broken = "dynamo_component_requests_total{ never closed\n"
+    found = history([graph()], [{DECODE_PORT: broken}])
+    assert worker(found, "decode.0").responds is False
+
+
+def test_a_crashed_worker_is_an_alert_and_not_ready() -> None:
+    crashed = replica("decode.0", Role.DECODE, 3, DECODE_PORT, state=ReplicaState.CRASHED)
+    found = history([graph(crashed)], [{}])
+    assert found.alerts == ("decode.0 has crashed and will be restarted",)
+    assert [(c.name, c.ready, c.desired) for c in found.components] == [("decode", 0, 1)]
+    assert worker(found, "decode.0").responds is None
+
+
+def test_rates_cover_the_last_seconds_only() -> None:
+    texts = [{FRONTEND_PORT: frontend_text(100 if n >= 2 else 0)} for n in range(12)]
+    found = history([graph()] * 12, texts)
+    assert found.totals.request_rate == 0  # the requests of the third second are too old
+    assert found.window_s == 5
+
+
+def test_a_snapshot_is_json() -> None:
+    document = json.loads(json.dumps(busy().as_dict()))
+    assert document["phase"] == "ready"
+    assert document["workers"][2]["kv_usage"] == 0.25
+    assert document["workers"][1]["kv_usage"] is None
