@@ -29,8 +29,8 @@ from penstock.errors import InputError, Problem
 SUBJECT = "dynamo.request_trace.v1"  # the default of DYN_REQUEST_TRACE_NATS_SUBJECT
 SCHEMES = ("nats", "tls", "ws", "wss")
 CONNECT_S = 5
-RECONNECT_S = 2
-LOST_AFTER = 15  # attempts to connect again
+RECONNECT_S = 1
+LOST_AFTER = 30  # attempts to connect again
 # The variables that Dynamo reads, and the options of nats-py.
 CREDENTIALS = {
     "NATS_AUTH_USERNAME": "user",
@@ -81,6 +81,9 @@ def capture_nats(
         message = f"cannot be written: {error.strerror or error}"
         fix = "Free space, or name a file in a folder in which you may write."
         raise InputError(Problem(file=str(partial), message=message, fix=fix)) from None
+    finally:
+        if partial.is_file() and not partial.stat().st_size:
+            partial.unlink()
 
 
 class _Reader:
@@ -112,6 +115,7 @@ class _Reader:
         except TimeoutError:
             pass
         finally:
+            self._stop.set()  # closing is no loss of the connection
             if not client.is_closed:
                 await client.close()
         if self._write_error is not None:
@@ -123,9 +127,10 @@ class _Reader:
         given = {option: os.environ.get(name) for name, option in CREDENTIALS.items()}
         options: dict[str, Any] = {name: value for name, value in given.items() if value}
         try:
-            return await nats.connect(
-                self._source.url,
-                connect_timeout=CONNECT_S,
+            # The first failure is an error at once; with reconnects, nats-py would try again.
+            await (await self._open(options, allow_reconnect=False)).close()
+            return await self._open(
+                options,
                 allow_reconnect=True,
                 max_reconnect_attempts=self._source.reconnects,
                 reconnect_time_wait=RECONNECT_S,
@@ -133,10 +138,15 @@ class _Reader:
                 disconnected_cb=self._on_disconnect,
                 reconnected_cb=self._on_reconnect,
                 closed_cb=self._on_closed,
-                **options,
             )
         except (NatsError, OSError, ValueError, TimeoutError) as error:
             raise InputError(self._unreachable(error)) from None
+
+    async def _open(self, credentials: dict[str, Any], **options: Any) -> Client:
+        quiet = {"error_cb": _ignore} | options
+        return await nats.connect(
+            self._source.url, connect_timeout=CONNECT_S, **quiet, **credentials
+        )
 
     def _unreachable(self, error: Exception) -> Problem:
         message = f"cannot connect to {self._source.shown}: {_text(error)}"
@@ -219,6 +229,10 @@ class _Reader:
             seconds = self._source.reconnects * RECONNECT_S
             message = f"the connection to {self._source.shown} was lost for about {seconds} s"
             self._end(Problem(message=message, fix="Start NATS, and capture again."))
+
+
+async def _ignore(_: Exception) -> None:
+    """The same error is raised."""
 
 
 def _text(error: Exception) -> str:
