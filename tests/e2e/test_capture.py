@@ -50,7 +50,7 @@ def test_a_trace_of_a_real_frontend_has_shapes_and_no_text(tmp_path: Path) -> No
         "DYN_REQUEST_TRACE_HTTP_HEADER_CAPTURE_LIST": "authorization",
         "NATS_SERVER": f"nats://127.0.0.1:{port}",
     }
-    nats = subprocess.Popen(
+    nats = subprocess.Popen(  # the frontend connects later, when it listens
         [server, "-a", "127.0.0.1", "-p", str(port), "-js", "-sd", str(tmp_path / "js")],
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip

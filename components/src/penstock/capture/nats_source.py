@@ -69,7 +69,7 @@ def capture_nats(
     notify: Callable[[str], None],
     strict: bool = False,
 ) -> tuple[Captured, Problem | None]:
-    """The captured requests, and why the capture ended early; None if it was told to.
+    """The captured requests, and the error that ended the capture early, or None.
 
     ``partial``: the file to append to; the caller deletes it. ``notify``: gets a line about each
     event of the connection. InputError if no connection can be made.
@@ -128,7 +128,8 @@ class _Reader:
         options: dict[str, Any] = {name: value for name, value in given.items() if value}
         try:
             # The first failure is an error at once; with reconnects, nats-py would try again.
-            await (await self._open(options, allow_reconnect=False)).close()
+            once = {"allow_reconnect": False, "max_reconnect_attempts": 1, "reconnect_time_wait": 0}
+            await (await self._open(options, **once)).close()
             return await self._open(
                 options,
                 allow_reconnect=True,
