@@ -46,6 +46,7 @@ NO_GRAPH = (
         "schema",
         "env",
         "completion",
+        "capture",
         "tiny-model",
         "gateway",
         "rollback",

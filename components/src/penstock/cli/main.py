@@ -57,6 +57,7 @@ COMMANDS = {
     "verify": "check that a running deployment does what its graph declares",
     "bench": "measure a running endpoint under a workload, or compare two",
     "drill": "inject faults under load, and report failed requests",
+    "capture": "turn logs of served requests into a workload trace",
     "tiny-model": "write a small model with random weights, for the CPU graphs",
     "gateway": "render or run an API gateway (keys, rate limits, canary, shadow)",
     "completion": "print the completion script of a shell",

@@ -55,9 +55,9 @@ class _Sampler:
         tokens = shared.tokens if shared and conversation else 0
         least = shared.tokens + 1 if shared and not conversation else 1
         for turn in range(turns):
-            tokens += max(least, _length(workload.input, self._input))
+            tokens += max(least, sample_length(workload.input, self._input))
             blocks += [next(self._next) for _ in range(ceil(tokens / BLOCK_TOKENS) - len(blocks))]
-            output = _length(workload.output, self._output)
+            output = sample_length(workload.output, self._output)
             yield Request(
                 at_ms=None if turn else at_ms,
                 think_ms=conversation.think * 1000 if conversation and turn else 0.0,
@@ -77,7 +77,7 @@ class _Sampler:
         return list(range(first, first + self._shared_blocks))
 
 
-def _length(lengths: Lengths, random: Random) -> int:
+def sample_length(lengths: Lengths, random: Random) -> int:
     """A log-normal sample, at least 1 and at most `lengths.max`."""
     if not lengths.cv:
         return lengths.mean

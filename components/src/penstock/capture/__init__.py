@@ -1,0 +1,16 @@
+"""Turns logs of requests that a deployment served into workload traces."""
+
+from penstock.capture.capture import Captured, FileFormat, capture_files
+from penstock.capture.lengths import LengthOption, parse_lengths
+from penstock.capture.report import report
+from penstock.capture.trace_file import TraceFiles
+
+__all__ = [
+    "Captured",
+    "FileFormat",
+    "LengthOption",
+    "TraceFiles",
+    "capture_files",
+    "parse_lengths",
+    "report",
+]

@@ -1,0 +1,68 @@
+"""Finds and corrects jumps of the clock in one log, so that its order and its gaps stay plausible.
+
+The requests of a log end in the order of its lines. With the monotonic clock of the log's writer, a
+jump is measured; without it, it is inferred from the order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from penstock.capture.record import RequestRecord
+
+TOLERANCE_MS = 2_000.0  # two records may be written in another order than their requests ended
+LONGEST_PAUSE_MS = 24 * 3600 * 1000.0  # without a monotonic clock, more is a jump
+
+
+@dataclass(frozen=True, kw_only=True)
+class Jump:
+    """A jump of the clock between the record of ``line`` and the one before."""
+
+    file: str
+    line: int
+    ms: float  # negative: backwards
+
+
+@dataclass(kw_only=True)
+class StreamClock:
+    """The clock of one log; call `shift_ms` for each record in the order of the log."""
+
+    jumps: list[Jump] = field(default_factory=list)
+    _offset_ms: float | None = None  # Unix time minus the writer's time, before any jump
+    _writer_ms: float = 0.0
+    _end_ms: float | None = None  # of the last record, corrected
+    _known_ms: list[float] = field(default_factory=lambda: [0.0])  # shifts so far
+    _shift_ms: float = 0.0  # of the last record
+
+    def shift_ms(self, record: RequestRecord, file: str, line: int) -> float:
+        """What to add to the record's times; a new jump is appended to `jumps`."""
+        if record.writer_ms is not None:
+            shift = self._measured(record.end_ms, record.writer_ms)
+        else:
+            shift = self._inferred(record.end_ms)
+        if all(abs(shift - known) > TOLERANCE_MS for known in self._known_ms):
+            self.jumps.append(Jump(file=file, line=line, ms=self._shift_ms - shift))
+            self._known_ms.append(shift)
+        self._shift_ms = shift
+        self._end_ms = record.end_ms + shift
+        return shift
+
+    def _measured(self, end_ms: float, writer_ms: float) -> float:
+        offset = end_ms - writer_ms
+        if self._offset_ms is None or writer_ms < self._writer_ms:  # another writer: a restart
+            base = self._inferred(end_ms) if self._offset_ms is not None else 0.0
+            self._offset_ms = offset + base
+        self._writer_ms = writer_ms
+        shift = self._offset_ms - offset
+        if abs(shift) <= TOLERANCE_MS:
+            self._offset_ms = offset  # follows the slow drift between the two clocks
+            return 0.0
+        return shift
+
+    def _inferred(self, end_ms: float) -> float:
+        if self._end_ms is None:
+            return 0.0
+        least, most = self._end_ms - TOLERANCE_MS, self._end_ms + LONGEST_PAUSE_MS
+        plausible = [shift for shift in self._known_ms if least <= end_ms + shift <= most]
+        aim = self._end_ms - end_ms  # the shift with which the record follows the last one at once
+        return min(plausible, key=lambda shift: abs(shift - aim), default=aim)

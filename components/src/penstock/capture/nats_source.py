@@ -1,0 +1,240 @@
+"""Reads Dynamo's request trace from NATS, live or from a JetStream stream, until told to stop.
+
+Each request is appended to a partial trace at once, so that a crash loses nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+from urllib.parse import urlsplit, urlunsplit
+
+import nats
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.errors import Error as NatsError
+
+from penstock.capture.capture import Captured, jump_problem
+from penstock.capture.clock import StreamClock
+from penstock.capture.dynamo_trace import parse_dynamo
+from penstock.capture.record import BrokenRecordError, LeftOut
+from penstock.capture.trace_file import BlockIds, trace_line
+from penstock.errors import InputError, Problem
+
+SUBJECT = "dynamo.request_trace.v1"  # the default of DYN_REQUEST_TRACE_NATS_SUBJECT
+SCHEMES = ("nats", "tls", "ws", "wss")
+CONNECT_S = 5
+RECONNECT_S = 1
+LOST_AFTER = 30  # attempts to connect again
+# The variables that Dynamo reads, and the options of nats-py.
+CREDENTIALS = {
+    "NATS_AUTH_USERNAME": "user",
+    "NATS_AUTH_PASSWORD": "password",
+    "NATS_AUTH_TOKEN": "token",
+    "NATS_AUTH_CREDENTIALS_FILE": "user_credentials",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class NatsSource:
+    """Where records come from, and when the capture ends."""
+
+    url: str
+    subject: str = SUBJECT
+    stream: str | None = None  # of JetStream: from its first message; None: from now on
+    duration_s: float | None = None
+    requests: int | None = None
+    reconnects: int = LOST_AFTER
+
+    @property
+    def shown(self) -> str:
+        """The URL without its password."""
+        parts = urlsplit(self.url)
+        return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+
+
+def is_nats(source: str) -> bool:
+    return source.partition("://")[0] in SCHEMES and "://" in source
+
+
+def capture_nats(
+    source: NatsSource,
+    partial: Path,
+    *,
+    notify: Callable[[str], None],
+    strict: bool = False,
+) -> tuple[Captured, Problem | None]:
+    """The captured requests, and the error that ended the capture early, or None.
+
+    ``partial``: the file to append to; the caller deletes it. ``notify``: gets a line about each
+    event of the connection. InputError if no connection can be made.
+    """
+    try:
+        with partial.open("w", encoding="utf-8") as file:
+            return asyncio.run(_Reader(source, file, notify, strict).run())
+    except OSError as error:
+        message = f"cannot be written: {error.strerror or error}"
+        fix = "Free space, or name a file in a folder in which you may write."
+        raise InputError(Problem(file=str(partial), message=message, fix=fix)) from None
+    finally:
+        if partial.is_file() and not partial.stat().st_size:
+            partial.unlink()
+
+
+class _Reader:
+    def __init__(
+        self, source: NatsSource, file: IO[str], notify: Callable[[str], None], strict: bool
+    ) -> None:
+        self._source = source
+        self._file = file
+        self._notify = notify
+        self._strict = strict
+        self._captured = Captured()
+        self._clock = StreamClock()
+        self._ids = BlockIds()
+        self._stop = asyncio.Event()
+        self._problem: Problem | None = None
+        self._write_error: OSError | None = None
+
+    async def run(self) -> tuple[Captured, Problem | None]:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._stop.set)
+        client = await self._connect()
+        try:
+            await self._subscribe(client)
+            stream = f", stream {self._source.stream}" if self._source.stream else ""
+            self._notify(f"reading {self._source.subject} from {self._source.shown}{stream}")
+            async with asyncio.timeout(self._source.duration_s):
+                await self._stop.wait()
+        except TimeoutError:
+            pass
+        finally:
+            self._stop.set()  # closing is no loss of the connection
+            if not client.is_closed:
+                await client.close()
+        if self._write_error is not None:
+            raise self._write_error
+        self._captured.jumps = self._clock.jumps
+        return self._captured, self._problem
+
+    async def _connect(self) -> Client:
+        given = {option: os.environ.get(name) for name, option in CREDENTIALS.items()}
+        options: dict[str, Any] = {name: value for name, value in given.items() if value}
+        try:
+            # The first failure is an error at once; with reconnects, nats-py would try again.
+            once = {"allow_reconnect": False, "max_reconnect_attempts": 1, "reconnect_time_wait": 0}
+            await (await self._open(options, **once)).close()
+            return await self._open(
+                options,
+                allow_reconnect=True,
+                max_reconnect_attempts=self._source.reconnects,
+                reconnect_time_wait=RECONNECT_S,
+                error_cb=self._on_error,
+                disconnected_cb=self._on_disconnect,
+                reconnected_cb=self._on_reconnect,
+                closed_cb=self._on_closed,
+            )
+        except (NatsError, OSError, ValueError, TimeoutError) as error:
+            raise InputError(self._unreachable(error)) from None
+
+    async def _open(self, credentials: dict[str, Any], **options: Any) -> Client:
+        quiet = {"error_cb": _ignore} | options
+        return await nats.connect(
+            self._source.url, connect_timeout=CONNECT_S, **quiet, **credentials
+        )
+
+    def _unreachable(self, error: Exception) -> Problem:
+        message = f"cannot connect to {self._source.shown}: {_text(error)}"
+        fix = f"Check the address, and the credentials in {', '.join(CREDENTIALS)}."
+        return Problem(message=message, fix=fix)
+
+    async def _subscribe(self, client: Client) -> None:
+        if self._source.stream is None:
+            await client.subscribe(self._source.subject, cb=self._on_message)
+            await client.flush()
+            return
+        try:
+            await client.jetstream().subscribe(
+                self._source.subject,
+                stream=self._source.stream,
+                ordered_consumer=True,
+                cb=self._on_message,
+            )
+        except (NatsError, TimeoutError) as error:
+            message = f"cannot read subject {self._source.subject} of stream "
+            message += f"{self._source.stream}: {_text(error)}"
+            fix = "Check --stream and --subject, or omit --stream to read new records only."
+            raise InputError(Problem(message=message, fix=fix)) from None
+
+    async def _on_message(self, message: Msg) -> None:
+        """Records after the end are not read, so that `--requests N` gives N requests."""
+        if self._stop.is_set():
+            return
+        captured = self._captured
+        captured.records += 1
+        try:
+            parsed = parse_dynamo(message.data)
+        except BrokenRecordError as error:
+            self._broken(str(error))
+            return
+        if isinstance(parsed, LeftOut):
+            captured.left_out[parsed] += 1
+            return
+        shift_ms = self._clock.shift_ms(parsed, self._source.subject, captured.records)
+        if self._strict and self._clock.jumps:
+            self._end(jump_problem(self._clock.jumps[-1]))
+            return
+        if (request := captured.add(parsed, shift_ms)) is None:
+            return
+        try:
+            self._file.write(trace_line(request, self._ids))
+            self._file.flush()
+        except OSError as error:
+            self._write_error = error
+            self._stop.set()
+        if len(captured.requests) == self._source.requests:
+            self._stop.set()
+
+    def _broken(self, text: str) -> None:
+        number = self._captured.records
+        problem = Problem(file=self._source.subject, line=number, message=text)
+        self._captured.broken.append(problem)
+        if self._strict:
+            self._end(problem)
+
+    def _end(self, problem: Problem) -> None:
+        self._problem = self._problem or problem
+        self._stop.set()
+
+    async def _on_error(self, error: Exception) -> None:
+        """Errors while connecting come as exceptions, too."""
+        if self._captured.records:
+            self._notify(f"NATS: {_text(error)}")
+
+    async def _on_disconnect(self) -> None:
+        if not self._stop.is_set():
+            self._notify("the connection to NATS is lost; connecting again")
+
+    async def _on_reconnect(self) -> None:
+        missed = "" if self._source.stream else "; records in between are not in the trace"
+        self._notify(f"connected again{missed}")
+
+    async def _on_closed(self) -> None:
+        if not self._stop.is_set():
+            seconds = self._source.reconnects * RECONNECT_S
+            message = f"the connection to {self._source.shown} was lost for about {seconds} s"
+            self._end(Problem(message=message, fix="Start NATS, and capture again."))
+
+
+async def _ignore(_: Exception) -> None:
+    """The same error is raised."""
+
+
+def _text(error: Exception) -> str:
+    return str(error).removeprefix("nats: ") or type(error).__name__

@@ -1,0 +1,181 @@
+"""`penstock capture SOURCE`: turn logs of requests into a workload trace, without their text."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from penstock.cli.arguments import require_absent, require_writable
+from penstock.cli.progress import add_progress
+from penstock.cli.replay_arguments import integer_between, positive_number
+
+if TYPE_CHECKING:
+    from penstock.capture import Captured, LengthOption, TraceFiles
+    from penstock.errors import Problem
+    from penstock.workload.model import Lengths
+
+NATS_ONLY = ("subject", "stream", "duration_s", "requests")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "sources",
+        metavar="SOURCE",
+        nargs="+",
+        help="log file, compressed or not, folder or pattern of log files, or nats://HOST:PORT",
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE.jsonl",
+        type=Path,
+        default=Path("trace.jsonl"),
+        help="trace to write; the workload file FILE.yaml names it (default: trace.jsonl)",
+    )
+    parser.add_argument("--force", action="store_true", help="replace the two files if they exist")
+    parser.add_argument(
+        "--format",
+        choices=["dynamo", "envoy"],
+        help="format of the files: request trace of Dynamo, or access log of Envoy (default: "
+        "detected)",
+    )
+    parser.add_argument(
+        "--strict",
+        action="store_true",
+        help="fail if a record is broken or a clock jumps (default: skip a few, correct the times)",
+    )
+    _add_lengths(parser)
+    _add_nats(parser)
+    add_progress(parser)
+
+
+def _add_lengths(parser: argparse.ArgumentParser) -> None:
+    lengths = parser.add_argument_group("for logs without token counts")
+    for name in ("input", "output"):
+        lengths.add_argument(
+            f"--{name}-tokens",
+            metavar="MEAN:CV",
+            type=_lengths,
+            help=f"mean number of {name} tokens and its coefficient of variation, such as "
+            "1000:0.5; lengths are log-normal",
+        )
+    lengths.add_argument(
+        "--seed",
+        metavar="N",
+        type=integer_between(0, 2**32 - 1),
+        default=0,
+        help="seed of the sampled lengths (default: 0)",
+    )
+
+
+def _add_nats(parser: argparse.ArgumentParser) -> None:
+    options = parser.add_argument_group("for NATS, until Ctrl-C")
+    options.add_argument(
+        "--subject", metavar="SUBJECT", help="subject (default: dynamo.request_trace.v1)"
+    )
+    options.add_argument(
+        "--stream",
+        metavar="NAME",
+        help="read this JetStream stream from its first record (default: new records only)",
+    )
+    options.add_argument(
+        "--duration-s", metavar="S", type=positive_number, help="end after S seconds"
+    )
+    options.add_argument(
+        "--requests", metavar="N", type=integer_between(1, 10**9), help="end after N requests"
+    )
+
+
+def _lengths(text: str) -> Lengths:
+    from penstock.capture import parse_lengths
+
+    try:
+        return parse_lengths(text)
+    except ValueError:
+        message = f"{text!r} is not a mean, such as 1000, or a mean and a CV up to 5, such as "
+        raise argparse.ArgumentTypeError(message + "1000:0.5") from None
+
+
+def run(args: argparse.Namespace) -> int:
+    from penstock.capture import LengthOption, TraceFiles
+    from penstock.errors import InputError, Problem, UsageError
+
+    if args.output.suffix != ".jsonl":
+        message = f"{args.output} does not end with .jsonl"
+        fix = f"Use -o {args.output.with_suffix('.jsonl')}"
+        raise UsageError(Problem(place="-o", message=message, fix=fix))
+    files = TraceFiles(trace=args.output)
+    require_writable(files.trace, "-o")
+    for path in (files.trace, files.workload, files.partial):
+        require_absent(path, force=args.force)
+    lengths = LengthOption(input=args.input_tokens, output=args.output_tokens, seed=args.seed)
+    captured, problem = _capture(args, files)
+    if captured.requests:
+        _finish(args, captured, files, lengths)
+    files.partial.unlink(missing_ok=True)
+    if problem is None and not captured.requests:
+        problem = Problem(
+            file=args.sources[0],
+            message=f"no request in {captured.records:,} records",
+            fix="Send requests during the capture, and check that the frontends use the sink nats.",
+        )
+    if problem is not None:
+        kept = f"; {len(captured.requests):,} requests are in {files.trace}"
+        print(f"the capture ended early{kept}", file=sys.stderr)
+        raise InputError(problem)
+    return 0
+
+
+def _capture(args: argparse.Namespace, files: TraceFiles) -> tuple[Captured, Problem | None]:
+    from penstock.capture import capture_files
+    from penstock.capture.nats_source import SUBJECT, NatsSource, capture_nats, is_nats
+    from penstock.errors import UsageError
+
+    given = [f"--{name.replace('_', '-')}" for name in NATS_ONLY if getattr(args, name) is not None]
+    live = [source for source in args.sources if is_nats(source)]
+    if not live:
+        if given:
+            raise UsageError(f"{', '.join(given)} applies to nats://HOST:PORT, not to files")
+
+        def show(records: int) -> None:
+            _note(args, f"{records:,} records read")
+
+        captured = capture_files(
+            args.sources, file_format=args.format, strict=args.strict, on_progress=show
+        )
+        return captured, None
+    if len(args.sources) > 1:
+        raise UsageError("a capture from NATS has one SOURCE: run one capture for each")
+    source = NatsSource(
+        url=live[0],
+        subject=args.subject or SUBJECT,
+        stream=args.stream,
+        duration_s=args.duration_s,
+        requests=args.requests,
+    )
+    return capture_nats(
+        source, files.partial, notify=lambda text: _note(args, text), strict=args.strict
+    )
+
+
+def _note(args: argparse.Namespace, text: str) -> None:
+    if not args.quiet:
+        print(text, file=sys.stderr, flush=True)
+
+
+def _finish(
+    args: argparse.Namespace, captured: Captured, files: TraceFiles, option: LengthOption
+) -> None:
+    from penstock.capture import report
+    from penstock.capture.lengths import with_lengths
+
+    requests = with_lengths(captured, option)
+    ids = files.write(requests)
+    result = report(captured, requests, ids)
+    for text in result.warnings:
+        print(f"penstock capture: warning: {text}", file=sys.stderr)
+    print("\n".join(result.lines))
+    print(f"\nwrote {files.trace} and {files.workload}")
+    print(f"penstock simulate GRAPH --workload {files.workload}")

@@ -1,0 +1,98 @@
+"""Jumps of the clock in a log: found with their line and size, and corrected."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from penstock.cli.main import main
+from tests.capture.logs import START_MS, entry, enveloped, record
+
+HOUR = 3_600_000
+
+
+def _arrivals(log: Path) -> list[float]:
+    """Seconds."""
+    out = log.parent / "trace.jsonl"
+    assert main(["capture", str(log), "-o", str(out), "--force"]) == 0
+    return [json.loads(line)["timestamp"] / 1000 for line in out.read_text().splitlines()]
+
+
+def _log(folder: Path, jumps: dict[int, int], *, with_writer: bool) -> Path:
+    """Ten records, one per second, with the clock moved by so many ms from these records on."""
+    moved, lines = 0, []
+    for number in range(10):
+        moved += jumps.get(number, 0)
+        row = record(number, at_ms=START_MS + 1000 * number + moved)
+        lines.append(enveloped(row, 1000 * number) if with_writer else json.dumps(row) + "\n")
+    path = folder / "log.jsonl"
+    path.write_text("".join(lines))
+    return path
+
+
+@pytest.mark.parametrize("ms", [-HOUR, -5000, 5000, HOUR, 48 * HOUR, -100 * HOUR])
+def test_with_the_writers_clock_times_stay_as_they_were(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], ms: int
+) -> None:
+    log = _log(tmp_path, {4: ms}, with_writer=True)
+    assert _arrivals(log) == list(range(10))
+    way = "back" if ms < 0 else "ahead"
+    message = f"{log}:5: the clock jumps {abs(ms) // 1000:,} s {way}"
+    assert message in capsys.readouterr().err
+    assert main(["capture", str(log), "-o", str(tmp_path / "s.jsonl"), "--strict"]) == 3
+    assert f"{log}:5: the clock jumps {abs(ms) // 1000:,} s" in capsys.readouterr().err
+
+
+def test_one_line_with_a_wrong_time_keeps_its_place(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = _log(tmp_path, {4: 72 * HOUR, 5: -72 * HOUR}, with_writer=True)
+    assert _arrivals(log) == list(range(10))
+    log = _log(tmp_path, {4: 72 * HOUR, 5: -72 * HOUR}, with_writer=False)
+    capsys.readouterr()
+    assert _arrivals(log) == [0, 1, 2, 3, 3, 5, 6, 7, 8, 9]
+    assert capsys.readouterr().err.count("jumps") == 1
+
+
+def test_without_the_writers_clock_the_order_of_the_lines_is_kept(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = _log(tmp_path, {4: -HOUR}, with_writer=False)
+    assert _arrivals(log) == [0, 1, 2, 3, 3, 4, 5, 6, 7, 8]
+    assert f"{log}:5: the clock jumps 3,599 s back" in capsys.readouterr().err
+
+
+def test_a_long_pause_is_kept_and_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = _log(tmp_path, {4: 3 * HOUR}, with_writer=False)
+    assert _arrivals(log)[4] == 4 + 3 * 3600
+    err = capsys.readouterr().err
+    assert "no request arrives for 3.0 hours before request 5" in err
+    assert "jumps" not in err
+
+
+def test_a_restart_of_the_frontend_is_no_jump(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [record(number) for number in range(6)]
+    writer = [90_000, 91_000, 92_000, 10, 1010, 2010]
+    log = tmp_path / "log.jsonl"
+    log.write_text("".join(map(enveloped, rows, writer)))
+    assert _arrivals(log) == list(range(6))
+    assert "jumps" not in capsys.readouterr().err
+
+
+def test_requests_that_end_in_another_order_than_they_began_are_no_jump(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    slow = entry(1, duration=30_000)
+    rows = [entry(20), entry(25), slow, entry(31)]
+    log = tmp_path / "access.log"
+    log.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    out = tmp_path / "trace.jsonl"
+    lengths = ["--input-tokens", "100", "--output-tokens", "10"]
+    assert main(["capture", str(log), "-o", str(out), *lengths]) == 0
+    assert "jumps" not in capsys.readouterr().err
+    times = [json.loads(line)["timestamp"] for line in out.read_text().splitlines()]
+    assert times == [0, 19_000, 24_000, 30_000]

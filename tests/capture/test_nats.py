@@ -1,0 +1,211 @@
+"""Records from a real NATS server: Ctrl-C, a server that dies, JetStream, credentials."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import nats
+import pytest
+
+from penstock.capture.nats_source import SUBJECT, NatsSource, capture_nats, is_nats
+from penstock.cli.main import main
+from penstock.errors import InputError
+from penstock.local.ports import Ports
+from penstock.workload import find_workload
+from tests.capture.logs import record
+
+
+class Server:
+    """`nats-server` on loopback."""
+
+    def __init__(self, folder: Path) -> None:
+        found = shutil.which("nats-server", path="/usr/sbin:/usr/bin:/usr/local/bin")
+        if found is None:
+            pytest.skip("not on PATH: nats-server (Debian: nats-server)")
+        self._port = Ports().free()
+        self.url = f"nats://127.0.0.1:{self._port}"
+        self._argv = [found, "-a", "127.0.0.1", "-p", str(self._port), "-js", "-sd", str(folder)]
+        self.start()
+
+    def start(self) -> None:
+        self._child = subprocess.Popen(
+            self._argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline:
+            try:
+                socket.create_connection(("127.0.0.1", self._port), 1).close()
+                return
+            except OSError:
+                time.sleep(0.05)
+        raise TimeoutError(f"nats-server does not listen on {self.url}")
+
+    def stop(self) -> None:
+        self._child.kill()
+        self._child.wait(10)
+
+    def publish(self, *messages: bytes, stream: str | None = None) -> None:
+        asyncio.run(self._publish(messages, stream))
+
+    async def _publish(self, messages: tuple[bytes, ...], stream: str | None) -> None:
+        client = await nats.connect(self.url)
+        if stream:
+            await client.jetstream().add_stream(name=stream, subjects=[SUBJECT])
+        for message in messages:
+            await client.publish(SUBJECT, message)
+        await client.flush()
+        await client.close()
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    found = Server(tmp_path / "js")
+    yield found
+    found.stop()
+
+
+def _messages(count: int) -> list[bytes]:
+    return [json.dumps(record(number)).encode() for number in range(count)]
+
+
+def _started(out: Path, *arguments: str) -> subprocess.Popen[str]:
+    """A capture that reads."""
+    argv = [sys.executable, "-m", "penstock.cli.main", "capture", *arguments, "-o", str(out)]
+    child = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert child.stderr is not None
+    line = child.stderr.readline()
+    assert line.startswith("reading "), line
+    return child
+
+
+def _wait_for_lines(path: Path, count: int) -> None:
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        if path.exists() and len(path.read_text().splitlines()) >= count:
+            return
+        time.sleep(0.05)
+    raise TimeoutError(f"{path} does not have {count} lines")
+
+
+pytestmark = [pytest.mark.etcd, pytest.mark.xdist_group("capture-nats")]
+
+
+def test_ctrl_c_keeps_everything_and_each_record_is_on_disk_at_once(
+    tmp_path: Path, server: Server
+) -> None:
+    out = tmp_path / "trace.jsonl"
+    child = _started(out, server.url)
+    server.publish(*_messages(5), b"PLANTED no record", *_messages(2))
+    partial = tmp_path / "trace.jsonl.partial"
+    _wait_for_lines(partial, 5)
+    workload = tmp_path / "partial.yaml"
+    workload.write_text(f"trace: {{format: mooncake, file: {partial.name}, block_tokens: 64}}\n")
+    assert len(find_workload(str(workload)).requests(0)) == 5
+    server.publish(b"{}")
+    time.sleep(0.3)
+    child.send_signal(signal.SIGINT)
+    printed, err = child.communicate(timeout=20)
+    assert child.returncode == 0
+    assert len(find_workload(str(tmp_path / "trace.yaml")).requests(0)) == 5
+    assert not partial.exists()
+    assert "2 duplicate records" in printed
+    assert f"skipped: {SUBJECT}:6: invalid JSON" in err
+    assert "PLANTED" not in printed + err
+
+
+def test_a_server_that_dies_ends_the_capture_and_keeps_its_records(
+    tmp_path: Path, server: Server
+) -> None:
+    out = tmp_path / "trace.jsonl"
+    partial = tmp_path / "trace.jsonl.partial"
+    source = NatsSource(url=server.url, reconnects=1)
+    notes: list[str] = []
+
+    def publish_and_die() -> None:
+        deadline = time.monotonic() + 20
+        while not notes and time.monotonic() < deadline:
+            time.sleep(0.05)
+        server.publish(*_messages(3))
+        _wait_for_lines(partial, 3)
+        server.stop()
+
+    thread = threading.Thread(target=publish_and_die)
+    thread.start()  # signals need the capture in the main thread
+    captured, problem = capture_nats(source, partial, notify=notes.append)
+    thread.join()
+    assert len(captured.requests) == 3
+    assert problem is not None
+    assert f"the connection to {server.url} was lost" in problem.message
+    assert any("connecting again" in note for note in notes)
+    assert not out.exists()
+
+
+def test_a_connection_that_comes_back_is_used_again(tmp_path: Path, server: Server) -> None:
+    out = tmp_path / "trace.jsonl"
+    child = _started(out, server.url, "--requests", "4")
+    server.publish(*_messages(2))
+    _wait_for_lines(tmp_path / "trace.jsonl.partial", 2)
+    server.stop()
+    server.start()
+    assert child.stderr is not None
+    while "connected again" not in (line := child.stderr.readline()):
+        assert line
+    server.publish(*_messages(6))
+    _, err = child.communicate(timeout=30)
+    assert child.returncode == 0, err
+    assert len(out.read_text().splitlines()) == 4
+
+
+def test_a_jetstream_stream_is_read_from_its_first_record(
+    tmp_path: Path, server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.publish(*_messages(6), stream="TRACES")
+    out = tmp_path / "trace.jsonl"
+    argv = [server.url, "-o", str(out), "--duration-s", "20", "--requests", "6"]
+    assert main(["capture", *argv, "--stream", "TRACES"]) == 0
+    assert len(out.read_text().splitlines()) == 6
+    capsys.readouterr()
+    assert main(["capture", *argv, "--stream", "OTHER", "--force"]) == 3
+    assert "cannot read subject" in capsys.readouterr().err
+
+
+def test_no_record_and_no_server_are_errors_without_the_password(
+    tmp_path: Path, server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = ["-o", str(tmp_path / "trace.jsonl")]
+    assert main(["capture", server.url, *out, "--duration-s", "0.2"]) == 3
+    assert "no request in 0 records" in capsys.readouterr().err
+    assert main(["capture", f"nats://me:PLANTED@127.0.0.1:{Ports().free()}", *out]) == 3
+    err = capsys.readouterr().err
+    assert "cannot connect to nats://127.0.0.1:" in err
+    assert "PLANTED" not in err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["js"]
+
+
+def test_a_partial_trace_of_an_earlier_capture_is_not_overwritten(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    partial = tmp_path / "trace.jsonl.partial"
+    partial.write_text("{}\n")
+    assert main(["capture", "nats://127.0.0.1:4", "-o", str(tmp_path / "trace.jsonl")]) == 3
+    assert "already exists" in capsys.readouterr().err
+    assert partial.read_text() == "{}\n"
+    assert is_nats("tls://h:4222")
+    assert not is_nats("nats.jsonl")
+
+
+def test_a_partial_trace_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
+    source = NatsSource(url="nats://127.0.0.1:4")
+    with pytest.raises(InputError, match="cannot be written"):
+        capture_nats(source, tmp_path / "no" / "x.partial", notify=lambda _: None)

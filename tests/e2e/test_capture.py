@@ -1,0 +1,97 @@
+"""`penstock capture` of a real frontend's request trace, as a file and from NATS."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+
+from penstock.cli.main import main
+from penstock.local.ports import Ports
+from penstock.workload import find_workload
+from tests.support.traced_frontend import MODEL, traced_frontend
+
+PLANTED = ("PLANTEDTEXT", "PLANTEDKEY", "PLANTEDUSER", "PLANTEDQUERY", "PLANTEDSESSION")
+REQUESTS = 4
+
+
+def _send(url: str) -> None:
+    """The same prompt of a few blocks, with another end each time."""
+    text, key, user, query, session = PLANTED
+    headers = {"Authorization": f"Bearer {key}", "x-session-id": session}
+    for number in range(REQUESTS):
+        message = {"role": "user", "content": f"{text} one two three four " * 40 + str(number)}
+        body = {"model": MODEL, "messages": [message], "user": user, "max_tokens": 4}
+        done = httpx.post(
+            f"{url}/chat/completions?key={query}", json=body, headers=headers, trust_env=False
+        )
+        assert done.status_code == 200, done.text
+
+
+@pytest.mark.etcd
+def test_a_trace_of_a_real_frontend_has_shapes_and_no_text(tmp_path: Path) -> None:
+    ports = Ports()
+    port = ports.free()
+    server = shutil.which("nats-server", path="/usr/sbin:/usr/bin:/usr/local/bin")
+    if server is None:
+        pytest.skip("not on PATH: nats-server")
+    log, live = tmp_path / "log.jsonl", tmp_path / "live.jsonl"
+    variables = {
+        "DYN_REQUEST_TRACE_RECORDS": "request_end,request_payload,tool",
+        "DYN_REQUEST_TRACE_SINKS": "file,nats",
+        "DYN_REQUEST_TRACE_FILE_FORMAT": "jsonl",
+        "DYN_REQUEST_TRACE_FILE_PATH": str(log),
+        "DYN_REQUEST_TRACE_HTTP_HEADER_CAPTURE_LIST": "authorization",
+        "NATS_SERVER": f"nats://127.0.0.1:{port}",
+    }
+    nats = subprocess.Popen(  # the frontend connects later, when it listens
+        [server, "-a", "127.0.0.1", "-p", str(port), "-js", "-sd", str(tmp_path / "js")],
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        with traced_frontend(tmp_path, variables, ports) as url:
+            address = f"nats://127.0.0.1:{port}"
+            argv = [address, "-o", str(live), "--requests", str(REQUESTS), "--duration-s", "60"]
+            reader = subprocess.Popen(
+                [sys.executable, "-m", "penstock.cli.main", "capture", *argv],
+                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            )  # fmt: skip
+            assert reader.stderr is not None
+            assert "reading dynamo.request_trace.v1" in reader.stderr.readline()
+            _send(url)
+            printed, _ = reader.communicate(timeout=60)
+            assert reader.returncode == 0
+            _wait_for_records(log)
+    finally:
+        nats.terminate()
+        nats.wait(10)
+    assert "PLANTEDTEXT" in log.read_text()  # the source has it
+    copy = tmp_path / "copy.jsonl"
+    assert main(["capture", str(log), "-o", str(copy)]) == 0
+    assert live.read_text() == copy.read_text()
+    requests = find_workload(str(live.with_suffix(".yaml"))).requests(0)
+    assert [request.output_tokens for request in requests] == [4] * REQUESTS
+    first, second = requests[0].blocks, requests[1].blocks
+    assert first[:-1] == second[:-1]
+    assert first[-1] != second[-1]
+    written = printed + "".join(
+        path.read_text() for path in (live, copy, live.with_suffix(".yaml"))
+    )
+    assert not [planted for planted in PLANTED if planted in written]
+
+
+def _wait_for_records(log: Path) -> None:
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        lines = log.read_text().splitlines() if log.exists() else []
+        kinds = [json.loads(line)["event"]["event_type"] for line in lines]
+        if kinds.count("request_end") == kinds.count("request_payload") == REQUESTS:
+            return
+        time.sleep(0.1)
+    raise TimeoutError(f"{log} does not have all records")
