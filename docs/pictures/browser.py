@@ -100,7 +100,10 @@ def browser() -> Iterator[Page]:
         command = [PROGRAM, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"]
         command += ["--remote-debugging-port=0", f"--user-data-dir={folder}"]
         command += ["--no-first-run", "--disable-extensions", "--disable-dev-shm-usage"]
-        command += ["--disable-background-networking", "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"]
+        command += [
+            "--disable-background-networking",
+            "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+        ]
         quiet = subprocess.DEVNULL
         process = subprocess.Popen([*command, "about:blank"], stdout=quiet, stderr=quiet)
         try:
