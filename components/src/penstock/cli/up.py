@@ -79,6 +79,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         help="time limit in seconds for the first completion (default: 300)",
     )
+    _add_page(parser)
+    _add_gateway(parser)
+    add_progress(parser)
+
+
+def _add_page(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--page",
         action="store_true",
@@ -90,8 +96,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="port of the page (default: any free port)",
     )
-    _add_gateway(parser)
-    add_progress(parser)
 
 
 def _add_gateway(parser: argparse.ArgumentParser) -> None:
