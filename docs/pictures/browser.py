@@ -95,12 +95,15 @@ class Page:
 
 @contextlib.contextmanager
 def browser() -> Iterator[Page]:
-    """A tab of a new Chromium, which ends with the context. Of the network, it reaches only 127.0.0.1."""
+    """A tab of a new Chromium, which ends with the context. It reaches only 127.0.0.1."""
     with tempfile.TemporaryDirectory(prefix="penstock-chromium-") as folder:
         command = [PROGRAM, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"]
         command += ["--remote-debugging-port=0", f"--user-data-dir={folder}"]
         command += ["--no-first-run", "--disable-extensions", "--disable-dev-shm-usage"]
-        command += ["--disable-background-networking", "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"]
+        command += [
+            "--disable-background-networking",
+            "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+        ]
         quiet = subprocess.DEVNULL
         process = subprocess.Popen([*command, "about:blank"], stdout=quiet, stderr=quiet)
         try:

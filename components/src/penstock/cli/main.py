@@ -36,6 +36,7 @@ COMMANDS = {
     "up": "run a graph or a DGD manifest on this machine",
     "status": "show the processes of a running graph, or with --cluster a release",
     "top": "show a live view of a running graph in the terminal",
+    "page": "show a live view of a running graph in the browser",
     "ls": "list the graphs that are up on this machine",
     "scale": "set the replicas of pools in a graph, which a running `up` applies",
     "logs": "print the logs of a graph's processes",

@@ -19,6 +19,7 @@ from penstock.cli.replay_arguments import (
 
 if TYPE_CHECKING:
     from penstock.local.gateway import GatewayOptions
+    from penstock.local.up import WhenReady
     from penstock.twin.twin import Twin
 
 
@@ -83,8 +84,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="record traces for `penstock trace`, even if the graph has no `tracing`",
     )
+    _add_page(parser)
     _add_gateway(parser)
     add_progress(parser)
+
+
+def _add_page(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--page",
+        action="store_true",
+        help="also serve the page of `penstock page` on loopback (needs the environment page)",
+    )
+    parser.add_argument(
+        "--page-port",
+        type=_port,
+        metavar="N",
+        help="port of the page (default: any free port)",
+    )
 
 
 def _add_gateway(parser: argparse.ArgumentParser) -> None:
@@ -115,6 +131,7 @@ def _address(text: str) -> str:
 
 def run(args: argparse.Namespace) -> int:
     _check_timing_options(args)
+    _check_page_options(args)
     _install_missing(args)
     _check_gateway_options(args)
     if args.detach:
@@ -141,6 +158,23 @@ def _check_timing_options(args: argparse.Namespace) -> None:
     given = [name for name in ("speed", "acceptance", "gpu", "model") if getattr(args, name)]
     if given and not args.timing:
         raise UsageError(f"--{given[0]} needs predicted timing: add --timing model")
+
+
+def _check_page_options(args: argparse.Namespace) -> None:
+    """UsageError, MissingToolError or PortInUseError for what the page cannot have."""
+    from penstock.errors import UsageError
+
+    if args.page_port is not None and not args.page:
+        raise UsageError("--page-port needs a page: add --page")
+    if not args.page:
+        return
+    for option in ("detach", "timing"):
+        if getattr(args, option):
+            raise UsageError(f"--page and --{option} cannot be combined: use `penstock page` later")
+    from penstock.live.page.serve import require_environment, require_free_port
+
+    require_environment()
+    require_free_port(args.page_port or 0)
 
 
 def _check_gateway_options(args: argparse.Namespace) -> None:
@@ -185,11 +219,19 @@ def _foreground(args: argparse.Namespace) -> int:
         is_checked=not args.skip_check,
         is_traced=args.trace,
         timing=twin.timed if twin else None,
-        when_ready=twin.compare if twin else None,
+        when_ready=twin.compare if twin else _page(args),
         gateway=_gateway_options(args),
     )
     with Screen(quiet=args.quiet) as screen:
         return Up(args.graph, options, inspect_machine(), screen.say, screen.show).run()
+
+
+def _page(args: argparse.Namespace) -> WhenReady | None:
+    if not args.page:
+        return None
+    from penstock.live.page.beside import beside
+
+    return beside(args.graph, args.page_port or 0)
 
 
 def _twin(args: argparse.Namespace) -> Twin | None:

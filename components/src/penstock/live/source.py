@@ -48,6 +48,11 @@ class LiveGraph:
         self._begin_scrape(self._state)
         return self._snapshot(self._state)
 
+    @property
+    def chat_url(self) -> str | None:
+        """Base URL of the endpoint that needs no key; None once the graph has stopped."""
+        return self._state.endpoint if self._state else None
+
     async def measured(self, seconds: float = SCRAPE_S) -> LiveSnapshot:
         """After two scrapes with this time in between, for rates."""
         for pause in (seconds, 0.0):

@@ -1,0 +1,258 @@
+"""Serves the page with NiceGUI in the environment `page`; `serve.py` starts it.
+
+Imports nothing of penstock, which that environment does not have. Reads changes of the view from
+the standard input, one JSON object per line, and writes edits to the standard output.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import itertools
+import json
+import os
+import sys
+from collections import deque
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+from fastapi import Request
+from fastapi.responses import JSONResponse, StreamingResponse
+from nicegui import Client, app, ui
+
+FOLDER = Path(__file__).parent
+POINTS = 600  # of the charts: ten minutes
+MOST_TOKENS = 512  # of an answer in the chat
+MOST_BYTES = 200_000  # of a request to the server
+CHARTS = (("Latency", "ms", ("TTFT p50", "ITL p50")), ("Throughput", "1/s", ("requests", "tokens")))
+
+
+class Live:
+    """The current view, and the edits that wait for an answer."""
+
+    def __init__(self, allow_edit: bool) -> None:
+        self.allow_edit = allow_edit
+        self.view: dict[str, Any] = {"allow_edit": allow_edit}
+        self.points: deque[list[float | None]] = deque(maxlen=POINTS)
+        self.chat_url: str | None = None
+        self.greeted: set[str] = set()
+        self._numbers = itertools.count()
+        self._edits: dict[int, asyncio.Future[dict[str, Any]]] = {}
+
+    def receive(self, message: dict[str, Any]) -> None:
+        """Apply a message of the parent process, and send what changed to the browsers."""
+        if "edited" in message:
+            edit = self._edits.pop(message["edited"], None)
+            if edit is not None and not edit.done():
+                edit.set_result(message)
+            return
+        self.chat_url = message.pop("chat_url", self.chat_url)
+        point = message.get("point")
+        if point:
+            self.points.append(point)
+        changed = {key: value for key, value in message.items() if key != "point"}
+        rows = {**self.view.get("rows", {}), **changed.get("rows", {})}
+        self.view |= changed
+        order = self.view.get("order", [])
+        self.view["rows"] = {key: rows[key] for key in order if key in rows}
+        self._send(message)
+
+    def _send(self, message: dict[str, Any]) -> None:
+        text = json.dumps(message)
+        connected = [c for c in Client.instances.values() if c.has_socket_connection]
+        self.greeted &= {client.id for client in connected}
+        for client in connected:
+            if client.id in self.greeted:
+                client.run_javascript(f"penstock.update({text})")
+            else:
+                self.greeted.add(client.id)
+                full = json.dumps({**self.view, "points": list(self.points)})
+                client.run_javascript(f"penstock.update({full})")
+
+    async def scale(self, pool: str, replicas: int) -> dict[str, Any]:
+        number = next(self._numbers)
+        self._edits[number] = asyncio.get_running_loop().create_future()
+        edit = {"edit": number, "pool": pool, "replicas": replicas}
+        print(json.dumps(edit), flush=True)
+        return await asyncio.wait_for(self._edits[number], 30)
+
+
+class Guard:
+    """Rejects requests of other sites: by the Host header (DNS rebinding) and by the Origin."""
+
+    def __init__(self, inner: Any, port: int) -> None:
+        self._inner = inner
+        self._hosts = {f"{name}:{port}" for name in ("127.0.0.1", "localhost")}
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] in ("http", "websocket") and not self._is_own(scope):
+            if scope["type"] == "websocket":
+                await send({"type": "websocket.close", "code": 1008})
+                return
+            text = {"error": "the request comes from another site"}
+            await JSONResponse(text, status_code=403)(scope, receive, send)
+            return
+        await self._inner(scope, receive, send)
+
+    def _is_own(self, scope: Any) -> bool:
+        headers = {
+            name.decode().lower(): value.decode("latin-1") for name, value in scope["headers"]
+        }
+        origin = headers.get("origin")
+        is_write = scope["type"] == "websocket" or scope.get("method") not in ("GET", "HEAD")
+        if origin is None:
+            is_same = not is_write or headers.get("sec-fetch-site", "same-origin") == "same-origin"
+        else:
+            is_same = origin.partition("://")[2] in self._hosts
+        return headers.get("host") in self._hosts and is_same
+
+
+def page(live: Live) -> None:
+    """One browser tab."""
+    ui.add_head_html(f"<style>{(FOLDER / 'page.css').read_text()}</style>")
+    ui.html((FOLDER / "page.html").read_text(), sanitize=False)
+    with ui.element("section").classes("charts").props('aria-label="Charts"'):
+        charts = [_chart(*chart) for chart in CHARTS]
+    script = (FOLDER / "page.js").read_text().replace("CHART_IDS", str([c.id for c in charts]))
+    ui.add_body_html(f"<script>{script}</script>")
+
+
+def _chart(title: str, unit: str, names: tuple[str, ...]) -> Any:
+    options = {
+        "animation": False,
+        "title": {"text": f"{title} ({unit})", "textStyle": {"fontSize": 14}},
+        "aria": {"enabled": True},
+        "legend": {"top": 0, "right": 0},
+        "grid": {"left": 50, "right": 10, "top": 40, "bottom": 25},
+        "xAxis": {"type": "time", "axisLabel": {"hideOverlap": True}, "splitNumber": 4},
+        "yAxis": {"type": "value", "min": 0},
+        "series": [{"name": n, "type": "line", "showSymbol": False, "data": []} for n in names],
+    }
+    chart = ui.echart(options, renderer="svg").classes("chart")
+    return chart.props(f'role="img" aria-label="{title} ({unit}) over the last ten minutes"')
+
+
+def add_routes(live: Live) -> None:
+    async def scale(request: Request) -> JSONResponse:
+        if not live.allow_edit:
+            return _problem("the page was started without --allow-edit", 403)
+        asked = await _body(request)
+        pool, replicas = asked.get("pool"), asked.get("replicas")
+        if not isinstance(pool, str) or not isinstance(replicas, int) or isinstance(replicas, bool):
+            return _problem("pool must be a name and replicas an integer", 400)
+        try:
+            done = await live.scale(pool, replicas)
+        except TimeoutError:
+            return _problem("no answer within 30 s", 504)
+        return _problem(done["error"], 409) if done.get("error") else JSONResponse({"ok": True})
+
+    async def chat(request: Request) -> JSONResponse | StreamingResponse:
+        asked = await _body(request)
+        prompt = asked.get("prompt")
+        if not isinstance(prompt, str) or not prompt.strip():
+            return _problem("prompt must be a text", 400)
+        if live.chat_url is None or not live.view.get("models"):
+            return _problem("the graph is not ready", 503)
+        return StreamingResponse(_answer(live, prompt), media_type="application/x-ndjson")
+
+    app.post("/api/scale")(scale)
+    app.post("/api/chat", response_model=None)(chat)
+
+
+def _problem(text: str, status: int) -> JSONResponse:
+    return JSONResponse({"error": text}, status_code=status)
+
+
+async def _body(request: Request) -> dict[str, Any]:
+    body = b""
+    async for part in request.stream():
+        body += part
+        if len(body) > MOST_BYTES:
+            return {}
+    try:
+        found = json.loads(body)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+async def _answer(live: Live, prompt: str) -> AsyncIterator[str]:
+    """Lines of JSON: parts of the text, then the workers and the cached tokens, or an error."""
+    asked = {
+        "model": live.view["models"][0],
+        "messages": [{"role": "user", "content": prompt}],
+        "max_tokens": MOST_TOKENS,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "nvext": {"extra_fields": ["worker_id"]},
+    }
+    served: dict[str, Any] = {}
+    usage: dict[str, Any] = {}
+    try:
+        async with (
+            httpx.AsyncClient(timeout=120, trust_env=False) as client,
+            client.stream("POST", f"{live.chat_url}/chat/completions", json=asked) as response,
+        ):
+            if response.status_code != 200:
+                reason = (await response.aread()).decode("utf-8", "replace")[:500]
+                yield json.dumps({"error": f"HTTP {response.status_code}: {reason}"}) + "\n"
+                return
+            async for line in response.aiter_lines():
+                if not line.startswith("data: {"):
+                    continue
+                chunk = json.loads(line[6:])
+                served |= (chunk.get("nvext") or {}).get("worker_id") or {}
+                usage = chunk.get("usage") or usage
+                for choice in chunk.get("choices") or ():
+                    if text := (choice.get("delta") or {}).get("content"):
+                        yield json.dumps({"text": text}) + "\n"
+    except (httpx.HTTPError, ValueError) as error:
+        yield json.dumps({"error": f"the endpoint failed: {error or type(error).__name__}"}) + "\n"
+        return
+    cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens")
+    names = live.view.get("worker_ids", {})
+    ids = [served[key] for key in ("prefill_worker_id", "decode_worker_id") if served.get(key)]
+    workers = [names.get(f"{one:x}", f"{one:x}") for one in dict.fromkeys(ids)]
+    yield json.dumps({"workers": workers, "cached": cached, "prompt": usage.get("prompt_tokens")})
+    yield "\n"
+
+
+async def read_parent(live: Live) -> None:
+    """Until the parent process ends."""
+    reader = asyncio.StreamReader(limit=2**24)
+    loop = asyncio.get_running_loop()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    print(json.dumps({"ready": True}), flush=True)
+    while line := await reader.readline():
+        live.receive(json.loads(line))
+    os._exit(0)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--allow-edit", action="store_true")
+    args = parser.parse_args()
+    live = Live(args.allow_edit)
+    app.add_middleware(Guard, port=args.port)
+    add_routes(live)
+    ui.page("/", title="penstock")(lambda: page(live))
+    tasks: list[asyncio.Task[None]] = []  # a task without a reference may be collected
+    app.on_startup(lambda: tasks.append(asyncio.create_task(read_parent(live))))
+    ui.run(
+        host="127.0.0.1",
+        port=args.port,
+        reload=False,
+        show=False,
+        dark=None,
+        language="en-US",
+        favicon="data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg'/%3E",
+        show_welcome_message=False,
+        tailwind=False,
+    )
+
+
+if __name__ in ("__main__", "__mp_main__"):
+    main()

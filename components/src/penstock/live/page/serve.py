@@ -1,0 +1,176 @@
+"""Runs the server of the page in the environment `page`, and sends it each change of the graph.
+
+The server's edits are applied here, so that without `--allow-edit` no request can change a file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from penstock.environments.paths import require_python
+from penstock.errors import PenstockError, PortInUseError, Problem, StartError
+from penstock.live.edit import scale
+from penstock.live.model import STOPPED, LiveSnapshot
+from penstock.live.page.view import View, difference, point_of, view_of
+from penstock.live.source import STATE_S
+from penstock.local.ports import LOOPBACK, Ports, require_free
+from penstock.local.process import end_with_parent
+
+NAME = "page"
+CHILD = Path(__file__).with_name("child.py")
+POINT_S = 1.0  # between two points of the charts
+START_S = 60.0  # NiceGUI starts in 2 s, more on a busy machine
+
+
+class Source(Protocol):
+    """What the page shows: a `LiveGraph`, or the source of a benchmark."""
+
+    @property
+    def chat_url(self) -> str | None: ...
+
+    async def snapshot(self) -> LiveSnapshot: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class PageOptions:
+    """Options of `penstock page`."""
+
+    graph: Path
+    """The file that edits change."""
+    port: int
+    """0: any free port."""
+    allow_edit: bool
+    interval_s: float = STATE_S
+    """Between two snapshots."""
+
+
+def require_environment() -> Path:
+    """The environment's Python; MissingToolError if it is not installed."""
+    return require_python(NAME, "NiceGUI, which serves the page, is not installed", "82 MB")
+
+
+async def serve(source: Source, options: PageOptions, ready: Callable[[str], None]) -> None:
+    """Serve until the graph stops or this task is cancelled. ``ready`` gets the page's URL.
+
+    PortInUseError if the port is taken; StartError if the server does not start or ends.
+    """
+    python = require_environment()
+    port = options.port or Ports().free()
+    require_free_port(port)
+    child = await _start(python, port, allow_edit=options.allow_edit)
+    server = _Server(child, options)
+    reading = asyncio.create_task(server.read())
+    try:
+        await server.wait_ready(reading)
+        ready(f"http://{LOOPBACK}:{port}/")
+        await server.follow(source, reading)
+    finally:
+        reading.cancel()
+        await asyncio.gather(reading, return_exceptions=True)
+        if child.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                child.terminate()
+            await child.wait()
+
+
+def require_free_port(port: int) -> None:
+    """PortInUseError if the page cannot listen on it; 0 is any free port."""
+    try:
+        require_free(LOOPBACK, port)
+    except PortInUseError as error:
+        message = error.problems[0].message
+        fix = "Choose another port, or omit the option: any free port is then used."
+        raise PortInUseError(Problem(place="--port", message=message, fix=fix)) from None
+
+
+async def _start(python: Path, port: int, *, allow_edit: bool) -> asyncio.subprocess.Process:
+    words = [str(python), "-P", str(CHILD), "--port", str(port)]
+    env = {
+        k: v for k, v in os.environ.items() if not k.startswith(("NICEGUI_", "PYTEST", "PYTHON"))
+    }
+    return await asyncio.create_subprocess_exec(
+        *[*end_with_parent(), *words, *(["--allow-edit"] if allow_edit else [])],
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        env=env | {"PYTHONWARNINGS": "ignore"},
+        start_new_session=True,  # Ctrl-C reaches penstock, which ends the server
+    )
+
+
+class _Server:
+    """The child process: one JSON object per line in both directions."""
+
+    def __init__(self, child: asyncio.subprocess.Process, options: PageOptions) -> None:
+        self._child, self._options = child, options
+        self._view: View = {}
+        self._is_ready = asyncio.Event()
+        self._edits: set[asyncio.Task[None]] = set()
+
+    async def wait_ready(self, reading: asyncio.Task[None]) -> None:
+        waiting = asyncio.create_task(self._is_ready.wait())
+        await asyncio.wait({waiting, reading}, timeout=START_S, return_when="FIRST_COMPLETED")
+        waiting.cancel()
+        if not self._is_ready.is_set():
+            raise _ended("the server of the page did not start")
+
+    async def follow(self, source: Source, reading: asyncio.Task[None]) -> None:
+        """Send changes until the graph has stopped; the page then shows this, and stays."""
+        loop = asyncio.get_running_loop()
+        last_point = float("-inf")
+        while not reading.done():
+            found = await source.snapshot()
+            view = view_of(found)
+            message = difference(self._view, view)
+            self._view = view
+            if message:
+                message["chat_url"] = source.chat_url
+            if loop.time() - last_point >= POINT_S and found.phase != STOPPED:
+                message["point"], last_point = point_of(found), loop.time()
+            if message:
+                await self._send(message)
+            await asyncio.sleep(self._options.interval_s)
+        raise _ended("the server of the page has ended")
+
+    async def read(self) -> None:
+        """Until the child ends."""
+        assert self._child.stdout is not None
+        while line := await self._child.stdout.readline():
+            try:
+                message = json.loads(line)
+            except ValueError:
+                continue  # a library has printed something
+            if message.get("ready"):
+                self._is_ready.set()
+            elif "edit" in message:
+                task = asyncio.create_task(self._edit(message))
+                self._edits.add(task)
+                task.add_done_callback(self._edits.discard)
+
+    async def _edit(self, message: dict[str, Any]) -> None:
+        error = None
+        if not self._options.allow_edit:
+            error = "the page was started without --allow-edit"
+        else:
+            changes = {str(message["pool"]): int(message["replicas"])}
+            try:
+                await asyncio.to_thread(scale, self._options.graph, changes)
+            except (PenstockError, OSError) as problem:
+                error = str(problem)
+        await self._send({"edited": message["edit"], "error": error})
+
+    async def _send(self, message: dict[str, Any]) -> None:
+        assert self._child.stdin is not None
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            self._child.stdin.write(json.dumps(message).encode() + b"\n")
+            await self._child.stdin.drain()
+
+
+def _ended(message: str) -> StartError:
+    return StartError(Problem(message=message, fix="Read its output above."))
