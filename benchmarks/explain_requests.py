@@ -4,7 +4,8 @@
 
 Each cause has a graph of its own. Usual requests come first, then the planted ones. A result counts
 if the stage is the planted one. `decode preemption` and `slow client` run only if `--causes` names
-them: Dynamo's spans do not show them on mockers (docs/tracing.md). The rules of `penstock.tracing.explain` were chosen with seed 1.
+them: Dynamo's spans do not show them on mockers (docs/tracing.md). The rules were
+chosen with seed 1.
 """
 
 from __future__ import annotations
