@@ -19,6 +19,7 @@ COMMON = {
     },
     "env": {"A": "a", "C": "c"},
     "drain_timeout_s": 60,
+    "tracing": {"endpoint": "http://tempo:4317", "sample_ratio": 0.5},
     "frontend": {
         "replicas": 2,
         "port": 8001,

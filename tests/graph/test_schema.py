@@ -30,6 +30,7 @@ from penstock.graph.model import Graph
 from penstock.graph.reference import pool_defaults, reference_markdown, values_yaml
 from penstock.graph.schema import values_schema
 from penstock.graph.speculation import Speculation
+from penstock.graph.tracing import Tracing
 from penstock.manifests.source import render_graph
 from penstock.strict_yaml.base import Spec
 from tests.graph.texts import HEAD, SMALL
@@ -194,6 +195,7 @@ OF_GRAPHS_THAT_NAME_THEM = (
     Timeouts,
     Tls,
     Topology,
+    Tracing,
     WorkerPool,
 )
 

@@ -23,8 +23,10 @@ worker: {replicas: 1}
         "http://tempo",
         "http://tempo:4318/v1/traces",
         "http://t:0",
-    ]
-    + ["http://tempo:65536", "grpc://tempo:4317", "http://user@tempo:4317"],
+        "http://tempo:65536",
+        "grpc://tempo:4317",
+        "http://user@tempo:4317",
+    ],
 )
 def test_an_endpoint_needs_http_a_port_and_no_path(endpoint: str) -> None:
     with pytest.raises(GraphError, match="must be an http URL with a port and without a path"):
@@ -33,7 +35,7 @@ def test_an_endpoint_needs_http_a_port_and_no_path(endpoint: str) -> None:
 
 @pytest.mark.parametrize("ratio", ["-0.1", "1.5"])
 def test_a_ratio_is_between_0_and_1(ratio: str) -> None:
-    with pytest.raises(GraphError, match="tracing.sample_ratio: must be at"):
+    with pytest.raises(GraphError, match=r"tracing\.sample_ratio: must be at"):
         parse_graph(
             f"{GRAPH}tracing: {{endpoint: 'http://t:4317', sample_ratio: {ratio}}}\n", "g.yaml"
         )
@@ -63,7 +65,7 @@ def test_the_chart_sets_the_export_of_every_component_but_the_planner() -> None:
         "engine": {"kind": "mocker"},
         "prefill": {"autoscaling": {"owner": "planner"}},
         "decode": {"replicas": 1},
-        "planner": {"max_gpus": 4},
+        "planner": {"max_gpus": 4, "config": {"ttft_ms": 500, "itl_ms": 20}},
         "tracing": {"endpoint": "http://tempo.monitoring:4318"},
         "cluster": {"network_policy": {"enabled": True}},
     }

@@ -103,10 +103,10 @@ def test_without_records_the_note_says_what_is_unknown() -> None:
 
 def test_a_request_is_found_by_each_of_its_ids() -> None:
     found = requests(*peers(), Trace("0d96b72d-26ac", client="my-id"))
-    wanted = found[0] if found[0].client_id else found[-1]
-    wanted = next(request for request in found if request.client_id == "my-id")
-    for name in ("0d96b72d-26ac", "chatcmpl-0d96b72d-26ac", "my-id", wanted.trace_id, "0d96"):
-        assert find(found, name) is wanted
+    expected = found[0] if found[0].client_id else found[-1]
+    expected = next(request for request in found if request.client_id == "my-id")
+    for name in ("0d96b72d-26ac", "chatcmpl-0d96b72d-26ac", "my-id", expected.trace_id, "0d96"):
+        assert find(found, name) is expected
     for name in ("peer", "0d9", "chatcmpl-", "other"):
         with pytest.raises(UnknownRequestError):
             find(found, name)

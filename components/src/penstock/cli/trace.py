@@ -114,19 +114,19 @@ def _require_traces(state: StateDir) -> None:
     raise NotUpError(Problem(file=str(state.source), message=message, fix=fix))
 
 
-def _unknown(state: StateDir, wanted: str, requests: Sequence[TracedRequest]) -> PenstockError:
+def _unknown(state: StateDir, requested: str, requests: Sequence[TracedRequest]) -> PenstockError:
     """For an ID that no recorded request has; names the nearest one."""
     from penstock.command_text import command
     from penstock.errors import Problem, UsageError
     from penstock.nearest import nearest
 
     known = {r.request_id for r in requests} | {r.client_id for r in requests if r.client_id}
-    guess = nearest(wanted.removeprefix("chatcmpl-"), known)
+    guess = nearest(requested.removeprefix("chatcmpl-"), known)
     hint = f"Perhaps you meant {guess}. " if guess else ""
     return UsageError(
         Problem(
             file=str(state.source),
-            message=f"none of {len(requests)} recorded requests has the ID {wanted!r}; a request "
+            message=f"none of {len(requests)} recorded requests has the ID {requested!r}; a request "
             "is recorded about 2 s after it ends",
             fix=f"{hint}List the IDs with {command('trace', state.source)}.",
         )

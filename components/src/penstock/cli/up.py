@@ -79,14 +79,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         help="time limit in seconds for the first completion (default: 300)",
     )
+    _add_page(parser)
+    _add_trace(parser)
+    _add_gateway(parser)
+    add_progress(parser)
+
+
+def _add_trace(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--trace",
         action="store_true",
         help="record traces for `penstock trace`, even if the graph has no `tracing`",
     )
-    _add_page(parser)
-    _add_gateway(parser)
-    add_progress(parser)
 
 
 def _add_page(parser: argparse.ArgumentParser) -> None:

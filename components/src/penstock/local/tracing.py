@@ -65,7 +65,7 @@ def notes(deployment: Deployment) -> tuple[str, ...]:
 def environment(url: str, component: str, role: Role) -> dict[str, str]:
     """Variables of one process; nothing without a receiver.
 
-    The sampling ratio is 1: whoever looks for one request needs all of them. The frontend's request
+    The sampling ratio is 1, so that every request can be explained. The frontend's request
     records have the cached tokens and the end of prefill, which no span has.
     """
     if not url:

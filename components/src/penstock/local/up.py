@@ -21,11 +21,13 @@ from penstock.gateway.envoy import Address
 from penstock.graph.gateway import GatewaySection
 from penstock.local.adapt import Overrides
 from penstock.local.deployment import LocalDeployment
+from penstock.local.edited import change_lines, fixed_setting, replaced_programs
 from penstock.local.envoy import Envoy
 from penstock.local.events import EventLog
 from penstock.local.file_watch import FileWatch
 from penstock.local.gateway import NAME as GATEWAY
-from penstock.local.gateway import GatewayOptions, LocalGateway, Places, fixed_setting
+from penstock.local.gateway import GatewayOptions, LocalGateway, Places
+from penstock.local.gateway import fixed_setting as fixed_gateway_setting
 from penstock.local.generations import with_generations
 from penstock.local.gpus.needs import gpu_needs
 from penstock.local.gpus.pool import GpuPool
@@ -312,19 +314,19 @@ class Up:
             self._reject_edit(str(error) if known else f"unexpected error: {error!r}")
             return
         deployment = edit.result()
-        fixed = _fixed_setting(supervisor.deployment, deployment)
+        fixed = fixed_setting(supervisor.deployment, deployment)
         if not self._options.is_traced and supervisor.deployment.is_traced != deployment.is_traced:
             fixed = "tracing"
         if not fixed and self._gateway is not None:
-            fixed = fixed_setting(supervisor.deployment.gateway, deployment.gateway)
+            fixed = fixed_gateway_setting(supervisor.deployment.gateway, deployment.gateway)
         if fixed:
             self._reject_edit(
                 f"{fixed} cannot change while the graph is up. "
                 "Fix: Run `penstock down`, then `penstock up`."
             )
             return
-        changes = _changes(supervisor.deployment, deployment)
-        replaced = _replaced(supervisor.deployment, deployment)
+        changes = change_lines(supervisor.deployment, deployment)
+        replaced = replaced_programs(supervisor.deployment, deployment)
         try:
             supervisor.change(deployment)
         except MissingToolError as error:
@@ -371,35 +373,3 @@ class Up:
             self._is_recorded = False
         self._events.observe(state)
         self._show(state)
-
-
-def _fixed_setting(old: LocalDeployment, new: LocalDeployment) -> str:
-    """The changed setting that is fixed while the graph runs; empty when there is none."""
-    if old.name != new.name:
-        return "the graph's name"
-    if old.port != new.port:
-        return "frontend.port"
-    if old.infrastructure != new.infrastructure:
-        return "infrastructure"
-    return ""
-
-
-def _replaced(old: LocalDeployment, new: LocalDeployment) -> list[str]:
-    """The programs whose configuration differs."""
-    both = ((old.program(program.name), program) for program in new.programs)
-    return [after.name for before, after in both if before and before.key != after.key]
-
-
-def _changes(old: LocalDeployment, new: LocalDeployment) -> list[str]:
-    lines = []
-    for program in new.programs:
-        before = old.program(program.name)
-        if before is None:
-            lines.append(f"{program.name}: added, {program.replicas} replicas")
-            continue
-        if before.key != program.key:
-            lines.append(f"{program.name}: configuration changed, replacing all replicas")
-        if before.replicas != program.replicas:
-            lines.append(f"{program.name}: {before.replicas} → {program.replicas} replicas")
-    removed = {p.name for p in old.programs} - {p.name for p in new.programs}
-    return lines + [f"{name}: removed" for name in sorted(removed)]

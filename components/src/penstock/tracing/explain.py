@@ -66,20 +66,20 @@ class UnknownRequestError(LookupError):
     """No recorded request has this ID."""
 
 
-def find(requests: Sequence[TracedRequest], wanted: str) -> TracedRequest:
+def find(requests: Sequence[TracedRequest], requested: str) -> TracedRequest:
     """The request with this ID: Dynamo's, the response's (`chatcmpl-…`), the client's
     (`x-request-id`), the trace's, or an unambiguous beginning of Dynamo's.
 
     The newest, if a client used its ID twice. UnknownRequestError without a match.
     """
-    bare = wanted.removeprefix("chatcmpl-").removeprefix("cmpl-").removeprefix("resp_")
+    bare = requested.removeprefix("chatcmpl-").removeprefix("cmpl-").removeprefix("resp_")
     for request in reversed(requests):
-        if bare == request.request_id or wanted in (request.client_id, request.trace_id):
+        if bare == request.request_id or requested in (request.client_id, request.trace_id):
             return request
     started = [request for request in requests if request.request_id.startswith(bare)]
     if len(started) == 1 and len(bare) >= 4:
         return started[0]
-    raise UnknownRequestError(wanted)
+    raise UnknownRequestError(requested)
 
 
 def explain(requests: Sequence[TracedRequest], request_id: str) -> Explanation:
