@@ -55,17 +55,22 @@ class Case:
     template: str = ""
     """B's chat template."""
     has_tools: bool = False
-    count: int = 100
+    count: int = 40
 
 
 CASES = (
     Case(name="equal graphs", count=500),
-    Case(name="chat template without a system prompt", template=NO_SYSTEM),
-    Case(name="chat template with another word", replaced=("a helpful AI", "a careful AI")),
+    Case(name="chat template without a system prompt", template=NO_SYSTEM, count=100),
+    Case(
+        name="chat template with another word",
+        replaced=("a helpful AI", "a careful AI"),
+        count=100,
+    ),
+    *(Case(name=f"weights with noise of {noise:.1%}", noise=noise) for noise in NOISES[:1]),
     Case(name="no reasoning parser", first={"reasoning_parser": "deepseek_r1"}),
     Case(name="no tool-call parser", first={"tool_call_parser": "pythonic"}, has_tools=True),
     Case(name=f"context of {SHORT_CONTEXT} tokens", second={"context_length": SHORT_CONTEXT}),
-    *(Case(name=f"weights with noise of {noise:.1%}", noise=noise) for noise in NOISES),
+    *(Case(name=f"weights with noise of {noise:.1%}", noise=noise) for noise in NOISES[1:]),
 )
 
 
