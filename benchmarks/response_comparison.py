@@ -4,7 +4,8 @@ python benchmarks/response_comparison.py [--short]
 Writes results/response_comparison.json; continues with the cases that it lacks.
 
 A and B are graphs of SmolLM2-135M-Instruct on llama.cpp, on the CPU. The sizes of
-the noise were chosen before the first run; the short context and the counts changed after trials. --short: 10 requests for two equal graphs and for one changed graph.
+the noise were chosen before the first run; the short context and the counts changed after trials.
+--short: 10 requests for two equal graphs and for one changed graph.
 """
 
 from __future__ import annotations
