@@ -3,8 +3,9 @@
 python benchmarks/response_comparison.py [--short]
 Writes results/response_comparison.json; continues with the cases that it lacks.
 
-A and B are graphs of SmolLM2-135M-Instruct on llama.cpp, on the CPU. The cases and their sizes were
-chosen before the first run. --short: 10 requests for two equal graphs and for one changed graph.
+A and B are graphs of SmolLM2-135M-Instruct on llama.cpp, on the CPU. The sizes of
+the noise were chosen before the first run; the short context and the counts changed after trials.
+--short: 10 requests for two equal graphs and for one changed graph.
 """
 
 from __future__ import annotations
@@ -55,17 +56,22 @@ class Case:
     template: str = ""
     """B's chat template."""
     has_tools: bool = False
-    count: int = 100
+    count: int = 40
 
 
 CASES = (
     Case(name="equal graphs", count=500),
-    Case(name="chat template without a system prompt", template=NO_SYSTEM),
-    Case(name="chat template with another word", replaced=("a helpful AI", "a careful AI")),
+    Case(name="chat template without a system prompt", template=NO_SYSTEM, count=100),
+    Case(
+        name="chat template with another word",
+        replaced=("a helpful AI", "a careful AI"),
+        count=100,
+    ),
+    *(Case(name=f"weights with noise of {noise:.1%}", noise=noise) for noise in NOISES[:1]),
     Case(name="no reasoning parser", first={"reasoning_parser": "deepseek_r1"}),
     Case(name="no tool-call parser", first={"tool_call_parser": "pythonic"}, has_tools=True),
     Case(name=f"context of {SHORT_CONTEXT} tokens", second={"context_length": SHORT_CONTEXT}),
-    *(Case(name=f"weights with noise of {noise:.1%}", noise=noise) for noise in NOISES),
+    *(Case(name=f"weights with noise of {noise:.1%}", noise=noise) for noise in NOISES[1:]),
 )
 
 

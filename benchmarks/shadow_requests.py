@@ -1,6 +1,6 @@
 """Prompts for response_comparison.py: documentation strings of Python's standard library.
 
-The texts are not part of this project, and no constant of `bench shadow` was chosen with them.
+The texts are not part of this project. `LAG` in run.py was added after a trial with such prompts.
 """
 
 from __future__ import annotations
