@@ -93,7 +93,8 @@ def example_of(path: Path) -> Any:
     schema = schema_of(path)
     if "enum" in schema:
         return schema["enum"][-1]
-    return {"integer": 1, "string": "1Gi" if path[-1] == "size" else "a"}[schema["type"]]
+    texts = {"size": "1Gi", "endpoint": "http://tempo:4317"}
+    return {"integer": 1, "string": texts.get(path[-1], "a")}[schema["type"]]
 
 
 def problems_of(values: Mapping[str, Any], sets: tuple[str, ...] = ()) -> tuple[Problem, ...]:

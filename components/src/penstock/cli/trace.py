@@ -126,8 +126,8 @@ def _unknown(state: StateDir, requested: str, requests: Sequence[TracedRequest])
     return UsageError(
         Problem(
             file=str(state.source),
-            message=f"none of {len(requests)} recorded requests has the ID {requested!r}; a request "
-            "is recorded about 2 s after it ends",
+            message=f"none of {len(requests)} recorded requests has the ID {requested!r}; a "
+            "request is recorded about 2 s after it ends",
             fix=f"{hint}List the IDs with {command('trace', state.source)}.",
         )
     )
