@@ -38,6 +38,7 @@ from report import write_result
 WORDS = ("river", "stone", "paper", "cloud", "garden", "window", "silver", "forest", "engine")
 MODEL = "openai/gpt-oss-20b"
 USUAL = 14  # requests before the planted ones
+LONG = 4000  # tokens of a response that exceeds the buffers between worker and client
 SHORT = 100  # words of a prompt with 3 KV blocks of 64 tokens
 EXPORT_S = 3.0  # Dynamo exports spans every second
 GRAPH = """\
@@ -141,23 +142,27 @@ def slow_prefill(client: Client, name: str) -> None:
 
 
 def slow_transfer(client: Client, name: str) -> None:
-    pause = client.pause("prefill", 0.3, client.rng.uniform(0.8, 1.2))
+    pause = client.pause("prefill", 0.15, client.rng.uniform(0.8, 1.2))
     client.send(name, client.cached())
     pause.join()
 
 
 def preemption(client: Client, name: str) -> None:
-    """Short prompts, so that the decode worker accepts all, and outputs that exceed its blocks."""
-    count = client.rng.randint(5, 7)
-    names = [f"{name}-{i}" for i in range(count)]
-    names.insert(-1, name)
-    client.burst([(each, client.text(SHORT)) for each in names], 150)
+    """All prompts fit into the decode worker's blocks, and their outputs do not: the worker then
+    preempts the request that came last."""
+    count = client.rng.randint(2, 3)
+    others = [(f"{name}-{i}", client.text(SHORT)) for i in range(count)]
+    thread = threading.Thread(target=client.burst, args=(others, 400))
+    thread.start()
+    time.sleep(0.3)
+    client.send(name, client.text(SHORT), 150)
+    thread.join()
 
 
 def slow_client(client: Client, name: str) -> None:
     """Read nothing for a time, with small buffers: most of the response stays in the frontend."""
     parts = urlsplit(client.url)
-    body = json.dumps(client.body(client.cached(), 800)).encode()
+    body = json.dumps(client.body(client.cached(), LONG)).encode()
     with socket.socket() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
         # Segments of a network; those of loopback (64 KB) give the frontend a buffer of megabytes.
@@ -201,14 +206,14 @@ CAUSES = {
         tokens=150,
         words=SHORT,
         backend="vllm",
-        decode="num_gpu_blocks: 12",
+        decode="num_gpu_blocks: 16",
     ),
     "slow client": Planted(
         slow_client,
         StageName.RESPONSE,
-        tokens=800,
+        tokens=LONG,
         usual=6,
-        decode="decode_speedup_ratio: 4.0",
+        decode="decode_speedup_ratio: 10.0",
     ),
 }
 

@@ -37,7 +37,6 @@ ELSEWHERE = {
     "stop": "down",
     "template": "render",
     "test": "verify",
-    "top": "status",
     "undo": "rollback",
     "update": "apply",
     "validate": "check",

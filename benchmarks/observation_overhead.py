@@ -1,0 +1,151 @@
+"""What traces and the page cost: requests/s and TTFT of a graph with and without them, on mockers.
+
+    python benchmarks/observation_overhead.py [--pairs 20] [--kinds tracing page] [--short]
+Writes results/observation_overhead.json; continues with the kinds that it lacks.
+
+Two equal graphs run at the same time, B with traces or with `penstock page`, which headless
+Chromium displays. Clients send to A and B in turn, in slices of a few seconds and random order. A
+change is the ratio B / A of two slices; the interval is that of Student's t over the pairs.
+`saturated`: mockers without simulated times, so that all time is that of Dynamo and the clients.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import math
+import os
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+from scipy import stats
+
+from penstock.drill.graph_process import GraphProcess
+from report import RESULTS, write_result
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "docs"))
+
+from pictures.browser import browser
+
+KINDS = ("tracing", "tracing, saturated", "page", "page, saturated")
+CONCURRENCY = 8
+SLICE_S = 6.0
+GRAPH = """\
+model: {{id: openai/gpt-oss-20b, context_length: 16384}}
+engine: {{kind: mocker, config: {{engine: {{speedup_ratio: {speedup}}}}}}}
+prefill: {{replicas: 2}}
+decode: {{replicas: 1}}
+"""
+PROMPT = "The pressure at the gate rises with the level of the lake behind it. " * 20
+
+
+async def sliced(url: str, seed: int) -> tuple[float, float]:
+    """Requests/s and median TTFT (ms) of a closed loop of clients."""
+    rng, ttft, end = random.Random(seed), [], time.monotonic() + SLICE_S
+    began = time.monotonic()
+
+    async def client() -> None:
+        while time.monotonic() < end:
+            message = {"role": "user", "content": f"{rng.random()} {PROMPT}"}
+            body = {"model": "openai/gpt-oss-20b", "messages": [message], "stream": True}
+            sent, first = time.monotonic(), True
+            request = http.stream(
+                "POST", f"{url}/chat/completions", json={**body, "max_tokens": 24}
+            )
+            async with request as response:
+                response.raise_for_status()
+                async for _ in response.aiter_raw():
+                    if first:
+                        ttft.append(1000 * (time.monotonic() - sent))
+                        first = False
+
+    async with httpx.AsyncClient(timeout=60) as http:
+        await asyncio.gather(*(client() for _ in range(CONCURRENCY)))
+    return len(ttft) / (time.monotonic() - began), statistics.median(ttft)
+
+
+def change(ratios: list[float]) -> dict[str, Any]:
+    """Mean change of B against A, with its 95% interval."""
+    logs = [math.log(ratio) for ratio in ratios]
+    mean = statistics.fmean(logs)
+    half = stats.t.ppf(0.975, len(logs) - 1) * statistics.stdev(logs) / math.sqrt(len(logs))
+    low, high = (round(math.exp(mean + sign * half) - 1, 4) for sign in (-1, 1))
+    return {"change": round(math.exp(mean) - 1, 4), "interval": [low, high]}
+
+
+@contextmanager
+def paged(graph: Path, folder: Path) -> Iterator[None]:
+    """The page of a graph, in Chromium."""
+    command = [sys.executable, "-m", "penstock.cli.main", "page", str(graph)]
+    env = {**os.environ, "PENSTOCK_STATE_HOME": str(folder / "state")}
+    page = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env)
+    assert page.stdout is not None
+    try:
+        url = next(word for word in page.stdout.readline().split() if word.startswith("http"))
+        with browser() as opened:
+            opened.open(url, 1280, 900)
+            yield
+    finally:
+        page.terminate()
+        page.wait()
+
+
+def measured(kind: str, pairs: int, tmp: Path) -> dict[str, Any]:
+    what, _, saturated = kind.partition(", ")
+    text = GRAPH.format(speedup=0 if saturated else 1.0)
+    rng, rates, ttfts = random.Random(kind), [], []
+    with ExitStack() as running:
+        urls = []
+        for name in ("a", "b"):
+            folder = tmp / name
+            folder.mkdir()
+            path = folder / "graph.yaml"
+            path.write_text(text)
+            is_traced = name == "b" and what == "tracing"
+            options = ["--port", "0", *(["--trace"] if is_traced else [])]
+            graph = running.enter_context(GraphProcess(path, folder, options))
+            graph.wait_ready(120)
+            urls.append(str(graph.state()["endpoint"]))
+        if what == "page":
+            running.enter_context(paged(path, folder))
+        for url in urls:
+            asyncio.run(sliced(url, 0))  # warm-up
+        for pair in range(1, pairs + 1):
+            order = rng.sample((0, 1), 2)
+            found = {number: asyncio.run(sliced(urls[number], pair)) for number in order}
+            rates.append(found[1][0] / found[0][0])
+            ttfts.append(found[1][1] / found[0][1])
+    return {"pairs": pairs, "requests/s": change(rates), "TTFT": change(ttfts)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--pairs", type=int, default=20)
+    parser.add_argument("--kinds", nargs="*", choices=KINDS, default=KINDS)
+    parser.add_argument("--short", action="store_true", help="two pairs, and no result file")
+    args = parser.parse_args()
+    path = RESULTS / "observation_overhead.json"
+    known = json.loads(path.read_text())["changes"] if path.exists() and not args.short else {}
+    for kind in args.kinds:
+        if kind in known:
+            continue
+        with tempfile.TemporaryDirectory() as tmp:
+            known[kind] = measured(kind, 2 if args.short else args.pairs, Path(tmp))
+        print(kind, json.dumps(known[kind]), flush=True)
+        if not args.short:
+            command = "python benchmarks/observation_overhead.py"
+            write_result("observation_overhead", command, {"changes": known}, show=False)
+
+
+if __name__ == "__main__":
+    main()
