@@ -8,7 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench.shadow_server import Reply, ShadowServer, prompts, reply_of, write_requests
+from tests.bench.shadow_server import (
+    MODEL,
+    Reply,
+    ShadowServer,
+    prompts,
+    reply_of,
+    write_requests,
+)
 from tests.bench.test_shadow import shadow
 from tests.support.command_line import penstock
 
@@ -18,11 +25,14 @@ CHAT = '{"messages": [{"role": "user", "content": "hello"}]}'
 BAD_FILES = {
     "": "has no requests. Fix: Write one request body per line.",
     f"{CHAT}\n\n{{": ":3: is not JSON: ",
-    f"{CHAT}\n[]": ":2: is list, not an object. Fix: Write a JSON object",
+    f"{CHAT}\n[]": ":2: is a JSON array, not an object. Fix: Write a JSON object",
+    "null": ":1: is null, not an object",
+    "true": ":1: is a JSON boolean, not an object",
     '{"input": "x"}': ":1: has neither messages nor a prompt. Fix: Add messages",
     '{"messages": []}': ":1: messages is not a list with at least one message",
     '{"prompt": ""}': ":1: prompt is empty, or neither text nor a list",
-    '{"url": "/v1/embeddings", "body": {"prompt": "a"}}': ":1: url is '/v1/embeddings'",
+    '{"url": "/v1/embeddings", "body": {"prompt": "a"}}': ":1: url is '/v1/embeddings', but the "
+    "body is a request to /v1/completions. Fix: Set url to /v1/chat/completions for messages, or",
     '{"url": "/v1/completions", "body": 1}': ":1: body is not an object",
     '{"url": "/v1/completions", "body": {}, "id": 1}': ":1: unknown key 'id'",
     '{"custom_id": "2", "url": "/v1/completions", "body": {"prompt": "a"}}\n'
@@ -66,9 +76,40 @@ def test_an_endpoint_that_dies_loses_no_result_and_the_run_continues(tmp_path: P
     assert done.returncode == 0, done.stderr
     assert "compared: 12 of 12 requests, 12 sent to A twice" in done.stdout
     assert sorted(second.prompts) == sorted(prompts(12)[5:])
-    done = shadow(path, again, second, "--results", str(results), "--as-sent")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--as-sent",), "without --as-sent"),
+        (("--seed", "1"), "with --seed 0, not 1"),
+        (("--repeats", "1"), "with --repeats 100, not 1"),
+        (("--keep-model",), f"with model {MODEL}, not --keep-model"),
+        ((), "with a different request file"),
+    ],
+)
+def test_a_results_file_of_another_run_is_reported(
+    options: tuple[str, ...], message: str, tmp_path: Path
+) -> None:
+    path, results = tmp_path / "r.jsonl", tmp_path / "results.jsonl"
+    with ShadowServer().running() as server:
+        command = ("bench", "shadow", server.url, server.url, "--file", str(path))
+        command = (*command, "--results", str(results))
+        write_requests(path, prompts(2))
+        penstock(*command)
+        write_requests(path, prompts(2 if options else 3))
+        done = penstock(*command, *options)
     assert done.returncode == INPUT
-    assert f"{results}:1: is of a run with other as_sent: False, not True" in done.stderr
+    assert f"{results}:1: belongs to a run {message}. Fix: Name a new file, or" in done.stderr
+
+
+def test_an_unknown_model_is_reported_with_its_option(tmp_path: Path) -> None:
+    path = write_requests(tmp_path / "r.jsonl", prompts(2))
+    for option in ("--model", "--model-b"):
+        done = shadow(path, ShadowServer(), ShadowServer(), option, "other")
+        assert done.returncode == USAGE
+        assert f"{option}: http://127.0.0.1:" in done.stderr
+        assert f"lists no model other: {MODEL}. Fix: Name one of them." in done.stderr
 
 
 def test_a_foreign_results_file_is_not_changed(tmp_path: Path) -> None:
@@ -144,6 +185,7 @@ def test_a_response_that_is_no_completion_counts_as_failed(name: str, tmp_path: 
     assert done.returncode == FINDING, done.stderr
     assert f"B: 8 requests failed: {reason}" in done.stdout
     assert "request 1: ok → " in done.stdout
+    assert "only one succeeds: Read the log of the endpoint that fails." in done.stdout
 
 
 def test_two_endpoints_that_fail_all_requests_are_no_finding(tmp_path: Path) -> None:

@@ -149,6 +149,8 @@ def test_with_two_requests_there_is_no_verdict_about_texts(tmp_path: Path) -> No
     done = shadow(path, ShadowServer(), ShadowServer())
     assert done.returncode == UNDECIDED
     assert "Fix: Send more requests, and raise --repeats." in done.stderr
+    done = shadow(path, ShadowServer(), ShadowServer(), "--repeats", "0")
+    assert "not measured" in done.stdout
 
 
 def test_texts_are_only_printed_on_request(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from penstock.bench.shadow.rates import fisher, sign_test, smallest_hits
 from penstock.bench.shadow.requests import CHAT, ShadowRequest
 from penstock.bench.shadow.response import ShadowResponse
 from penstock.bench.shadow.run import Pair
-from penstock.bench.shadow.verdict import Verdict, verdict_of
+from penstock.bench.shadow.verdict import LEVEL, Verdict, verdict_of
 
 
 def test_fishers_test_agrees_with_counting_all_tables() -> None:
@@ -36,6 +36,8 @@ def test_the_smallest_number_of_hits_is_significant_and_one_less_is_not() -> Non
             assert fisher(hits, of_high, low, of_low) <= 0.002
             assert fisher(hits - 1, of_high, low, of_low) > 0.002
     assert smallest_hits(100, 100, 95, 0.002) is None
+    assert smallest_hits(100, 100, 0, LEVEL / 6) == 9  # docs/shadow.md: chat requests
+    assert smallest_hits(100, 100, 0, LEVEL / 8) == 10  # with tools
     assert smallest_hits(100, 0, 0, 0.002) is None
 
 

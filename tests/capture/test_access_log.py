@@ -56,7 +56,7 @@ def test_requests_that_generate_nothing_are_left_out(
     text = "".join(json.dumps(row) + "\n" for row in (entry(1), *others))
     assert len(_capture(tmp_path, text, *LENGTHS)) == 1
     out = capsys.readouterr().out
-    assert "2 requests with a status other than 200" in out
+    assert "2 requests that failed (status not 200)" in out
     assert "1 requests of other paths" in out
 
 
@@ -77,7 +77,7 @@ def test_missing_lengths_are_an_error_that_names_the_option(
     out = tmp_path / "trace.jsonl"
     assert main(["capture", str(log), "-o", str(out)]) == 3
     err = capsys.readouterr().err
-    assert "without the number of input tokens" in err
+    assert "have no number of input tokens" in err
     assert "--input-tokens 1000:0.5" in err
     assert not out.exists()
     with pytest.raises(SystemExit) as error:

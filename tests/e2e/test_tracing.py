@@ -68,6 +68,9 @@ def test_the_span_names_are_those_that_dynamo_emits(
     assert document["request"]["cached_tokens"] > 0
     listed = json.loads(process.penstock("trace", str(quickstart), "--json").stdout)
     assert listed[0]["request_id"] == document["request"]["request_id"]
+    slowest = process.penstock("trace", str(quickstart), "--slowest", "--json").stdout
+    durations = [request["total_ms"] for request in json.loads(slowest)]
+    assert durations == sorted(durations, reverse=True)
 
     unknown = process.penstock("trace", str(quickstart), "my-66")
     assert unknown.returncode == 2

@@ -19,6 +19,7 @@ from typing import Any
 import httpx
 import pytest
 
+from penstock.cli.main import main
 from penstock.environments.paths import environments_root, is_installed
 from penstock.errors import PortInUseError
 from penstock.live.model import LiveSnapshot
@@ -273,6 +274,11 @@ def test_a_scaling_button_edits_the_graph(tab: Any, served: Any) -> None:
     sent = httpx.post(f"{url}api/scale", json={"pool": "decod", "replicas": 1})
     assert (sent.status_code, "Did you mean `decode`" in sent.json()["error"]) == (409, True)
     assert httpx.post(f"{url}api/scale", content=b"[").status_code == 400
+    for prompt, error in (
+        (" ", "the message is empty"),
+        ("x" * 300_000, "the message is larger than 200 kB"),
+    ):
+        assert httpx.post(f"{url}api/chat", json={"prompt": prompt}).json() == {"error": error}
 
 
 def test_requests_of_other_sites_are_refused(served: Any) -> None:
@@ -302,7 +308,9 @@ def test_requests_of_other_sites_are_refused(served: Any) -> None:
     assert httpx.get(url, headers={"Origin": own}).status_code == 200
 
 
-def test_without_allow_edit_nothing_can_be_edited(tab: Any, tmp_path: Path) -> None:
+def test_without_allow_edit_nothing_can_be_edited(
+    tab: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "graph.yaml"
     path.write_text(QUICKSTART.read_text())
     options = PageOptions(graph=path, port=0, allow_edit=False, interval_s=0.05)
@@ -314,4 +322,6 @@ def test_without_allow_edit_nothing_can_be_edited(tab: Any, tmp_path: Path) -> N
         taken = replace(options, port=httpx.URL(url).port or 0)
         with pytest.raises(PortInUseError, match="--port"):
             asyncio.run(serve(Graph(), taken, print))
+        assert main(["up", str(path), "--page", "--page-port", str(taken.port)]) != 0
+        assert "--page-port: cannot listen on 127.0.0.1" in capsys.readouterr().err
     assert path.read_text() == QUICKSTART.read_text()

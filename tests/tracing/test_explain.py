@@ -98,7 +98,7 @@ def test_clocks_that_differ_are_noted_and_no_stage_is_negative() -> None:
 def test_without_records_the_note_says_what_is_unknown() -> None:
     explanation = explained(record=False)
     assert explanation.request.cached_tokens is None
-    assert "No request record arrived" in explanation.notes[0]
+    assert "has no record of this request" in explanation.notes[0]
 
 
 def test_a_request_is_found_by_each_of_its_ids() -> None:

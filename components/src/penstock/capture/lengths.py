@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
@@ -35,8 +36,10 @@ def with_lengths(captured: Captured, option: LengthOption) -> list[TimedRequest]
 
     Lengths in the log are kept. InputError if the log and ``option`` have none.
     """
-    randoms = Random(f"input {option.seed}"), Random(f"output {option.seed}")
     requests = captured.in_order()
+    for name, lengths in (("input", option.input), ("output", option.output)):
+        _require_lengths(name, lengths, requests)
+    randoms = Random(f"input {option.seed}"), Random(f"output {option.seed}")
     return [_complete(request, option, *randoms) for request in requests]
 
 
@@ -50,17 +53,24 @@ def _complete(
         request,
         record=replace(
             record,
-            input_tokens=record.input_tokens or _length(option.input, random_in, "input"),
+            input_tokens=record.input_tokens or _length(option.input, random_in),
             output_tokens=record.output_tokens
             if record.output_tokens is not None
-            else _length(option.output, random_out, "output"),
+            else _length(option.output, random_out),
         ),
     )
 
 
-def _length(lengths: Lengths | None, random: Random, name: str) -> int:
-    if lengths is None:
-        message = f"the log has requests without the number of {name} tokens"
+def _require_lengths(name: str, lengths: Lengths | None, requests: Sequence[TimedRequest]) -> None:
+    counts = [getattr(request.record, f"{name}_tokens") for request in requests]
+    # A record has an input of at least one token, and may have an output of none.
+    missing = sum(not count if name == "input" else count is None for count in counts)
+    if lengths is None and missing:
+        message = f"{missing:,} of {len(requests):,} requests have no number of {name} tokens"
         fix = f"State their mean and coefficient of variation, such as --{name}-tokens 1000:0.5"
         raise InputError(Problem(message=message, fix=fix))
+
+
+def _length(lengths: Lengths | None, random: Random) -> int:
+    assert lengths is not None  # `_require_lengths`
     return sample_length(lengths, random)

@@ -20,10 +20,10 @@ class BrokenRecordError(Exception):
 class LeftOut(StrEnum):
     """Records that are valid and not part of a trace."""
 
-    OTHER_EVENT = "records of other events than the end of a request"
+    OTHER_EVENT = "records of other events"
     SERVER_MESSAGE = "messages of Envoy itself"
-    OTHER_PATH = "requests of other paths than those that generate text"
-    FAILED = "requests with a status other than 200"
+    OTHER_PATH = "requests that do not generate text (path or method)"
+    FAILED = "requests that failed (status not 200)"
     NO_LENGTHS = "records without token counts"
     DUPLICATE = "duplicate records"
 

@@ -62,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--results",
         type=Path,
         metavar="FILE.jsonl",
-        help="write the responses, with their text, as they come; the same command continues",
+        help="write each response, with its text, at once; run the same command again to continue",
     )
     parser.add_argument(
         "--show-text",
@@ -103,7 +103,9 @@ def _add_models(parser: argparse.ArgumentParser) -> None:
         "--model", help="model to request (default: the only one that the endpoint lists)"
     )
     parser.add_argument(
-        "--model-b", metavar="MODEL", help="model to request from B (default: as for A)"
+        "--model-b",
+        metavar="MODEL",
+        help="model to request from B (default: that of --model, else the only one that B lists)",
     )
     parser.add_argument(
         "--keep-model", action="store_true", help="request the model that each request names"
@@ -168,6 +170,7 @@ def _sent(args: argparse.Namespace, shadow: ShadowRun, digest: str) -> Sent:
 def _endpoint(args: argparse.Namespace, name: str) -> ShadowEndpoint:
     """NotUpError for a graph that does not run, NotVerifiedError for a URL that does not serve."""
     from penstock.bench.shadow.client import ShadowEndpoint
+    from penstock.errors import UsageError
     from penstock.verify.preflight import require_endpoint
     from penstock.verify.target import ProbeTarget
 
@@ -180,6 +183,9 @@ def _endpoint(args: argparse.Namespace, name: str) -> ShadowEndpoint:
     try:
         require_endpoint(probe)
         model = None if args.keep_model else model_of(probe, requested)
+    except UsageError as error:
+        option = "--model-b" if name == "B" else "--model"
+        raise UsageError(*(replace(one, place=option) for one in error.problems)) from None
     finally:
         probe.close()
     return replace(endpoint, model=model)

@@ -56,10 +56,10 @@ def _add_lengths(parser: argparse.ArgumentParser) -> None:
     for name in ("input", "output"):
         lengths.add_argument(
             f"--{name}-tokens",
-            metavar="MEAN:CV",
+            metavar="MEAN[:CV]",
             type=_lengths,
-            help=f"mean number of {name} tokens and its coefficient of variation, such as "
-            "1000:0.5; lengths are log-normal",
+            help=f"mean number of {name} tokens, and coefficient of variation from 0 to 5 "
+            "(default: 0), such as 1000:0.5; lengths are sampled from a log-normal distribution",
         )
     lengths.add_argument(
         "--seed",
@@ -116,16 +116,24 @@ def run(args: argparse.Namespace) -> int:
         _finish(args, captured, files, lengths)
     files.partial.unlink(missing_ok=True)
     if problem is None and not captured.requests:
-        problem = Problem(
-            file=args.sources[0],
-            message=f"no request in {captured.records:,} records",
-            fix="Send requests during the capture, and check that the frontends use the sink nats.",
-        )
+        problem = _nothing(args.sources[0], captured)
     if problem is not None:
-        kept = f"; {len(captured.requests):,} requests are in {files.trace}"
-        print(f"the capture ended early{kept}", file=sys.stderr)
+        if captured.requests:
+            kept = f"wrote {len(captured.requests):,} requests to {files.trace}"
+            print(f"the capture ended early: {kept}", file=sys.stderr)
         raise InputError(problem)
     return 0
+
+
+def _nothing(source: str, captured: Captured) -> Problem:
+    from penstock.capture.nats_source import NatsSource
+    from penstock.errors import Problem
+
+    return Problem(
+        file=NatsSource(url=source).shown,
+        message=f"the capture received no request ({captured.records:,} records)",
+        fix="Send requests during the capture, and check that the frontends use the sink nats.",
+    )
 
 
 def _capture(args: argparse.Namespace, files: TraceFiles) -> tuple[Captured, Problem | None]:

@@ -178,7 +178,7 @@ def _check_page_options(args: argparse.Namespace) -> None:
     from penstock.live.page.serve import require_environment, require_free_port
 
     require_environment()
-    require_free_port(args.page_port or 0)
+    require_free_port(args.page_port or 0, "--page-port")
 
 
 def _check_gateway_options(args: argparse.Namespace) -> None:

@@ -14,11 +14,11 @@ WINDOW_S = 5.0  # rates of one second jump between 0 and 2 at one request per se
 
 @dataclass(frozen=True, kw_only=True)
 class Interval:
-    """Two scrapes of one process, the earlier one at most `WINDOW_S` before the other."""
+    """Two scrapes of one process: the last, and the newest that is at least `WINDOW_S` older."""
 
     now: Scrape
     before: Scrape | None
-    """None after the first scrape of the process."""
+    """The first scrape if none is that old; None if there is only one."""
 
     @property
     def seconds(self) -> float | None:

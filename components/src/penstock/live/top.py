@@ -52,7 +52,7 @@ req/s             completed requests per second
 TTFT, ITL         of a frontend, medians; of a worker, those of its last request
 –                 not measured, or not exported by the engine
 
-Rates and medians cover the last 5 seconds."""
+Rates and medians cover about the last 5 seconds."""
 
 
 class Help(ModalScreen[None]):

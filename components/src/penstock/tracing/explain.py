@@ -156,10 +156,14 @@ def _not_slow(request: TracedRequest, peers: Sequence[TracedRequest]) -> tuple[C
             Cause.NONE,
             f"only {len(peers)} recorded requests have a similar length; {PEERS} are needed to "
             "tell which stage is slow",
-            "Send more requests of this kind.",
+            f"Send at least {PEERS - len(peers)} more requests of similar length.",
         )
     if request.outcome != "success":
-        return Cause.NONE, f"the request ended with: {request.outcome}", "Read `penstock logs`."
+        return (
+            Cause.NONE,
+            f"the request ended with: {request.outcome}",
+            "Read the output of `penstock logs GRAPH`.",
+        )
     return Cause.NONE, "no stage is slower than usual for requests of this length", ""
 
 
@@ -207,21 +211,24 @@ def _reason(
 def _prefill_reason(
     request: TracedRequest, requests: Sequence[TracedRequest], peers: Sequence[TracedRequest]
 ) -> tuple[Cause, str, str]:
-    """Queue, cold prefix or slow worker: which of them differs most from the peers."""
+    """The larger of two surpluses of tokens, those ahead in the queue and those that the cache did
+    not have, is the cause; without a surplus, it is the worker."""
     visit = request.prefill or request.decode
     if visit is None:  # a stage PREFILL implies a worker
         return Cause.NONE, "no worker is recorded", ""
     ahead = _ahead(request, requests)
     usual_ahead = median(_ahead(peer, requests) for peer in peers)
     computed, usual = _computed(request), median(_computed(peer) for peer in peers)
-    if ahead > max(usual_ahead, 1.0) * max(request.input_tokens, 1):
+    queued, uncached = ahead - usual_ahead, computed - usual
+    least = 0.3 * usual + 32  # differences between usual requests, and an incomplete block
+    if queued > max(least, uncached):
         return (
             Cause.QUEUE,
             f"worker {visit.worker} still had about {ahead:,.0f} tokens of earlier prompts to "
             f"compute (median of the peers: {usual_ahead:,.0f})",
             "Add prefill capacity: raise the pool's `replicas`, or limit the arrival rate.",
         )
-    if request.cached_tokens is not None and computed > 1.3 * usual + 32:
+    if request.cached_tokens is not None and uncached > least:
         return (
             Cause.COLD_PREFIX,
             f"the worker computed {computed:,} tokens of the prompt and had {request.cached_tokens}"
@@ -295,7 +302,7 @@ def _decode_reason(
         )
     return (
         Cause.SLOW_WORKER,
-        f"worker {visit.worker} had no more to decode than usual and took more time for a token",
+        f"worker {visit.worker} decoded no more KV cache than usual, but took more time per token",
         "Compare the worker with the others: `penstock status` locally, its GPU clock, "
         "temperature and neighbors on a cluster.",
     )
@@ -320,10 +327,13 @@ def _notes(request: TracedRequest) -> tuple[str, ...]:
     if request.clock_skew_ms:
         notes.append(
             f"The clocks of frontend and worker differ by at least {request.clock_skew_ms:.1f} ms; "
-            "the stages are cut to the frontend's times."
+            "stage times are limited to those that the frontend measured."
         )
     if request.retries:
-        notes.append(f"The frontend sent the request again {request.retries} times (migration).")
+        notes.append(f"The frontend retried the request (migration); retries: {request.retries}.")
     if request.cached_tokens is None:
-        notes.append("No request record arrived: cached tokens and the KV transfer are unknown.")
+        notes.append(
+            "Dynamo's request trace has no record of this request, so its cached tokens and KV "
+            "transfer time are unknown."
+        )
     return tuple(notes)

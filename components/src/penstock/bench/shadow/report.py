@@ -15,7 +15,7 @@ from penstock.errors import BenchError, LimitError, Problem, UndecidedError
 from penstock.simulate.report import aligned
 
 LABELS = {
-    DifferenceClass.ERROR: "only one responds",
+    DifferenceClass.ERROR: "only one succeeds",
     DifferenceClass.PROMPT_TOKENS: "prompt tokens",
     DifferenceClass.TOOL_CALLS: "tool calls",
     DifferenceClass.TOOL_ARGUMENTS: "tool arguments",
@@ -32,7 +32,8 @@ STATUSES = {
     Status.TOO_FEW: "too few",
 }
 LOOK = {
-    DifferenceClass.ERROR: "Read the errors below, and the log of the endpoint that fails.",
+    DifferenceClass.ERROR: "Read the log of the endpoint that fails. With --results, `detail` "
+    "in the file has the beginning of its error message.",
     DifferenceClass.PROMPT_TOKENS: "Compare the chat templates, tokenizers and context lengths.",
     DifferenceClass.TOOL_CALLS: "Compare the tool-call parsers of the frontends.",
     DifferenceClass.TOOL_ARGUMENTS: "Compare the tool-call parsers and the weights.",
@@ -84,7 +85,7 @@ def _rows(classes: Sequence[ClassVerdict]) -> Iterator[tuple[str, ...]]:
 
 
 def _share(hits: int, total: int) -> str:
-    return f"{hits} of {total} ({hits / total:.1%})" if total else "none"
+    return f"{hits} of {total} ({hits / total:.1%})" if total else "not measured"
 
 
 def _details(one: ClassVerdict) -> Iterator[str]:

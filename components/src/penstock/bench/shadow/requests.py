@@ -13,6 +13,7 @@ from penstock.errors import InputError, Problem
 
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
 BATCH = frozenset({"custom_id", "method", "url", "body"})
+JSON_TYPES = {list: "array", str: "string", int: "number", float: "number", bool: "boolean"}
 GREEDY: Mapping[str, Any] = {"temperature": 0, "seed": 0}
 REMOVED = ("n", "best_of")  # servers reject several choices without sampling
 
@@ -107,7 +108,8 @@ def request_of(value: object, number: str) -> ShadowRequest:
     """One line. ``number``: the ID if it has none."""
     if not isinstance(value, dict):
         fix = 'Write a JSON object such as {"messages": [...]}.'
-        raise _WrongError(f"is {type(value).__name__}, not an object", fix)
+        kind = "null" if value is None else f"a JSON {JSON_TYPES[type(value)]}"
+        raise _WrongError(f"is {kind}, not an object", fix)
     if not value.keys() >= {"url", "body"}:
         return ShadowRequest(id=number, path=_path_of(value), body=value)
     body = value["body"]
@@ -118,8 +120,8 @@ def request_of(value: object, number: str) -> ShadowRequest:
         raise _WrongError("body is not an object", "Write the request body as an object.")
     path, url = _path_of(body), value["url"]
     if url != path:
-        fix = f"Only {CHAT} with messages and {COMPLETIONS} with prompt can be compared."
-        raise _WrongError(f"url is {url!r}, and the body is one of {path}", fix)
+        fix = f"Set url to {CHAT} for messages, or to {COMPLETIONS} for a prompt."
+        raise _WrongError(f"url is {url!r}, but the body is a request to {path}", fix)
     return ShadowRequest(id=str(value.get("custom_id") or number), path=path, body=body)
 
 

@@ -103,14 +103,35 @@ class ResultsFile:
         if value["kind"] != KIND:
             raise ValueError
         for key, expected in header.items():
-            if value.get(key) != expected:
-                message = f"is of a run with other {key}: {value.get(key)!r}, not {expected!r}"
-                fix = "Name a new file, or repeat the run with the same requests and options."
+            if value[key] != expected:
+                message = f"belongs to a run {_difference(key, value[key], expected)}"
+                fix = "Name a new file, or use the options of that run."
                 raise InputError(Problem(file=str(self._path), line=1, message=message, fix=fix))
 
     def _foreign(self, message: str, line: int | None = None) -> InputError:
         fix = "Name another file, or remove it first."
         return InputError(Problem(file=str(self._path), line=line, message=message, fix=fix))
+
+
+def _difference(key: str, found: Any, expected: Any) -> str:
+    """Of two headers, in the words of the command line."""
+    if key == "version":
+        return "of another version of penstock"
+    if key == "requests_sha256":
+        return "with a different request file"
+    if key == "as_sent":
+        return "with --as-sent" if found else "without --as-sent"
+    if key == "models":
+        return f"with {_models(found)}, not {_models(expected)}"
+    return f"with --{key} {found}, not {expected}"
+
+
+def _models(names: Sequence[str | None]) -> str:
+    """Those of A and B; None for the model of each request."""
+    if not any(names):
+        return "--keep-model"
+    first, second = names
+    return f"model {first}" if first == second else f"models {first} and {second}"
 
 
 def _pair_of(value: Mapping[str, Any], requests: Mapping[str, ShadowRequest]) -> Pair:

@@ -26,6 +26,8 @@ FOLDER = Path(__file__).parent
 POINTS = 600  # of the charts: ten minutes
 MOST_TOKENS = 512  # of an answer in the chat
 MOST_BYTES = 200_000  # of a request to the server
+TOO_LARGE = f"the message is larger than {MOST_BYTES // 1000} kB"
+EDIT_S = 30  # after which an edit that penstock has not confirmed is reported
 CHARTS = (("Latency", "ms", ("TTFT p50", "ITL p50")), ("Throughput", "1/s", ("requests", "tokens")))
 
 
@@ -76,7 +78,7 @@ class Live:
         self._edits[number] = asyncio.get_running_loop().create_future()
         edit = {"edit": number, "pool": pool, "replicas": replicas}
         print(json.dumps(edit), flush=True)
-        return await asyncio.wait_for(self._edits[number], 30)
+        return await asyncio.wait_for(self._edits[number], EDIT_S)
 
 
 class Guard:
@@ -139,20 +141,25 @@ def add_routes(live: Live) -> None:
         if not live.allow_edit:
             return _problem("the page was started without --allow-edit", 403)
         asked = await _body(request)
+        if asked is None:
+            return _problem(TOO_LARGE, 413)
         pool, replicas = asked.get("pool"), asked.get("replicas")
         if not isinstance(pool, str) or not isinstance(replicas, int) or isinstance(replicas, bool):
             return _problem("pool must be a name and replicas an integer", 400)
         try:
             done = await live.scale(pool, replicas)
         except TimeoutError:
-            return _problem("no answer within 30 s", 504)
+            reason = f"penstock did not confirm the change within {EDIT_S} s; check the events"
+            return _problem(reason, 504)
         return _problem(done["error"], 409) if done.get("error") else JSONResponse({"ok": True})
 
     async def chat(request: Request) -> JSONResponse | StreamingResponse:
         asked = await _body(request)
+        if asked is None:
+            return _problem(TOO_LARGE, 413)
         prompt = asked.get("prompt")
         if not isinstance(prompt, str) or not prompt.strip():
-            return _problem("prompt must be a text", 400)
+            return _problem("the message is empty", 400)
         if live.chat_url is None or not live.view.get("models"):
             return _problem("the graph is not ready", 503)
         return StreamingResponse(_answer(live, prompt), media_type="application/x-ndjson")
@@ -165,12 +172,13 @@ def _problem(text: str, status: int) -> JSONResponse:
     return JSONResponse({"error": text}, status_code=status)
 
 
-async def _body(request: Request) -> dict[str, Any]:
+async def _body(request: Request) -> dict[str, Any] | None:
+    """None if it is too large; empty if it is not a JSON object."""
     body = b""
     async for part in request.stream():
         body += part
         if len(body) > MOST_BYTES:
-            return {}
+            return None
     try:
         found = json.loads(body)
     except ValueError:

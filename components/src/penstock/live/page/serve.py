@@ -63,7 +63,7 @@ async def serve(source: Source, options: PageOptions, ready: Callable[[str], Non
     """
     python = require_environment()
     port = options.port or Ports().free()
-    require_free_port(port)
+    require_free_port(port, "--port")
     child = await _start(python, port, allow_edit=options.allow_edit)
     server = _Server(child, options)
     reading = asyncio.create_task(server.read())
@@ -80,14 +80,14 @@ async def serve(source: Source, options: PageOptions, ready: Callable[[str], Non
             await child.wait()
 
 
-def require_free_port(port: int) -> None:
-    """PortInUseError if the page cannot listen on it; 0 is any free port."""
+def require_free_port(port: int, option: str) -> None:
+    """PortInUseError, which names the option, if the port is taken; 0 is any free port."""
     try:
         require_free(LOOPBACK, port)
     except PortInUseError as error:
         message = error.problems[0].message
         fix = "Choose another port, or omit the option: any free port is then used."
-        raise PortInUseError(Problem(place="--port", message=message, fix=fix)) from None
+        raise PortInUseError(Problem(place=option, message=message, fix=fix)) from None
 
 
 async def _start(python: Path, port: int, *, allow_edit: bool) -> asyncio.subprocess.Process:
