@@ -5,7 +5,7 @@ Writes results/observation_overhead.json; continues with the kinds that it lacks
 
 Two equal graphs run at the same time, B with traces or with `penstock page`, which headless
 Chromium displays. Clients send to A and B in turn, in slices of a few seconds and random order. A
-change is the ratio B / A of two slices; the interval is that of Student's t over the pairs.
+change is the ratio B / A of two slices; the interval is a bootstrap over the pairs.
 `saturated`: mockers without simulated times, so that all time is that of Dynamo and the clients.
 """
 
@@ -14,10 +14,8 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import math
 import os
 import random
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -25,10 +23,10 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from statistics import geometric_mean, median, quantiles
 from typing import Any
 
 import httpx
-from scipy import stats
 
 from penstock.drill.graph_process import GraphProcess
 from report import RESULTS, write_result
@@ -51,8 +49,9 @@ PROMPT = "The pressure at the gate rises with the level of the lake behind it. "
 
 async def sliced(url: str, seed: int) -> tuple[float, float]:
     """Requests/s and median TTFT (ms) of a closed loop of clients."""
-    rng, ttft, end = random.Random(seed), [], time.monotonic() + SLICE_S
-    began = time.monotonic()
+    rng, began = random.Random(seed), time.monotonic()
+    ttft: list[float] = []
+    end = began + SLICE_S
 
     async def client() -> None:
         while time.monotonic() < end:
@@ -71,16 +70,18 @@ async def sliced(url: str, seed: int) -> tuple[float, float]:
 
     async with httpx.AsyncClient(timeout=60) as http:
         await asyncio.gather(*(client() for _ in range(CONCURRENCY)))
-    return len(ttft) / (time.monotonic() - began), statistics.median(ttft)
+    return len(ttft) / (time.monotonic() - began), median(ttft)
 
 
 def change(ratios: list[float]) -> dict[str, Any]:
-    """Mean change of B against A, with its 95% interval."""
-    logs = [math.log(ratio) for ratio in ratios]
-    mean = statistics.fmean(logs)
-    half = stats.t.ppf(0.975, len(logs) - 1) * statistics.stdev(logs) / math.sqrt(len(logs))
-    low, high = (round(math.exp(mean + sign * half) - 1, 4) for sign in (-1, 1))
-    return {"change": round(math.exp(mean) - 1, 4), "interval": [low, high]}
+    """Geometric mean of the changes of B against A, with its 95% interval."""
+    rng = random.Random(0)
+    drawn = [geometric_mean(rng.choices(ratios, k=len(ratios))) for _ in range(4000)]
+    cuts = quantiles(drawn, n=40)
+    return {
+        "change": round(geometric_mean(ratios) - 1, 4),
+        "interval": [round(cuts[0] - 1, 4), round(cuts[-1] - 1, 4)],
+    }
 
 
 @contextmanager
@@ -103,7 +104,9 @@ def paged(graph: Path, folder: Path) -> Iterator[None]:
 def measured(kind: str, pairs: int, tmp: Path) -> dict[str, Any]:
     what, _, saturated = kind.partition(", ")
     text = GRAPH.format(speedup=0 if saturated else 1.0)
-    rng, rates, ttfts = random.Random(kind), [], []
+    rng = random.Random(kind)
+    rates: list[float] = []
+    ttfts: list[float] = []
     with ExitStack() as running:
         urls = []
         for name in ("a", "b"):
