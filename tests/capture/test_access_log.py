@@ -57,7 +57,7 @@ def test_requests_that_generate_nothing_are_left_out(
     assert len(_capture(tmp_path, text, *LENGTHS)) == 1
     out = capsys.readouterr().out
     assert "2 requests that failed (status not 200)" in out
-    assert "1 requests of other paths" in out
+    assert "1 requests that do not generate text" in out
 
 
 def test_token_counts_of_the_ai_gateway_are_used(tmp_path: Path) -> None:

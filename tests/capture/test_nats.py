@@ -185,7 +185,7 @@ def test_no_record_and_no_server_are_errors_without_the_password(
 ) -> None:
     out = ["-o", str(tmp_path / "trace.jsonl")]
     assert main(["capture", server.url, *out, "--duration-s", "0.2"]) == 3
-    assert "no request in 0 records" in capsys.readouterr().err
+    assert "received no request (0 records)" in capsys.readouterr().err
     assert main(["capture", f"nats://me:PLANTED@127.0.0.1:{Ports().free()}", *out]) == 3
     err = capsys.readouterr().err
     assert "cannot connect to nats://127.0.0.1:" in err
