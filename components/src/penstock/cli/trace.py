@@ -99,7 +99,7 @@ def _require_traces(state: StateDir) -> None:
 
     if folder(state).is_dir():
         return
-    again = f"{command('up', state.source)} --trace"
+    again = command("up", state.source, "--trace")
     if state.is_locked():
         message = "the graph is up without traces"
         fix = f"Run {command('down', state.source)}, then {again}."
