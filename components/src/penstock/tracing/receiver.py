@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -17,12 +18,19 @@ PATHS = {"/v1/traces": Kind.TRACES, "/v1/logs": Kind.LOGS}
 MOST_BYTES = 64 * 2**20  # of one message; Dynamo sends at most 512 spans at once
 
 
+class _Server(ThreadingHTTPServer):
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Print nothing for a process that ended during an export."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
+
+
 class Receiver:
     """Listens from `__init__` on a free port of ``host`` until `stop`."""
 
     def __init__(self, folder: Path, host: str) -> None:
         handler = type("Handler", (_Handler,), {"writer": Writer(folder)})
-        self._server = ThreadingHTTPServer((host, 0), handler)
+        self._server = _Server((host, 0), handler)
         self._server.daemon_threads = True
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
         self._thread.start()
