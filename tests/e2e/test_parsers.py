@@ -6,11 +6,8 @@ Its answers are replayed whole, token by token, and cut once at every place betw
 from __future__ import annotations
 
 import json
-import os
-import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,13 +19,9 @@ import yaml
 from tokenizers import Tokenizer
 
 from penstock.environments.harmony import vocabulary
-from penstock.local.deployment import Infrastructure, Program
-from penstock.local.launch import RunContext, environment
 from penstock.local.ports import Ports
-from penstock.local.process import child_environment
-from penstock.local.state import StateDir
-from penstock.manifests.deployment import Role
 from penstock.tokenizer import FOLDER
+from tests.support.dynamo_processes import dynamo_processes
 from tests.support.local_graphs import QUICKSTART
 
 WORKER = Path(__file__).with_name("scripted_worker.py")
@@ -60,58 +53,21 @@ def _boundaries(script: str) -> range:
 @contextmanager
 def _served(folder: Path, *parsers: str, encodings: Path | None) -> Iterator[tuple[str, Path]]:
     """A frontend and one scripted worker on loopback; yields its URL and the frontend's log."""
-    state = StateDir(folder / "graph.yaml", folder)
-    state.prepare()
-    context = RunContext(state=state, namespace="scripted", infrastructure=Infrastructure())
     scripts = folder / "scripts.yaml"
     scripts.write_text(yaml.safe_dump(SCRIPTS))
-    ports = Ports()
-    port = ports.free()
-    commands = {
-        "frontend": ("-m", "dynamo.frontend", "--http-host", "127.0.0.1", "--http-port", str(port)),
-        "worker": (
-            str(WORKER), "--model-path", str(FOLDER), "--model-name", "scripted",
-            "--script", str(scripts), *parsers,
-        ),
-    }  # fmt: skip
+    worker = (
+        str(WORKER), "--model-path", str(FOLDER), "--model-name", "scripted",
+        "--script", str(scripts), *parsers,
+    )  # fmt: skip
     extra = {"TIKTOKEN_ENCODINGS_BASE": str(encodings)} if encodings is not None else {}
-    children = []
-    for name, arguments in commands.items():
-        program = Program(
-            name=name, component=name, role=Role.WORKER, replicas=1, argv=(), env=extra, grace_s=5
-        )
-        env = child_environment(environment(program, {}, {}, context, ports.free()))
-        with (folder / f"{name}.log").open("wb") as log:
-            children.append(
-                subprocess.Popen(
-                    [sys.executable, *arguments],
-                    env=env, stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
-                )
-            )  # fmt: skip
-    url = f"http://127.0.0.1:{port}/v1"
-    try:
-        _wait_for_model(url)
+    with dynamo_processes(
+        folder,
+        "scripted",
+        {"worker": worker},
+        Ports(),
+        variables={"frontend": extra, "worker": extra},
+    ) as url:
         yield url, folder / "frontend.log"
-    finally:
-        for child in children:
-            child.send_signal(signal.SIGTERM)
-        for child in children:
-            try:
-                child.wait(15)
-            except subprocess.TimeoutExpired:
-                os.killpg(child.pid, signal.SIGKILL)
-
-
-def _wait_for_model(url: str) -> None:
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        try:
-            if httpx.get(f"{url}/models", trust_env=False, verify=False).json()["data"]:
-                return
-        except (httpx.HTTPError, ValueError):
-            pass
-        time.sleep(0.2)
-    raise TimeoutError("the scripted model did not appear")
 
 
 def _ask(url: str, script: str, how: str, stream: bool) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ssl
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -13,10 +14,11 @@ LOOPBACK = "127.0.0.1"
 Handle = Callable[[BaseHTTPRequestHandler], None]
 
 
-class _Server(ThreadingHTTPServer):
+class QuietServer(ThreadingHTTPServer):
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Not for a client that is gone: the output would be that of a later test."""
-        if not isinstance(sys.exception(), ConnectionError):
+        """Not for a client that is gone, or that does not trust the certificate: the output could
+        be that of a later test."""
+        if not isinstance(sys.exception(), ssl.SSLError | ConnectionError):
             super().handle_error(request, client_address)
 
 
@@ -35,7 +37,7 @@ def serving(handle: Handle) -> Iterator[str]:
         def log_message(self, *_: object) -> None:
             """Print nothing."""
 
-    server = _Server((LOOPBACK, 0), Handler)
+    server = QuietServer((LOOPBACK, 0), Handler)
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()

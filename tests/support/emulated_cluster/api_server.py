@@ -9,12 +9,11 @@ from __future__ import annotations
 import base64
 import json
 import ssl
-import sys
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -32,6 +31,7 @@ from tests.support.emulated_cluster.store import (
     Object,
     Store,
 )
+from tests.support.scripted_http import QuietServer
 
 LOOPBACK = "127.0.0.1"
 NOT_FOUND = "404 page not found"  # for a kind that the API server does not know
@@ -62,7 +62,7 @@ class ApiServer:
 
     def __enter__(self) -> ApiServer:
         handler = type("Handler", (_Handler,), {"api": self})
-        self._server = _Server((LOOPBACK, 0), handler)
+        self._server = QuietServer((LOOPBACK, 0), handler)
         self._server.daemon_threads = True
         if self.certificate:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -114,13 +114,6 @@ class ApiServer:
                 "contexts": [{"name": "emulated", "context": context}],
             }
         )
-
-
-class _Server(ThreadingHTTPServer):
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Not for a client that does not trust the certificate, or that is gone."""
-        if not isinstance(sys.exception(), ssl.SSLError | ConnectionError):
-            super().handle_error(request, client_address)
 
 
 class _Handler(BaseHTTPRequestHandler):

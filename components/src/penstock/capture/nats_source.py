@@ -1,4 +1,5 @@
-"""Reads Dynamo's request trace from NATS, live or from a JetStream stream, until told to stop.
+"""Reads Dynamo's request trace from NATS, live or from a JetStream stream, until it is
+stopped.
 
 Each request is appended to a partial trace at once, so that a crash loses nothing.
 """

@@ -79,7 +79,7 @@ class TraceFiles:
 
     @property
     def partial(self) -> Path:
-        """Gets each request of a live capture at once; a valid trace at any time."""
+        """Gets each request of a live capture at once, with Unix times."""
         return self.trace.with_name(f"{self.trace.name}.partial")
 
     def write(self, requests: Sequence[TimedRequest]) -> BlockIds:
