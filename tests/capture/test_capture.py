@@ -277,18 +277,18 @@ def test_a_log_that_is_repeated_is_no_jump_of_the_clock(
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "expected"),
     [
         ('{"schema": "dynamo.request.trace.v1", ', "has no complete line"),
         ("PLANTED", "is neither a request trace of Dynamo nor an access log of Envoy"),
     ],
 )
 def test_a_file_with_one_line_that_is_no_record_is_not_called_empty(
-    tmp_path: Path, content: str, said: str, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, content: str, expected: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     log = _written(tmp_path, content)
     error = _fails([str(log), "-o", str(tmp_path / "trace.jsonl")], 3, capsys)
-    assert said in error
+    assert expected in error
     assert "PLANTED" not in error
 
 
