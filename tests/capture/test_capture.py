@@ -257,3 +257,46 @@ def test_options_of_nats_are_refused_for_files(
     out = ["-o", str(tmp_path / "t.jsonl")]
     assert "--stream" in _fails([str(log), *out, "--stream", "s"], 2, capsys)
     assert "one SOURCE" in _fails([str(log), "nats://127.0.0.1:4", *out], 2, capsys)
+
+
+def test_a_byte_order_mark_does_not_break_the_first_record(tmp_path: Path) -> None:
+    assert len(_capture(_written(tmp_path, "\ufeff" + _lines(record(0), record(1))))) == 2
+
+
+def test_a_single_record_without_a_line_end_is_read(tmp_path: Path) -> None:
+    assert len(_capture(_written(tmp_path, _lines(record(0)).rstrip()))) == 1
+
+
+def test_a_log_that_is_repeated_is_no_jump_of_the_clock(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    once = _lines(*(record(number) for number in range(5)))
+    rows = _capture(_written(tmp_path, once + once), "--strict")
+    assert [row["timestamp"] for row in rows] == [0, 1000, 2000, 3000, 4000]
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ('{"schema": "dynamo.request.trace.v1", ', "has no complete line"),
+        ("PLANTED", "is neither a request trace of Dynamo nor an access log of Envoy"),
+    ],
+)
+def test_a_file_with_one_line_that_is_no_record_is_not_called_empty(
+    tmp_path: Path, content: str, expected: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = _written(tmp_path, content)
+    error = _fails([str(log), "-o", str(tmp_path / "trace.jsonl")], 3, capsys)
+    assert expected in error
+    assert "PLANTED" not in error
+
+
+def test_a_pipe_and_a_link_to_itself_are_errors(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = ["-o", str(tmp_path / "trace.jsonl")]
+    os.mkfifo(tmp_path / "pipe")
+    assert "is not a regular file" in _fails([str(tmp_path / "pipe"), *out], 3, capsys)
+    (tmp_path / "loop").symlink_to("loop")
+    assert "cannot be read" in _fails([str(tmp_path / "loop"), *out], 3, capsys)

@@ -112,6 +112,8 @@ def test_ctrl_c_keeps_everything_and_each_record_is_on_disk_at_once(
     workload = tmp_path / "partial.yaml"
     workload.write_text(f"trace: {{format: mooncake, file: {partial.name}, block_tokens: 64}}\n")
     assert len(find_workload(str(workload)).requests(0)) == 5
+    first = json.loads(partial.read_text().splitlines()[0])
+    assert first["timestamp"] == 3_600_000  # not a date
     server.publish(b"{}")
     time.sleep(0.3)
     child.send_signal(signal.SIGINT)

@@ -51,13 +51,18 @@ class Captured:
     jumps: list[Jump] = field(default_factory=list)
     _keys: set[tuple[str, float]] = field(default_factory=set)
 
-    def add(self, record: RequestRecord, shift_ms: float = 0.0) -> TimedRequest | None:
-        """Append the request; None for a duplicate."""
+    def add(
+        self, record: RequestRecord, clock: StreamClock, file: str, line: int
+    ) -> TimedRequest | None:
+        """Append the request with the time of ``clock``; None for a duplicate, which the clock does
+        not count: a log that is repeated is no jump.
+        """
         key = (record.key, record.arrival_ms)
         if key in self._keys:
             self.left_out[LeftOut.DUPLICATE] += 1
             return None
         self._keys.add(key)
+        shift_ms = clock.shift_ms(record, file, line)
         request = TimedRequest(arrival_ms=record.arrival_ms + shift_ms, record=record)
         self.requests.append(request)
         return request
@@ -111,6 +116,8 @@ def _read_file(
 ) -> None:
     chosen = file_format or _detect(path)
     if chosen is None:
+        if path.stat().st_size:
+            captured.unfinished.append(str(path))
         return
     captured.files[str(path)] = chosen
     broken: list[Problem] = []
@@ -133,7 +140,7 @@ def _read_file(
         if isinstance(parsed, LeftOut):
             captured.left_out[parsed] += 1
             continue
-        captured.add(parsed, clock.shift_ms(parsed, str(path), line.number))
+        captured.add(parsed, clock, str(path), line.number)
     _check_broken(broken, lines, strict)
     captured.broken += broken
 
@@ -151,20 +158,24 @@ def _check_broken(broken: list[Problem], lines: int, strict: bool) -> None:
 
 def _detect(path: Path) -> FileFormat | None:
     """None for a file without a complete line. InputError for a file of another format."""
-    sample = [line.text for line in islice(read_lines(path), SAMPLE_LINES) if line.is_complete]
+    lines = list(islice(read_lines(path), SAMPLE_LINES))
+    complete = [line.text for line in lines if line.is_complete]
+    sample = complete or [line.text for line in lines if line.text]
     texts = [text for text in sample if not is_own_message(text)]
     if any(map(is_dynamo_trace, texts)):
         return "dynamo"
     if any(map(is_access_log, texts)) or (sample and not texts):
         return "envoy"
-    if not texts:
-        return None
+    if not texts or (not complete and texts[0].startswith((b"{", b"["))):
+        return None  # the first line is being written
     message, fix = other_kind(texts[0])
     raise InputError(Problem(file=str(path), line=1, message=message, fix=fix))
 
 
 def _no_request(captured: Captured, sources: Sequence[str]) -> Problem:
     counts = "; ".join(f"{count:,} {kind}" for kind, count in captured.left_out.items())
-    message = f"no request in {captured.records:,} records" if captured.records else "is empty"
+    message = f"no request in {captured.records:,} records"
+    if not captured.records:
+        message = "has no complete line" if captured.unfinished else "is empty"
     message += f" ({counts})" if counts else ""
     return Problem(file=", ".join(sources), message=message, fix="Name a log with requests.")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import codecs
 import glob
 import gzip
+import os
 import re
 import stat
 import zlib
@@ -31,13 +33,14 @@ def find_files(sources: Sequence[str]) -> list[Path]:
 
     InputError for a source without files.
     """
-    found: dict[Path, Path] = {}
+    found: dict[str, Path] = {}
     problems: list[Problem] = []
     for source in sources:
         paths, problem = _files_of(source)
         problems += [problem] if problem else []
         for path in paths:
-            found.setdefault(path.resolve(), path)
+            # Unlike Path.resolve, realpath raises nothing for a symbolic link to itself.
+            found.setdefault(os.path.realpath(path), path)
     if problems:
         raise InputError(*problems)
     return list(found.values())
@@ -53,6 +56,10 @@ def _files_of(source: str) -> tuple[list[Path], Problem | None]:
         endings = ", ".join(SUFFIXES)
         message = f"the folder has no file that ends with {endings}"
         return files, None if files else Problem(file=source, message=message, fix="Name files.")
+    if path.exists() and not path.is_file():
+        # Each file is read twice: to detect its format, and for its requests.
+        message, fix = "is not a regular file", "Write the log to a file, and name that file."
+        return [], Problem(file=source, message=message, fix=fix)
     if path.exists() or path.is_symlink():
         return [path], None
     names = glob.glob(source, recursive=True)  # noqa: PTH207  # Path.glob needs a relative pattern
@@ -81,6 +88,8 @@ def read_lines(path: Path) -> Iterator[Line]:
         with gzip.open(path) if is_compressed else path.open("rb") as file:
             while text := file.readline(LONGEST_LINE):
                 number += 1
+                if number == 1:
+                    text = text.removeprefix(codecs.BOM_UTF8)
                 if stripped := text.strip():
                     is_complete = text.endswith(b"\n")
                     yield Line(number=number, text=stripped, is_complete=is_complete)

@@ -32,6 +32,9 @@ SCHEMES = ("nats", "tls", "ws", "wss")
 CONNECT_S = 5
 RECONNECT_S = 1
 LOST_AFTER = 30  # attempts to connect again
+# The requests of a partial trace are in the order of their ends, and no timestamp is negative: the
+# first one gets this timestamp, so that longer requests that arrived before it may follow.
+LONGEST_REQUEST_MS = 3_600_000.0
 # The variables that Dynamo reads, and the options of nats-py.
 CREDENTIALS = {
     "NATS_AUTH_USERNAME": "user",
@@ -98,6 +101,7 @@ class _Reader:
         self._captured = Captured()
         self._clock = StreamClock()
         self._ids = BlockIds()
+        self._start_ms: float | None = None  # Unix time of timestamp 0 of the partial trace
         self._stop = asyncio.Event()
         self._problem: Problem | None = None
         self._write_error: OSError | None = None
@@ -187,14 +191,17 @@ class _Reader:
         if isinstance(parsed, LeftOut):
             captured.left_out[parsed] += 1
             return
-        shift_ms = self._clock.shift_ms(parsed, self._source.subject, captured.records)
+        request = captured.add(parsed, self._clock, self._source.subject, captured.records)
+        if request is None:
+            return
         if self._strict and self._clock.jumps:
+            captured.requests.pop()  # with a wrong time
             self._end(jump_problem(self._clock.jumps[-1]))
             return
-        if (request := captured.add(parsed, shift_ms)) is None:
-            return
+        if self._start_ms is None:
+            self._start_ms = request.arrival_ms - LONGEST_REQUEST_MS
         try:
-            self._file.write(trace_line(request, self._ids))
+            self._file.write(trace_line(request, self._ids, self._start_ms))
             self._file.flush()
         except OSError as error:
             self._write_error = error

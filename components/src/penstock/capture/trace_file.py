@@ -44,10 +44,13 @@ class BlockIds:
         return list(map(self._ids.__getitem__, record.prefixes))
 
 
-def trace_line(request: TimedRequest, ids: BlockIds, start_ms: float = 0.0) -> str:
-    """One line of a trace; ``start_ms``: the Unix time of its timestamp 0."""
+def trace_line(request: TimedRequest, ids: BlockIds, start_ms: float) -> str:
+    """One line of a trace; ``start_ms``: the Unix time of its timestamp 0.
+
+    An earlier arrival gets 0, because a negative timestamp is no Mooncake trace.
+    """
     row: dict[str, Any] = {
-        "timestamp": _plain(request.arrival_ms - start_ms),
+        "timestamp": _plain(max(request.arrival_ms - start_ms, 0.0)),
         "input_length": request.record.input_tokens,
         "output_length": request.record.output_tokens,
     }
@@ -79,7 +82,7 @@ class TraceFiles:
 
     @property
     def partial(self) -> Path:
-        """Gets each request of a live capture at once, with Unix times."""
+        """Gets each request of a live capture at once, in the order of their ends."""
         return self.trace.with_name(f"{self.trace.name}.partial")
 
     def write(self, requests: Sequence[TimedRequest]) -> BlockIds:
