@@ -200,6 +200,8 @@ def test_a_damaged_file_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixtur
         ('{"timestamp": 1, "input_length": 2, "output_length": 3}\n', "already a workload trace"),
         ("TIMESTAMP,ContextTokens,GeneratedTokens\n", "already a workload trace"),
         ('{"level": "info"}\n', "is JSON of an unknown kind"),
+        ('{"log": "{}\\n", "stream": "stdout"}\n', "is a log of Docker"),
+        ('[pod/a/main] {"schema": "x"}\n', "has other text before the JSON of each line"),
         ("INFO 127.0.0.1 - GET /health\n", "neither a request trace of Dynamo nor an access log"),
         ("", "is empty"),
         (_lines(record(0) | {"schema": "dynamo.request.trace.v2"}), "another schema"),
