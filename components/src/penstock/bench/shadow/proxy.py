@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 import aiohttp
 import httpx
 from aiohttp import web
-from multidict import CIMultiDict, CIMultiDictProxy
+from multidict import CIMultiDict
 from yarl import URL
 
 from penstock.bench.methods.context_adapter import CONNECT_S, HOP, NO_BODY
@@ -109,7 +109,7 @@ class _Proxy:
             upstream = await self._session.request(
                 request.method,
                 URL(f"{self._url}{request.raw_path}", encoded=True),
-                headers=_passed(request.headers),
+                headers=_passed(request.raw_headers),
                 data=body or None,
                 allow_redirects=False,
             )
@@ -126,7 +126,7 @@ async def _streamed(
 ) -> web.StreamResponse:
     """Each part as it comes; a response that breaks off is broken off."""
     response = web.StreamResponse(status=upstream.status, reason=upstream.reason)
-    response.headers.update(_passed(upstream.headers))
+    response.headers.update(_passed(upstream.raw_headers))
     response[OF_A] = frozenset(name.lower() for name in upstream.headers)
     try:
         await response.prepare(request)
@@ -158,8 +158,10 @@ async def _part(upstream: aiohttp.ClientResponse) -> bytes:
         raise aiohttp.ClientPayloadError(str(error)) from None
 
 
-def _passed(headers: CIMultiDictProxy[str]) -> CIMultiDict[str]:
-    return CIMultiDict((name, value) for name, value in headers.items() if name.lower() not in OWN)
+def _passed(raw: tuple[tuple[bytes, bytes], ...]) -> CIMultiDict[str]:
+    """With the names as they were sent: aiohttp's parsed headers change their case."""
+    decoded = ((name.decode(), value.decode("utf-8", "surrogateescape")) for name, value in raw)
+    return CIMultiDict((name, value) for name, value in decoded if name.lower() not in OWN)
 
 
 async def _remove_added_headers(_: web.Request, response: web.StreamResponse) -> None:
