@@ -69,7 +69,7 @@ class Clients:
                 except ConnectionRefusedError:
                     time.sleep(0.02)
             self._use(self)
-        except BaseException as error:
+        except (AssertionError, OSError, http.client.HTTPException) as error:
             self._error = error
             self.end()
 

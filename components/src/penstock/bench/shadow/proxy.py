@@ -86,7 +86,7 @@ class _Proxy:
             body = await request.content.read()
             response, is_ended = await self._forward(request, body, recording), True
         except _ClientGoneError:
-            return web.Response()  # nobody gets it
+            return web.Response()  # the client is gone
         finally:
             if is_selected and (is_ended or recording.is_done):
                 self._live.add(
