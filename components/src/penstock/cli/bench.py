@@ -42,6 +42,8 @@ from penstock.cli.calibration_arguments import (
 from penstock.cli.progress import LINE_INTERVAL_S, Progress, add_progress
 from penstock.cli.replay_arguments import (
     add_latencies,
+    add_request_timeout,
+    add_seed,
     add_workload,
     duration_ms,
     end_as_interrupted,
@@ -80,20 +82,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = "To compare the responses of two endpoints: `penstock bench shadow --help`."
     add_workload(parser, required=False)
     add_method(parser)
-    parser.add_argument(
-        "--seed",
-        type=integer_between(0, 10**6),
-        default=0,
-        metavar="N",
-        help="seed of the sampled requests and of the order of slices (default: 0)",
-    )
-    parser.add_argument(
-        "--request-timeout",
-        type=duration_ms,
-        default=600_000.0,
-        metavar="60s",
-        help="time after which a request counts as failed (default: 600s)",
-    )
+    add_seed(parser, "the sampled requests and of the order of slices")
+    add_request_timeout(parser, 600_000.0)
     parser.add_argument(
         "--out",
         metavar="DIR",

@@ -1,4 +1,7 @@
-"""`penstock bench shadow A B --file FILE`: compare the responses of two endpoints."""
+"""`penstock bench shadow A B`: compare the responses of two endpoints.
+
+The requests are those of a file, or those of clients (`bench_shadow_live.py`).
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,25 @@ from typing import TYPE_CHECKING
 
 from penstock.cli import arguments
 from penstock.cli.bench_methods import print_output
+from penstock.cli.bench_shadow_live import (
+    COPIES,
+    add_listen,
+    add_live_arguments,
+    compare_live,
+    require_fitting_live,
+)
 from penstock.cli.bench_targets import model_of, running_target
 from penstock.cli.progress import LINE_INTERVAL_S, Progress, add_progress
-from penstock.cli.replay_arguments import duration_ms, end_as_interrupted, integer_between
+from penstock.cli.replay_arguments import (
+    add_request_timeout,
+    add_seed,
+    end_as_interrupted,
+    integer_between,
+)
 
 if TYPE_CHECKING:
     from penstock.bench.shadow.client import ShadowEndpoint
+    from penstock.bench.shadow.report import ShadowResult
     from penstock.bench.shadow.run import Pair, Sent, ShadowRun
 
 REPEATS = 100
@@ -29,19 +45,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             metavar=name,
             help=f"endpoint {name}: a URL, or a graph that `penstock up` runs on this machine",
         )
-    parser.add_argument(
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument(
         "--file",
         type=Path,
-        required=True,
         metavar="FILE.jsonl",
         help="requests to send: one body of /v1/chat/completions or /v1/completions per line, or "
         "lines of OpenAI's Batch format",
     )
+    add_listen(source)
+    add_live_arguments(parser.add_argument_group("with --listen"))
     parser.add_argument(
         "--requests",
         type=integer_between(1, 1_000_000),
         metavar="N",
-        help="send only the first N requests (default: all)",
+        help="send only the first N requests (default: all); with --listen, end after N compared "
+        "requests",
     )
     parser.add_argument(
         "--repeats",
@@ -78,24 +97,12 @@ def _add_sending(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--concurrency",
         type=integer_between(1, 1000),
-        default=1,
         metavar="N",
-        help="number of requests at the same time; each goes to A and B in turn (default: 1)",
+        help="number of requests at the same time; each goes to A and B in turn (default: 1); with "
+        f"--listen, of copies (default: {COPIES})",
     )
-    parser.add_argument(
-        "--seed",
-        type=integer_between(0, 10**6),
-        default=0,
-        metavar="N",
-        help="seed of the order of A and B, and of the choice of repeats (default: 0)",
-    )
-    parser.add_argument(
-        "--request-timeout",
-        type=duration_ms,
-        default=TIMEOUT_MS,
-        metavar="60s",
-        help=f"time after which a request counts as failed (default: {TIMEOUT_MS / 1000:g}s)",
-    )
+    add_seed(parser, "the order of A and B, and of the choice of repeats and copies")
+    add_request_timeout(parser, TIMEOUT_MS)
 
 
 def _add_models(parser: argparse.ArgumentParser) -> None:
@@ -113,12 +120,26 @@ def _add_models(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from penstock.bench.shadow.report import ShadowResult, as_json, lines, require_equal
+    from penstock.bench.shadow.report import as_json, lines, require_equal
+
+    _require_fitting(args)
+    found = _compare_file(args) if args.file is not None else _compare_live(args)
+    print_output(as_json(found) if args.json else lines(found, show_text=args.show_text))
+    require_equal(found)
+    return 0
+
+
+def _compare_live(args: argparse.Namespace) -> ShadowResult:
+    end_as_interrupted()
+    return compare_live(args, (_endpoint(args, "A"), _endpoint(args, "B")))
+
+
+def _compare_file(args: argparse.Namespace) -> ShadowResult:
+    from penstock.bench.shadow.report import ShadowResult
     from penstock.bench.shadow.requests import read_requests
     from penstock.bench.shadow.run import ShadowRun
     from penstock.bench.shadow.verdict import verdict_of
 
-    _require_fitting(args)
     file = read_requests(args.file)
     end_as_interrupted()
     shadow = ShadowRun(
@@ -126,20 +147,18 @@ def run(args: argparse.Namespace) -> int:
         requests=file.requests[: args.requests],
         repeats=args.repeats,
         as_sent=args.as_sent,
-        concurrency=args.concurrency,
+        concurrency=args.concurrency or 1,
         timeout_s=args.request_timeout / 1000,
         seed=args.seed,
     )
     sent = _sent(args, shadow, file.digest)
-    found = ShadowResult(
+    return ShadowResult(
         run=shadow,
+        total=len(shadow.requests),
         pairs=sent.pairs,
-        verdict=verdict_of(sent.pairs),
+        verdict=verdict_of(sent.pairs, as_sent=shadow.as_sent),
         interrupted=sent.interrupted,
     )
-    print_output(as_json(found) if args.json else lines(found, show_text=args.show_text))
-    require_equal(found)
-    return 0
 
 
 def _sent(args: argparse.Namespace, shadow: ShadowRun, digest: str) -> Sent:
@@ -182,7 +201,8 @@ def _endpoint(args: argparse.Namespace, name: str) -> ShadowEndpoint:
     probe = ProbeTarget(url=endpoint.url, api_key=endpoint.key)
     try:
         require_endpoint(probe)
-        model = None if args.keep_model else model_of(probe, requested)
+        is_client = name == "A" and args.listen is not None  # forwarded without a change
+        model = None if args.keep_model or is_client else model_of(probe, requested)
     except UsageError as error:
         option = "--model-b" if name == "B" else "--model"
         raise UsageError(*(replace(one, place=option) for one in error.problems)) from None
@@ -197,11 +217,12 @@ def _require_fitting(args: argparse.Namespace) -> None:
     if args.keep_model and (args.model or args.model_b):
         message, fix = "--keep-model cannot be combined with --model", "Remove one of them."
         raise UsageError(Problem(message=message, fix=fix))
+    require_fitting_live(args)
     if args.results is not None:
         from penstock.cli.report_output import require_named
 
         require_named(args.results, "--results")
         arguments.require_writable(args.results, "--results", in_place=True)
-        if args.results.resolve() == args.file.resolve():
+        if args.file is not None and args.results.resolve() == args.file.resolve():
             message, fix = "is also the file of --file", "Name another file."
             raise UsageError(Problem(place="--results", message=message, fix=fix))

@@ -251,6 +251,26 @@ def share(text: str) -> float:
     return float(text)
 
 
+def add_seed(parser: argparse.ArgumentParser, what: str) -> None:
+    parser.add_argument(
+        "--seed",
+        type=integer_between(0, 10**6),
+        default=0,
+        metavar="N",
+        help=f"seed of {what} (default: 0)",
+    )
+
+
+def add_request_timeout(parser: argparse.ArgumentParser, default_ms: float) -> None:
+    parser.add_argument(
+        "--request-timeout",
+        type=duration_ms,
+        default=default_ms,
+        metavar="60s",
+        help=f"time after which a request counts as failed (default: {default_ms / 1000:g}s)",
+    )
+
+
 def integer_between(least: int, most: int) -> Callable[[str], int]:
     def read(text: str) -> int:
         if not (text.isascii() and text.isdigit()) or not least <= int(text) <= most:

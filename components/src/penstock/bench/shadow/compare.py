@@ -38,10 +38,18 @@ class Compared:
 
 
 def compared(
-    request: ShadowRequest, first: ShadowResponse, second: ShadowResponse
+    request: ShadowRequest,
+    first: ShadowResponse,
+    second: ShadowResponse,
+    *,
+    has_random_text: bool = False,
 ) -> dict[DifferenceClass, Compared]:
-    """Only classes that apply: all but `ERROR` need two complete responses."""
-    return dict(_compared(request, first, second))
+    """Only classes that apply: all but `ERROR` need two complete responses, and `TEXT` does not
+    apply if ``has_random_text``."""
+    found = dict(_compared(request, first, second))
+    if has_random_text:
+        found.pop(DifferenceClass.TEXT, None)
+    return found
 
 
 def _compared(
@@ -90,12 +98,7 @@ def _tools(
 
 def _call_names(request: ShadowRequest, names: list[str]) -> str:
     """Names of the request's own tools; others are output of the model, which is not shown."""
-    tools = request.body.get("tools")
-    known = {
-        tool["function"].get("name")
-        for tool in (tools if isinstance(tools, list) else ())
-        if isinstance(tool, dict) and isinstance(tool.get("function"), dict)
-    }
+    known = request.tool_names
     return ", ".join(name if name in known else "unknown tool" for name in names) or "none"
 
 

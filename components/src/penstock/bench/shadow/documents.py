@@ -20,6 +20,21 @@ class ShadowTarget(Document):
     """Model that was requested; null with `--keep-model`."""
 
 
+class MirrorCounts(Document):
+    """Numbers of requests of clients, with `--listen`."""
+
+    forwarded: int
+    """Requests that were forwarded to A, of any path."""
+    selected: int
+    """Requests for inference of which B should get a copy."""
+    skipped: int
+    """Selected requests that B did not get, because too many waited or B was unreachable."""
+    disconnected: int
+    """Selected requests that the client ended."""
+    unreadable: int
+    """Selected requests whose body or response cannot be read."""
+
+
 class ShadowDocument(Document):
     """Responses of two endpoints to the same requests."""
 
@@ -36,7 +51,8 @@ class ShadowDocument(Document):
     seed: int
     """Seed of the order of A and B, and of the choice of repeated requests."""
     requests: int
-    """Number of requests in the file, or as many as `--requests` permits."""
+    """Number of requests in the file, or as many as `--requests` permits; with `--listen`, the
+    number of requests of which B should get a copy."""
     compared: int
     """Number of requests that both endpoints got."""
     repeated: int
@@ -54,5 +70,12 @@ class ShadowDocument(Document):
     """Number of requests that failed on both endpoints."""
     without_usage: int
     """Number of requests that both served, and whose prompt tokens cannot be compared."""
+    sampled: int
+    """Number of compared requests with a temperature other than 0 and no seed, whose texts are not
+    compared."""
+    unreachable: int
+    """Number of compared requests that B did not get, because it responded to nothing."""
+    mirror: MirrorCounts | None
+    """Requests of clients; null without `--listen`."""
     interrupted: str | None
     """What ended the run early; null if it is complete."""

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from penstock.bench.compare_report import HEADINGS, cells
 from penstock.bench.shadow.compare import DifferenceClass
-from penstock.bench.shadow.documents import SCHEMA_VERSION, ShadowDocument, ShadowTarget
+from penstock.bench.shadow.documents import (
+    SCHEMA_VERSION,
+    MirrorCounts,
+    ShadowDocument,
+    ShadowTarget,
+)
+from penstock.bench.shadow.live import LiveCounts
 from penstock.bench.shadow.response import ShadowResponse
-from penstock.bench.shadow.run import INTERRUPTED, Pair, ShadowRun
+from penstock.bench.shadow.run import INTERRUPTED, Comparison, Pair
 from penstock.bench.shadow.verdict import LEVEL, ClassVerdict, ShadowVerdict, Status, Verdict
 from penstock.errors import BenchError, LimitError, Problem, UndecidedError
 from penstock.simulate.report import aligned
@@ -48,10 +54,14 @@ AROUND = 30  # characters of a text before and after the first that differs
 
 @dataclass(frozen=True, kw_only=True)
 class ShadowResult:
-    run: ShadowRun
+    run: Comparison
+    total: int
+    """Number of requests that should be compared."""
     pairs: Sequence[Pair]
     verdict: ShadowVerdict
     interrupted: str
+    counts: LiveCounts | None = None
+    """Of requests of clients; None for those of a file."""
 
 
 def lines(found: ShadowResult, *, show_text: bool) -> Iterator[str]:
@@ -61,8 +71,10 @@ def lines(found: ShadowResult, *, show_text: bool) -> Iterator[str]:
         yield f"{endpoint.name}: {model} at {endpoint.url}"
     if found.interrupted:
         yield f"incomplete: {found.interrupted}"
-    total = len(found.run.requests)
-    yield f"compared: {verdict.pairs} of {total} requests, {verdict.repeated} sent to A twice"
+    of = f"{verdict.pairs} of {found.total} requests"
+    yield f"compared: {of}, {verdict.repeated} sent to A twice"
+    if found.counts is not None:
+        yield from _not_compared(found.counts)
     yield from aligned([("difference", "A and B", "A and A", "result"), *_rows(verdict.classes)])
     for one in verdict.classes:
         yield from _details(one)
@@ -72,6 +84,16 @@ def lines(found: ShadowResult, *, show_text: bool) -> Iterator[str]:
     if verdict.latencies:
         yield from aligned([HEADINGS, *map(cells, verdict.latencies)])
     yield f"verdict: {_sentence(verdict)}"
+
+
+def _not_compared(counts: LiveCounts) -> Iterator[str]:
+    for number, reason in (
+        (counts.skipped, "B was too slow or unreachable"),
+        (counts.disconnected, "the client closed the connection"),
+        (counts.unreadable, "the body or the response could not be read"),
+    ):
+        if number:
+            yield f"not compared: {number} requests, as {reason}"
 
 
 def _rows(classes: Sequence[ClassVerdict]) -> Iterator[tuple[str, ...]]:
@@ -132,18 +154,22 @@ def _notes(found: ShadowResult) -> Iterator[str]:
                 counts[response.error] = counts.get(response.error, 0) + 1
         for error, count in sorted(counts.items()):
             yield f"{name}: {count} requests failed: {error}"
+    if verdict.sampled:
+        yield f"text: not compared in {verdict.sampled} requests with a temperature and no seed"
     if verdict.without_usage:
         yield f"prompt tokens are not compared in {verdict.without_usage} requests without usage"
 
 
 def _sentence(verdict: ShadowVerdict) -> str:
     names = [LABELS[one.name] for one in verdict.classes if one.status is Status.FINDING]
+    if verdict.unreachable and names:
+        names.insert(0, "B unreachable")
     if names:
         return f"B differs from A: {', '.join(names)}"
     text = next((one for one in verdict.classes if one.name is DifferenceClass.TEXT), None)
-    if verdict.verdict is Verdict.UNDECIDED or text is None:
+    if verdict.verdict is Verdict.UNDECIDED:
         return "undecided: too few requests were served by both, or sent to A twice"
-    if text.status is Status.NOT_COMPARABLE:
+    if text is None or text.status is Status.NOT_COMPARABLE:
         return "no finding, but the texts cannot be compared"
     share = (text.found_from or 0) / text.compared
     return f"no finding (texts that differ in {share:.1%} of the requests would be one)"
@@ -161,7 +187,7 @@ def as_json(found: ShadowResult) -> str:
         as_sent=run.as_sent,
         concurrency=run.concurrency,
         seed=run.seed,
-        requests=len(run.requests),
+        requests=found.total,
         compared=verdict.pairs,
         repeated=verdict.repeated,
         verdict=verdict.verdict,
@@ -170,6 +196,9 @@ def as_json(found: ShadowResult) -> str:
         latencies=list(verdict.latencies),
         both_failed=verdict.both_failed,
         without_usage=verdict.without_usage,
+        sampled=verdict.sampled,
+        unreachable=verdict.unreachable,
+        mirror=MirrorCounts(**asdict(found.counts)) if found.counts is not None else None,
         interrupted=found.interrupted or None,
     ).as_json()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -39,12 +39,45 @@ class ShadowRequest:
         kind = requested.get("type") if isinstance(requested, Mapping) else None
         return kind in ("json_object", "json_schema")
 
+    @property
+    def is_sampled(self) -> bool:
+        """Whether the output is random: the temperature is not 0, and there is no seed."""
+        return self.body.get("temperature") != 0 and self.body.get("seed") is None
+
+    def without_text(self) -> ShadowRequest:
+        """With only those keys of the body that a comparison needs; not to be sent."""
+        body = {key: self.body[key] for key in ("temperature", "seed") if key in self.body}
+        if self.has_tools:
+            names = sorted(self.tool_names) or [""]
+            body["tools"] = [{"function": {"name": name}} for name in names]
+        if self.wants_json:
+            body["response_format"] = {"type": self.body["response_format"]["type"]}
+        return replace(self, body=body)
+
+    @property
+    def tool_names(self) -> frozenset[str]:
+        tools = self.body.get("tools")
+        return frozenset(
+            name
+            for tool in (tools if isinstance(tools, list) else ())
+            if isinstance(tool, dict) and isinstance(tool.get("function"), dict)
+            if isinstance(name := tool["function"].get("name"), str)
+        )
+
 
 @dataclass(frozen=True, kw_only=True)
 class RequestFile:
     requests: tuple[ShadowRequest, ...]
     digest: str
     """SHA-256 of the file, in hexadecimal."""
+
+
+class WrongRequestError(Exception):
+    """A line or a body that is no request."""
+
+    def __init__(self, message: str, fix: str) -> None:
+        super().__init__(message)
+        self.message, self.fix = message, fix
 
 
 def read_requests(path: Path) -> RequestFile:
@@ -82,26 +115,22 @@ def _numbered(path: Path, text: str) -> Iterator[tuple[int, ShadowRequest]]:
     for number, line in enumerate(text.split("\n"), start=1):
         if line.strip():
             try:
-                yield number, request_of(_json(line), str(number))
-            except _WrongError as wrong:
+                yield number, request_of(parsed(line), str(number))
+            except WrongRequestError as wrong:
                 raise _wrong(path, number, wrong.message, wrong.fix) from None
-
-
-class _WrongError(Exception):
-    def __init__(self, message: str, fix: str) -> None:
-        self.message, self.fix = message, fix
 
 
 def _wrong(path: Path, line: int, message: str, fix: str) -> InputError:
     return InputError(Problem(file=str(path), line=line, message=message, fix=fix))
 
 
-def _json(line: str) -> object:
+def parsed(line: str | bytes) -> object:
+    """WrongRequestError if it is not JSON."""
     try:
         return json.loads(line)
     except (ValueError, RecursionError) as error:
         fix = "Write each request as one line of JSON."
-        raise _WrongError(f"is not JSON: {error}", fix) from None
+        raise WrongRequestError(f"is not JSON: {error}", fix) from None
 
 
 def request_of(value: object, number: str) -> ShadowRequest:
@@ -109,19 +138,19 @@ def request_of(value: object, number: str) -> ShadowRequest:
     if not isinstance(value, dict):
         fix = 'Write a JSON object such as {"messages": [...]}.'
         kind = "null" if value is None else f"a JSON {JSON_TYPES[type(value)]}"
-        raise _WrongError(f"is {kind}, not an object", fix)
+        raise WrongRequestError(f"is {kind}, not an object", fix)
     if not value.keys() >= {"url", "body"}:
         return ShadowRequest(id=number, path=_path_of(value), body=value)
     body = value["body"]
     if unknown := sorted(value.keys() - BATCH):
         fix = "Use the keys custom_id, method, url and body."
-        raise _WrongError(f"unknown key {unknown[0]!r} in a line with url and body", fix)
+        raise WrongRequestError(f"unknown key {unknown[0]!r} in a line with url and body", fix)
     if not isinstance(body, dict):
-        raise _WrongError("body is not an object", "Write the request body as an object.")
+        raise WrongRequestError("body is not an object", "Write the request body as an object.")
     path, url = _path_of(body), value["url"]
     if url != path:
         fix = f"Set url to {CHAT} for messages, or to {COMPLETIONS} for a prompt."
-        raise _WrongError(f"url is {url!r}, but the body is a request to {path}", fix)
+        raise WrongRequestError(f"url is {url!r}, but the body is a request to {path}", fix)
     return ShadowRequest(id=str(value.get("custom_id") or number), path=path, body=body)
 
 
@@ -136,7 +165,9 @@ def _path_of(body: Mapping[str, Any]) -> str:
         message = "messages is not a list with at least one message"
     elif "prompt" in body:
         message = "prompt is empty, or neither text nor a list"
-    raise _WrongError(message, "Add messages for a chat request, or a prompt for a completion.")
+    raise WrongRequestError(
+        message, "Add messages for a chat request, or a prompt for a completion."
+    )
 
 
 def sent_body(request: ShadowRequest, *, model: str | None, as_sent: bool) -> dict[str, Any]:

@@ -7,6 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+REJECTED = frozenset({400, 404, 413, 422})
+REDIRECTS = frozenset({301, 302, 303, 307, 308})
+DETAIL_CHARACTERS = 300
+
 
 @dataclass(frozen=True, kw_only=True)
 class ToolCall:
@@ -34,6 +38,8 @@ class ShadowResponse:
     """Beginning of the error's body; it can contain text of the request."""
     is_rejected: bool = False
     """The endpoint refused the request itself: HTTP 400, 404, 413 or 422."""
+    is_unreachable: bool = False
+    """The endpoint responded to nothing."""
     text: str = ""
     reasoning: str = ""
     tool_calls: tuple[ToolCall, ...] = ()
@@ -53,6 +59,23 @@ class ShadowResponse:
         if self.completion_tokens is not None:
             return self.completion_tokens
         return len(self.reasoning) + len(self.text)
+
+
+def failed(error: str, took_s: float, detail: str = "") -> ShadowResponse:
+    return ShadowResponse(error=error, detail=detail, e2e_ms=took_s * 1000)
+
+
+def refused(status: int, body: bytes, took_s: float) -> ShadowResponse:
+    """Of an HTTP status other than 200."""
+    reason = f"HTTP {status}"
+    if status in REDIRECTS:
+        reason += ", a redirect, which is not followed"
+    return ShadowResponse(
+        error=reason,
+        detail=body.decode(errors="replace")[:DETAIL_CHARACTERS],
+        is_rejected=status in REJECTED,
+        e2e_ms=took_s * 1000,
+    )
 
 
 class BrokenResponseError(Exception):

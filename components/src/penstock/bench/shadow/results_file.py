@@ -14,15 +14,16 @@ from typing import Any, TextIO
 
 from penstock.bench.shadow.requests import ShadowRequest
 from penstock.bench.shadow.response import ShadowResponse, ToolCall
-from penstock.bench.shadow.run import Pair, ShadowRun
+from penstock.bench.shadow.run import Comparison, Pair
 from penstock.errors import InputError, Problem
 
 KIND, VERSION = "penstock bench shadow", 1
 OWNER_ONLY = 0o600  # the responses can contain personal data
 
 
-def header_of(run: ShadowRun, digest: str) -> dict[str, Any]:
-    """What must be equal for a run to continue. Addresses may change."""
+def header_of(run: Comparison, digest: str) -> dict[str, Any]:
+    """What must be equal for a run to continue. Addresses may change. ``digest``: of the file of
+    requests; empty for the requests of clients."""
     return {
         "kind": KIND,
         "version": VERSION,
@@ -40,7 +41,9 @@ class ResultsFile:
     def __init__(
         self, path: Path, header: Mapping[str, Any], requests: Sequence[ShadowRequest]
     ) -> None:
-        """InputError for a file of another kind or run, and one that cannot be written."""
+        """``requests``: of the file; those of clients are in the results themselves. InputError for
+        a file of another kind or run, and one that cannot be written."""
+        self._has_requests = not header["requests_sha256"]
         self._path = path
         try:
             text = path.read_text("utf-8") if path.exists() else ""
@@ -68,9 +71,12 @@ class ResultsFile:
     def keep(self, pair: Pair) -> None:
         """Append, so that a kill loses nothing. OSError if the disk is full."""
         responses = {"a": pair.first, "b": pair.second, "a_repeat": pair.repeat}
+        request = pair.request
+        of_client = {"path": request.path, "body": dict(request.body)} if self._has_requests else {}
         self._write(
             {
-                "id": pair.request.id,
+                "id": request.id,
+                **of_client,
                 **{name: one and asdict(one) for name, one in responses.items()},
             }
         )
@@ -91,7 +97,7 @@ class ResultsFile:
                 if number == 1:
                     self._require_same(value, header)
                 else:
-                    pair = _pair_of(value, by_id)
+                    pair = _pair_of(value, by_id.get(value["id"]) or _request_of(value))
                     found[pair.request.id] = pair
             except (ValueError, TypeError, KeyError, AttributeError):
                 raise self._foreign("is not a line of penstock bench shadow", number) from None
@@ -117,6 +123,8 @@ def _difference(key: str, found: Any, expected: Any) -> str:
     """Of two headers, in the words of the command line."""
     if key == "version":
         return "of another version of penstock"
+    if key == "requests_sha256" and not (found and expected):
+        return f"with {'--file' if found else '--listen'}"
     if key == "requests_sha256":
         return "with a different request file"
     if key == "as_sent":
@@ -134,10 +142,16 @@ def _models(names: Sequence[str | None]) -> str:
     return f"model {first}" if first == second else f"models {first} and {second}"
 
 
-def _pair_of(value: Mapping[str, Any], requests: Mapping[str, ShadowRequest]) -> Pair:
+def _request_of(value: Mapping[str, Any]) -> ShadowRequest:
+    """Of a client. KeyError if it is not in the results."""
+    int(value["id"])
+    return ShadowRequest(id=value["id"], path=value["path"], body=dict(value["body"]))
+
+
+def _pair_of(value: Mapping[str, Any], request: ShadowRequest) -> Pair:
     repeat = value["a_repeat"]
     return Pair(
-        request=requests[value["id"]],
+        request=request,
         first=_response_of(value["a"]),
         second=_response_of(value["b"]),
         repeat=None if repeat is None else _response_of(repeat),

@@ -36,17 +36,23 @@ class Pair:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ShadowRun:
-    """What is sent. ``seed``: of the order, and of the choice of repeated requests."""
+class Comparison:
+    """How requests are sent. ``seed``: of everything that is chosen at random."""
 
     endpoints: Endpoints
-    requests: Sequence[ShadowRequest]
     repeats: int
     """Number of requests that A gets twice."""
     as_sent: bool
     concurrency: int
     timeout_s: float
     seed: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShadowRun(Comparison):
+    """A comparison with the requests of a file."""
+
+    requests: Sequence[ShadowRequest]
 
     def repeated(self) -> frozenset[str]:
         """IDs of the requests that A gets twice: a random sample, so that it represents all."""

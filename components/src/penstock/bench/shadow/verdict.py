@@ -87,13 +87,23 @@ class ShadowVerdict:
     without_usage: int
     """Number of requests that both served, and whose prompt tokens cannot be compared."""
     both_failed: int
+    sampled: int
+    """Number of requests with random texts, which are not compared."""
+    unreachable: int
+    """Number of requests that B did not get, because it no longer responded."""
 
 
-def verdict_of(pairs: Sequence[Pair], level: float = LEVEL) -> ShadowVerdict:
-    found = [(one, compared(one.request, one.first, one.second)) for one in pairs]
-    repeats = [
-        compared(one.request, one.first, one.repeat) for one in pairs if one.repeat is not None
-    ]
+def verdict_of(
+    pairs: Sequence[Pair], level: float = LEVEL, *, as_sent: bool = False
+) -> ShadowVerdict:
+    """``as_sent``: the requests were sent with their own temperature and seed."""
+
+    def differences_of(pair: Pair, second: ShadowResponse) -> dict[DifferenceClass, Compared]:
+        is_random = as_sent and pair.request.is_sampled
+        return compared(pair.request, pair.first, second, has_random_text=is_random)
+
+    found = [(one, differences_of(one, one.second)) for one in pairs]
+    repeats = [differences_of(one, one.repeat) for one in pairs if one.repeat is not None]
     applying = [kind for kind in DifferenceClass if any(kind in classes for _, classes in found)]
     classes = [_class(kind, found, repeats, level / len(applying)) for kind in applying]
     served = [one for one in pairs if not (one.first.error or one.second.error)]
@@ -106,6 +116,8 @@ def verdict_of(pairs: Sequence[Pair], level: float = LEVEL) -> ShadowVerdict:
         repeated=len(repeats),
         without_usage=len(served) - with_usage,
         both_failed=sum(bool(one.first.error and one.second.error) for one in pairs),
+        sampled=sum(as_sent and one.request.is_sampled for one in pairs),
+        unreachable=sum(one.second.is_unreachable for one in pairs),
     )
 
 
@@ -114,7 +126,9 @@ def _verdict(classes: Sequence[ClassVerdict]) -> Verdict:
     if Status.FINDING in statuses.values():
         return Verdict.FINDINGS
     # Classes that apply to few requests, such as tool calls, do not make the others undecided.
-    central = statuses.get(DifferenceClass.TEXT, Status.TOO_FEW)
+    # Without texts that can be compared, it is one that applies to all served requests.
+    without_text = statuses.get(DifferenceClass.REASONING, Status.TOO_FEW)
+    central = statuses.get(DifferenceClass.TEXT, without_text)
     return Verdict.UNDECIDED if central is Status.TOO_FEW else Verdict.NO_FINDINGS
 
 
@@ -157,10 +171,10 @@ def _class(
 
 
 def _is_certain(kind: DifferenceClass, pair: Pair) -> bool:
-    """Whether one such difference is a finding: the prompt's tokens and the validation of a
-    request do not depend on chance."""
+    """Whether one such difference is a finding: the prompt's tokens, the validation of a request
+    and an endpoint that does not run do not depend on chance."""
     if kind is DifferenceClass.ERROR:
-        return pair.first.is_rejected or pair.second.is_rejected
+        return (pair.first.is_rejected or pair.second.is_rejected) or pair.second.is_unreachable
     return kind is DifferenceClass.PROMPT_TOKENS
 
 

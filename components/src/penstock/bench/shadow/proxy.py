@@ -1,0 +1,178 @@
+"""A reverse proxy on loopback: forwards each request to A, and gives copies to `LiveComparison`.
+
+The client gets A's bytes as they arrive. Copies are made after A's response is complete, so that B
+cannot delay it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import aiohttp
+import httpx
+from aiohttp import web
+from multidict import CIMultiDict
+from yarl import URL
+
+from penstock.bench.methods.context_adapter import CONNECT_S, HOP, NO_BODY
+from penstock.bench.shadow.live import Exchange, LiveComparison
+from penstock.bench.shadow.recording import Recording
+from penstock.errors import PortInUseError, Problem
+from penstock.verify.target import LOOPBACK
+
+OWN = HOP | {"expect"}  # the proxy has already told the client to continue
+LONGEST_HEADER = 2**16  # bytes; a server behind it may permit as much
+NOT_CONNECTED = "the connection was refused or failed"
+ENDED_EARLY = "the connection ended early"
+OF_A = web.ResponseKey("of_a", frozenset)  # names of the headers that A sent
+
+
+class _ClientGoneError(Exception):
+    """The client closed its connection."""
+
+
+@asynccontextmanager
+async def listening(
+    live: LiveComparison, host: str, port: int, *, drain_s: float
+) -> AsyncIterator[str]:
+    """The proxy's URL. PortInUseError. At the end, open responses have ``drain_s`` to end."""
+    url = live.run.endpoints[0].url
+    async with aiohttp.ClientSession(
+        timeout=aiohttp.ClientTimeout(total=None, connect=CONNECT_S),
+        connector=aiohttp.TCPConnector(limit=0),
+        auto_decompress=False,  # bodies pass unchanged
+        trust_env=httpx.URL(url).host not in LOOPBACK,  # a proxy must not see loopback
+        skip_auto_headers=("Accept", "Accept-Encoding", "User-Agent", "Content-Type"),
+        cookie_jar=aiohttp.DummyCookieJar(),
+    ) as session:
+        proxy = _Proxy(url, live, session)
+        app = web.Application()
+        app.router.add_route("*", "/{path:.*}", proxy.handle)
+        app.on_response_prepare.append(_remove_added_headers)
+        runner = web.AppRunner(
+            app,
+            handler_cancellation=True,  # a client that disconnects cancels its request at A
+            access_log=None,
+            shutdown_timeout=drain_s,
+            auto_decompress=False,
+            max_line_size=LONGEST_HEADER,
+            max_field_size=LONGEST_HEADER,
+        )
+        await runner.setup()
+        try:
+            await web.TCPSite(runner, host, port).start()
+        except OSError as error:
+            await runner.cleanup()
+            message = f"cannot listen on {host}:{port}: {error.strerror or error}"
+            fix = "Choose another port; with port 0, any free port is used."
+            problem = Problem(place="--listen", message=message, fix=fix)
+            raise PortInUseError(problem) from None
+        try:
+            yield f"http://{host}:{runner.addresses[0][1]}"
+        finally:
+            await runner.cleanup()
+
+
+class _Proxy:
+    def __init__(self, url: str, live: LiveComparison, session: aiohttp.ClientSession) -> None:
+        self._url, self._live, self._session = url, live, session
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        self._live.counts.forwarded += 1
+        is_selected = self._live.selects(request.method, request.rel_url.raw_path)
+        recording, body, is_ended = Recording(), b"", False
+        try:
+            body = await request.content.read()
+            response, is_ended = await self._forward(request, body, recording), True
+        except _ClientGoneError:
+            return web.Response()  # the client is gone
+        finally:
+            if is_selected and (is_ended or recording.is_done):
+                self._live.add(
+                    Exchange(
+                        path=request.rel_url.raw_path,
+                        body=body,
+                        authorization=request.headers.get("Authorization", ""),
+                        recording=recording,
+                    )
+                )
+            elif is_selected:
+                self._live.counts.disconnected += 1
+        return response
+
+    async def _forward(
+        self, request: web.Request, body: bytes, recording: Recording
+    ) -> web.StreamResponse:
+        recording.began()
+        try:
+            upstream = await self._session.request(
+                request.method,
+                URL(f"{self._url}{request.raw_path}", encoded=True),
+                headers=_passed(request.raw_headers),
+                data=body or None,
+                allow_redirects=False,
+            )
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            recording.failed(NOT_CONNECTED)
+            return _unavailable(f"{self._url} does not respond: {error or type(error).__name__}")
+        async with upstream:
+            recording.started(upstream.status, upstream.headers)
+            return await _streamed(request, upstream, recording)
+
+
+async def _streamed(
+    request: web.Request, upstream: aiohttp.ClientResponse, recording: Recording
+) -> web.StreamResponse:
+    """Each part as it comes; a response that breaks off is broken off."""
+    response = web.StreamResponse(status=upstream.status, reason=upstream.reason)
+    response.headers.update(_passed(upstream.raw_headers))
+    response[OF_A] = frozenset(name.lower() for name in upstream.headers)
+    try:
+        await response.prepare(request)
+        if request.method != "HEAD" and upstream.status not in NO_BODY:
+            await _pass_on(response, upstream, recording)
+        await response.write_eof()
+    except (aiohttp.ClientConnectionResetError, ConnectionError):
+        raise _ClientGoneError from None
+    except aiohttp.ClientError:
+        recording.failed(ENDED_EARLY)
+        if request.transport is not None:
+            request.transport.abort()
+    return response
+
+
+async def _pass_on(
+    response: web.StreamResponse, upstream: aiohttp.ClientResponse, recording: Recording
+) -> None:
+    while part := await _part(upstream):
+        recording.add(part)
+        await response.write(part)
+
+
+async def _part(upstream: aiohttp.ClientResponse) -> bytes:
+    """What has arrived; empty at the end. aiohttp.ClientPayloadError if A breaks off."""
+    try:
+        return await upstream.content.readany()
+    except ConnectionError as error:
+        raise aiohttp.ClientPayloadError(str(error)) from None
+
+
+def _passed(raw: tuple[tuple[bytes, bytes], ...]) -> CIMultiDict[str]:
+    """With the names as they were sent: aiohttp's parsed headers change their case."""
+    decoded = ((name.decode(), value.decode("utf-8", "surrogateescape")) for name, value in raw)
+    return CIMultiDict((name, value) for name, value in decoded if name.lower() not in OWN)
+
+
+async def _remove_added_headers(_: web.Request, response: web.StreamResponse) -> None:
+    """aiohttp adds these if they are missing."""
+    sent = response.get(OF_A)
+    if sent is not None:
+        for name in ("Content-Type", "Date", "Server"):
+            if name.lower() not in sent:
+                response.headers.popall(name, None)
+
+
+def _unavailable(message: str) -> web.Response:
+    error = {"error": {"message": message, "type": "bad_gateway", "code": 502}}
+    return web.json_response(error, status=502)
