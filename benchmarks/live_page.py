@@ -3,7 +3,9 @@
     uv run python benchmarks/live_page.py
 
 Every update changes the figures of all workers. Measured for the server, for the process that
-sends it the snapshots, and for the renderer of a headless Chromium, all on this machine.
+sends it the snapshots, and for the renderer and the other processes of a headless Chromium, all on
+this machine. With `--other FOLDER`, which has the `live/page` of another version, the two versions
+are measured in alternation.
 """
 
 from __future__ import annotations
@@ -18,11 +20,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import psutil
 
 from penstock.live.model import ComponentView, Edge, LiveSnapshot, Totals, WorkerView
-from penstock.live.page.serve import CHILD, PageOptions, serve
+from penstock.live.page import serve as serve_module
+from penstock.live.page.serve import PageOptions, serve
 from penstock.local.events import Event, EventKind
 from penstock.local.reconcile import ReplicaState
 from penstock.manifests.deployment import Role
@@ -130,15 +134,18 @@ def serving(source: Synthetic, interval_s: float) -> Iterator[str]:
         loop.close()
 
 
-def processes() -> dict[str, psutil.Process]:
-    """This process, the server, and the renderer with the most CPU time."""
+def processes() -> dict[str, list[psutil.Process]]:
+    """This process, the server, the renderer with the most CPU time, and the rest of Chromium."""
     children = psutil.Process().children(recursive=True)
     lines = {one: one.cmdline() for one in children}
-    renderers = [one for one, line in lines.items() if "--type=renderer" in line]
+    renderer = max((one for one in children if "--type=renderer" in lines[one]), key=cpu_s)
+    server = next(one for one in children if any("child.py" in word for word in lines[one]))
+    rest = [one for one in children if one not in (renderer, server)]
     return {
-        "sender": psutil.Process(),
-        "server": next(one for one, line in lines.items() if str(CHILD) in line),
-        "renderer": max(renderers, key=cpu_s),
+        "sender": [psutil.Process()],
+        "server": [server],
+        "renderer": [renderer],
+        "rest_of_browser": rest,
     }
 
 
@@ -161,33 +168,47 @@ def delay_s(page: Page, source: Synthetic, number: int) -> float:
     return float(page.evaluate("window.seen")) / 1000 - at
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--workers", type=int, default=80)
-    parser.add_argument("--rate", type=float, default=10.0, help="updates/s")
-    parser.add_argument("--seconds", type=float, default=30.0)
-    args = parser.parse_args()
+def measure(args: argparse.Namespace) -> dict[str, Any]:
+    """One run with a new server and a new browser."""
     source = Synthetic(args.workers)
     with serving(source, 1 / args.rate) as url, browser() as page:
         page.open(url, 1280, 900)
         page.wait_for("document.querySelectorAll('#workers tbody tr').length > 0")
         time.sleep(SETTLE_S)
         measured = processes()
-        before = {name: cpu_s(process) for name, process in measured.items()}
+        before = {name: sum(map(cpu_s, found)) for name, found in measured.items()}
         begun, read = time.monotonic(), source.read
         time.sleep(args.seconds)
         seconds = time.monotonic() - begun
-        used = {name: (cpu_s(p) - before[name]) / seconds for name, p in measured.items()}
+        used = {n: (sum(map(cpu_s, found)) - before[n]) / seconds for n, found in measured.items()}
         updates = (source.read - read) / seconds
         delays = [delay_s(page, source, number) for number in range(EVENTS)]
-    figures = {
-        "workers": args.workers,
+    return {
         "updates_per_s": round(updates, 1),
         "seconds": round(seconds),
         "cpu_share_of_one_core": {name: round(share, 3) for name, share in used.items()},
         "event_delay_s": {"median": round(median(delays), 3), "max": round(max(delays), 3)},
     }
-    write_result("live_page", "uv run python benchmarks/live_page.py", figures)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--workers", type=int, default=80)
+    parser.add_argument("--rate", type=float, default=10.0, help="updates/s")
+    parser.add_argument("--seconds", type=float, default=30.0)
+    parser.add_argument("--runs", type=int, default=1, help="of each version")
+    parser.add_argument("--other", type=Path, help="folder with another version of the page")
+    args = parser.parse_args()
+    versions = {"this": serve_module.CHILD}
+    if args.other:
+        versions["other"] = args.other.absolute() / "child.py"
+    runs: dict[str, list[dict[str, Any]]] = {name: [] for name in versions}
+    for _ in range(args.runs):
+        for name, child in versions.items():
+            serve_module.CHILD = child
+            runs[name].append(measure(args))
+    command = f"uv run python benchmarks/live_page.py {' '.join(sys.argv[1:])}".rstrip()
+    write_result("live_page", command, {"workers": args.workers, "runs": runs})
 
 
 if __name__ == "__main__":

@@ -27,8 +27,11 @@ window.penstock = (() => {
       byId("workers").querySelector("thead tr").replaceChildren(...message.columns.map(([title, isNumber]) => {
         const heading = make("th", title, isNumber ? "number" : "");
         heading.scope = "col";
+        heading.setAttribute("role", "columnheader");
         return heading;
       }));
+      const wide = message.columns.map(([, isNumber]) => (isNumber ? "minmax(60px, 1fr)" : "minmax(110px, 1.4fr)"));
+      byId("workers").style.setProperty("--columns", wide.join(" "));
     }
     if (message.order) {
       for (const key of cells.keys()) if (!message.order.includes(key)) cells.delete(key);
@@ -43,16 +46,15 @@ window.penstock = (() => {
     }
   }
 
-  // The rows in sight at each update, the others once per second: layout of 80 rows takes long.
-  let rowHeight = 0;
+  // The rows in sight at each update, the others once per second: text takes long to lay out.
+  const ROW_HEIGHT = 25;
+  let scrolledTo = 0;
   let filledAt = 0;
   function fillRows(areNew) {
-    const area = byId("workers").parentNode;
     const all = areNew || Date.now() - filledAt >= 1000;
-    if (areNew) rowHeight = byId("workers").tBodies[0].rows[0]?.offsetHeight || 0;
     if (all) filledAt = Date.now();
-    const from = all ? 0 : Math.max(0, Math.floor(area.scrollTop / rowHeight) - 2);
-    const to = all ? Infinity : from + Math.ceil(420 / rowHeight) + 4;
+    const from = all ? 0 : Math.max(0, Math.floor(scrolledTo / ROW_HEIGHT) - 2);
+    const to = all ? Infinity : from + Math.ceil(420 / ROW_HEIGHT) + 4;
     view.order.slice(from, to).forEach((key) => {
       view.rows[key].forEach((text, i) => setText(cells.get(key)[i], text));
     });
@@ -60,9 +62,11 @@ window.penstock = (() => {
 
   function makeRow() {
     const row = make("tr");
+    row.setAttribute("role", "row");
     const nodes = view.columns.map(([, isNumber], i) => {
       const node = make(i ? "td" : "th", "", isNumber ? "number" : "");
       if (!i) node.scope = "row";
+      node.setAttribute("role", i ? "cell" : "rowheader");
       row.append(node);
       return node;
     });
@@ -257,6 +261,10 @@ window.penstock = (() => {
     if (message.points || message.point) drawCharts();
   }
 
+  // Reading scrollTop at each update would force a layout.
+  document.addEventListener("scroll", (event) => {
+    if (event.target.classList?.contains("scroll")) scrolledTo = event.target.scrollTop;
+  }, { capture: true, passive: true });
   document.addEventListener("submit", (event) => { if (event.target.id === "chat") chat(event); });
   return { update };
 })();

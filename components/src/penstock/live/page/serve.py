@@ -123,7 +123,7 @@ class _Server:
     async def follow(self, source: Source, reading: asyncio.Task[None]) -> None:
         """Send changes until the graph has stopped; the page then shows this, and stays."""
         loop = asyncio.get_running_loop()
-        last_point = float("-inf")
+        last_point, due = float("-inf"), loop.time()
         while not reading.done():
             found = await source.snapshot()
             view = view_of(found)
@@ -135,7 +135,8 @@ class _Server:
                 message["point"], last_point = point_of(found), loop.time()
             if message:
                 await self._send(message)
-            await asyncio.sleep(self._options.interval_s)
+            due = max(due + self._options.interval_s, loop.time())  # a late update delays no other
+            await asyncio.sleep(due - loop.time())
         raise _ended("the server of the page has ended")
 
     async def read(self) -> None:
