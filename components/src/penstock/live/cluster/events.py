@@ -143,8 +143,7 @@ def merged(groups: Iterable[Sequence[Event]], most: int) -> tuple[Event, ...]:
         # The numbers before the arrow differ while a rollout goes on.
         text = "" if event.kind in ONCE else event.text.partition("→")[2] or event.text
         key = (event.kind, event.subject, text)
-        limit = float("inf") if event.kind in ONCE else SAME_S
-        if event.time_s - last.get(key, float("-inf")) <= limit:
+        if key in last and (event.kind in ONCE or event.time_s - last[key] <= SAME_S):
             continue
         last[key] = event.time_s
         kept.append(event)
