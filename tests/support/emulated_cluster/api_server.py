@@ -48,7 +48,7 @@ class ApiServer:
     webhook_down: str = ""  # the address of the operator's webhook, which refuses connections
     absent: set[tuple[str, str]] = field(default_factory=set)  # (version, plural) not served
     logs: dict[str, str] = field(default_factory=dict)  # by pod
-    served: dict[str, str] = field(default_factory=dict)  # response of every pod by "port/path"
+    served: dict[str, str] = field(default_factory=dict)  # by "port/path", or "pod:port/path"
     # The chain and its key. Without TLS, Helm sends no token, so that every user is unrestricted.
     certificate: tuple[Path, Path] | None = None
     forwarded: dict[int, int] = field(default_factory=dict)  # local port by the pods' port
@@ -68,9 +68,10 @@ class ApiServer:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             context.load_cert_chain(*self.certificate)
             plain = self._server.socket
-            # The handshake is left to the connection's thread.
             self._server.socket = context.wrap_socket(
-                plain, server_side=True, do_handshake_on_connect=False
+                plain,
+                server_side=True,
+                do_handshake_on_connect=False,  # left to each thread
             )
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
         self._thread.start()
@@ -267,7 +268,8 @@ class _Handler(BaseHTTPRequestHandler):
             case ["api", "v1", "namespaces", _, "pods", pod, "log"]:
                 return 200, self.api.logs.get(pod, "")
             case ["api", "v1", "namespaces", _, "pods", pod, "proxy", *rest]:
-                answer = self.api.served.get("/".join([pod.partition(":")[2], *rest]))
+                name, of_all = ("/".join([n, *rest]) for n in (pod, pod.partition(":")[2]))
+                answer = self.api.served.get(name, self.api.served.get(of_all))
                 return (503, "no endpoints available") if answer is None else (200, answer)
         return None
 

@@ -6,17 +6,22 @@ import argparse
 import asyncio
 from typing import TYPE_CHECKING
 
-from penstock.cli import arguments
+from penstock.cli.live_source import add_source, source_of
 from penstock.cli.replay_arguments import integer_between
 
 if TYPE_CHECKING:
     from penstock.live.page.serve import PageOptions
-    from penstock.live.source import LiveGraph
+    from penstock.live.protocols import SnapshotSource
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    arguments.add_graph(parser)
-    arguments.add_running_sets(parser)
+    add_source(parser)
+    parser.add_argument(
+        "--url",
+        metavar="URL",
+        help="with --cluster: base URL of the release's endpoint, with /v1, for the chat "
+        "(default: no chat)",
+    )
     parser.add_argument(
         "--port",
         type=integer_between(0, 65535),
@@ -32,16 +37,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from penstock.live.page.serve import PageOptions, require_environment
-    from penstock.live.source import LiveGraph
 
+    _check(args)
     require_environment()
-    graph = LiveGraph(args.graph, args.sets)
+    graph = source_of(args, args.url and args.url.rstrip("/"))
     options = PageOptions(graph=args.graph, port=args.port, allow_edit=args.allow_edit)
     asyncio.run(_serve(graph, options))
     return 0
 
 
-async def _serve(graph: LiveGraph, options: PageOptions) -> None:
+def _check(args: argparse.Namespace) -> None:
+    """UsageError or InputError for options that do not fit together."""
+    from penstock.errors import Problem, UsageError
+    from penstock.verify.urls import require_urls
+
+    if args.url is not None:
+        if not args.cluster:
+            raise UsageError("--url needs --cluster")
+        require_urls([args.url])
+    if args.cluster and args.allow_edit:
+        message = "the page cannot change a release"
+        fix = "Omit --allow-edit, and use `penstock scale GRAPH POOL=N --cluster`."
+        raise UsageError(Problem(place="--allow-edit", message=message, fix=fix))
+
+
+async def _serve(graph: SnapshotSource, options: PageOptions) -> None:
     from penstock.live.page.serve import serve
 
     try:

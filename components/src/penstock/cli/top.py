@@ -8,14 +8,14 @@ import sys
 from typing import TYPE_CHECKING
 
 from penstock.cli import arguments
+from penstock.cli.live_source import add_source, source_of
 
 if TYPE_CHECKING:
-    from penstock.live.source import LiveGraph
+    from penstock.live.protocols import SnapshotSource
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    arguments.add_graph(parser)
-    arguments.add_running_sets(parser)
+    add_source(parser)
     parser.add_argument(
         "--once",
         action="store_true",
@@ -25,9 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from penstock.live.source import LiveGraph
-
-    graph = LiveGraph(args.graph, args.sets)
+    graph = source_of(args)
     is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
     if args.once or args.json or not is_terminal:
         from penstock.live.once import print_once
@@ -37,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
     return asyncio.run(_screen(graph))
 
 
-async def _screen(graph: LiveGraph) -> int:
+async def _screen(graph: SnapshotSource) -> int:
     from penstock.live.top import Top
 
     app = Top(graph.snapshot)

@@ -72,6 +72,7 @@ class Api:
     def __init__(self, client: kubernetes.client.ApiClient, namespace: str) -> None:
         self._client = client
         self.namespace = namespace
+        self.timeout_s: float = TIMEOUT_S
 
     @classmethod
     def connect(cls, target: ReleaseTarget) -> Api:
@@ -327,7 +328,7 @@ class Api:
                 body=body,
                 auth_settings=["BearerToken"],
                 _return_http_data_only=True,
-                _request_timeout=TIMEOUT_S,
+                _request_timeout=self.timeout_s,
                 **response,
             )
         )

@@ -20,11 +20,12 @@ class WorkerView:
     """One frontend or worker process."""
 
     name: str
-    """`decode.0`."""
+    """`decode.0`, or the name of a pod."""
     component: str
     role: Role
     state: ReplicaState
-    pid: int
+    pid: int | None
+    """None for a pod."""
     restarts: int
     worker_id: str | None
     """Dynamo's worker ID in hexadecimal."""
@@ -102,11 +103,12 @@ class LiveSnapshot:
     """A running graph at one moment."""
 
     graph: str
-    """Path of the graph or manifest."""
+    """Path of the graph or manifest; of a release, its name and namespace."""
     phase: str
-    """`starting`, `ready`, `draining` or `stopped`."""
+    """`starting`, `ready`, `draining` or `stopped`; of a release, also `updating` or
+    `unreachable`."""
     endpoint: str | None
-    """OpenAI base URL, with `/v1`; None once it has stopped."""
+    """OpenAI base URL, with `/v1`; None once it has stopped, and for a release without --url."""
     models: tuple[str, ...]
     time_s: float
     """When the state was read, in seconds since 1970."""

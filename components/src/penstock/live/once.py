@@ -8,7 +8,7 @@ import json
 from rich.text import Text
 
 from penstock.live.model import LiveSnapshot
-from penstock.live.source import LiveGraph
+from penstock.live.protocols import SnapshotSource
 from penstock.live.text import (
     COLUMNS,
     columns_for,
@@ -22,7 +22,7 @@ from penstock.terminal import columns, console
 EVENTS = 10
 
 
-def print_once(graph: LiveGraph, *, as_json: bool) -> None:
+def print_once(graph: SnapshotSource, *, as_json: bool) -> None:
     """Measures for a second, because a rate needs two scrapes."""
     found = asyncio.run(_measured(graph))
     if as_json:
@@ -31,7 +31,7 @@ def print_once(graph: LiveGraph, *, as_json: bool) -> None:
         _print(found)
 
 
-async def _measured(graph: LiveGraph) -> LiveSnapshot:
+async def _measured(graph: SnapshotSource) -> LiveSnapshot:
     try:
         return await graph.measured()
     finally:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from penstock.live.scrape import Scrape
 from penstock.metrics import Metrics, Sample
 
+Key = int | str
 WINDOW_S = 5.0  # rates of one second jump between 0 and 2 at one request per second
 
 
@@ -54,34 +56,34 @@ def _key(sample: Sample) -> tuple[str, frozenset[tuple[str, str]]]:
 
 
 class Scrapes:
-    """The last scrapes of each process, by pid: a process that restarts has another pid."""
+    """The last scrapes of each process, by its key: a process that restarts has another one."""
 
     def __init__(self) -> None:
-        self._kept: dict[int, deque[Scrape]] = {}
-        self._responds: dict[int, bool] = {}
+        self._kept: dict[Key, deque[Scrape]] = {}
+        self._responds: dict[Key, bool] = {}
 
-    def add(self, found: Mapping[int, Scrape | None], pids: Iterable[int]) -> None:
-        """``pids``: of the processes that run; others are forgotten."""
-        for pid, scrape in found.items():
-            self._responds[pid] = scrape is not None
+    def add(self, found: Mapping[Any, Scrape | None], keys: Iterable[Key]) -> None:
+        """``keys``: of the processes that run; others are forgotten."""
+        for key, scrape in found.items():
+            self._responds[key] = scrape is not None
             if scrape is None:
                 continue
-            kept = self._kept.setdefault(pid, deque())
+            kept = self._kept.setdefault(key, deque())
             kept.append(scrape)
             while len(kept) > 2 and kept[1].at_s <= scrape.at_s - WINDOW_S:
                 kept.popleft()
-        running = set(pids)
-        for pid in self._responds.keys() - running:
-            del self._responds[pid]
-            self._kept.pop(pid, None)
+        running = set(keys)
+        for key in self._responds.keys() - running:
+            del self._responds[key]
+            self._kept.pop(key, None)
 
-    def responds(self, pid: int) -> bool | None:
+    def responds(self, key: Key) -> bool | None:
         """Whether the last scrape succeeded; None before the first."""
-        return self._responds.get(pid)
+        return self._responds.get(key)
 
-    def interval(self, pid: int) -> Interval | None:
+    def interval(self, key: Key) -> Interval | None:
         """None if the process has not responded to the last scrape."""
-        kept = self._kept.get(pid)
-        if not kept or not self._responds[pid]:
+        kept = self._kept.get(key)
+        if not kept or not self._responds[key]:
             return None
         return Interval(now=kept[-1], before=kept[0] if len(kept) > 1 else None)

@@ -68,9 +68,7 @@ class Scraper:
             text = await asyncio.wait_for(
                 self._read(f"http://{LOOPBACK}:{port}/metrics"), TIMEOUT_S
             )
-            # A frontend exports 2,000 lines; parsing all of them takes longer than reading them.
-            lines = [line for line in text.splitlines() if line.startswith(READ)]
-            return Scrape(at_s=self.clock(), metrics=Metrics(tuple(parse("\n".join(lines) + "\n"))))
+            return Scrape(at_s=self.clock(), metrics=metrics_of(text))
         except (OSError, httpx.HTTPError, ValueError):  # TimeoutError is an OSError
             return None
 
@@ -79,6 +77,13 @@ class Scraper:
             self._client = httpx.AsyncClient(timeout=TIMEOUT_S, trust_env=False)
         response = await self._client.get(url)
         return response.raise_for_status().text
+
+
+def metrics_of(text: str) -> Metrics:
+    """What live views need of a scrape; ValueError if it is not in the Prometheus text format."""
+    # A frontend exports 2,000 lines; parsing all of them takes longer than reading them.
+    lines = [line for line in text.splitlines() if line.startswith(READ)]
+    return Metrics(tuple(parse("\n".join(lines) + "\n")))
 
 
 def has_metrics(replica: ReplicaStatus) -> bool:

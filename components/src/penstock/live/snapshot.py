@@ -1,4 +1,4 @@
-"""Makes a `LiveSnapshot` from the state of `up` and the scrapes of its processes. Pure."""
+"""Makes a `LiveSnapshot` from the state of a graph and the scrapes of its processes. Pure."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from penstock.live.model import (
     Totals,
     WorkerView,
 )
+from penstock.live.protocols import GraphState, Replica
 from penstock.live.rates import Interval, Scrapes
 from penstock.local.events import Event
 from penstock.local.load import GENERATE, IN_FLIGHT, ROUTER_QUEUE, WORKER_QUEUE, WORKER_REQUESTS
 from penstock.local.reconcile import ReplicaState
-from penstock.local.state_file import LocalState, ReplicaStatus
 from penstock.manifests.deployment import Role
 from penstock.metrics import Metrics
 from penstock.serving.frontend_metrics import PROMPT, REQUESTS, FrontendMetrics, summarize
@@ -28,14 +28,14 @@ ORDER = (Role.FRONTEND, Role.ENCODE, Role.PREFILL, Role.DECODE, Role.WORKER)
 
 
 def snapshot(
-    state: LocalState, scrapes: Scrapes, events: Sequence[Event], time_s: float
+    state: GraphState, scrapes: Scrapes, events: Sequence[Event], time_s: float
 ) -> LiveSnapshot:
     """The graph at ``time_s`` (seconds since 1970)."""
     shown = sorted(
         (r for r in state.replicas if r.role in ORDER),
         key=lambda r: (ORDER.index(r.role), r.program),
     )
-    frontends = [i for r in shown if r.role is Role.FRONTEND and (i := scrapes.interval(r.pid))]
+    frontends = [i for r in shown if r.role is Role.FRONTEND and (i := scrapes.interval(r.key))]
     totals = _totals(frontends)
     workers = tuple(_worker(r, scrapes, frontends) for r in shown)
     components = _components(state, shown)
@@ -49,7 +49,7 @@ def snapshot(
         totals=totals,
         components=components,
         workers=workers,
-        edges=tuple(_edges(components, workers, totals, frontends, scrapes)),
+        edges=tuple(_edges(components, workers, shown, frontends, scrapes)),
         events=tuple(events),
         alerts=tuple(_alerts(state, workers)),
     )
@@ -73,7 +73,7 @@ def stopped(graph: str, events: Sequence[Event], time_s: float) -> LiveSnapshot:
     )
 
 
-def _components(state: LocalState, shown: Sequence[ReplicaStatus]) -> tuple[ComponentView, ...]:
+def _components(state: GraphState, shown: Sequence[Replica]) -> tuple[ComponentView, ...]:
     """In the order of a request: frontend, prefill, decode."""
     roles = {r.program: r.role for r in shown}
     ready = [r.program for r in shown if r.state is ReplicaState.READY]
@@ -109,8 +109,8 @@ def _totals(frontends: Sequence[Interval]) -> Totals:
     )
 
 
-def _worker(replica: ReplicaStatus, scrapes: Scrapes, frontends: Sequence[Interval]) -> WorkerView:
-    interval = scrapes.interval(replica.pid)
+def _worker(replica: Replica, scrapes: Scrapes, frontends: Sequence[Interval]) -> WorkerView:
+    interval = scrapes.interval(replica.key)
     figures: dict[str, float | int | None] = {}
     if interval is not None and replica.role is Role.FRONTEND:
         totals = _totals([interval])
@@ -134,7 +134,7 @@ def _worker(replica: ReplicaStatus, scrapes: Scrapes, frontends: Sequence[Interv
         restarts=replica.restarts,
         worker_id=replica.worker_id,
         is_substitute=replica.is_substitute,
-        responds=scrapes.responds(replica.pid),
+        responds=scrapes.responds(replica.key),
         **figures,  # type: ignore[arg-type]
     )
 
@@ -167,7 +167,7 @@ def _hit_rate(interval: Interval) -> float | None:
 
 
 def _last_latencies(
-    replica: ReplicaStatus, frontends: Sequence[Interval]
+    replica: Replica, frontends: Sequence[Interval]
 ) -> dict[str, float | int | None]:
     """As its frontends measured them; of several frontends, the largest."""
     if replica.worker_id is None:
@@ -184,7 +184,7 @@ def _last_latencies(
 def _edges(
     components: Sequence[ComponentView],
     workers: Sequence[WorkerView],
-    totals: Totals,
+    shown: Sequence[Replica],
     frontends: Sequence[Interval],
     scrapes: Scrapes,
 ) -> Iterable[Edge]:
@@ -193,7 +193,7 @@ def _edges(
     pools = [c for c in components if c.role is not Role.FRONTEND]
     for component in components:
         if component.role is Role.FRONTEND:
-            rate = totals.started_rate
+            rate = _sum(i.rate([names.STARTED]) for i in frontends)
             yield Edge(source=CLIENTS, target=component.name, request_rate=rate)
             # One admission per phase: in a disaggregated graph, two for each request.
             admitted = [
@@ -208,8 +208,8 @@ def _edges(
     prefill = [c for c in pools if c.role is Role.PREFILL]
     for source in prefill:
         for target in (c for c in pools if c.role is Role.DECODE):
-            readers = [w for w in workers if w.component == target.name]
-            intervals = [i for w in readers if (i := scrapes.interval(w.pid)) is not None]
+            readers = [r for r in shown if r.program == target.name]
+            intervals = [i for r in readers if (i := scrapes.interval(r.key)) is not None]
             yield Edge(
                 source=source.name,
                 target=target.name,
@@ -219,7 +219,7 @@ def _edges(
             )
 
 
-def _alerts(state: LocalState, workers: Sequence[WorkerView]) -> Iterable[str]:
+def _alerts(state: GraphState, workers: Sequence[WorkerView]) -> Iterable[str]:
     for worker in workers:
         if worker.state is ReplicaState.CRASHED:
             yield f"{worker.name} has crashed and will be restarted"

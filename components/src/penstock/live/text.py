@@ -86,7 +86,7 @@ COLUMNS = (
     Column(
         title="restarts", text=lambda w: str(w.restarts), value=lambda w: w.restarts, is_wide=True
     ),
-    Column(title="pid", text=lambda w: str(w.pid), value=lambda w: w.pid, is_wide=True),
+    Column(title="pid", text=lambda w: str(w.pid or ""), value=lambda w: w.pid, is_wide=True),
     Column(
         title="worker ID",
         text=lambda w: w.worker_id or "",

@@ -78,6 +78,11 @@ class ReplicaStatus(StateModel):
     gpus: tuple[int, ...] = ()
     """Indices of its GPUs, as in `nvidia-smi`."""
 
+    @property
+    def key(self) -> int:
+        """Identifies the process: it has another pid after a restart."""
+        return self.pid
+
 
 class GatewayStatus(StateModel):
     """The gateway in front of the endpoint; it requires a key from clients."""

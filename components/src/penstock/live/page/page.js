@@ -199,6 +199,13 @@ window.penstock = (() => {
     setText(byId("scaled"), response.ok ? `${pool}: ${replicas} replicas` : done.error);
   }
 
+  // The chat of a release needs the URL of its endpoint.
+  function showChat(note) {
+    if (byId("chat").hidden === Boolean(note)) return;
+    byId("chat").hidden = Boolean(note);
+    setText(byId("served"), note);
+  }
+
   async function chat(event) {
     event.preventDefault();
     const answer = byId("answer");
@@ -258,6 +265,7 @@ window.penstock = (() => {
     if (message.totals) showTotals(message.totals);
     if (message.events) showEvents(message.events);
     if (message.pools || "allow_edit" in message) showPools();
+    if ("chat_note" in message) showChat(message.chat_note);
     if (message.points || message.point) drawCharts();
   }
 

@@ -25,6 +25,7 @@ from penstock.local.process import end_with_parent
 
 NAME = "page"
 CHILD = Path(__file__).with_name("child.py")
+NO_CHAT = "No endpoint is known. For the chat, start the page with --url URL."
 POINT_S = 1.0  # between two points of the charts
 START_S = 60.0  # NiceGUI starts in 2 s, more on a busy machine
 
@@ -131,6 +132,8 @@ class _Server:
             self._view = view
             if message:
                 message["chat_url"] = source.chat_url
+                has_chat = source.chat_url is not None or found.phase == STOPPED
+                message["chat_note"] = "" if has_chat else NO_CHAT
             if loop.time() - last_point >= POINT_S and found.phase != STOPPED:
                 message["point"], last_point = point_of(found), loop.time()
             if message:

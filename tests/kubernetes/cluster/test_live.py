@@ -1,0 +1,298 @@
+"""`penstock top` and `page` of a release, on an emulated cluster with the metrics of mockers.
+
+The metrics in tests/live/mocker_metrics are those of Dynamo 1.6.1's frontend and of three mockers
+of dynamo_graphs/quickstart-simulated.yaml, before and after 12 requests, without the lines that no
+live view reads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.errors import ClusterError, UsageError
+from penstock.helm import ReleaseTarget
+from penstock.live.cluster.source import ClusterGraph
+from penstock.live.model import LiveSnapshot
+from tests.support.emulated_cluster.released import Cluster, certificate, cluster
+from tests.support.emulated_cluster.roles import as_role, role_file
+from tests.support.emulated_cluster.store import ApiError
+
+TEXTS = Path(__file__).parents[2] / "live" / "mocker_metrics"
+PORTS = {"frontend": 8000, "prefill": 9090, "decode": 9090}
+
+
+def pods(installed: Cluster) -> dict[str, list[str]]:
+    """The names of the pods by component."""
+    found: dict[str, list[str]] = {}
+    for key, pod in sorted(installed.api.store.objects.items()):
+        if key[1] == "pods":
+            found.setdefault(pod["metadata"]["labels"]["penstock/component"], []).append(key[3])
+    return found
+
+
+def serve_metrics(installed: Cluster, moment: str) -> None:
+    for component, names in pods(installed).items():
+        for number, name in enumerate(names):
+            text = (TEXTS / f"{component}-{number}-{moment}.txt").read_text()
+            installed.api.served[f"{name}:{PORTS[component]}/metrics"] = text
+
+
+@contextmanager
+def live(installed: Cluster) -> Iterator[ClusterGraph]:
+    target = ReleaseTarget(name="quick", namespace="default", kubeconfig=installed.kubeconfig)
+    graph = ClusterGraph.connect(target)
+    graph._state_s = 0.05
+    yield graph
+
+
+async def until(graph: ClusterGraph, is_met: Callable[[LiveSnapshot], bool]) -> LiveSnapshot:
+    """The first snapshot that meets the condition."""
+    async with asyncio.timeout(20):
+        while not is_met(found := await graph.snapshot()):
+            await asyncio.sleep(0.02)
+    return found
+
+
+def following(graph: ClusterGraph, run: Callable[[], Awaitable[None]]) -> None:
+    async def closed() -> None:
+        try:
+            await run()
+        finally:
+            await graph.close()
+
+    asyncio.run(closed())
+
+
+def test_a_snapshot_has_the_figures_of_every_pod(installed: Cluster) -> None:
+    serve_metrics(installed, "after")
+    code, output = installed.run("top", "--cluster", "--json")
+    assert code == 0, output
+    found = json.loads(output)
+    assert (found["graph"], found["phase"]) == ("quick (namespace default)", "ready")
+    assert found["models"] == ["openai/gpt-oss-20b"]
+    assert found["endpoint"] is None
+    counts = [(c["name"], c["ready"], c["desired"]) for c in found["components"]]
+    assert counts == [("frontend", 1, 1), ("prefill", 2, 2), ("decode", 1, 1)]
+    listed = pods(installed)
+    names = [*listed["frontend"], *listed["prefill"], *listed["decode"]]
+    assert [w["name"] for w in found["workers"]] == names
+    assert [w["responds"] for w in found["workers"]] == [True] * 4
+    assert [w["pid"] for w in found["workers"]] == [None] * 4
+    frontend, first, _, decode = found["workers"]
+    assert first["worker_id"] == "f933cd893383b4cb"
+    assert decode["worker_id"] == "7f029ce7f7fa578a"
+    # As the frontend measured them, by worker ID.
+    assert first["ttft_s"] > 0
+    assert decode["itl_s"] > 0
+    assert (frontend["running"], frontend["queued"]) == (0, 0)
+    assert found["alerts"] == []
+
+
+def test_the_snapshot_as_text(installed: Cluster) -> None:
+    serve_metrics(installed, "after")
+    code, output = installed.run("top", "--cluster", "--once")
+    assert code == 0, output
+    assert "quick (namespace default): ready" in output
+    assert pods(installed)["decode"][0] in output
+
+
+def test_rates_are_those_between_two_scrapes(installed: Cluster) -> None:
+    serve_metrics(installed, "before")
+    with live(installed) as graph:
+
+        async def run() -> None:
+            await until(graph, lambda s: s.totals.request_rate == 0)
+            serve_metrics(installed, "after")
+            found = await until(graph, lambda s: bool(s.totals.request_rate))
+            assert found.window_s is not None
+            # Kept is the first scrape: 12 requests since then.
+            assert found.totals.request_rate == pytest.approx(12 / found.window_s)
+            assert found.totals.prefix_hit_rate is not None
+
+        following(graph, run)
+
+
+def test_pods_come_and_go_with_their_events(installed: Cluster) -> None:
+    with live(installed) as graph:
+
+        async def run() -> None:
+            await until(graph, lambda s: len(s.workers) == 4)
+            installed.by_hand("decode", 2)
+            found = await until(graph, lambda s: [w.state for w in s.workers] == ["ready"] * 5)
+            new = found.workers[-1]
+            events = [(e.kind, e.subject, e.text) for e in found.events]
+            assert ("scale", "decode", "1 → 2 replicas") in events
+            names = [w.name for w in found.workers if w.component == "decode"]
+            assert any(("start", name, "created") in events for name in names)
+            installed.by_hand("decode", 1)
+            found = await until(graph, lambda s: len(s.workers) == 4)
+            stopped = {e.subject for e in found.events if e.kind == "stop"}
+            assert stopped & set(names)
+            assert new.component == "decode"
+
+        following(graph, run)
+
+
+def test_a_pod_that_does_not_respond_has_no_metrics(installed: Cluster) -> None:
+    serve_metrics(installed, "after")
+    (name,) = pods(installed)["decode"]
+    del installed.api.served[f"{name}:9090/metrics"]
+    with live(installed) as graph:
+
+        async def run() -> None:
+            found = await until(graph, lambda s: s.workers[-1].responds is False)
+            assert [w.responds for w in found.workers] == [True, True, True, False]
+            assert found.alerts == (f"{name} does not return its metrics",)
+
+        following(graph, run)
+
+
+def test_an_api_server_that_is_away_is_shown_with_the_last_state(installed: Cluster) -> None:
+    serve_metrics(installed, "after")
+
+    def away(path: str) -> None:
+        raise ApiError(503, "ServiceUnavailable", "the server is down")
+
+    with live(installed) as graph:
+
+        async def run() -> None:
+            before = await until(graph, lambda s: s.workers[-1].responds is True)
+            installed.api.gate = away
+            found = await until(graph, lambda s: s.phase == "unreachable")
+            assert [w.name for w in found.workers] == [w.name for w in before.workers]
+            assert all(w.responds for w in found.workers)
+            assert "the server is down; shown is the state of" in found.alerts[0]
+            installed.api.gate = lambda _: None
+            found = await until(graph, lambda s: s.phase == "ready")
+            assert found.alerts == ()
+
+        following(graph, run)
+
+
+def test_a_release_that_is_uninstalled_is_stopped(installed: Cluster) -> None:
+    with live(installed) as graph:
+        assert installed.run("uninstall", "--yes")[0] == 0
+        graph._reader._release = None
+
+        async def run() -> None:
+            found = await until(graph, lambda s: s.phase == "stopped")
+            assert found.workers == ()
+
+        following(graph, run)
+
+
+def test_events_of_kubernetes_are_shown(installed: Cluster) -> None:
+    (pod,) = pods(installed)["decode"]
+    add_event(installed, "Pod", pod, "Unhealthy", "Readiness probe failed: HTTP 503", count=3)
+    add_event(installed, "Pod", pod, "Killing", "Stopping container main", is_warning=False)
+    scaled = "Scaled up replica set quick-prefill-76dc4867f7 from 0 to 2"
+    add_event(
+        installed, "Deployment", "quick-prefill", "ScalingReplicaSet", scaled, is_warning=False
+    )
+    add_event(installed, "Pod", "quick-2-decode-0", "Unhealthy", "of another release")
+    add_event(installed, "Pod", pod, "Pulled", "not shown", is_warning=False)
+    with live(installed) as graph:
+
+        async def run() -> None:
+            events = [(e.kind, e.subject, e.text) for e in (await graph.snapshot()).events]
+            probe = "Unhealthy: Readiness probe failed: HTTP 503 (3 times)"
+            assert ("alert", pod, probe) in events
+            assert ("drain", pod, "Stopping container main") in events
+            assert ("scale", "prefill", "0 → 2 replicas") in events
+            assert not [e for e in events if "another" in e[2] or "shown" in e[2]]
+
+        following(graph, run)
+
+
+def add_event(
+    installed: Cluster,
+    kind: str,
+    name: str,
+    reason: str,
+    message: str,
+    *,
+    count: int = 1,
+    is_warning: bool = True,
+) -> None:
+    store = installed.api.store
+    event: dict[str, Any] = {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {},
+        "type": "Warning" if is_warning else "Normal",
+        "reason": reason,
+        "message": message,
+        "count": count,
+        "lastTimestamp": "2026-11-22T20:44:05Z",
+        "involvedObject": {"kind": kind, "name": name},
+    }
+    store.write(("v1", "events", "default", f"{name}.{len(store.objects)}"), event, trusted=True)
+
+
+@pytest.mark.parametrize("verb", ["top", "page"])
+def test_a_release_that_is_not_installed(
+    fresh: Cluster, verb: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.live.page.serve.require_environment", lambda: None)
+    code, output = fresh.run(verb, "--cluster")
+    assert (code, "release default/quick: is not installed" in output) == (
+        ClusterError.exit_code,
+        True,
+    ), output
+
+
+def test_a_kubeconfig_that_does_not_exist(fresh: Cluster) -> None:
+    fresh.kubeconfig.unlink()
+    code, output = fresh.run("top", "--cluster", "--once")
+    assert code == ClusterError.exit_code
+    assert "the kubeconfig does not exist" in output
+
+
+def test_options_that_do_not_fit_together(fresh: Cluster) -> None:
+    wrong = {
+        ("top", "--cluster", "--set", "a=1"): "--set applies to local deployments",
+        ("top",): "--kubeconfig needs --cluster",
+        ("page", "--url", "http://127.0.0.1:8000/v1"): "--url needs --cluster",
+        ("page", "--cluster", "--allow-edit"): "the page cannot change a release",
+    }
+    for words, message in wrong.items():
+        code, output = fresh.run(*words)
+        assert code == UsageError.exit_code, output
+        assert message in output
+
+
+@pytest.mark.program  # openssl
+def test_missing_rights_are_named_with_the_rule(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with cluster(tmp_path, capsys, monkeypatch, certificate(tmp_path)) as site:
+        site.install()
+        all_rules = role_file("viewer")["rules"]
+        assert as_role(site, "default", "viewer", all_rules).run("top", "--cluster")[0] == 0
+        rules = [without(rule, "pods/proxy", "events") for rule in all_rules]
+        code, output = as_role(site, "default", "few", rules).run("top", "--cluster", "--json")
+        assert code == 0, output
+        found = json.loads(output)
+        assert found["alerts"] == [
+            "no metrics: the user may not get pods/proxy. Fix: add the rule "
+            '{apiGroups: [""], resources: ["pods/proxy"], verbs: ["get"]} to the Role of the '
+            "kubeconfig's user",
+            "no events: the user may not list events. Fix: add the rule "
+            '{apiGroups: [""], resources: ["events"], verbs: ["list"]} to the Role of the '
+            "kubeconfig's user",
+        ]
+        rules = [without(rule, "pods") for rule in all_rules]
+        code, output = as_role(site, "default", "none", rules).run("top", "--cluster")
+        assert code == ClusterError.exit_code
+        assert 'resources: ["pods"], verbs: ["list"]' in " ".join(output.split())
+
+
+def without(rule: dict[str, Any], *resources: str) -> dict[str, Any]:
+    return {**rule, "resources": [r for r in rule["resources"] if r not in resources]}
