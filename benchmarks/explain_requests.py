@@ -47,7 +47,7 @@ NOT_PLANTED = "not planted"
 ATTEMPTS = 3  # to plant a cause that takes effect
 EXPORT_S = 3.0  # Dynamo exports spans every second
 GRAPH = """\
-model: {id: openai/gpt-oss-20b, context_length: 65536}
+model: {id: openai/gpt-oss-20b, context_length: 131072}
 engine:
   kind: mocker
   config: {engine: {backend: BACKEND, speedup_ratio: 1.0, num_gpu_blocks: 4096}}
@@ -113,8 +113,8 @@ CAUSES = {
         slow_client,
         StageName.DECODE,
         tokens=LONG,
-        usual=6,
-        between=0,
+        usual=4,
+        between=1,
         decode="decode_speedup_ratio: 100.0",
     ),
 }
