@@ -51,6 +51,19 @@ def test_other_sequences_at_the_decode_worker_are_contention() -> None:
     assert explained(*others, decode_ms=190.0).cause is Cause.DECODE_CONTENTION
 
 
+def test_slow_decode_without_contention_may_be_a_slow_client() -> None:
+    explanation = explained(decode_ms=190.0)
+    assert explanation.cause is Cause.SLOW_WORKER
+    assert "a client that reads slowly has the same effect" in explanation.reason
+    assert "Check that the client reads the stream without pauses" in explanation.next_step
+
+
+def test_a_late_first_token_may_be_a_decode_worker_without_free_kv_blocks() -> None:
+    explanation = explained(transfer_ms=90.0)
+    assert "has no free KV blocks" in explanation.reason
+    assert "KV use of the decode workers" in explanation.next_step
+
+
 def test_a_usual_request_has_no_slow_stage() -> None:
     explanation = explained()
     assert explanation.slow is None

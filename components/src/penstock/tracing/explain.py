@@ -182,9 +182,10 @@ def _reason(
         return (
             Cause.KV_TRANSFER,
             "the time from the end of prefill to the first token of the decode worker is the KV "
-            "transfer and the wait for the decode worker's first step",
-            "Run `penstock check`: it reports transports without RDMA. Compare the load of the "
-            "decode workers in `penstock status`.",
+            "transfer and the wait for the decode worker's first step, which is long if the worker "
+            "has no free KV blocks",
+            "Run `penstock check`: it reports transports without RDMA. Compare the load and the KV "
+            "use of the decode workers in `penstock status`.",
         )
     if name in (StageName.PREFILL_ROUTING, StageName.ROUTING):
         depth = request.queue_depth
@@ -302,9 +303,11 @@ def _decode_reason(
         )
     return (
         Cause.SLOW_WORKER,
-        f"worker {visit.worker} decoded no more KV cache than usual, but took more time per token",
-        "Compare the worker with the others: `penstock status` locally, its GPU clock, "
-        "temperature and neighbors on a cluster.",
+        f"worker {visit.worker} decoded no more KV cache than usual, but took more time per "
+        "token; a client that reads slowly has the same effect if the response exceeds the buffers "
+        "between worker and client",
+        "Check that the client reads the stream without pauses. Compare the worker with the "
+        "others: `penstock status` locally, its GPU clock, temperature and neighbors on a cluster.",
     )
 
 
