@@ -27,10 +27,9 @@ MODEL = "openai/gpt-oss-20b"
 CROWD = 3500  # words of a prompt that is prefilled in about 0.2 s, and too long to be a peer
 LENGTHY = 1500  # words of a prompt that is prefilled in 0.09 s
 SHORT = 20  # words of a prompt with 2 KV blocks of 64 tokens
-LONG = 56_000  # tokens of a response (13 MB) that exceeds the buffers between worker and client
+LONG = 3000  # tokens of a response (0.7 MB) that exceeds the buffers between frontend and client
 PREEMPTIONS = "vllm:num_preemptions_total"
 INFLIGHT = "dynamo_component_inflight_requests"
-SENT = "dynamo_component_response_bytes_total"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,14 +182,11 @@ def preemption(client: Client, name: str) -> bool:
 
 
 def slow_client(client: Client, name: str) -> bool:
-    """Read nothing for a time: the buffers fill, and then the worker, which has more to send, sends
-    nothing."""
+    """Read nothing for a time, in which the worker generates all tokens."""
     parts = urlsplit(client.url)
     body = json.dumps(client.body(client.cached(), LONG)).encode()
     with socket.socket() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
-        # Segments of a network; those of loopback (64 KB) give the frontend larger buffers.
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, 536)
         connection.connect((parts.hostname, parts.port))
         head = (
             f"POST {parts.path}/chat/completions HTTP/1.1\r\nhost: {parts.netloc}\r\n"
@@ -198,10 +194,10 @@ def slow_client(client: Client, name: str) -> bool:
             f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
         )
         connection.sendall(head.encode() + body)
-        time.sleep(client.rng.uniform(9, 11))
-        before = client.metric(SENT)
-        time.sleep(2)
-        is_stalled = client.metric(SENT) == before and client.metric(INFLIGHT) >= 1
+        time.sleep(0.5)
+        has_begun = client.metric(INFLIGHT) >= 1
+        time.sleep(client.rng.uniform(5, 8))
+        has_ended = client.metric(INFLIGHT) == 0
         while connection.recv(65536):
             pass
-    return is_stalled
+    return has_begun and has_ended

@@ -30,13 +30,24 @@ class Trace:
             "client": "",
             "worker": "11",
             "skew_ms": 0.0,
+            "read": None,  # (end in ms, blocked in ms) of the client
         } | given
         self.id, self.at_ms, self.values = request_id, at_ms, values
 
     def messages(self, *, record: bool = True) -> list[Message]:
         traces = Message(kind=Kind.TRACES, body=self._spans().SerializeToString())
         logs = Message(kind=Kind.LOGS, body=self._logs().SerializeToString())
-        return [traces, logs] if record else [traces]
+        messages = [traces, logs] if record else [traces]
+        if self.values["read"] is not None:
+            end_ms, blocked_ms = self.values["read"]
+            end_ns = START_NS + int((self.at_ms + end_ms) * 1e6)
+            row = {"span_id": self._parent(), "end_ns": end_ns, "blocked_ms": blocked_ms}
+            messages.append(Message(kind=Kind.CLIENT_READS, body=json.dumps([row]).encode()))
+        return messages
+
+    def _parent(self) -> str:
+        """Span ID of the request adapter, in hex."""
+        return self._key("adapter").hex()
 
     def _spans(self) -> ExportTraceServiceRequest:
         v = self.values
@@ -53,7 +64,7 @@ class Trace:
             "avg_itl_ms": "3.0",
             "request.outcome": "success",
         }
-        self._span(export, "http-request", "", 0, done + v["response_ms"], **root)
+        self._span(export, "http-request", "adapter", 0, done + v["response_ms"], **root)
         for phase, sent, until, worker in (
             ("Prefill", 2.0, 2.0 + v["prefill_ms"], v["worker"]),
             ("Decode", 3.0 + v["prefill_ms"], done, "22"),

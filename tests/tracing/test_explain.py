@@ -123,3 +123,49 @@ def test_a_request_is_found_by_each_of_its_ids() -> None:
     for name in ("peer", "0d9", "chatcmpl-", "other"):
         with pytest.raises(UnknownRequestError):
             find(found, name)
+
+
+def read_slowly(end_ms: float, blocked_ms: float, **given: Any) -> Explanation:
+    """A usual request takes 77.5 ms, of which decode takes 60 ms."""
+    usual = peers(read=(77.6, 0.0))
+    slow = Trace("slow", at_ms=50_000, read=(end_ms, blocked_ms), **given)
+    return explain(requests(*usual, slow), "slow")
+
+
+def test_the_response_ends_when_the_client_has_read_it() -> None:
+    explanation = read_slowly(577.5, 500.0)
+    assert explanation.slow is not None
+    assert (explanation.slow.stage.name, explanation.cause) == (
+        StageName.RESPONSE,
+        Cause.SLOW_CLIENT,
+    )
+    assert explanation.slow.excess_ms == pytest.approx(500, abs=1)
+    assert explanation.request.total_ms == pytest.approx(577.5)
+    assert "for 500 ms" in explanation.reason
+
+
+def test_a_worker_that_waits_for_the_client_is_not_slow() -> None:
+    explanation = read_slowly(577.5, 500.0, decode_ms=560.0)
+    assert explanation.slow is not None
+    assert (explanation.slow.stage.name, explanation.cause) == (
+        StageName.RESPONSE,
+        Cause.SLOW_CLIENT,
+    )
+    stages = explanation.stages
+    assert [c.stage.start_ms for c in stages[1:]] == [c.stage.end_ms for c in stages[:-1]]
+
+
+def test_a_slow_worker_is_not_the_client_that_paused_a_little() -> None:
+    explanation = read_slowly(577.5, 30.0, decode_ms=560.0)
+    assert explanation.slow is not None
+    assert explanation.slow.stage.name is StageName.DECODE
+    assert "client" not in explanation.reason
+
+
+def test_a_late_end_without_a_slow_client_is_the_frontend() -> None:
+    explanation = read_slowly(577.5, 1.0)
+    assert explanation.slow is not None
+    assert (explanation.slow.stage.name, explanation.cause) == (
+        StageName.RESPONSE,
+        Cause.FRONTEND,
+    )

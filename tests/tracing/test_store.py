@@ -8,6 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from penstock.local.request_adapter import client_reads
 from penstock.tracing.load import is_recorded, load
 from penstock.tracing.receiver import Receiver
 from penstock.tracing.store import NAME, OLDER, Kind, Message, Writer, read
@@ -38,6 +39,16 @@ def test_what_is_sent_is_read_again(receiver: Receiver, tmp_path: Path) -> None:
 def test_logs_without_a_request_record_are_not_stored(receiver: Receiver, tmp_path: Path) -> None:
     assert post(receiver, "/v1/logs", b"only a log line") == 200
     assert not is_recorded(tmp_path)
+
+
+def test_measurements_of_the_adapter_are_read_again(receiver: Receiver, tmp_path: Path) -> None:
+    traces, _, read = Trace("one", read=(500.0, 400.0)).messages()
+    assert post(receiver, "/v1/traces", traces.body) == 200
+    assert post(receiver, client_reads.PATH, read.body) == 200
+    (request,) = load(tmp_path).requests
+    assert (request.total_ms, request.client_blocked_ms) == (500.0, 400.0)
+    assert post(receiver, client_reads.PATH, b'[{"span_id": 1}]') == 200
+    assert load(tmp_path).unreadable == 1
 
 
 def test_other_paths_are_refused(receiver: Receiver, tmp_path: Path) -> None:

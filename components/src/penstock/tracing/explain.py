@@ -7,7 +7,7 @@ the result.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from statistics import median
 
@@ -86,7 +86,7 @@ def explain(requests: Sequence[TracedRequest], request_id: str) -> Explanation:
     """Which stage made the request slow. UnknownRequestError if it is not among ``requests``."""
     request = find(requests, request_id)
     peers = _peers(requests, request)
-    compared = tuple(_compare(stage, request, peers) for stage in request.stages)
+    compared = tuple(_compare(stage, request, peers) for stage in _stages(request, peers))
     slow = _slow_stage(compared, peers)
     cause, reason, step = (
         _reason(slow, request, requests, peers) if slow else _not_slow(request, peers)
@@ -119,6 +119,23 @@ def _peers(requests: Sequence[TracedRequest], request: TracedRequest) -> tuple[T
         if _similar(other.input_tokens, request.input_tokens)
         and _similar(other.output_tokens, request.output_tokens)
     )
+
+
+def _stages(request: TracedRequest, peers: Sequence[TracedRequest]) -> tuple[Stage, ...]:
+    """With the time that the client blocked in `response`.
+
+    A worker waits when the buffers in front of it are full. Then its decode takes longer than that
+    of the peers, by at most the time that the client blocked.
+    """
+    stages = {stage.name: stage for stage in request.stages}
+    decode, response = stages.get(StageName.DECODE), stages.get(StageName.RESPONSE)
+    if decode is None or response is None or not request.client_blocked_ms or not peers:
+        return request.stages
+    excess = _compare(decode, request, peers).excess_ms
+    moved = max(0.0, min(excess, request.client_blocked_ms - response.ms))
+    stages[decode.name] = replace(decode, end_ms=decode.end_ms - moved)
+    stages[response.name] = replace(response, start_ms=response.start_ms - moved)
+    return tuple(stages.values())
 
 
 def _similar(one: int, other: int) -> bool:
@@ -196,16 +213,27 @@ def _reason(
             "Raise `router.queue_threshold`, or add workers.",
         )
     if name is StageName.RESPONSE:
-        return (
-            Cause.SLOW_CLIENT,
-            "the worker had generated all tokens, and the frontend waited for the client to read "
-            "them",
-            "Read the stream without pauses in the client, and check its network.",
-        )
+        return _response_reason(slow, request)
     return (
         Cause.FRONTEND,
         "the chat template, the tokenizer or a busy frontend delayed the request",
         "Add a frontend: raise `frontend.replicas`.",
+    )
+
+
+def _response_reason(slow: StageComparison, request: TracedRequest) -> tuple[Cause, str, str]:
+    blocked = request.client_blocked_ms
+    if blocked is not None and blocked < slow.excess_ms / 2:
+        return (
+            Cause.FRONTEND,
+            "a busy frontend delayed the end of the response; the client read it without pauses",
+            "Add a frontend: raise `frontend.replicas`.",
+        )
+    known = f" for {blocked:,.0f} ms" if blocked is not None else ""
+    return (
+        Cause.SLOW_CLIENT,
+        f"the frontend waited{known} for the client to read the response",
+        "Read the stream without pauses in the client, and check its network.",
     )
 
 
@@ -301,14 +329,20 @@ def _decode_reason(
             "Compare with the KV cache of a worker (`penstock check` prints it), and add decode "
             "workers or lower `max_num_seqs`.",
         )
-    return (
-        Cause.SLOW_WORKER,
-        f"worker {visit.worker} decoded no more KV cache than usual, but took more time per "
-        "token; a client that reads slowly has the same effect if the response exceeds the buffers "
-        "between worker and client",
-        "Check that the client reads the stream without pauses. Compare the worker with the "
-        "others: `penstock status` locally, its GPU clock, temperature and neighbors on a cluster.",
+    reason = (
+        f"worker {visit.worker} decoded no more KV cache than usual, but took more time per token"
     )
+    step = (
+        "Compare the worker with the others: `penstock status` locally, its GPU clock, "
+        "temperature and neighbors on a cluster."
+    )
+    if request.client_blocked_ms is None:
+        reason += (
+            "; a client that reads slowly has the same effect if the response exceeds the buffers "
+            "between worker and client"
+        )
+        step = f"Check that the client reads the stream without pauses. {step}"
+    return Cause.SLOW_WORKER, reason, step
 
 
 def _held(visit: Visit | None, requests: Sequence[TracedRequest]) -> int:

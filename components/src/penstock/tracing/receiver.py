@@ -1,4 +1,5 @@
-"""An OTLP receiver on loopback: stores the traces and request records that Dynamo exports.
+"""An OTLP receiver on loopback: stores the traces and request records that Dynamo exports, and
+what the request adapter measures.
 
 `penstock up --trace` runs it in its own process, in threads: one for each process of the graph.
 """
@@ -14,7 +15,11 @@ from typing import Any
 from penstock.tracing.store import Kind, Message, Writer
 
 SCHEMA = b"dynamo.request.trace.v1"  # of a request record, in the OTLP log that contains it
-PATHS = {"/v1/traces": Kind.TRACES, "/v1/logs": Kind.LOGS}
+PATHS = {
+    "/v1/traces": Kind.TRACES,
+    "/v1/logs": Kind.LOGS,
+    "/penstock/client-reads": Kind.CLIENT_READS,  # `PATH` of local/request_adapter/client_reads.py
+}
 MOST_BYTES = 64 * 2**20  # of one message; Dynamo sends at most 512 spans at once
 
 
@@ -60,7 +65,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._respond(404 if kind is None else 413)
             return
         body = self.rfile.read(int(length))
-        if kind is Kind.TRACES or SCHEMA in body:
+        if kind is not Kind.LOGS or SCHEMA in body:
             try:
                 self.writer.append(Message(kind=kind, body=body))
             except OSError:  # a full disk: the exporter drops the batch, the graph serves

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from penstock.tracing.spans import Decoded, Span
+from penstock.tracing.spans import ClientRead, Decoded, Span
 
 REQUEST = "http-request"
 SELECT = "kv_router.select_worker"
@@ -100,6 +100,8 @@ class TracedRequest:
     """The worker that generated the output; None if no worker got the request."""
     retries: int
     stages: tuple[Stage, ...]
+    client_blocked_ms: float | None
+    """Time in which the buffers towards the client were full; None: not measured."""
     clock_skew_ms: float
     """By how much a worker's span lies outside the frontend's; 0 if it does not."""
 
@@ -124,14 +126,18 @@ def requests_of(decoded: Decoded) -> tuple[TracedRequest, ...]:
     for span in decoded.spans:
         if span.name == REQUEST and span.attributes.get("request_id"):
             record = decoded.records.get(span.attributes["request_id"], {})
-            request = _request(span, children, record)
+            read = decoded.client_reads.get(span.parent_id)
+            request = _request(span, children, record, read)
             if request is not None:
                 found.append(request)
     return tuple(sorted(found, key=lambda request: request.start_ns))
 
 
 def _request(
-    root: Span, children: Mapping[str, Sequence[Span]], record: Mapping[str, Any]
+    root: Span,
+    children: Mapping[str, Sequence[Span]],
+    record: Mapping[str, Any],
+    read: ClientRead | None,
 ) -> TracedRequest | None:
     own = children.get(root.span_id, ())
     visits = [_visit(span, own, children) for span in own if span.name in ROUTES]
@@ -140,14 +146,15 @@ def _request(
     visits.sort(key=lambda visit: visit.sent_ns)
     prefill = next((v for v in reversed(visits) if v.phase == "Prefill"), None)
     decode = next((v for v in reversed(visits) if v.phase != "Prefill"), None)
-    stages = _stages(root, prefill, decode, record)
+    end_ns = max(root.end_ns, read.end_ns) if read is not None else root.end_ns
+    stages = _stages(root, end_ns, prefill, decode, record)
     attributes = root.attributes
     return TracedRequest(
         request_id=attributes["request_id"],
         client_id=attributes.get("x_request_id", ""),
         trace_id=root.trace_id,
         start_ns=root.start_ns,
-        end_ns=root.end_ns,
+        end_ns=end_ns,
         model=attributes.get("model", ""),
         input_tokens=int(_number(attributes.get("input_tokens")) or 0),
         output_tokens=int(_number(attributes.get("output_tokens")) or 0),
@@ -160,6 +167,7 @@ def _request(
         decode=decode,
         retries=sum(visit.attempt > 0 for visit in visits),
         stages=stages,
+        client_blocked_ms=read.blocked_ms if read is not None else None,
         clock_skew_ms=_skew(own, children),
     )
 
@@ -193,9 +201,13 @@ def _skew(own: Sequence[Span], children: Mapping[str, Sequence[Span]]) -> float:
 
 
 def _stages(
-    root: Span, prefill: Visit | None, decode: Visit | None, record: Mapping[str, Any]
+    root: Span,
+    end: int,
+    prefill: Visit | None,
+    decode: Visit | None,
+    record: Mapping[str, Any],
 ) -> tuple[Stage, ...]:
-    """Consecutive stages; each boundary is at or after the one before it.
+    """Consecutive stages until ``end`` (ns); each boundary is at or after the one before it.
 
     A worker's time begins when the frontend sends the request: a worker that hangs accepts it late.
 
@@ -205,7 +217,6 @@ def _stages(
     substitute: it ends after the transfer.
     """
     ttft = _number(root.attributes.get("ttft_ms"))
-    end = root.end_ns
     first = prefill or decode
     marks: list[tuple[StageName, int]] = [(StageName.FRONTEND, first.selected_ns if first else end)]
     if first is not None:

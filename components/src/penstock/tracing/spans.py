@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from penstock.tracing.store import Kind, Message
 
 # Attributes that the tracing library adds; they describe the code, not the request.
@@ -28,32 +30,49 @@ class Span:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ClientRead:
+    """How a client read its response, as the request adapter measured it."""
+
+    end_ns: int
+    """When all of the response was sent, ns since the epoch."""
+    blocked_ms: float
+    """Time in which the buffers towards the client were full."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Decoded:
     """What the recorded messages contain."""
 
     spans: tuple[Span, ...]
     records: Mapping[str, Mapping[str, Any]]
     """By request ID: `request` of Dynamo's request trace, schema dynamo.request.trace.v1."""
+    client_reads: Mapping[str, ClientRead]
+    """By the parent of the request's `http-request` span."""
     unreadable: int
-    """Messages that are not OTLP."""
+    """Messages that cannot be decoded."""
 
 
 def decode(messages: Iterable[Message]) -> Decoded:
-    """All spans and records; a message that is not OTLP is counted and skipped."""
+    """Everything in the messages; one that cannot be decoded is counted and skipped."""
     from google.protobuf.message import DecodeError
 
     spans: list[Span] = []
     records: dict[str, Mapping[str, Any]] = {}
+    client_reads: dict[str, ClientRead] = {}
     unreadable = 0
     for message in messages:
         try:
             if message.kind is Kind.TRACES:
                 spans += _spans(message.body)
-            else:
+            elif message.kind is Kind.LOGS:
                 records.update(_records(message.body))
-        except DecodeError:
+            else:
+                client_reads.update(_client_reads(message.body))
+        except (DecodeError, msgspec.MsgspecError):
             unreadable += 1
-    return Decoded(spans=tuple(spans), records=records, unreadable=unreadable)
+    return Decoded(
+        spans=tuple(spans), records=records, client_reads=client_reads, unreadable=unreadable
+    )
 
 
 def _spans(body: bytes) -> Iterator[Span]:
@@ -73,6 +92,17 @@ def _spans(body: bytes) -> Iterator[Span]:
                     end_ns=span.end_time_unix_nano,
                     attributes=_attributes(span.attributes),
                 )
+
+
+class _ClientRead(msgspec.Struct):
+    span_id: str
+    end_ns: int
+    blocked_ms: float
+
+
+def _client_reads(body: bytes) -> Iterator[tuple[str, ClientRead]]:
+    for row in msgspec.json.decode(body, type=list[_ClientRead]):
+        yield row.span_id, ClientRead(end_ns=row.end_ns, blocked_ms=row.blocked_ms)
 
 
 def _attributes(pairs: Iterable[Any]) -> dict[str, str]:

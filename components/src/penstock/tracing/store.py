@@ -1,4 +1,4 @@
-"""The file of recorded traces: OTLP messages as Dynamo sends them, each with its kind and length.
+"""The file of recorded traces: messages as they were sent, each with its kind and length.
 
 The receiver appends and does not decode; `read` decodes. Two files bound the size.
 """
@@ -19,15 +19,16 @@ _HEAD = struct.Struct(">BI")  # kind, length of the message in bytes
 
 
 class Kind(IntEnum):
-    """Which OTLP request a message is."""
+    """What a message is: an OTLP request in protobuf, or JSON of the request adapter."""
 
     TRACES = 1
     LOGS = 2
+    CLIENT_READS = 3
 
 
 @dataclass(frozen=True, kw_only=True)
 class Message:
-    """One OTLP request in protobuf."""
+    """One message that the receiver got."""
 
     kind: Kind
     body: bytes

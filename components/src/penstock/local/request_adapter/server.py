@@ -19,6 +19,7 @@ import uvloop
 from aiohttp import web
 
 from .calls import Asked, CorrectedCalls, with_tokens
+from .client_reads import ClientRead, ClientReads
 from .model import TOKENIZER, read_model
 from .prompt import Body, prompt_ids, prompt_text
 from .refusal import Refusal
@@ -83,7 +84,8 @@ async def _serve(options: argparse.Namespace) -> None:
 
     upstream = f"http://127.0.0.1:{options.adapter_inner_port}"
     facts = options.adapter_model, options.adapter_template, options.adapter_tool_call_parser
-    adapter = Adapter(options.adapter_engine, upstream, *facts)
+    reads = ClientReads.of_environment()
+    adapter = Adapter(options.adapter_engine, upstream, *facts, client_reads=reads)
     await adapter.start(options.http_host, options.http_port)
     try:
         await async_main()  # type: ignore[no-untyped-call]
@@ -101,9 +103,11 @@ class Adapter:
         folder: Path | None = None,
         template: Path | None = None,
         tool_call_parser: str | None = None,
+        client_reads: ClientReads | None = None,
     ) -> None:
-        """``folder`` and the following: of the model; see `read_model`."""
+        """``folder``, ``template`` and ``tool_call_parser``: of the model; see `read_model`."""
         self._engine, self._upstream, self._folder = engine, upstream, folder
+        self._reads = client_reads
         self._model = read_model(folder, template, tool_call_parser)
         self._client: aiohttp.ClientSession | None = None
         self._runner: web.AppRunner | None = None
@@ -124,11 +128,15 @@ class Adapter:
         await self._runner.setup()
         site = web.TCPSite(self._runner, host, port, backlog=1024)
         await site.start()
+        if self._reads is not None:
+            self._reads.start(self._client)
 
     async def stop(self) -> None:
         if self._runner is not None:
             await self._runner.cleanup()
         if self._client is not None:
+            if self._reads is not None:
+                await self._reads.stop(self._client)
             await self._client.close()
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
@@ -144,16 +152,28 @@ class Adapter:
             return _error(verdict.refusal)
         if body is not None and verdict.changed:
             raw = json.dumps(body | dict(verdict.changed)).encode()
+        read = self._reads.begin(request) if self._reads is not None and has_rules else None
         try:
-            return await self._forward(request, raw, body, verdict)
+            return await self._forward(request, raw, body, verdict, read)
         except aiohttp.ClientConnectorError:
             return _unavailable()
+        finally:
+            if self._reads is not None and read is not None:
+                self._reads.end(read)
 
     async def _forward(
-        self, request: web.Request, raw: bytes, body: Body | None, verdict: Verdict
+        self,
+        request: web.Request,
+        raw: bytes,
+        body: Body | None,
+        verdict: Verdict,
+        read: ClientRead | None,
     ) -> web.StreamResponse:
         assert self._client is not None
         headers = _passed(request.headers.items())
+        if read is not None:
+            headers = [(name, value) for name, value in headers if name.lower() != "traceparent"]
+            headers.append(("traceparent", read.traceparent))
         url = self._upstream + request.raw_path
         async with self._client.request(
             request.method, url, headers=headers, data=raw or None, allow_redirects=False
@@ -168,7 +188,7 @@ class Adapter:
             calls = None
             if body is not None and verdict.checks_calls:
                 calls = await self._corrected_calls(body)
-            return await _pass_on(request, answer, first, verdict.ignored, calls)
+            return await _pass_on(request, answer, first, verdict.ignored, calls, read)
 
     async def _corrected_calls(self, body: Body) -> CorrectedCalls:
         await asyncio.to_thread(lambda: self._tokenizer)
@@ -244,6 +264,7 @@ async def _pass_on(
     first: bytes,
     ignored: tuple[str, ...],
     calls: CorrectedCalls | None,
+    read: ClientRead | None,
 ) -> web.StreamResponse:
     """``first``: the beginning of the body; ``calls``: corrects the calls of the body."""
     headers = _passed(answer.headers.items())
@@ -257,7 +278,7 @@ async def _pass_on(
     try:
         async for data in _parts(answer, first, calls):
             if data:  # an empty chunk would end the response
-                await response.write(data)
+                await (response.write(data) if read is None else read.write(response, data))
     except aiohttp.ClientError:
         # The frontend broke off. The client must see that, not a complete response.
         if request.transport is not None:

@@ -1,0 +1,123 @@
+"""How long clients take to read their responses, for the receiver of `up --trace`.
+
+Dynamo's spans do not show it: a response of megabytes fits into the buffers between the frontend
+and its client. So a traced frontend has small buffers towards its clients, and this module measures
+how long they are full.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import re
+import secrets
+import socket
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import aiohttp
+from aiohttp import web
+
+PATH = "/penstock/client-reads"
+EXPORT_S = 1.0
+MOST = 10_000  # measurements that wait for an export; the receiver is in the process of `up`
+SOCKET_BYTES = 64 * 1024
+BUFFER_BYTES = 16 * 1024
+TRACEPARENT = re.compile(r"00-(?P<trace>[0-9a-f]{32})-[0-9a-f]{16}-(?P<flags>[0-9a-f]{2})")
+
+
+@dataclass(kw_only=True)
+class ClientRead:
+    """One response. Its span ID is the parent of Dynamo's span, which identifies the request."""
+
+    trace_id: str
+    flags: str
+    span_id: str = field(default_factory=lambda: secrets.token_hex(8))
+    blocked_ns: int = 0
+    """Time in which the buffers towards the client were full."""
+    end_ns: int = 0
+    """When the last byte was in these buffers; ns since the epoch."""
+
+    @classmethod
+    def of(cls, traceparent: str) -> ClientRead:
+        """With the client's trace ID and sampling decision, if it sent them."""
+        given = TRACEPARENT.fullmatch(traceparent)
+        if given is None:
+            return cls(trace_id=secrets.token_hex(16), flags="01")
+        return cls(trace_id=given["trace"], flags=given["flags"])
+
+    @property
+    def traceparent(self) -> str:
+        return f"00-{self.trace_id}-{self.span_id}-{self.flags}"
+
+    async def write(self, response: web.StreamResponse, data: bytes) -> None:
+        began = time.monotonic_ns()
+        try:
+            await response.write(data)
+        finally:
+            now = time.time_ns()
+            self.blocked_ns += time.monotonic_ns() - began
+            self.end_ns = now
+
+
+class ClientReads:
+    """Measures responses, and sends the measurements to the receiver at ``url``."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url + PATH
+        self._ended: list[ClientRead] = []
+        self._task: asyncio.Task[None] | None = None
+
+    @classmethod
+    def of_environment(cls, env: Mapping[str, str] = os.environ) -> ClientReads | None:
+        """None if the frontend exports no traces."""
+        url = env.get("OTEL_EXPORTER_OTLP_ENDPOINT")
+        return cls(url) if url and env.get("OTEL_EXPORT_ENABLED") == "true" else None
+
+    def begin(self, request: web.Request) -> ClientRead:
+        if request.transport is not None:
+            _limit_buffers(request.transport)
+        return ClientRead.of(request.headers.get("traceparent", ""))
+
+    def end(self, read: ClientRead) -> None:
+        if read.end_ns and len(self._ended) < MOST:
+            self._ended.append(read)
+
+    def start(self, client: aiohttp.ClientSession) -> None:
+        self._task = asyncio.create_task(self._export_always(client))
+
+    async def stop(self, client: aiohttp.ClientSession) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+        await self._export(client)
+
+    async def _export_always(self, client: aiohttp.ClientSession) -> None:
+        while True:
+            await asyncio.sleep(EXPORT_S)
+            await self._export(client)
+
+    async def _export(self, client: aiohttp.ClientSession) -> None:
+        if not self._ended:
+            return
+        rows = [
+            {"span_id": read.span_id, "end_ns": read.end_ns, "blocked_ms": read.blocked_ns / 1e6}
+            for read in self._ended
+        ]
+        self._ended = []
+        timeout = aiohttp.ClientTimeout(total=5)
+        # The receiver ends with `up`, and a full disk is no reason to serve less.
+        with contextlib.suppress(aiohttp.ClientError, TimeoutError):
+            async with client.post(self._url, data=json.dumps(rows), timeout=timeout):
+                pass
+
+
+def _limit_buffers(transport: asyncio.Transport) -> None:
+    transport.set_write_buffer_limits(high=BUFFER_BYTES)
+    connection = transport.get_extra_info("socket")
+    if connection is not None:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SOCKET_BYTES)

@@ -1,0 +1,117 @@
+"""The request adapter measures how its clients read, and sends the result to the receiver."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import time
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from penstock.local.ports import LOOPBACK, Ports
+from penstock.local.request_adapter.client_reads import PATH, ClientRead, ClientReads
+from penstock.local.request_adapter.rules import CHAT
+from penstock.local.request_adapter.server import Adapter
+
+CHUNK = b"data: " + b"x" * 1000 + b"\n\n"
+CHUNKS = 2000
+TRACE = "0af7651916cd43dd8448eb211c80319c"
+
+
+class Frontend:
+    """Sends a long stream at once, and receives the measurements."""
+
+    def __init__(self) -> None:
+        self.traceparents: list[str] = []
+        self.rows: list[dict[str, Any]] = []
+        self.has_rows = asyncio.Event()
+
+    async def chat(self, request: web.Request) -> web.StreamResponse:
+        self.traceparents.append(request.headers["traceparent"])
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        for _ in range(CHUNKS):
+            await response.write(CHUNK)
+        return response
+
+    async def receive(self, request: web.Request) -> web.StreamResponse:
+        self.rows += json.loads(await request.read())
+        self.has_rows.set()
+        return web.Response()
+
+
+async def measured(pause_s: float, traceparent: str = "") -> tuple[Frontend, int]:
+    """The frontend after one request of a client that pauses, and the bytes that it read."""
+    frontend, app, ports = Frontend(), web.Application(), Ports()
+    inner, outer = ports.free(), ports.free()
+    app.router.add_post(CHAT, frontend.chat)
+    app.router.add_post(PATH, frontend.receive)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, LOOPBACK, inner).start()
+    url = f"http://{LOOPBACK}:{inner}"
+    adapter = Adapter("mocker", url, client_reads=ClientReads(url))
+    await adapter.start(LOOPBACK, outer)
+    try:
+        size = await asyncio.to_thread(_read_slowly, outer, pause_s, traceparent)
+        await asyncio.wait_for(frontend.has_rows.wait(), 20)
+    finally:
+        await adapter.stop()
+        await runner.cleanup()
+    return frontend, size
+
+
+def _read_slowly(port: int, pause_s: float, traceparent: str) -> int:
+    body = b'{"model": "m", "max_tokens": 8}'
+    head = f"POST {CHAT} HTTP/1.1\r\nhost: x\r\ncontent-length: {len(body)}\r\n"
+    head += f"traceparent: {traceparent}\r\n" if traceparent else ""
+    size = 0
+    with socket.socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.connect((LOOPBACK, port))
+        connection.sendall(head.encode() + b"connection: close\r\n\r\n" + body)
+        time.sleep(pause_s)
+        while part := connection.recv(65536):
+            size += len(part)
+    return size
+
+
+@pytest.mark.asyncio
+async def test_a_pause_of_the_client_is_measured_and_nothing_is_lost() -> None:
+    frontend, size = await measured(pause_s=1.0)
+    assert size > CHUNKS * len(CHUNK)
+    (row,) = frontend.rows
+    assert row["blocked_ms"] > 500
+    (traceparent,) = frontend.traceparents
+    assert traceparent.split("-")[2] == row["span_id"]
+    assert traceparent.endswith("-01")
+
+
+@pytest.mark.asyncio
+async def test_the_trace_and_the_sampling_decision_of_the_client_are_kept() -> None:
+    frontend, _ = await measured(0.0, f"00-{TRACE}-b7ad6b7169203331-00")
+    (traceparent,) = frontend.traceparents
+    version, trace, span, flags = traceparent.split("-")
+    assert (version, trace, flags) == ("00", TRACE, "00")
+    assert span != "b7ad6b7169203331"
+
+
+def test_a_frontend_without_traces_measures_nothing() -> None:
+    endpoint = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1"}
+    assert ClientReads.of_environment(endpoint) is None
+    assert ClientReads.of_environment({**endpoint, "OTEL_EXPORT_ENABLED": "true"}) is not None
+
+
+@pytest.mark.asyncio
+async def test_a_receiver_that_is_gone_does_not_matter() -> None:
+    reads = ClientReads(f"http://{LOOPBACK}:{Ports().free()}")
+    async with aiohttp.ClientSession() as client:
+        await reads.stop(client)  # nothing to send
+        read = ClientRead.of("")
+        read.end_ns = 1
+        reads.end(read)
+        await reads.stop(client)
