@@ -1,10 +1,10 @@
 """Whether `penstock trace` names the stage that a planted cause made slow, on mockers.
 
-    python benchmarks/explain_requests.py --seed 20 [--plants 50] [--causes queue ...]
+    python benchmarks/explain_requests.py --seed 21 [--plants 50] [--causes queue ...]
 
 Each cause has a graph of its own. Usual requests come first, then the planted ones. A plant counts
 only with evidence from the client and the workers' metrics that the cause took effect
-(explain_plants.py); it is repeated up to three times, and is then `not planted` and not right.
+(explain_plants.py); it is repeated up to three times, and is then `not planted` and not right. Rules and plants were chosen with other seeds (1 to 3, 11, 12, 20).
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ def named(cause: str, case: int, name: str, requests: Sequence[TracedRequest]) -
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seed", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=21)
     parser.add_argument("--plants", type=int, default=50, help="of all causes together")
     parser.add_argument("--causes", nargs="*", choices=list(CAUSES), default=list(CAUSES))
     parser.add_argument("--resume", type=Path, help="file that keeps the results of each cause")
