@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from pathlib import Path
 
 import httpx
@@ -11,7 +12,7 @@ import httpx
 from penstock.drill.graph_process import GraphProcess
 from penstock.local.state import StateDir
 from penstock.local.tracing import folder
-from penstock.tracing.requests import ROUTES, SPAN_NAMES
+from penstock.tracing.requests import ROUTES, SPAN_NAMES, requests_of
 from penstock.tracing.spans import Decoded, decode
 from penstock.tracing.store import read
 from tests.support.local_graphs import Up
@@ -32,17 +33,18 @@ def send(url: str, name: str) -> str:
     return str(response.json()["id"])
 
 
-def recorded(process: GraphProcess, tmp_path: Path, name: str) -> Decoded:
-    """What the receiver has stored, once the request ``name`` is complete."""
+def recorded(process: GraphProcess, tmp_path: Path, name: str, workers: int = 1) -> Decoded:
+    """What the receiver has stored, once the request ``name`` is complete; ``workers``: that served
+    it."""
     traces = folder(StateDir(process.graph, tmp_path / "state"))
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
         decoded = decode(read(traces))
         roots = [s for s in decoded.spans if s.attributes.get("x_request_id") == name]
         ids = {s.attributes["request_id"] for s in roots}
-        if {"http-request", "handle_payload"} <= {s.name for s in roots} and ids <= set(
-            decoded.records
-        ):
+        names = Counter(span.name for span in roots)
+        reads = {s.parent_id for s in roots if s.name == "http-request"} & set(decoded.client_reads)
+        if names["handle_payload"] >= workers and reads and ids <= set(decoded.records):
             return decoded
         time.sleep(0.2)
     raise TimeoutError(f"no complete trace of {name} in {traces}")
@@ -75,6 +77,18 @@ def test_the_span_names_are_those_that_dynamo_emits(
     unknown = process.penstock("trace", str(quickstart), "my-66")
     assert unknown.returncode == 2
     assert "Perhaps you meant my-6" in unknown.stderr
+
+
+def test_the_spans_of_another_router_mode(up: Up, quickstart: Path, tmp_path: Path) -> None:
+    process = up(quickstart, "--trace", "--set", "router.mode=round-robin")
+    send(process.state()["endpoint"], "mine")
+    decoded = recorded(process, tmp_path, "mine", workers=2)
+    assert {span.name for span in decoded.spans} == {"http-request", ROUTES[1], "handle_payload"}
+    (request,) = (r for r in requests_of(decoded) if r.client_id == "mine")
+    assert request.prefill is not None
+    assert request.decode is not None
+    assert (request.prefill.service, request.decode.service) == ("prefill", "decode")
+    assert request.client_blocked_ms is not None
 
 
 def test_without_traces_the_command_says_how_to_record_them(up: Up, quickstart: Path) -> None:

@@ -19,7 +19,7 @@ class Trace:
     """The messages of one disaggregated request; all times in ms from ``at_ms``."""
 
     def __init__(self, request_id: str, at_ms: float = 0.0, **given: Any) -> None:
-        values = {
+        values: dict[str, Any] = {
             "prefill_ms": 10.0,
             "transfer_ms": 5.0,
             "decode_ms": 60.0,
@@ -30,6 +30,7 @@ class Trace:
             "client": "",
             "worker": "11",
             "skew_ms": 0.0,
+            "kv_router": True,
             "read": None,  # (end in ms, blocked in ms) of the client
         } | given
         self.id, self.at_ms, self.values = request_id, at_ms, values
@@ -63,15 +64,19 @@ class Trace:
             "ttft_ms": f"{token:.2f}",
             "avg_itl_ms": "3.0",
             "request.outcome": "success",
+            "prefill_worker_id": v["worker"],
+            "decode_worker_id": "22",
         }
         self._span(export, "http-request", "adapter", 0, done + v["response_ms"], **root)
         for phase, sent, until, worker in (
             ("Prefill", 2.0, 2.0 + v["prefill_ms"], v["worker"]),
             ("Decode", 3.0 + v["prefill_ms"], done, "22"),
         ):
-            self._span(export, "kv_router.select_worker", "http-request", sent - 0.5, sent)
-            route = {"phase": phase, "worker_id": worker, "overlap_blocks": "9"}
-            name = "kv_router.route_request"
+            route, name = {"worker_id": worker}, "router.route_request"
+            if v["kv_router"]:
+                self._span(export, "kv_router.select_worker", "http-request", sent - 0.5, sent)
+                route |= {"phase": phase, "overlap_blocks": "9"}
+                name = "kv_router.route_request"
             self._span(export, name, "http-request", sent, until, key=phase, **route)
             start = sent + 0.2 - v["skew_ms"]
             self._span(export, "handle_payload", phase, start, until - 0.1, instance_id=worker)

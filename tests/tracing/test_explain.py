@@ -169,3 +169,12 @@ def test_a_late_end_without_a_slow_client_is_the_frontend() -> None:
         StageName.RESPONSE,
         Cause.FRONTEND,
     )
+
+
+def test_the_prefill_worker_of_another_router_mode_is_known() -> None:
+    slow = Trace("slow", at_ms=50_000, kv_router=False, prefill_ms=90.0)
+    explanation = explain(requests(*peers(kv_router=False), slow), "slow")
+    assert explanation.request.prefill is not None
+    assert explanation.request.prefill.worker == "11"
+    assert explanation.slow is not None
+    assert explanation.slow.stage.name is StageName.PREFILL

@@ -18,6 +18,7 @@ REQUEST = "http-request"
 SELECT = "kv_router.select_worker"
 ROUTES = ("kv_router.route_request", "router.route_request")
 WORK = "handle_payload"
+PREFILL = "Prefill"  # phase of a route
 SPAN_NAMES = {
     REQUEST: "a request in the frontend, from its headers to the end of its response",
     SELECT: "the router selects a worker; once for prefill and once for decode",
@@ -140,12 +141,12 @@ def _request(
     read: ClientRead | None,
 ) -> TracedRequest | None:
     own = children.get(root.span_id, ())
-    visits = [_visit(span, own, children) for span in own if span.name in ROUTES]
+    visits = [_visit(span, root, own, children) for span in own if span.name in ROUTES]
     if not visits and "input_tokens" not in root.attributes:
         return None
     visits.sort(key=lambda visit: visit.sent_ns)
-    prefill = next((v for v in reversed(visits) if v.phase == "Prefill"), None)
-    decode = next((v for v in reversed(visits) if v.phase != "Prefill"), None)
+    prefill = next((v for v in reversed(visits) if v.phase == PREFILL), None)
+    decode = next((v for v in reversed(visits) if v.phase != PREFILL), None)
     end_ns = max(root.end_ns, read.end_ns) if read is not None else root.end_ns
     stages = _stages(root, end_ns, prefill, decode, record)
     attributes = root.attributes
@@ -172,14 +173,17 @@ def _request(
     )
 
 
-def _visit(route: Span, siblings: Sequence[Span], children: Mapping[str, Sequence[Span]]) -> Visit:
+def _visit(
+    route: Span, root: Span, siblings: Sequence[Span], children: Mapping[str, Sequence[Span]]
+) -> Visit:
     selects = [s for s in siblings if s.name == SELECT and s.end_ns <= route.start_ns]
     select = max(selects, key=lambda span: span.end_ns, default=route)
     work = next((s for s in children.get(route.span_id, ()) if s.name == WORK), route)
     overlap = route.attributes.get("overlap_blocks")
+    worker = route.attributes.get("worker_id") or work.attributes.get("instance_id", "")
     return Visit(
-        phase=route.attributes.get("phase", ""),
-        worker=route.attributes.get("worker_id") or work.attributes.get("instance_id", ""),
+        phase=route.attributes.get("phase") or _phase(worker, root),
+        worker=worker,
         service=work.service,
         overlap_blocks=_integer(overlap),
         selected_ns=select.start_ns,
@@ -188,6 +192,13 @@ def _visit(route: Span, siblings: Sequence[Span], children: Mapping[str, Sequenc
         end_ns=max(min(work.end_ns, route.end_ns), route.start_ns),
         attempt=_integer(route.attributes.get("request.attempt")) or 0,
     )
+
+
+def _phase(worker: str, root: Span) -> str:
+    """For router modes other than `kv`, whose spans have no phase."""
+    prefill = root.attributes.get("prefill_worker_id")
+    is_separate = prefill != root.attributes.get("decode_worker_id")
+    return PREFILL if is_separate and worker == prefill else ""
 
 
 def _skew(own: Sequence[Span], children: Mapping[str, Sequence[Span]]) -> float:
