@@ -5,6 +5,7 @@ penstock.requests = (() => {
   const RETRIES = 8;  // one per second: a request is recorded about 2 s after it ends
   let asking = 0;
   let answered = "";
+  let note = "";
 
   // The reply; `problem` says why there is none.
   async function ask(body) {
@@ -33,7 +34,8 @@ penstock.requests = (() => {
     const found = await ask({ order: byId("order").value });
     byId("served-path").hidden = found.is_traced === false || !answered;
     byId("listed").hidden = !found.rows?.length;
-    setText(byId("found"), found.problem ?? found.note);
+    note = found.problem ?? found.note;
+    setText(byId("found"), note);
     if (!found.rows) return;
     byId("recorded").tHead.replaceChildren(row(found.headings.map((one) => heading(...one))));
     byId("recorded").tBodies[0].replaceChildren(...found.rows.map((texts) => {
@@ -62,7 +64,7 @@ penstock.requests = (() => {
       if (number !== asking) return;  // another request was selected meanwhile
       if (found.path) {
         draw(found.path);
-        setText(byId("found"), "");
+        setText(byId("found"), note);
         if (retries) list();
         return;
       }
@@ -106,7 +108,7 @@ penstock.requests = (() => {
       const line = make("td", undefined, "line");
       const bar = make("div", undefined, stage.is_slow ? "bar slow" : "bar");
       bar.setAttribute("aria-hidden", "true");
-      bar.style.left = `${100 * stage.start}%`;
+      bar.style.left = `min(${100 * stage.start}%, 100% - 2px)`;  // its least width
       bar.style.width = `${100 * stage.share}%`;
       line.append(bar);
       return row([name, ...times.map((text) => make("td", text, "number")), line]);

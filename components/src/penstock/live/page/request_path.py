@@ -63,8 +63,8 @@ class RecordedRequests:
         try:
             return {"path": path_view(explain(loaded.requests, str(asked["id"])), names)}
         except UnknownRequestError:
-            error = unknown_request(self._state, str(asked["id"]), loaded.requests)
-            return {"problem": _text(error), "is_unknown": True}
+            unknown = unknown_request(self._state, str(asked["id"]), loaded.requests)
+            return {"problem": _text(unknown), "is_unknown": True}
 
     def _load(self) -> Loaded:
         version = self._stored()

@@ -180,7 +180,7 @@ class _Server:
     async def _read(self, message: dict[str, Any]) -> dict[str, Any]:
         if self._options.requests is None:
             return {"error": "the page has no traces"}
-        names = {str(int(key, 16)): name for key, name in self._view["worker_ids"].items()}
+        names = {str(int(key, 16)): name for key, name in self._view.get("worker_ids", {}).items()}
         return await asyncio.to_thread(self._options.requests, message, names)
 
     async def _send(self, message: dict[str, Any]) -> None:
