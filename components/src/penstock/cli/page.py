@@ -36,12 +36,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from penstock.live.page.request_path import RecordedRequests
     from penstock.live.page.serve import PageOptions, require_environment
+    from penstock.local.state import StateDir
 
     _check(args)
     require_environment()
     graph = source_of(args, args.url and args.url.rstrip("/"))
-    options = PageOptions(graph=args.graph, port=args.port, allow_edit=args.allow_edit)
+    recorded = None if args.cluster else RecordedRequests(StateDir(args.graph))
+    options = PageOptions(
+        graph=args.graph, port=args.port, allow_edit=args.allow_edit, requests=recorded
+    )
     asyncio.run(_serve(graph, options))
     return 0
 

@@ -13,8 +13,6 @@ from penstock.cli.replay_arguments import integer_between
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstock.errors import PenstockError
-    from penstock.local.state import StateDir
     from penstock.tracing.requests import TracedRequest
 
 
@@ -47,14 +45,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from penstock.local.control import require_same_sets
     from penstock.local.state import StateDir
-    from penstock.local.tracing import folder
+    from penstock.local.tracing import folder, require_traces, unknown_request
     from penstock.tracing.explain import UnknownRequestError, explain
     from penstock.tracing.load import load
     from penstock.tracing.report import explanation_document, explanation_lines
 
     state = StateDir(args.graph)
     require_same_sets(state, args.sets)
-    _require_traces(state)
+    require_traces(state)
     loaded = load(folder(state))
     if loaded.unreadable and not args.quiet:
         print(f"skipped {loaded.unreadable} damaged messages in {folder(state)}", file=sys.stderr)
@@ -63,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         explanation = explain(loaded.requests, args.id)
     except UnknownRequestError:
-        raise _unknown(state, args.id, loaded.requests) from None
+        raise unknown_request(state, args.id, loaded.requests) from None
     if args.json:
         print(json.dumps(explanation_document(explanation), indent=1))
     else:
@@ -73,61 +71,23 @@ def run(args: argparse.Namespace) -> int:
 
 def _list(args: argparse.Namespace, requests: Sequence[TracedRequest]) -> int:
     from penstock.terminal import columns, console
-    from penstock.tracing.report import LIST_HEADINGS, list_rows, request_document
+    from penstock.tracing.report import (
+        LIST_HEADINGS,
+        LIST_NUMBERS,
+        list_rows,
+        listed,
+        request_document,
+    )
 
-    ordered = sorted(requests, key=lambda r: r.total_ms if args.slowest else r.start_ns)
-    shown = ordered[::-1][: args.lines]
+    shown = listed(requests, args.lines, slowest=args.slowest)
     if args.json:
         print(json.dumps([request_document(request) for request in shown], indent=1))
         return 0
     if not shown:
         print("no request is recorded yet", file=sys.stderr)
         return 0
-    table = columns(*LIST_HEADINGS, numbers=("total", "TTFT", "input", "cached", "output"))
+    table = columns(*LIST_HEADINGS, numbers=LIST_NUMBERS)
     for row in list_rows(shown):
         table.add_row(*row)
     console().print(table)
     return 0
-
-
-def _require_traces(state: StateDir) -> None:
-    """NotUpError if nothing was recorded: the graph was never up, or ran without traces."""
-    from penstock.command_text import command
-    from penstock.errors import NotUpError, Problem
-    from penstock.local.file_kind import LIST_GRAPHS, not_servable
-    from penstock.local.tracing import folder
-
-    if folder(state).is_dir():
-        return
-    again = command("up", state.source, "--trace")
-    if state.is_locked():
-        message = "the graph is up without traces"
-        fix = f"Run {command('down', state.source)}, then {again}."
-    elif state.logs.is_dir():
-        message, fix = "the last run of the graph recorded no traces", f"Run {again}."
-    elif state.source.exists():
-        message, fix = "the graph was never up", f"Run {again}."
-        if other := not_servable(state.source):
-            raise NotUpError(other)
-    else:
-        message, fix = "no such file, and no graph of this name was ever up", LIST_GRAPHS
-    raise NotUpError(Problem(file=str(state.source), message=message, fix=fix))
-
-
-def _unknown(state: StateDir, requested: str, requests: Sequence[TracedRequest]) -> PenstockError:
-    """For an ID that no recorded request has; names the nearest one."""
-    from penstock.command_text import command
-    from penstock.errors import Problem, UsageError
-    from penstock.nearest import nearest
-
-    known = {r.request_id for r in requests} | {r.client_id for r in requests if r.client_id}
-    guess = nearest(requested.removeprefix("chatcmpl-"), known)
-    hint = f"Perhaps you meant {guess}. " if guess else ""
-    return UsageError(
-        Problem(
-            file=str(state.source),
-            message=f"none of {len(requests)} recorded requests has the ID {requested!r}; a "
-            "request is recorded about 2 s after it ends",
-            fix=f"{hint}List the IDs with {command('trace', state.source)}.",
-        )
-    )

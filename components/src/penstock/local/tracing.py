@@ -6,14 +6,19 @@ the process of `up`. `penstock trace` reads what it stored, also after the graph
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from penstock.command_text import command
+from penstock.errors import NotUpError, PenstockError, Problem, UsageError
+from penstock.local.file_kind import LIST_GRAPHS, not_servable
 from penstock.local.ports import LOOPBACK
 from penstock.local.state import StateDir
 from penstock.manifests.deployment import Deployment, Role
+from penstock.nearest import nearest
 from penstock.tracing.receiver import Receiver
+from penstock.tracing.requests import TracedRequest
 
 ENABLED = "OTEL_EXPORT_ENABLED"
 SAMPLE_RATIO = "OTEL_TRACES_SAMPLE_RATIO"
@@ -96,3 +101,39 @@ def receiving(state: StateDir, *, enabled: bool) -> Iterator[str]:
         yield receiver.url
     finally:
         receiver.stop()
+
+
+def require_traces(state: StateDir) -> None:
+    """NotUpError if nothing was recorded: the graph was never up, or ran without traces."""
+    if folder(state).is_dir():
+        return
+    again = command("up", state.source, "--trace")
+    if state.is_locked():
+        message = "the graph is up without traces"
+        fix = f"Run {command('down', state.source)}, then {again}."
+    elif state.logs.is_dir():
+        message, fix = "the last run of the graph recorded no traces", f"Run {again}."
+    elif state.source.exists():
+        message, fix = "the graph was never up", f"Run {again}."
+        if other := not_servable(state.source):
+            raise NotUpError(other)
+    else:
+        message, fix = "no such file, and no graph of this name was ever up", LIST_GRAPHS
+    raise NotUpError(Problem(file=str(state.source), message=message, fix=fix))
+
+
+def unknown_request(
+    state: StateDir, requested: str, requests: Sequence[TracedRequest]
+) -> PenstockError:
+    """For an ID that no recorded request has; names the nearest one."""
+    known = {r.request_id for r in requests} | {r.client_id for r in requests if r.client_id}
+    guess = nearest(requested.removeprefix("chatcmpl-"), known)
+    hint = f"Perhaps you meant {guess}. " if guess else ""
+    return UsageError(
+        Problem(
+            file=str(state.source),
+            message=f"none of {len(requests)} recorded requests has the ID {requested!r}; a "
+            "request is recorded about 2 s after it ends",
+            fix=f"{hint}List the IDs with {command('trace', state.source)}.",
+        )
+    )

@@ -1,8 +1,11 @@
-"""What `penstock trace` prints: the list of requests, one explanation, and both as JSON."""
+"""What `penstock trace` prints: the list of requests, one explanation, and both as JSON.
+
+The live page places the same texts.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,6 +14,15 @@ from penstock.tracing.requests import TracedRequest, Visit
 
 BAR = 32  # columns of the bar of times
 LIST_HEADINGS = ("request", "at (UTC)", "total", "TTFT", "input", "cached", "output", "client ID")
+LIST_NUMBERS = ("total", "TTFT", "input", "cached", "output")
+
+
+def listed(
+    requests: Sequence[TracedRequest], count: int, *, slowest: bool
+) -> Sequence[TracedRequest]:
+    """The newest requests, or the slowest ones; at most ``count``."""
+    ordered = sorted(requests, key=lambda r: r.total_ms if slowest else r.start_ns)
+    return ordered[::-1][:count]
 
 
 def list_rows(requests: Sequence[TracedRequest]) -> list[list[str]]:
@@ -19,8 +31,8 @@ def list_rows(requests: Sequence[TracedRequest]) -> list[list[str]]:
         [
             request.request_id,
             _at(request),
-            _ms(request.total_ms),
-            "-" if request.ttft_ms is None else _ms(request.ttft_ms),
+            milliseconds(request.total_ms),
+            "-" if request.ttft_ms is None else milliseconds(request.ttft_ms),
             str(request.input_tokens),
             "-" if request.cached_tokens is None else str(request.cached_tokens),
             str(request.output_tokens),
@@ -32,19 +44,27 @@ def list_rows(requests: Sequence[TracedRequest]) -> list[list[str]]:
 
 def explanation_lines(explanation: Explanation) -> list[str]:
     """The path of the request, the bar of its stages, and the slow stage with its reason."""
-    request = explanation.request
+    (first, *steps) = [", ".join(filter(None, step)) for step in path_steps(explanation.request)]
     return [
-        f"request {request.request_id} at {_at(request)} UTC: {request.outcome}, "
-        f"{_ms(request.total_ms)}",
-        *([f"client ID {request.client_id}"] if request.client_id else []),
-        f"input {request.input_tokens} tokens{_cached(request)}, output {request.output_tokens} "
-        f"tokens{_latencies(request)}",
-        *_path(request),
+        *summary_lines(explanation.request),
+        first,
+        *(f"→ {step}" for step in steps),
         "",
         *_bars(explanation),
         "",
-        *_verdict(explanation),
+        *(f"{label}: {text}" for label, text in verdict(explanation)),
         *(f"note: {note}" for note in explanation.notes),
+    ]
+
+
+def summary_lines(request: TracedRequest) -> list[str]:
+    """Which request it is, its client's ID, and its tokens and latencies."""
+    return [
+        f"request {request.request_id} at {_at(request)} UTC: {request.outcome}, "
+        f"{milliseconds(request.total_ms)}",
+        *([f"client ID {request.client_id}"] if request.client_id else []),
+        f"input {request.input_tokens} tokens{_cached(request)}, output {request.output_tokens} "
+        f"tokens{_latencies(request)}",
     ]
 
 
@@ -55,29 +75,39 @@ def _cached(request: TracedRequest) -> str:
 def _latencies(request: TracedRequest) -> str:
     parts = []
     if request.ttft_ms is not None:
-        parts.append(f"TTFT {_ms(request.ttft_ms)}")
+        parts.append(f"TTFT {milliseconds(request.ttft_ms)}")
     if request.itl_ms is not None:
-        parts.append(f"ITL {_ms(request.itl_ms)}")
+        parts.append(f"ITL {milliseconds(request.itl_ms)}")
     return f", {', '.join(parts)}" if parts else ""
 
 
-def _path(request: TracedRequest) -> list[str]:
-    lines = ["frontend"]
+def path_steps(
+    request: TracedRequest, names: Mapping[str, str] | None = None
+) -> list[tuple[str, str]]:
+    """The processes in the order of the request, each with why the router selected it.
+
+    ``names``: of workers that are known by more than their service, by ID.
+    """
+    steps = [("frontend", "")]
     if request.prefill is not None:
-        lines.append(f"→ prefill worker {_worker(request.prefill)}")
+        steps.append((f"prefill worker {_worker(request.prefill, names)}", _why(request.prefill)))
     if request.decode is not None:
         kind = "decode worker" if request.prefill is not None else "worker"
-        lines.append(f"→ {kind} {_worker(request.decode)}")
-    return [*lines, "→ client"]
+        steps.append((f"{kind} {_worker(request.decode, names)}", _why(request.decode)))
+    return [*steps, ("client", "")]
 
 
-def _worker(visit: Visit) -> str:
-    name = f"{visit.worker} ({visit.service})" if visit.service else visit.worker
+def _worker(visit: Visit, names: Mapping[str, str] | None) -> str:
+    name = (names or {}).get(visit.worker, visit.service)
+    return f"{visit.worker} ({name})" if name else visit.worker
+
+
+def _why(visit: Visit) -> str:
     if visit.overlap_blocks is None:
-        return name
+        return ""
     if visit.overlap_blocks:
-        return f"{name}, selected with {visit.overlap_blocks} cached KV blocks of the prompt"
-    return f"{name}, selected by load: no cached KV blocks counted"
+        return f"selected with {visit.overlap_blocks} cached KV blocks of the prompt"
+    return "selected by load: no cached KV blocks counted"
 
 
 def _bars(explanation: Explanation) -> list[str]:
@@ -90,30 +120,35 @@ def _bars(explanation: Explanation) -> list[str]:
         end = max(round(stage.end_ms / total * BAR), start)
         bar = " " * start + "█" * (end - start)
         mark = " ← slow" if compared is explanation.slow else ""
-        usual = f"  usual {_ms(compared.usual_ms):>9}" if has_peers else ""
-        lines.append(f"{stage.name:<15} {_ms(stage.ms):>9}{usual}  |{bar:<{BAR}}|{mark}")
+        usual = f"  usual {milliseconds(compared.usual_ms):>9}" if has_peers else ""
+        lines.append(f"{stage.name:<15} {milliseconds(stage.ms):>9}{usual}  |{bar:<{BAR}}|{mark}")
     return lines
 
 
-def _verdict(explanation: Explanation) -> list[str]:
+def verdict(explanation: Explanation) -> list[tuple[str, str]]:
+    """The slow stage, its cause, the reason and the next step, each with its label."""
     slow = explanation.slow
     if slow is None:
-        lines = [f"no slow stage: {explanation.reason}"]
+        lines = [("no slow stage", explanation.reason)]
     else:
         lines = [
-            f"slow stage: {slow.stage.name} took {_ms(slow.excess_ms)} more than usual "
-            f"(median of {explanation.peers} requests of similar length)",
-            f"cause: {explanation.cause}",
-            f"why: {explanation.reason}",
+            (
+                "slow stage",
+                f"{slow.stage.name} took {milliseconds(slow.excess_ms)} more than usual "
+                f"(median of {explanation.peers} requests of similar length)",
+            ),
+            ("cause", str(explanation.cause)),
+            ("why", explanation.reason),
         ]
-    return [*lines, *([f"fix: {explanation.next_step}"] if explanation.next_step else [])]
+    return [*lines, *([("fix", explanation.next_step)] if explanation.next_step else [])]
 
 
 def _at(request: TracedRequest) -> str:
     return datetime.fromtimestamp(request.start_ns / 1e9, UTC).strftime("%H:%M:%S.%f")[:-3]
 
 
-def _ms(ms: float) -> str:
+def milliseconds(ms: float) -> str:
+    """In ms, or in s from 1000 ms."""
     return f"{ms:.1f} ms" if ms < 1000 else f"{ms / 1000:.2f} s"
 
 

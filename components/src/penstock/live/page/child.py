@@ -1,7 +1,8 @@
 """Serves the page with NiceGUI in the environment `page`; `serve.py` starts it.
 
 Imports nothing of penstock, which that environment does not have. Reads changes of the view from
-the standard input, one JSON object per line, and writes edits to the standard output.
+the standard input, one JSON object per line, and asks on the standard output for edits and for
+recorded requests.
 """
 
 from __future__ import annotations
@@ -27,28 +28,31 @@ POINTS = 600  # of the charts: ten minutes
 MOST_TOKENS = 512  # of an answer in the chat
 MOST_BYTES = 200_000  # of a request to the server
 TOO_LARGE = f"the message is larger than {MOST_BYTES // 1000} kB"
-EDIT_S = 30  # after which an edit that penstock has not confirmed is reported
+REPLY_S = 30  # after which an edit that penstock has not confirmed is reported
+LONGEST_ID = 200  # characters; x-request-id is chosen by clients
+ORDERS = ("newest", "slowest")
 CHARTS = (("Latency", "ms", ("TTFT p50", "ITL p50")), ("Throughput", "1/s", ("requests", "tokens")))
 
 
 class Live:
-    """The current view, and the edits that wait for an answer."""
+    """The current view, and what waits for a reply."""
 
-    def __init__(self, allow_edit: bool) -> None:
+    def __init__(self, allow_edit: bool, has_requests: bool) -> None:
         self.allow_edit = allow_edit
-        self.view: dict[str, Any] = {"allow_edit": allow_edit}
+        self.has_requests = has_requests
+        self.view: dict[str, Any] = {"allow_edit": allow_edit, "has_requests": has_requests}
         self.points: deque[list[float | None]] = deque(maxlen=POINTS)
         self.chat_url: str | None = None
         self.greeted: set[str] = set()
         self._numbers = itertools.count()
-        self._edits: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        self._asked: dict[int, asyncio.Future[dict[str, Any]]] = {}
 
     def receive(self, message: dict[str, Any]) -> None:
         """Apply a message of the parent process, and send what changed to the browsers."""
-        if "edited" in message:
-            edit = self._edits.pop(message["edited"], None)
-            if edit is not None and not edit.done():
-                edit.set_result(message)
+        if "reply" in message:
+            asked = self._asked.pop(message.pop("reply"), None)
+            if asked is not None and not asked.done():
+                asked.set_result(message)
             return
         self.chat_url = message.pop("chat_url", self.chat_url)
         point = message.get("point")
@@ -73,12 +77,12 @@ class Live:
                 full = json.dumps({**self.view, "points": list(self.points)})
                 client.run_javascript(f"penstock.update({full})")
 
-    async def scale(self, pool: str, replicas: int) -> dict[str, Any]:
+    async def ask(self, asked: dict[str, Any]) -> dict[str, Any]:
+        """The reply of the parent process. TimeoutError after `REPLY_S`."""
         number = next(self._numbers)
-        self._edits[number] = asyncio.get_running_loop().create_future()
-        edit = {"edit": number, "pool": pool, "replicas": replicas}
-        print(json.dumps(edit), flush=True)
-        return await asyncio.wait_for(self._edits[number], EDIT_S)
+        self._asked[number] = asyncio.get_running_loop().create_future()
+        print(json.dumps({**asked, "ask": number}), flush=True)
+        return await asyncio.wait_for(self._asked[number], REPLY_S)
 
 
 class Guard:
@@ -118,6 +122,7 @@ def page(live: Live) -> None:
     with ui.element("section").classes("charts").props('aria-label="Charts"'):
         charts = [_chart(*chart) for chart in CHARTS]
     script = (FOLDER / "page.js").read_text().replace("CHART_IDS", str([c.id for c in charts]))
+    script += (FOLDER / "request_path.js").read_text()
     ui.add_body_html(f"<script>{script}</script>")
 
 
@@ -147,9 +152,9 @@ def add_routes(live: Live) -> None:
         if not isinstance(pool, str) or not isinstance(replicas, int) or isinstance(replicas, bool):
             return _problem("pool must be a name and replicas an integer", 400)
         try:
-            done = await live.scale(pool, replicas)
+            done = await live.ask({"pool": pool, "replicas": replicas})
         except TimeoutError:
-            reason = f"penstock did not confirm the change within {EDIT_S} s; check the events"
+            reason = f"penstock did not confirm the change within {REPLY_S} s; check the events"
             return _problem(reason, 504)
         return _problem(done["error"], 409) if done.get("error") else JSONResponse({"ok": True})
 
@@ -164,7 +169,28 @@ def add_routes(live: Live) -> None:
             return _problem("the graph is not ready", 503)
         return StreamingResponse(_answer(live, prompt), media_type="application/x-ndjson")
 
+    async def requests(request: Request) -> JSONResponse:
+        if not live.has_requests:
+            return _problem("the page has no traces", 404)
+        asked = await _body(request)
+        if asked is None:
+            return _problem(TOO_LARGE, 413)
+        order, identity = asked.get("order"), asked.get("id")
+        if isinstance(identity, str) and 0 < len(identity) <= LONGEST_ID:
+            question = {"id": identity}
+        elif "id" not in asked and order in ORDERS:
+            question = {"order": order}
+        else:
+            expected = f"id of 1 to {LONGEST_ID} characters, or order: {' or '.join(ORDERS)}"
+            return _problem(f"expected {expected}", 400)
+        try:
+            found = await live.ask(question)
+        except TimeoutError:
+            return _problem(f"penstock did not read the traces within {REPLY_S} s", 504)
+        return _problem(found["error"], 409) if "error" in found else JSONResponse(found)
+
     app.post("/api/scale")(scale)
+    app.post("/api/requests")(requests)
     app.post("/api/chat", response_model=None)(chat)
 
 
@@ -197,6 +223,7 @@ async def _answer(live: Live, prompt: str) -> AsyncIterator[str]:
         "nvext": {"extra_fields": ["worker_id"]},
     }
     served: dict[str, Any] = {}
+    completion = ""
     usage: dict[str, Any] = {}
     try:
         async with (
@@ -211,6 +238,7 @@ async def _answer(live: Live, prompt: str) -> AsyncIterator[str]:
                 if not line.startswith("data: {"):
                     continue
                 chunk = json.loads(line[6:])
+                completion = chunk.get("id") or completion
                 served |= (chunk.get("nvext") or {}).get("worker_id") or {}
                 usage = chunk.get("usage") or usage
                 for choice in chunk.get("choices") or ():
@@ -223,8 +251,9 @@ async def _answer(live: Live, prompt: str) -> AsyncIterator[str]:
     names = live.view.get("worker_ids", {})
     ids = [served[key] for key in ("prefill_worker_id", "decode_worker_id") if served.get(key)]
     workers = [names.get(f"{one:x}", f"{one:x}") for one in dict.fromkeys(ids)]
-    yield json.dumps({"workers": workers, "cached": cached, "prompt": usage.get("prompt_tokens")})
-    yield "\n"
+    prompt_tokens = usage.get("prompt_tokens")
+    about = {"workers": workers, "cached": cached, "prompt": prompt_tokens, "id": completion}
+    yield json.dumps(about) + "\n"
 
 
 async def read_parent(live: Live) -> None:
@@ -242,8 +271,9 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--allow-edit", action="store_true")
+    parser.add_argument("--requests", action="store_true")
     args = parser.parse_args()
-    live = Live(args.allow_edit)
+    live = Live(args.allow_edit, args.requests)
     app.add_middleware(Guard, port=args.port)
     add_routes(live)
     ui.page("/", title="penstock")(lambda: page(live))

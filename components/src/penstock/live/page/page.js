@@ -212,6 +212,7 @@ window.penstock = (() => {
     const served = byId("served");
     setText(answer, "");
     setText(served, "Waiting for the first token…");
+    penstock.requests.offer("");
     const response = await post("/api/chat", { prompt: byId("prompt").value });
     if (!response.ok) {
       setText(served, (await response.json()).error);
@@ -235,6 +236,7 @@ window.penstock = (() => {
       const cached = part.cached ?? "unknown";
       setText(served, `Served by ${part.workers.join(" and ") || "an unknown worker"}; `
         + `${cached} of ${part.prompt} prompt tokens were cached.`);
+      penstock.requests.offer(part.id);
     }
   }
 
@@ -265,6 +267,7 @@ window.penstock = (() => {
     if (message.totals) showTotals(message.totals);
     if (message.events) showEvents(message.events);
     if (message.pools || "allow_edit" in message) showPools();
+    if ("has_requests" in message) penstock.requests.open(message.has_requests);
     if ("chat_note" in message) showChat(message.chat_note);
     if (message.points || message.point) drawCharts();
   }
@@ -274,5 +277,5 @@ window.penstock = (() => {
     if (event.target.classList?.contains("scroll")) scrolledTo = event.target.scrollTop;
   }, { capture: true, passive: true });
   document.addEventListener("submit", (event) => { if (event.target.id === "chat") chat(event); });
-  return { update };
+  return { update, byId, make, setText, post };
 })();

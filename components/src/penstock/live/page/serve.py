@@ -1,6 +1,7 @@
 """Runs the server of the page in the environment `page`, and sends it each change of the graph.
 
-The server's edits are applied here, so that without `--allow-edit` no request can change a file.
+What the browser asks for is done here: edits, so that without `--allow-edit` no request can change
+a file, and reading the traces.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from penstock.environments.paths import require_python
 from penstock.errors import PenstockError, PortInUseError, Problem, StartError
 from penstock.live.edit import scale
 from penstock.live.model import STOPPED, LiveSnapshot
+from penstock.live.page.request_path import RequestReader
 from penstock.live.page.view import View, difference, point_of, view_of
 from penstock.live.source import STATE_S
 from penstock.local.ports import LOOPBACK, Ports, require_free
@@ -50,6 +52,8 @@ class PageOptions:
     allow_edit: bool
     interval_s: float = STATE_S
     """Between two snapshots."""
+    requests: RequestReader | None = None
+    """Reads the recorded requests, in a thread; None: the page has no panel for them."""
 
 
 def require_environment() -> Path:
@@ -65,7 +69,7 @@ async def serve(source: Source, options: PageOptions, ready: Callable[[str], Non
     python = require_environment()
     port = options.port or Ports().free()
     require_free_port(port, "--port")
-    child = await _start(python, port, allow_edit=options.allow_edit)
+    child = await _start(python, port, options)
     server = _Server(child, options)
     reading = asyncio.create_task(server.read())
     try:
@@ -91,13 +95,15 @@ def require_free_port(port: int, option: str) -> None:
         raise PortInUseError(Problem(place=option, message=message, fix=fix)) from None
 
 
-async def _start(python: Path, port: int, *, allow_edit: bool) -> asyncio.subprocess.Process:
+async def _start(python: Path, port: int, options: PageOptions) -> asyncio.subprocess.Process:
     words = [str(python), "-P", str(CHILD), "--port", str(port)]
+    words += ["--allow-edit"] if options.allow_edit else []
+    words += ["--requests"] if options.requests else []
     env = {
         k: v for k, v in os.environ.items() if not k.startswith(("NICEGUI_", "PYTEST", "PYTHON"))
     }
     return await asyncio.create_subprocess_exec(
-        *[*end_with_parent(), *words, *(["--allow-edit"] if allow_edit else [])],
+        *[*end_with_parent(), *words],
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         env=env | {"PYTHONWARNINGS": "ignore"},
@@ -112,7 +118,7 @@ class _Server:
         self._child, self._options = child, options
         self._view: View = {}
         self._is_ready = asyncio.Event()
-        self._edits: set[asyncio.Task[None]] = set()
+        self._replies: set[asyncio.Task[None]] = set()
 
     async def wait_ready(self, reading: asyncio.Task[None]) -> None:
         waiting = asyncio.create_task(self._is_ready.wait())
@@ -152,22 +158,30 @@ class _Server:
                 continue  # a library has printed something
             if message.get("ready"):
                 self._is_ready.set()
-            elif "edit" in message:
-                task = asyncio.create_task(self._edit(message))
-                self._edits.add(task)
-                task.add_done_callback(self._edits.discard)
+            elif "ask" in message:
+                task = asyncio.create_task(self._reply(message))
+                self._replies.add(task)
+                task.add_done_callback(self._replies.discard)
 
-    async def _edit(self, message: dict[str, Any]) -> None:
-        error = None
+    async def _reply(self, message: dict[str, Any]) -> None:
+        try:
+            found = await (self._edit(message) if "pool" in message else self._read(message))
+        except (PenstockError, OSError) as problem:
+            found = {"error": str(problem)}
+        await self._send({**found, "reply": message["ask"]})
+
+    async def _edit(self, message: dict[str, Any]) -> dict[str, Any]:
         if not self._options.allow_edit:
-            error = "the page was started without --allow-edit"
-        else:
-            changes = {str(message["pool"]): int(message["replicas"])}
-            try:
-                await asyncio.to_thread(scale, self._options.graph, changes)
-            except (PenstockError, OSError) as problem:
-                error = str(problem)
-        await self._send({"edited": message["edit"], "error": error})
+            return {"error": "the page was started without --allow-edit"}
+        changes = {str(message["pool"]): int(message["replicas"])}
+        await asyncio.to_thread(scale, self._options.graph, changes)
+        return {}
+
+    async def _read(self, message: dict[str, Any]) -> dict[str, Any]:
+        if self._options.requests is None:
+            return {"error": "the page has no traces"}
+        names = {str(int(key, 16)): name for key, name in self._view.get("worker_ids", {}).items()}
+        return await asyncio.to_thread(self._options.requests, message, names)
 
     async def _send(self, message: dict[str, Any]) -> None:
         assert self._child.stdin is not None
