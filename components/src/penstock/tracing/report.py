@@ -168,6 +168,7 @@ def request_document(request: TracedRequest) -> dict[str, Any]:
         "output_tokens": request.output_tokens,
         "outcome": request.outcome,
         "retries": request.retries,
+        "client_blocked_ms": request.client_blocked_ms,
         "prefill_worker": _visit_document(request.prefill),
         "worker": _visit_document(request.decode),
     }
