@@ -40,6 +40,7 @@ USERS, PAUSE_S = 8, 1.0  # seconds between two requests of a user, on average
 SHARED = "The pressure at the gate rises with the level of the lake behind it. " * 40
 WIDTHS = (80, 160)  # columns of the terminal
 LINES = 26
+HEIGHT = 1080  # pixels, about those of the page
 WINDOW_S = 8.0  # longer than the window of the rates
 CHARTS_S = 30.0  # that the charts of the page show at least
 QUALITY = 60  # of WebP
@@ -68,13 +69,14 @@ def cleaned(svg: str) -> str:
 
 def take_page(url: str, folder: Path) -> None:
     """The complete page in light and in dark colors."""
-    with browser() as page:
-        for name, is_dark in (("page", False), ("page-dark", True)):
-            page.open(url, 1280, 900, is_dark=is_dark)
+    for name, is_dark in (("page", False), ("page-dark", True)):
+        with browser() as page:
+            page.open(url, 1280, HEIGHT, is_dark=is_dark)
             page.wait_for("document.querySelectorAll('#workers tbody tr').length > 0")
             page.wait_for("document.querySelectorAll('.chart svg path').length > 0")
-            time.sleep(3)  # until the charts have moved to their place
-            page.screenshot(folder / f"{name}.webp", quality=QUALITY)
+            for _ in range(2):  # the first one makes a headless browser lay out all parts
+                time.sleep(1.5)
+                page.screenshot(folder / f"{name}.webp", quality=QUALITY)
 
 
 @contextlib.contextmanager

@@ -102,11 +102,11 @@ class Terminal:
             return
         text = data.decode("utf-8", "surrogateescape")
         cut = UNFINISHED.search(text)
-        whole = text[: cut.start()] if cut and not CONTROL.match(text, cut.start()) else text
-        while whole and "\udc80" <= whole[-1] <= "\udcff":  # a character in two parts
-            whole = whole[:-1]
-        self._rest = text[len(whole) :].encode("utf-8", "surrogateescape")
-        self._write(whole)
+        complete = text[: cut.start()] if cut and not CONTROL.match(text, cut.start()) else text
+        while complete and "\udc80" <= complete[-1] <= "\udcff":  # a character in two parts
+            complete = complete[:-1]
+        self._rest = text[len(complete) :].encode("utf-8", "surrogateescape")
+        self._write(complete)
 
     def _write(self, text: str) -> None:
         at = 0

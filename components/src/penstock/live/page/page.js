@@ -30,7 +30,7 @@ window.penstock = (() => {
         heading.setAttribute("role", "columnheader");
         return heading;
       }));
-      const wide = message.columns.map(([, isNumber]) => (isNumber ? "minmax(60px, 1fr)" : "minmax(150px, 1.4fr)"));
+      const wide = message.columns.map(([, isNumber]) => (isNumber ? "minmax(60px, 1fr)" : "minmax(154px, 1.4fr)"));
       byId("workers").style.setProperty("--columns", wide.join(" "));
     }
     if (message.order) {
