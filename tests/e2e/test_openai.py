@@ -163,7 +163,6 @@ def test_top_in_a_terminal_shows_the_graph_and_follows_keys(
         terminal.wait_for(lambda found: any("close this help" in one for one in found))
         terminal.press("\x1b")
         terminal.wait_for(lambda found: not any("close this help" in one for one in found))
-        assert terminal.overflows == 0
         terminal.press("q")
         assert terminal.wait_ended() == 0
     assert running.state()["phase"] == "ready"  # the graph runs on

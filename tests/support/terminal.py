@@ -40,8 +40,6 @@ class Terminal:
         self._cells = [[" "] * width for _ in range(height)]
         self._x = self._y = 0
         self._rest = b""
-        self.overflows = 0
-        """Characters that the program has written to the right of the last column."""
         self._file, child = pty.openpty()
         fcntl.ioctl(child, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
         unset = ("COLUMNS", "LINES", "NO_COLOR")
@@ -120,8 +118,6 @@ class Terminal:
         for character in text:
             if self._x < self.width and self._y < self.height:
                 self._cells[self._y][self._x] = character
-            else:
-                self.overflows += 1
             self._x += 1
 
     def _control(self, found: re.Match[str]) -> None:
