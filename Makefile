@@ -46,8 +46,9 @@ docs: ## build the documentation into .penstock/site, offline and strictly
 pictures: ## render docs/pictures/*.dot with Graphviz
 	$(RUN) python docs/pictures/render.py
 
-screenshots: ## make the reports that the documentation shows, and take pictures of them
+screenshots: ## take pictures of reports and of the live view for the documentation
 	$(RUN) python docs/pictures/screenshots.py
+	$(RUN) python docs/pictures/live.py
 
 entry-points: ## read which modules and flags each Dynamo release has; needs the wheels in .penstock/wheels
 	$(RUN) python -m penstock.engines.data.dump_entry_points .penstock/wheels > .penstock/entry_points.json

@@ -164,8 +164,11 @@ def delay_s(page: Page, source: Synthetic, number: int) -> float:
     at = time.time()
     kind, text = EventKind.SCALE, f"{number} → {number + 1} replicas"
     source.events = (*source.events, Event(time_s=at, kind=kind, subject="decode", text=text))
-    page.wait_for("window.seen !== null")
-    return float(page.evaluate("window.seen")) / 1000 - at
+    page.wait_for("window.seen !== null")  # undefined, too: the page has been loaded again
+    seen = page.evaluate("window.seen")
+    if seen is None:
+        raise RuntimeError("the page was loaded again while the delay was measured")
+    return float(seen) / 1000 - at
 
 
 def measure(args: argparse.Namespace) -> dict[str, Any]:
@@ -207,7 +210,8 @@ def main() -> None:
         for name, child in versions.items():
             serve_module.CHILD = child
             runs[name].append(measure(args))
-    command = f"uv run python benchmarks/live_page.py {' '.join(sys.argv[1:])}".rstrip()
+    words = [str(word) if word != str(args.other) else "FOLDER" for word in sys.argv[1:]]
+    command = " ".join(["uv run python benchmarks/live_page.py", *words])
     write_result("live_page", command, {"workers": args.workers, "runs": runs})
 
 

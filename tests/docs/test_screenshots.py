@@ -5,18 +5,22 @@ Only the browser can take the pictures; their titles are compared without it.
 
 from __future__ import annotations
 
+import html
 import json
+import re
 import shutil
 from pathlib import Path
 
 import pytest
 
+from penstock.live.text import columns_for
 from penstock.reports.page import report_html
 from tests.docs.test_documents import module
 from tests.reports.constructed import REPORTS, Report
 from tests.support.documents import PAGES, ROOT
 
 SCREENSHOTS = module(ROOT / "docs" / "pictures" / "screenshots.py")
+LIVE = module(ROOT / "docs" / "pictures" / "live.py")
 SHOWN = json.loads(SCREENSHOTS.TITLES.read_text())
 NAMES = {"compare": "comparison_of_two"}  # of the constructed report, if it is another
 NEEDED_BYTES, MAX_BYTES = 5_000, 3_000_000
@@ -48,6 +52,25 @@ def test_the_pictures_are_small() -> None:
     pictures = list(SCREENSHOTS.PICTURES.iterdir())
     assert len(pictures) == len(SCREENSHOTS.REPORTS) * len(SCREENSHOTS.VIEWS)
     assert sum(picture.stat().st_size for picture in pictures) < MAX_BYTES
+
+
+def test_the_pictures_of_the_live_view_are_shown_and_small() -> None:
+    pictures = {one.name: one.stat().st_size for one in LIVE.PICTURES.iterdir()}
+    assert sorted(pictures) == ["page-dark.webp", "page.webp", "top-160.svg", "top-80.svg"]
+    for name, size in pictures.items():
+        assert NEEDED_BYTES < size < (100_000 if name.endswith(".svg") else 200_000)
+        shown = re.search(rf"!\[(.+?)\]\(pictures/live/{name}\)", PAGES["docs/live.md"], re.DOTALL)
+        assert shown, name
+        assert len(shown[1]) > 30, "the picture needs a text for those who do not see it"
+
+
+@pytest.mark.parametrize("width", LIVE.WIDTHS)
+def test_the_pictures_of_top_have_the_columns_of_today_and_load_nothing(width: int) -> None:
+    svg = (LIVE.PICTURES / f"top-{width}.svg").read_text("utf-8")
+    assert "url(http" not in svg.replace('"', "")
+    text = html.unescape(re.sub(r"<[^>]+>", " ", svg)).replace("\xa0", " ")
+    titles = [column.title for column in columns_for(width)]
+    assert re.search(r"\s+".join(map(re.escape, titles)), text), "run `make screenshots`"
 
 
 @pytest.mark.program

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,8 +16,10 @@ from openai.types import CompletionUsage
 from client_matrix import model_of
 from clients.parameters import IGNORED, PARAMETERS, Endpoint, measure
 from penstock.drill.graph_process import GraphProcess
+from penstock.live.text import columns_for
 from report import RESULTS
 from tests.support.local_graphs import QUICKSTART, left, without_envoy
+from tests.support.terminal import Terminal
 
 MODEL = "openai/gpt-oss-20b"
 # The packaged tokenizer knows English: four words are about six tokens.
@@ -132,6 +136,42 @@ def test_top_shows_the_processes_and_their_events(running: GraphProcess, client:
     assert workers["prefill.0"]["kv_usage"] is None  # a mocker exports it only for decode
     assert document["totals"]["request_rate"] is not None
     assert {event["kind"] for event in document["events"]} == {"start", "ready"}
+
+
+@pytest.mark.parametrize("width", [80, 160])
+def test_top_in_a_terminal_shows_the_graph_and_follows_keys(
+    running: GraphProcess, width: int
+) -> None:
+    command = [sys.executable, "-m", "penstock.cli.main", "top", str(running.graph)]
+    env = {"PENSTOCK_STATE_HOME": str(running.log.parent / "state")}
+    with Terminal(command, width, env=env) as terminal:
+        lines = terminal.wait_for(
+            lambda found: "decode.0" in processes(found) and "q Quit" in found[-1]
+        )
+        heading = next(line for line in lines if line.startswith(" process "))
+        columns = [column.title for column in columns_for(width)]
+        assert re.split(r"\s{2,}", heading.strip()) == columns
+        assert lines[0].startswith(f" {running.graph.name}: ready, http://127.0.0.1:")
+        assert any("→ decode 1/1" in line for line in lines)
+        terminal.press("s")
+        terminal.wait_for(lambda found: any("process ▲" in one for one in found))
+        assert processes(terminal.lines)[:2] == ["decode.0", "frontend.0"]
+        terminal.press("r")
+        lines = terminal.wait_for(lambda found: processes(found)[:1] == ["prefill.1"])
+        assert any("process ▼" in line for line in lines)
+        terminal.press("?")
+        terminal.wait_for(lambda found: any("close this help" in one for one in found))
+        terminal.press("\x1b")
+        terminal.wait_for(lambda found: not any("close this help" in one for one in found))
+        terminal.press("q")
+        assert terminal.wait_ended() == 0
+    assert running.state()["phase"] == "ready"  # the graph runs on
+
+
+def processes(lines: list[str]) -> list[str]:
+    """The processes in the order of the table."""
+    words = [(line.split() or [""])[0] for line in lines]
+    return [word for word in words if re.fullmatch(r"(frontend|prefill|decode)\.\d+", word)]
 
 
 def test_logs_of_a_component_are_prefixed_with_its_processes(running: GraphProcess) -> None:

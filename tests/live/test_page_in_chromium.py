@@ -144,7 +144,7 @@ def text_of(page: Any, name: str) -> str:
 
 
 def is_shown(text: str) -> str:
-    return f"document.body.innerText.includes({json.dumps(text)})"
+    return f"document.body?.innerText.includes({json.dumps(text)})"
 
 
 def opened(page: Any, url: str, *, is_dark: bool = False) -> None:

@@ -161,6 +161,20 @@ def test_top_of_a_graph_that_is_not_up_says_how_to_start_it(
     assert "penstock ls" in message
 
 
+def test_top_of_a_graph_that_is_starting_says_so(
+    source: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    state = StateDir(source)
+    state.acquire()  # as `up` does before it checks and starts the graph
+    try:
+        assert main(["top", str(source), "--once"]) != 0
+    finally:
+        state.release()
+    message = capsys.readouterr().err
+    assert "the graph is starting and has no status yet. Fix: Run the command again" in message
+    assert "not up" not in message
+
+
 def test_top_with_other_values_of_set_is_refused(
     source: Path, up: StateDir, capsys: pytest.CaptureFixture[str]
 ) -> None:

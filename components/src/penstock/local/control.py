@@ -60,8 +60,8 @@ def status(path: Path, sets: Sequence[str] = ()) -> GraphStatus:
         raise StartError(
             Problem(
                 file=str(path),
-                message="the graph has just started and has no status yet",
-                fix="Run the command again.",
+                message="the graph is starting and has no status yet",
+                fix="Run the command again in a few seconds.",
             )
         )
     return GraphStatus(state=state, workers=asyncio.run(_instances(state.discovery)))

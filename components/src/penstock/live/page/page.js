@@ -30,7 +30,7 @@ window.penstock = (() => {
         heading.setAttribute("role", "columnheader");
         return heading;
       }));
-      const wide = message.columns.map(([, isNumber]) => (isNumber ? "minmax(60px, 1fr)" : "minmax(110px, 1.4fr)"));
+      const wide = message.columns.map(([, isNumber]) => (isNumber ? "minmax(60px, 1fr)" : "minmax(154px, 1.4fr)"));
       byId("workers").style.setProperty("--columns", wide.join(" "));
     }
     if (message.order) {
@@ -108,7 +108,7 @@ window.penstock = (() => {
       const path = skips
         ? svg("path", { d: `M${from[0]} ${y1} Q${(from[0] + to[0]) / 2} ${y1 + 70} ${to[0]} ${y2}`, fill: "none", stroke: "var(--flow)" })
         : svg("line", { x1: from[0] + 65, y1, x2: to[0] - 65, y2, class: isTransfer ? "kv" : "" });
-      const text = svg("text", { x: (from[0] + to[0]) / 2, y: (y1 + y2) / 2 + (skips ? 32 : -8) }, label);
+      const text = svg("text", { x: (from[0] + to[0]) / 2, y: (y1 + y2) / 2 + (skips ? 27 : -8) }, label);
       labels.push(text);
       nodes.push(path, text);
     }
@@ -241,11 +241,14 @@ window.penstock = (() => {
   }
 
   function drawCharts() {
-    const ink = getComputedStyle(document.documentElement).getPropertyValue("--ink");
+    const style = getComputedStyle(document.documentElement);
+    const [ink, line] = ["--ink", "--line"].map((name) => style.getPropertyValue(name));
+    const axis = { axisLabel: { color: ink }, splitLine: { lineStyle: { color: line } } };
     [[1, 2], [3, 4]].forEach((series, i) => {
       const chart = getElement(chartIds[i])?.chart;
       chart?.setOption({
         title: { textStyle: { color: ink } }, legend: { textStyle: { color: ink } },
+        xAxis: { ...axis, splitLine: { show: false } }, yAxis: axis,
         series: series.map((at) => ({ data: points.map((point) => [point[0], point[at]]) })),
       });
     });
