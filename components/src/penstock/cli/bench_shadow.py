@@ -19,6 +19,7 @@ from penstock.cli.bench_shadow_live import (
     add_live_arguments,
     compare_live,
     require_fitting_live,
+    warning_of,
 )
 from penstock.cli.bench_targets import model_of, running_target
 from penstock.cli.progress import LINE_INTERVAL_S, Progress, add_progress
@@ -170,7 +171,8 @@ def _sent(args: argparse.Namespace, shadow: ShadowRun, digest: str) -> Sent:
         results = None
         if args.results is not None:
             header = header_of(shadow, digest)
-            results = opened.enter_context(ResultsFile(args.results, header, shadow.requests))
+            file = ResultsFile(args.results, header, shadow.requests, warning_of(progress))
+            results = opened.enter_context(file)
         known = results.known if results is not None else []
         done = len(known) + sum(one.repeat is not None for one in known)
         total = len(shadow.requests) + len(shadow.repeated())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
@@ -80,7 +81,8 @@ def compare_live(args: argparse.Namespace, endpoints: Endpoints) -> ShadowResult
     with ExitStack() as opened:
         results = None
         if args.results is not None:
-            results = opened.enter_context(ResultsFile(args.results, header_of(run, ""), ()))
+            file = ResultsFile(args.results, header_of(run, ""), (), warning_of(progress))
+            results = opened.enter_context(file)
 
         def keep(pair: Pair) -> None:
             if results is not None:
@@ -107,6 +109,16 @@ def compare_live(args: argparse.Namespace, endpoints: Endpoints) -> ShadowResult
         interrupted=interrupted,
         counts=live.counts,
     )
+
+
+def warning_of(progress: Progress) -> Callable[[str], None]:
+    """Prints a warning, also with `-q`."""
+
+    def warn(line: str) -> None:
+        progress.hide()
+        print(f"penstock bench shadow: warning: {line}", file=sys.stderr, flush=True)
+
+    return warn
 
 
 def _listen(args: argparse.Namespace) -> Listen:

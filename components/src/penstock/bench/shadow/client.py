@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import time
 from collections.abc import AsyncIterator, Mapping
@@ -18,6 +19,7 @@ from penstock.verify.target import LOOPBACK
 
 KEY, KEY_OF_SECOND = "OPENAI_API_KEY", "OPENAI_API_KEY_B"
 CONNECT_S = 15.0
+Headers = Mapping[bytes, bytes]
 ATTEMPTS, PAUSE_S = 3, 1.0  # of asking whether an endpoint still responds
 
 
@@ -57,7 +59,7 @@ class Client:
         self._http = http
 
     async def send(
-        self, path: str, body: Mapping[str, Any], headers: Mapping[str, str] | None = None
+        self, path: str, body: Mapping[str, Any], headers: Headers | None = None
     ) -> ShadowResponse:
         """The response; one with an `error` if there is no complete one. ``headers``: in addition
         to the key. OutageError if the endpoint does not respond to `/v1/models` either."""
@@ -68,6 +70,8 @@ class Client:
                 return await self._sent(path, body, headers or {}, began)
         except BrokenResponseError as broken:
             return failed(str(broken), _since(began))
+        except RecursionError:
+            return failed("the request is nested too deeply", _since(began))
         except TimeoutError:
             error = f"no complete response within {self._timeout_s:g} s"
         except httpx.InvalidURL:
@@ -78,10 +82,13 @@ class Client:
         return failed(error, _since(began))
 
     async def _sent(
-        self, path: str, body: Mapping[str, Any], headers: Mapping[str, str], began: float
+        self, path: str, body: Mapping[str, Any], headers: Headers, began: float
     ) -> ShadowResponse:
         url = f"{self.endpoint.url}{path}"
-        async with self._http.stream("POST", url, json=dict(body), headers=headers) as response:
+        # Not `json=`, which rejects NaN and half of a surrogate pair, and clients may send them.
+        content = json.dumps(dict(body)).encode()
+        sent = {b"Content-Type": b"application/json", **headers}
+        async with self._http.stream("POST", url, content=content, headers=sent) as response:
             if response.status_code != 200:
                 return refused(response.status_code, await response.aread(), _since(began))
             if is_stream(response.headers.get("content-type", "")):

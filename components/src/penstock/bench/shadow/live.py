@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from penstock.bench.shadow.client import Client, OutageError
@@ -28,6 +28,8 @@ from penstock.bench.shadow.run import LAG, Comparison, Pair
 
 WAITING = 64  # most copies that wait for a worker
 PAUSE_S = 5.0  # without copies, after B was unreachable
+MOST_KEPT = 2**28  # bytes of responses, about; then no further requests are copied
+PAIR_BYTES = 2**12  # of a pair without its texts, about
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,6 +96,7 @@ class LiveComparison:
         self._repeated = [name for name, pair in self.pairs.items() if pair.repeat is not None]
         self._due: dict[str, _Repeat] = {}
         self._down_until = 0.0
+        self._kept = sum(map(_size, self.pairs.values()))
         self._check_enough()
 
     def selects(self, method: str, path: str) -> bool:
@@ -156,6 +159,7 @@ class LiveComparison:
             request=request.without_text(), first=exchange.recording.response(), second=second
         )
         self._set(pair)
+        self._kept += _size(pair)
         self._select_repeat(request, exchange.authorization)
         self._send_due()
         self._check_enough()
@@ -203,9 +207,8 @@ class LiveComparison:
         """To A again. Without a response there is no repeat, as A may have ended."""
         request = repeat.request
         body = sent_body(request, model=None, as_sent=True)
-        headers: Mapping[str, str] = (
-            {"Authorization": repeat.authorization} if repeat.authorization else {}
-        )
+        authorization = repeat.authorization.encode(errors="surrogateescape")
+        headers = {b"Authorization": authorization} if authorization else {}
         try:
             response = await client.send(request.path, body, headers)
         except OutageError:
@@ -217,3 +220,16 @@ class LiveComparison:
         if self.run.count is not None and len(self.pairs) >= self.run.count:
             self.is_open = False
             self._enough.set()
+        if self.is_open and self._kept > MOST_KEPT:
+            self.is_open = False
+            kept = f"the responses to {len(self.pairs)} requests fill {MOST_KEPT >> 20} MiB"
+            self.say(f"{kept}; A still serves, without copies, until Ctrl-C ends the comparison")
+
+
+def _size(pair: Pair) -> int:
+    """Bytes in memory, about."""
+    texts = sum(
+        len(one.text) + len(one.reasoning) + sum(len(call.arguments) for call in one.tool_calls)
+        for one in (pair.first, pair.second)
+    )
+    return PAIR_BYTES + texts

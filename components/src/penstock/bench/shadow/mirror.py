@@ -48,11 +48,11 @@ async def _mirror(live: LiveComparison, listen: Listen) -> None:
             await opened.enter_async_context(connected(one, run.timeout_s)) for one in run.endpoints
         ]
         proxy = listening(live, listen.host, listen.port, drain_s=run.timeout_s)
+        ended = asyncio.Event()
+        opened.enter_context(_signals(live, ended))  # also while the proxy ends
         url = await opened.enter_async_context(proxy)
         live.say(f"{url} forwards to {run.endpoints[0]}, with copies to {run.endpoints[1]}")
         live.say("Ctrl-C ends the comparison and prints the verdict")
-        ended = asyncio.Event()
-        opened.enter_context(_signals(live, ended))
         async with asyncio.TaskGroup() as tasks:
             workers = [tasks.create_task(live.work(first, second)) for _ in range(run.concurrency)]
             await _until_end(live, ended, listen.duration_s)

@@ -6,6 +6,9 @@ cannot delay it.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -21,10 +24,11 @@ from penstock.bench.shadow.recording import Recording
 from penstock.errors import PortInUseError, Problem
 from penstock.verify.target import LOOPBACK
 
-OWN = HOP | {"expect"}  # the proxy has already told the client to continue
+OWN = HOP | {"expect", "proxy-authorization"}  # it has already told the client to continue
 LONGEST_HEADER = 2**16  # bytes; a server behind it may permit as much
 NOT_CONNECTED = "the connection was refused or failed"
 ENDED_EARLY = "the connection ended early"
+STOP_S = 0.5  # for requests that are canceled
 OF_A = web.ResponseKey("of_a", frozenset)  # names of the headers that A sent
 
 
@@ -36,7 +40,8 @@ class _ClientGoneError(Exception):
 async def listening(
     live: LiveComparison, host: str, port: int, *, drain_s: float
 ) -> AsyncIterator[str]:
-    """The proxy's URL. PortInUseError. At the end, open responses have ``drain_s`` to end."""
+    """The proxy's URL. PortInUseError. At the end, open responses have ``drain_s`` to end; after an
+    exception, none."""
     url = live.run.endpoints[0].url
     async with aiohttp.ClientSession(
         timeout=aiohttp.ClientTimeout(total=None, connect=CONNECT_S),
@@ -45,6 +50,8 @@ async def listening(
         trust_env=httpx.URL(url).host not in LOOPBACK,  # a proxy must not see loopback
         skip_auto_headers=("Accept", "Accept-Encoding", "User-Agent", "Content-Type"),
         cookie_jar=aiohttp.DummyCookieJar(),
+        max_line_size=LONGEST_HEADER,
+        max_field_size=LONGEST_HEADER,
     ) as session:
         proxy = _Proxy(url, live, session)
         app = web.Application()
@@ -54,14 +61,16 @@ async def listening(
             app,
             handler_cancellation=True,  # a client that disconnects cancels its request at A
             access_log=None,
-            shutdown_timeout=drain_s,
+            shutdown_timeout=STOP_S,
+            logger=_silent(),
             auto_decompress=False,
             max_line_size=LONGEST_HEADER,
             max_field_size=LONGEST_HEADER,
         )
         await runner.setup()
+        site = web.TCPSite(runner, host, port)
         try:
-            await web.TCPSite(runner, host, port).start()
+            await site.start()
         except OSError as error:
             await runner.cleanup()
             message = f"cannot listen on {host}:{port}: {error.strerror or error}"
@@ -70,6 +79,8 @@ async def listening(
             raise PortInUseError(problem) from None
         try:
             yield f"http://{host}:{runner.addresses[0][1]}"
+            await site.stop()
+            await proxy.drain(drain_s)
         finally:
             await runner.cleanup()
 
@@ -77,8 +88,26 @@ async def listening(
 class _Proxy:
     def __init__(self, url: str, live: LiveComparison, session: aiohttp.ClientSession) -> None:
         self._url, self._live, self._session = url, live, session
+        self._is_ending, self._open = False, 0
+        self._idle = asyncio.Event()
+
+    async def drain(self, timeout_s: float) -> None:
+        """Wait until no request is open, or until ``timeout_s`` is over."""
+        self._is_ending = True
+        if self._open:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._idle.wait(), timeout_s)
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
+        self._open += 1
+        try:
+            return await self._handle(request)
+        finally:
+            self._open -= 1
+            if self._is_ending and not self._open:
+                self._idle.set()
+
+    async def _handle(self, request: web.Request) -> web.StreamResponse:
         self._live.counts.forwarded += 1
         is_selected = self._live.selects(request.method, request.rel_url.raw_path)
         recording, body, is_ended = Recording(), b"", False
@@ -108,7 +137,7 @@ class _Proxy:
         try:
             upstream = await self._session.request(
                 request.method,
-                URL(f"{self._url}{request.raw_path}", encoded=True),
+                URL(f"{self._url}{_path_of(request)}", encoded=True),
                 headers=_passed(request.raw_headers),
                 data=body or None,
                 allow_redirects=False,
@@ -118,28 +147,29 @@ class _Proxy:
             return _unavailable(f"{self._url} does not respond: {error or type(error).__name__}")
         async with upstream:
             recording.started(upstream.status, upstream.headers)
-            return await _streamed(request, upstream, recording)
+            return await self._streamed(request, upstream, recording)
 
-
-async def _streamed(
-    request: web.Request, upstream: aiohttp.ClientResponse, recording: Recording
-) -> web.StreamResponse:
-    """Each part as it comes; a response that breaks off is broken off."""
-    response = web.StreamResponse(status=upstream.status, reason=upstream.reason)
-    response.headers.update(_passed(upstream.raw_headers))
-    response[OF_A] = frozenset(name.lower() for name in upstream.headers)
-    try:
-        await response.prepare(request)
-        if request.method != "HEAD" and upstream.status not in NO_BODY:
-            await _pass_on(response, upstream, recording)
-        await response.write_eof()
-    except (aiohttp.ClientConnectionResetError, ConnectionError):
-        raise _ClientGoneError from None
-    except aiohttp.ClientError:
-        recording.failed(ENDED_EARLY)
-        if request.transport is not None:
-            request.transport.abort()
-    return response
+    async def _streamed(
+        self, request: web.Request, upstream: aiohttp.ClientResponse, recording: Recording
+    ) -> web.StreamResponse:
+        """Each part as it comes; a response that breaks off is broken off."""
+        response = web.StreamResponse(status=upstream.status, reason=upstream.reason)
+        response.headers.update(_passed(upstream.raw_headers))
+        if self._is_ending:
+            response.force_close()  # a client that goes on would prevent the end
+        response[OF_A] = frozenset(name.lower() for name in upstream.headers)
+        try:
+            await response.prepare(request)
+            if request.method != "HEAD" and upstream.status not in NO_BODY:
+                await _pass_on(response, upstream, recording)
+            await response.write_eof()
+        except (aiohttp.ClientConnectionResetError, ConnectionError):
+            raise _ClientGoneError from None
+        except aiohttp.ClientError:
+            recording.failed(ENDED_EARLY)
+            if request.transport is not None:
+                request.transport.abort()
+        return response
 
 
 async def _pass_on(
@@ -160,8 +190,23 @@ async def _part(upstream: aiohttp.ClientResponse) -> bytes:
 
 def _passed(raw: tuple[tuple[bytes, bytes], ...]) -> CIMultiDict[str]:
     """With the names as they were sent: aiohttp's parsed headers change their case."""
-    decoded = ((name.decode(), value.decode("utf-8", "surrogateescape")) for name, value in raw)
-    return CIMultiDict((name, value) for name, value in decoded if name.lower() not in OWN)
+    decoded = [(name.decode(), value.decode("utf-8", "surrogateescape")) for name, value in raw]
+    named = [value for name, value in decoded if name.lower() == "connection"]
+    own = OWN | {name.strip().lower() for value in named for name in value.split(",")}
+    return CIMultiDict((name, value) for name, value in decoded if name.lower() not in own)
+
+
+def _path_of(request: web.Request) -> str:
+    """With the query. A client that treats this server as a forward proxy sends a whole URL."""
+    is_path = request.raw_path.startswith("/")
+    return request.raw_path if is_path else request.rel_url.raw_path_qs
+
+
+def _silent() -> logging.Logger:
+    """aiohttp logs malformed requests with their headers, in which keys can be."""
+    logger = logging.Logger(__name__)
+    logger.addHandler(logging.NullHandler())
+    return logger
 
 
 async def _remove_added_headers(_: web.Request, response: web.StreamResponse) -> None:

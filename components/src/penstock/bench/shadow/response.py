@@ -108,9 +108,12 @@ class Assembler:
         if not isinstance(choices, list):
             raise BrokenResponseError("the response has no choices")
         before = (self.text, self.reasoning, dict(self._calls))
-        for choice in choices:
-            if isinstance(choice, Mapping) and choice.get("index", 0) == 0:
-                self._add_choice(choice)
+        try:
+            for choice in choices:
+                if isinstance(choice, Mapping) and choice.get("index", 0) == 0:
+                    self._add_choice(choice)
+        except (AttributeError, TypeError):
+            raise BrokenResponseError("the response has a choice of another form") from None
         if before != (self.text, self.reasoning, self._calls):
             self.first_s = at_s if self.first_s is None else self.first_s
             self.last_s = at_s
@@ -122,7 +125,8 @@ class Assembler:
         self.reasoning += _text(part.get("reasoning_content") or part.get("reasoning"))
         self.finish_reason = _text(choice.get("finish_reason")) or self.finish_reason
         for position, call in enumerate(part.get("tool_calls") or ()):
-            index = call.get("index", position)
+            index = call.get("index")
+            index = index if isinstance(index, int) else position
             function = call.get("function") or {}
             name, arguments = self._calls.get(index, ("", ""))
             name += _text(function.get("name"))

@@ -5,12 +5,13 @@ Its first line says which run it is. The others have the responses to one reques
 
 from __future__ import annotations
 
+import errno
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from penstock.bench.shadow.requests import ShadowRequest
 from penstock.bench.shadow.response import ShadowResponse, ToolCall
@@ -39,20 +40,23 @@ class ResultsFile:
     """Open for appending; ``known`` are the pairs of an earlier run. Used with `with`."""
 
     def __init__(
-        self, path: Path, header: Mapping[str, Any], requests: Sequence[ShadowRequest]
+        self,
+        path: Path,
+        header: Mapping[str, Any],
+        requests: Sequence[ShadowRequest],
+        warn: Callable[[str], None],
     ) -> None:
         """``requests``: of the file; those of clients are in the results themselves. InputError for
         a file of another kind or run, and one that cannot be written."""
         self._has_requests = not header["requests_sha256"]
-        self._path = path
+        self._path, self._warn, self._is_writable = path, warn, True
         try:
             text = path.read_text("utf-8") if path.exists() else ""
             complete = text[: text.rfind("\n") + 1]
             self.known = self._read(complete, header, requests) if text else []
-            handle = os.open(path, os.O_WRONLY | os.O_CREAT, OWNER_ONLY)
+            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, OWNER_ONLY)
             os.ftruncate(handle, len(complete.encode()))  # a line that was cut off by a kill
-            self._file: TextIO = os.fdopen(handle, "a", encoding="utf-8")
-            self._file.seek(0, os.SEEK_END)
+            self._file = os.fdopen(handle, "ab", buffering=0)
             if not complete:
                 self._write(header)
         except UnicodeDecodeError:
@@ -69,21 +73,25 @@ class ResultsFile:
         self._file.close()
 
     def keep(self, pair: Pair) -> None:
-        """Append, so that a kill loses nothing. OSError if the disk is full."""
+        """Append, so that a kill loses nothing. If the file can no longer be written, ``warn`` gets
+        the reason, and the run goes on without the file."""
+        if not self._is_writable:
+            return
         responses = {"a": pair.first, "b": pair.second, "a_repeat": pair.repeat}
         request = pair.request
         of_client = {"path": request.path, "body": dict(request.body)} if self._has_requests else {}
-        self._write(
-            {
-                "id": request.id,
-                **of_client,
-                **{name: one and asdict(one) for name, one in responses.items()},
-            }
-        )
+        values = {name: one and asdict(one) for name, one in responses.items()}
+        try:
+            self._write({"id": request.id, **of_client, **values})
+        except OSError as error:
+            self._is_writable = False
+            reason = f"{self._path} cannot be written: {error.strerror}"
+            self._warn(f"{reason}; the run goes on without it")
 
     def _write(self, value: Mapping[str, Any]) -> None:
-        self._file.write(json.dumps(value) + "\n")
-        self._file.flush()
+        line = json.dumps(value).encode() + b"\n"
+        if self._file.write(line) != len(line):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def _read(
         self, text: str, header: Mapping[str, Any], requests: Sequence[ShadowRequest]

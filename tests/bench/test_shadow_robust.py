@@ -1,0 +1,251 @@
+"""`bench shadow`: no request, response or full disk ends the run or the proxy of clients."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import subprocess
+import sys
+import time
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from subprocess import CompletedProcess
+from typing import Any
+
+import pytest
+
+from penstock.bench.shadow import live as live_module
+from penstock.bench.shadow.rates import sign_test, smallest_hits
+from penstock.bench.shadow.response import BrokenResponseError
+from penstock.bench.shadow.stream import document
+from tests.bench.shadow_server import MODEL, ShadowServer, prompts, write_requests
+from tests.bench.test_shadow_live import CHAT, Clients, compared, live
+from tests.support.command_line import penstock
+from tests.support.scripted_http import body_of, respond, send_part, serving
+
+INTERRUPTED, UNDECIDED = 130, 21
+HELLO = '{"messages": [{"role": "user", "content": "hello"}], "stream": true%s}'
+
+
+def raw(port: int, head: str, body: bytes = b"") -> bytes:
+    """What the proxy sends to a client that writes ``head`` as it is."""
+    with socket.create_connection(("127.0.0.1", port), timeout=30) as client:
+        client.sendall(head.replace("\n", "\r\n").encode("latin-1") + b"\r\n\r\n" + body)
+        return client.makefile("rb").read()
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        ', "temperature": NaN',
+        ', "user": "\\ud800"',
+        ', "tools": 5, "response_format": {"type": []}',
+    ],
+)
+def test_a_request_that_servers_may_reject_is_copied_as_it_is(part: str) -> None:
+    body = (HELLO % part).encode()
+
+    def use(clients: Clients) -> None:
+        for _ in range(2):
+            assert clients.post(CHAT, body)[0] == 200
+        clients.end()
+
+    done, _, second = compared(use, "--repeats", "1")
+    assert done.returncode == UNDECIDED, done.stderr
+    assert [json.dumps(one) for one in second.bodies] == [
+        json.dumps(json.loads(body) | {"model": MODEL})
+    ] * 2
+
+
+def test_a_file_of_such_requests_is_sent(tmp_path: Path) -> None:
+    file = tmp_path / "r.jsonl"
+    file.write_text(HELLO % ', "top_p": NaN, "user": "\\udfff"')
+    with ShadowServer().running() as first, ShadowServer().running() as second:
+        done = penstock("bench", "shadow", first.url, second.url, "--file", str(file))
+    assert done.returncode == UNDECIDED, done.stderr
+    assert second.bodies[0]["user"] == "\udfff"
+
+
+def test_a_key_that_is_not_ascii_is_sent_again_with_the_repeat() -> None:
+    keys = []
+
+    class Keyed(ShadowServer):
+        def _handle(self, request: BaseHTTPRequestHandler) -> None:
+            keys.append(request.headers.get("Authorization"))
+            super()._handle(request)
+
+    def use(clients: Clients) -> None:
+        body = (HELLO % "").encode()
+        head = f"POST {CHAT} HTTP/1.1\nHost: a\nContent-Length: {len(body)}\nConnection: close"
+        answer = raw(clients.port, f"{head}\nAuthorization: Bearer \xc3\xa4", body)
+        assert answer.startswith(b"HTTP/1.1 200 ")
+        clients.end()
+
+    with Keyed().running() as first, ShadowServer().running() as second:
+        done = live(first.url, second.url, use)
+    assert "compared: 1 of 1 requests, 1 sent to A twice" in done.stdout, done.stderr
+    assert keys.count("Bearer \xc3\xa4") == 2  # read as Latin-1
+
+
+@pytest.mark.parametrize(
+    "message",
+    ["x", {"tool_calls": ["x"]}, {"tool_calls": 5}, {"tool_calls": [{"function": "f"}]}],
+)
+def test_a_malformed_choice_is_a_broken_response(message: Any) -> None:
+    with pytest.raises(BrokenResponseError, match="a choice of another form"):
+        document(json.dumps({"choices": [{"message": message}]}).encode(), 0.1)
+
+
+def test_tool_calls_without_an_integer_index_have_their_position() -> None:
+    calls = [{"index": index, "function": {"name": str(index)}} for index in (None, 1, [2])]
+    body = {"choices": [{"message": {"tool_calls": calls}}]}
+    found = document(json.dumps(body).encode(), 0.1)
+    assert [one.name for one in found.tool_calls] == ["None", "1", "[2]"]
+
+
+def test_whole_urls_and_headers_of_one_connection_are_not_forwarded() -> None:
+    got: list[tuple[str, dict[str, str]]] = []
+
+    def handle(request: BaseHTTPRequestHandler) -> None:
+        body_of(request)
+        got.append((request.path, dict(request.headers)))
+        data = json.dumps({"data": [{"id": MODEL}]}).encode()
+        respond(request, data, X_Long="y" * 20_000, Connection="X-Own", X_Own="1")
+
+    def use(clients: Clients) -> None:
+        head = (
+            "Host: a\nConnection: close, X-Drop\nX-Drop: 1\nProxy-Authorization: secret\nX-Keep: 1"
+        )
+        answer = raw(clients.port, f"GET http://other.invalid/v1/models?a=%2F HTTP/1.1\n{head}")
+        assert answer.startswith(b"HTTP/1.1 200 ")
+        assert b"X-Long: yyy" in answer
+        assert b"X-Own" not in answer
+        clients.end()
+
+    with serving(handle) as first, ShadowServer().running() as second:
+        live(first, second.url, use)
+    path, headers = got[-1]
+    assert path == "/v1/models?a=%2F"
+    assert headers.pop("X-Keep") == "1"
+    assert headers.keys() <= {"Host", "Accept"}
+
+
+def test_a_malformed_request_prints_no_key() -> None:
+    def use(clients: Clients) -> None:
+        answer = raw(clients.port, "GET / HTTP/1.1\nHost: a\nAuthorization: Bearer secret\x01")
+        assert answer.startswith(b"HTTP/1.0 400 ")
+        clients.end()
+
+    done, *_ = compared(use)
+    assert "secret" not in done.stdout + done.stderr
+
+
+def test_a_that_breaks_off_breaks_off_for_the_client() -> None:
+    def handle(request: BaseHTTPRequestHandler) -> None:
+        body_of(request)
+        if request.command == "GET":
+            respond(request, json.dumps({"data": [{"id": MODEL}]}).encode())
+            return
+        request.send_response(200)
+        request.send_header("Content-Type", "text/event-stream")
+        request.send_header("Transfer-Encoding", "chunked")
+        request.end_headers()
+        send_part(request, b"data: {}\n\n")
+        request.close_connection = True
+
+    def use(clients: Clients) -> None:
+        with pytest.raises((http.client.IncompleteRead, ConnectionError)):
+            clients.post(CHAT, (HELLO % "").encode())
+        clients.end()
+
+    with serving(handle) as first, ShadowServer().running() as second:
+        done = live(first, second.url, use)
+    assert "A: 1 requests failed: the connection ended early" in done.stdout
+
+
+def endless(request: BaseHTTPRequestHandler) -> None:
+    """A stream that does not end while the client reads it."""
+    body_of(request)
+    if request.command == "GET":
+        respond(request, json.dumps({"data": [{"id": MODEL}]}).encode())
+        return
+    request.send_response(200)
+    request.send_header("Transfer-Encoding", "chunked")
+    request.end_headers()
+    try:
+        while True:
+            send_part(request, b"data: {}\n\n")
+            time.sleep(0.02)
+    except OSError:
+        request.close_connection = True
+
+
+@pytest.mark.parametrize("signals", [1, 2])
+def test_the_end_waits_for_open_streams_and_a_second_ctrl_c_does_not(signals: int) -> None:
+    def use(clients: Clients) -> None:
+        connection = http.client.HTTPConnection("127.0.0.1", clients.port)
+        connection.request("POST", CHAT, b"{}")
+        response = connection.getresponse()
+        assert response.read(4) == b"data"
+        for _ in range(signals):
+            clients.end()
+            time.sleep(0.3)
+            assert response.read(20)
+        with pytest.raises((http.client.IncompleteRead, ConnectionError)):
+            response.read()
+
+    timeout = ("--request-timeout", "1s" if signals == 1 else "100s")
+    with serving(endless) as first, ShadowServer().running() as second:
+        done = live(first, second.url, use, *timeout)
+    assert done.returncode == (UNDECIDED if signals == 1 else INTERRUPTED), done.stderr
+    assert "verdict: undecided" in done.stdout
+    assert ("incomplete: interrupted" in done.stdout) == (signals == 2)
+
+
+def limited(*words: str) -> CompletedProcess[str]:
+    """With files of at most 4 kB, as on a full disk."""
+    script = (
+        "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096)); "
+        "from penstock.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    )
+    command = [sys.executable, "-B", "-c", script, *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_a_full_disk_loses_no_verdict_and_the_file_continues(tmp_path: Path) -> None:
+    results, count = tmp_path / "results.jsonl", 40
+    file = write_requests(tmp_path / "r.jsonl", prompts(count))
+    with ShadowServer().running() as first, ShadowServer().running() as second:
+        words = ("bench", "shadow", first.url, second.url, "--file", str(file))
+        done = limited(*words, "--results", str(results))
+        assert f"warning: {results} cannot be written: " in done.stderr
+        assert done.stderr.count("warning") == 1
+        assert f"compared: {count} of {count} requests, {count} sent" in done.stdout, done.stderr
+        assert results.stat().st_size <= 4096
+        sent = len(second.bodies)
+        done = penstock(*words, "--results", str(results))
+        assert f"compared: {count} of {count} requests, {count} sent" in done.stdout
+        assert 0 < len(second.bodies) - sent < count
+
+
+def test_memory_is_bounded_and_clients_are_served_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live_module, "MOST_KEPT", 5 * live_module.PAIR_BYTES)
+    served = []
+
+    def use(clients: Clients) -> None:
+        for prompt in prompts(30):
+            served.append(clients.chat(prompt)[0])
+            time.sleep(0.02)
+        clients.end()
+
+    done, _, second = compared(use, "--repeats", "0", "--concurrency", "1")
+    assert served == [200] * 30
+    assert 5 <= len(second.bodies) < 20
+    assert done.stderr.count("A still serves, without copies, until Ctrl-C") == 1
+
+
+def test_the_tests_of_rates_are_fast_with_many_requests() -> None:
+    """`comb` for each term would need more than an hour."""
+    assert sign_test(25_100, 24_900) == pytest.approx(0.3735, abs=1e-4)
+    assert smallest_hits(20_000, 100, 50, 0.001) is not None
