@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import stat
 import subprocess
 import sys
 import time
@@ -12,6 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from penstock.bench.shadow.requests import read_requests
 from penstock.cli.main import main
 from penstock.local.ports import Ports
 from penstock.workload import find_workload
@@ -84,6 +86,23 @@ def test_a_trace_of_a_real_frontend_has_shapes_and_no_text(tmp_path: Path) -> No
         path.read_text() for path in (live, copy, live.with_suffix(".yaml"))
     )
     assert not [planted for planted in PLANTED if planted in written]
+    assert not list(tmp_path.glob("*.requests.jsonl"))
+    _check_text(log, tmp_path / "text.jsonl", copy)
+
+
+def _check_text(log: Path, out: Path, copy: Path) -> None:
+    """With --include-text, the prompts are in a file of their own, and nothing else is."""
+    assert main(["capture", str(log), "-o", str(out), "--include-text"]) == 0
+    assert out.read_text() == copy.read_text()
+    path = out.with_suffix(".requests.jsonl")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    sent = read_requests(path).requests
+    ends = [one.body["messages"][0]["content"].split()[-1] for one in sent]
+    assert ends == [str(number) for number in range(REQUESTS)]
+    assert all(one.body["max_tokens"] == 4 and one.body["model"] == MODEL for one in sent)
+    text = path.read_text()
+    assert "PLANTEDTEXT" in text
+    assert not [planted for planted in PLANTED[1:] if planted in text]
 
 
 def _wait_for_records(log: Path) -> None:
