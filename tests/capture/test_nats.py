@@ -23,6 +23,7 @@ from penstock.errors import InputError
 from penstock.local.ports import Ports
 from penstock.workload import find_workload
 from tests.capture.logs import record
+from tests.support.outputs import read_output
 
 
 class Server:
@@ -87,6 +88,33 @@ def _started(out: Path, *arguments: str) -> subprocess.Popen[str]:
     line = child.stderr.readline()
     assert line.startswith("reading "), line
     return child
+
+
+@pytest.mark.parametrize("has_text", [True, False])
+def test_the_text_of_live_requests_is_written_and_without_text_only_the_trace(
+    server: Server, tmp_path: Path, has_text: bool
+) -> None:
+    out = tmp_path / "live.jsonl"
+    child = _started(out, server.url, "--requests", "2", "--include-text", "--json")
+    payload = {
+        "schema": "dynamo.request.trace.v1",
+        "event_type": "request_payload",
+        "payload": {"request_id": "id-1", "request": {"messages": [{"content": "PLANTED"}]}},
+    }
+    server.publish(*([json.dumps(payload, indent=1).encode()] if has_text else []), *_messages(2))
+    printed, errors = child.communicate(timeout=30)
+    assert child.returncode == (0 if has_text else 3)
+    assert len(find_workload(str(out.with_suffix(".yaml"))).requests(0)) == 2
+    document = read_output("capture", printed)
+    requests = out.with_suffix(".requests.jsonl")
+    if has_text:
+        assert json.loads(requests.read_text()) == payload["payload"]["request"]
+        assert (document["files"]["requests"], document["error"]) == (str(requests), None)
+    else:
+        assert not requests.exists()
+        assert "no request has text" in document["error"]
+        assert "DYN_REQUEST_TRACE_RECORDS" in errors
+    assert not list(tmp_path.glob("*.partial"))
 
 
 def _wait_for_lines(path: Path, count: int) -> None:

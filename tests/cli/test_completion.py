@@ -66,6 +66,14 @@ def test_the_shell_parses_its_script(shell: str, tmp_path: Path) -> None:
         ("penstock explain g.yaml pre", {"prefill"}),
         ("penstock plan --model gpt-oss-1", {"gpt-oss-120b"}),
         ("penstock ls -q", {"-q"}),
+        ("penstock bench sha", {"shadow"}),
+        ("penstock bench dynamo_graphs/quickstart.y", {"dynamo_graphs/quickstart.yaml"}),
+        ("penstock bench shadow --lis", {"--listen"}),
+        (
+            "penstock bench shadow A B --file dynamo_graphs/quickstart.y",
+            {"dynamo_graphs/quickstart.yaml"},
+        ),
+        ("penstock bench shadow A B --request-time", {"--request-timeout"}),
         ("penstock init --example smol", {"smollm2-cpu-disagg"}),
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import stat
 import subprocess
 import sys
 import time
@@ -12,9 +13,11 @@ from pathlib import Path
 import httpx
 import pytest
 
+from penstock.bench.shadow.requests import read_requests
 from penstock.cli.main import main
 from penstock.local.ports import Ports
 from penstock.workload import find_workload
+from tests.support.outputs import read_output
 from tests.support.traced_frontend import MODEL, traced_frontend
 
 PLANTED = ("PLANTEDTEXT", "PLANTEDKEY", "PLANTEDUSER", "PLANTEDQUERY", "PLANTEDSESSION")
@@ -35,7 +38,9 @@ def _send(url: str) -> None:
 
 
 @pytest.mark.etcd
-def test_a_trace_of_a_real_frontend_has_shapes_and_no_text(tmp_path: Path) -> None:
+def test_a_trace_of_a_real_frontend_has_shapes_and_no_text(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     ports = Ports()
     port = ports.free()
     server = shutil.which("nats-server", path="/usr/sbin:/usr/bin:/usr/local/bin")
@@ -68,12 +73,13 @@ def test_a_trace_of_a_real_frontend_has_shapes_and_no_text(tmp_path: Path) -> No
             printed, _ = reader.communicate(timeout=60)
             assert reader.returncode == 0
             _wait_for_records(log)
+            copy = tmp_path / "copy.jsonl"
+            assert main(["capture", str(log), "-o", str(copy)]) == 0
+            _check_text(log, tmp_path / "text.jsonl", url, capsys)
     finally:
         nats.terminate()
         nats.wait(10)
     assert "PLANTEDTEXT" in log.read_text()  # the source has it
-    copy = tmp_path / "copy.jsonl"
-    assert main(["capture", str(log), "-o", str(copy)]) == 0
     assert live.read_text() == copy.read_text()
     requests = find_workload(str(live.with_suffix(".yaml"))).requests(0)
     assert [request.output_tokens for request in requests] == [4] * REQUESTS
@@ -84,6 +90,27 @@ def test_a_trace_of_a_real_frontend_has_shapes_and_no_text(tmp_path: Path) -> No
         path.read_text() for path in (live, copy, live.with_suffix(".yaml"))
     )
     assert not [planted for planted in PLANTED if planted in written]
+    assert [path.name for path in tmp_path.glob("*.requests.jsonl")] == ["text.requests.jsonl"]
+    assert (tmp_path / "text.jsonl").read_text() == copy.read_text()
+
+
+def _check_text(log: Path, out: Path, url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """With --include-text, the prompts are in a file of their own, which `bench shadow` sends."""
+    assert main(["capture", str(log), "-o", str(out), "--include-text"]) == 0
+    path = out.with_suffix(".requests.jsonl")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    sent = read_requests(path).requests
+    ends = [one.body["messages"][0]["content"].split()[-1] for one in sent]
+    assert ends == [str(number) for number in range(REQUESTS)]
+    assert all(one.body["max_tokens"] == 4 and one.body["model"] == MODEL for one in sent)
+    text = path.read_text()
+    assert "PLANTEDTEXT" in text
+    assert not [planted for planted in PLANTED[1:] if planted in text]
+    capsys.readouterr()
+    code = main(["bench", "shadow", url, url, "--file", str(path), "--repeats", "0", "--json"])
+    found = read_output("bench", capsys.readouterr().out)
+    assert code == 21  # too few requests for a verdict
+    assert (found["compared"], found["both_failed"]) == (REQUESTS, 0)
 
 
 def _wait_for_records(log: Path) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from penstock.cli.main import main
 from penstock.errors import GraphError
 from penstock.graph.load import parse_graph
 from tests.support.charts import Chart
@@ -29,8 +32,26 @@ worker: {replicas: 1}
     ],
 )
 def test_an_endpoint_needs_http_a_port_and_no_path(endpoint: str) -> None:
-    with pytest.raises(GraphError, match="must be an http URL with a port and without a path"):
+    with pytest.raises(GraphError, match="must be an http URL with a port, without a path"):
         parse_graph(f"{GRAPH}tracing: {{endpoint: '{endpoint}'}}\n", "g.yaml")
+
+
+@pytest.mark.parametrize(
+    "endpoint", ["http://PLANTED:PLANTED@t:4317", "http://u:PLANTED@/PLANTED@t:1", "//u:PLANTED@t"]
+)
+def test_a_password_in_an_endpoint_is_not_printed(
+    endpoint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    written, other = tmp_path / "written.yaml", tmp_path / "other.yaml"
+    written.write_text(f"{GRAPH}tracing: {{endpoint: '{endpoint}'}}\n")
+    other.write_text(GRAPH)
+    for argv in ([str(written)], [str(other), "--set", f"tracing.endpoint={endpoint}"]):
+        for form in ([], ["--json"]):
+            assert main(["check", *argv, *form]) == 14
+            printed = capsys.readouterr()
+            assert "PS002" in printed.out
+            assert "(not shown)@t" in printed.out
+            assert "PLANTED" not in printed.out + printed.err
 
 
 @pytest.mark.parametrize("ratio", ["-0.1", "1.5"])

@@ -166,4 +166,4 @@ def test_the_command_line_prints_a_schema() -> None:
     assert json.loads(done.stdout) == output_schema("verify")
     wrong = penstock("schema", "--command", "render")
     assert wrong.returncode == 2
-    assert "'render' is not one of bench, drill, plan" in wrong.stderr
+    assert "'render' is not one of bench, capture, drill, plan" in wrong.stderr

@@ -77,19 +77,21 @@ def capture_files(
     *,
     file_format: FileFormat | None = None,
     strict: bool = False,
+    on_other: Callable[[bytes], None] = lambda _: None,
     on_progress: Callable[[int], None] = lambda _: None,
 ) -> Captured:
     """The requests of all files that ``sources`` name.
 
-    ``file_format``: None: detect it for each file. ``on_progress``: gets the number of records
-    about once a second. InputError for a file that cannot be read, has another format or too many
-    broken lines, and with ``strict`` for any broken line or jump of the clock.
+    ``file_format``: None: detect it for each file. ``on_other``: gets each record of another event
+    than the end of a request; BrokenRecordError makes it a broken line. ``on_progress``: gets the
+    number of records about once a second. InputError for a file that cannot be read, has another
+    format or too many broken lines, and with ``strict`` for any broken line or jump of the clock.
     """
     captured = Captured()
     clocks: dict[str, StreamClock] = {}
     for path in find_files(sources):
         clock = clocks.setdefault(stream_of(path), StreamClock())
-        _read_file(path, captured, clock, file_format, strict, on_progress)
+        _read_file(path, captured, clock, file_format, strict, on_other, on_progress)
     captured.jumps = [jump for clock in clocks.values() for jump in clock.jumps]
     if strict and captured.jumps:
         raise InputError(*(jump_problem(jump) for jump in captured.jumps[:NAMED]))
@@ -112,6 +114,7 @@ def _read_file(
     clock: StreamClock,
     file_format: FileFormat | None,
     strict: bool,
+    on_other: Callable[[bytes], None],
     on_progress: Callable[[int], None],
 ) -> None:
     chosen = file_format or _detect(path)
@@ -131,6 +134,8 @@ def _read_file(
             next_report = time.monotonic() + 1
         try:
             parsed = PARSERS[chosen](line.text)
+            if parsed is LeftOut.OTHER_EVENT:
+                on_other(line.text)
         except BrokenRecordError as error:
             if not line.is_complete:
                 captured.unfinished.append(str(path))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -58,8 +58,17 @@ class NatsSource:
     @property
     def shown(self) -> str:
         """The URL without its password."""
-        parts = urlsplit(self.url)
-        return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+        return shown([self.url])
+
+
+def shown(sources: Sequence[str]) -> str:
+    """Files and URLs for a message, without the passwords of the URLs."""
+    return ", ".join(_without_user(one) if is_nats(one) else one for one in sources)
+
+
+def _without_user(url: str) -> str:
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
 
 
 def is_nats(source: str) -> bool:
@@ -72,15 +81,17 @@ def capture_nats(
     *,
     notify: Callable[[str], None],
     strict: bool = False,
+    on_other: Callable[[bytes], None] = lambda _: None,
 ) -> tuple[Captured, Problem | None]:
     """The captured requests, and the error that ended the capture early, or None.
 
     ``partial``: the file to append to; the caller deletes it. ``notify``: gets a line about each
-    event of the connection. InputError if no connection can be made.
+    event of the connection. ``on_other``: as in `capture_files`. InputError if no connection can be
+    made.
     """
     try:
         with partial.open("w", encoding="utf-8") as file:
-            return asyncio.run(_Reader(source, file, notify, strict).run())
+            return asyncio.run(_Reader(source, file, notify, strict, on_other).run())
     except OSError as error:
         message = f"cannot be written: {error.strerror or error}"
         fix = "Free space, or name a file in a folder in which you may write."
@@ -92,12 +103,18 @@ def capture_nats(
 
 class _Reader:
     def __init__(
-        self, source: NatsSource, file: IO[str], notify: Callable[[str], None], strict: bool
+        self,
+        source: NatsSource,
+        file: IO[str],
+        notify: Callable[[str], None],
+        strict: bool,
+        on_other: Callable[[bytes], None],
     ) -> None:
         self._source = source
         self._file = file
         self._notify = notify
         self._strict = strict
+        self._on_other = on_other
         self._captured = Captured()
         self._clock = StreamClock()
         self._ids = BlockIds()
@@ -185,8 +202,13 @@ class _Reader:
         captured.records += 1
         try:
             parsed = parse_dynamo(message.data)
+            if parsed is LeftOut.OTHER_EVENT:
+                self._on_other(message.data)
         except BrokenRecordError as error:
             self._broken(str(error))
+            return
+        except InputError as error:  # the text cannot be written
+            self._end(error.problems[0])
             return
         if isinstance(parsed, LeftOut):
             captured.left_out[parsed] += 1

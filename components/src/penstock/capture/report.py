@@ -8,6 +8,7 @@ from itertools import pairwise
 from statistics import fmean
 
 from penstock.capture.capture import NAMED, Captured, TimedRequest
+from penstock.capture.record import RequestRecord
 from penstock.capture.trace_file import BlockIds
 
 PAUSE_MS = 3600 * 1000.0  # a warning names a longer one
@@ -25,7 +26,7 @@ def report(captured: Captured, requests: Sequence[TimedRequest], ids: BlockIds) 
 
 
 def _summary(captured: Captured, requests: Sequence[TimedRequest]) -> list[str]:
-    seconds = (requests[-1].arrival_ms - requests[0].arrival_ms) / 1000
+    seconds = span_s(requests)
     rate = f", {len(requests) / seconds:.3g} requests/s" if seconds else ""
     records = [request.record for request in requests]
     inputs = [record.input_tokens or 0 for record in records]
@@ -37,12 +38,23 @@ def _summary(captured: Captured, requests: Sequence[TimedRequest]) -> list[str]:
     ]
     with_prefixes = sum(1 for record in records if record.prefixes)
     rows.append(("prefix hashes", f"{with_prefixes:,} requests"))
-    known = [record for record in records if record.cached_tokens is not None]
-    if known and (total := sum(record.input_tokens or 0 for record in known)):
-        share = sum(record.cached_tokens or 0 for record in known) / total
+    if (share := recorded_hit_rate(records)) is not None:
         rows.append(("recorded prefix-cache hit rate", f"{share:.1%}"))
     rows += [("left out", f"{count:,} {kind}") for kind, count in captured.left_out.items()]
     return [f"{name + ':':<32}{value}" for name, value in rows]
+
+
+def span_s(requests: Sequence[TimedRequest]) -> float:
+    """Seconds between the first and the last of ``requests``, which are in order of arrival."""
+    return (requests[-1].arrival_ms - requests[0].arrival_ms) / 1000
+
+
+def recorded_hit_rate(records: Sequence[RequestRecord]) -> float | None:
+    """The prefix-cache hit rate of the requests with a number of cached tokens, as a share; None
+    if there are none."""
+    known = [record for record in records if record.cached_tokens is not None]
+    total = sum(record.input_tokens or 0 for record in known)
+    return sum(record.cached_tokens or 0 for record in known) / total if total else None
 
 
 def _warnings(captured: Captured, requests: Sequence[TimedRequest], ids: BlockIds) -> list[str]:

@@ -72,13 +72,18 @@ def _plain(ms: float) -> float | int:
 
 @dataclass(frozen=True, kw_only=True)
 class TraceFiles:
-    """The two files of a trace: `NAME.jsonl` and the workload `NAME.yaml`."""
+    """The files of a trace: `NAME.jsonl`, the workload `NAME.yaml`, and on request the text of the
+    requests, `NAME.requests.jsonl`."""
 
     trace: Path
 
     @property
     def workload(self) -> Path:
         return self.trace.with_suffix(".yaml")
+
+    @property
+    def requests(self) -> Path:
+        return self.trace.with_suffix(".requests.jsonl")
 
     @property
     def partial(self) -> Path:

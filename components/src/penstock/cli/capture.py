@@ -1,18 +1,20 @@
-"""`penstock capture SOURCE`: turn logs of requests into a workload trace, without their text."""
+"""`penstock capture SOURCE`: turn logs of requests into a workload trace, which has no text."""
 
 from __future__ import annotations
 
 import argparse
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.cli.arguments import require_absent, require_writable
+from penstock.cli.arguments import add_json, require_absent, require_writable
 from penstock.cli.progress import add_progress
 from penstock.cli.replay_arguments import integer_between, positive_number
 
 if TYPE_CHECKING:
     from penstock.capture import Captured, LengthOption, TraceFiles
+    from penstock.capture.request_texts import RequestTexts
     from penstock.errors import Problem
     from penstock.workload.model import Lengths
 
@@ -34,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=Path("trace.jsonl"),
         help="trace to write; the workload file FILE.yaml names it (default: trace.jsonl)",
     )
-    parser.add_argument("--force", action="store_true", help="replace the two files if they exist")
+    parser.add_argument("--force", action="store_true", help="replace the files if they exist")
     parser.add_argument(
         "--format",
         choices=["dynamo", "envoy"],
@@ -46,8 +48,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="fail if a record is broken or a clock jumps (default: skip a few, correct the times)",
     )
+    parser.add_argument(
+        "--include-text",
+        action="store_true",
+        help="also write the chat requests, with their text, to FILE.requests.jsonl, which `bench "
+        "shadow --file` reads",
+    )
     _add_lengths(parser)
     _add_nats(parser)
+    add_json(parser)
     add_progress(parser)
 
 
@@ -100,6 +109,8 @@ def _lengths(text: str) -> Lengths:
 
 def run(args: argparse.Namespace) -> int:
     from penstock.capture import LengthOption, TraceFiles
+    from penstock.capture.nats_source import shown
+    from penstock.capture.request_texts import RequestTexts, no_text
     from penstock.errors import InputError, Problem, UsageError
 
     if args.output.suffix != ".jsonl":
@@ -108,12 +119,20 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(Problem(place="-o", message=message, fix=fix))
     files = TraceFiles(trace=args.output)
     require_writable(files.trace, "-o")
-    for path in (files.trace, files.workload, files.partial):
+    written = [files.trace, files.workload, files.partial]
+    for path in [*written, *([files.requests] if args.include_text else [])]:
         require_absent(path, force=args.force)
     lengths = LengthOption(input=args.input_tokens, output=args.output_tokens, seed=args.seed)
-    captured, problem = _capture(args, files)
-    if captured.requests:
-        _finish(args, captured, files, lengths)
+    texts = RequestTexts(files.trace.absolute().parent) if args.include_text else None
+    with texts or nullcontext():
+        captured, problem = _capture(args, files, texts)
+        if texts is not None and captured.requests and not texts.known(captured.requests):
+            missing = no_text(shown(args.sources))
+            if captured.files:  # which can be read again; a live capture cannot
+                raise InputError(missing)
+            problem = problem or missing
+        if captured.requests:
+            _finish(args, captured, files, lengths, texts, problem)
     files.partial.unlink(missing_ok=True)
     if problem is None and not captured.requests:
         problem = _nothing(args.sources[0], captured)
@@ -136,12 +155,15 @@ def _nothing(source: str, captured: Captured) -> Problem:
     )
 
 
-def _capture(args: argparse.Namespace, files: TraceFiles) -> tuple[Captured, Problem | None]:
+def _capture(
+    args: argparse.Namespace, files: TraceFiles, texts: RequestTexts | None
+) -> tuple[Captured, Problem | None]:
     from penstock.capture import capture_files
     from penstock.capture.nats_source import SUBJECT, NatsSource, capture_nats, is_nats
     from penstock.errors import UsageError
 
     given = [f"--{name.replace('_', '-')}" for name in NATS_ONLY if getattr(args, name) is not None]
+    on_other = texts.add if texts is not None else _ignore
     live = [source for source in args.sources if is_nats(source)]
     if not live:
         if given:
@@ -151,7 +173,11 @@ def _capture(args: argparse.Namespace, files: TraceFiles) -> tuple[Captured, Pro
             _note(args, f"{records:,} records read")
 
         captured = capture_files(
-            args.sources, file_format=args.format, strict=args.strict, on_progress=show
+            args.sources,
+            file_format=args.format,
+            strict=args.strict,
+            on_other=on_other,
+            on_progress=show,
         )
         return captured, None
     if len(args.sources) > 1:
@@ -164,8 +190,16 @@ def _capture(args: argparse.Namespace, files: TraceFiles) -> tuple[Captured, Pro
         requests=args.requests,
     )
     return capture_nats(
-        source, files.partial, notify=lambda text: _note(args, text), strict=args.strict
+        source,
+        files.partial,
+        notify=lambda text: _note(args, text),
+        strict=args.strict,
+        on_other=on_other,
     )
+
+
+def _ignore(_: bytes) -> None:
+    """Without --include-text, nothing of such a record is decoded."""
 
 
 def _note(args: argparse.Namespace, text: str) -> None:
@@ -174,16 +208,32 @@ def _note(args: argparse.Namespace, text: str) -> None:
 
 
 def _finish(
-    args: argparse.Namespace, captured: Captured, files: TraceFiles, option: LengthOption
+    args: argparse.Namespace,
+    captured: Captured,
+    files: TraceFiles,
+    option: LengthOption,
+    texts: RequestTexts | None,
+    problem: Problem | None,
 ) -> None:
     from penstock.capture import report
     from penstock.capture.lengths import with_lengths
+    from penstock.capture.request_texts import text_warnings
 
     requests = with_lengths(captured, option)
-    ids = files.write(requests)
-    result = report(captured, requests, ids)
+    result = report(captured, requests, files.write(requests))
+    known = texts.known(requests) if texts is not None else 0
+    if texts is not None and known:
+        texts.write(files.requests, requests)
+        result.warnings.extend(text_warnings(files.requests, known, len(requests)))
     for text in result.warnings:
         print(f"penstock capture: warning: {text}", file=sys.stderr)
+    if args.json:
+        from penstock.capture.documents import as_json
+
+        print(as_json(captured, requests, files, result, with_text=known > 0, error=problem))
+        return
     print("\n".join(result.lines))
-    print(f"\nwrote {files.trace} and {files.workload}")
+    names = [str(path) for path in (files.trace, files.workload)]
+    names += [str(files.requests)] if known else []
+    print(f"\nwrote {', '.join(names[:-1])} and {names[-1]}")
     print(f"penstock simulate GRAPH --workload {files.workload}")

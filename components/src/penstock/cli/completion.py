@@ -52,23 +52,46 @@ def run(args: argparse.Namespace) -> int:
 
 def every_command() -> argparse.ArgumentParser:
     """One parser with all commands, as the generator of the scripts expects it."""
-    from penstock.cli.main import COMMANDS
-    from penstock.cli.main import add_arguments as add_arguments_of
+    from penstock.cli.main import COMMANDS, SUBCOMMANDS
 
     top = argparse.ArgumentParser(prog="penstock", allow_abbrev=False)
     top.add_argument("--version", action="version", version="", help="print the version")
     commands = top.add_subparsers(parser_class=CommandParser)
     words = _words()
+    parsers = {}
     for command, text in COMMANDS.items():
-        parser = commands.add_parser(command, help=text)
-        add_arguments_of(parser, command)
-        for action in parser.actions():
-            names = words.get((command, action.dest)) or words.get(("", action.dest))
-            if names and action.choices is None:
-                action.choices = names  # of this parser, which parses nothing
-            else:
-                _complete_files(action)
+        parsers[command] = commands.add_parser(command, help=text)
+        _add_completed(parsers[command], command, words)
+    for command, text in SUBCOMMANDS.items():
+        first, second = command.split()
+        # Last, so that the first argument is also completed as a file.
+        below = parsers[first].add_subparsers(parser_class=CommandParser)
+        _add_completed(below.add_parser(second, help=text), command, words)
+        _complete_first(parsers[first], second)
     return top
+
+
+def _add_completed(
+    parser: CommandParser, command: str, words: dict[tuple[str, str], list[str]]
+) -> None:
+    from penstock.cli.main import add_arguments as add_arguments_of
+
+    add_arguments_of(parser, command)
+    for action in parser.actions():
+        names = words.get((command, action.dest)) or words.get(("", action.dest))
+        if names and action.choices is None:
+            action.choices = names  # of this parser, which parses nothing
+        else:
+            _complete_files(action)
+
+
+def _complete_first(parser: CommandParser, word: str) -> None:
+    """Offer ``word`` or a file as the first argument."""
+    import shtab
+
+    first = next(action for action in parser.actions() if not action.option_strings)
+    vars(first).pop("complete", None)
+    first.choices = [*shtab.Required.FILE, word]
 
 
 def _words() -> dict[tuple[str, str], list[str]]:

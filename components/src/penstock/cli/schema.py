@@ -7,7 +7,7 @@ import json
 
 from penstock.cli import arguments
 
-WITH_SCHEMA = ("bench", "drill", "plan", "simulate", "verify")
+WITH_SCHEMA = ("bench", "capture", "drill", "plan", "simulate", "verify")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -15,8 +15,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--command",
         choices=WITH_SCHEMA,
         metavar="COMMAND",
-        help="print the schema of what COMMAND prints with --json (bench, drill, plan, simulate or "
-        "verify; default: the schema of the graph YAML)",
+        help="print the schema of what COMMAND prints with --json (bench, capture, drill, plan, "
+        "simulate or verify; default: the schema of the graph YAML)",
     )
     arguments.add_generated_output(parser)
 

@@ -10,6 +10,7 @@ from pydantic import Discriminator
 from penstock.bench.documents import WorkloadDocument
 from penstock.bench.methods.documents import MethodDocument
 from penstock.bench.shadow.documents import ShadowDocument
+from penstock.capture.documents import CaptureDocument
 from penstock.drill.documents import DrillDocument
 from penstock.json_document import Schema, schema_of
 from penstock.plan.documents import PlanDocument
@@ -18,6 +19,7 @@ from penstock.verify.documents import VerifyDocument
 
 DOCUMENTS: Mapping[str, Any] = {
     "bench": Annotated[WorkloadDocument | MethodDocument | ShadowDocument, Discriminator("kind")],
+    "capture": CaptureDocument,
     "drill": DrillDocument,
     "plan": PlanDocument,
     "simulate": SimulateDocument,

@@ -80,7 +80,7 @@ PATTERNS = {
         "Use letters, digits and '-', such as Authorization.",
     ),
     OTLP_ENDPOINT: (
-        "an http URL with a port and without a path",
+        "an http URL with a port, without a path and without a user name or password",
         "Write it as http://tempo.monitoring:4317 (OTLP over gRPC) or with port 4318 (HTTP).",
     ),
     HTTP_URL: (
@@ -349,10 +349,12 @@ def kind_of(value: Any) -> str:
 
 
 def shown(path: Path, value: Any) -> str:
-    """A value for a message: as YAML would have it, shortened, and never a secret."""
+    """A value for a message: as YAML would have it, shortened, and never a secret, such as the user
+    name and the password of a URL."""
     if looks_secret(place_of(path)):
         return "(not shown)"
     text = json.dumps(value, ensure_ascii=False, default=str)
+    text = re.sub(r"//.*@", "//(not shown)@", text)
     text = "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in text[: LONGEST_VALUE + 1])
     return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 1]}…"
 
