@@ -4,7 +4,8 @@
 
 Each cause has a graph of its own. Usual requests come first, then the planted ones. A plant counts
 only with evidence from the client and the workers' metrics that the cause took effect
-(explain_plants.py); it is repeated up to three times, and is then `not planted` and not right. Rules and plants were chosen with other seeds (1 to 3, 11, 12, 20).
+(explain_plants.py); it is repeated up to three times, and is then `not planted` and not right.
+Rules and plants were chosen with other seeds (1 to 3, 11, 12, 20).
 """
 
 from __future__ import annotations

@@ -207,7 +207,7 @@ async def _body(request: Request) -> dict[str, Any] | None:
             return None
     try:
         found = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
 
@@ -256,11 +256,24 @@ async def _answer(live: Live, prompt: str) -> AsyncIterator[str]:
     yield json.dumps(about) + "\n"
 
 
-async def read_parent(live: Live) -> None:
+async def listens(port: int) -> None:
+    """Return when the server accepts connections."""
+    while True:
+        try:
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+        except OSError:
+            await asyncio.sleep(0.02)
+        else:
+            writer.close()
+            return
+
+
+async def read_parent(live: Live, port: int) -> None:
     """Until the parent process ends."""
     reader = asyncio.StreamReader(limit=2**24)
     loop = asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    await listens(port)
     print(json.dumps({"ready": True}), flush=True)
     while line := await reader.readline():
         live.receive(json.loads(line))
@@ -278,7 +291,7 @@ def main() -> None:
     add_routes(live)
     ui.page("/", title="penstock")(lambda: page(live))
     tasks: list[asyncio.Task[None]] = []  # a task without a reference may be collected
-    app.on_startup(lambda: tasks.append(asyncio.create_task(read_parent(live))))
+    app.on_startup(lambda: tasks.append(asyncio.create_task(read_parent(live, args.port))))
     ui.run(
         host="127.0.0.1",
         port=args.port,
