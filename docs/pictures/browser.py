@@ -96,7 +96,9 @@ class Page:
 @contextlib.contextmanager
 def browser() -> Iterator[Page]:
     """A tab of a new Chromium, which ends with the context. It reaches only 127.0.0.1."""
-    with tempfile.TemporaryDirectory(prefix="penstock-chromium-") as folder:
+    # Chromium's helper processes can write to its folder for a moment after it has ended.
+    scratch = tempfile.TemporaryDirectory(prefix="penstock-chromium-", ignore_cleanup_errors=True)
+    with scratch as folder:
         command = [PROGRAM, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"]
         command += ["--remote-debugging-port=0", f"--user-data-dir={folder}"]
         command += ["--no-first-run", "--disable-extensions", "--disable-dev-shm-usage"]
