@@ -1,4 +1,4 @@
-"""The causes that explain_requests.py plants, and the evidence that each took effect.
+"""The delays that explain_requests.py injects, and the evidence that each took effect.
 
 The evidence is what the client measures and what the workers' metrics count; spans are not read.
 """

@@ -1,11 +1,11 @@
-"""Whether `penstock trace` names the stage that a planted cause made slow, on mockers.
+"""Whether `penstock trace` names the stage that an injected delay made slow, on mockers.
 
     python benchmarks/explain_requests.py --seed 21 [--plants 50] [--causes queue ...]
 
-Each cause has a graph of its own. Usual requests come first, then the planted ones. A plant counts
-only with evidence from the client and the workers' metrics that the cause took effect
-(explain_plants.py); it is repeated up to three times, and is then `not planted` and not right.
-Rules and plants were chosen with other seeds (1 to 3, 11, 12, 20).
+Each cause has a graph of its own. Usual requests come first, then the delayed ones. The client's
+times or the workers' metrics must show that a delay took effect (explain_plants.py). Otherwise it
+is injected again, three times in total, and is then `not planted` and counts as not right.
+Rules and delays were chosen with other seeds (1 to 3, 11, 12, 20).
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ In each round, two equal graphs start and run at the same time, B with traces or
 page`, which headless Chromium displays on the same machine. Clients send to A and B in turn, in
 slices of a few seconds and random order. A change is the ratio B / A of two slices. Two equal
 graphs differ by more than two slices of one graph do, so the interval is a bootstrap over rounds,
-and `control` shows what two graphs without either differ by.
+and `control` compares two graphs that have neither traces nor the page.
 `saturated`: mockers without simulated times, so that all time is that of Dynamo and the clients.
 """
 

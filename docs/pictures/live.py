@@ -1,7 +1,8 @@
 """Take pictures of `penstock top` and of the page of `penstock page`, for docs/live.md.
 
 `make screenshots` runs it, for two minutes. They show one graph of mockers under load, which is
-scaled meanwhile. It needs the environment page, and Debian's `chromium`.
+scaled meanwhile. The page shows the path of its slowest request. It needs the environment page, and
+Debian's `chromium`.
 """
 
 from __future__ import annotations
@@ -44,6 +45,8 @@ HEIGHT = 1080  # pixels, about those of the page
 WINDOW_S = 8.0  # longer than the window of the rates
 CHARTS_S = 30.0  # that the charts of the page show at least
 QUALITY = 60  # of WebP
+CHANGED = "new Event('change', {bubbles: true})"
+FIRST = "document.querySelector('#recorded tbody button')"  # of the listed requests
 FONT = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)  # loads a font from another host
 NUMBERED = re.compile(r"terminal-\d+-")
 
@@ -74,6 +77,11 @@ def take_page(url: str, folder: Path) -> None:
             page.open(url, 1280, HEIGHT, is_dark=is_dark)
             page.wait_for("document.querySelectorAll('#workers tbody tr').length > 0")
             page.wait_for("document.querySelectorAll('.chart svg path').length > 0")
+            page.evaluate("order.value = 'slowest'")  # an element's ID is a global name
+            page.evaluate(f"order.dispatchEvent({CHANGED})")
+            time.sleep(2.0)  # the list of the newest is there already
+            page.evaluate(f"{FIRST}.click()")
+            page.wait_for("!path.hidden")
             for _ in range(2):  # the first one makes a headless browser lay out all parts
                 time.sleep(1.5)
                 page.screenshot(folder / f"{name}.webp", quality=QUALITY)
@@ -125,7 +133,9 @@ def main() -> None:
         graph = folder / QUICKSTART.name
         shutil.copy(QUICKSTART, graph)
         os.environ["PENSTOCK_STATE_HOME"] = str(folder / "state")
-        with GraphProcess(graph, folder, ["--engine", "mocker", "--port", "0"]) as process:
+        with GraphProcess(
+            graph, folder, ["--engine", "mocker", "--port", "0", "--trace"]
+        ) as process:
             endpoint = process.wait_ready(300.0)
             with _serving_page(graph) as url, _load(endpoint):
                 time.sleep(CHARTS_S)

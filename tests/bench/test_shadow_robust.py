@@ -7,6 +7,7 @@ import json
 import socket
 import subprocess
 import sys
+import threading
 import time
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -22,6 +23,7 @@ from penstock.bench.shadow.stream import document
 from tests.bench.shadow_server import MODEL, ShadowServer, prompts, write_requests
 from tests.bench.test_shadow_live import CHAT, Clients, compared, live
 from tests.support.command_line import penstock
+from tests.support.outputs import read_output
 from tests.support.scripted_http import body_of, respond, send_part, serving
 
 INTERRUPTED, UNDECIDED = 130, 21
@@ -231,18 +233,80 @@ def test_a_full_disk_loses_no_verdict_and_the_file_continues(tmp_path: Path) -> 
 
 def test_memory_is_bounded_and_clients_are_served_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live_module, "MOST_KEPT", 5 * live_module.PAIR_BYTES)
-    served = []
+    served: list[int] = []
 
     def use(clients: Clients) -> None:
-        for prompt in prompts(30):
-            served.append(clients.chat(prompt)[0])
-            time.sleep(0.02)
+        served.extend(clients.chat(prompt)[0] for prompt in prompts(120))
         clients.end()
 
     done, _, second = compared(use, "--repeats", "0", "--concurrency", "1")
-    assert served == [200] * 30
-    assert 5 <= len(second.bodies) < 20
-    assert done.stderr.count("A still serves, without copies, until Ctrl-C") == 1
+    assert served == [200] * 120
+    assert 5 <= len(second.bodies) <= 5 + 1 + live_module.WAITING
+    assert done.stderr.count("requests still go to A, but no more are copied") == 1
+
+
+def test_each_selected_request_is_counted_once_when_the_comparison_ends() -> None:
+    """Also those that wait, and a stream that is open, when enough requests are compared."""
+    count = 5
+
+    def use(clients: Clients) -> None:
+        threads = [
+            threading.Thread(target=lambda prompt=prompt: clients.chat(prompt))
+            for prompt in prompts(40)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    done, *_ = compared(use, "--requests", str(count), "--concurrency", "1", "--json")
+    document = read_output("bench", done.stdout)
+    mirror = document["mirror"]
+    lost = mirror["skipped"] + mirror["disconnected"] + mirror["unreadable"]
+    assert document["compared"] == count
+    assert mirror["selected"] == count + lost
+
+
+def test_a_request_in_the_batch_format_is_no_request_of_a_client() -> None:
+    """A rejects it, so B must not get the request inside it."""
+    body = {"custom_id": "alice@example.com", "url": CHAT, "body": json.loads(HELLO % "")}
+
+    def use(clients: Clients) -> None:
+        clients.post(CHAT, json.dumps(body).encode())
+        clients.end()
+
+    done, _, second = compared(use, "--repeats", "0")
+    assert all("custom_id" in one for one in second.bodies)
+    assert "alice" not in done.stdout + done.stderr
+
+
+def test_headers_that_aiohttp_would_change_are_refused() -> None:
+    def use(clients: Clients) -> None:
+        answer = raw(clients.port, "GET / HTTP/1.1\nHost: a\nConnection: close\nX-Name: a\xe4b")
+        assert answer.startswith(b"HTTP/1.1 400 ")
+        clients.end()
+
+    done, *_ = compared(use)
+    assert done.returncode == UNDECIDED, done.stderr
+
+
+def test_a_url_with_a_password_is_refused_and_not_printed() -> None:
+    with ShadowServer().running() as first, ShadowServer().running() as second:
+        url = first.url.replace("://", "://user:secret@")
+        done = penstock("bench", "shadow", url, second.url, "--listen", "127.0.0.1:0")
+    assert done.returncode == 2
+    assert "the URL of A contains a user name or a password" in done.stderr
+    assert "secret" not in done.stdout + done.stderr
+
+
+def test_an_existing_results_file_becomes_private(tmp_path: Path) -> None:
+    results = tmp_path / "results.jsonl"
+    results.touch(0o644)
+    file = write_requests(tmp_path / "requests.jsonl", prompts(2))
+    with ShadowServer().running() as first, ShadowServer().running() as second:
+        urls = (first.url, second.url)
+        penstock("bench", "shadow", *urls, "--file", str(file), "--results", str(results))
+    assert results.stat().st_mode & 0o077 == 0
 
 
 def test_the_tests_of_rates_are_fast_with_many_requests() -> None:

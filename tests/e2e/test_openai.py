@@ -145,20 +145,30 @@ def test_top_in_a_terminal_shows_the_graph_and_follows_keys(
     command = [sys.executable, "-m", "penstock.cli.main", "top", str(running.graph)]
     env = {"PENSTOCK_STATE_HOME": str(running.log.parent / "state")}
     with Terminal(command, width, env=env) as terminal:
-        lines = terminal.wait_for(
-            lambda found: "decode.0" in processes(found) and "q Quit" in found[-1]
-        )
-        heading = next(line for line in lines if line.startswith(" process "))
         columns = [column.title for column in columns_for(width)]
-        assert re.split(r"\s{2,}", heading.strip()) == columns
-        assert lines[0].startswith(f" {running.graph.name}: ready, http://127.0.0.1:")
-        assert any("→ decode 1/1" in line for line in lines)
+        title = f" {running.graph.name}: ready, http://127.0.0.1:"
+        terminal.wait_for(
+            lambda found: (
+                columns in [re.split(r"\s{2,}", line.strip()) for line in found]
+                and found[0].startswith(title)
+                and any("→ decode 1/1" in line for line in found)
+                and "decode.0" in processes(found)
+                and "q Quit" in found[-1]
+            )
+        )
         terminal.press("s")
-        terminal.wait_for(lambda found: any("process ▲" in one for one in found))
-        assert processes(terminal.lines)[:2] == ["decode.0", "frontend.0"]
+        ascending = ["decode.0", "frontend.0"]
+        terminal.wait_for(
+            lambda found: (
+                processes(found)[:2] == ascending and any("process ▲" in one for one in found)
+            )
+        )
         terminal.press("r")
-        lines = terminal.wait_for(lambda found: processes(found)[:1] == ["prefill.1"])
-        assert any("process ▼" in line for line in lines)
+        terminal.wait_for(
+            lambda found: (
+                processes(found)[:1] == ["prefill.1"] and any("process ▼" in one for one in found)
+            )
+        )
         terminal.press("?")
         terminal.wait_for(lambda found: any("close this help" in one for one in found))
         terminal.press("\x1b")

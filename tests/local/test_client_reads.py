@@ -74,6 +74,7 @@ def _read_slowly(port: int, pause_s: float, traceparent: str) -> int:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         connection.connect((LOOPBACK, port))
         connection.sendall(head.encode() + b"connection: close\r\n\r\n" + body)
+        connection.recv(1, socket.MSG_PEEK)  # the response has begun
         time.sleep(pause_s)
         while part := connection.recv(65536):
             size += len(part)

@@ -1,11 +1,10 @@
-"""A program in a pseudo-terminal, and what its screen shows: enough of a terminal for Textual."""
+"""A program in a pseudo-terminal, and what its screen shows."""
 
 from __future__ import annotations
 
 import fcntl
 import os
 import pty
-import re
 import select
 import struct
 import subprocess
@@ -14,15 +13,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 
-CONTROL = re.compile(
-    r"\x1b\[(?P<arguments>[0-?]*)[ -/]*(?P<final>[@-~])"  # CSI
-    r"|\x1b\].*?(?:\x07|\x1b\\)"  # OSC
-    r"|\x1b[PX^_].*?\x1b\\"  # DCS and the like
-    r"|\x1b[ -/]*[0-OQ-WYZ\\`-~]"
-    r"|[\x00-\x1f\x7f]",
-    re.DOTALL,
-)
-UNFINISHED = re.compile(r"\x1b[^\x1b]*\Z")
+import pyte
+
 WAIT_S = 30.0  # long, for a busy machine
 
 
@@ -36,10 +28,8 @@ class Terminal:
         height: int = 30,
         env: Mapping[str, str] | None = None,
     ) -> None:
-        self.width, self.height = width, height
-        self._cells = [[" "] * width for _ in range(height)]
-        self._x = self._y = 0
-        self._rest = b""
+        self._screen = pyte.Screen(width, height)
+        self._stream = pyte.ByteStream(self._screen)
         self._file, child = pty.openpty()
         fcntl.ioctl(child, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
         unset = ("COLUMNS", "LINES", "NO_COLOR")
@@ -70,7 +60,7 @@ class Terminal:
 
     @property
     def lines(self) -> list[str]:
-        return ["".join(row).rstrip() for row in self._cells]
+        return [line.rstrip() for line in self._screen.display]
 
     def press(self, keys: str) -> None:
         os.write(self._file, keys.encode())
@@ -95,39 +85,6 @@ class Terminal:
         if not select.select([self._file], [], [], 0.05)[0]:
             return
         try:
-            data = self._rest + os.read(self._file, 65536)
+            self._stream.feed(os.read(self._file, 65536))
         except OSError:  # the program has ended
             return
-        text = data.decode("utf-8", "surrogateescape")
-        cut = UNFINISHED.search(text)
-        complete = text[: cut.start()] if cut and not CONTROL.match(text, cut.start()) else text
-        while complete and "\udc80" <= complete[-1] <= "\udcff":  # a character in two parts
-            complete = complete[:-1]
-        self._rest = text[len(complete) :].encode("utf-8", "surrogateescape")
-        self._write(complete)
-
-    def _write(self, text: str) -> None:
-        at = 0
-        for found in CONTROL.finditer(text):
-            self._put(text[at : found.start()])
-            at = found.end()
-            self._control(found)
-        self._put(text[at:])
-
-    def _put(self, text: str) -> None:
-        for character in text:
-            if self._x < self.width and self._y < self.height:
-                self._cells[self._y][self._x] = character
-            self._x += 1
-
-    def _control(self, found: re.Match[str]) -> None:
-        final, arguments = found["final"], found["arguments"] or ""
-        if final in ("H", "f"):
-            row, _, column = arguments.partition(";")
-            self._y, self._x = int(row or 1) - 1, int(column or 1) - 1
-        elif final == "J" and arguments == "2":
-            self._cells = [[" "] * self.width for _ in range(self.height)]
-        elif found[0] == "\r":
-            self._x = 0
-        elif found[0] == "\n":
-            self._y, self._x = min(self._y + 1, self.height - 1), 0

@@ -168,7 +168,7 @@ def test_an_api_server_that_is_away_is_shown_with_the_last_state(installed: Clus
             found = await until(graph, lambda s: s.phase == "unreachable")
             assert [w.name for w in found.workers] == [w.name for w in before.workers]
             assert all(w.responds for w in found.workers)
-            assert "the server is down; shown is the state of" in found.alerts[0]
+            assert "the server is down; the view shows the state of" in found.alerts[0]
             installed.api.gate = lambda _: None
             found = await until(graph, lambda s: s.phase == "ready")
             assert found.alerts == ()

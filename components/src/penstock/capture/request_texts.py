@@ -42,7 +42,7 @@ class _Record(msgspec.Struct):
 
     schema: str = ""
     event_type: str = ""
-    payload: _Payload | None = None
+    payload: msgspec.Raw = msgspec.Raw()  # other records have another one
     event: _Record | None = None
 
 
@@ -79,12 +79,13 @@ class RequestTexts:
         """
         try:
             outer = _DECODER.decode(line)
+            record = outer.event or outer
+            is_payload = record.schema == SCHEMA and record.event_type == "request_payload"
+            if not is_payload or not bytes(record.payload):
+                return
+            payload = msgspec.json.decode(record.payload, type=_Payload)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise BrokenRecordError(reason(error)) from None
-        record = outer.event or outer
-        payload = record.payload
-        if record.schema != SCHEMA or record.event_type != "request_payload" or payload is None:
-            return
         kept: dict[str, Any] = {key: value for key, value in payload.request.items() if key in SENT}
         if payload.request_id in self._places or not kept.keys() & {"messages", "prompt"}:
             return

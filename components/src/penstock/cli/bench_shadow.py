@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from penstock.cli import arguments
 from penstock.cli.bench_methods import print_output
@@ -100,7 +101,7 @@ def _add_sending(parser: argparse.ArgumentParser) -> None:
         type=integer_between(1, 1000),
         metavar="N",
         help="number of requests at the same time; each goes to A and B in turn (default: 1); with "
-        f"--listen, of copies (default: {COPIES})",
+        f"--listen, number of copies and repeats at the same time (default: {COPIES})",
     )
     add_seed(parser, "the order of A and B, and of the choice of repeats and copies")
     add_request_timeout(parser, TIMEOUT_MS)
@@ -191,7 +192,7 @@ def _sent(args: argparse.Namespace, shadow: ShadowRun, digest: str) -> Sent:
 def _endpoint(args: argparse.Namespace, name: str) -> ShadowEndpoint:
     """NotUpError for a graph that does not run, NotVerifiedError for a URL that does not serve."""
     from penstock.bench.shadow.client import ShadowEndpoint
-    from penstock.errors import UsageError
+    from penstock.errors import Problem, UsageError
     from penstock.verify.preflight import require_endpoint
     from penstock.verify.target import ProbeTarget
 
@@ -199,6 +200,10 @@ def _endpoint(args: argparse.Namespace, name: str) -> ShadowEndpoint:
     endpoint = ShadowEndpoint(
         name=name, url=running_target(args, target).url.removesuffix("/v1"), model=None
     )
+    if "@" in urlsplit(endpoint.url).netloc:  # it would be printed, and sent to clients
+        key = "OPENAI_API_KEY" + ("_B, or OPENAI_API_KEY" if name == "B" else "")
+        message = f"the URL of {name} contains a user name or a password"
+        raise UsageError(Problem(message=message, fix=f"Remove it. Set a key with {key}."))
     requested = (args.model_b or args.model) if name == "B" else args.model
     probe = ProbeTarget(url=endpoint.url, api_key=endpoint.key)
     try:

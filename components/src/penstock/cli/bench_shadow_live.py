@@ -27,7 +27,8 @@ def add_listen(group: argparse._MutuallyExclusiveGroup) -> None:
         "--listen",
         type=_address,
         metavar="127.0.0.1:PORT",
-        help="forward requests of clients from this loopback address to A, and send copies to B",
+        help="listen on this loopback address, forward requests of clients to A, and send copies "
+        "to B",
     )
 
 
@@ -55,7 +56,7 @@ def require_fitting_live(args: argparse.Namespace) -> None:
         if getattr(args, name):
             fix = f"Remove {flag}, or use {other}."
             if flag == "--model":
-                fix = "Remove it: A gets the model of each request. --model-b names that of B."
+                fix = "Remove --model: A gets the model of each request. Use --model-b to set B's."
             raise UsageError(Problem(message=f"{flag} needs {other}", fix=fix))
 
 

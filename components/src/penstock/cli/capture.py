@@ -139,7 +139,7 @@ def run(args: argparse.Namespace) -> int:
     if problem is not None:
         if captured.requests:
             kept = f"wrote {len(captured.requests):,} requests to {files.trace}"
-            print(f"the capture ended early: {kept}", file=sys.stderr)
+            print(f"the capture is incomplete: {kept}", file=sys.stderr)
         raise InputError(problem)
     return 0
 

@@ -226,7 +226,8 @@ def _response_reason(slow: StageComparison, request: TracedRequest) -> tuple[Cau
     if blocked is not None and blocked < slow.excess_ms / 2:
         return (
             Cause.FRONTEND,
-            "a busy frontend delayed the end of the response; the client read it without pauses",
+            "a busy frontend delayed the end of the response; the client blocked it for only "
+            f"{blocked:,.0f} ms",
             "Add a frontend: raise `frontend.replicas`.",
         )
     known = f" for {blocked:,.0f} ms" if blocked is not None else ""

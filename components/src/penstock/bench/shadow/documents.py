@@ -17,7 +17,7 @@ class ShadowTarget(Document):
     url: str
     """URL of the endpoint, without `/v1`."""
     model: str | None
-    """Model that was requested; null with `--keep-model`."""
+    """Model that was requested; null with `--keep-model`, and for A with `--listen`."""
 
 
 class MirrorCounts(Document):
@@ -71,7 +71,7 @@ class ShadowDocument(Document):
     without_usage: int
     """Number of requests that both served, and whose prompt tokens cannot be compared."""
     sampled: int
-    """Number of compared requests with a temperature other than 0 and no seed, whose texts are not
+    """Number of compared requests without temperature 0 and without a seed, whose texts are not
     compared."""
     unreachable: int
     """Number of compared requests that B did not get, because it responded to nothing."""

@@ -20,7 +20,7 @@ from penstock.bench.shadow.requests import (
     ShadowRequest,
     WrongRequestError,
     parsed,
-    request_of,
+    request_of_client,
     sent_body,
 )
 from penstock.bench.shadow.response import ShadowResponse
@@ -51,7 +51,8 @@ class LiveCounts:
     selected: int = 0
     """Requests for inference of which B should get a copy."""
     skipped: int = 0
-    """Of these, those that B did not get: too many waited, or B had just been unreachable."""
+    """Of these, those that B did not get: too many waited, they were too large, or B had just been
+    unreachable."""
     disconnected: int = 0
     """Of these, those that the client ended."""
     unreadable: int = 0
@@ -66,6 +67,11 @@ class Exchange:
     body: bytes
     authorization: str
     recording: Recording
+
+    @property
+    def size(self) -> int:
+        """Bytes in memory, about."""
+        return len(self.body) + self.recording.size
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,6 +103,8 @@ class LiveComparison:
         self._due: dict[str, _Repeat] = {}
         self._down_until = 0.0
         self._kept = sum(map(_size, self.pairs.values()))
+        self._waiting_bytes = 0
+        self._is_finished = False
         self._check_enough()
 
     def selects(self, method: str, path: str) -> bool:
@@ -109,10 +117,18 @@ class LiveComparison:
 
     def add(self, exchange: Exchange) -> None:
         """After the client got its response. Returns at once."""
-        try:
-            self._queue.put_nowait(exchange)
-        except asyncio.QueueFull:
+        if self._is_finished:
+            self.uncount()
+            return
+        if self._queue.full() or self._waiting_bytes + exchange.size > MOST_KEPT:
             self.counts.skipped += 1
+            return
+        self._queue.put_nowait(exchange)
+        self._waiting_bytes += exchange.size
+
+    def uncount(self) -> None:
+        """A selected request to which B gets no copy, because the comparison has ended."""
+        self.counts.selected -= 1
 
     async def until_enough(self) -> None:
         await self._enough.wait()
@@ -125,6 +141,7 @@ class LiveComparison:
             await self._queue.put(repeat)
         self._due.clear()
         await self._queue.join()
+        self._is_finished = True
 
     async def work(self, first: Client, second: Client) -> None:
         """One worker; until it is cancelled."""
@@ -134,12 +151,16 @@ class LiveComparison:
                 if isinstance(job, _Repeat):
                     await self._repeat(job, first)
                 else:
+                    self._waiting_bytes -= job.size
                     await self._copy(job, second)
             finally:
                 self._queue.task_done()
 
     async def _copy(self, exchange: Exchange, client: Client) -> None:
-        if self._enough.is_set() or time.monotonic() < self._down_until:
+        if self._enough.is_set():
+            self.uncount()
+            return
+        if time.monotonic() < self._down_until:
             self.counts.skipped += 1
             return
         request = self._request_of(exchange)
@@ -150,10 +171,11 @@ class LiveComparison:
         try:
             second = await client.send(request.path, body)
         except OutageError as outage:
-            self.say(f"{outage}; A still serves, and copies are tried again every {PAUSE_S:g} s")
+            self.say(f"{outage}; requests still go to A, copies to B again in {PAUSE_S:g} s")
             self._down_until = time.monotonic() + PAUSE_S
             second = ShadowResponse(error=f"unreachable: {outage.reason}", is_unreachable=True)
         if self._enough.is_set():
+            self.uncount()
             return
         pair = Pair(
             request=request.without_text(), first=exchange.recording.response(), second=second
@@ -169,7 +191,7 @@ class LiveComparison:
         if not exchange.recording.is_readable:
             return None
         try:
-            request = request_of(parsed(exchange.body), str(self._next))
+            request = request_of_client(parsed(exchange.body), str(self._next))
         except WrongRequestError:
             return None
         if request.path != exchange.path:
@@ -214,7 +236,10 @@ class LiveComparison:
         except OutageError:
             return
         if request.id in self._repeated:
-            self._set(replace(self.pairs[request.id], repeat=response))
+            before = self.pairs[request.id]
+            pair = replace(before, repeat=response)
+            self._kept += _size(pair) - _size(before)
+            self._set(pair)
 
     def _check_enough(self) -> None:
         if self.run.count is not None and len(self.pairs) >= self.run.count:
@@ -223,13 +248,14 @@ class LiveComparison:
         if self.is_open and self._kept > MOST_KEPT:
             self.is_open = False
             kept = f"the responses to {len(self.pairs)} requests fill {MOST_KEPT >> 20} MiB"
-            self.say(f"{kept}; A still serves, without copies, until Ctrl-C ends the comparison")
+            self.say(f"{kept}; requests still go to A, but no more are copied; press Ctrl-C to end")
 
 
 def _size(pair: Pair) -> int:
     """Bytes in memory, about."""
     texts = sum(
         len(one.text) + len(one.reasoning) + sum(len(call.arguments) for call in one.tool_calls)
-        for one in (pair.first, pair.second)
+        for one in (pair.first, pair.second, pair.repeat)
+        if one is not None
     )
     return PAIR_BYTES + texts

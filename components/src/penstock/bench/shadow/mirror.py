@@ -78,10 +78,11 @@ def _signals(live: LiveComparison, ended: asyncio.Event) -> Iterator[None]:
         if ended.is_set() and task is not None:
             task.cancel()
         else:
-            live.say("ending: waiting for open requests; Ctrl-C again ends at once")
+            live.say("ending: sending what waits; press Ctrl-C again to end at once")
             ended.set()
 
-    used = [one for one in SIGNALS if signal.getsignal(one) is not signal.SIG_IGN]
+    before = {one: signal.getsignal(one) for one in SIGNALS}
+    used = [one for one, handler in before.items() if handler is not signal.SIG_IGN]
     for number in used:
         loop.add_signal_handler(number, on_signal)
     try:
@@ -89,3 +90,4 @@ def _signals(live: LiveComparison, ended: asyncio.Event) -> Iterator[None]:
     finally:
         for number in used:
             loop.remove_signal_handler(number)
+            signal.signal(number, before[number])

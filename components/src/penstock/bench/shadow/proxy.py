@@ -109,6 +109,10 @@ class _Proxy:
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         self._live.counts.forwarded += 1
+        if not all(_is_utf8(value) for _, value in request.raw_headers):
+            # aiohttp would drop the bytes.
+            message = "bench shadow forwards only headers in UTF-8"
+            return _error(400, "invalid_request_error", message)
         is_selected = self._live.selects(request.method, request.rel_url.raw_path)
         recording, body, is_ended = Recording(), b"", False
         try:
@@ -126,6 +130,8 @@ class _Proxy:
                         recording=recording,
                     )
                 )
+            elif is_selected and self._is_ending:
+                self._live.uncount()
             elif is_selected:
                 self._live.counts.disconnected += 1
         return response
@@ -144,7 +150,8 @@ class _Proxy:
             )
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             recording.failed(NOT_CONNECTED)
-            return _unavailable(f"{self._url} does not respond: {error or type(error).__name__}")
+            reason = f"endpoint A does not respond: {error or type(error).__name__}"
+            return _error(502, "bad_gateway", reason)
         async with upstream:
             recording.started(upstream.status, upstream.headers)
             return await self._streamed(request, upstream, recording)
@@ -218,6 +225,14 @@ async def _remove_added_headers(_: web.Request, response: web.StreamResponse) ->
                 response.headers.popall(name, None)
 
 
-def _unavailable(message: str) -> web.Response:
-    error = {"error": {"message": message, "type": "bad_gateway", "code": 502}}
-    return web.json_response(error, status=502)
+def _error(status: int, kind: str, message: str) -> web.Response:
+    error = {"error": {"message": message, "type": kind, "code": status}}
+    return web.json_response(error, status=status)
+
+
+def _is_utf8(value: bytes) -> bool:
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

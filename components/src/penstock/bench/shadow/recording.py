@@ -26,7 +26,8 @@ class Recording:
         self._content_type = self._encoding = self._error = ""
         self._began = self._ended = time.monotonic()
         self._parts: list[tuple[float, bytes]] = []
-        self._size = 0
+        self.size = 0
+        """Bytes of its body."""
 
     @property
     def is_done(self) -> bool:
@@ -45,8 +46,8 @@ class Recording:
 
     def add(self, part: bytes) -> None:
         self._ended = time.monotonic()
-        self._size += len(part)
-        self.is_readable = self.is_readable and self._size <= MOST_BYTES
+        self.size += len(part)
+        self.is_readable = self.is_readable and self.size <= MOST_BYTES
         if self.is_readable:
             self._parts.append((self._ended - self._began, part))
         else:

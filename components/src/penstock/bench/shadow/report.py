@@ -155,7 +155,10 @@ def _notes(found: ShadowResult) -> Iterator[str]:
         for error, count in sorted(counts.items()):
             yield f"{name}: {count} requests failed: {error}"
     if verdict.sampled:
-        yield f"text: not compared in {verdict.sampled} requests with a temperature and no seed"
+        yield (
+            f"text: not compared in {verdict.sampled} requests without temperature 0 and "
+            "without a seed"
+        )
     if verdict.without_usage:
         yield f"prompt tokens are not compared in {verdict.without_usage} requests without usage"
 

@@ -46,7 +46,11 @@ class ShadowRequest:
 
     def without_text(self) -> ShadowRequest:
         """With only those keys of the body that a comparison needs; not to be sent."""
-        body = {key: self.body[key] for key in ("temperature", "seed") if key in self.body}
+        body: dict[str, Any] = {
+            key: value
+            for key in ("temperature", "seed")
+            if key in self.body and isinstance(value := self.body[key], int | float | None)
+        }
         if self.has_tools:
             names = sorted(self.tool_names) or [""]
             body["tools"] = [{"function": {"name": name}} for name in names]
@@ -131,6 +135,13 @@ def parsed(line: str | bytes) -> object:
     except (ValueError, RecursionError) as error:
         fix = "Write each request as one line of JSON."
         raise WrongRequestError(f"is not JSON: {error}", fix) from None
+
+
+def request_of_client(value: object, number: str) -> ShadowRequest:
+    """A body that a client sent. It is not in the Batch format."""
+    if not isinstance(value, dict):
+        raise WrongRequestError("is not a JSON object", "Send a JSON object.")
+    return ShadowRequest(id=number, path=_path_of(value), body=value)
 
 
 def request_of(value: object, number: str) -> ShadowRequest:

@@ -55,6 +55,7 @@ class ResultsFile:
             complete = text[: text.rfind("\n") + 1]
             self.known = self._read(complete, header, requests) if text else []
             handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, OWNER_ONLY)
+            os.fchmod(handle, OWNER_ONLY)
             os.ftruncate(handle, len(complete.encode()))  # a line that was cut off by a kill
             self._file = os.fdopen(handle, "ab", buffering=0)
             if not complete:
@@ -147,6 +148,8 @@ def _models(names: Sequence[str | None]) -> str:
     if not any(names):
         return "--keep-model"
     first, second = names
+    if first is None:
+        return f"--model-b {second}"
     return f"model {first}" if first == second else f"models {first} and {second}"
 
 

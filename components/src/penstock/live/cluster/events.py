@@ -44,7 +44,8 @@ def events_of(listed: Iterable[Object], release: str, components: Iterable[str])
 def _event(listed: Object, release: str, prefixes: Mapping[str, str]) -> Event | None:
     regarding = listed.get("involvedObject") or {}
     name, kind = str(regarding.get("name", "")), str(regarding.get("kind", ""))
-    component = next((c for p, c in prefixes.items() if name == p or name.startswith(f"{p}-")), "")
+    own = [p for p in prefixes if name == p or name.startswith(f"{p}-")]
+    component = prefixes[max(own, key=len)] if own else ""
     reason, message = str(listed.get("reason", "")), str(listed.get("message", ""))
     is_warning = listed.get("type") == "Warning"
     is_known = is_warning or reason in KINDS
@@ -128,7 +129,7 @@ def _of_pod(before: PodReplica | None, now: PodReplica, time_s: float) -> Iterat
     elif now.state is ReplicaState.UNHEALTHY or (
         now.state is ReplicaState.STARTING and before and before.state is ReplicaState.READY
     ):
-        yield event(EventKind.ALERT, "is not ready any more")
+        yield event(EventKind.ALERT, "is no longer ready")
     elif now.state is ReplicaState.DRAINING:
         yield event(EventKind.DRAIN, "is being deleted")
     elif now.state is ReplicaState.READY:
@@ -145,6 +146,9 @@ def merged(groups: Iterable[Sequence[Event]], most: int) -> tuple[Event, ...]:
         key = (event.kind, event.subject, text)
         if key in last and (event.kind in ONCE or event.time_s - last[key] <= SAME_S):
             continue
+        if event.kind in ONCE:  # a pod of the same name may come again
+            for kind in ONCE:
+                last.pop((kind, event.subject, text), None)
         last[key] = event.time_s
         kept.append(event)
     return tuple(kept[-most:])

@@ -26,22 +26,25 @@ class PodScraper:
         self._read, self.clock = read, clock
         self._threads = ThreadPoolExecutor(MOST, thread_name_prefix="scrape")
         self._open: dict[str, asyncio.Future[Scrape | None]] = {}
+        self._refused: ForbiddenError | None = None
         self.forbidden: ForbiddenError | None = None
         """Of the last scrape: the user may not use the proxy."""
 
     async def scrape(self, pods: Iterable[PodReplica]) -> dict[str, Scrape | None]:
         """By key; None for a pod that has not responded."""
-        self.forbidden = None
+        self._refused = None
         loop = asyncio.get_running_loop()
         for pod in pods:
             if pod.has_metrics and pod.key not in self._open:
                 self._open[pod.key] = loop.run_in_executor(self._threads, self._scrape, pod)
         if not self._open:
+            self.forbidden = None
             return {}
         done, _ = await asyncio.wait(self._open.values(), timeout=WAIT_S)
-        found = {key: f.result() if f in done else None for key, f in self._open.items()}
-        self._open = {key: future for key, future in self._open.items() if future not in done}
-        return found
+        self.forbidden = self._refused
+        asked = self._open
+        self._open = {key: future for key, future in asked.items() if future not in done}
+        return {key: f.result() if f in done else None for key, f in asked.items()}
 
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
@@ -51,7 +54,7 @@ class PodScraper:
             text = self._read(pod.name, pod.port or 0, PATH)
             return Scrape(at_s=self.clock(), metrics=metrics_of(text))
         except ForbiddenError as error:
-            self.forbidden = error
+            self._refused = error
         except (ClusterError, ValueError):  # a pod that ends, hangs, or has no metrics
             pass
         return None

@@ -97,6 +97,8 @@ class ClusterGraph:
     def _begin(self, name: str, every_s: float, run: Callable[[], object]) -> None:
         now, task = self._scraper.clock(), self._tasks.get(name)
         is_due = now - self._begun.get(name, float("-inf")) >= every_s
+        if task is not None and task.done() and not task.cancelled():
+            task.result()  # raises an unexpected exception, instead of showing an old state forever
         if is_due and (task is None or task.done()):
             self._begun[name] = now
             self._tasks[name] = asyncio.create_task(run())  # type: ignore[arg-type]
@@ -133,7 +135,7 @@ class ClusterGraph:
         if self._error is not None and self._last is not None:
             clock = time.strftime("%H:%M:%S", time.localtime(self._last.time_s))
             problem = self._error.problems[0]
-            text = f"{problem.message}; shown is the state of {clock}. {problem.fix}".strip()
+            text = f"{problem.message}; the view shows the state of {clock}. {problem.fix}".strip()
             return replace(self._last, phase=UNREACHABLE, alerts=(text,))
         if self._state is None:
             name = f"{self._reader.target.name} (namespace {self._reader.target.namespace})"
@@ -179,6 +181,6 @@ class ClusterGraph:
             yield f"no events: the user may not list events. Fix: {rule('events', 'list')}"
         for worker in workers:
             if worker.state is ReplicaState.UNHEALTHY:
-                yield f"{worker.name} is not ready any more"
+                yield f"{worker.name} is no longer ready"
             elif worker.responds is False and not is_forbidden:
                 yield f"{worker.name} does not return its metrics"

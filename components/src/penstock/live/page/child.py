@@ -149,7 +149,8 @@ def add_routes(live: Live) -> None:
         if asked is None:
             return _problem(TOO_LARGE, 413)
         pool, replicas = asked.get("pool"), asked.get("replicas")
-        if not isinstance(pool, str) or not isinstance(replicas, int) or isinstance(replicas, bool):
+        is_pool = isinstance(pool, str) and len(pool) <= LONGEST_ID
+        if not is_pool or not isinstance(replicas, int) or isinstance(replicas, bool):
             return _problem("pool must be a name and replicas an integer", 400)
         try:
             done = await live.ask({"pool": pool, "replicas": replicas})

@@ -4,6 +4,7 @@ penstock.requests = (() => {
   const { byId, make, setText, post } = penstock;
   const RETRIES = 8;  // one per second: a request is recorded about 2 s after it ends
   let asking = 0;
+  let listing = 0;
   let answered = "";
   let note = "";
 
@@ -31,7 +32,9 @@ penstock.requests = (() => {
   }
 
   async function list() {
+    const number = ++listing;
     const found = await ask({ order: byId("order").value });
+    if (number !== listing) return;  // the list was asked for again meanwhile
     byId("served-path").hidden = found.is_traced === false || !answered;
     byId("listed").hidden = !found.rows?.length;
     note = found.problem ?? found.note;

@@ -106,6 +106,7 @@ async def _start(python: Path, port: int, options: PageOptions) -> asyncio.subpr
         *[*end_with_parent(), *words],
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
+        limit=2**20,  # of a line; the child limits what browsers can put into one
         env=env | {"PYTHONWARNINGS": "ignore"},
         start_new_session=True,  # Ctrl-C reaches penstock, which ends the server
     )

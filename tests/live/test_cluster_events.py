@@ -1,0 +1,39 @@
+"""Events of a release: which pool they belong to, and which are reported twice."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.live.cluster.events import events_of, merged
+from penstock.local.events import Event, EventKind
+
+
+@pytest.mark.parametrize(
+    ("name", "component"),
+    [("quick-decode-7c9", "decode"), ("quick-decode-long-7c9", "decode-long")],
+)
+def test_a_pool_whose_name_begins_with_that_of_another(name: str, component: str) -> None:
+    listed = {
+        "metadata": {},
+        "type": "Normal",
+        "reason": "ScalingReplicaSet",
+        "message": f"Scaled up replica set {name} from 1 to 2",
+        "lastTimestamp": "2026-11-22T20:44:05Z",
+        "involvedObject": {"kind": "Deployment", "name": name},
+    }
+    (event,) = events_of([listed], "quick", ["decode", "decode-long"])
+    assert (event.kind, event.subject) == (EventKind.SCALE, component)
+
+
+def test_a_pod_may_come_again_with_the_same_name() -> None:
+    """As those of a StatefulSet or a LeaderWorkerSet do."""
+    kinds = (EventKind.START, EventKind.DRAIN, EventKind.START)
+    own = [
+        Event(time_s=100.0 * number, kind=kind, subject="quick-decode-0", text="x")
+        for number, kind in enumerate(kinds)
+    ]
+    again = [
+        Event(time_s=one.time_s + 5, kind=one.kind, subject=one.subject, text="by the controller")
+        for one in own
+    ]
+    assert [event.kind for event in merged([own, again], 10)] == list(kinds)
