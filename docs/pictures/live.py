@@ -110,8 +110,10 @@ def _load(endpoint: str) -> Iterator[None]:
             model = client.get("models").json()["data"][0]["id"]
             while not ended.wait(draw.expovariate(1 / PAUSE_S)):
                 prompt = f"{SHARED} What is {draw.randrange(10_000)}?"
-                body = {"model": model, "prompt": prompt, "max_tokens": draw.randrange(100, 400)}
-                client.post("completions", json=body)
+                messages = [{"role": "user", "content": prompt}]
+                body = {"model": model, "messages": messages}
+                tokens = {"max_tokens": draw.randrange(100, 400)}
+                client.post("chat/completions", json=body | tokens)
 
     with ThreadPoolExecutor(USERS) as pool:
         asked = [pool.submit(ask, number) for number in range(USERS)]

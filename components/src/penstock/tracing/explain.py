@@ -171,8 +171,8 @@ def _not_slow(request: TracedRequest, peers: Sequence[TracedRequest]) -> tuple[C
     if len(peers) < PEERS:
         return (
             Cause.NONE,
-            f"only {len(peers)} recorded requests have a similar length; {PEERS} are needed to "
-            "tell which stage is slow",
+            f"recorded requests of similar length: {len(peers)}; {PEERS} are needed "
+            "to tell which stage is slow",
             f"Send at least {PEERS - len(peers)} more requests of similar length.",
         )
     if request.outcome != "success":
