@@ -80,7 +80,7 @@ def test_without_peers_no_stage_is_named() -> None:
     found = requests(*peers(3), Trace("slow", at_ms=9_000, prefill_ms=500.0))
     explanation = explain(found, "slow")
     assert explanation.slow is None
-    assert "only 3 recorded requests have a similar length" in explanation.reason
+    assert "recorded requests of similar length: 3; 5 are needed" in explanation.reason
 
 
 def test_requests_of_another_length_are_no_peers() -> None:
