@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 import contextlib
+import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
+
+USUAL = 0o666  # without the bits of the umask
 
 
 def write_atomically(path: Path, text: str) -> None:
     """Raises OSError; the file is then as before, and nothing else remains."""
+    with replacing(path) as file:
+        file.write(text.encode())
+
+
+@contextlib.contextmanager
+def replacing(path: Path, mode: int = USUAL) -> Iterator[BinaryIO]:
+    """A file that replaces ``path`` at the end of the block. OSError as `write_atomically`."""
     draft = path.absolute().with_name(f".{path.name}.penstock")
     try:
-        draft.write_text(text, "utf-8")
+        draft.unlink(missing_ok=True)  # a file that is there would keep its mode
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+            yield file
         draft.replace(path)
     except OSError:
         with contextlib.suppress(OSError):

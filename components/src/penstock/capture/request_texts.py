@@ -15,6 +15,7 @@ from typing import Any, Self
 
 import msgspec
 
+from penstock.atomic_file import replacing
 from penstock.capture.capture import TimedRequest
 from penstock.capture.dynamo_trace import SCHEMA, reason
 from penstock.capture.record import BrokenRecordError
@@ -107,19 +108,13 @@ class RequestTexts:
 
         InputError if it cannot be written.
         """
-        draft = path.absolute().with_name(f".{path.name}.penstock")
         try:
-            draft.unlink(missing_ok=True)  # an existing file would keep its mode
-            descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(descriptor, "wb") as file:
+            with replacing(path, mode=0o600) as file:
                 for request in requests:
                     if place := self._places.get(request.record.key):
                         self._file.seek(place[0])
                         file.write(self._file.read(place[1]))
-            draft.replace(path)
         except OSError as error:
-            with contextlib.suppress(OSError):
-                draft.unlink(missing_ok=True)
             raise InputError(_unwritable(path, error)) from None
 
 
