@@ -63,17 +63,7 @@ class ContextAdapter:
             loop.close()
 
     async def _serve(self, started: asyncio.Queue[str], ended: asyncio.Event) -> None:
-        # Long responses have no time limit here: the client has its own.
-        limits = aiohttp.ClientTimeout(total=None, connect=CONNECT_S)
-        connector = aiohttp.TCPConnector(limit=0, force_close=True)
-        local = httpx.URL(self.url).host in LOOPBACK
-        async with aiohttp.ClientSession(
-            timeout=limits,
-            connector=connector,
-            auto_decompress=False,  # bodies pass unchanged
-            trust_env=not local,  # a proxy must not see loopback
-            skip_auto_headers=("Accept", "Accept-Encoding", "User-Agent", "Content-Type"),
-        ) as session:
+        async with forwarding_session(self.url, force_close=True) as session:
             server = web.Server(
                 lambda request: self._answer(request, session),
                 handler_cancellation=True,  # a client that closes its connection ends its request
@@ -103,7 +93,7 @@ class ContextAdapter:
                 allow_redirects=False,
             )
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            return _refused(f"{self.url} does not respond: {error or type(error).__name__}")
+            return bad_gateway(f"{self.url} does not respond: {error or type(error).__name__}")
         async with upstream:
             if is_list:
                 return await self._models(upstream)
@@ -113,7 +103,7 @@ class ContextAdapter:
         try:
             body = await upstream.read()
         except aiohttp.ClientError as error:
-            return _refused(f"{self.url} sent no complete /v1/models: {error}")
+            return bad_gateway(f"{self.url} sent no complete /v1/models: {error}")
         headers = _passed(upstream.headers)
         headers.popall("Content-Length", None)
         if upstream.status == 200 and "Content-Encoding" not in headers:
@@ -151,9 +141,29 @@ def _passed(headers: CIMultiDictProxy[str]) -> CIMultiDict[str]:
     return CIMultiDict((name, value) for name, value in headers.items() if name.lower() not in HOP)
 
 
-def _refused(message: str) -> web.Response:
-    error = {"error": {"message": message, "type": "bad_gateway", "code": 502}}
-    return web.json_response(error, status=502)
+def bad_gateway(message: str) -> web.Response:
+    return error_response(502, "bad_gateway", message)
+
+
+def error_response(status: int, kind: str, message: str) -> web.Response:
+    """An error in OpenAI's format."""
+    error = {"error": {"message": message, "type": kind, "code": status}}
+    return web.json_response(error, status=status)
+
+
+def forwarding_session(
+    url: str, *, force_close: bool = False, **more: Any
+) -> aiohttp.ClientSession:
+    """For requests to ``url``, whose headers and bodies are passed on. ``more``: of aiohttp."""
+    return aiohttp.ClientSession(
+        # Long responses have no time limit here: the client has its own.
+        timeout=aiohttp.ClientTimeout(total=None, connect=CONNECT_S),
+        connector=aiohttp.TCPConnector(limit=0, force_close=force_close),
+        auto_decompress=False,  # bodies pass unchanged
+        trust_env=httpx.URL(url).host not in LOOPBACK,  # a proxy must not see loopback
+        skip_auto_headers=("Accept", "Accept-Encoding", "User-Agent", "Content-Type"),
+        **more,
+    )
 
 
 async def _streamed(

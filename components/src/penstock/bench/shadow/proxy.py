@@ -13,18 +13,23 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import aiohttp
-import httpx
 from aiohttp import web
 from multidict import CIMultiDict
 from yarl import URL
 
-from penstock.bench.methods.context_adapter import CONNECT_S, HOP, NO_BODY
+from penstock.bench.methods.context_adapter import (
+    HOP,
+    NO_BODY,
+    bad_gateway,
+    error_response,
+    forwarding_session,
+)
 from penstock.bench.shadow.live import Exchange, LiveComparison
 from penstock.bench.shadow.recording import Recording
 from penstock.errors import PortInUseError, Problem
-from penstock.verify.target import LOOPBACK
 
-OWN = HOP | {"expect", "proxy-authorization"}  # it has already told the client to continue
+# The proxy has already answered `Expect: 100-continue` itself.
+NOT_FORWARDED = HOP | {"expect", "proxy-authorization"}
 LONGEST_HEADER = 2**16  # bytes; a server behind it may permit as much
 NOT_CONNECTED = "the connection was refused or failed"
 ENDED_EARLY = "the connection ended early"
@@ -43,12 +48,8 @@ async def listening(
     """The proxy's URL. PortInUseError. At the end, open responses have ``drain_s`` to end; after an
     exception, none."""
     url = live.run.endpoints[0].url
-    async with aiohttp.ClientSession(
-        timeout=aiohttp.ClientTimeout(total=None, connect=CONNECT_S),
-        connector=aiohttp.TCPConnector(limit=0),
-        auto_decompress=False,  # bodies pass unchanged
-        trust_env=httpx.URL(url).host not in LOOPBACK,  # a proxy must not see loopback
-        skip_auto_headers=("Accept", "Accept-Encoding", "User-Agent", "Content-Type"),
+    async with forwarding_session(
+        url,
         cookie_jar=aiohttp.DummyCookieJar(),
         max_line_size=LONGEST_HEADER,
         max_field_size=LONGEST_HEADER,
@@ -112,7 +113,7 @@ class _Proxy:
         if not all(_is_utf8(value) for _, value in request.raw_headers):
             # aiohttp would drop the bytes.
             message = "bench shadow forwards only headers in UTF-8"
-            return _error(400, "invalid_request_error", message)
+            return error_response(400, "invalid_request_error", message)
         is_selected = self._live.selects(request.method, request.rel_url.raw_path)
         recording, body, is_ended = Recording(), b"", False
         try:
@@ -150,8 +151,7 @@ class _Proxy:
             )
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             recording.failed(NOT_CONNECTED)
-            reason = f"endpoint A does not respond: {error or type(error).__name__}"
-            return _error(502, "bad_gateway", reason)
+            return bad_gateway(f"endpoint A does not respond: {error or type(error).__name__}")
         async with upstream:
             recording.started(upstream.status, upstream.headers)
             return await self._streamed(request, upstream, recording)
@@ -199,7 +199,7 @@ def _passed(raw: tuple[tuple[bytes, bytes], ...]) -> CIMultiDict[str]:
     """With the names as they were sent: aiohttp's parsed headers change their case."""
     decoded = [(name.decode(), value.decode("utf-8", "surrogateescape")) for name, value in raw]
     named = [value for name, value in decoded if name.lower() == "connection"]
-    own = OWN | {name.strip().lower() for value in named for name in value.split(",")}
+    own = NOT_FORWARDED | {name.strip().lower() for value in named for name in value.split(",")}
     return CIMultiDict((name, value) for name, value in decoded if name.lower() not in own)
 
 
@@ -223,11 +223,6 @@ async def _remove_added_headers(_: web.Request, response: web.StreamResponse) ->
         for name in ("Content-Type", "Date", "Server"):
             if name.lower() not in sent:
                 response.headers.popall(name, None)
-
-
-def _error(status: int, kind: str, message: str) -> web.Response:
-    error = {"error": {"message": message, "type": kind, "code": status}}
-    return web.json_response(error, status=status)
 
 
 def _is_utf8(value: bytes) -> bool:
