@@ -27,7 +27,6 @@ FOLDER = Path(__file__).parent
 POINTS = 600  # of the charts: ten minutes
 MOST_TOKENS = 512  # of an answer in the chat
 MOST_BYTES = 200_000  # of a request to the server
-TOO_LARGE = f"the message is larger than {MOST_BYTES // 1000} kB"
 REPLY_S = 30  # after which an edit that penstock has not confirmed is reported
 LONGEST_ID = 200  # characters; x-request-id is chosen by clients
 ORDERS = ("newest", "slowest")
@@ -146,8 +145,6 @@ def add_routes(live: Live) -> None:
         if not live.allow_edit:
             return _problem("the page was started without --allow-edit", 403)
         asked = await _body(request)
-        if asked is None:
-            return _problem(TOO_LARGE, 413)
         pool, replicas = asked.get("pool"), asked.get("replicas")
         is_pool = isinstance(pool, str) and len(pool) <= LONGEST_ID
         if not is_pool or not isinstance(replicas, int) or isinstance(replicas, bool):
@@ -161,8 +158,6 @@ def add_routes(live: Live) -> None:
 
     async def chat(request: Request) -> JSONResponse | StreamingResponse:
         asked = await _body(request)
-        if asked is None:
-            return _problem(TOO_LARGE, 413)
         prompt = asked.get("prompt")
         if not isinstance(prompt, str) or not prompt.strip():
             return _problem("the message is empty", 400)
@@ -174,8 +169,6 @@ def add_routes(live: Live) -> None:
         if not live.has_requests:
             return _problem("the page has no traces", 404)
         asked = await _body(request)
-        if asked is None:
-            return _problem(TOO_LARGE, 413)
         order, identity = asked.get("order"), asked.get("id")
         if isinstance(identity, str) and 0 < len(identity) <= LONGEST_ID:
             question = {"id": identity}
@@ -190,6 +183,7 @@ def add_routes(live: Live) -> None:
             return _problem(f"penstock did not read the traces within {REPLY_S} s", 504)
         return _problem(found["error"], 409) if "error" in found else JSONResponse(found)
 
+    app.exception_handler(_TooLargeError)(_too_large)
     app.post("/api/scale")(scale)
     app.post("/api/requests")(requests)
     app.post("/api/chat", response_model=None)(chat)
@@ -199,13 +193,21 @@ def _problem(text: str, status: int) -> JSONResponse:
     return JSONResponse({"error": text}, status_code=status)
 
 
-async def _body(request: Request) -> dict[str, Any] | None:
-    """None if it is too large; empty if it is not a JSON object."""
+class _TooLargeError(Exception):
+    """A message of a browser is larger than `MOST_BYTES`."""
+
+
+async def _too_large(_request: Request, _error: Exception) -> JSONResponse:
+    return _problem(f"the message is larger than {MOST_BYTES // 1000} kB", 413)
+
+
+async def _body(request: Request) -> dict[str, Any]:
+    """Empty if it is not a JSON object."""
     body = b""
     async for part in request.stream():
         body += part
         if len(body) > MOST_BYTES:
-            return None
+            raise _TooLargeError
     try:
         found = json.loads(body)
     except (ValueError, RecursionError):
