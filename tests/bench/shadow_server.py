@@ -11,9 +11,10 @@ from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
-from tests.support.scripted_http import body_of, respond, serving
+from tests.support.scripted_http import body_of, respond, send_part, serving
 
 MODEL = "scripted"
+MODELS = json.dumps({"data": [{"id": MODEL}]}).encode()  # of /v1/models
 CALL = {"name": "look_up", "arguments": '{"word": "penstock"}'}
 TOOL = {"type": "function", "function": {"name": "look_up", "parameters": {"type": "object"}}}
 
@@ -35,6 +36,23 @@ class Reply:
     delay_s: float = 0.0
     is_cut: bool = False
     """The connection is closed after the first chunk."""
+
+
+def endless(request: BaseHTTPRequestHandler) -> None:
+    """A stream until the client closes the connection; or the models."""
+    body_of(request)
+    if request.command == "GET":
+        respond(request, MODELS)
+        return
+    request.send_response(200)
+    request.send_header("Transfer-Encoding", "chunked")
+    request.end_headers()
+    try:
+        while True:
+            send_part(request, b"data: {}\n\n")
+            time.sleep(0.01)
+    except OSError:
+        request.close_connection = True
 
 
 def reply_of(prompt: str) -> Reply:

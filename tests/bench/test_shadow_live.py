@@ -18,7 +18,17 @@ from typing import Any
 
 import pytest
 
-from tests.bench.shadow_server import MODEL, Reply, Script, ShadowServer, prompts, reply_of
+from penstock.local.ports import Ports
+from tests.bench.shadow_server import (
+    MODEL,
+    MODELS,
+    Reply,
+    Script,
+    ShadowServer,
+    endless,
+    prompts,
+    reply_of,
+)
 from tests.support.command_line import penstock
 from tests.support.outputs import read_output
 from tests.support.scripted_http import body_of, send_part, serving
@@ -28,17 +38,11 @@ CHAT = "/v1/chat/completions"
 COUNT = 40
 
 
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
-
-
 class Clients:
     """Uses the proxy in a thread, while the command runs in the main one."""
 
     def __init__(self, use: Callable[[Clients], None]) -> None:
-        self.port = free_port()
+        self.port = Ports().free()
         self._use = use
         self._error: Exception | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -158,11 +162,10 @@ class Raw:
         body = body_of(request)
         self.got.append((request.command, request.path, dict(request.headers), body))
         if request.path == "/v1/models":
-            data = json.dumps({"data": [{"id": MODEL}]}).encode()
             request.send_response_only(200)
-            request.send_header("Content-Length", str(len(data)))
+            request.send_header("Content-Length", str(len(MODELS)))
             request.end_headers()
-            request.wfile.write(data)
+            request.wfile.write(MODELS)
             return
         status = int(request.headers.get("X-Status", "200"))
         request.send_response_only(status)
@@ -277,24 +280,9 @@ def test_a_client_that_disconnects_cancels_its_request_at_a() -> None:
     cancelled = threading.Event()
 
     def handle(request: BaseHTTPRequestHandler) -> None:
-        body_of(request)
-        if request.command == "GET":
-            data = json.dumps({"data": [{"id": MODEL}]}).encode()
-            request.send_response(200)
-            request.send_header("Content-Length", str(len(data)))
-            request.end_headers()
-            request.wfile.write(data)
-            return
-        request.send_response(200)
-        request.send_header("Transfer-Encoding", "chunked")
-        request.end_headers()
-        try:
-            while True:
-                send_part(request, b"data: {}\n\n")
-                time.sleep(0.01)
-        except OSError:
+        endless(request)
+        if request.command == "POST":
             cancelled.set()
-            request.close_connection = True
 
     def use(clients: Clients) -> None:
         connection = http.client.HTTPConnection("127.0.0.1", clients.port)

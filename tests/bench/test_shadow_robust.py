@@ -20,7 +20,7 @@ from penstock.bench.shadow import live as live_module
 from penstock.bench.shadow.rates import sign_test, smallest_hits
 from penstock.bench.shadow.response import BrokenResponseError
 from penstock.bench.shadow.stream import document
-from tests.bench.shadow_server import MODEL, ShadowServer, prompts, write_requests
+from tests.bench.shadow_server import MODEL, MODELS, ShadowServer, endless, prompts, write_requests
 from tests.bench.test_shadow_live import CHAT, Clients, compared, live
 from tests.support.command_line import penstock
 from tests.support.outputs import read_output
@@ -112,8 +112,7 @@ def test_whole_urls_and_headers_of_one_connection_are_not_forwarded() -> None:
     def handle(request: BaseHTTPRequestHandler) -> None:
         body_of(request)
         got.append((request.path, dict(request.headers)))
-        data = json.dumps({"data": [{"id": MODEL}]}).encode()
-        respond(request, data, X_Long="y" * 20_000, Connection="X-Own", X_Own="1")
+        respond(request, MODELS, X_Long="y" * 20_000, Connection="X-Own", X_Own="1")
 
     def use(clients: Clients) -> None:
         head = (
@@ -147,7 +146,7 @@ def test_a_that_breaks_off_breaks_off_for_the_client() -> None:
     def handle(request: BaseHTTPRequestHandler) -> None:
         body_of(request)
         if request.command == "GET":
-            respond(request, json.dumps({"data": [{"id": MODEL}]}).encode())
+            respond(request, MODELS)
             return
         request.send_response(200)
         request.send_header("Content-Type", "text/event-stream")
@@ -164,23 +163,6 @@ def test_a_that_breaks_off_breaks_off_for_the_client() -> None:
     with serving(handle) as first, ShadowServer().running() as second:
         done = live(first, second.url, use)
     assert "A: 1 requests failed: the connection ended early" in done.stdout
-
-
-def endless(request: BaseHTTPRequestHandler) -> None:
-    """A stream that does not end while the client reads it."""
-    body_of(request)
-    if request.command == "GET":
-        respond(request, json.dumps({"data": [{"id": MODEL}]}).encode())
-        return
-    request.send_response(200)
-    request.send_header("Transfer-Encoding", "chunked")
-    request.end_headers()
-    try:
-        while True:
-            send_part(request, b"data: {}\n\n")
-            time.sleep(0.02)
-    except OSError:
-        request.close_connection = True
 
 
 @pytest.mark.parametrize("signals", [1, 2])
