@@ -1,20 +1,27 @@
 """What traces and the page cost: requests/s and TTFT of a graph with and without them, on mockers.
 
-    python benchmarks/observation_overhead.py [--rounds 8] [--kinds tracing page] [--short]
+    python benchmarks/observation_overhead.py [--rounds 5] [--kinds tracing page] [--short]
 Writes results/observation_overhead.json; continues with the kinds that it lacks.
 
-In each round, two equal graphs start and run at the same time, B with traces or with `penstock
-page`, which headless Chromium displays on the same machine. Clients send to A and B in turn, in
-slices of a few seconds and random order. A change is the ratio B / A of two slices. Two equal
-graphs differ by more than two slices of one graph do, so the interval is a bootstrap over rounds,
-and `control` compares two graphs that have neither traces nor the page.
-`saturated`: mockers without simulated times, so that all time is that of Dynamo and the clients.
+Each kind is measured with two loads, in slices of a few seconds, alternately with and without what
+is measured and in random order. A change is the ratio of two slices with the same seed:
+
+- TTFT: the same arrivals (Poisson) and prompts at a fixed rate, below the capacity of the graph.
+- requests/s: a closed loop of clients on mockers without simulated times, so that all time is that
+  of Dynamo, its processes and the clients. The machine has no idle CPU time.
+
+The page is that of `penstock page` in headless Chromium on the same machine, and the server without
+a browser. Its processes are paused for the slices without it, so all slices have the same graph.
+Traces are an option of the start, so two equal graphs run at the same time, B with `--trace`. Two
+graphs differ by more than the slices of one graph do: `control` compares two graphs that differ in
+nothing. Intervals are a bootstrap over the starts.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import json
 import os
 import random
@@ -22,13 +29,15 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, geometric_mean, quantiles
 from typing import Any
 
 import httpx
+import psutil
 
 from penstock.drill.graph_process import GraphProcess
 from report import RESULTS, write_result
@@ -37,130 +46,199 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "docs"))
 
 from pictures.browser import browser
 
-KINDS = ("control", "tracing", "tracing, saturated", "page", "page, saturated")
-CONCURRENCY = 8
-SLICE_S = 4.0
-PAIRS = 4  # of slices per round
+KINDS = ("tracing", "page", "page, no browser", "control")
+CLIENTS = 32  # of the closed loop
+RATE = 12.0  # requests/s of the fixed arrivals
+OUTPUT_TOKENS = 24
+SETTLE_S = 0.5  # after the page is paused or continued
+MODEL = "openai/gpt-oss-20b"
 GRAPH = """\
 model: {{id: openai/gpt-oss-20b, context_length: 16384}}
 engine: {{kind: mocker, config: {{engine: {{speedup_ratio: {speedup}}}}}}}
 prefill: {{replicas: 1}}
 decode: {{replicas: 1}}
 """
-PROMPT = "The pressure at the gate rises with the level of the lake behind it. " * 20
+SENTENCE = "The pressure at the gate rises with the level of the lake behind it. "
 
 
-async def sliced(url: str, seed: int) -> tuple[float, float]:
-    """Requests/s and mean TTFT (ms) of a closed loop of clients."""
-    rng, began = random.Random(seed), time.monotonic()
-    ttft: list[float] = []
-    end = began + SLICE_S
+Switch = Callable[[bool], None]
+Target = Callable[[bool], str]
 
-    async def client() -> None:
-        while time.monotonic() < end:
-            message = {"role": "user", "content": f"{rng.random()} {PROMPT}"}
-            body = {"model": "openai/gpt-oss-20b", "messages": [message], "stream": True}
-            sent, first = time.monotonic(), True
-            request = http.stream(
-                "POST", f"{url}/chat/completions", json={**body, "max_tokens": 24}
-            )
-            async with request as response:
-                response.raise_for_status()
-                async for _ in response.aiter_raw():
-                    if first:
-                        ttft.append(1000 * (time.monotonic() - sent))
-                        first = False
+
+async def ttft_of(http: httpx.AsyncClient, url: str, prompt: str) -> float:
+    """TTFT (ms) of a streamed response, which is read to its end."""
+    message = {"role": "user", "content": prompt}
+    body = {"model": MODEL, "messages": [message], "stream": True, "max_tokens": OUTPUT_TOKENS}
+    sent, first = time.monotonic(), None
+    async with http.stream("POST", f"{url}/chat/completions", json=body) as response:
+        response.raise_for_status()
+        async for _ in response.aiter_raw():
+            first = first or time.monotonic()
+    assert first is not None
+    return 1000 * (first - sent)
+
+
+async def fixed_arrivals(url: str, seed: int, seconds: float) -> float:
+    """Mean TTFT (ms) of prompts of about 2,000 tokens that arrive at `RATE`."""
+    rng = random.Random(seed)
+    async with httpx.AsyncClient(timeout=60) as http, asyncio.TaskGroup() as group:
+        at, began, sent = 0.0, time.monotonic(), []
+        while (at := at + rng.expovariate(RATE)) < seconds:
+            await asyncio.sleep(max(0.0, began + at - time.monotonic()))
+            prompt = f"{random.random()} {SENTENCE * 130}"
+            sent.append(group.create_task(ttft_of(http, url, prompt)))
+        await asyncio.gather(*sent)
+    return fmean(task.result() for task in sent)
+
+
+async def closed_loop(url: str, seed: int, seconds: float) -> float:
+    """Requests/s of `CLIENTS` clients with prompts of about 300 tokens."""
+    began = time.monotonic()
+
+    async def client() -> int:
+        count = 0
+        while time.monotonic() < began + seconds:
+            await ttft_of(http, url, f"{random.random()} {SENTENCE * 20}")
+            count += 1
+        return count
 
     async with httpx.AsyncClient(timeout=60) as http:
-        await asyncio.gather(*(client() for _ in range(CONCURRENCY)))
-    return len(ttft) / (time.monotonic() - began), fmean(ttft)
+        counts = await asyncio.gather(*(client() for _ in range(CLIENTS)))
+    return sum(counts) / (time.monotonic() - began)
 
 
-def change(rounds: list[float]) -> dict[str, Any]:
-    """Geometric mean of the changes of B against A in each round, with its 95% interval."""
+@dataclass(frozen=True, kw_only=True)
+class Load:
+    run: Callable[[str, int, float], Coroutine[Any, Any, float]]
+    """With the URL, a seed and the seconds."""
+    slice_s: float
+    pairs: int
+    """Of slices per start of a graph."""
+    starts: int
+    """Per round."""
+    speedup: float
+    """Of the simulated times of the mockers."""
+
+    def measure(self, url: str, seed: int) -> float:
+        return asyncio.run(self.run(url, seed, self.slice_s))
+
+
+LOADS = {
+    "TTFT": Load(run=fixed_arrivals, slice_s=5.0, pairs=3, starts=1, speedup=1.0),
+    "requests/s": Load(run=closed_loop, slice_s=2.0, pairs=4, starts=3, speedup=1000.0),
+}
+
+
+def change(starts: list[float]) -> dict[str, Any]:
+    """Geometric mean of the changes after each start, with its 95% interval."""
     rng = random.Random(0)
-    drawn = [geometric_mean(rng.choices(rounds, k=len(rounds))) for _ in range(4000)]
+    drawn = [geometric_mean(rng.choices(starts, k=len(starts))) for _ in range(4000)]
     cuts = quantiles(drawn, n=40)
     return {
-        "change": round(geometric_mean(rounds) - 1, 4),
+        "change": round(geometric_mean(starts) - 1, 4),
         "interval": [round(cuts[0] - 1, 4), round(cuts[-1] - 1, 4)],
-        "rounds": [round(ratio, 4) for ratio in rounds],
+        "starts": [round(one, 4) for one in starts],
     }
 
 
 @contextmanager
-def paged(graph: Path, folder: Path) -> Iterator[None]:
-    """The page of a graph, in Chromium."""
+def started(graph: Path, *options: str) -> Iterator[str]:
+    """Base URL of a graph that is ready, in a folder of its own."""
+    with GraphProcess(graph, graph.parent, ["--port", "0", *options]) as running:
+        running.wait_ready(120)
+        yield str(running.state()["endpoint"])
+
+
+@contextmanager
+def page(graph: Path, has_browser: bool) -> Iterator[Switch]:
+    """The page of a running graph; pauses and continues its processes."""
     command = [sys.executable, "-m", "penstock.cli.main", "page", str(graph)]
-    env = {**os.environ, "PENSTOCK_STATE_HOME": str(folder / "state")}
-    page = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env)
-    assert page.stdout is not None
-    try:
-        url = next(word for word in page.stdout.readline().split() if word.startswith("http"))
-        with browser() as opened:
-            opened.open(url, 1280, 900)
-            yield
-    finally:
-        page.terminate()
-        page.wait()
+    env = {**os.environ, "PENSTOCK_STATE_HOME": str(graph.parent / "state")}
+    before = {one.pid for one in psutil.Process().children(recursive=True)}
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env)
+    assert server.stdout is not None
+    with ExitStack() as stack:
+        stack.callback(server.wait)
+        stack.callback(server.terminate)
+        url = next(word for word in server.stdout.readline().split() if word.startswith("http"))
+        if has_browser:
+            stack.enter_context(browser()).open(url, 1280, 900)
+        found = [p for p in psutil.Process().children(recursive=True) if p.pid not in before]
+
+        def switch(is_on: bool) -> None:
+            for process in found:
+                process.resume() if is_on else process.suspend()
+            time.sleep(SETTLE_S)
+
+        stack.callback(switch, True)
+        yield switch
 
 
-def one_round(kind: str, number: int, tmp: Path) -> tuple[float, float]:
-    """The ratios B / A of requests/s and of the mean TTFT."""
-    what, _, saturated = kind.partition(", ")
-    text = GRAPH.format(speedup=0 if saturated else 1.0)
-    rng = random.Random(f"{kind} {number}")
-    urls = {}
-    with ExitStack() as running:
-        for name in rng.sample("ab", 2):
-            folder = tmp / f"{number}-{name}"
-            folder.mkdir()
-            path = folder / "graph.yaml"
-            path.write_text(text)
-            is_traced = name == "b" and what == "tracing"
-            options = ["--port", "0", *(["--trace"] if is_traced else [])]
-            graph = running.enter_context(GraphProcess(path, folder, options))
-            graph.wait_ready(120)
-            urls[name] = str(graph.state()["endpoint"])
-        if what == "page":
-            folder = tmp / f"{number}-b"
-            running.enter_context(paged(folder / "graph.yaml", folder))
-        for url in urls.values():
-            asyncio.run(sliced(url, 0))  # warm-up
-        pairs = []
-        for pair in range(1, PAIRS + 1):
-            order = rng.sample("ab", 2)
-            pairs.append({name: asyncio.run(sliced(urls[name], pair)) for name in order})
-    rates = geometric_mean(pair["b"][0] / pair["a"][0] for pair in pairs)
-    return rates, geometric_mean(pair["b"][1] / pair["a"][1] for pair in pairs)
+@contextmanager
+def two_targets(kind: str, load: Load, folder: Path, order: list[bool]) -> Iterator[Target]:
+    """A function that returns the URL to load, with or without what is measured."""
+    with ExitStack() as stack:
+        graphs = {}
+        for is_measured in order if kind in ("control", "tracing") else [True]:
+            graph = folder / f"{is_measured}" / "graph.yaml"
+            graph.parent.mkdir(parents=True)
+            graph.write_text(GRAPH.format(speedup=load.speedup))
+            options = ["--trace"] if is_measured and kind == "tracing" else []
+            graphs[is_measured] = stack.enter_context(started(graph, *options))
+        for url in graphs.values():
+            load.measure(url, 0)  # warm-up
+        if len(graphs) == 2:
+            yield graphs.__getitem__
+            return
+        switch = stack.enter_context(page(graph, has_browser=kind == "page"))
+
+        def target(is_measured: bool) -> str:
+            switch(is_measured)
+            return graphs[True]
+
+        yield target
 
 
-def measured(kind: str, count: int, tmp: Path) -> dict[str, Any]:
-    rates, ttfts = [], []
-    for number in range(count):
-        rate, ttft = one_round(kind, number, tmp)
-        print(f"{kind}, round {number}: requests/s {rate:.3f}, TTFT {ttft:.3f}", file=sys.stderr)
-        rates.append(rate)
-        ttfts.append(ttft)
-    return {"requests/s": change(rates), "TTFT": change(ttfts)}
+def ratio(kind: str, load: Load, seed: str, folder: Path) -> float:
+    """Of slices with and without what is measured, after one start."""
+    rng = random.Random(seed)
+    with two_targets(kind, load, folder, rng.sample([True, False], 2)) as target:
+        ratios = []
+        for pair in range(1, load.pairs + 1):
+            found = {}
+            for is_measured in rng.sample([True, False], 2):
+                url = target(is_measured)
+                found[is_measured] = load.measure(url, pair)
+            ratios.append(found[True] / found[False])
+    return geometric_mean(ratios)
+
+
+def measured(kind: str, count: int) -> dict[str, Any]:
+    found: dict[str, list[float]] = {name: [] for name in LOADS}
+    for number, (name, load) in itertools.product(range(count), LOADS.items()):
+        for start in range(load.starts):
+            with tempfile.TemporaryDirectory() as tmp:
+                one = ratio(kind, load, f"{kind} {number} {start}", Path(tmp))
+            print(f"{kind}, round {number}: {name} {one:.3f}", file=sys.stderr)
+            found[name].append(one)
+    return {name: change(ratios) for name, ratios in found.items()}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--rounds", type=int, default=8)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--kinds", nargs="*", choices=KINDS, default=KINDS)
-    parser.add_argument("--short", action="store_true", help="two rounds, and no result file")
+    parser.add_argument("--short", action="store_true", help="one round, and no result file")
     args = parser.parse_args()
     path = RESULTS / "observation_overhead.json"
     known = json.loads(path.read_text())["changes"] if path.exists() and not args.short else {}
     for kind in args.kinds:
         if kind in known:
             continue
-        with tempfile.TemporaryDirectory() as tmp:
-            known[kind] = measured(kind, 2 if args.short else args.rounds, Path(tmp))
+        known[kind] = measured(kind, 1 if args.short else args.rounds)
         print(kind, json.dumps(known[kind]), flush=True)
         if not args.short:
-            command = "python benchmarks/observation_overhead.py"
+            command = f"python benchmarks/observation_overhead.py --rounds {args.rounds}"
             write_result("observation_overhead", command, {"changes": known}, show=False)
 
 

@@ -92,7 +92,11 @@ def test_both_targets_get_the_same_lengths_and_different_tokens(slower: Compared
 
 
 def test_the_slices_do_not_overlap(slower: Compared) -> None:
-    """Both loads use the times of the trace. On a busy machine, AIPerf may start later for one."""
+    """Both loads use the times of the trace.
+
+    On a busy machine, AIPerf may start later for one, or responses take longer than the gap. With
+    equal times of both loads, half of the responses would end during the other target's slice.
+    """
     assert all("zero_ms=0, auto_offset=False" in log for log in slower.logs)
     if slower.document["skew_ms"] < 300:
-        assert slower.document["overlapping"] == 0
+        assert slower.document["overlapping"] < 0.2

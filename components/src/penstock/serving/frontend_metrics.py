@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -49,21 +50,27 @@ def summarize(now: Sequence[Sample], before: Sequence[Sample] = ()) -> FrontendM
     )
 
 
-def _increase(now: Iterable[Sample], before: Iterable[Sample], name: str, le: str = "") -> float:
+def _increase(now: Iterable[Sample], before: Iterable[Sample], name: str) -> float:
     """The increase of a counter, summed over all series; never negative after a restart."""
 
     def total(samples: Iterable[Sample]) -> float:
-        labels = {"le": le} if le else {}
-        return Metrics(tuple(samples)).total([name], **labels) or 0.0
+        return Metrics(tuple(samples)).total([name]) or 0.0
 
     return max(0.0, total(now) - total(before))
 
 
+def _counts(samples: Iterable[Sample], name: str) -> dict[str, float]:
+    """The cumulative counts of a histogram by `le`, summed over all series."""
+    counts: dict[str, float] = defaultdict(float)
+    for sample in Metrics(tuple(samples)).find(f"{name}_bucket"):
+        counts[sample.labels["le"]] += sample.value
+    return counts
+
+
 def _median(now: Sequence[Sample], before: Sequence[Sample], name: str) -> float | None:
     """The median of a histogram, interpolated within a bucket as by histogram_quantile."""
-    bucket = f"{name}_bucket"
-    bounds = {s.labels["le"] for s in now if s.name == bucket}
-    counts = sorted((float(le), _increase(now, before, bucket, le)) for le in bounds)
+    last, first = _counts(now, name), _counts(before, name)
+    counts = sorted((float(le), max(0.0, last[le] - first.get(le, 0.0))) for le in last)
     if not counts or not counts[-1][1]:
         return None
     half = counts[-1][1] / 2

@@ -24,7 +24,7 @@ from fastapi.responses import JSONResponse, StreamingResponse
 from nicegui import Client, app, ui
 
 FOLDER = Path(__file__).parent
-POINTS = 600  # of the charts: ten minutes
+POINTS = 300  # of the charts: ten minutes
 MOST_TOKENS = 512  # of an answer in the chat
 MOST_BYTES = 200_000  # of a request to the server
 REPLY_S = 30  # after which an edit that penstock has not confirmed is reported

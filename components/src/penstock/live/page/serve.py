@@ -28,7 +28,7 @@ from penstock.local.process import end_with_parent
 NAME = "page"
 CHILD = Path(__file__).with_name("child.py")
 NO_CHAT = "No endpoint is known. For the chat, start the page with --url URL."
-POINT_S = 1.0  # between two points of the charts
+POINT_S = 2.0  # between two points of the charts
 START_S = 60.0  # NiceGUI starts in 2 s, more on a busy machine
 
 
