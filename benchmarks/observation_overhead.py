@@ -1,14 +1,15 @@
 """What traces and the page cost: requests/s and TTFT of a graph with and without them, on mockers.
 
-    python benchmarks/observation_overhead.py [--rounds 5] [--kinds tracing page] [--short]
+    python benchmarks/observation_overhead.py [--rounds 4] [--kinds tracing page] [--short]
 Writes results/observation_overhead.json; continues with the kinds that it lacks.
 
-Each kind is measured with two loads, in slices of a few seconds, alternately with and without what
-is measured and in random order. A change is the ratio of two slices with the same seed:
+Each kind is measured with three loads, in slices of a few seconds, alternately with and without
+what is measured and in random order. A change is the ratio of two slices:
 
-- TTFT: the same arrivals (Poisson) and prompts at a fixed rate, below the capacity of the graph.
-- requests/s: a closed loop of clients on mockers without simulated times, so that all time is that
-  of Dynamo, its processes and the clients. The machine has no idle CPU time.
+- TTFT: prompts arrive at a fixed rate, at equal times in both slices (Poisson).
+- requests/s: a closed loop of clients. The simulated times of the engine limit it, as a GPU would.
+- requests/s, CPU-bound: the same with mockers that are 1,000 times faster, so that the CPU limits
+  it. The machine has no idle CPU time, and any additional work costs requests.
 
 The page is that of `penstock page` in headless Chromium on the same machine, and the server without
 a browser. Its processes are paused for the slices without it, so all slices have the same graph.
@@ -125,7 +126,8 @@ class Load:
 
 LOADS = {
     "TTFT": Load(run=fixed_arrivals, slice_s=5.0, pairs=3, starts=1, speedup=1.0),
-    "requests/s": Load(run=closed_loop, slice_s=2.0, pairs=4, starts=3, speedup=1000.0),
+    "requests/s": Load(run=closed_loop, slice_s=3.0, pairs=4, starts=2, speedup=1.0),
+    "requests/s, CPU-bound": Load(run=closed_loop, slice_s=2.0, pairs=4, starts=2, speedup=1000.0),
 }
 
 
@@ -226,7 +228,7 @@ def measured(kind: str, count: int) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--kinds", nargs="*", choices=KINDS, default=KINDS)
     parser.add_argument("--short", action="store_true", help="one round, and no result file")
     args = parser.parse_args()

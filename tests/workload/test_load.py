@@ -186,6 +186,24 @@ def test_a_file_of_another_kind_is_named(text: str, kind: str) -> None:
         parse_workload(text, "g.yaml")
 
 
+@pytest.mark.parametrize(
+    ("form", "text"),
+    [
+        ("azure", "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46,5,7\n"),
+        ("mooncake", '{"timestamp": 0, "input_length": 5, "output_length": 7}\n' * 2),
+    ],
+)
+def test_a_trace_is_not_a_workload(form: str, text: str, tmp_path: Path) -> None:
+    """`capture` writes a workload beside its trace, which the message names."""
+    trace = tmp_path / "t.jsonl"
+    trace.write_text(text)
+    with pytest.raises(GraphError, match=f"is a trace, not a workload.*format: {form}, file: t.js"):
+        find_workload(str(trace))
+    (tmp_path / "t.yaml").write_text(GOOD)
+    with pytest.raises(GraphError, match=r"is a trace, not a workload. Fix: Use \S+/t.yaml."):
+        find_workload(str(trace))
+
+
 def test_a_concurrency_replaces_the_arrivals() -> None:
     loaded = parse_workload(GOOD, "w.yaml").with_concurrency(32)
     assert (loaded.workload.concurrency, loaded.mean_rate()) == (32, None)

@@ -20,9 +20,8 @@ from penstock.workload.duration import at_scale, exceeds_sample_limit, for_searc
 from penstock.workload.model import Arrival, Workload, too_many
 from penstock.workload.request import Request
 from penstock.workload.sample import sample
-from penstock.workload.trace import Recorded, read_trace
+from penstock.workload.trace import BYTE_ORDER_MARK, Recorded, format_of, read_trace
 
-BYTE_ORDER_MARK = "\ufeff"  # at the start of CSV files that a spreadsheet writes in UTF-8
 Change = Callable[[tuple[Request, ...]], tuple[Request, ...]]
 GRAPH_KEY = re.compile(r"^(model|engine)\s*:", re.MULTILINE)  # every graph has both
 READY = shipped("workloads", "benchmarks/workloads")
@@ -161,6 +160,14 @@ def _unknown(name: str) -> Problem:
     return Problem(place="--workload", message=f"there is no workload {name!r}", fix=fix)
 
 
+def _use_of_trace(source: str, form: str) -> str:
+    """How to use a trace that was given as the workload."""
+    beside = Path(source).with_suffix(".yaml")
+    if beside.exists():
+        return f"Use {beside}."
+    return f"Use a workload file that has `trace: {{format: {form}, file: {Path(source).name}}}`."
+
+
 def parse_workload(text: str, source: str) -> LoadedWorkload:
     """Check the text of a workload; ``source`` is its file, for messages and its name."""
     kind = "a Kubernetes manifest" if kind_of_manifest(text) is not None else "a graph"
@@ -168,5 +175,8 @@ def parse_workload(text: str, source: str) -> LoadedWorkload:
         fix = f"Use a workload file, or one of {', '.join(ready_names())}."
         raise GraphError(Problem(file=source, message=f"is {kind}, not a workload", fix=fix))
     problems_of = partial(field_problems, root=Workload)
+    if form := format_of(text):
+        fix = _use_of_trace(source, form)
+        raise GraphError(Problem(file=source, message="is a trace, not a workload", fix=fix))
     workload = parse_strictly(text, source, WORKLOAD, Workload, problems_of)
     return LoadedWorkload(name=Path(source).stem, workload=workload, source=source)
