@@ -15,11 +15,15 @@ import json
 import shutil
 import subprocess
 import sys
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Thread
 from typing import Any
+from urllib.request import Request, urlopen
 
 import numpy as np
 import yaml
@@ -40,6 +44,7 @@ NO_SYSTEM = (
     "{{ '<|im_start|>assistant\n' }}{% endif %}"
 )
 SHORT_CONTEXT = 72  # tokens
+CUTS = (160, 172)  # characters; the messages have 82 to 173
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,11 +61,14 @@ class Case:
     template: str = ""
     """B's chat template."""
     has_tools: bool = False
+    kept_characters: int = 0
+    """A proxy in front of B keeps only the end of each longer message; 0: no proxy."""
     count: int = 100
 
 
 CASES = (
     Case(name=f"context of {SHORT_CONTEXT} tokens", second={"context_length": SHORT_CONTEXT}),
+    *(Case(name=f"messages cut to {kept} characters", kept_characters=kept) for kept in CUTS),
     *(Case(name=f"weights with noise of {noise:.1%}", noise=noise) for noise in NOISES[:3]),
     Case(name="equal graphs", count=500),
     Case(name="no reasoning parser", first={"reasoning_parser": "deepseek_r1"}),
@@ -123,6 +131,44 @@ def graphs(case: Case, folder: Path) -> tuple[Path, Path]:
     return graph(folder, "a", dict(case.first)), graph(folder, "b", second)
 
 
+@contextmanager
+def cutting(endpoint: str, kept: int) -> Iterator[str]:
+    """URL of a proxy that silently keeps the last ``kept`` characters of each message."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self._forward(None)
+
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            for message in body["messages"]:
+                message["content"] = message["content"][-kept:]
+            self._forward(json.dumps(body).encode())
+
+        def _forward(self, body: bytes | None) -> None:
+            url = endpoint.removesuffix("/v1") + self.path
+            request = Request(url, body, {"Content-Type": "application/json"})
+            with urlopen(request, timeout=START_S) as response:
+                self.send_response(response.status)
+                self.send_header("Content-Type", response.headers["Content-Type"])
+                self.end_headers()
+                while part := response.read1():
+                    self.wfile.write(part)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/v1"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
 def measured(case: Case, count: int) -> dict[str, Any]:
     make = tool_requests if case.has_tools else chat_requests
     with TemporaryDirectory() as scratch, ExitStack() as opened:
@@ -134,6 +180,8 @@ def measured(case: Case, count: int) -> dict[str, Any]:
             options = ["--port", str(Ports().free())]
             process = opened.enter_context(GraphProcess(path, own, options))
             urls.append(process.wait_ready(START_S))
+        if case.kept_characters:
+            urls[1] = opened.enter_context(cutting(urls[1], case.kept_characters))
         requests = write(folder / "requests.jsonl", make(count, seed=1))
         command = ["penstock", "bench", "shadow", *urls, "--file", str(requests), "--json"]
         command += ["--concurrency", "2"]
