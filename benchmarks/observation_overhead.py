@@ -1,4 +1,4 @@
-"""What traces and the page cost: requests/s and TTFT of a graph with and without them, on mockers.
+"""What traces, the page and the proxy of `bench shadow --listen` cost, on mockers.
 
     python benchmarks/observation_overhead.py [--rounds 4] [--kinds tracing page] [--short]
 Writes results/observation_overhead.json; continues with the kinds that it lacks.
@@ -15,7 +15,8 @@ The page is that of `penstock page` in headless Chromium on the same machine, an
 a browser. Its processes are paused for the slices without it, so all slices have the same graph.
 Traces are an option of the start, so two equal graphs run at the same time, B with `--trace`. Two
 graphs differ by more than the slices of one graph do: `control` compares two graphs that differ in
-nothing. Intervals are a bootstrap over the starts.
+nothing. `bench shadow` sends a quarter of the requests also to the other graph on this machine.
+Intervals are a bootstrap over the starts.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ import itertools
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
 import tempfile
@@ -41,16 +43,19 @@ import httpx
 import psutil
 
 from penstock.drill.graph_process import GraphProcess
+from penstock.local.ports import LOOPBACK, Ports
+from penstock.local.starter import accepts
 from report import RESULTS, write_result
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "docs"))
 
 from pictures.browser import browser
 
-KINDS = ("tracing", "page", "page, no browser", "control")
+KINDS = ("tracing", "page", "page, no browser", "bench shadow", "control")
 CLIENTS = 32  # of the closed loop
 RATE = 12.0  # requests/s of the fixed arrivals
 OUTPUT_TOKENS = 24
+SHARE = 0.25  # of the requests that `bench shadow --listen` copies
 SETTLE_S = 0.5  # after the page is paused or continued
 MODEL = "openai/gpt-oss-20b"
 GRAPH = """\
@@ -177,28 +182,51 @@ def page(graph: Path, has_browser: bool) -> Iterator[Switch]:
 
 
 @contextmanager
+def mirrored(first: str, second: str) -> Iterator[str]:
+    """Base URL of a proxy of `bench shadow`, which sends `SHARE` of the requests also to B."""
+    port = Ports().free()
+    command = [sys.executable, "-m", "penstock.cli.main", "bench", "shadow", first, second]
+    command += ["--listen", f"{LOOPBACK}:{port}", "--share", str(SHARE), "-q"]
+    proxy = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    try:
+        while not accepts(LOOPBACK, port):
+            assert proxy.poll() is None, "bench shadow has ended"
+            time.sleep(0.1)
+        yield f"http://{LOOPBACK}:{port}/v1"
+    finally:
+        proxy.send_signal(signal.SIGINT)
+        proxy.wait()
+
+
+@contextmanager
 def two_targets(kind: str, load: Load, folder: Path, order: list[bool]) -> Iterator[Target]:
     """A function that returns the URL to load, with or without what is measured."""
     with ExitStack() as stack:
-        graphs = {}
-        for is_measured in order if kind in ("control", "tracing") else [True]:
+
+        def start(is_measured: bool, *options: str) -> str:
             graph = folder / f"{is_measured}" / "graph.yaml"
             graph.parent.mkdir(parents=True)
             graph.write_text(GRAPH.format(speedup=load.speedup))
-            options = ["--trace"] if is_measured and kind == "tracing" else []
-            graphs[is_measured] = stack.enter_context(started(graph, *options))
-        for url in graphs.values():
+            url = stack.enter_context(started(graph, *options))
             load.measure(url, 0)  # warm-up
-        if len(graphs) == 2:
-            yield graphs.__getitem__
+            return url
+
+        if kind.startswith("page"):
+            url = start(True)
+            graph = folder / f"{True}" / "graph.yaml"
+            switch = stack.enter_context(page(graph, has_browser=kind == "page"))
+
+            def target(is_measured: bool) -> str:
+                switch(is_measured)
+                return url
+
+            yield target
             return
-        switch = stack.enter_context(page(graph, has_browser=kind == "page"))
-
-        def target(is_measured: bool) -> str:
-            switch(is_measured)
-            return graphs[True]
-
-        yield target
+        options = ["--trace"] if kind == "tracing" else []
+        graphs = {is_measured: start(is_measured, *options[:is_measured]) for is_measured in order}
+        if kind == "bench shadow":
+            graphs[True] = stack.enter_context(mirrored(graphs[False], graphs[True]))
+        yield graphs.__getitem__
 
 
 def ratio(kind: str, load: Load, seed: str, folder: Path) -> float:

@@ -28,7 +28,7 @@ from tests.support.command_line import penstock
 from tests.support.outputs import read_output
 
 COUNT = 30
-FINDING, UNDECIDED = 20, 21
+INVALID, FINDING, UNDECIDED = 3, 20, 21
 
 
 def shadow(
@@ -163,6 +163,28 @@ def test_texts_are_only_printed_on_request(tmp_path: Path) -> None:
     done = shadow(path, ShadowServer(), other, "--show-text")
     assert "  A: 'An answer to private 0, with 9 c" in done.stdout
     assert "  B: 'Another \\x1b[31mtext'" in done.stdout
+
+
+def test_a_report_is_written_also_with_findings_and_has_texts_only_on_request(
+    tmp_path: Path,
+) -> None:
+    path = write_requests(tmp_path / "r.jsonl", [f"private {n}" for n in range(COUNT)])
+    report = tmp_path / "r.html"
+    other = ShadowServer(script=lambda *_: Reply(text="Another text"))
+    done = shadow(path, ShadowServer(), other, "--report", str(report))
+    assert done.returncode == FINDING
+    assert "B differs from A: text" in report.read_text()
+    assert "private 1" not in report.read_text()
+    shadow(path, ShadowServer(), other, "--report", str(report), "--show-text")
+    assert "An answer to private 1" in report.read_text()
+
+
+def test_a_report_replaces_no_other_file(tmp_path: Path) -> None:
+    path = write_requests(tmp_path / "r.jsonl", prompts(2))
+    server = ShadowServer()
+    done = shadow(path, server, ShadowServer(), "--report", str(path))
+    assert (done.returncode, server.bodies) == (INVALID, [])
+    assert "r.jsonl: already exists, and is not a report of penstock" in done.stderr
 
 
 def test_requests_are_sent_unchanged_on_request(tmp_path: Path) -> None:

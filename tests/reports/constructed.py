@@ -49,6 +49,7 @@ from tests.plan.simulated_study import (
 from tests.plan.simulated_study import request as plan_request
 from tests.plan.test_evidence import trial
 from tests.plan.test_report import planned
+from tests.reports import constructed_shadow
 from tests.simulate.test_metrics import answer
 
 NASTY = "</script><b onclick=alert(1)>%{x} & " + "a-very-long-model-name/" * 8
@@ -293,5 +294,9 @@ REPORTS: Mapping[str, Callable[[], Report]] = {
         drill_without_requests,
         verify,
         verify_without_probes,
+        constructed_shadow.shadow,
+        constructed_shadow.shadow_without_finding,
+        constructed_shadow.shadow_of_one_request,
+        constructed_shadow.shadow_of_nothing,
     )
 }

@@ -30,6 +30,7 @@ from penstock.cli.replay_arguments import (
     end_as_interrupted,
     integer_between,
 )
+from penstock.cli.report_output import add_report, require_named, require_report
 
 if TYPE_CHECKING:
     from penstock.bench.shadow.client import ShadowEndpoint
@@ -90,6 +91,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="print responses around the first character that differs",
     )
+    add_report(parser, "write an HTML report, even if the run ends early")
     arguments.add_running_sets(parser)
     arguments.add_json(parser)
     add_progress(parser)
@@ -127,8 +129,21 @@ def run(args: argparse.Namespace) -> int:
     _require_fitting(args)
     found = _compare_file(args) if args.file is not None else _compare_live(args)
     print_output(as_json(found) if args.json else lines(found, show_text=args.show_text))
+    if args.report is not None:
+        _write_report(args, found)
     require_equal(found)
     return 0
+
+
+def _write_report(args: argparse.Namespace, found: ShadowResult) -> None:
+    from penstock.bench.shadow.page import write_page
+    from penstock.cli.graph_output import own_command
+    from penstock.reports.provenance import provenance
+
+    files = [Path(target) for target in (args.target_a, args.target_b)]
+    files += [args.file] if args.file is not None else []
+    of = provenance(own_command(), files=files, facts={"seed": str(args.seed)})
+    write_page(args.report, found, of, show_text=args.show_text)
 
 
 def _compare_live(args: argparse.Namespace) -> ShadowResult:
@@ -225,9 +240,8 @@ def _require_fitting(args: argparse.Namespace) -> None:
         message, fix = "--keep-model cannot be combined with --model", "Remove one of them."
         raise UsageError(Problem(message=message, fix=fix))
     require_fitting_live(args)
+    require_report(args.report)
     if args.results is not None:
-        from penstock.cli.report_output import require_named
-
         require_named(args.results, "--results")
         arguments.require_writable(args.results, "--results", in_place=True)
         if args.file is not None and args.results.resolve() == args.file.resolve():

@@ -66,27 +66,35 @@ class ShadowResult:
 
 def lines(found: ShadowResult, *, show_text: bool) -> Iterator[str]:
     verdict = found.verdict
+    yield from endpoint_lines(found)
+    if found.interrupted:
+        yield f"incomplete: {found.interrupted}"
+    yield compared_line(found)
+    if found.counts is not None:
+        yield from not_compared(found.counts)
+    yield from aligned(list(classes_table(verdict.classes)))
+    for one in verdict.classes:
+        yield from details(one)
+    if show_text:
+        yield from texts(found)
+    yield from notes(found)
+    if verdict.latencies:
+        yield from aligned([HEADINGS, *map(cells, verdict.latencies)])
+    yield f"verdict: {sentence(verdict)}"
+
+
+def endpoint_lines(found: ShadowResult) -> Iterator[str]:
     for endpoint in found.run.endpoints:
         model = endpoint.model or "the model of each request"
         yield f"{endpoint.name}: {model} at {endpoint.url}"
-    if found.interrupted:
-        yield f"incomplete: {found.interrupted}"
-    of = f"{verdict.pairs} of {found.total} requests"
-    yield f"compared: {of}, {verdict.repeated} sent to A twice"
-    if found.counts is not None:
-        yield from _not_compared(found.counts)
-    yield from aligned([("difference", "A and B", "A and A", "result"), *_rows(verdict.classes)])
-    for one in verdict.classes:
-        yield from _details(one)
-    if show_text:
-        yield from _texts(found)
-    yield from _notes(found)
-    if verdict.latencies:
-        yield from aligned([HEADINGS, *map(cells, verdict.latencies)])
-    yield f"verdict: {_sentence(verdict)}"
 
 
-def _not_compared(counts: LiveCounts) -> Iterator[str]:
+def compared_line(found: ShadowResult) -> str:
+    of = f"{found.verdict.pairs} of {found.total} requests"
+    return f"compared: {of}, {found.verdict.repeated} sent to A twice"
+
+
+def not_compared(counts: LiveCounts) -> Iterator[str]:
     for number, reason in (
         (counts.skipped, "B was too slow or unreachable"),
         (counts.disconnected, "the client closed the connection"),
@@ -96,7 +104,9 @@ def _not_compared(counts: LiveCounts) -> Iterator[str]:
             yield f"not compared: {number} requests, as {reason}"
 
 
-def _rows(classes: Sequence[ClassVerdict]) -> Iterator[tuple[str, ...]]:
+def classes_table(classes: Sequence[ClassVerdict]) -> Iterator[tuple[str, ...]]:
+    """The headings, and one row for each class."""
+    yield ("difference", "A and B", "A and A", "result")
     for one in classes:
         yield (
             LABELS[one.name],
@@ -110,7 +120,7 @@ def _share(hits: int, total: int) -> str:
     return f"{hits} of {total} ({hits / total:.1%})" if total else "not measured"
 
 
-def _details(one: ClassVerdict) -> Iterator[str]:
+def details(one: ClassVerdict) -> Iterator[str]:
     if one.status is Status.FINDING:
         yield f"{LABELS[one.name]}: {LOOK[one.name]}"
         for example in one.examples:
@@ -121,7 +131,7 @@ def _details(one: ClassVerdict) -> Iterator[str]:
         yield f"{LABELS[one.name]}: cannot be compared, as A differs from itself in {own} requests"
 
 
-def _texts(found: ShadowResult) -> Iterator[str]:
+def texts(found: ShadowResult) -> Iterator[str]:
     """Around the first character that differs."""
     by_id = {pair.request.id: pair for pair in found.pairs}
     for one in found.verdict.classes:
@@ -140,7 +150,7 @@ def _excerpt(response: ShadowResponse, at: int, is_reasoning: bool) -> str:
     return ascii(text[max(0, at - AROUND) : at + AROUND])  # no control codes of a terminal
 
 
-def _notes(found: ShadowResult) -> Iterator[str]:
+def notes(found: ShadowResult) -> Iterator[str]:
     verdict = found.verdict
     if verdict.both_failed:
         yield f"failed on both: {verdict.both_failed} requests"
@@ -163,7 +173,7 @@ def _notes(found: ShadowResult) -> Iterator[str]:
         yield f"prompt tokens are not compared in {verdict.without_usage} requests without usage"
 
 
-def _sentence(verdict: ShadowVerdict) -> str:
+def sentence(verdict: ShadowVerdict) -> str:
     names = [LABELS[one.name] for one in verdict.classes if one.status is Status.FINDING]
     if verdict.unreachable and names:
         names.insert(0, "B unreachable")
@@ -222,7 +232,7 @@ def require_equal(found: ShadowResult) -> None:
         message = f"both endpoints failed all requests: {', '.join(reasons)}"
         raise BenchError(Problem(message=message, fix=fix))
     if verdict.verdict is Verdict.FINDINGS:
-        raise LimitError(_sentence(verdict))
+        raise LimitError(sentence(verdict))
     if verdict.verdict is Verdict.UNDECIDED:
         fix = "Send more requests, and raise --repeats."
-        raise UndecidedError(Problem(message=_sentence(verdict), fix=fix))
+        raise UndecidedError(Problem(message=sentence(verdict), fix=fix))
