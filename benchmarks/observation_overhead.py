@@ -1,4 +1,4 @@
-"""What traces, the page and the proxy of `bench shadow --listen` cost, on mockers.
+"""Measures the overhead of traces and of the page, with mockers.
 
     python benchmarks/observation_overhead.py [--rounds 4] [--kinds tracing page] [--short]
 Writes results/observation_overhead.json; continues with the kinds that it lacks.
@@ -11,12 +11,12 @@ what is measured and in random order. A change is the ratio of two slices:
 - requests/s, CPU-bound: the same with mockers that are 1,000 times faster, so that the CPU limits
   it. The machine has no idle CPU time, and any additional work costs requests.
 
-The page is that of `penstock page` in headless Chromium on the same machine, and the server without
-a browser. Its processes are paused for the slices without it, so all slices have the same graph.
-Traces are an option of the start, so two equal graphs run at the same time, B with `--trace`. Two
-graphs differ by more than the slices of one graph do: `control` compares two graphs that differ in
-nothing. `bench shadow` sends a quarter of the requests also to the other graph on this machine.
-Intervals are a bootstrap over the starts.
+The page is that of `penstock page`, in headless Chromium on the same machine or without a browser.
+For the slices without it, the process that reads the graph is paused: the page then gets no
+updates, and its connections stay open. So all slices have the same graph. Tracing is set when a
+graph starts, so two graphs run at the same time, one with `--trace`. Two graphs differ by more than
+the slices of one graph do: `control` compares two graphs that are identical. Intervals are
+Student's, over the logarithms of the ratios of all starts.
 """
 
 from __future__ import annotations
@@ -35,28 +35,26 @@ import time
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from math import exp, log, sqrt
 from pathlib import Path
-from statistics import fmean, geometric_mean, quantiles
+from statistics import fmean, geometric_mean, stdev
 from typing import Any
 
 import httpx
-import psutil
 
+from penstock.bench.difference import student
 from penstock.drill.graph_process import GraphProcess
-from penstock.local.ports import LOOPBACK, Ports
-from penstock.local.starter import accepts
 from report import RESULTS, write_result
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "docs"))
 
 from pictures.browser import browser
 
-KINDS = ("tracing", "page", "page, no browser", "bench shadow", "control")
+KINDS = ("tracing", "page", "page, no browser", "control")
 CLIENTS = 32  # of the closed loop
 RATE = 12.0  # requests/s of the fixed arrivals
 OUTPUT_TOKENS = 24
-SHARE = 0.25  # of the requests that `bench shadow --listen` copies
-SETTLE_S = 0.5  # after the page is paused or continued
+SETTLE_S = 0.5  # after the updates of the page were paused or continued
 MODEL = "openai/gpt-oss-20b"
 GRAPH = """\
 model: {{id: openai/gpt-oss-20b, context_length: 16384}}
@@ -84,7 +82,7 @@ async def ttft_of(http: httpx.AsyncClient, url: str, prompt: str) -> float:
     return 1000 * (first - sent)
 
 
-async def fixed_arrivals(url: str, seed: int, seconds: float) -> float:
+async def fixed_arrivals(url: str, seed: str, seconds: float) -> float:
     """Mean TTFT (ms) of prompts of about 2,000 tokens that arrive at `RATE`."""
     rng = random.Random(seed)
     async with httpx.AsyncClient(timeout=60) as http, asyncio.TaskGroup() as group:
@@ -93,11 +91,10 @@ async def fixed_arrivals(url: str, seed: int, seconds: float) -> float:
             await asyncio.sleep(max(0.0, began + at - time.monotonic()))
             prompt = f"{random.random()} {SENTENCE * 130}"
             sent.append(group.create_task(ttft_of(http, url, prompt)))
-        await asyncio.gather(*sent)
     return fmean(task.result() for task in sent)
 
 
-async def closed_loop(url: str, seed: int, seconds: float) -> float:
+async def closed_loop(url: str, _: str, seconds: float) -> float:
     """Requests/s of `CLIENTS` clients with prompts of about 300 tokens."""
     began = time.monotonic()
 
@@ -115,17 +112,17 @@ async def closed_loop(url: str, seed: int, seconds: float) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Load:
-    run: Callable[[str, int, float], Coroutine[Any, Any, float]]
-    """With the URL, a seed and the seconds."""
+    run: Callable[[str, str, float], Coroutine[Any, Any, float]]
+    """With the URL, a seed of the arrivals and the duration in seconds."""
     slice_s: float
     pairs: int
-    """Of slices per start of a graph."""
+    """Pairs of slices after each start."""
     starts: int
-    """Per round."""
+    """Starts per round."""
     speedup: float
-    """Of the simulated times of the mockers."""
+    """`speedup_ratio` of the mockers."""
 
-    def measure(self, url: str, seed: int) -> float:
+    def measure(self, url: str, seed: str) -> float:
         return asyncio.run(self.run(url, seed, self.slice_s))
 
 
@@ -138,12 +135,14 @@ LOADS = {
 
 def change(starts: list[float]) -> dict[str, Any]:
     """Geometric mean of the changes after each start, with its 95% interval."""
-    rng = random.Random(0)
-    drawn = [geometric_mean(rng.choices(starts, k=len(starts))) for _ in range(4000)]
-    cuts = quantiles(drawn, n=40)
+    logs = [log(one) for one in starts]
+    half = 0.0
+    if len(logs) > 1:
+        half = student(0.975, len(logs) - 1) * stdev(logs) / sqrt(len(logs))
+    low, middle, high = (exp(fmean(logs) + part) - 1 for part in (-half, 0.0, half))
     return {
-        "change": round(geometric_mean(starts) - 1, 4),
-        "interval": [round(cuts[0] - 1, 4), round(cuts[-1] - 1, 4)],
+        "change": round(middle, 4),
+        "interval": [round(low, 4), round(high, 4)] if half else None,
         "starts": [round(one, 4) for one in starts],
     }
 
@@ -158,10 +157,9 @@ def started(graph: Path, *options: str) -> Iterator[str]:
 
 @contextmanager
 def page(graph: Path, has_browser: bool) -> Iterator[Switch]:
-    """The page of a running graph; pauses and continues its processes."""
+    """The page of a running graph, and a function that pauses and continues its updates."""
     command = [sys.executable, "-m", "penstock.cli.main", "page", str(graph)]
     env = {**os.environ, "PENSTOCK_STATE_HOME": str(graph.parent / "state")}
-    before = {one.pid for one in psutil.Process().children(recursive=True)}
     server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env)
     assert server.stdout is not None
     with ExitStack() as stack:
@@ -170,11 +168,9 @@ def page(graph: Path, has_browser: bool) -> Iterator[Switch]:
         url = next(word for word in server.stdout.readline().split() if word.startswith("http"))
         if has_browser:
             stack.enter_context(browser()).open(url, 1280, 900)
-        found = [p for p in psutil.Process().children(recursive=True) if p.pid not in before]
 
         def switch(is_on: bool) -> None:
-            for process in found:
-                process.resume() if is_on else process.suspend()
+            server.send_signal(signal.SIGCONT if is_on else signal.SIGSTOP)
             time.sleep(SETTLE_S)
 
         stack.callback(switch, True)
@@ -182,38 +178,20 @@ def page(graph: Path, has_browser: bool) -> Iterator[Switch]:
 
 
 @contextmanager
-def mirrored(first: str, second: str) -> Iterator[str]:
-    """Base URL of a proxy of `bench shadow`, which sends `SHARE` of the requests also to B."""
-    port = Ports().free()
-    command = [sys.executable, "-m", "penstock.cli.main", "bench", "shadow", first, second]
-    command += ["--listen", f"{LOOPBACK}:{port}", "--share", str(SHARE), "-q"]
-    proxy = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    try:
-        while not accepts(LOOPBACK, port):
-            assert proxy.poll() is None, "bench shadow has ended"
-            time.sleep(0.1)
-        yield f"http://{LOOPBACK}:{port}/v1"
-    finally:
-        proxy.send_signal(signal.SIGINT)
-        proxy.wait()
-
-
-@contextmanager
 def two_targets(kind: str, load: Load, folder: Path, order: list[bool]) -> Iterator[Target]:
     """A function that returns the URL to load, with or without what is measured."""
     with ExitStack() as stack:
 
-        def start(is_measured: bool, *options: str) -> str:
-            graph = folder / f"{is_measured}" / "graph.yaml"
+        def start(name: str, *options: str) -> tuple[Path, str]:
+            graph = folder / name / "graph.yaml"
             graph.parent.mkdir(parents=True)
             graph.write_text(GRAPH.format(speedup=load.speedup))
             url = stack.enter_context(started(graph, *options))
-            load.measure(url, 0)  # warm-up
-            return url
+            load.measure(url, "warm-up")
+            return graph, url
 
         if kind.startswith("page"):
-            url = start(True)
-            graph = folder / f"{True}" / "graph.yaml"
+            graph, url = start("a")
             switch = stack.enter_context(page(graph, has_browser=kind == "page"))
 
             def target(is_measured: bool) -> str:
@@ -222,11 +200,11 @@ def two_targets(kind: str, load: Load, folder: Path, order: list[bool]) -> Itera
 
             yield target
             return
-        options = ["--trace"] if kind == "tracing" else []
-        graphs = {is_measured: start(is_measured, *options[:is_measured]) for is_measured in order}
-        if kind == "bench shadow":
-            graphs[True] = stack.enter_context(mirrored(graphs[False], graphs[True]))
-        yield graphs.__getitem__
+        urls = {}
+        for is_measured in order:
+            options = ["--trace"] if is_measured and kind == "tracing" else []
+            _, urls[is_measured] = start("b" if is_measured else "a", *options)
+        yield urls.__getitem__
 
 
 def ratio(kind: str, load: Load, seed: str, folder: Path) -> float:
@@ -238,7 +216,7 @@ def ratio(kind: str, load: Load, seed: str, folder: Path) -> float:
             found = {}
             for is_measured in rng.sample([True, False], 2):
                 url = target(is_measured)
-                found[is_measured] = load.measure(url, pair)
+                found[is_measured] = load.measure(url, f"{seed} {pair}")
             ratios.append(found[True] / found[False])
     return geometric_mean(ratios)
 

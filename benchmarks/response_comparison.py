@@ -23,7 +23,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Thread
 from typing import Any
-from urllib.request import Request, urlopen
+from urllib.error import HTTPError
+from urllib.request import ProxyHandler, Request, build_opener
 
 import numpy as np
 import yaml
@@ -62,7 +63,7 @@ class Case:
     """B's chat template."""
     has_tools: bool = False
     kept_characters: int = 0
-    """A proxy in front of B keeps only the end of each longer message; 0: no proxy."""
+    """A proxy in front of B keeps the last characters of each message; 0: no proxy."""
     count: int = 100
 
 
@@ -135,6 +136,8 @@ def graphs(case: Case, folder: Path) -> tuple[Path, Path]:
 def cutting(endpoint: str, kept: int) -> Iterator[str]:
     """URL of a proxy that silently keeps the last ``kept`` characters of each message."""
 
+    opener = build_opener(ProxyHandler({}))
+
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             self._forward(None)
@@ -148,7 +151,11 @@ def cutting(endpoint: str, kept: int) -> Iterator[str]:
         def _forward(self, body: bytes | None) -> None:
             url = endpoint.removesuffix("/v1") + self.path
             request = Request(url, body, {"Content-Type": "application/json"})
-            with urlopen(request, timeout=START_S) as response:
+            try:
+                opened = opener.open(request, timeout=START_S)
+            except HTTPError as error:
+                opened = error
+            with opened as response:
                 self.send_response(response.status)
                 self.send_header("Content-Type", response.headers["Content-Type"])
                 self.end_headers()

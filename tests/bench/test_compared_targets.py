@@ -91,7 +91,7 @@ def test_both_targets_get_the_same_lengths_and_different_tokens(slower: Compared
     assert all(one != other for one, other in zip(first, second, strict=True))
 
 
-def test_the_slices_do_not_overlap(slower: Compared) -> None:
+def test_few_responses_end_in_the_slice_of_the_other_target(slower: Compared) -> None:
     """Both loads use the times of the trace.
 
     On a busy machine, AIPerf may start later for one, or responses take longer than the gap. With

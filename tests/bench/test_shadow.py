@@ -177,6 +177,7 @@ def test_a_report_is_written_also_with_findings_and_has_texts_only_on_request(
     assert "private 1" not in report.read_text()
     shadow(path, ShadowServer(), other, "--report", str(report), "--show-text")
     assert "An answer to private 1" in report.read_text()
+    assert report.stat().st_mode & 0o777 == 0o600
 
 
 def test_a_report_replaces_no_other_file(tmp_path: Path) -> None:
@@ -185,6 +186,9 @@ def test_a_report_replaces_no_other_file(tmp_path: Path) -> None:
     done = shadow(path, server, ShadowServer(), "--report", str(path))
     assert (done.returncode, server.bodies) == (INVALID, [])
     assert "r.jsonl: already exists, and is not a report of penstock" in done.stderr
+    both = ("--report", str(tmp_path / "new"), "--results", str(tmp_path / "new"))
+    done = shadow(path, server, ShadowServer(), *both)
+    assert "--report: is also the file of --results" in done.stderr
 
 
 def test_requests_are_sent_unchanged_on_request(tmp_path: Path) -> None:

@@ -190,11 +190,12 @@ def test_a_file_of_another_kind_is_named(text: str, kind: str) -> None:
     ("form", "text"),
     [
         ("azure", "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46,5,7\n"),
+        ("azure", '"Model",TIMESTAMP,ContextTokens,GeneratedTokens\nm,2023-11-16 18:15:46,5,7\n'),
         ("mooncake", '{"timestamp": 0, "input_length": 5, "output_length": 7}\n' * 2),
     ],
 )
 def test_a_trace_is_not_a_workload(form: str, text: str, tmp_path: Path) -> None:
-    """`capture` writes a workload beside its trace, which the message names."""
+    """`capture` writes a workload next to its trace, and the message names it."""
     trace = tmp_path / "t.jsonl"
     trace.write_text(text)
     with pytest.raises(GraphError, match=f"is a trace, not a workload.*format: {form}, file: t.js"):

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+PRIVATE = 0o600
 USUAL = 0o666  # without the bits of the umask
 
 

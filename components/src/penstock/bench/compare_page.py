@@ -74,11 +74,6 @@ def report_of(
         f"{name}: {endpoint.model}": [both[number] for pair in found.served for both in pair]
         for number, (name, endpoint) in enumerate(zip(NAMES, request.endpoints, strict=True))
     }
-    changes: list[Part] = []
-    if found.differences:
-        rows = [list(cells(one)) for one in found.differences]
-        heads = ["latency (ms)", *HEADINGS[1:]]
-        changes = [forest(found.differences, checked), Table(headings=heads, rows=rows)]
     return Report(
         title="Comparison of two targets",
         subtitle=f"{request.workload.name} ({arrival_of(request.workload)}) · measured",
@@ -86,7 +81,7 @@ def report_of(
         tiles=list(_tiles(found)),
         sections=[
             Section(title="Targets", parts=[Notes(lines=targets)]),
-            Section(title="Change from A to B", parts=changes),
+            Section(title="Change from A to B", parts=changes_of(found.differences, checked)),
             Section(
                 title="Latency of the counted requests", parts=[*distributions(samples, Slo())]
             ),
@@ -108,10 +103,7 @@ def _verdicts(found: Comparison, checked: Sequence[LimitCheck]) -> Iterator[Verd
 
 
 def _tiles(found: Comparison) -> Iterator[Tile]:
-    for one in found.differences:
-        if one.metric.endswith("_mean"):
-            note = f"{one.first_ms:,.1f} → {one.second_ms:,.1f} ms"
-            yield Tile(name=name_of(one.metric), value=f"{one.change:+.1%}", note=note)
+    yield from change_tiles(found.differences)
     note = f"in {found.pairs} pairs of slices"
     yield Tile(name="Counted requests", value=f"{found.requests:,}", note=note)
     for name, failures in zip(NAMES, found.failures, strict=True):
@@ -126,6 +118,23 @@ def _notes(found: Comparison) -> list[str]:
         if line := failures_line(failures):
             notes.append(f"{name}: {line}")
     return [*notes, *cautions(found)]
+
+
+def change_tiles(differences: Sequence[Difference]) -> Iterator[Tile]:
+    """Of the mean latencies."""
+    for one in differences:
+        if one.metric.endswith("_mean"):
+            note = f"{one.first_ms:,.1f} → {one.second_ms:,.1f} ms"
+            yield Tile(name=name_of(one.metric), value=f"{one.change:+.1%}", note=note)
+
+
+def changes_of(differences: Sequence[Difference], checked: Sequence[LimitCheck]) -> list[Part]:
+    """A chart and a table of all latencies; nothing without a difference."""
+    if not differences:
+        return []
+    rows = [list(cells(one)) for one in differences]
+    headings = ["latency (ms)", *HEADINGS[1:]]
+    return [forest(differences, checked), Table(headings=headings, rows=rows)]
 
 
 def forest(differences: Sequence[Difference], checked: Sequence[LimitCheck]) -> Chart:

@@ -15,7 +15,7 @@ from typing import Any, Self
 
 import msgspec
 
-from penstock.atomic_file import replacing
+from penstock.atomic_file import PRIVATE, replacing
 from penstock.capture.capture import TimedRequest
 from penstock.capture.dynamo_trace import SCHEMA, reason
 from penstock.capture.record import BrokenRecordError
@@ -109,7 +109,7 @@ class RequestTexts:
         InputError if it cannot be written.
         """
         try:
-            with replacing(path, mode=0o600) as file:
+            with replacing(path, PRIVATE) as file:
                 for request in requests:
                     if place := self._places.get(request.record.key):
                         self._file.seek(place[0])

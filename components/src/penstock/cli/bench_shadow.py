@@ -89,7 +89,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--show-text",
         action="store_true",
-        help="print responses around the first character that differs",
+        help="show the text around the first character that differs, in the output and the report",
     )
     add_report(parser, "write an HTML report, even if the run ends early")
     arguments.add_running_sets(parser)
@@ -243,6 +243,9 @@ def _require_fitting(args: argparse.Namespace) -> None:
     require_report(args.report)
     if args.results is not None:
         require_named(args.results, "--results")
+        if args.report is not None and args.report.resolve() == args.results.resolve():
+            message, fix = "is also the file of --results", "Name another file."
+            raise UsageError(Problem(place="--report", message=message, fix=fix))
         arguments.require_writable(args.results, "--results", in_place=True)
         if args.file is not None and args.results.resolve() == args.file.resolve():
             message, fix = "is also the file of --file", "Name another file."

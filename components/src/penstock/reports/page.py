@@ -12,7 +12,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from penstock.atomic_file import write_atomically
+from penstock.atomic_file import PRIVATE, USUAL, replacing
 from penstock.errors import InputError, Problem
 from penstock.html_mark import HTML_MARK
 from penstock.reports.charts import Chart
@@ -94,10 +94,11 @@ class Report:
     """Name and value, as `provenance.provenance` returns them."""
 
 
-def write_report(path: Path, report: Report) -> None:
-    """InputError if the file cannot be written."""
+def write_report(path: Path, report: Report, *, is_private: bool = False) -> None:
+    """InputError if the file cannot be written. ``is_private``: only its owner can read it."""
     try:
-        write_atomically(path, report_html(report))
+        with replacing(path, PRIVATE if is_private else USUAL) as file:
+            file.write(report_html(report).encode())
     except OSError as error:
         message = f"cannot be written: {error.strerror or error}"
         fix = "Free space there, or name a file in another folder."

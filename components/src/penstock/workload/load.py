@@ -20,7 +20,7 @@ from penstock.workload.duration import at_scale, exceeds_sample_limit, for_searc
 from penstock.workload.model import Arrival, Workload, too_many
 from penstock.workload.request import Request
 from penstock.workload.sample import sample
-from penstock.workload.trace import BYTE_ORDER_MARK, Recorded, format_of, read_trace
+from penstock.workload.trace import Recorded, format_of, read_trace
 
 Change = Callable[[tuple[Request, ...]], tuple[Request, ...]]
 GRAPH_KEY = re.compile(r"^(model|engine)\s*:", re.MULTILINE)  # every graph has both
@@ -148,7 +148,7 @@ def find_workload(name: str, trace: Path | None = None) -> LoadedWorkload:
     if file is None:
         fix = "Add --trace FILE"
         raise InputError(Problem(file=loaded.name, message="needs a recorded trace", fix=fix))
-    text = read_text_file(file).removeprefix(BYTE_ORDER_MARK)
+    text = read_text_file(file)
     return replace(loaded, trace_text=text, trace_source=str(file))
 
 
@@ -162,9 +162,9 @@ def _unknown(name: str) -> Problem:
 
 def _use_of_trace(source: str, form: str) -> str:
     """How to use a trace that was given as the workload."""
-    beside = Path(source).with_suffix(".yaml")
-    if beside.exists():
-        return f"Use {beside}."
+    workload = Path(source).with_suffix(".yaml")
+    if workload != Path(source) and beside.exists():
+        return f"Use {workload}."
     return f"Use a workload file that has `trace: {{format: {form}, file: {Path(source).name}}}`."
 
 
@@ -174,9 +174,9 @@ def parse_workload(text: str, source: str) -> LoadedWorkload:
     if kind != "a graph" or len(set(GRAPH_KEY.findall(text))) == 2:
         fix = f"Use a workload file, or one of {', '.join(ready_names())}."
         raise GraphError(Problem(file=source, message=f"is {kind}, not a workload", fix=fix))
-    problems_of = partial(field_problems, root=Workload)
     if form := format_of(text):
         fix = _use_of_trace(source, form)
         raise GraphError(Problem(file=source, message="is a trace, not a workload", fix=fix))
+    problems_of = partial(field_problems, root=Workload)
     workload = parse_strictly(text, source, WORKLOAD, Workload, problems_of)
     return LoadedWorkload(name=Path(source).stem, workload=workload, source=source)

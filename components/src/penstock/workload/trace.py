@@ -20,7 +20,6 @@ from penstock.errors import InputError, Problem
 from penstock.workload.model import Trace
 from penstock.workload.request import BLOCK_TOKENS, Request
 
-BYTE_ORDER_MARK = "\ufeff"  # at the start of CSV files that a spreadsheet writes in UTF-8
 AZURE = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
 MAX_PROBLEMS = 5
 LARGEST = 1e15  # number in a trace
@@ -88,9 +87,9 @@ def _from_start(requests: Sequence[Request], speed: float) -> tuple[Request, ...
 def format_of(text: str) -> str | None:
     """The format of a text that is a trace, judged by its first line."""
     first = next((line for line in text.splitlines() if line.strip()), "")
-    if first.removeprefix(BYTE_ORDER_MARK).split(",") == list(AZURE):
+    if set(AZURE) <= set(next(csv.reader([first]), [])):
         return "azure"
-    row = next(_json_lines(first.removeprefix(BYTE_ORDER_MARK)), (1, None))[1]
+    row = next(_json_lines(first), (1, None))[1]
     is_request = isinstance(row, dict) and "input_length" in row
     return "mooncake" if is_request else None
 

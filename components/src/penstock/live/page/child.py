@@ -24,7 +24,7 @@ from fastapi.responses import JSONResponse, StreamingResponse
 from nicegui import Client, app, ui
 
 FOLDER = Path(__file__).parent
-POINTS = 300  # of the charts: ten minutes
+POINTS = 300  # of the charts: ten minutes, see `POINT_S` of serve.py
 MOST_TOKENS = 512  # of an answer in the chat
 MOST_BYTES = 200_000  # of a request to the server
 REPLY_S = 30  # after which an edit that penstock has not confirmed is reported
@@ -121,6 +121,7 @@ def page(live: Live) -> None:
     with ui.element("section").classes("charts").props('aria-label="Charts"'):
         charts = [_chart(*chart) for chart in CHARTS]
     script = (FOLDER / "page.js").read_text().replace("CHART_IDS", str([c.id for c in charts]))
+    script = script.replace("POINTS", str(POINTS))
     script += (FOLDER / "request_path.js").read_text()
     ui.add_body_html(f"<script>{script}</script>")
 

@@ -240,18 +240,19 @@ window.penstock = (() => {
     }
   }
 
-  // Drawing takes longer than all other changes, so it waits until the charts are in sight.
+  // Drawing takes longer than all other changes, so charts are drawn only while they are visible.
   let sight;
   let areInSight = false;
   function drawCharts() {
     if (!sight) {
-      sight = new IntersectionObserver(([entry]) => {
-        areInSight = entry.isIntersecting;
+      sight = new IntersectionObserver((entries) => {
+        areInSight = entries.at(-1).isIntersecting;
         drawCharts();
       });
       sight.observe(document.querySelector(".charts"));
+      document.addEventListener("visibilitychange", drawCharts);
     }
-    if (!areInSight) return;
+    if (!areInSight || document.hidden) return;
     const style = getComputedStyle(document.documentElement);
     const [ink, line] = ["--ink", "--line"].map((name) => style.getPropertyValue(name));
     const axis = { axisLabel: { color: ink }, splitLine: { lineStyle: { color: line } } };
@@ -268,7 +269,7 @@ window.penstock = (() => {
   function update(message) {
     if (message.points) points.splice(0, points.length, ...message.points);
     if (message.point) points.push(message.point);
-    if (points.length > 300) points.shift();
+    if (points.length > POINTS) points.shift();
     const rows = { ...view.rows, ...message.rows };
     if (message.order) {
       for (const key of Object.keys(rows)) if (!message.order.includes(key)) delete rows[key];
