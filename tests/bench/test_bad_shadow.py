@@ -124,6 +124,19 @@ def test_a_foreign_results_file_is_not_changed(tmp_path: Path) -> None:
     assert done.returncode == USAGE
 
 
+def test_results_with_line_ends_of_windows_continue_and_lose_nothing(tmp_path: Path) -> None:
+    path, results = write_requests(tmp_path / "r.jsonl", prompts(2)), tmp_path / "results.jsonl"
+    options = ("--results", str(results))
+    shadow(path, ShadowServer(), ShadowServer(), *options)
+    text = results.read_bytes().replace(b"\n", b"\r\n")
+    results.write_bytes(text)
+    first = ShadowServer()
+    done = shadow(path, first, ShadowServer(), *options)
+    assert "compared: 2 of 2 requests" in done.stdout
+    assert first.bodies == []
+    assert results.read_bytes() == text
+
+
 def test_endpoints_that_do_not_serve_are_reported(tmp_path: Path) -> None:
     path = write_requests(tmp_path / "r.jsonl", prompts(2))
     with ShadowServer().running() as server:

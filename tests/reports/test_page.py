@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import threading
 from pathlib import Path
 
 import pytest
@@ -88,3 +90,16 @@ def test_a_verdict_is_not_shown_by_color_alone() -> None:
 def test_a_report_that_cannot_be_written_is_an_input_error(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot be written: Is a directory"):
         write_report(tmp_path, report("some"))
+
+
+def test_a_device_or_fifo_is_written_and_not_replaced(tmp_path: Path) -> None:
+    """As root, `--report /dev/null` would replace it."""
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    found: list[str] = []
+    reader = threading.Thread(target=lambda: found.append(fifo.read_text("utf-8")))
+    reader.start()
+    write_report(fifo, report("no chart"))
+    reader.join()
+    assert fifo.is_fifo()
+    assert found[0].startswith("<!doctype html>")

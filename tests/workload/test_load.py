@@ -205,6 +205,12 @@ def test_a_trace_is_not_a_workload(form: str, text: str, tmp_path: Path) -> None
         find_workload(str(trace))
 
 
+def test_a_file_of_one_long_line_is_no_workload(tmp_path: Path) -> None:
+    (tmp_path / "w.yaml").write_text("a" * 3_000_000)
+    with pytest.raises(GraphError, match=r"w\.yaml"):
+        find_workload(str(tmp_path / "w.yaml"))
+
+
 def test_a_concurrency_replaces_the_arrivals() -> None:
     loaded = parse_workload(GOOD, "w.yaml").with_concurrency(32)
     assert (loaded.workload.concurrency, loaded.mean_rate()) == (32, None)

@@ -20,7 +20,14 @@ def write_atomically(path: Path, text: str) -> None:
 
 @contextlib.contextmanager
 def replacing(path: Path, mode: int = USUAL) -> Iterator[BinaryIO]:
-    """A file that replaces ``path`` at the end of the block. OSError as `write_atomically`."""
+    """A file that replaces ``path`` at the end of the block. OSError as `write_atomically`.
+
+    A device or a FIFO is written instead: as root, `/dev/null` could be replaced.
+    """
+    if path.exists() and not path.is_file():  # a device or a FIFO
+        with path.open("wb") as file:
+            yield file
+        return
     draft = path.absolute().with_name(f".{path.name}.penstock")
     try:
         draft.unlink(missing_ok=True)  # a file that is there would keep its mode

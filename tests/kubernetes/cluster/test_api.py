@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 import kmock as mocked
@@ -12,6 +14,7 @@ import pytest
 import kubernetes
 from penstock.cluster.api import Api, UnavailableError
 from penstock.errors import ClusterError
+from tests.support.scripted_http import send_part, serving
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.kmock(cls=mocked.RawHandler)]
 
@@ -131,3 +134,39 @@ async def test_without_a_previous_container_the_log_is_the_current_ones(
     kmock[f"get {path}?previous=true"] << 400
     kmock[f"get {path}?previous=false"] << b"loading\n"
     assert await call(kmock, lambda api: api.log_tail("p", "main", 5)) == "loading\n"
+
+
+@pytest.mark.parametrize("body", ["<html>Log in</html>", '{"items": "none"}', "[]"])
+async def test_a_list_that_is_no_response_of_kubernetes(
+    kmock: mocked.RawHandler, body: str
+) -> None:
+    kmock[ASKS["list"][0]] << body.encode()
+    with pytest.raises(ClusterError, match="is not the API server of a cluster"):
+        await call(kmock, lambda api: api.list("Pod", "a=b"))
+
+
+async def test_a_list_without_items_is_empty(kmock: mocked.RawHandler) -> None:
+    kmock[ASKS["list"][0]] << {"kind": "PodList", "items": None}
+    assert await call(kmock, lambda api: api.list("Pod", "a=b")) == []
+
+
+def endless(request: BaseHTTPRequestHandler) -> None:
+    request.send_response(200)
+    request.send_header("Transfer-Encoding", "chunked")
+    request.end_headers()
+    try:
+        while True:
+            send_part(request, b"a 1\n")
+            time.sleep(0.05)
+    except OSError:
+        request.close_connection = True
+
+
+async def test_a_body_that_never_ends_is_given_up() -> None:
+    with serving(endless) as url:
+        configuration = kubernetes.client.Configuration()
+        configuration.host = url
+        api = Api(kubernetes.client.ApiClient(configuration), "serving")
+        api.timeout_s = 0.3
+        with pytest.raises(UnavailableError, match="the response has not ended"):
+            await asyncio.to_thread(api.get_from_pod, "front", 8000, "metrics")

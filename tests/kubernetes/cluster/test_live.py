@@ -154,6 +154,21 @@ def test_a_pod_that_does_not_respond_has_no_metrics(installed: Cluster) -> None:
         following(graph, run)
 
 
+def test_a_value_that_is_no_number_is_unknown(installed: Cluster) -> None:
+    serve_metrics(installed, "after")
+    (name,) = pods(installed)["frontend"]
+    key = f"{name}:8000/metrics"
+    lines = installed.api.served[key].splitlines()
+    installed.api.served[key] = "\n".join(
+        line if line.startswith("#") else f"{line.rpartition(' ')[0]} NaN" for line in lines
+    )
+    code, output = installed.run("top", "--cluster", "--json")
+    assert code == 0, output
+    found = json.loads(output)
+    assert found["workers"][0]["responds"] is True
+    assert found["workers"][0]["running"] is None
+
+
 def test_an_api_server_that_is_away_is_shown_with_the_last_state(installed: Cluster) -> None:
     serve_metrics(installed, "after")
 

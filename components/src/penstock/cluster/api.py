@@ -6,6 +6,7 @@ a ClusterError.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -56,6 +57,20 @@ PLURALS = {
     "ServiceAccount": "serviceaccounts",
     "StatefulSet": "statefulsets",
 }
+
+
+def _body_of(response: urllib3.HTTPResponse, seconds: float) -> bytes:
+    """The body. HTTPError if it has not ended in this time: the client's time limit is that
+    of one part, so a body that never ends would never exceed it."""
+    deadline, parts = time.monotonic() + seconds, []
+    while part := response.read1():
+        parts.append(part)
+        if time.monotonic() > deadline:
+            response.close()
+            message = f"the response has not ended after {seconds:g} s"
+            raise urllib3.exceptions.HTTPError(message)
+    response.release_conn()
+    return b"".join(parts)
 
 
 class UnavailableError(ClusterError):
@@ -177,8 +192,13 @@ class Api:
             page = self._call("GET", f"/api/v1/namespaces/{self.namespace}/{PLURALS[kind]}", query)
         except ApiException as error:
             raise self._cluster_error(error, "list", _named(kind, "*")) from None
+        items = page.get("items") or [] if isinstance(page, dict) else None
+        if not isinstance(items, list):
+            message = f"is not the API server of a cluster: it returned no list of {PLURALS[kind]}"
+            host = self._client.configuration.host
+            raise ClusterError(Problem(place=host, message=message, fix=api_errors.ADDRESS))
         # Items of a list come without apiVersion and kind.
-        return [{"apiVersion": "v1", "kind": kind, **item} for item in page["items"]]
+        return [{"apiVersion": "v1", "kind": kind, **item} for item in items]
 
     def apply(self, manifest: Object, manager: str = FIELD_MANAGER) -> None:
         """Server-side apply as ``manager``, taking over fields that other managers own."""
@@ -305,7 +325,7 @@ class Api:
 
     def _text(self, path: str, query: Mapping[str, str] | None = None) -> str:
         response = self._request("GET", path, query, None, "", _preload_content=False)
-        return self._reachable(lambda: bytes(response.data)).decode(errors="replace")
+        return self._reachable(lambda: _body_of(response, self.timeout_s)).decode(errors="replace")
 
     def _request(
         self,

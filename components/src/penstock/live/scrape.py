@@ -9,6 +9,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
+from math import isfinite
 
 import httpx
 
@@ -80,10 +81,14 @@ class Scraper:
 
 
 def metrics_of(text: str) -> Metrics:
-    """What live views need of a scrape; ValueError if it is not in the Prometheus text format."""
+    """What live views need of a scrape; ValueError if it is not in the Prometheus text format.
+
+    Without values that are no numbers, such as NaN: a figure is then unknown.
+    """
     # A frontend exports 2,000 lines; parsing all of them takes longer than reading them.
     lines = [line for line in text.splitlines() if line.startswith(READ)]
-    return Metrics(tuple(parse("\n".join(lines) + "\n")))
+    samples = parse("\n".join(lines) + "\n")
+    return Metrics(tuple(sample for sample in samples if isfinite(sample.value)))
 
 
 def has_metrics(replica: ReplicaStatus) -> bool:

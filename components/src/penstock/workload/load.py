@@ -163,7 +163,7 @@ def _unknown(name: str) -> Problem:
 def _use_of_trace(source: str, form: str) -> str:
     """How to use a trace that was given as the workload."""
     workload = Path(source).with_suffix(".yaml")
-    if workload != Path(source) and beside.exists():
+    if workload != Path(source) and workload.exists():
         return f"Use {workload}."
     return f"Use a workload file that has `trace: {{format: {form}, file: {Path(source).name}}}`."
 

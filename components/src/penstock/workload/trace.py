@@ -21,6 +21,7 @@ from penstock.workload.model import Trace
 from penstock.workload.request import BLOCK_TOKENS, Request
 
 AZURE = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
+LONGEST_HEADING = 10_000  # characters of the first line of a CSV file
 MAX_PROBLEMS = 5
 LARGEST = 1e15  # number in a trace
 
@@ -87,7 +88,7 @@ def _from_start(requests: Sequence[Request], speed: float) -> tuple[Request, ...
 def format_of(text: str) -> str | None:
     """The format of a text that is a trace, judged by its first line."""
     first = next((line for line in text.splitlines() if line.strip()), "")
-    if set(AZURE) <= set(next(csv.reader([first]), [])):
+    if set(AZURE) <= set(next(csv.reader([first[:LONGEST_HEADING]]), [])):
         return "azure"
     row = next(_json_lines(first), (1, None))[1]
     is_request = isinstance(row, dict) and "input_length" in row

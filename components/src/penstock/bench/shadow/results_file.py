@@ -51,7 +51,8 @@ class ResultsFile:
         self._has_requests = not header["requests_sha256"]
         self._path, self._warn, self._is_writable = path, warn, True
         try:
-            text = path.read_text("utf-8") if path.exists() else ""
+            # With the line ends of the file: its length is that of the bytes.
+            text = path.read_bytes().decode() if path.exists() else ""
             complete = text[: text.rfind("\n") + 1]
             self.known = self._read(complete, header, requests) if text else []
             handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, OWNER_ONLY)

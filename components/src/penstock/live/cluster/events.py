@@ -46,7 +46,7 @@ def _event(listed: Object, release: str, prefixes: Mapping[str, str]) -> Event |
     name, kind = str(regarding.get("name", "")), str(regarding.get("kind", ""))
     own = [p for p in prefixes if name == p or name.startswith(f"{p}-")]
     component = prefixes[max(own, key=len)] if own else ""
-    reason, message = str(listed.get("reason", "")), str(listed.get("message", ""))
+    reason, message = str(listed.get("reason") or ""), str(listed.get("message") or "")
     is_warning = listed.get("type") == "Warning"
     is_known = is_warning or reason in KINDS
     time_s = _time(listed)
