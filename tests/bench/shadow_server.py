@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
-from tests.support.scripted_http import body_of, respond, send_part, serving
+from tests.support.scripted_http import body_of, respond, send_always, serving
 
 MODEL = "scripted"
 MODELS = json.dumps({"data": [{"id": MODEL}]}).encode()  # of /v1/models
@@ -44,15 +44,7 @@ def endless(request: BaseHTTPRequestHandler) -> None:
     if request.command == "GET":
         respond(request, MODELS)
         return
-    request.send_response(200)
-    request.send_header("Transfer-Encoding", "chunked")
-    request.end_headers()
-    try:
-        while True:
-            send_part(request, b"data: {}\n\n")
-            time.sleep(0.01)
-    except OSError:
-        request.close_connection = True
+    send_always(request, b"data: {}\n\n")
 
 
 def reply_of(prompt: str) -> Reply:

@@ -24,7 +24,7 @@ from tests.bench.shadow_server import MODEL, MODELS, ShadowServer, endless, prom
 from tests.bench.test_shadow_live import CHAT, Clients, compared, live
 from tests.support.command_line import penstock
 from tests.support.outputs import read_output
-from tests.support.scripted_http import body_of, respond, send_part, serving
+from tests.support.scripted_http import begin_chunked, body_of, respond, send_part, serving
 
 INTERRUPTED, UNDECIDED = 130, 21
 HELLO = '{"messages": [{"role": "user", "content": "hello"}], "stream": true%s}'
@@ -148,10 +148,7 @@ def test_a_that_breaks_off_breaks_off_for_the_client() -> None:
         if request.command == "GET":
             respond(request, MODELS)
             return
-        request.send_response(200)
-        request.send_header("Content-Type", "text/event-stream")
-        request.send_header("Transfer-Encoding", "chunked")
-        request.end_headers()
+        begin_chunked(request, Content_Type="text/event-stream")
         send_part(request, b"data: {}\n\n")
         request.close_connection = True
 

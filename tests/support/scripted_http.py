@@ -6,6 +6,7 @@ import contextlib
 import ssl
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -62,6 +63,25 @@ def respond(
     request.send_header("Content-Length", str(len(body)))
     request.end_headers()
     request.wfile.write(body)
+
+
+def begin_chunked(request: BaseHTTPRequestHandler, **headers: str) -> None:
+    """The status and headers of a chunked response."""
+    request.send_response(200)
+    for name, value in {**headers, "Transfer_Encoding": "chunked"}.items():
+        request.send_header(name.replace("_", "-"), value)
+    request.end_headers()
+
+
+def send_always(request: BaseHTTPRequestHandler, part: bytes) -> None:
+    """A chunked response that repeats ``part`` until the client closes the connection."""
+    begin_chunked(request)
+    try:
+        while True:
+            send_part(request, part)
+            time.sleep(0.01)
+    except OSError:
+        request.close_connection = True
 
 
 def send_part(request: BaseHTTPRequestHandler, part: bytes) -> None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 import kmock as mocked
@@ -14,7 +12,7 @@ import pytest
 import kubernetes
 from penstock.cluster.api import Api, UnavailableError
 from penstock.errors import ClusterError
-from tests.support.scripted_http import send_part, serving
+from tests.support.scripted_http import send_always, serving
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.kmock(cls=mocked.RawHandler)]
 
@@ -150,20 +148,8 @@ async def test_a_list_without_items_is_empty(kmock: mocked.RawHandler) -> None:
     assert await call(kmock, lambda api: api.list("Pod", "a=b")) == []
 
 
-def endless(request: BaseHTTPRequestHandler) -> None:
-    request.send_response(200)
-    request.send_header("Transfer-Encoding", "chunked")
-    request.end_headers()
-    try:
-        while True:
-            send_part(request, b"a 1\n")
-            time.sleep(0.05)
-    except OSError:
-        request.close_connection = True
-
-
 async def test_a_body_that_never_ends_is_given_up() -> None:
-    with serving(endless) as url:
+    with serving(lambda request: send_always(request, b"a 1\n")) as url:
         configuration = kubernetes.client.Configuration()
         configuration.host = url
         api = Api(kubernetes.client.ApiClient(configuration), "serving")

@@ -13,13 +13,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from penstock.atomic_file import PRIVATE
 from penstock.bench.shadow.requests import ShadowRequest
 from penstock.bench.shadow.response import ShadowResponse, ToolCall
 from penstock.bench.shadow.run import Comparison, Pair
 from penstock.errors import InputError, Problem
 
 KIND, VERSION = "penstock bench shadow", 1
-OWNER_ONLY = 0o600  # the responses can contain personal data
 
 
 def header_of(run: Comparison, digest: str) -> dict[str, Any]:
@@ -55,8 +55,8 @@ class ResultsFile:
             text = path.read_bytes().decode() if path.exists() else ""
             complete = text[: text.rfind("\n") + 1]
             self.known = self._read(complete, header, requests) if text else []
-            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, OWNER_ONLY)
-            os.fchmod(handle, OWNER_ONLY)
+            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, PRIVATE)
+            os.fchmod(handle, PRIVATE)  # the responses can contain personal data
             os.ftruncate(handle, len(complete.encode()))  # a line that was cut off by a kill
             self._file = os.fdopen(handle, "ab", buffering=0)
             if not complete:
