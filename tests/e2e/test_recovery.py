@@ -44,7 +44,9 @@ def test_a_removed_discovery_folder_is_restored(tmp_path: Path) -> None:
     result = measured("remove-discovery", tmp_path, seconds=0)
     # The only frontend does not see the new folder and restarts; later requests succeed.
     assert result["last_failure_after_the_start_s"] < result["seconds_after_the_start"] - 1
-    assert sum("registered it again" in line for line in result["messages"]) == 4
+    # If a check ran while the folder was being removed, a worker's records return in two parts.
+    restored = [line.split()[0] for line in result["messages"] if "registered it again" in line]
+    assert set(restored) == {"prefill.0", "prefill.1", "decode.0", "decode.1"}, restored
 
 
 def test_a_decode_worker_that_hangs_is_replaced_and_its_streams_move(tmp_path: Path) -> None:
