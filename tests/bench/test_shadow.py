@@ -186,6 +186,11 @@ def test_a_report_replaces_no_other_file(tmp_path: Path) -> None:
     done = shadow(path, server, ShadowServer(), "--report", str(path))
     assert (done.returncode, server.bodies) == (INVALID, [])
     assert "r.jsonl: already exists, and is not a report of penstock" in done.stderr
+    link = tmp_path / "link.html"
+    link.symlink_to(tmp_path / "gone.html")
+    done = shadow(path, server, ShadowServer(), "--report", str(link))
+    assert "link.html: already exists, and is not a report of penstock" in done.stderr
+    assert link.is_symlink()
     both = ("--report", str(tmp_path / "new"), "--results", str(tmp_path / "new"))
     done = shadow(path, server, ShadowServer(), *both)
     assert "--report: is also the file of --results" in done.stderr

@@ -25,6 +25,24 @@ def test_a_pool_whose_name_begins_with_that_of_another(name: str, component: str
     assert (event.kind, event.subject) == (EventKind.SCALE, component)
 
 
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(3, "BackOff: x (3 times)"), (1, "BackOff: x"), (None, "BackOff: x"), ("many", "BackOff: x")],
+)
+def test_the_number_of_times_is_shown_if_it_is_a_number(count: object, text: str) -> None:
+    listed = {
+        "metadata": {},
+        "type": "Warning",
+        "reason": "BackOff",
+        "message": "x",
+        "count": count,
+        "lastTimestamp": "2026-11-22T20:44:05Z",
+        "involvedObject": {"kind": "Pod", "name": "quick-decode-0"},
+    }
+    (event,) = events_of([listed], "quick", ["decode"])
+    assert event.text == text
+
+
 def test_a_pod_may_come_again_with_the_same_name() -> None:
     """As those of a StatefulSet or a LeaderWorkerSet do."""
     kinds = (EventKind.START, EventKind.DRAIN, EventKind.START)

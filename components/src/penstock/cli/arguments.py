@@ -259,21 +259,25 @@ def write_generated(args: argparse.Namespace, text: str, mark: str) -> None:
     from penstock.errors import InputError, Problem
 
     path = Path(args.output)
-    if args.output != "-" and path.is_file() and not args.force and not has_mark(path, mark):
+    if args.output != "-" and not args.force and is_foreign(path, mark):
         message = "already exists, and penstock did not generate it"
         fix = "Name another file, or pass --force to replace this one."
         raise InputError(Problem(file=args.output, message=message, fix=fix))
     write_output(text, args.output)
 
 
-def has_mark(path: Path, mark: str) -> bool:
-    """Whether a file begins with the mark, or is empty."""
+def is_foreign(path: Path, *marks: str) -> bool:
+    """Whether a file has content that begins with none of the marks, or is a link to no file."""
+    if path.is_symlink() and not path.exists():
+        return True
+    if not path.is_file():
+        return False  # a device or a FIFO is written, not replaced
     try:
         with path.open("rb") as file:
             start = file.read(MARKED_BYTES)
     except OSError:
-        return False
-    return not start or mark.encode() in start
+        return True
+    return bool(start) and not any(mark.encode() in start for mark in marks)
 
 
 def require_writable(path: Path, option: str, *, in_place: bool = False) -> None:

@@ -77,7 +77,7 @@ def _require_different_files(args: argparse.Namespace) -> None:
 def _require_own(path: Path, marks: Sequence[str], what: str) -> None:
     from penstock.errors import InputError, Problem
 
-    if path.is_file() and not any(arguments.has_mark(path, mark) for mark in marks):
+    if arguments.is_foreign(path, *marks):
         message = f"already exists, and is not {what}"
         fix = "Name another file, or remove it first."
         raise InputError(Problem(file=str(path), message=message, fix=fix))

@@ -22,7 +22,7 @@ def require_report(path: Path | None) -> None:
         return
     require_named(path, "--report")
     arguments.require_writable(path, "--report", in_place=True)
-    if path.is_file() and not arguments.has_mark(path, HTML_MARK):
+    if arguments.is_foreign(path, HTML_MARK):
         message = "already exists, and is not a report of penstock"
         fix = "Name another file, or remove it first."
         raise InputError(Problem(file=str(path), message=message, fix=fix))

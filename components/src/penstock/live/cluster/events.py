@@ -67,8 +67,9 @@ def _event(listed: Object, release: str, prefixes: Mapping[str, str]) -> Event |
         text = f"{numbers['before']} → {numbers['after']} replicas"
     elif found is EventKind.ALERT:
         text = f"{reason}: {text}"
-    count = int((listed.get("series") or {}).get("count") or listed.get("count") or 1)
-    text += f" ({count} times)" if count > 1 and found not in (*ONCE, EventKind.SCALE) else ""
+    count = (listed.get("series") or {}).get("count") or listed.get("count")
+    if isinstance(count, int) and count > 1 and found not in (*ONCE, EventKind.SCALE):
+        text += f" ({count} times)"
     return Event(time_s=time_s, kind=found, subject=subject or GRAPH, text=text)
 
 
