@@ -130,6 +130,10 @@ def test_only_a_generated_file_is_overwritten_without_force(
     assert target.read_text() == generated
     target.write_text("")
     assert penstock(*command, "-o", str(target)).returncode == 0
+    target.unlink()
+    target.symlink_to(tmp_path / "gone.yaml")
+    assert penstock(*command, "-o", str(target)).returncode == errors.InputError.exit_code
+    assert target.is_symlink()
 
 
 def test_render_does_not_replace_its_own_graph(tmp_path: Path) -> None:

@@ -16,12 +16,14 @@ from typing import IO, Any
 from penstock.local.process import end_with_parent
 
 POLL_S = 0.05
+PENSTOCK = (sys.executable, "-m", "penstock.cli.main")
 
 
 class GraphProcess:
     """One `penstock up` in the foreground; a context manager that stops it.
 
-    ``log`` is the file with its output.
+    ``log`` is the file with its output; ``program`` runs instead of penstock, with the same
+    arguments.
     """
 
     def __init__(
@@ -30,8 +32,10 @@ class GraphProcess:
         folder: Path,
         arguments: Sequence[str] = (),
         env: dict[str, str] | None = None,
+        program: Sequence[str] = PENSTOCK,
     ) -> None:
         self.graph = graph
+        self._program = program
         self.log = folder / "up.log"
         self._env = {**os.environ, "PENSTOCK_STATE_HOME": str(folder / "state"), **(env or {})}
         self._arguments = list(arguments)
@@ -47,7 +51,7 @@ class GraphProcess:
 
     def start(self) -> None:
         self._output = self.log.open("ab")
-        command = [sys.executable, "-m", "penstock.cli.main", "up", str(self.graph)]
+        command = [*self._program, "up", str(self.graph)]
         # The signal comes when the thread that starts the process ends.
         is_main = threading.current_thread() is threading.main_thread()
         self._process = subprocess.Popen(
@@ -66,7 +70,7 @@ class GraphProcess:
     def penstock(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run another verb with the same state folder."""
         return subprocess.run(
-            [sys.executable, "-m", "penstock.cli.main", *arguments],
+            [*self._program, *arguments],
             env=self._env,
             capture_output=True,
             text=True,
