@@ -93,12 +93,29 @@ async def test_a_pause_of_the_client_is_measured_and_nothing_is_lost() -> None:
 
 
 @pytest.mark.asyncio
-async def test_the_trace_and_the_sampling_decision_of_the_client_are_kept() -> None:
-    frontend, _ = await measured(0.0, f"00-{TRACE}-b7ad6b7169203331-00")
+@pytest.mark.parametrize("flags", ["00", "01", "03", "ff"])
+async def test_the_trace_of_the_client_is_kept_and_always_sampled(flags: str) -> None:
+    frontend, _ = await measured(0.0, f"00-{TRACE}-b7ad6b7169203331-{flags}")
     (traceparent,) = frontend.traceparents
-    version, trace, span, flags = traceparent.split("-")
-    assert (version, trace, flags) == ("00", TRACE, "00")
+    version, trace, span, sampled = traceparent.split("-")
+    assert (version, trace, sampled) == ("00", TRACE, "01")
     assert span != "b7ad6b7169203331"
+
+
+@pytest.mark.parametrize("sent", ["", f"00-{'0' * 32}-b7ad6b7169203331-01", "00-é-1", "x" * 9000])
+def test_a_request_without_a_valid_trace_gets_a_new_one(sent: str) -> None:
+    trace = ClientRead.of({"traceparent": sent}).trace_id
+    assert len(trace) == 32
+    assert int(trace, 16)
+
+
+def test_a_proxy_that_reads_for_the_client_is_not_measured() -> None:
+    reads = ClientReads("http://127.0.0.1:1")
+    for name, count in (("x-forwarded-proto", 0), ("via", 0), ("accept", 1)):
+        read = ClientRead.of({name: "http"})
+        read.end_ns = 1
+        reads.end(read)
+        assert len(reads._ended) == count
 
 
 def test_a_frontend_without_traces_measures_nothing() -> None:
@@ -112,7 +129,7 @@ async def test_a_receiver_that_is_gone_does_not_matter() -> None:
     reads = ClientReads(f"http://{LOOPBACK}:{Ports().free()}")
     async with aiohttp.ClientSession() as client:
         await reads.stop(client)  # nothing to send
-        read = ClientRead.of("")
+        read = ClientRead.of({})
         read.end_ns = 1
         reads.end(read)
         await reads.stop(client)

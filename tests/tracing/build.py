@@ -31,6 +31,7 @@ class Trace:
             "worker": "11",
             "skew_ms": 0.0,
             "kv_router": True,
+            "outcome": "success",
             "read": None,  # (end in ms, blocked in ms) of the client
         } | given
         self.id, self.at_ms, self.values = request_id, at_ms, values
@@ -63,7 +64,7 @@ class Trace:
             "output_tokens": str(v["output"]),
             "ttft_ms": f"{token:.2f}",
             "avg_itl_ms": "3.0",
-            "request.outcome": "success",
+            "request.outcome": v["outcome"],
             "prefill_worker_id": v["worker"],
             "decode_worker_id": "22",
         }

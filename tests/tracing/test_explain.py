@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from penstock.tracing.explain import Cause, Explanation, UnknownRequestError, explain, find
 from penstock.tracing.report import explanation_document, explanation_lines
 from penstock.tracing.requests import StageName
+from penstock.tracing.worker_load import WorkerLoad
 from tests.tracing.build import Trace, peers, requests
 
 
@@ -178,3 +180,51 @@ def test_the_prefill_worker_of_another_router_mode_is_known() -> None:
     assert explanation.request.prefill.worker == "11"
     assert explanation.slow is not None
     assert explanation.slow.stage.name is StageName.PREFILL
+
+
+def test_a_request_that_failed_needs_no_peers() -> None:
+    failed = Trace("slow", at_ms=99_000, outcome="error", input=0, output=0)
+    explanation = explain(requests(*peers(), failed), "slow")
+    assert explanation.peers == 0
+    assert explanation.reason == "the request ended with: error"
+    assert "penstock logs" in explanation.next_step
+
+
+def test_an_empty_id_is_that_of_no_request() -> None:
+    with pytest.raises(UnknownRequestError):
+        explain(requests(*peers()), "")
+
+
+def test_the_load_of_a_worker_is_that_of_a_scan_of_all_requests() -> None:
+    random = Random(3)
+    traces = [
+        Trace(
+            f"r{n}",
+            at_ms=random.uniform(0, 400),
+            prefill_ms=random.choice([0.0, 3.0, 90.0]),
+            decode_ms=random.choice([1.0, 60.0, 300.0]),
+            input=random.randrange(1, 900),
+            worker=random.choice(["11", "12"]),
+        )
+        for n in range(120)
+    ]
+    found = requests(*traces)
+    load = WorkerLoad(found)
+    for one in found:
+        assert one.prefill is not None
+        assert one.decode is not None
+        now, ahead, held = one.prefill.start_ns, 0.0, 0
+        for other in found:
+            assert other.prefill is not None
+            assert other.decode is not None
+            begin, end = other.prefill.start_ns, other.start_ns + int(1e6 * other.stages[2].end_ms)
+            if other is not one and other.prefill.worker == one.prefill.worker:
+                rest = (end - now) / max(end - begin, 1) if begin <= now < end else 0.0
+                ahead += (other.input_tokens - 288) * rest
+            overlaps = (
+                other.decode.start_ns < one.decode.end_ns
+                and other.decode.end_ns > one.decode.start_ns
+            )
+            held += (other.input_tokens + other.output_tokens) * overlaps
+        assert load.tokens_ahead(one) == pytest.approx(ahead)
+        assert load.tokens_held(one.decode) == held

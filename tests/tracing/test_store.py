@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import resource
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pytest
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
 from penstock.local.request_adapter import client_reads
 from penstock.tracing.load import is_recorded, load
@@ -87,3 +90,71 @@ def test_the_size_is_bounded_by_two_files(tmp_path: Path) -> None:
 
 def test_nothing_recorded_is_no_request(tmp_path: Path) -> None:
     assert load(tmp_path / "missing").requests == ()
+
+
+def test_after_a_full_disk_later_messages_are_read(tmp_path: Path) -> None:
+    writer = Writer(tmp_path)
+    first, second = Trace("one"), Trace("two")
+    writer.append(first.messages()[0])
+    size = (tmp_path / NAME).stat().st_size
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size + 20, hard))
+        for _ in range(2):
+            with pytest.raises(OSError, match=r"space|large"):
+                writer.append(second.messages()[0])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, handler)
+    assert (tmp_path / NAME).stat().st_size == size
+    writer.append(second.messages()[0])
+    loaded = load(tmp_path)
+    assert [request.request_id for request in loaded.requests] == ["one", "two"]
+    assert loaded.unreadable == 0
+
+
+def test_a_place_that_is_no_message_is_counted(tmp_path: Path) -> None:
+    writer = Writer(tmp_path)
+    for name in ("one", "two"):
+        writer.append(Trace(name).messages()[0])
+    path = tmp_path / NAME
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] = 99  # the kind of the second message
+    path.write_bytes(data)
+    loaded = load(tmp_path)
+    assert (len(loaded.requests), loaded.unreadable) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"cached": float("nan")},
+        {"cached": float("inf")},
+        {"cached": 10**400},
+        {"cached": [1]},
+        {"input": "inf"},
+        {"output": "1e308"},
+    ],
+)
+def test_numbers_that_are_none_break_nothing(tmp_path: Path, changes: dict[str, object]) -> None:
+    writer = Writer(tmp_path)
+    for trace in (Trace("one", **changes), Trace("two")):
+        for message in trace.messages():
+            writer.append(message)
+    assert len(load(tmp_path).requests) == 2
+
+
+@pytest.mark.parametrize(
+    "payload", ["[" * 100_000, '{"request": {"request_id": ["x"]}}', '{"request": 1}', "NaN"]
+)
+def test_a_request_record_may_be_any_json(tmp_path: Path, payload: str) -> None:
+    export = ExportLogsServiceRequest()
+    log = export.resource_logs.add().scope_logs.add().log_records.add()
+    log.attributes.add(key="payload").value.string_value = payload
+    writer = Writer(tmp_path)
+    writer.append(Message(kind=Kind.LOGS, body=export.SerializeToString()))
+    writer.append(Message(kind=Kind.CLIENT_READS, body=b'[{"span_id": "\xff"}]'))
+    writer.append(Trace("one").messages()[0])
+    loaded = load(tmp_path)
+    assert (len(loaded.requests), loaded.unreadable) == (1, 1)

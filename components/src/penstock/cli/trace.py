@@ -70,6 +70,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _list(args: argparse.Namespace, requests: Sequence[TracedRequest]) -> int:
+    from rich.text import Text
+
     from penstock.terminal import columns, console
     from penstock.tracing.report import (
         LIST_HEADINGS,
@@ -88,6 +90,6 @@ def _list(args: argparse.Namespace, requests: Sequence[TracedRequest]) -> int:
         return 0
     table = columns(*LIST_HEADINGS, numbers=LIST_NUMBERS)
     for row in list_rows(shown):
-        table.add_row(*row)
+        table.add_row(*(Text(cell) for cell in row))  # a client's ID may look like markup
     console().print(table)
     return 0

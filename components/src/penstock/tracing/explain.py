@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from statistics import median
 
-from penstock.tracing.requests import Stage, StageName, TracedRequest, Visit
+from penstock.tracing.requests import Stage, StageName, TracedRequest
+from penstock.tracing.worker_load import WorkerLoad, computed_tokens
 
 PEERS = 5  # fewer cannot tell what is usual
 SIMILAR = 2.0  # a peer has between half and twice as many tokens
@@ -72,6 +73,8 @@ def find(requests: Sequence[TracedRequest], requested: str) -> TracedRequest:
 
     The newest, if a client used its ID twice. UnknownRequestError without a match.
     """
+    if not requested:  # of a client that sent no ID
+        raise UnknownRequestError(requested)
     bare = requested.removeprefix("chatcmpl-").removeprefix("cmpl-").removeprefix("resp_")
     for request in reversed(requests):
         if bare == request.request_id or requested in (request.client_id, request.trace_id):
@@ -168,18 +171,18 @@ def _slow_stage(
 
 
 def _not_slow(request: TracedRequest, peers: Sequence[TracedRequest]) -> tuple[Cause, str, str]:
+    if request.outcome != "success":
+        return (
+            Cause.NONE,
+            f"the request ended with: {request.outcome}",
+            "Read the output of `penstock logs GRAPH`.",
+        )
     if len(peers) < PEERS:
         return (
             Cause.NONE,
             f"recorded requests of similar length: {len(peers)}; {PEERS} are needed "
             "to tell which stage is slow",
             f"Send at least {PEERS - len(peers)} more requests of similar length.",
-        )
-    if request.outcome != "success":
-        return (
-            Cause.NONE,
-            f"the request ended with: {request.outcome}",
-            "Read the output of `penstock logs GRAPH`.",
         )
     return Cause.NONE, "no stage is slower than usual for requests of this length", ""
 
@@ -246,9 +249,10 @@ def _prefill_reason(
     visit = request.prefill or request.decode
     if visit is None:  # a stage PREFILL implies a worker
         return Cause.NONE, "no worker is recorded", ""
-    ahead = _ahead(request, requests)
-    usual_ahead = median(_ahead(peer, requests) for peer in peers)
-    computed, usual = _computed(request), median(_computed(peer) for peer in peers)
+    load = WorkerLoad(requests)
+    ahead = load.tokens_ahead(request)
+    usual_ahead = median(load.tokens_ahead(peer) for peer in peers)
+    computed, usual = computed_tokens(request), median(computed_tokens(peer) for peer in peers)
     queued, uncached = ahead - usual_ahead, computed - usual
     least = 0.3 * usual + 32  # differences between usual requests, and an incomplete block
     if queued > max(least, uncached):
@@ -284,43 +288,15 @@ def _prefill_reason(
     )
 
 
-def _computed(request: TracedRequest) -> int:
-    return request.input_tokens - (request.cached_tokens or 0)
-
-
-def _ahead(request: TracedRequest, requests: Sequence[TracedRequest]) -> float:
-    """Prompt tokens of earlier requests that the prefill worker had not computed when this one
-    came; a request that was partly computed counts with the rest of its time."""
-    visit = request.prefill or request.decode
-    if visit is None:
-        return 0.0
-    tokens = 0.0
-    for other in requests:
-        theirs = other.prefill or other.decode
-        if other is request or theirs is None or theirs.worker != visit.worker:
-            continue
-        end = _prefill_end(other)
-        if theirs.start_ns <= visit.start_ns < end:
-            rest = (end - visit.start_ns) / max(end - theirs.start_ns, 1)
-            tokens += _computed(other) * rest
-    return tokens
-
-
-def _prefill_end(request: TracedRequest) -> int:
-    for stage in request.stages:
-        if stage.name is StageName.PREFILL:
-            return request.start_ns + int(stage.end_ms * 1e6)
-    return request.end_ns
-
-
 def _decode_reason(
     request: TracedRequest, requests: Sequence[TracedRequest], peers: Sequence[TracedRequest]
 ) -> tuple[Cause, str, str]:
     visit = request.decode
     if visit is None:
         return Cause.NONE, "no worker is recorded", ""
-    held = _held(visit, requests)
-    usual = median(_held(peer.decode, requests) for peer in peers if peer.decode)
+    load = WorkerLoad(requests)
+    held = load.tokens_held(visit)
+    usual = median(load.tokens_held(peer.decode) for peer in peers if peer.decode)
     if held > 1.3 * usual:
         return (
             Cause.DECODE_CONTENTION,
@@ -344,20 +320,6 @@ def _decode_reason(
         )
         step = f"Check that the client reads the stream without pauses. {step}"
     return Cause.SLOW_WORKER, reason, step
-
-
-def _held(visit: Visit | None, requests: Sequence[TracedRequest]) -> int:
-    """Tokens of all requests that overlapped with ``visit`` at its worker, including its own."""
-    if visit is None:
-        return 0
-    return sum(
-        other.input_tokens + other.output_tokens
-        for other in requests
-        if other.decode is not None
-        and other.decode.worker == visit.worker
-        and other.decode.start_ns < visit.end_ns
-        and other.decode.end_ns > visit.start_ns
-    )
 
 
 def _notes(request: TracedRequest) -> tuple[str, ...]:

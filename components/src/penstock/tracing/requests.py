@@ -30,6 +30,7 @@ SPAN_NAMES = {
     ROUTES[1]: "a request at its worker, as the frontend sees it, with other router modes",
     WORK: "a request in its worker, from its arrival to its last token",
 }
+LARGEST = 1e15  # of a number that is used: more is no count and no time in ms
 SKEW_MS = 1.0  # a worker's span may exceed the frontend's by the precision of two clock readings
 
 
@@ -66,6 +67,7 @@ class Visit:
     worker: str
     """Dynamo's instance ID."""
     service: str
+    """Empty if the worker's span is missing."""
     overlap_blocks: int | None
     """KV blocks of the prompt that the router expected in the worker's cache; None: not known."""
     selected_ns: int
@@ -178,13 +180,14 @@ def _visit(
 ) -> Visit:
     selects = [s for s in siblings if s.name == SELECT and s.end_ns <= route.start_ns]
     select = max(selects, key=lambda span: span.end_ns, default=route)
-    work = next((s for s in children.get(route.span_id, ()) if s.name == WORK), route)
+    known = next((s for s in children.get(route.span_id, ()) if s.name == WORK), None)
+    work = known or route
     overlap = route.attributes.get("overlap_blocks")
     worker = route.attributes.get("worker_id") or work.attributes.get("instance_id", "")
     return Visit(
         phase=route.attributes.get("phase") or _phase(worker, root),
         worker=worker,
-        service=work.service,
+        service=known.service if known else "",
         overlap_blocks=_integer(overlap),
         selected_ns=select.start_ns,
         sent_ns=route.start_ns,
@@ -261,9 +264,11 @@ def _consecutive(start: int, end: int, marks: Sequence[tuple[StageName, int]]) -
 
 def _number(value: object) -> float | None:
     try:
-        return float(value) if isinstance(value, str | int | float) else None
-    except ValueError:
+        number = float(value) if isinstance(value, str | int | float) else None
+    except (ValueError, OverflowError):
         return None
+    # Also for NaN, the comparison is false.
+    return number if number is not None and abs(number) <= LARGEST else None
 
 
 def _integer(value: object) -> int | None:

@@ -66,9 +66,11 @@ def decode(messages: Iterable[Message]) -> Decoded:
                 spans += _spans(message.body)
             elif message.kind is Kind.LOGS:
                 records.update(_records(message.body))
-            else:
+            elif message.kind is Kind.CLIENT_READS:
                 client_reads.update(_client_reads(message.body))
-        except (DecodeError, msgspec.MsgspecError):
+            else:
+                unreadable += 1
+        except (DecodeError, msgspec.MsgspecError, UnicodeDecodeError):
             unreadable += 1
     return Decoded(
         spans=tuple(spans), records=records, client_reads=client_reads, unreadable=unreadable
@@ -130,7 +132,7 @@ def _request(payload: str) -> Mapping[str, Any] | None:
     """`request` of a record; None for another log, and for a payload that was cut off."""
     try:
         event = json.loads(payload)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     request = event.get("request") if isinstance(event, dict) else None
     return request if isinstance(request, dict) and "request_id" in request else None

@@ -5,6 +5,8 @@ The receiver appends and does not decode; `read` decodes. Two files bound the si
 
 from __future__ import annotations
 
+import errno
+import os
 import struct
 import threading
 from collections.abc import Iterator
@@ -14,13 +16,14 @@ from pathlib import Path
 
 NAME = "traces.otlp"
 OLDER = "traces.1.otlp"
-FILE_BYTES = 32 * 2**20  # about 6,000 requests of a disaggregated graph, at 5 KB each
+FILE_BYTES = 32 * 2**20  # about 3,000 requests of a disaggregated graph, at 11 KB each
 _HEAD = struct.Struct(">BI")  # kind, length of the message in bytes
 
 
 class Kind(IntEnum):
     """What a message is: an OTLP request in protobuf, or JSON of the request adapter."""
 
+    DAMAGED = 0  # not written: a place of the file that is no message
     TRACES = 1
     LOGS = 2
     CLIENT_READS = 3
@@ -44,13 +47,19 @@ class Writer:
         self._lock = threading.Lock()
 
     def append(self, message: Message) -> None:
-        """OSError if the disk is full."""
+        """OSError if the disk is full; the file is then as before, so that later ones are read."""
         record = _HEAD.pack(message.kind, len(message.body)) + message.body
         with self._lock:
             if self._path.exists() and self._path.stat().st_size + len(record) > self._limit:
                 self._path.replace(self._older)
-            with self._path.open("ab") as file:
-                file.write(record)
+            with self._path.open("ab", buffering=0) as file:
+                size = file.tell()
+                try:
+                    if file.write(record) < len(record):
+                        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path))
+                except OSError:
+                    file.truncate(size)
+                    raise
 
 
 def read(folder: Path) -> Iterator[Message]:
@@ -72,6 +81,9 @@ def _messages(data: bytes) -> Iterator[Message]:
     while position + _HEAD.size <= len(data):
         kind, length = _HEAD.unpack_from(data, position)
         start, position = position + _HEAD.size, position + _HEAD.size + length
-        if position > len(data) or kind not in tuple(Kind):
+        if kind == Kind.DAMAGED or kind not in tuple(Kind):
+            yield Message(kind=Kind.DAMAGED, body=b"")  # nothing tells where the next one begins
+            return
+        if position > len(data):
             return
         yield Message(kind=Kind(kind), body=data[start:position])

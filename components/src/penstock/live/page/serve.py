@@ -169,6 +169,8 @@ class _Server:
             found = await (self._edit(message) if "pool" in message else self._read(message))
         except (PenstockError, OSError) as problem:
             found = {"error": str(problem)}
+        except Exception as problem:  # noqa: BLE001  the browser would wait for a reply
+            found = {"error": f"unexpected error: {problem!r}"}
         await self._send({**found, "reply": message["ask"]})
 
     async def _edit(self, message: dict[str, Any]) -> dict[str, Any]:

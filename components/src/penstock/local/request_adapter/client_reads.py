@@ -26,7 +26,9 @@ EXPORT_S = 1.0
 MOST = 10_000  # measurements that wait for an export; the receiver is in the process of `up`
 SOCKET_BYTES = 64 * 1024
 BUFFER_BYTES = 16 * 1024
-TRACEPARENT = re.compile(r"00-(?P<trace>[0-9a-f]{32})-[0-9a-f]{16}-(?P<flags>[0-9a-f]{2})")
+# Of a request that a proxy forwards, such as the Envoy that `up` starts: the proxy reads ahead.
+PROXY_HEADERS = ("x-forwarded-proto", "x-forwarded-for", "forwarded", "via")
+TRACEPARENT = re.compile(r"00-(?!0{32})(?P<trace>[0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
 
 
 @dataclass(kw_only=True)
@@ -34,7 +36,7 @@ class ClientRead:
     """One response. Its span ID is the parent of Dynamo's span, which identifies the request."""
 
     trace_id: str
-    flags: str
+    is_measured: bool
     span_id: str = field(default_factory=lambda: secrets.token_hex(8))
     blocked_ns: int = 0
     """Time in which the buffers towards the client were full."""
@@ -42,16 +44,21 @@ class ClientRead:
     """When the last byte was in these buffers; ns since the epoch."""
 
     @classmethod
-    def of(cls, traceparent: str) -> ClientRead:
-        """With the client's trace ID and sampling decision, if it sent them."""
-        given = TRACEPARENT.fullmatch(traceparent)
-        if given is None:
-            return cls(trace_id=secrets.token_hex(16), flags="01")
-        return cls(trace_id=given["trace"], flags=given["flags"])
+    def of(cls, headers: Mapping[str, str]) -> ClientRead:
+        """With the client's trace ID, if it sent one."""
+        given = TRACEPARENT.fullmatch(headers.get("traceparent", ""))
+        return cls(
+            trace_id=given["trace"] if given else secrets.token_hex(16),
+            is_measured=not any(name in headers for name in PROXY_HEADERS),
+        )
 
     @property
     def traceparent(self) -> str:
-        return f"00-{self.trace_id}-{self.span_id}-{self.flags}"
+        """Sampled: `up --trace` records every request, also those that the client does not trace.
+
+        Dynamo 1.6.1 ignores a header with other flags.
+        """
+        return f"00-{self.trace_id}-{self.span_id}-01"
 
     async def write(self, response: web.StreamResponse, data: bytes) -> None:
         began = time.monotonic_ns()
@@ -78,12 +85,13 @@ class ClientReads:
         return cls(url) if url and env.get("OTEL_EXPORT_ENABLED") == "true" else None
 
     def begin(self, request: web.Request) -> ClientRead:
-        if request.transport is not None:
+        read = ClientRead.of(request.headers)
+        if read.is_measured and request.transport is not None:
             _limit_buffers(request.transport)
-        return ClientRead.of(request.headers.get("traceparent", ""))
+        return read
 
     def end(self, read: ClientRead) -> None:
-        if read.end_ns and len(self._ended) < MOST:
+        if read.is_measured and read.end_ns and len(self._ended) < MOST:
             self._ended.append(read)
 
     def start(self, client: aiohttp.ClientSession) -> None:

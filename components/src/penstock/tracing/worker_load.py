@@ -1,0 +1,98 @@
+"""What a worker had to do at a time, from the requests that it served. Pure."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from penstock.tracing.requests import StageName, TracedRequest, Visit
+
+
+@dataclass(kw_only=True)
+class _Interval:
+    """A request at a worker; times in ns since the epoch."""
+
+    start: int
+    end: int
+    request: TracedRequest
+
+
+@dataclass
+class _Intervals:
+    """Of one worker. A search by time looks only at those that started at most the longest
+    duration before."""
+
+    sorted: list[_Interval] = field(default_factory=list)
+    longest: int = 0
+
+    def overlapping(self, first: int, last: int) -> Iterator[_Interval]:
+        """Those that started at ``last`` or before, and ended after ``first``."""
+        begin = bisect_right(self.sorted, first - self.longest - 1, key=_start)
+        until = bisect_right(self.sorted, last, key=_start)
+        return (one for one in self.sorted[begin:until] if one.end > first)
+
+
+def _start(interval: _Interval) -> int:
+    return interval.start
+
+
+def _by_worker(intervals: Iterable[tuple[str, _Interval]]) -> dict[str, _Intervals]:
+    found: dict[str, _Intervals] = {}
+    for worker, one in intervals:
+        of_worker = found.setdefault(worker, _Intervals())
+        of_worker.sorted.append(one)
+        of_worker.longest = max(of_worker.longest, one.end - one.start)
+    for of_worker in found.values():
+        of_worker.sorted.sort(key=_start)
+    return found
+
+
+class WorkerLoad:
+    """The work of each worker over time."""
+
+    def __init__(self, requests: Sequence[TracedRequest]) -> None:
+        self._prefills = _by_worker(
+            (visit.worker, _Interval(start=visit.start_ns, end=_prefill_end(r), request=r))
+            for r in requests
+            if (visit := r.prefill or r.decode) is not None
+        )
+        self._decodes = _by_worker(
+            (r.decode.worker, _Interval(start=r.decode.start_ns, end=r.decode.end_ns, request=r))
+            for r in requests
+            if r.decode is not None
+        )
+
+    def tokens_ahead(self, request: TracedRequest) -> float:
+        """Prompt tokens of earlier requests that the prefill worker had not computed when this one
+        came; a request that was partly computed counts with the rest of its time."""
+        visit = request.prefill or request.decode
+        if visit is None:
+            return 0.0
+        now = visit.start_ns
+        return sum(
+            computed_tokens(one.request) * (one.end - now) / max(one.end - one.start, 1)
+            for one in self._prefills.get(visit.worker, _Intervals()).overlapping(now, now)
+            if one.request is not request
+        )
+
+    def tokens_held(self, visit: Visit) -> int:
+        """Tokens of all requests that overlapped with ``visit`` at its decode worker, including
+        its own."""
+        intervals = self._decodes.get(visit.worker, _Intervals())
+        return sum(
+            one.request.input_tokens + one.request.output_tokens
+            for one in intervals.overlapping(visit.start_ns, visit.end_ns - 1)
+        )
+
+
+def computed_tokens(request: TracedRequest) -> int:
+    """Tokens of the prompt that the worker had not cached."""
+    return request.input_tokens - (request.cached_tokens or 0)
+
+
+def _prefill_end(request: TracedRequest) -> int:
+    for stage in request.stages:
+        if stage.name is StageName.PREFILL:
+            return request.start_ns + int(stage.end_ms * 1e6)
+    return request.end_ns
