@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -9,7 +10,8 @@ import pytest
 
 from penstock.tracing.explain import Cause, Explanation, UnknownRequestError, explain, find
 from penstock.tracing.report import explanation_document, explanation_lines
-from penstock.tracing.requests import StageName
+from penstock.tracing.requests import StageName, requests_of
+from penstock.tracing.spans import decode
 from penstock.tracing.worker_load import WorkerLoad
 from tests.tracing.build import Trace, peers, requests
 
@@ -228,3 +230,10 @@ def test_the_load_of_a_worker_is_that_of_a_scan_of_all_requests() -> None:
             held += (other.input_tokens + other.output_tokens) * overlaps
         assert load.tokens_ahead(one) == pytest.approx(ahead)
         assert load.tokens_held(one.decode) == held
+
+
+def test_a_request_whose_prefill_is_no_longer_stored_is_not_listed() -> None:
+    decoded = decode(Trace("one").messages())
+    assert len(requests_of(decoded)) == 1
+    spans = tuple(span for span in decoded.spans if span.attributes.get("phase") != "Prefill")
+    assert requests_of(replace(decoded, spans=spans)) == ()

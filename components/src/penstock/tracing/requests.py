@@ -149,6 +149,8 @@ def _request(
     visits.sort(key=lambda visit: visit.sent_ns)
     prefill = next((v for v in reversed(visits) if v.phase == PREFILL), None)
     decode = next((v for v in reversed(visits) if v.phase != PREFILL), None)
+    if prefill is None and _has_prefill_worker(root):
+        return None  # the older spans of the oldest requests are no longer stored
     end_ns = max(root.end_ns, read.end_ns) if read is not None else root.end_ns
     stages = _stages(root, end_ns, prefill, decode, record)
     attributes = root.attributes
@@ -200,8 +202,12 @@ def _visit(
 def _phase(worker: str, root: Span) -> str:
     """For router modes other than `kv`, whose spans have no phase."""
     prefill = root.attributes.get("prefill_worker_id")
-    is_separate = prefill != root.attributes.get("decode_worker_id")
-    return PREFILL if is_separate and worker == prefill else ""
+    return PREFILL if _has_prefill_worker(root) and worker == prefill else ""
+
+
+def _has_prefill_worker(root: Span) -> bool:
+    prefill = root.attributes.get("prefill_worker_id", "")
+    return prefill not in ("", root.attributes.get("decode_worker_id"))
 
 
 def _skew(own: Sequence[Span], children: Mapping[str, Sequence[Span]]) -> float:

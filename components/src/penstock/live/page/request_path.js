@@ -133,7 +133,8 @@ penstock.requests = (() => {
   document.addEventListener("submit", (event) => {
     if (event.target.id !== "find") return;
     event.preventDefault();
-    show(byId("request-id").value.trim(), 0);
+    const id = byId("request-id").value.trim();
+    if (id) show(id, 0);
   });
   document.addEventListener("change", (event) => { if (event.target.id === "order") list(); });
   document.addEventListener("click", (event) => {
