@@ -1,12 +1,12 @@
-"""CPU time of traces per request, and which part of the traces needs it.
+"""Measures the CPU time per request that traces add, and how much each part of them adds.
 
     python benchmarks/tracing_cpu.py [--rounds 8] [--short]
 Writes results/tracing_cpu.json.
 
-Each start runs a graph of mockers that are 1,000 times faster than an engine, with the closed loop
-of observation_overhead.py, and adds the CPU time of all processes of the graph. A round has one
-start of each variant in random order; a change is the ratio of two starts of a round. Variants
-other than `--trace` change variables of the processes: a second Python starts `up` with them.
+Each start runs mockers with `speedup_ratio` 1000 under the closed loop of observation_overhead.py,
+without Envoy, and sums the CPU time of the graph's processes. A round starts each variant once, in
+random order; a change is the ratio to the start without traces. Variants other than `--trace` set
+environment variables: this file then runs `up` in a child process.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import json
 import random
 import sys
 import tempfile
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,7 @@ from report import write_result
 
 WARM_UP_S, MEASURED_S = 4.0, 5.0
 Changes = Mapping[str, str | None]
-"""Variables to set; None removes one."""
+"""Environment variables to set; None removes one."""
 NO_REQUEST_TRACE: Changes = {"DYN_REQUEST_TRACE": None, "DYN_REQUEST_TRACE_SINKS": None}
 # Dynamo accepts "1"; the request adapter then measures no client and sends no sampling decision.
 AS_ON_A_CLUSTER: Changes = {**NO_REQUEST_TRACE, tracing.ENABLED: "1"}
@@ -73,16 +74,17 @@ def measured(changes: Changes | None) -> dict[str, float]:
         file.write_text(GRAPH.format(speedup=1000.0))
         options = ["--port", "0", *([] if changes is None else ["--trace"])]
         program = [sys.executable, __file__, "--changes", json.dumps(changes or {}), "--"]
-        with GraphProcess(file, file.parent, options, program=program) as graph:
+        env = {"PENSTOCK_ENVIRONMENTS": f"{folder}/none"}
+        with GraphProcess(file, file.parent, options, env, program) as graph:
             url = graph.wait_ready(120)
             asyncio.run(closed_loop(url, "", WARM_UP_S))
-            before = cpu_s(graph)
+            before, began = cpu_s(graph), time.monotonic()
             rate = asyncio.run(closed_loop(url, "", MEASURED_S))
-            spent = cpu_s(graph) - before
-    return {"CPU ms": 1000 * spent / (rate * MEASURED_S), "requests/s": rate}
+            spent_s, elapsed_s = cpu_s(graph) - before, time.monotonic() - began
+    return {"CPU ms": 1000 * spent_s / (rate * elapsed_s), "requests/s": rate}
 
 
-def figures(rounds: list[dict[str, dict[str, float]]]) -> dict[str, Any]:
+def changes_by_variant(rounds: list[dict[str, dict[str, float]]]) -> dict[str, Any]:
     return {
         name: {
             metric: change([one[name][metric] / one[OFF][metric] for one in rounds])
@@ -96,7 +98,9 @@ def figures(rounds: list[dict[str, dict[str, float]]]) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--rounds", type=int, default=8)
-    parser.add_argument("--short", action="store_true", help="two variants, and no result file")
+    parser.add_argument(
+        "--short", action="store_true", help="run two variants once and write no file"
+    )
     parser.add_argument("--changes", type=json.loads, help=argparse.SUPPRESS)
     parser.add_argument("up", nargs="*", help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -111,7 +115,7 @@ def main() -> None:
     if not args.short:
         command = f"python benchmarks/tracing_cpu.py --rounds {args.rounds}"
         usual = {m: round(sum(r[OFF][m] for r in rounds) / len(rounds), 2) for m in rounds[0][OFF]}
-        write_result("tracing_cpu", command, {OFF: usual, "changes": figures(rounds)})
+        write_result("tracing_cpu", command, {OFF: usual, "changes": changes_by_variant(rounds)})
 
 
 if __name__ == "__main__":

@@ -69,7 +69,7 @@ def test_the_span_names_are_those_that_dynamo_emits(
     document = json.loads(process.penstock("trace", str(quickstart), "my-6", "--json").stdout)
     assert document["request"]["prefill_worker"]["service"] == "prefill"
     assert document["request"]["cached_tokens"] > 0
-    send(url, "[/b]")  # is no markup
+    send(url, "[/b]")  # not markup
     recorded(process, tmp_path, "[/b]")
     assert "[/b]" in process.penstock("trace", str(quickstart)).stdout
     listed = json.loads(process.penstock("trace", str(quickstart), "--json").stdout)
@@ -92,7 +92,7 @@ def test_the_spans_of_another_router_mode(up: Up, quickstart: Path, tmp_path: Pa
     assert request.prefill is not None
     assert request.decode is not None
     assert (request.prefill.service, request.decode.service) == ("prefill", "decode")
-    # Envoy reads for the client.
+    # Envoy buffers the response.
     assert (request.client_blocked_ms is None) == process.state()["envoy"]
 
 

@@ -26,16 +26,22 @@ def test_a_pool_whose_name_begins_with_that_of_another(name: str, component: str
 
 
 @pytest.mark.parametrize(
-    ("count", "text"),
-    [(3, "BackOff: x (3 times)"), (1, "BackOff: x"), (None, "BackOff: x"), ("many", "BackOff: x")],
+    ("counts", "text"),
+    [
+        ({"count": 3}, "BackOff: x (3 times)"),
+        ({"count": 3, "series": {"count": 5}}, "BackOff: x (5 times)"),
+        ({"count": 1}, "BackOff: x"),
+        ({"count": None, "series": "x"}, "BackOff: x"),
+        ({"count": "many"}, "BackOff: x"),
+    ],
 )
-def test_the_number_of_times_is_shown_if_it_is_a_number(count: object, text: str) -> None:
+def test_a_count_that_is_not_an_integer_is_not_shown(counts: dict[str, object], text: str) -> None:
     listed = {
         "metadata": {},
         "type": "Warning",
         "reason": "BackOff",
         "message": "x",
-        "count": count,
+        **counts,
         "lastTimestamp": "2026-11-22T20:44:05Z",
         "involvedObject": {"kind": "Pod", "name": "quick-decode-0"},
     }

@@ -13,7 +13,7 @@ import pytest
 from aiohttp import web
 
 from penstock.local.ports import LOOPBACK, Ports
-from penstock.local.request_adapter.client_reads import PATH, ClientRead, ClientReads
+from penstock.local.request_adapter.client_reads import PATH, PROXY_HEADERS, ClientRead, ClientReads
 from penstock.local.request_adapter.rules import CHAT
 from penstock.local.request_adapter.server import Adapter
 
@@ -44,8 +44,11 @@ class Frontend:
         return web.Response()
 
 
-async def measured(pause_s: float, traceparent: str = "") -> tuple[Frontend, int]:
-    """The frontend after one request of a client that pauses, and the bytes that it read."""
+async def measured(pause_s: float, traceparent: str = "", header: str = "") -> tuple[Frontend, int]:
+    """The frontend after one request of a client that pauses, and the bytes that it read.
+
+    With ``header``, it is the request of a proxy, and nothing is awaited.
+    """
     frontend, app, ports = Frontend(), web.Application(), Ports()
     inner, outer = ports.free(), ports.free()
     app.router.add_post(CHAT, frontend.chat)
@@ -57,18 +60,20 @@ async def measured(pause_s: float, traceparent: str = "") -> tuple[Frontend, int
     adapter = Adapter("mocker", url, client_reads=ClientReads(url))
     await adapter.start(LOOPBACK, outer)
     try:
-        size = await asyncio.to_thread(_read_slowly, outer, pause_s, traceparent)
-        await asyncio.wait_for(frontend.has_rows.wait(), 20)
+        headers = {"traceparent": traceparent, header: "http"}
+        size = await asyncio.to_thread(_read_slowly, outer, pause_s, headers)
+        if not header:
+            await asyncio.wait_for(frontend.has_rows.wait(), 20)
     finally:
         await adapter.stop()
         await runner.cleanup()
     return frontend, size
 
 
-def _read_slowly(port: int, pause_s: float, traceparent: str) -> int:
+def _read_slowly(port: int, pause_s: float, headers: dict[str, str]) -> int:
     body = b'{"model": "m", "max_tokens": 8}'
     head = f"POST {CHAT} HTTP/1.1\r\nhost: x\r\ncontent-length: {len(body)}\r\n"
-    head += f"traceparent: {traceparent}\r\n" if traceparent else ""
+    head += "".join(f"{name}: {value}\r\n" for name, value in headers.items() if name and value)
     size = 0
     with socket.socket() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -109,13 +114,12 @@ def test_a_request_without_a_valid_trace_gets_a_new_one(sent: str) -> None:
     assert int(trace, 16)
 
 
-def test_a_proxy_that_reads_for_the_client_is_not_measured() -> None:
-    reads = ClientReads("http://127.0.0.1:1")
-    for name, count in (("x-forwarded-proto", 0), ("via", 0), ("accept", 1)):
-        read = ClientRead.of({name: "http"})
-        read.end_ns = 1
-        reads.end(read)
-        assert len(reads._ended) == count
+@pytest.mark.asyncio
+@pytest.mark.parametrize("header", ["", *PROXY_HEADERS])
+async def test_a_proxied_request_is_not_measured(header: str) -> None:
+    frontend, _ = await measured(0.5, header=header)
+    assert len(frontend.rows) == (0 if header else 1)
+    assert len(frontend.traceparents) == 1
 
 
 def test_a_frontend_without_traces_measures_nothing() -> None:

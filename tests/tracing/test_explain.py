@@ -12,7 +12,7 @@ from penstock.tracing.explain import Cause, Explanation, UnknownRequestError, ex
 from penstock.tracing.report import explanation_document, explanation_lines
 from penstock.tracing.requests import StageName, requests_of
 from penstock.tracing.spans import decode
-from penstock.tracing.worker_load import WorkerLoad
+from penstock.tracing.timeline import RequestTimeline
 from tests.tracing.build import Trace, peers, requests
 
 
@@ -184,7 +184,7 @@ def test_the_prefill_worker_of_another_router_mode_is_known() -> None:
     assert explanation.slow.stage.name is StageName.PREFILL
 
 
-def test_a_request_that_failed_needs_no_peers() -> None:
+def test_a_failed_request_is_explained_without_peers() -> None:
     failed = Trace("slow", at_ms=99_000, outcome="error", input=0, output=0)
     explanation = explain(requests(*peers(), failed), "slow")
     assert explanation.peers == 0
@@ -192,17 +192,17 @@ def test_a_request_that_failed_needs_no_peers() -> None:
     assert "penstock logs" in explanation.next_step
 
 
-def test_an_empty_id_is_that_of_no_request() -> None:
+def test_an_empty_id_is_unknown() -> None:
     with pytest.raises(UnknownRequestError):
         explain(requests(*peers()), "")
 
 
-def test_the_load_of_a_worker_is_that_of_a_scan_of_all_requests() -> None:
+def test_the_timeline_equals_a_scan_of_all_requests() -> None:
     random = Random(3)
     traces = [
         Trace(
             f"r{n}",
-            at_ms=random.uniform(0, 400),
+            at_ms=random.randrange(0, 400, 10),
             prefill_ms=random.choice([0.0, 3.0, 90.0]),
             decode_ms=random.choice([1.0, 60.0, 300.0]),
             input=random.randrange(1, 900),
@@ -211,7 +211,7 @@ def test_the_load_of_a_worker_is_that_of_a_scan_of_all_requests() -> None:
         for n in range(120)
     ]
     found = requests(*traces)
-    load = WorkerLoad(found)
+    timeline = RequestTimeline(found)
     for one in found:
         assert one.prefill is not None
         assert one.decode is not None
@@ -222,18 +222,27 @@ def test_the_load_of_a_worker_is_that_of_a_scan_of_all_requests() -> None:
             begin, end = other.prefill.start_ns, other.start_ns + int(1e6 * other.stages[2].end_ms)
             if other is not one and other.prefill.worker == one.prefill.worker:
                 rest = (end - now) / max(end - begin, 1) if begin <= now < end else 0.0
-                ahead += (other.input_tokens - 288) * rest
+                ahead += (other.input_tokens - (other.cached_tokens or 0)) * rest
             overlaps = (
                 other.decode.start_ns < one.decode.end_ns
                 and other.decode.end_ns > one.decode.start_ns
             )
             held += (other.input_tokens + other.output_tokens) * overlaps
-        assert load.tokens_ahead(one) == pytest.approx(ahead)
-        assert load.tokens_held(one.decode) == held
+        assert timeline.queued_tokens(one) == pytest.approx(ahead)
+        assert timeline.concurrent_tokens(one.decode) == held
 
 
-def test_a_request_whose_prefill_is_no_longer_stored_is_not_listed() -> None:
+@pytest.mark.parametrize("phase", ["Prefill", "Decode"])
+def test_a_request_without_the_spans_of_its_workers_is_not_listed(phase: str) -> None:
     decoded = decode(Trace("one").messages())
     assert len(requests_of(decoded)) == 1
-    spans = tuple(span for span in decoded.spans if span.attributes.get("phase") != "Prefill")
+    spans = tuple(span for span in decoded.spans if span.attributes.get("phase") != phase)
     assert requests_of(replace(decoded, spans=spans)) == ()
+
+
+def test_a_worker_whose_own_span_is_missing_has_no_service() -> None:
+    decoded = decode(Trace("one").messages())
+    spans = tuple(span for span in decoded.spans if span.name != "handle_payload")
+    (request,) = requests_of(replace(decoded, spans=spans))
+    assert request.prefill is not None
+    assert (request.prefill.worker, request.prefill.service) == ("11", "")

@@ -102,7 +102,7 @@ def test_after_a_full_disk_later_messages_are_read(tmp_path: Path) -> None:
     try:
         resource.setrlimit(resource.RLIMIT_FSIZE, (size + 20, hard))
         for _ in range(2):
-            with pytest.raises(OSError, match=r"space|large"):
+            with pytest.raises(OSError, match="large"):
                 writer.append(second.messages()[0])
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
@@ -114,7 +114,7 @@ def test_after_a_full_disk_later_messages_are_read(tmp_path: Path) -> None:
     assert loaded.unreadable == 0
 
 
-def test_a_place_that_is_no_message_is_counted(tmp_path: Path) -> None:
+def test_a_damaged_part_of_the_file_is_counted(tmp_path: Path) -> None:
     writer = Writer(tmp_path)
     for name in ("one", "two"):
         writer.append(Trace(name).messages()[0])
@@ -137,7 +137,7 @@ def test_a_place_that_is_no_message_is_counted(tmp_path: Path) -> None:
         {"output": "1e308"},
     ],
 )
-def test_numbers_that_are_none_break_nothing(tmp_path: Path, changes: dict[str, object]) -> None:
+def test_invalid_numbers_are_ignored(tmp_path: Path, changes: dict[str, object]) -> None:
     writer = Writer(tmp_path)
     for trace in (Trace("one", **changes), Trace("two")):
         for message in trace.messages():
@@ -148,7 +148,7 @@ def test_numbers_that_are_none_break_nothing(tmp_path: Path, changes: dict[str, 
 @pytest.mark.parametrize(
     "payload", ["[" * 100_000, '{"request": {"request_id": ["x"]}}', '{"request": 1}', "NaN"]
 )
-def test_a_request_record_may_be_any_json(tmp_path: Path, payload: str) -> None:
+def test_invalid_request_records_are_ignored(tmp_path: Path, payload: str) -> None:
     export = ExportLogsServiceRequest()
     log = export.resource_logs.add().scope_logs.add().log_records.add()
     log.attributes.add(key="payload").value.string_value = payload

@@ -11,7 +11,7 @@ import sys
 import termios
 import time
 import tty
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from shutil import get_terminal_size
 from textwrap import wrap
@@ -19,6 +19,7 @@ from typing import TextIO
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 QUIT = ("q", "Q")  # keys that end a command that refreshes
 NARROW = 80  # columns of the narrowest terminal, which tables fit without --wide
@@ -103,3 +104,8 @@ def duration_text(seconds: float) -> str:
     if not days:
         return f"{hours} h {minutes % 60} min"
     return f"{days} d {hours % 24} h"
+
+
+def add_plain_row(table: Table, cells: Iterable[str]) -> None:
+    """Without markup: a cell such as `[red]` is printed as it is."""
+    table.add_row(*(Text(cell) for cell in cells))

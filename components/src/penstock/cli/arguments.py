@@ -267,11 +267,12 @@ def write_generated(args: argparse.Namespace, text: str, mark: str) -> None:
 
 
 def is_foreign(path: Path, *marks: str) -> bool:
-    """Whether a file has content that begins with none of the marks, or is a link to no file."""
+    """Whether replacing the path loses something: a file with content that begins with none of the
+    marks, or a dangling symbolic link."""
     if path.is_symlink() and not path.exists():
         return True
     if not path.is_file():
-        return False  # a device or a FIFO is written, not replaced
+        return False  # folders, devices and FIFOs are checked where the file is written
     try:
         with path.open("rb") as file:
             start = file.read(MARKED_BYTES)

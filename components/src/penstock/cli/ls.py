@@ -46,9 +46,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _print_table(graphs: list[LocalGraph], *, wide: bool, is_quiet: bool) -> None:
-    from rich.text import Text
-
-    from penstock.terminal import NARROW, columns, console
+    from penstock.terminal import NARROW, add_plain_row, columns, console
 
     headings, rows = ["name", "state", "ready", "up", "url"], [_row(graph) for graph in graphs]
     if wide:
@@ -61,7 +59,7 @@ def _print_table(graphs: list[LocalGraph], *, wide: bool, is_quiet: bool) -> Non
             headings, rows = [*headings, "file"], with_file
     table = columns(*headings)
     for row in rows:
-        table.add_row(*(Text(cell) for cell in row))  # a file may have the name `[red]`
+        add_plain_row(table, row)  # a path may contain `[/b]`
     console().print(table)
     if "file" not in headings and not is_quiet:
         print("Add --wide for the files, replicas, GPUs and models.")

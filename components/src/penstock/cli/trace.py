@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
     require_traces(state)
     loaded = load(folder(state))
     if loaded.unreadable and not args.quiet:
-        print(f"skipped {loaded.unreadable} damaged messages in {folder(state)}", file=sys.stderr)
+        print(f"skipped damaged messages in {folder(state)}: {loaded.unreadable}", file=sys.stderr)
     if args.id is None:
         return _list(args, loaded.requests)
     try:
@@ -70,9 +70,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _list(args: argparse.Namespace, requests: Sequence[TracedRequest]) -> int:
-    from rich.text import Text
-
-    from penstock.terminal import columns, console
+    from penstock.terminal import add_plain_row, columns, console
     from penstock.tracing.report import (
         LIST_HEADINGS,
         LIST_NUMBERS,
@@ -90,6 +88,6 @@ def _list(args: argparse.Namespace, requests: Sequence[TracedRequest]) -> int:
         return 0
     table = columns(*LIST_HEADINGS, numbers=LIST_NUMBERS)
     for row in list_rows(shown):
-        table.add_row(*(Text(cell) for cell in row))  # a client's ID may look like markup
+        add_plain_row(table, row)  # a client's ID may contain `[/b]`
     console().print(table)
     return 0

@@ -22,8 +22,8 @@ PENSTOCK = (sys.executable, "-m", "penstock.cli.main")
 class GraphProcess:
     """One `penstock up` in the foreground; a context manager that stops it.
 
-    ``log`` is the file with its output; ``program`` runs instead of penstock, with the same
-    arguments.
+    ``log`` is the file with its output. ``program`` replaces the command `penstock`; it gets the
+    same arguments.
     """
 
     def __init__(

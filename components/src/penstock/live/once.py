@@ -17,7 +17,7 @@ from penstock.live.text import (
     topology_lines,
     totals_lines,
 )
-from penstock.terminal import columns, console
+from penstock.terminal import add_plain_row, columns, console
 
 EVENTS = 10
 
@@ -46,7 +46,7 @@ def _print(found: LiveSnapshot) -> None:
         numbers=tuple(column.title for column in COLUMNS if column.is_number),
     )
     for worker in found.workers:
-        table.add_row(*(Text(column.text(worker)) for column in shown))
+        add_plain_row(table, (column.text(worker) for column in shown))
     out.print(Text(title_line(found), style="bold"))
     for line in [*topology_lines(found, out.width), *totals_lines(found)]:
         out.print(Text(line))

@@ -45,7 +45,7 @@ def status_table(state: LocalState, load: GraphLoad | None = None, *, wide: bool
             str(replica.pid),
             str(replica.restarts),
             *_figures(worker),
-            *(_details(replica) if wide else ()),
+            *(map(Text, _details(replica)) if wide else ()),  # the path of a log may have brackets
         )
     return table
 

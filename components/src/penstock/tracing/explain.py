@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from statistics import median
 
-from penstock.tracing.requests import Stage, StageName, TracedRequest
-from penstock.tracing.worker_load import WorkerLoad, computed_tokens
+from penstock.tracing.requests import UNKNOWN_OUTCOME, Stage, StageName, TracedRequest
+from penstock.tracing.timeline import RequestTimeline, computed_tokens
 
 PEERS = 5  # fewer cannot tell what is usual
 SIMILAR = 2.0  # a peer has between half and twice as many tokens
@@ -73,7 +73,7 @@ def find(requests: Sequence[TracedRequest], requested: str) -> TracedRequest:
 
     The newest, if a client used its ID twice. UnknownRequestError without a match.
     """
-    if not requested:  # of a client that sent no ID
+    if not requested:  # not the empty ID of a client that sent none
         raise UnknownRequestError(requested)
     bare = requested.removeprefix("chatcmpl-").removeprefix("cmpl-").removeprefix("resp_")
     for request in reversed(requests):
@@ -171,7 +171,7 @@ def _slow_stage(
 
 
 def _not_slow(request: TracedRequest, peers: Sequence[TracedRequest]) -> tuple[Cause, str, str]:
-    if request.outcome != "success":
+    if request.outcome not in ("success", UNKNOWN_OUTCOME):
         return (
             Cause.NONE,
             f"the request ended with: {request.outcome}",
@@ -249,9 +249,9 @@ def _prefill_reason(
     visit = request.prefill or request.decode
     if visit is None:  # a stage PREFILL implies a worker
         return Cause.NONE, "no worker is recorded", ""
-    load = WorkerLoad(requests)
-    ahead = load.tokens_ahead(request)
-    usual_ahead = median(load.tokens_ahead(peer) for peer in peers)
+    timeline = RequestTimeline(requests)
+    ahead = timeline.queued_tokens(request)
+    usual_ahead = median(timeline.queued_tokens(peer) for peer in peers)
     computed, usual = computed_tokens(request), median(computed_tokens(peer) for peer in peers)
     queued, uncached = ahead - usual_ahead, computed - usual
     least = 0.3 * usual + 32  # differences between usual requests, and an incomplete block
@@ -294,14 +294,14 @@ def _decode_reason(
     visit = request.decode
     if visit is None:
         return Cause.NONE, "no worker is recorded", ""
-    load = WorkerLoad(requests)
-    held = load.tokens_held(visit)
-    usual = median(load.tokens_held(peer.decode) for peer in peers if peer.decode)
-    if held > 1.3 * usual:
+    timeline = RequestTimeline(requests)
+    tokens = timeline.concurrent_tokens(visit)
+    usual = median(timeline.concurrent_tokens(peer.decode) for peer in peers if peer.decode)
+    if tokens > 1.3 * usual:
         return (
             Cause.DECODE_CONTENTION,
-            f"worker {visit.worker} decoded requests with {held:,} tokens of KV cache at the same "
-            f"time (median of the peers: {usual:,.0f}): larger steps, or preemption if this "
+            f"worker {visit.worker} decoded requests with {tokens:,} tokens of KV cache at the "
+            f"same time (median of the peers: {usual:,.0f}): larger steps, or preemption if this "
             "exceeds its KV cache",
             "Compare with the KV cache of a worker (`penstock check` prints it), and add decode "
             "workers or lower `max_num_seqs`.",

@@ -16,7 +16,7 @@ class Loaded:
 
     requests: tuple[TracedRequest, ...]
     unreadable: int
-    """Messages that are not OTLP, such as a damaged part of the file."""
+    """Messages that cannot be decoded; a damaged part of a file counts as one."""
 
 
 def is_recorded(folder: Path) -> bool:

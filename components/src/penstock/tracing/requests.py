@@ -30,7 +30,8 @@ SPAN_NAMES = {
     ROUTES[1]: "a request at its worker, as the frontend sees it, with other router modes",
     WORK: "a request in its worker, from its arrival to its last token",
 }
-LARGEST = 1e15  # of a number that is used: more is no count and no time in ms
+LARGEST = 1e15  # a larger number is not a valid count, nor a valid time in ms
+UNKNOWN_OUTCOME = "unknown"
 SKEW_MS = 1.0  # a worker's span may exceed the frontend's by the precision of two clock readings
 
 
@@ -120,7 +121,7 @@ def requests_of(decoded: Decoded) -> tuple[TracedRequest, ...]:
     """The completed requests, oldest first.
 
     Probes and requests for other endpoints (/v1/models) reach no router and are left out, as are
-    requests whose `http-request` span has not arrived.
+    requests without an `http-request` span or without the spans of their workers.
     """
     children: dict[str, list[Span]] = defaultdict(list)
     for span in decoded.spans:
@@ -149,8 +150,8 @@ def _request(
     visits.sort(key=lambda visit: visit.sent_ns)
     prefill = next((v for v in reversed(visits) if v.phase == PREFILL), None)
     decode = next((v for v in reversed(visits) if v.phase != PREFILL), None)
-    if prefill is None and _has_prefill_worker(root):
-        return None  # the older spans of the oldest requests are no longer stored
+    if _is_incomplete(root, prefill, decode):
+        return None
     end_ns = max(root.end_ns, read.end_ns) if read is not None else root.end_ns
     stages = _stages(root, end_ns, prefill, decode, record)
     attributes = root.attributes
@@ -166,7 +167,7 @@ def _request(
         cached_tokens=_integer(record.get("cached_tokens")),
         ttft_ms=_number(attributes.get("ttft_ms")),
         itl_ms=_number(attributes.get("avg_itl_ms")),
-        outcome=attributes.get("request.outcome", "unknown"),
+        outcome=attributes.get("request.outcome", UNKNOWN_OUTCOME),
         queue_depth=_integer(record.get("queue_depth")),
         prefill=prefill,
         decode=decode,
@@ -182,14 +183,14 @@ def _visit(
 ) -> Visit:
     selects = [s for s in siblings if s.name == SELECT and s.end_ns <= route.start_ns]
     select = max(selects, key=lambda span: span.end_ns, default=route)
-    known = next((s for s in children.get(route.span_id, ()) if s.name == WORK), None)
-    work = known or route
+    own = next((s for s in children.get(route.span_id, ()) if s.name == WORK), None)
+    work = own or route
     overlap = route.attributes.get("overlap_blocks")
     worker = route.attributes.get("worker_id") or work.attributes.get("instance_id", "")
     return Visit(
         phase=route.attributes.get("phase") or _phase(worker, root),
         worker=worker,
-        service=known.service if known else "",
+        service=own.service if own else "",
         overlap_blocks=_integer(overlap),
         selected_ns=select.start_ns,
         sent_ns=route.start_ns,
@@ -203,6 +204,13 @@ def _phase(worker: str, root: Span) -> str:
     """For router modes other than `kv`, whose spans have no phase."""
     prefill = root.attributes.get("prefill_worker_id")
     return PREFILL if _has_prefill_worker(root) and worker == prefill else ""
+
+
+def _is_incomplete(root: Span, prefill: Visit | None, decode: Visit | None) -> bool:
+    """Whether spans were not stored: the file was rotated, or an exporter dropped them."""
+    if prefill is None and _has_prefill_worker(root):
+        return True
+    return decode is None and bool(root.attributes.get("decode_worker_id"))
 
 
 def _has_prefill_worker(root: Span) -> bool:
@@ -273,7 +281,7 @@ def _number(value: object) -> float | None:
         number = float(value) if isinstance(value, str | int | float) else None
     except (ValueError, OverflowError):
         return None
-    # Also for NaN, the comparison is false.
+    # The comparison is false for NaN.
     return number if number is not None and abs(number) <= LARGEST else None
 
 

@@ -5,8 +5,6 @@ The receiver appends and does not decode; `read` decodes. Two files bound the si
 
 from __future__ import annotations
 
-import errno
-import os
 import struct
 import threading
 from collections.abc import Iterator
@@ -23,10 +21,13 @@ _HEAD = struct.Struct(">BI")  # kind, length of the message in bytes
 class Kind(IntEnum):
     """What a message is: an OTLP request in protobuf, or JSON of the request adapter."""
 
-    DAMAGED = 0  # not written: a place of the file that is no message
+    DAMAGED = 0  # never written; marks the damaged part of a file
     TRACES = 1
     LOGS = 2
     CLIENT_READS = 3
+
+
+STORED = frozenset(Kind) - {Kind.DAMAGED}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,16 +48,18 @@ class Writer:
         self._lock = threading.Lock()
 
     def append(self, message: Message) -> None:
-        """OSError if the disk is full; the file is then as before, so that later ones are read."""
+        """OSError if the disk is full; the file then keeps its previous content, so that later
+        messages can be read."""
         record = _HEAD.pack(message.kind, len(message.body)) + message.body
         with self._lock:
             if self._path.exists() and self._path.stat().st_size + len(record) > self._limit:
                 self._path.replace(self._older)
             with self._path.open("ab", buffering=0) as file:
                 size = file.tell()
+                rest = memoryview(record)
                 try:
-                    if file.write(record) < len(record):
-                        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path))
+                    while rest:
+                        rest = rest[file.write(rest) :]
                 except OSError:
                     file.truncate(size)
                     raise
@@ -81,8 +84,8 @@ def _messages(data: bytes) -> Iterator[Message]:
     while position + _HEAD.size <= len(data):
         kind, length = _HEAD.unpack_from(data, position)
         start, position = position + _HEAD.size, position + _HEAD.size + length
-        if kind == Kind.DAMAGED or kind not in tuple(Kind):
-            yield Message(kind=Kind.DAMAGED, body=b"")  # nothing tells where the next one begins
+        if kind not in STORED:
+            yield Message(kind=Kind.DAMAGED, body=b"")  # the next message cannot be located
             return
         if position > len(data):
             return

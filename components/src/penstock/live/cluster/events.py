@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from penstock.cluster.compare import without_secrets
 from penstock.cluster.diagnose import COMBINED, UPDATE_CONFLICT
@@ -67,16 +68,20 @@ def _event(listed: Object, release: str, prefixes: Mapping[str, str]) -> Event |
         text = f"{numbers['before']} → {numbers['after']} replicas"
     elif found is EventKind.ALERT:
         text = f"{reason}: {text}"
-    count = (listed.get("series") or {}).get("count") or listed.get("count")
+    count = _series(listed).get("count") or listed.get("count")
     if isinstance(count, int) and count > 1 and found not in (*ONCE, EventKind.SCALE):
         text += f" ({count} times)"
     return Event(time_s=time_s, kind=found, subject=subject or GRAPH, text=text)
 
 
+def _series(listed: Object) -> Mapping[str, Any]:
+    found = listed.get("series")
+    return found if isinstance(found, dict) else {}
+
+
 def _time(listed: Object) -> float | None:
-    series = listed.get("series") or {}
     times = (
-        series.get("lastObservedTime"),
+        _series(listed).get("lastObservedTime"),
         listed.get("lastTimestamp"),
         listed.get("eventTime"),
         listed["metadata"].get("creationTimestamp"),

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import json
 import os
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -169,7 +170,8 @@ class _Server:
             found = await (self._edit(message) if "pool" in message else self._read(message))
         except (PenstockError, OSError) as problem:
             found = {"error": str(problem)}
-        except Exception as problem:  # noqa: BLE001  the browser would wait for a reply
+        except Exception as problem:  # noqa: BLE001  else the browser waits for its time limit
+            traceback.print_exc()
             found = {"error": f"unexpected error: {problem!r}"}
         await self._send({**found, "reply": message["ask"]})
 

@@ -26,9 +26,10 @@ EXPORT_S = 1.0
 MOST = 10_000  # measurements that wait for an export; the receiver is in the process of `up`
 SOCKET_BYTES = 64 * 1024
 BUFFER_BYTES = 16 * 1024
-# Of a request that a proxy forwards, such as the Envoy that `up` starts: the proxy reads ahead.
+# Sent by proxies such as the Envoy that `up` starts. A proxy buffers the response, so its reading
+# says nothing about the client.
 PROXY_HEADERS = ("x-forwarded-proto", "x-forwarded-for", "forwarded", "via")
-TRACEPARENT = re.compile(r"00-(?!0{32})(?P<trace>[0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
+TRACEPARENT = re.compile(r"00-(?!0{32})(?P<trace>[0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 
 
 @dataclass(kw_only=True)
@@ -45,7 +46,7 @@ class ClientRead:
 
     @classmethod
     def of(cls, headers: Mapping[str, str]) -> ClientRead:
-        """With the client's trace ID, if it sent one."""
+        """Keeps the client's trace ID if it is valid."""
         given = TRACEPARENT.fullmatch(headers.get("traceparent", ""))
         return cls(
             trace_id=given["trace"] if given else secrets.token_hex(16),
@@ -54,9 +55,11 @@ class ClientRead:
 
     @property
     def traceparent(self) -> str:
-        """Sampled: `up --trace` records every request, also those that the client does not trace.
+        """With the sampled flag: `up --trace` records also requests that the client does not
+        sample.
 
-        Dynamo 1.6.1 ignores a header with other flags.
+        Dynamo 1.6.1 exports no spans for the flag "not sampled", and ignores headers with flags
+        that it does not know.
         """
         return f"00-{self.trace_id}-{self.span_id}-01"
 

@@ -1,15 +1,16 @@
-"""What a worker had to do at a time, from the requests that it served. Pure."""
+"""Which requests each worker had at a time. Pure."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from penstock.tracing.requests import StageName, TracedRequest, Visit
 
 
-@dataclass(kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class _Interval:
     """A request at a worker; times in ns since the epoch."""
 
@@ -18,19 +19,22 @@ class _Interval:
     request: TracedRequest
 
 
-@dataclass
 class _Intervals:
-    """Of one worker. A search by time looks only at those that started at most the longest
-    duration before."""
+    """The intervals of one worker, by their start.
 
-    sorted: list[_Interval] = field(default_factory=list)
-    longest: int = 0
+    A search skips those that started more than the longest duration before it. So it is fast as
+    long as no request takes a large part of the recorded time.
+    """
+
+    def __init__(self, intervals: Iterable[_Interval] = ()) -> None:
+        self._by_start = sorted(intervals, key=_start)
+        self._longest = max((one.end - one.start for one in self._by_start), default=0)
 
     def overlapping(self, first: int, last: int) -> Iterator[_Interval]:
         """Those that started at ``last`` or before, and ended after ``first``."""
-        begin = bisect_right(self.sorted, first - self.longest - 1, key=_start)
-        until = bisect_right(self.sorted, last, key=_start)
-        return (one for one in self.sorted[begin:until] if one.end > first)
+        begin = bisect_right(self._by_start, first - self._longest - 1, key=_start)
+        until = bisect_right(self._by_start, last, key=_start)
+        return (one for one in self._by_start[begin:until] if one.end > first)
 
 
 def _start(interval: _Interval) -> int:
@@ -38,18 +42,14 @@ def _start(interval: _Interval) -> int:
 
 
 def _by_worker(intervals: Iterable[tuple[str, _Interval]]) -> dict[str, _Intervals]:
-    found: dict[str, _Intervals] = {}
+    found: dict[str, list[_Interval]] = defaultdict(list)
     for worker, one in intervals:
-        of_worker = found.setdefault(worker, _Intervals())
-        of_worker.sorted.append(one)
-        of_worker.longest = max(of_worker.longest, one.end - one.start)
-    for of_worker in found.values():
-        of_worker.sorted.sort(key=_start)
-    return found
+        found[worker].append(one)
+    return {worker: _Intervals(those) for worker, those in found.items()}
 
 
-class WorkerLoad:
-    """The work of each worker over time."""
+class RequestTimeline:
+    """The requests of each worker over time."""
 
     def __init__(self, requests: Sequence[TracedRequest]) -> None:
         self._prefills = _by_worker(
@@ -63,7 +63,7 @@ class WorkerLoad:
             if r.decode is not None
         )
 
-    def tokens_ahead(self, request: TracedRequest) -> float:
+    def queued_tokens(self, request: TracedRequest) -> float:
         """Prompt tokens of earlier requests that the prefill worker had not computed when this one
         came; a request that was partly computed counts with the rest of its time."""
         visit = request.prefill or request.decode
@@ -76,7 +76,7 @@ class WorkerLoad:
             if one.request is not request
         )
 
-    def tokens_held(self, visit: Visit) -> int:
+    def concurrent_tokens(self, visit: Visit) -> int:
         """Tokens of all requests that overlapped with ``visit`` at its decode worker, including
         its own."""
         intervals = self._decodes.get(visit.worker, _Intervals())
@@ -92,7 +92,6 @@ def computed_tokens(request: TracedRequest) -> int:
 
 
 def _prefill_end(request: TracedRequest) -> int:
-    for stage in request.stages:
-        if stage.name is StageName.PREFILL:
-            return request.start_ns + int(stage.end_ms * 1e6)
-    return request.end_ns
+    """Of a request with a worker: it has this stage."""
+    ends = (stage.end_ms for stage in request.stages if stage.name is StageName.PREFILL)
+    return request.start_ns + int(next(ends) * 1e6)
