@@ -43,7 +43,7 @@ from typing import Any
 import httpx
 
 from penstock.bench.difference import student
-from penstock.drill.graph_process import GraphProcess
+from penstock.drill.graph_process import PENSTOCK, GraphProcess
 from report import RESULTS, write_result
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "docs"))
@@ -158,7 +158,7 @@ def started(graph: Path, *options: str) -> Iterator[str]:
 @contextmanager
 def page(graph: Path, has_browser: bool) -> Iterator[Switch]:
     """The page of a running graph, and a function that pauses and continues its updates."""
-    command = [sys.executable, "-m", "penstock.cli.main", "page", str(graph)]
+    command = [*PENSTOCK, "page", str(graph)]
     env = {**os.environ, "PENSTOCK_STATE_HOME": str(graph.parent / "state")}
     server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env)
     assert server.stdout is not None

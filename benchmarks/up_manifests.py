@@ -15,7 +15,6 @@ import json
 import os
 import re
 import subprocess
-import sys
 import tempfile
 import time
 from collections import Counter
@@ -27,10 +26,10 @@ from typing import Any
 import httpx
 
 from penstock.cli.main import INTERRUPTED, UNEXPECTED
+from penstock.drill.graph_process import PENSTOCK
 from penstock.errors import CheckError, StartError
 from report import RESULTS, write_result
 
-PENSTOCK = (sys.executable, "-m", "penstock.cli.main")
 START_TIMEOUT_S = 60
 QUICK_S = 15.0  # of a refusal, which starts no process of the graph
 KIND = re.compile(r"^kind: *[\"']?DynamoGraphDeployment\b", re.MULTILINE)

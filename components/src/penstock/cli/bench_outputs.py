@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from penstock.cli import arguments, bench_page
 from penstock.cli.bench_targets import Target
-from penstock.cli.report_output import add_report, require_named, require_report
+from penstock.cli.report_output import add_report, require_named, require_own, require_report
 
 if TYPE_CHECKING:
     from penstock.bench.compare import Comparison
@@ -51,10 +51,10 @@ def require_outputs(args: argparse.Namespace) -> None:
     require_report(args.report)
     if args.csv is not None:
         arguments.require_writable(args.csv, "--csv")
-        _require_own(args.csv, HEADERS, "a CSV file of penstock bench")
+        require_own(args.csv, HEADERS, "a CSV file of penstock bench")
     for path in _report_paths(args):
         arguments.require_writable(path, "--llm-d-report")
-        _require_own(path, [MARK], "a Benchmark Report of penstock bench")
+        require_own(path, [MARK], "a Benchmark Report of penstock bench")
 
 
 def _require_different_files(args: argparse.Namespace) -> None:
@@ -72,15 +72,6 @@ def _require_different_files(args: argparse.Namespace) -> None:
             message = f"{path} is also the file of {known[real]}"
             raise UsageError(Problem(place=option, message=message, fix="Name another file."))
         known[real] = option
-
-
-def _require_own(path: Path, marks: Sequence[str], what: str) -> None:
-    from penstock.errors import InputError, Problem
-
-    if arguments.is_foreign(path, *marks):
-        message = f"already exists, and is not {what}"
-        fix = "Name another file, or remove it first."
-        raise InputError(Problem(file=str(path), message=message, fix=fix))
 
 
 def _report_paths(args: argparse.Namespace) -> list[Path]:

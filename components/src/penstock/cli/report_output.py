@@ -15,15 +15,21 @@ def add_report(parser: argparse.ArgumentParser, what: str) -> None:
 
 def require_report(path: Path | None) -> None:
     """UsageError if the report cannot be written, InputError if it would replace another file."""
-    from penstock.errors import InputError, Problem
     from penstock.html_mark import HTML_MARK
 
     if path is None:
         return
     require_named(path, "--report")
     arguments.require_writable(path, "--report", in_place=True)
-    if arguments.is_foreign(path, HTML_MARK):
-        message = "already exists, and is not a report of penstock"
+    require_own(path, [HTML_MARK], "a report of penstock")
+
+
+def require_own(path: Path, marks: Sequence[str], what: str) -> None:
+    """InputError if the output would replace a file that has none of the ``marks``."""
+    from penstock.errors import InputError, Problem
+
+    if arguments.is_foreign(path, *marks):
+        message = f"already exists, and is not {what}"
         fix = "Name another file, or remove it first."
         raise InputError(Problem(file=str(path), message=message, fix=fix))
 

@@ -6,6 +6,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from penstock.tracing.requests import StageName, TracedRequest, Visit
 
@@ -52,14 +53,21 @@ class RequestTimeline:
     """The requests of each worker over time."""
 
     def __init__(self, requests: Sequence[TracedRequest]) -> None:
-        self._prefills = _by_worker(
+        self._requests = requests
+
+    @cached_property
+    def _prefills(self) -> dict[str, _Intervals]:
+        return _by_worker(
             (visit.worker, _Interval(start=visit.start_ns, end=_prefill_end(r), request=r))
-            for r in requests
+            for r in self._requests
             if (visit := r.prefill or r.decode) is not None
         )
-        self._decodes = _by_worker(
+
+    @cached_property
+    def _decodes(self) -> dict[str, _Intervals]:
+        return _by_worker(
             (r.decode.worker, _Interval(start=r.decode.start_ns, end=r.decode.end_ns, request=r))
-            for r in requests
+            for r in self._requests
             if r.decode is not None
         )
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 from penstock.cluster.compare import without_secrets
 from penstock.cluster.diagnose import COMBINED, UPDATE_CONFLICT
@@ -74,7 +73,7 @@ def _event(listed: Object, release: str, prefixes: Mapping[str, str]) -> Event |
     return Event(time_s=time_s, kind=found, subject=subject or GRAPH, text=text)
 
 
-def _series(listed: Object) -> Mapping[str, Any]:
+def _series(listed: Object) -> Object:
     found = listed.get("series")
     return found if isinstance(found, dict) else {}
 
