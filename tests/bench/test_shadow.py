@@ -223,3 +223,16 @@ def test_the_batch_format_names_requests_by_custom_id(tmp_path: Path) -> None:
     done = shadow(path, ShadowServer(), other)
     assert done.returncode == FINDING
     assert "  request id-0: 10 → 3" in done.stdout
+
+
+def test_the_repeat_waits_for_a_slow_request(tmp_path: Path) -> None:
+    slow, count = "question 0", 40
+    path = write_requests(tmp_path / "r.jsonl", prompts(count))
+    first = ShadowServer()
+    second = ShadowServer(
+        script=lambda prompt, _: replace(reply_of(prompt), delay_s=1.5 * (prompt == slow))
+    )
+    done = shadow(path, first, second, "--concurrency", "8")
+    assert f"compared: {count} of {count} requests, {count} sent to A twice" in done.stdout
+    assert sorted(second.prompts) == sorted(prompts(count))
+    assert sorted(first.prompts) == sorted(prompts(count) * 2)

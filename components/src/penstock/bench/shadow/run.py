@@ -104,15 +104,21 @@ async def _send(
             await opened.enter_async_context(connected(one, run.timeout_s)) for one in run.endpoints
         ]
 
+        has_pair = {one.id: asyncio.Event() for one in run.requests}
+
         async def step(request: ShadowRequest, is_repeat: bool) -> None:
-            known = pairs.get(request.id)
-            if known is None:
-                pair = await _pair(run, request, (first, second))
-            elif is_repeat and known.repeat is None:
-                pair = replace(known, repeat=await _sent(run, request, first))
-            else:
+            if is_repeat:  # a slow request can still be running, on another worker
+                await has_pair[request.id].wait()
+                pair = pairs[request.id]
+                if pair.repeat is None:
+                    keep_new(replace(pair, repeat=await _sent(run, request, first)))
                 return
-            pairs[request.id] = pair
+            if request.id not in pairs:
+                keep_new(await _pair(run, request, (first, second)))
+            has_pair[request.id].set()
+
+        def keep_new(pair: Pair) -> None:
+            pairs[pair.request.id] = pair
             keep(pair)
 
         async def work(some: Iterator[tuple[ShadowRequest, bool]]) -> None:
