@@ -1,7 +1,8 @@
 """Make a report of each kind, and take pictures of it with Chromium, for docs/reports.md.
 
-`make screenshots` runs it, for some minutes. It needs the environments aiperf and sim, and Debian's
-`chromium` and `poppler-utils`. A test compares the titles in the pictures with those of today.
+`make screenshots` runs it, for some minutes. It needs the environments aiperf, llamacpp and sim,
+and Debian's `chromium` and `poppler-utils`. A test compares the titles in the pictures with those
+of today.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
+from random import Random
 
 FOLDER = Path(__file__).parent
 sys.path.insert(0, str(FOLDER.parent))
@@ -40,11 +43,14 @@ REPORTS: Mapping[str, Sequence[str]] = {
         *("--rate", "3", "--requests", "90", *SLOW_SLO),
     ],
     "compare": ["bench", QUICKSTART, QUICKSTART, *STARTED, "--rate", "8", *SLICES],
+    "shadow": ["bench", "shadow", "URL", "URL_B", "--file", "REQUESTS"],
     "simulate": ["simulate", *GRAPHS, *CHAT, "--rate", "4", *SLO],
     "plan": ["plan", *PLANNED, *CHAT, "--rate", "4", *SLO],
     "drill": ["drill", QUICKSTART, "--set", "decode.replicas=2", *FAULTS],
     "verify": ["verify", "URL", "--graph", QUICKSTART],
 }
+RUNNING = {"URL", "URL_B"}  # of a graph that runs
+SMOLLM2, SHORT_CONTEXT = "HuggingFaceTB/SmolLM2-135M-Instruct", 128  # tokens
 VIEWS = ("1280", "1280-dark", "2560", "print")
 QUALITY = 45  # of WebP
 DPI = 60  # of the printed pages
@@ -83,13 +89,47 @@ def make(folder: Path) -> None:
     from penstock.drill.graph_process import GraphProcess
 
     for name, command in REPORTS.items():
-        if name != "verify":
+        if not RUNNING & set(command):
             _run(name, command, folder)
     graph = folder / Path(QUICKSTART).name
     shutil.copy(ROOT / QUICKSTART, graph)
     with GraphProcess(graph, folder, ["--engine", "mocker"]) as process:
-        url = process.wait_ready(300.0)
-        _run("verify", [url if word == "URL" else word for word in REPORTS["verify"]], folder)
+        _run_with("verify", folder, URL=process.wait_ready(300.0))
+    _compare_responses(folder)
+
+
+def _compare_responses(folder: Path) -> None:
+    """B's context is shorter than some requests."""
+    from penstock.drill.graph_process import GraphProcess
+    from penstock.local.ports import Ports
+
+    lengths = Random(1)
+    texts = (
+        f"Which of these is a fruit: {'stone, ' * lengths.randrange(40)}apple?" for _ in "x" * 60
+    )
+    messages = ([{"role": "user", "content": text}] for text in texts)
+    requests = folder / "requests.jsonl"
+    requests.write_text(
+        "\n".join(json.dumps({"messages": one, "max_tokens": 8}) for one in messages)
+    )
+    with ExitStack() as opened:
+        urls = []
+        for name, length in (("a", 512), ("b", SHORT_CONTEXT)):
+            own = folder / name
+            own.mkdir()
+            graph = own / "graph.yaml"
+            model = {"id": SMOLLM2, "context_length": length}
+            content = {"model": model, "engine": {"kind": "llamacpp"}, "worker": {"replicas": 1}}
+            graph.write_text(json.dumps(content))
+            options = ["--port", str(Ports().free())]
+            process = opened.enter_context(GraphProcess(graph, own, options))
+            urls.append(process.wait_ready(300.0))
+        _run_with("shadow", folder, URL=urls[0], URL_B=urls[1], REQUESTS=str(requests))
+
+
+def _run_with(name: str, folder: Path, **words: str) -> None:
+    """Run a command with values in place of the ``words``."""
+    _run(name, [words.get(word, word) for word in REPORTS[name]], folder)
 
 
 def _run(name: str, command: Sequence[str], folder: Path) -> None:

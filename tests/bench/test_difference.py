@@ -7,7 +7,15 @@ from random import Random
 
 import pytest
 
-from penstock.bench.difference import METRICS, Both, Difference, differences, student
+from penstock.bench.compare_page import forest
+from penstock.bench.difference import (
+    METRICS,
+    Both,
+    Difference,
+    differences,
+    interval,
+    student,
+)
 from penstock.simulate.window import ServedRequest
 
 PAIRS, PER_PAIR = 12, 15
@@ -143,3 +151,14 @@ def test_percentiles_of_few_requests_per_slice_have_no_interval() -> None:
     assert {metric for metric, one in found.items() if one.low is None} == {
         metric for metric in METRICS if not metric.endswith("_mean")
     }
+
+
+def test_an_interval_of_values_near_0_is_not_shown_as_a_huge_number() -> None:
+    one = Difference(
+        metric="itl_p50", first_ms=0.5, second_ms=2.7, change=4.2, low=-1.0, high=2.5e13, claim=0
+    )
+    assert interval(one) == "-100.0% to more than +1000%"
+    assert interval(replace(one, low=0.039, high=0.063)) == "+3.9% to +6.3%"
+    (trace,) = forest([one], []).data
+    (shown,) = trace["error_x"]["array"]
+    assert shown == pytest.approx(1000 - 420)

@@ -20,7 +20,16 @@ from penstock.bench.shadow import live as live_module
 from penstock.bench.shadow.rates import sign_test, smallest_hits
 from penstock.bench.shadow.response import BrokenResponseError
 from penstock.bench.shadow.stream import document
-from tests.bench.shadow_server import MODEL, MODELS, ShadowServer, endless, prompts, write_requests
+from tests.bench.shadow_server import (
+    MODEL,
+    MODELS,
+    Reply,
+    ShadowServer,
+    endless,
+    prompts,
+    reply_of,
+    write_requests,
+)
 from tests.bench.test_shadow_live import CHAT, Clients, compared, live
 from tests.support.command_line import penstock
 from tests.support.outputs import read_output
@@ -216,9 +225,18 @@ def test_memory_is_bounded_and_clients_are_served_on(monkeypatch: pytest.MonkeyP
 
     def use(clients: Clients) -> None:
         served.extend(clients.chat(prompt)[0] for prompt in prompts(120))
+        deadline = time.monotonic() + 30
+        while len(answered) < 6 and time.monotonic() < deadline:
+            time.sleep(0.02)
         clients.end()
 
-    done, _, second = compared(use, "--repeats", "0", "--concurrency", "1")
+    answered: list[str] = []
+
+    def answer(prompt: str, _: object) -> Reply:
+        answered.append(prompt)
+        return reply_of(prompt)
+
+    done, _, second = compared(use, "--repeats", "0", "--concurrency", "1", second=answer)
     assert served == [200] * 120
     assert 5 <= len(second.bodies) <= 5 + 1 + live_module.WAITING
     assert done.stderr.count("requests still go to A, but no more are copied") == 1
@@ -292,3 +310,24 @@ def test_the_tests_of_rates_are_fast_with_many_requests() -> None:
     """`comb` for each term would need more than an hour."""
     assert sign_test(25_100, 24_900) == pytest.approx(0.3735, abs=1e-4)
     assert smallest_hits(20_000, 100, 50, 0.001) is not None
+
+
+def test_a_model_that_a_does_not_list_is_also_unknown_to_b() -> None:
+    def serve(prompt: str, body: Any) -> Reply:
+        return reply_of(prompt) if body["model"] == MODEL else Reply(status=404)
+
+    def use(clients: Clients) -> None:
+        for prompt in prompts(12):
+            assert clients.chat(prompt)[0] == 200
+        assert clients.chat("x", model="misspelled")[0] == 404
+        clients.end()
+
+    first, second = ShadowServer(script=serve), ShadowServer(model="own name of B")
+    second.script = lambda prompt, body: (
+        reply_of(prompt) if body["model"] == second.model else Reply(status=404)
+    )
+    with first.running(), second.running():
+        done = live(first.url, second.url, use, "--json")
+    document = read_output("bench", done.stdout)
+    assert (document["verdict"], document["both_failed"]) == ("no_findings", 1), done.stderr
+    assert {body["model"] for body in second.bodies} == {"own name of B", "misspelled"}

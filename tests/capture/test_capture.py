@@ -248,6 +248,12 @@ def test_an_existing_file_is_replaced_only_with_force(
     assert workload.read_text() == "requests: 3\n"
     assert main(["capture", str(log), *out, "--force"]) == 0
     assert "mooncake" in workload.read_text()
+    text = log.read_text()
+    (tmp_path / "link.jsonl").symlink_to(log)
+    for name in (log, tmp_path / "link.jsonl"):
+        same = [str(log), "-o", str(name), "--force"]
+        assert f"-o: {name} is also a file to read" in _fails(same, 2, capsys)
+    assert log.read_text() == text
     assert "does not end with .jsonl" in _fails([str(log), "-o", "t.txt"], 2, capsys)
     assert "there is no folder" in _fails([str(log), "-o", str(tmp_path / "n/t.jsonl")], 2, capsys)
 
@@ -292,6 +298,16 @@ def test_a_file_with_one_line_that_is_no_record_is_not_called_empty(
     error = _fails([str(log), "-o", str(tmp_path / "trace.jsonl")], 3, capsys)
     assert expected in error
     assert "PLANTED" not in error
+
+
+def test_a_file_whose_only_lines_are_broken_names_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = _written(tmp_path, _lines(record(0, tokens=100), record(1, tokens=100)))
+    error = _fails([str(log), "-o", str(tmp_path / "trace.jsonl")], 3, capsys)
+    for line in (1, 2):
+        assert f"{log}:{line}: 5 prefix hashes instead of 7 for 100 tokens" in error
+    assert "no request in 2 records" in error
 
 
 def test_a_pipe_and_a_link_to_itself_are_errors(

@@ -16,6 +16,7 @@ from tests.capture.logs import START_MS, record
 from tests.simulate.environment import needs_sim
 
 GRAPH = str(Path(__file__).parents[2] / "dynamo_graphs" / "gpt-oss-120b-b200-throughput.yaml")
+ONE_WORKER = ("--set", "worker.replicas=1", "--seeds", "1")  # the router decides at random
 BLOCK, PARTS = 32, 16  # tokens of a block of the log; such blocks in one of Mooncake's
 
 
@@ -92,11 +93,11 @@ def test_the_replay_has_the_prefix_cache_hit_rate_of_the_original(
     rates = []
     for workload in (_original(tmp_path), _captured(tmp_path)):
         capsys.readouterr()
-        assert main(["simulate", GRAPH, "--workload", str(workload), "--seeds", "1", "--json"]) == 0
+        assert main(["simulate", GRAPH, *ONE_WORKER, "--workload", str(workload), "--json"]) == 0
         (graph,) = json.loads(capsys.readouterr().out)["graphs"]
         rates.append(graph["figures"]["prefix_hit_rate"]["median"])
     assert rates[0] > 0.2
-    assert rates[1] == pytest.approx(rates[0], abs=0.02)
+    assert rates[1] == pytest.approx(rates[0], abs=0.002)
 
 
 def test_bench_writes_the_requests_that_it_sends(tmp_path: Path) -> None:

@@ -51,6 +51,11 @@ def test_a_variable_that_could_reach_beyond_the_process_is_left_out(name: str) -
     assert reasons[name]
 
 
+def test_the_text_of_requests_is_not_recorded_for_that_reason() -> None:
+    _, reasons = safe_variables({"DYN_REQUEST_TRACE_RECORDS": "request_end,request_payload"})
+    assert set(reasons.values()) == {"records prompts and outputs in files of this machine"}
+
+
 @pytest.mark.parametrize(
     "name",
     [

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from penstock.bench.compare import NAMES, Comparison
 from penstock.bench.compare_report import HEADINGS, cautions, cells, name_of, verdict_lines
-from penstock.bench.difference import LEVEL, Difference
+from penstock.bench.difference import LEVEL, WIDEST, Difference, interval
 from penstock.bench.limits import LimitCheck, Outcome
 from penstock.bench.page import distributions
 from penstock.bench.report import failures_line
@@ -148,20 +148,22 @@ def forest(differences: Sequence[Difference], checked: Sequence[LimitCheck]) -> 
     for check in checked:
         if check.limit.metric in rows:
             traces.append(_limit(check, rows[check.limit.metric]))
-    interval = f"{1 - LEVEL:.0%} interval"
+    level = f"{1 - LEVEL:.0%} interval"
     layout = {
         **FRAME,
         "xaxis": axis("change from A to B (%)") | {"zeroline": True},
         "yaxis": names_axis([plain(name_of(one.metric)) for one in differences]),
     }
-    title = f"Change of each latency, with its {interval}"
+    title = f"Change of each latency, with its {level}"
     return Chart(title=title, data=traces, layout=layout, height=height_of(len(rows) + 1))
 
 
 def _changes(kind: str, some: Sequence[Difference], rows: dict[str, int], color: str) -> Trace:
     change = [one.change * 100 for one in some]
     low = [one.change if one.low is None else one.low for one in some]
-    high = [one.change if one.high is None else one.high for one in some]
+    high = [
+        one.change if one.high is None else min(one.high, max(one.change, WIDEST)) for one in some
+    ]
     return {
         "type": "scatter",
         "mode": "markers",
@@ -184,7 +186,7 @@ def _changes(kind: str, some: Sequence[Difference], rows: dict[str, int], color:
 def _range(one: Difference) -> str:
     if one.low is None or one.high is None:
         return "no interval: too few requests per slice"
-    return f"{1 - LEVEL:.0%} interval: {one.low:+.1%} to {one.high:+.1%}"
+    return f"{1 - LEVEL:.0%} interval: {interval(one)}"
 
 
 def _limit(check: LimitCheck, row: int) -> Trace:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Literal
 
 from penstock.capture.access_log import is_access_log, is_own_message, parse_envoy
-from penstock.capture.clock import Jump, StreamClock
+from penstock.capture.clock import Clocks, Jump, StreamClock
 from penstock.capture.dynamo_trace import is_dynamo_trace, parse_dynamo
 from penstock.capture.log_files import find_files, read_lines, stream_of
 from penstock.capture.other_logs import other_kind
@@ -88,15 +88,14 @@ def capture_files(
     format or too many broken lines, and with ``strict`` for any broken line or jump of the clock.
     """
     captured = Captured()
-    clocks: dict[str, StreamClock] = {}
+    clocks = Clocks()
     for path in find_files(sources):
-        clock = clocks.setdefault(stream_of(path), StreamClock())
-        _read_file(path, captured, clock, file_format, strict, on_other, on_progress)
-    captured.jumps = [jump for clock in clocks.values() for jump in clock.jumps]
+        _read_file(path, captured, clocks, file_format, strict, on_other, on_progress)
+    captured.jumps = clocks.jumps
     if strict and captured.jumps:
         raise InputError(*(jump_problem(jump) for jump in captured.jumps[:NAMED]))
     if not captured.requests:
-        raise InputError(_no_request(captured, sources))
+        raise InputError(*captured.broken[:NAMED], _no_request(captured, sources))
     return captured
 
 
@@ -111,7 +110,7 @@ def jump_problem(jump: Jump) -> Problem:
 def _read_file(
     path: Path,
     captured: Captured,
-    clock: StreamClock,
+    clocks: Clocks,
     file_format: FileFormat | None,
     strict: bool,
     on_other: Callable[[bytes], None],
@@ -124,6 +123,7 @@ def _read_file(
         return
     captured.files[str(path)] = chosen
     broken: list[Problem] = []
+    clock: StreamClock | None = None
     lines = 0
     next_report = time.monotonic() + 1
     for line in read_lines(path):
@@ -145,6 +145,7 @@ def _read_file(
         if isinstance(parsed, LeftOut):
             captured.left_out[parsed] += 1
             continue
+        clock = clock or clocks.of(stream_of(path), parsed)
         captured.add(parsed, clock, str(path), line.number)
     _check_broken(broken, lines, strict)
     captured.broken += broken

@@ -34,6 +34,14 @@ class StreamClock:
     _known_ms: list[float] = field(default_factory=lambda: [0.0])  # shifts so far
     _shift_ms: float = 0.0  # of the last record
 
+    def continues_with(self, record: RequestRecord) -> bool:
+        """Whether the writer of this log can also have written ``record``, in a later file."""
+        if self._end_ms is None or record.writer_ms is None:
+            return True
+        offset = self._end_ms - self._shift_ms - self._writer_ms
+        is_same = abs(record.end_ms - record.writer_ms - offset) <= TOLERANCE_MS
+        return is_same and record.writer_ms >= self._writer_ms - TOLERANCE_MS
+
     def shift_ms(self, record: RequestRecord, file: str, line: int) -> float:
         """What to add to the record's times; a new jump is appended to `jumps`."""
         if record.writer_ms is not None:
@@ -66,3 +74,25 @@ class StreamClock:
         plausible = [shift for shift in self._known_ms if least <= end_ms + shift <= most]
         aim = self._end_ms - end_ms  # the shift with which the record follows the last one at once
         return min(plausible, key=lambda shift: abs(shift - aim), default=aim)
+
+
+@dataclass(kw_only=True)
+class Clocks:
+    """The clocks of all logs. A log can have several files, one after the other; but frontends with
+    the same path write their files in turn, and each of them has a clock of its own."""
+
+    _of_path: dict[str, list[StreamClock]] = field(default_factory=dict)
+
+    def of(self, path: str, first: RequestRecord) -> StreamClock:
+        """The clock of a file whose first record this is. ``path``: equal for all files of a log;
+        they are read in their order."""
+        clocks = self._of_path.setdefault(path, [])
+        for clock in clocks:
+            if clock.continues_with(first):
+                return clock
+        clocks.append(StreamClock())
+        return clocks[-1]
+
+    @property
+    def jumps(self) -> list[Jump]:
+        return [jump for some in self._of_path.values() for clock in some for jump in clock.jumps]

@@ -69,7 +69,7 @@ def _files_of(source: str) -> tuple[list[Path], Problem | None]:
 
 
 def stream_of(path: Path) -> str:
-    """Equal for the files that one writer wrote one after the other."""
+    """Equal for the files of Dynamo's file sink that have the same path in its settings."""
     return str(path.with_name(_SEGMENT.sub("", path.name)))
 
 

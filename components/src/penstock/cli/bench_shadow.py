@@ -225,12 +225,13 @@ def _endpoint(args: argparse.Namespace, name: str) -> ShadowEndpoint:
         require_endpoint(probe)
         is_client = name == "A" and args.listen is not None  # forwarded without a change
         model = None if args.keep_model or is_client else model_of(probe, requested)
+        listed = probe.models if is_client else ()
     except UsageError as error:
         option = "--model-b" if name == "B" else "--model"
         raise UsageError(*(replace(one, place=option) for one in error.problems)) from None
     finally:
         probe.close()
-    return replace(endpoint, model=model)
+    return replace(endpoint, model=model, listed=listed)
 
 
 def _require_fitting(args: argparse.Namespace) -> None:

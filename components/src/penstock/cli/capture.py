@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -120,7 +122,9 @@ def run(args: argparse.Namespace) -> int:
     files = TraceFiles(trace=args.output)
     require_writable(files.trace, "-o")
     written = [files.trace, files.workload, files.partial]
-    for path in [*written, *([files.requests] if args.include_text else [])]:
+    written += [files.requests] if args.include_text else []
+    _require_no_source(args, written)
+    for path in written:
         require_absent(path, force=args.force)
     lengths = LengthOption(input=args.input_tokens, output=args.output_tokens, seed=args.seed)
     texts = RequestTexts(files.trace.absolute().parent) if args.include_text else None
@@ -142,6 +146,20 @@ def run(args: argparse.Namespace) -> int:
             print(f"the capture is incomplete: {kept}", file=sys.stderr)
         raise InputError(problem)
     return 0
+
+
+def _require_no_source(args: argparse.Namespace, written: Sequence[Path]) -> None:
+    """UsageError, also with --force, if a file to write is one to read."""
+    from penstock.capture.log_files import find_files
+    from penstock.capture.nats_source import is_nats
+    from penstock.errors import Problem, UsageError
+
+    read = find_files([source for source in args.sources if not is_nats(source)])
+    sources = {os.path.realpath(path) for path in read}
+    for path in written:
+        if os.path.realpath(path) in sources:
+            message, fix = f"{path} is also a file to read", "Name another file with -o."
+            raise UsageError(Problem(place="-o", message=message, fix=fix))
 
 
 def _nothing(source: str, captured: Captured) -> Problem:

@@ -39,6 +39,8 @@ class ShadowEndpoint:
     """Without `/v1`."""
     model: str | None
     """Name of the model in its requests; None keeps that of the request."""
+    listed: tuple[str, ...] = ()
+    """With `--listen`, the models that A listed before the first request."""
 
     def __str__(self) -> str:
         return f"{self.name} ({self.url})"

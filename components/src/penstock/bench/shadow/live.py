@@ -137,9 +137,8 @@ class LiveComparison:
         """Send what waits, and all repeats."""
         self.is_open = False
         await self._queue.join()
-        for repeat in list(self._due.values()):
-            await self._queue.put(repeat)
-        self._due.clear()
+        while self._due:  # meanwhile, a worker can add repeats of its own, and send some
+            await self._queue.put(self._due.pop(next(iter(self._due))))
         await self._queue.join()
         self._is_finished = True
 
@@ -167,7 +166,7 @@ class LiveComparison:
         if request is None:
             self.counts.unreadable += 1
             return
-        body = sent_body(request, model=client.endpoint.model, as_sent=True)
+        body = sent_body(request, model=self._model_for(request, client), as_sent=True)
         try:
             second = await client.send(request.path, body)
         except OutageError as outage:
@@ -185,6 +184,12 @@ class LiveComparison:
         self._select_repeat(request, exchange.authorization)
         self._send_due()
         self._check_enough()
+
+    def _model_for(self, request: ShadowRequest, second: Client) -> str | None:
+        """None keeps a name that A does not list, so that B can reject it too."""
+        named = request.body.get("model")
+        is_unknown = named is not None and named not in self.run.endpoints[0].listed
+        return None if is_unknown else second.endpoint.model
 
     def _request_of(self, exchange: Exchange) -> ShadowRequest | None:
         """None if it cannot be compared."""
