@@ -50,7 +50,7 @@ REPORTS: Mapping[str, Sequence[str]] = {
     "verify": ["verify", "URL", "--graph", QUICKSTART],
 }
 RUNNING = {"URL", "URL_B"}  # of a graph that runs
-SMOLLM2, SHORT_CONTEXT = "HuggingFaceTB/SmolLM2-135M-Instruct", 128  # tokens
+SMOLLM2, SHORT_CONTEXT = "HuggingFaceTB/SmolLM2-135M-Instruct", 72  # tokens
 VIEWS = ("1280", "1280-dark", "2560", "print")
 QUALITY = 45  # of WebP
 DPI = 60  # of the printed pages

@@ -23,7 +23,7 @@ SCREENSHOTS = module(ROOT / "docs" / "pictures" / "screenshots.py")
 LIVE = module(ROOT / "docs" / "pictures" / "live.py")
 SHOWN = json.loads(SCREENSHOTS.TITLES.read_text())
 NAMES = {"compare": "comparison_of_two"}  # of the constructed report, if it is another
-NEEDED_BYTES, MAX_BYTES = 5_000, 3_000_000
+NEEDED_BYTES, MAX_BYTES = 5_000, 3_500_000
 HAS_PROGRAMS = shutil.which("chromium") and shutil.which("pdftoppm")
 
 

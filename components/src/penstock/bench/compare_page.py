@@ -185,7 +185,7 @@ def _changes(kind: str, some: Sequence[Difference], rows: dict[str, int], color:
 
 def _range(one: Difference) -> str:
     if one.low is None or one.high is None:
-        return "no interval: too few requests per slice"
+        return "no interval: too few requests"
     return f"{1 - LEVEL:.0%} interval: {interval(one)}"
 
 

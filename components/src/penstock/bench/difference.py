@@ -119,7 +119,7 @@ def _difference(
 def interval(one: Difference) -> str:
     """`+3.9% to +6.3%`."""
     if one.low is None or one.high is None:
-        return "too few requests per slice"
+        return "too few requests"
     high = f"{one.high:+.1%}" if one.high <= WIDEST else f"more than {WIDEST:+.0%}"
     return f"{one.low:+.1%} to {high}"
 
