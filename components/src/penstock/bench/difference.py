@@ -18,7 +18,7 @@ from penstock.simulate.window import ServedRequest, percentile
 LEVEL = 0.01  # probability of a wrong claim in one run
 MIN_PAIRS = 5
 SMALLEST_MS = 1e-3
-WIDEST = 10.0  # end of an interval that is shown as a number: +1000%
+WIDEST = 10.0  # the largest end of an interval that is shown as a number: +1000%
 
 Both = tuple[ServedRequest, ServedRequest]
 """One request, as the first and as the second target served it."""

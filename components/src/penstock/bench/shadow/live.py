@@ -137,9 +137,10 @@ class LiveComparison:
         """Send what waits, and all repeats."""
         self.is_open = False
         await self._queue.join()
-        while self._due:  # meanwhile, a worker can add repeats of its own, and send some
+        while self._due:  # a worker can send some meanwhile, or add more
             await self._queue.put(self._due.pop(next(iter(self._due))))
-        await self._queue.join()
+            if not self._due:
+                await self._queue.join()
         self._is_finished = True
 
     async def work(self, first: Client, second: Client) -> None:
