@@ -1,4 +1,4 @@
-"""Repeats a run that can go wrong by chance, so that only a run that always goes wrong fails."""
+"""Repeats a run that a busy machine can spoil, so that only a run that always goes wrong fails."""
 
 from __future__ import annotations
 
