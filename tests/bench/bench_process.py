@@ -12,9 +12,11 @@ from dataclasses import dataclass
 
 import psutil
 
+from tests.support.processes import command_of
+
 POLL_S = 0.5  # a list of all processes takes 10 ms
 LONGEST_S = 120.0
-EXIT_S = 3.0  # in which the kernel removes processes that were killed
+EXIT_S = 10.0  # in which the kernel removes processes that were killed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +56,7 @@ def run_process(arguments: Sequence[str], act: Callable[[Running], bool], **envi
         process.kill()
         watcher.join()
     _, left = psutil.wait_procs(running.children, timeout=EXIT_S)
-    found = [" ".join(one.cmdline()) for one in left]
+    found = [" ".join(command_of(one)) for one in left]
     for one in left:
         one.kill()
     return Ended(code=process.returncode, stdout=stdout, stderr=stderr, left=found)

@@ -56,11 +56,14 @@ def compared(folder: Path, first: Script, second: Script, *arguments: str) -> Co
 
 @pytest.fixture(scope="module")
 def slower(tmp_path_factory: pytest.TempPathFactory) -> Compared:
-    """The TTFT of the second server is twice as long, and its ITL is equal."""
+    """The TTFT of the second server is four times as long, and its ITL is equal.
+
+    So much that the limit is exceeded although the machine stalls during one slice.
+    """
     return compared(
         tmp_path_factory.mktemp("bench"),
         lambda _: Response(first_s=0.1, gap_s=0.04),
-        lambda _: Response(first_s=0.2, gap_s=0.04),
+        lambda _: Response(first_s=0.4, gap_s=0.04),
         *("--fail-if", "ttft_mean > +50%", "--fail-if", "itl_mean > +50%"),
     )
 
@@ -68,7 +71,7 @@ def slower(tmp_path_factory: pytest.TempPathFactory) -> Compared:
 def test_a_slower_target_is_found(slower: Compared) -> None:
     ttft = slower.difference("ttft_mean")
     assert ttft["claim"] == 1
-    assert ttft["change"] == pytest.approx(1.0, abs=0.2)
+    assert ttft["change"] == pytest.approx(3.0, rel=0.2)
     assert ttft["low"] > 0.5
     assert slower.document["pairs"] == 5
     assert slower.document["requests"] == 5 * REQUESTS_PER_SLICE
@@ -98,5 +101,5 @@ def test_few_responses_end_in_the_slice_of_the_other_target(slower: Compared) ->
     equal times of both loads, half of the responses would end during the other target's slice.
     """
     assert all("zero_ms=0, auto_offset=False" in log for log in slower.logs)
-    if slower.document["skew_ms"] < 300:
+    if slower.document["skew_ms"] < 200:
         assert slower.document["overlapping"] < 0.2

@@ -11,6 +11,7 @@ import pytest
 from tests.bench.bench_runs import FIRST_INPUT, Finished, run_bench, write_workload
 from tests.reports.read import charts_of
 from tests.support.completions_server import End, Response
+from tests.support.processes import command_of
 
 pytestmark = pytest.mark.aiperf
 
@@ -42,7 +43,7 @@ commands: list[str] = []  # of all processes, during the run
 def script(input_tokens: int) -> Response:
     if not commands:
         own = psutil.Process().children(recursive=True)
-        commands.extend(" ".join(one.cmdline()) for one in own)
+        commands.extend(" ".join(command_of(one)) for one in own)
     number = input_tokens - FIRST_INPUT
     return RESPONSES[number // 2] if number % 2 and number // 2 < len(RESPONSES) else Response()
 
@@ -53,7 +54,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Finished:
     workload = write_workload(folder, REQUESTS, output_tokens=10, every_ms=50.0)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OPENAI_API_KEY", KEY)
-        limits = ("--request-timeout", "1s", "--ttft", "10s")
+        # The timeout applies also to the requests that do not fail, on a busy machine.
+        limits = ("--request-timeout", "4s", "--ttft", "10s")
         limits += ("--report", str(folder / REPORT))
         return run_bench(folder, script, workload, *limits, key=KEY)
 

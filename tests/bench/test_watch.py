@@ -36,6 +36,11 @@ def test_a_run_that_is_too_short_has_no_share(counts: list[int]) -> None:
     assert watch.cpu_share == 0.0
 
 
+def test_a_share_is_at_most_1_although_idle_time_decreases() -> None:
+    watch, _ = watched([1, 2], iter([(90.0, 100.0), (94.1, 104.0)]))
+    assert watch.cpu_share == 1.0
+
+
 def test_this_machine_has_processor_time() -> None:
     watch = Watch(lambda *_: None, 10)
     watch(1)

@@ -8,12 +8,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from select import select
 
 import pytest
 
 from penstock.cli.main import main
 from tests.support.local_graphs import QUICKSTART
 
+CTRL_C, UNNOTICED_S = "\x03", 5.0
 ANSWERS = {"model": "gpt-oss-20b", "gpu": "h100", "gpus": "1", "traffic": "chat"}
 OPTIONS = [word for name, value in ANSWERS.items() for word in (f"--{name}", value)]
 
@@ -147,7 +149,7 @@ def test_init_refuses_a_file_before_it_asks(
 @pytest.mark.parametrize(
     ("keys", "code", "words"),
     [
-        ("\x03", 130, []),
+        (CTRL_C, 130, []),
         ("\x04", 2, ["\npenstock init: the input ended before all", "Fix: Give them as options"]),
         ("llama\n\x04", 2, ["llama is not known. Fix: "]),
         ("\n\n0\nmany\n2\nchats\n\n", 0, ["'0' is not an integer from 1 to", "'many' is not an in",
@@ -175,6 +177,9 @@ def test_wrong_answers_are_asked_again_and_the_end_of_the_input_is_an_error(
                 output += "\n"
                 time.sleep(0.2)  # a signal between the question and the read is not noticed
                 os.write(terminal, lines.pop(0).encode())
+            if keys == CTRL_C and not lines and not select([terminal], [], [], UNNOTICED_S)[0]:
+                os.write(terminal, keys.encode())
+                continue
             output += os.read(terminal, 4096).decode()
     except OSError:  # the terminal is closed when the command exits
         pass

@@ -195,7 +195,11 @@ def test_another_frontend_serves_what_one_cannot(
     endpoint: str, upstream: list[int], status: int
 ) -> None:
     Frontend.fails = {upstream[0]: status}
-    assert [post(endpoint + CHAT).status_code for _ in range(8)] == [200] * 8
+    # Envoy chooses the frontend at random: few requests may all miss the one that fails.
+    for _ in range(60):
+        assert post(endpoint + CHAT).status_code == 200
+        if set(Frontend.ports) == set(upstream):
+            break
     assert set(Frontend.ports) == set(upstream)
 
 

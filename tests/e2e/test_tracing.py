@@ -59,7 +59,7 @@ def test_the_span_names_are_those_that_dynamo_emits(
     process = up(quickstart)
     url = process.state()["endpoint"]
     response_id = [send(url, f"my-{number}") for number in range(7)][-1]
-    names = {span.name for span in recorded(process, tmp_path, "my-6").spans}
+    names = {span.name for span in recorded(process, tmp_path, "my-6", workers=2).spans}
     assert names == set(SPAN_NAMES) - {ROUTES[1]}
 
     shown = process.penstock("trace", str(quickstart), response_id)
@@ -70,7 +70,7 @@ def test_the_span_names_are_those_that_dynamo_emits(
     assert document["request"]["prefill_worker"]["service"] == "prefill"
     assert document["request"]["cached_tokens"] > 0
     send(url, "[/b]")  # not markup
-    recorded(process, tmp_path, "[/b]")
+    recorded(process, tmp_path, "[/b]", workers=2)
     assert "[/b]" in process.penstock("trace", str(quickstart)).stdout
     listed = json.loads(process.penstock("trace", str(quickstart), "--json").stdout)
     assert listed[1]["request_id"] == document["request"]["request_id"]

@@ -15,6 +15,7 @@ import pytest
 from penstock.environments.paths import environments_root, is_installed
 from penstock.local.state import StateDir
 from tests.support.local_graphs import QUICKSTART, Up, left
+from tests.support.processes import command_of, is_alive
 
 ADDRESS = re.compile(r"page: (http://127\.0\.0\.1:\d+/)")
 BOUND_S = 90.0  # of the start of the page on a busy machine
@@ -40,11 +41,11 @@ def test_the_page_responds_on_loopback_and_ends_with_the_graph(
 ) -> None:
     graph = up(QUICKSTART, "--engine", "mocker", "--page", envoy=True)
     url = address(graph.log)
-    found = httpx.get(url)
+    found = httpx.get(url, timeout=30)
     assert (found.status_code, "Processes" in found.text) == (200, True)
     children = psutil.Process(graph.pid).children(recursive=True)
-    pages = [p for p in children if {"page", "--allow-edit"} & set(p.cmdline())]
-    servers = [p for p in children if any(w.endswith("page/child.py") for w in p.cmdline())]
+    pages = [p for p in children if {"page", "--allow-edit"} & set(command_of(p))]
+    servers = [p for p in children if any(w.endswith("page/child.py") for w in command_of(p))]
     assert (len(pages), len(servers)) == (1, 1)
     port = httpx.URL(url).port
     sockets = [c.laddr for c in servers[0].net_connections("tcp") if c.status == "LISTEN"]
@@ -56,7 +57,7 @@ def test_the_page_responds_on_loopback_and_ends_with_the_graph(
         graph.wait_ended()
     else:
         assert graph.stop(signal.SIGINT) == 130
-    assert [p for p in children if p.is_running() and p.status() != psutil.STATUS_ZOMBIE] == []
+    assert [process for process in children if is_alive(process)] == []
     assert left(tmp_path) == []
     with pytest.raises(httpx.ConnectError):
         httpx.get(url)

@@ -53,10 +53,13 @@ def run(snapshots: list[LiveSnapshot], width: int, steps: Steps) -> Top:
 
 
 def shown(snapshots: list[LiveSnapshot], width: int, *keys: str) -> list[str]:
-    """The screen after the keys."""
+    """The screen of the last snapshot after the keys."""
     found: list[str] = []
 
     async def steps(app: Top, pilot: Pilot[None]) -> None:
+        async with asyncio.timeout(30):
+            while app._latest is not snapshots[-1]:
+                await pilot.pause(0.02)
         await pilot.press(*keys)
         await pilot.pause(0.2)
         found.extend(screen(app))

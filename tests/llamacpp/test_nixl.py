@@ -20,7 +20,7 @@ from penstock.environments import environments_root
 CHILD = Path(__file__).with_name("nixl_child.py")
 SIZE = 3_000_001  # of several messages of UCX, and not a multiple of anything
 SENT = {"seed": 1, "size": SIZE, "now": 0.0}
-LIMIT_S = 0.5  # as in the child
+LIMIT_S = 2.0  # as in the child
 
 pytestmark = [pytest.mark.llamacpp, pytest.mark.timeout(120)]
 
@@ -214,7 +214,7 @@ def test_a_stopped_worker_delays_one_transfer_and_no_other_worker(
     stop(stopped.process.pid)
     try:
         answer = decode(handle=handles[0], **SENT)
-        assert "did not send the KV within 0.5 s" in answer["error"]
+        assert "did not send the KV within 2 s" in answer["error"]
         assert (answer["seconds"] < 2 * LIMIT_S, answer["stalled"]) == (True, 1)
         answer = decode(handle=handles[1], **SENT)
         assert "has not ended" in answer["error"]

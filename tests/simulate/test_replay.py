@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +24,7 @@ from penstock.workload.load import parse_workload
 from tests.simulate.environment import needs_sim
 from tests.simulate.test_planner import of as planner_of
 from tests.simulate.test_planner import planned_by
+from tests.support.processes import command_of
 
 GRAPHS = Path(__file__).parents[2] / "dynamo_graphs"
 NO_CACHE = Cache(None, "")
@@ -67,11 +67,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def children() -> list[psutil.Process]:
     """Replays of this process, not of another test."""
-    found = []
-    for process in psutil.Process().children(recursive=True):
-        with contextlib.suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
-            found += [process] if CHILD.name in " ".join(process.cmdline()) else []
-    return found
+    own = psutil.Process().children(recursive=True)
+    return [process for process in own if CHILD.name in " ".join(command_of(process))]
 
 
 def test_as_trace_keeps_sessions_and_gives_blocks_to_those_without() -> None:

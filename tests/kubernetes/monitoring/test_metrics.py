@@ -127,7 +127,8 @@ def test_a_real_prometheus_evaluates_all_rules_and_alerts_without_decode(
 
         prometheus.wait(burns, timeout_s=30)
         assert_records_have_values(prometheus)
-        assert {name for name in prometheus.firing() if not name.startswith(LATENCY)} == set()
+        # One scrape that takes too long makes an alert fire for a moment.
+        prometheus.wait(lambda: quiet(prometheus), "an alert fires without a fault")
         assert_panels_have_values(prometheus)
         assert {text for text in signals() if len(prometheus.query(text)) != 1} == set()
         assert_an_outage_is_detected(live, prometheus)
@@ -136,6 +137,10 @@ def test_a_real_prometheus_evaluates_all_rules_and_alerts_without_decode(
             r["name"]: r.get("lastError") for g in groups for r in g["rules"] if r["health"] != "ok"
         }
         assert broken == {}
+
+
+def quiet(prometheus: Prometheus) -> bool:
+    return all(name.startswith(LATENCY) for name in prometheus.firing())
 
 
 def assert_records_have_values(prometheus: Prometheus) -> None:

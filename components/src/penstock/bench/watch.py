@@ -46,7 +46,8 @@ class Watch:
         if self._from is None:
             return 0.0
         busy, every = (to - since for to, since in zip(self._to, self._from, strict=True))
-        return busy / every if every else 0.0
+        # The kernel's counters are not read at one moment: idle time can decrease.
+        return min(1.0, busy / every) if every else 0.0
 
 
 def _cpu_times() -> tuple[float, float]:
