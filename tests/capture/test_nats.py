@@ -23,6 +23,7 @@ from penstock.errors import InputError
 from penstock.local.ports import Ports
 from penstock.workload import find_workload
 from tests.capture.logs import record
+from tests.support.full_disk import small_disk
 from tests.support.outputs import read_output
 
 
@@ -58,6 +59,14 @@ class Server:
 
     def publish(self, *messages: bytes, stream: str | None = None) -> None:
         asyncio.run(self._publish(messages, stream))
+
+    def delete_stream(self, name: str) -> None:
+        async def delete() -> None:
+            client = await nats.connect(self.url)
+            await client.jetstream().delete_stream(name)
+            await client.close()
+
+        asyncio.run(delete())
 
     async def _publish(self, messages: tuple[bytes, ...], stream: str | None) -> None:
         client = await nats.connect(self.url)
@@ -208,6 +217,42 @@ def test_a_jetstream_stream_is_read_from_its_first_record(
     capsys.readouterr()
     assert main(["capture", *argv, "--stream", "OTHER", "--force"]) == 3
     assert "cannot read subject" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("is_restart", [True, False])
+def test_a_stream_that_is_created_again_is_read_from_its_first_record(
+    tmp_path: Path, server: Server, is_restart: bool
+) -> None:
+    server.publish(*_messages(6), stream="TRACES")
+    out = tmp_path / "trace.jsonl"
+    child = _started(out, server.url, "--stream", "TRACES", "--requests", "9")
+    _wait_for_lines(out.with_suffix(".jsonl.partial"), 6)
+    if is_restart:  # with an empty store
+        server.stop()
+        shutil.rmtree(tmp_path / "js")
+        server.start()
+    else:
+        server.delete_stream("TRACES")
+    server.publish(*_messages(9)[6:], stream="TRACES")
+    _, errors = child.communicate(timeout=60)
+    assert child.returncode == 0, errors
+    assert "stream TRACES was created again; reading all of it" in errors
+    assert len(out.read_text().splitlines()) == 9
+
+
+def test_after_a_full_disk_the_partial_trace_can_be_used(tmp_path: Path, server: Server) -> None:
+    with small_disk(tmp_path / "disk", kib=64) as disk:
+        if disk is None:
+            pytest.skip("this machine permits no mount")
+        child = _started(disk / "trace.jsonl", server.url)
+        server.publish(*_messages(2000))
+        _, errors = child.communicate(timeout=60)
+        assert child.returncode == 3, errors
+        partial = disk / "trace.jsonl.partial"
+        lines = [json.loads(line) for line in partial.read_text().splitlines()]
+        assert 10 < len(lines) < 2000
+        assert f"{partial}: cannot be written: No space left on device; it has the " in errors
+        assert f"{len(lines):,} requests before" in errors
 
 
 def test_no_record_and_no_server_are_errors_without_the_password(

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+import yaml
 
 from penstock.cli.main import main
 from penstock.errors import InputError
-from penstock.graph.edit import write_text
+from penstock.graph.edit import edit_replicas, write_text
 from penstock.graph.shipped_graphs import shipped_graph
 
 
@@ -54,4 +56,17 @@ def test_a_read_only_graph_is_an_error_and_stays(
     with pytest.raises(InputError, match=r"cannot be written: the file is read-only\. Fix: Use a"):
         write_text(path, "changed")
     assert path.read_text() == "model: {}\n"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_simultaneous_edits_lose_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "graph.yaml"
+    path.write_text(shipped_graph("gpt-oss-120b-h200-disagg"))
+    counts = range(20, 30)
+    with ThreadPoolExecutor(8) as pool:
+        for count in counts:
+            changes = [{"prefill": count}, {"decode": count}]
+            assert all(pool.map(edit_replicas, [path] * 2, changes))
+            values = yaml.safe_load(path.read_text())
+            assert [values[name]["replicas"] for name in ("prefill", "decode")] == [count] * 2
     assert list(tmp_path.iterdir()) == [path]

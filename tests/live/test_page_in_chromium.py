@@ -271,6 +271,16 @@ def test_a_scaling_button_edits_the_graph(tab: Any, served: Any) -> None:
     )
     tab.wait_for("document.getElementById('scaled').textContent === 'decode: 3 replicas'")
     assert path.read_text().count("replicas: 3") == 1
+    text = path.read_text()
+    for wrong in ("", "abc"):
+        tab.evaluate(
+            f"(document.getElementById('replicas-decode').value = '{wrong}') || "
+            "document.querySelector('[aria-label=\"Scale decode\"]').click() || 0"
+        )
+        assert tab.evaluate("document.querySelectorAll('#pools input:invalid').length") == 1
+    surrogate = httpx.post(f"{url}api/scale", content=b'{"pool": "\\ud800", "replicas": 1}')
+    assert surrogate.status_code == 400
+    assert path.read_text() == text
     sent = httpx.post(f"{url}api/scale", json={"pool": "decod", "replicas": 1})
     assert (sent.status_code, "Did you mean `decode`" in sent.json()["error"]) == (409, True)
     assert httpx.post(f"{url}api/scale", content=b"[").status_code == 400
@@ -290,6 +300,7 @@ def test_requests_of_other_sites_are_refused(served: Any) -> None:
     for headers in (
         {"Origin": "http://evil.test"},
         {"Origin": "null"},
+        {"Origin": f"https://127.0.0.1:{port}"},
         {"Origin": f"http://127.0.0.1:{(port or 0) + 1}"},
         {"Host": f"evil.test:{port}"},  # DNS rebinding
         {"Sec-Fetch-Site": "cross-site"},

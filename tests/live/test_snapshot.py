@@ -7,6 +7,10 @@ import json
 import pytest
 
 from penstock.live.model import LiveSnapshot, WorkerView
+from penstock.live.page.view import view_of
+from penstock.live.rates import Scrapes
+from penstock.live.snapshot import snapshot
+from penstock.live.text import topology_lines
 from penstock.local.reconcile import ReplicaState
 from penstock.manifests.deployment import Role
 from tests.live.constructed import (
@@ -156,6 +160,18 @@ def test_a_crashed_worker_is_an_alert_and_not_ready() -> None:
     assert found.alerts == ("decode.0 has crashed and will be restarted",)
     assert [(c.name, c.ready, c.desired) for c in found.components] == [("decode", 0, 1)]
     assert worker(found, "decode.0").responds is None
+
+
+def test_a_pool_without_replicas_stays() -> None:
+    state = graph()
+    rest = tuple(one for one in state.replicas if one.program != "decode")
+    update = {"replicas": rest, "desired_replicas": {**state.desired_replicas, "decode": 0}}
+    found = snapshot(state.model_copy(update=update), Scrapes(), (), 0.0)
+    (decode,) = [one for one in found.components if one.name == "decode"]
+    assert (decode.role, decode.ready, decode.desired) == ("decode", 0, 0)
+    assert ["decode", 0] in view_of(found)["pools"]
+    assert topology_lines(found, 160)[0].endswith("→ decode 0/0")
+    assert found.alerts == ("decode has 0 replicas",)
 
 
 def test_rates_cover_the_last_seconds_only() -> None:

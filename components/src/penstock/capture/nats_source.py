@@ -7,17 +7,22 @@ Each request is appended to a partial trace at once, so that a crash loses nothi
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import errno
 import os
 import signal
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from io import FileIO
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 import nats
 from nats.aio.client import Client
 from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
 from nats.errors import Error as NatsError
 
 from penstock.capture.capture import Captured, jump_problem
@@ -89,11 +94,14 @@ def capture_nats(
     event of the connection. ``on_other``: as in `capture_files`. InputError if no connection can be
     made.
     """
+    reader: _Reader | None = None
     try:
-        with partial.open("w", encoding="utf-8") as file:
-            return asyncio.run(_Reader(source, file, notify, strict, on_other).run())
+        with partial.open("wb", buffering=0) as file:
+            reader = _Reader(source, file, notify, strict, on_other)
+            return asyncio.run(reader.run())
     except OSError as error:
-        message = f"cannot be written: {error.strerror or error}"
+        kept = f"; it has the {reader.written:,} requests before" if reader else ""
+        message = f"cannot be written: {error.strerror or error}{kept}"
         fix = "Free space, or name a file in a folder in which you may write."
         raise InputError(Problem(file=str(partial), message=message, fix=fix)) from None
     finally:
@@ -105,7 +113,7 @@ class _Reader:
     def __init__(
         self,
         source: NatsSource,
-        file: IO[str],
+        file: FileIO,
         notify: Callable[[str], None],
         strict: bool,
         on_other: Callable[[bytes], None],
@@ -122,22 +130,31 @@ class _Reader:
         self._stop = asyncio.Event()
         self._problem: Problem | None = None
         self._write_error: OSError | None = None
+        self._created: datetime | None = None  # when the JetStream stream was
+        self._subscription: Subscription | None = None
+        self.written = 0
+        """Requests in the file."""
 
     async def run(self) -> tuple[Captured, Problem | None]:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._stop.set)
         client = await self._connect()
+        watch: asyncio.Task[None] | None = None
         try:
             await self._subscribe(client)
             stream = f", stream {self._source.stream}" if self._source.stream else ""
             self._notify(f"reading {self._source.subject} from {self._source.shown}{stream}")
+            if self._source.stream:
+                watch = asyncio.create_task(self._watch_stream(client))
             async with asyncio.timeout(self._source.duration_s):
                 await self._stop.wait()
         except TimeoutError:
             pass
         finally:
             self._stop.set()  # closing is no loss of the connection
+            if watch is not None:
+                watch.cancel()
             if not client.is_closed:
                 await client.close()
         if self._write_error is not None:
@@ -181,18 +198,43 @@ class _Reader:
             await client.subscribe(self._source.subject, cb=self._on_message)
             await client.flush()
             return
+        created = await self._created_at(client)
         try:
-            await client.jetstream().subscribe(
+            self._subscription = await client.jetstream().subscribe(
                 self._source.subject,
                 stream=self._source.stream,
                 ordered_consumer=True,
                 cb=self._on_message,
             )
+            self._created = created
         except (NatsError, TimeoutError) as error:
             message = f"cannot read subject {self._source.subject} of stream "
             message += f"{self._source.stream}: {_text(error)}"
             fix = "Check --stream and --subject, or omit --stream to read new records only."
             raise InputError(Problem(message=message, fix=fix)) from None
+
+    async def _watch_stream(self, client: Client) -> None:
+        """Read a stream again from its first record if it was deleted and created again, as one in
+        the memory of a server that restarted. The subscription would continue at the old number."""
+        while True:
+            await asyncio.sleep(RECONNECT_S)
+            created = await self._created_at(client)
+            if created is None or created == self._created:
+                continue
+            self._notify(f"stream {self._source.stream} was created again; reading all of it")
+            if self._subscription is not None:
+                with contextlib.suppress(NatsError, TimeoutError):
+                    await self._subscription.unsubscribe()
+            with contextlib.suppress(InputError):  # it was deleted again; the next check finds it
+                await self._subscribe(client)
+
+    async def _created_at(self, client: Client) -> datetime | None:
+        """None if the stream does not exist, NATS is not connected, or the user may not ask."""
+        assert self._source.stream is not None
+        try:
+            return (await client.jetstream().stream_info(self._source.stream)).created
+        except (NatsError, TimeoutError):
+            return None
 
     async def _on_message(self, message: Msg) -> None:
         """Records after the end are not read, so that `--requests N` gives N requests."""
@@ -222,14 +264,22 @@ class _Reader:
             return
         if self._start_ms is None:
             self._start_ms = request.arrival_ms - LONGEST_REQUEST_MS
-        try:
-            self._file.write(trace_line(request, self._ids, self._start_ms))
-            self._file.flush()
-        except OSError as error:
-            self._write_error = error
-            self._stop.set()
+        self._write(trace_line(request, self._ids, self._start_ms).encode())
         if len(captured.requests) == self._source.requests:
             self._stop.set()
+
+    def _write(self, line: bytes) -> None:
+        """Append a line, or none of it: the trace up to there can be used."""
+        end = self._file.tell()
+        try:
+            if self._file.write(line) != len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        except OSError as error:
+            self._file.truncate(end)
+            self._write_error = error
+            self._stop.set()
+            return
+        self.written += 1
 
     def _broken(self, text: str) -> None:
         number = self._captured.records

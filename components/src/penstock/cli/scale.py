@@ -42,7 +42,7 @@ def _graph(text: str) -> Path:
 
 def run(args: argparse.Namespace) -> int:
     from penstock.errors import GraphError, Problem
-    from penstock.graph.edit import set_replicas, write_text
+    from penstock.graph.edit import edit_replicas, set_replicas
     from penstock.graph.text_file import read_text_file
     from penstock.local.control import edited, require_not_overridden, require_same_sets
     from penstock.local.state import StateDir
@@ -65,10 +65,9 @@ def run(args: argparse.Namespace) -> int:
     after = set_replicas(before, changes, str(args.graph))
 
     def edit() -> None:
-        if after == before:
+        if not edit_replicas(args.graph, changes):
             print(f"{args.graph} already has these replicas")
             return
-        write_text(args.graph, after)
         for pool, count in changes.items():
             print(f"{args.graph}: {pool}.replicas: {count}")
 

@@ -5,12 +5,14 @@ The text is spliced at the positions of the values, as a YAML library would refo
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import fcntl
 import json
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path as FilePath
 from typing import Any
 
@@ -19,6 +21,7 @@ import yaml
 from penstock.errors import GraphError, InputError, Problem
 from penstock.graph.load import LoadedGraph, parse_graph
 from penstock.graph.renamed_keys import warn_of
+from penstock.graph.text_file import read_text_file
 from penstock.strict_yaml.limits import MOST_REPLICAS
 from penstock.strict_yaml.loader import SafeLoader
 from penstock.strict_yaml.places import Path, place_of
@@ -156,6 +159,32 @@ def scalable_pools(text: str, source: str = "graph.yaml") -> tuple[str, ...]:
     """The pools whose number of replicas the graph sets. GraphError for an invalid graph."""
     loaded = parse_graph(text, source)
     return tuple(name for name in loaded.graph.pools if not _is_autoscaled(loaded, name))
+
+
+def edit_replicas(path: FilePath, changes: Mapping[str, int]) -> bool:
+    """Set the replicas of the named components in the file; whether this changed it.
+
+    Of several processes, one after the other edits the file, so that no edit is lost. Errors as in
+    `set_replicas` and `write_text`.
+    """
+    with _only_editor(path.resolve().parent):
+        before = read_text_file(path)
+        after = set_replicas(before, changes, str(path))
+        if after != before:
+            write_text(path, after)
+        return after != before
+
+
+@contextlib.contextmanager
+def _only_editor(folder: FilePath) -> Iterator[None]:
+    """Hold the lock of the folder: an edit replaces the file, and a lock of it with it."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        with contextlib.suppress(OSError):  # a network file system may have no locks
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 def write_text(path: FilePath, text: str) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from penstock.errors import GraphError, Problem
-from penstock.graph.edit import set_replicas, write_text
+from penstock.graph.edit import edit_replicas
 from penstock.graph.text_file import read_text_file
 from penstock.local.control import edited, require_not_overridden
 from penstock.manifests.source import is_manifest
@@ -19,9 +19,7 @@ def scale(path: Path, changes: Mapping[str, int]) -> None:
     file is a DGD manifest; the file is then unchanged.
     """
     require_not_overridden(path, changes)
-    before = read_text_file(path)
-    if is_manifest(before):
+    if is_manifest(read_text_file(path)):
         fix = "Edit its replicas; a running `up` applies the change."
         raise GraphError(Problem(file=str(path), message="is a DGD manifest", fix=fix))
-    after = set_replicas(before, changes, str(path))
-    edited(path, lambda: write_text(path, after) if after != before else None, changes)
+    edited(path, lambda: edit_replicas(path, changes), changes)

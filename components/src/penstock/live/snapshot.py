@@ -51,7 +51,7 @@ def snapshot(
         workers=workers,
         edges=tuple(_edges(components, workers, shown, frontends, scrapes)),
         events=tuple(events),
-        alerts=tuple(_alerts(state, workers)),
+        alerts=tuple(_alerts(state, workers, components)),
     )
 
 
@@ -75,7 +75,8 @@ def stopped(graph: str, events: Sequence[Event], time_s: float) -> LiveSnapshot:
 
 def _components(state: GraphState, shown: Sequence[Replica]) -> tuple[ComponentView, ...]:
     """In the order of a request: frontend, prefill, decode."""
-    roles = {r.program: r.role for r in shown}
+    # A pool that was scaled to 0 has no process; in a graph, it has the name of its role.
+    roles = {role.value: role for role in ORDER} | {r.program: r.role for r in shown}
     ready = [r.program for r in shown if r.state is ReplicaState.READY]
     found = [
         ComponentView(name=name, role=roles[name], desired=desired, ready=ready.count(name))
@@ -219,7 +220,12 @@ def _edges(
             )
 
 
-def _alerts(state: GraphState, workers: Sequence[WorkerView]) -> Iterable[str]:
+def _alerts(
+    state: GraphState, workers: Sequence[WorkerView], components: Sequence[ComponentView]
+) -> Iterable[str]:
+    for component in components:
+        if not component.desired:
+            yield f"{component.name} has 0 replicas"
     for worker in workers:
         if worker.state is ReplicaState.CRASHED:
             yield f"{worker.name} has crashed and will be restarted"

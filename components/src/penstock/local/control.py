@@ -14,6 +14,8 @@ from typing import Any
 
 from penstock.command_text import command, restart
 from penstock.errors import GraphError, NotUpError, Problem, StartError
+from penstock.graph.edit import set_replicas
+from penstock.graph.text_file import read_text_file
 from penstock.local.discovery import Instance, open_discovery
 from penstock.local.file_kind import LIST_GRAPHS, not_servable
 from penstock.local.load import GraphLoad, LoadSampler
@@ -91,10 +93,11 @@ def settled(path: Path, counts: Mapping[str, int], seconds: float = SETTLE_S) ->
         time.sleep(POLL_S)
 
 
-def edited(path: Path, edit: Callable[[], None], counts: Mapping[str, int]) -> None:
+def edited(path: Path, edit: Callable[[], object], counts: Mapping[str, int]) -> None:
     """Run ``edit``; if the graph is up, return once `up` has taken the edit over.
 
-    GraphError if `up` rejects it. After `EDIT_S` it returns anyway: `up` applies the edit later.
+    GraphError if `up` rejects it, or if another edit replaces it. After `EDIT_S` it returns anyway:
+    `up` applies the edit later.
     ``counts``: replicas by component, as the edited file has them.
     """
     folder = StateDir(path)
@@ -114,9 +117,20 @@ def edited(path: Path, edit: Callable[[], None], counts: Mapping[str, int]) -> N
                 )
             )
         if is_late:
+            _require_replicas(path, counts)
             return
         time.sleep(POLL_S)
         state = folder.read() if folder.is_locked() else None
+
+
+def _require_replicas(path: Path, counts: Mapping[str, int]) -> None:
+    """GraphError if another edit of the file has replaced these replicas."""
+    text = read_text_file(path)
+    if set_replicas(text, counts, str(path)) != text:
+        message = "another edit has replaced the new number of replicas"
+        raise GraphError(
+            Problem(file=str(path), message=message, fix="Read the file, and repeat the edit.")
+        )
 
 
 def _has_replicas(state: LocalState, counts: Mapping[str, int]) -> bool:

@@ -171,7 +171,8 @@ class LiveComparison:
         try:
             second = await client.send(request.path, body)
         except OutageError as outage:
-            self.say(f"{outage}; requests still go to A, copies to B again in {PAUSE_S:g} s")
+            if time.monotonic() > self._down_until:  # other copies were sent at the same time
+                self.say(f"{outage}; requests still go to A, copies to B again in {PAUSE_S:g} s")
             self._down_until = time.monotonic() + PAUSE_S
             second = ShadowResponse(error=f"unreachable: {outage.reason}", is_unreachable=True)
         if self._enough.is_set():

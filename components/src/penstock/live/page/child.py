@@ -110,7 +110,7 @@ class Guard:
         if origin is None:
             is_same = not is_write or headers.get("sec-fetch-site", "same-origin") == "same-origin"
         else:
-            is_same = origin.partition("://")[2] in self._hosts
+            is_same = origin.removeprefix("http://") in self._hosts
         return headers.get("host") in self._hosts and is_same
 
 
@@ -147,7 +147,7 @@ def add_routes(live: Live) -> None:
             return _problem("the page was started without --allow-edit", 403)
         asked = await _body(request)
         pool, replicas = asked.get("pool"), asked.get("replicas")
-        is_pool = isinstance(pool, str) and len(pool) <= LONGEST_ID
+        is_pool = isinstance(pool, str) and len(pool) <= LONGEST_ID and pool.isprintable()
         if not is_pool or not isinstance(replicas, int) or isinstance(replicas, bool):
             return _problem("pool must be a name and replicas an integer", 400)
         try:

@@ -175,7 +175,9 @@ window.penstock = (() => {
       const form = make("form");
       const label = make("label", name);
       const input = make("input");
-      Object.assign(input, { type: "number", min: 0, value: desired, id: `replicas-${name}` });
+      Object.assign(input, {
+        type: "number", min: 0, required: true, value: desired, id: `replicas-${name}`,
+      });
       label.htmlFor = input.id;
       const button = make("button", "Scale");
       button.setAttribute("aria-label", `Scale ${name}`);
