@@ -105,7 +105,7 @@ def _compare_responses(folder: Path) -> None:
 
     lengths = Random(1)
     texts = (
-        f"Which of these is a fruit: {'stone, ' * lengths.randrange(40)}apple?" for _ in "x" * 60
+        f"Which of these is a fruit: {'stone, ' * lengths.randrange(40)}apple?" for _ in range(60)
     )
     messages = ([{"role": "user", "content": text}] for text in texts)
     requests = folder / "requests.jsonl"

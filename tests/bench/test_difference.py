@@ -159,6 +159,9 @@ def test_an_interval_of_values_near_0_is_not_shown_as_a_huge_number() -> None:
     )
     assert interval(one) == "-100.0% to more than +1000%"
     assert interval(replace(one, low=0.039, high=0.063)) == "+3.9% to +6.3%"
+    slow = replace(one, change=19.0, low=18.5, high=19.5)
+    assert interval(slow) == "+1850.0% to +1950.0%"
+    assert interval(replace(slow, high=1e9)) == "+1850.0% to more than +3800%"
     (trace,) = forest([one], []).data
     (shown,) = trace["error_x"]["array"]
     assert shown == pytest.approx(1000 - 420)

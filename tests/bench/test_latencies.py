@@ -45,7 +45,7 @@ def script(input_tokens: int) -> Response:
 
 
 def allowed(true_ms: float, percent: int = 50) -> float:
-    """Of a p99 ten times as much: one or two requests decide it, which a busy machine delays."""
+    """More for a p99: one or two requests decide it, which a busy machine delays."""
     return 2.0 + (0.1 if percent == 99 else 0.01) * true_ms
 
 

@@ -260,6 +260,22 @@ def test_a_b_that_dies_is_a_finding_and_a_serves_on() -> None:
     assert "no longer responds: the connection ended early; requests still go to A" in done.stderr
 
 
+def test_an_outage_of_b_is_named_once_for_all_copies() -> None:
+    def use(clients: Clients) -> None:
+        threads = [threading.Thread(target=clients.chat, args=(text,)) for text in prompts(12)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        clients.end()
+
+    first, dying = ShadowServer(), ShadowServer(dies_after=1)
+    with first.running(), dying.running():
+        done = live(first.url, dying.url, use, "--concurrency", "6")
+    assert done.returncode == FINDING, done.stderr
+    assert done.stderr.count("no longer responds") == 1
+
+
 def test_sampled_texts_are_not_compared_but_their_structure_is() -> None:
     def use(clients: Clients) -> None:
         for number, prompt in enumerate(prompts(COUNT)):

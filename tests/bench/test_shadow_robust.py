@@ -331,3 +331,14 @@ def test_a_model_that_a_does_not_list_is_also_unknown_to_b() -> None:
     document = read_output("bench", done.stdout)
     assert (document["verdict"], document["both_failed"]) == ("no_findings", 1), done.stderr
     assert {body["model"] for body in second.bodies} == {"own name of B", "misspelled"}
+
+
+def test_a_model_that_a_serves_without_listing_it_becomes_that_of_b() -> None:
+    def use(clients: Clients) -> None:
+        for prompt in prompts(12):
+            assert clients.chat(prompt, model="loaded later")[0] == 200
+        clients.end()
+
+    done, _, second = compared(use)
+    assert done.returncode == 0, done.stderr
+    assert {body["model"] for body in second.bodies} == {MODEL}

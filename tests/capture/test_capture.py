@@ -252,7 +252,7 @@ def test_an_existing_file_is_replaced_only_with_force(
     (tmp_path / "link.jsonl").symlink_to(log)
     for name in (log, tmp_path / "link.jsonl"):
         same = [str(log), "-o", str(name), "--force"]
-        assert f"-o: {name} is also a file to read" in _fails(same, 2, capsys)
+        assert f"-o: {name} is also a SOURCE" in _fails(same, 2, capsys)
     assert log.read_text() == text
     assert "does not end with .jsonl" in _fails([str(log), "-o", "t.txt"], 2, capsys)
     assert "there is no folder" in _fails([str(log), "-o", str(tmp_path / "n/t.jsonl")], 2, capsys)

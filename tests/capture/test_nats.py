@@ -251,8 +251,8 @@ def test_after_a_full_disk_the_partial_trace_can_be_used(tmp_path: Path, server:
         partial = disk / "trace.jsonl.partial"
         lines = [json.loads(line) for line in partial.read_text().splitlines()]
         assert 10 < len(lines) < 2000
-        assert f"{partial}: cannot be written: No space left on device; it has the " in errors
-        assert f"{len(lines):,} requests before" in errors
+        assert f"{partial}: cannot be written: No space left on device; it contains the " in errors
+        assert f"{len(lines):,} requests until then" in errors
 
 
 def test_no_record_and_no_server_are_errors_without_the_password(

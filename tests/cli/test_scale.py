@@ -9,9 +9,12 @@ import pytest
 import yaml
 
 from penstock.cli.main import main
-from penstock.errors import InputError
+from penstock.errors import GraphError, InputError
 from penstock.graph.edit import edit_replicas, write_text
 from penstock.graph.shipped_graphs import shipped_graph
+from penstock.local import control
+from penstock.local.state import StateDir
+from tests.local.builders import running
 
 
 def test_more_gpus_than_the_hardware_has_are_a_warning(
@@ -57,6 +60,26 @@ def test_a_read_only_graph_is_an_error_and_stays(
         write_text(path, "changed")
     assert path.read_text() == "model: {}\n"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_an_edit_that_another_one_replaced_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PENSTOCK_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setattr(control, "EDIT_S", 0.2)
+    path = tmp_path / "graph.yaml"
+    path.write_text(shipped_graph("gpt-oss-120b-h200-disagg"))
+    up = StateDir(path)
+    up.acquire()
+    up.write(running())
+
+    def edit() -> None:
+        edit_replicas(path, {"decode": 7})
+        edit_replicas(path, {"decode": 8})
+
+    with pytest.raises(GraphError, match="another edit changed the number of replicas again"):
+        control.edited(path, edit, {"decode": 7})
+    control.edited(path, edit, {"decode": 8})  # `up` applies it later
 
 
 def test_simultaneous_edits_lose_nothing(tmp_path: Path) -> None:

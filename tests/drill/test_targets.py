@@ -8,7 +8,7 @@ import re
 import signal
 import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from threading import Event, Thread
 from typing import ClassVar
@@ -23,6 +23,7 @@ from penstock.drill.run import DrillOptions, Pace, drill_endpoint
 from penstock.drill.targets import RemoteEndpoint, possible
 from penstock.errors import DrillError, GraphError, UsageError
 from tests.support.local_graphs import ROOT
+from tests.support.scripted_http import QuietServer
 
 pytestmark = pytest.mark.program
 
@@ -86,7 +87,7 @@ QUICK = Pace(warm_up_s=0.3, steady_s=0.3)
 @pytest.fixture
 def url(tmp_path: Path) -> Iterator[str]:
     Endpoint.down, Endpoint.stalled = tmp_path / "down", tmp_path / "stalled"
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Endpoint)
+    server = QuietServer(("127.0.0.1", 0), Endpoint)
     Thread(target=server.serve_forever, daemon=True).start()
     yield f"http://127.0.0.1:{server.server_address[1]}/v1"
     server.shutdown()

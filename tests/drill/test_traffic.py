@@ -7,11 +7,12 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 
 import pytest
 
 from penstock.drill.traffic import Ending, StreamResult, Traffic
+from tests.support.scripted_http import QuietServer
 
 LOOPBACK = "127.0.0.1"
 TOKEN = b'data: {"choices": [{"finish_reason": null}]}\n\n'
@@ -37,7 +38,7 @@ def server(responses: list[tuple[int, bytes]]) -> Iterator[str]:
             self.end_headers()
             self.wfile.write(body)
 
-    listening = ThreadingHTTPServer((LOOPBACK, 0), Handler)
+    listening = QuietServer((LOOPBACK, 0), Handler)
     thread = threading.Thread(target=listening.serve_forever, args=[0.01])
     thread.start()
     try:

@@ -152,6 +152,7 @@ def test_panels_and_rules_of_vllm_and_of_the_kv_cache_have_values(
     assert_panels_and_rules_have_values(graph, tmp_path)
 
 
+@pytest.mark.timeout(900)  # of up to three runs
 def test_no_request_fails_and_every_token_is_right_while_workers_are_killed(
     disaggregated: GraphProcess, expected: list[dict[str, Any]]
 ) -> None:

@@ -29,6 +29,7 @@ def failed(result: Mapping[str, Any]) -> set[str]:
     return {row["target"] for row in result["rows"] if row["failed"]}
 
 
+@pytest.mark.timeout(900)  # of up to three runs
 @pytest.mark.envoy
 def test_a_drill_of_workers_loses_nothing_and_writes_its_report(tmp_path: Path) -> None:
     require_envoy()

@@ -27,6 +27,7 @@ from tests.support.repeats import without_lost_stream
 PORT = 8941
 
 
+@pytest.mark.timeout(900)  # of up to three runs
 def test_no_request_is_lost_while_pools_scale_and_workers_are_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -37,6 +38,7 @@ def test_no_request_is_lost_while_pools_scale_and_workers_are_killed(
         folder.mkdir()
         result = edit_under_load.measure(folder, requests=2000)
         assert_nothing_left(folder)
+        assert result["failed"] < 5, result["failures"]  # not those of a whole worker
         return result
 
     result = without_lost_stream(run, lambda result: result["failed"])

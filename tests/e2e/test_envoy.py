@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from threading import Thread
 from typing import ClassVar
@@ -19,6 +19,7 @@ from penstock.local.launch import fill
 from penstock.local.ports import Ports
 from penstock.local.services import envoy_binary
 from tests.support.local_graphs import require_envoy
+from tests.support.scripted_http import QuietServer
 
 pytestmark = pytest.mark.envoy
 
@@ -69,7 +70,7 @@ class Frontend(BaseHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def upstream() -> Iterator[list[int]]:
-    servers = [ThreadingHTTPServer(("127.0.0.1", 0), Frontend) for _ in range(2)]
+    servers = [QuietServer(("127.0.0.1", 0), Frontend) for _ in range(2)]
     for server in servers:
         Thread(target=server.serve_forever, daemon=True).start()
     yield [server.server_address[1] for server in servers]

@@ -82,6 +82,7 @@ def test_each_other_process_that_hangs_is_replaced(tmp_path: Path) -> None:
     assert result["failed"] <= 2 * recovery.CONCURRENCY
 
 
+@pytest.mark.timeout(900)  # of up to three runs
 def test_five_kills_of_a_decode_worker_lose_nothing(tmp_path: Path) -> None:
     def run(number: int) -> dict[str, Any]:
         folder = tmp_path / str(number)

@@ -39,7 +39,7 @@ def test_a_graph_runs_scales_and_survives_a_kill_on_etcd_and_nats(
     state = graph.state()
     assert {"etcd", "nats"} <= {r["program"] for r in state["replicas"]}
     assert "event-broker" not in {r["program"] for r in state["replicas"]}
-    # Until the frontend knows that a worker ended, it may reject a request, as clients expect.
+    # Until the frontend knows that a worker ended, it may reject a request; clients repeat it.
     traffic = Traffic(state["endpoint"], state["models"][0], 300, 16, 40, retries=2)
 
     async def edit_under_load() -> None:

@@ -7,10 +7,12 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
+
+from tests.support.scripted_http import QuietServer
 
 
-class Frontend(ThreadingHTTPServer):
+class Frontend(QuietServer):
     """Responds with its name after ``wait_s``; ``seen`` has the headers of each request."""
 
     daemon_threads = True

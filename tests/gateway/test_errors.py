@@ -33,7 +33,7 @@ def openai_client(
     base: httpx.Client,
     key: str = PLANTED,
     retries: int = 0,
-    received: Callable[[httpx.Response], object] = bool,
+    received: Callable[[httpx.Response], object] = lambda _: None,
 ) -> Iterator[openai.OpenAI]:
     """``received`` is called with each response."""
     url = f"{str(base.base_url).rstrip('/')}/v1"

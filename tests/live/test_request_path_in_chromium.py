@@ -111,7 +111,7 @@ def test_a_request_of_the_list_is_shown_with_its_slow_stage(tab: Any, served: An
         assert tab.evaluate("typeof hacked") == "undefined"
         assert tab.evaluate("document.querySelectorAll('#requests img').length") == 0
         tab.resize(320, 900)  # of a phone; the tables and the stages scroll on their own
-        assert tab.evaluate("document.documentElement.scrollWidth") == 320
+        tab.wait_for("document.documentElement.scrollWidth === 320")
         assert errors(tab) == []
 
 

@@ -171,7 +171,7 @@ def test_a_pool_without_replicas_stays() -> None:
     assert (decode.role, decode.ready, decode.desired) == ("decode", 0, 0)
     assert ["decode", 0] in view_of(found)["pools"]
     assert topology_lines(found, 160)[0].endswith("→ decode 0/0")
-    assert found.alerts == ("decode has 0 replicas",)
+    assert found.alerts == ("decode has no replicas",)
 
 
 def test_rates_cover_the_last_seconds_only() -> None:

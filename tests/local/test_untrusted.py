@@ -51,9 +51,9 @@ def test_a_variable_that_could_reach_beyond_the_process_is_left_out(name: str) -
     assert reasons[name]
 
 
-def test_the_text_of_requests_is_not_recorded_for_that_reason() -> None:
+def test_the_reason_of_a_variable_that_records_text_names_it() -> None:
     _, reasons = safe_variables({"DYN_REQUEST_TRACE_RECORDS": "request_end,request_payload"})
-    assert set(reasons.values()) == {"records prompts and outputs in files of this machine"}
+    assert set(reasons.values()) == {"records prompts, outputs or headers in files on this machine"}
 
 
 @pytest.mark.parametrize(

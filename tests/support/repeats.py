@@ -9,15 +9,13 @@ ATTEMPTS = 3
 Result = TypeVar("Result")
 
 
-def first_good(
-    run: Callable[[int], Result], is_good: Callable[[Result], bool], attempts: int = ATTEMPTS
-) -> Result:
+def first_good(run: Callable[[int], Result], is_good: Callable[[Result], bool]) -> Result:
     """The result of the first good run, or else of the last one. ``run`` gets its number."""
-    for number in range(attempts - 1):
+    for number in range(ATTEMPTS - 1):
         result = run(number)
         if is_good(result):
             return result
-    return run(attempts - 1)
+    return run(ATTEMPTS - 1)
 
 
 def without_lost_stream(run: Callable[[int], Result], lost: Callable[[Result], object]) -> Result:

@@ -16,6 +16,8 @@ Handle = Callable[[BaseHTTPRequestHandler], None]
 
 
 class QuietServer(ThreadingHTTPServer):
+    request_queue_size = 128  # with 5, a client that is not accepted at once tries again after 1 s
+
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Not for a client that is gone, or that does not trust the certificate: the output could
         be that of a later test."""

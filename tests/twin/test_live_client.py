@@ -7,13 +7,14 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 import pytest
 
 from penstock.twin.live_client import LiveClient, LiveError
 from penstock.workload import Request
+from tests.support.scripted_http import QuietServer
 
 LOOPBACK = "127.0.0.1"
 REQUEST = Request(at_ms=0.0, input_tokens=100, output_tokens=2, blocks=(7, 8))
@@ -56,7 +57,7 @@ def listening(server: Server) -> Iterator[str]:
             self.end_headers()
             self.wfile.write(server.answer())
 
-    http = ThreadingHTTPServer((LOOPBACK, 0), Handler)
+    http = QuietServer((LOOPBACK, 0), Handler)
     thread = threading.Thread(target=http.serve_forever, args=[0.01])
     thread.start()
     try:

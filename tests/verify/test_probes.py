@@ -6,7 +6,7 @@ import json
 import re
 import threading
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any, get_args
 
@@ -25,6 +25,7 @@ from penstock.verify.run_probes import run_probes
 from penstock.verify.target import ProbeTarget
 from tests.support.emulated_cluster.api_server import ApiServer
 from tests.support.emulated_cluster.released import certificate
+from tests.support.scripted_http import QuietServer
 
 ROOT = Path(__file__).parents[2]
 GRAPHS = ROOT / "dynamo_graphs"
@@ -52,7 +53,7 @@ def expected(**changed: Any) -> Expectations:
 
 @pytest.fixture
 def serve() -> Iterator[Callable[[Respond], str]]:
-    servers: list[ThreadingHTTPServer] = []
+    servers: list[QuietServer] = []
 
     def start(respond: Respond) -> str:
         class Handler(BaseHTTPRequestHandler):
@@ -72,7 +73,7 @@ def serve() -> Iterator[Callable[[Respond], str]]:
             def log_message(self, *_: object) -> None:
                 pass
 
-        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        server = QuietServer(("127.0.0.1", 0), Handler)
         threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         servers.append(server)
         return f"http://127.0.0.1:{server.server_address[1]}"

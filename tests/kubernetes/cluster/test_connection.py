@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from tests.kubernetes.cluster.test_recordings import RECORDINGS
 from tests.support.emulated_cluster.api_server import ApiServer
 from tests.support.emulated_cluster.released import Cluster, certificate
 from tests.support.emulated_cluster.store import RESOURCES, ApiError
+from tests.support.scripted_http import QuietServer
 
 VERBS = ("diff", "apply", "history", "rollback", "uninstall", "status")
 V1BETA1 = "nvidia.com/v1beta1"
@@ -145,7 +146,7 @@ def test_8_a_web_server_that_is_no_api_server(fresh: Cluster) -> None:
             self.end_headers()
             self.wfile.write(b"<html>hello</html>")
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Pages) as server:
+    with QuietServer(("127.0.0.1", 0), Pages) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         for scheme, cause in (
             ("http", "is not the API server of a cluster: /version has no version of Kubernetes"),

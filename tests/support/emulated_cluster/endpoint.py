@@ -8,10 +8,11 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 
 from tests.support.emulated_cluster.kubelet import is_ready
 from tests.support.emulated_cluster.store import Store
+from tests.support.scripted_http import QuietServer
 
 TOKEN_S = 0.002
 
@@ -60,7 +61,7 @@ class _Handler(BaseHTTPRequestHandler):
 def endpoint(store: Store, **needs: int) -> Iterator[int]:
     """The local port of an endpoint that needs so many ready pods of each component."""
     handler = type("Handler", (_Handler,), {"store": store, "needs": needs})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server = QuietServer(("127.0.0.1", 0), handler)
     server.daemon_threads = True
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:

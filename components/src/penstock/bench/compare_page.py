@@ -7,7 +7,7 @@ from pathlib import Path
 
 from penstock.bench.compare import NAMES, Comparison
 from penstock.bench.compare_report import HEADINGS, cautions, cells, name_of, verdict_lines
-from penstock.bench.difference import LEVEL, WIDEST, Difference, interval
+from penstock.bench.difference import LEVEL, Difference, interval, longest
 from penstock.bench.limits import LimitCheck, Outcome
 from penstock.bench.page import distributions
 from penstock.bench.report import failures_line
@@ -120,6 +120,9 @@ def _notes(found: Comparison) -> list[str]:
     return [*notes, *cautions(found)]
 
 
+INTERVAL = f"{1 - LEVEL:.0%} interval"
+
+
 def change_tiles(differences: Sequence[Difference]) -> Iterator[Tile]:
     """Of the mean latencies."""
     for one in differences:
@@ -148,22 +151,19 @@ def forest(differences: Sequence[Difference], checked: Sequence[LimitCheck]) -> 
     for check in checked:
         if check.limit.metric in rows:
             traces.append(_limit(check, rows[check.limit.metric]))
-    level = f"{1 - LEVEL:.0%} interval"
     layout = {
         **FRAME,
         "xaxis": axis("change from A to B (%)") | {"zeroline": True},
         "yaxis": names_axis([plain(name_of(one.metric)) for one in differences]),
     }
-    title = f"Change of each latency, with its {level}"
+    title = f"Change of each latency, with its {INTERVAL}"
     return Chart(title=title, data=traces, layout=layout, height=height_of(len(rows) + 1))
 
 
 def _changes(kind: str, some: Sequence[Difference], rows: dict[str, int], color: str) -> Trace:
     change = [one.change * 100 for one in some]
     low = [one.change if one.low is None else one.low for one in some]
-    high = [
-        one.change if one.high is None else min(one.high, max(one.change, WIDEST)) for one in some
-    ]
+    high = [one.change if one.high is None else min(one.high, longest(one)) for one in some]
     return {
         "type": "scatter",
         "mode": "markers",
@@ -186,7 +186,7 @@ def _changes(kind: str, some: Sequence[Difference], rows: dict[str, int], color:
 def _range(one: Difference) -> str:
     if one.low is None or one.high is None:
         return "no interval: too few requests"
-    return f"{1 - LEVEL:.0%} interval: {interval(one)}"
+    return f"{INTERVAL}: {interval(one)}"
 
 
 def _limit(check: LimitCheck, row: int) -> Trace:

@@ -18,7 +18,7 @@ from penstock.simulate.window import ServedRequest, percentile
 LEVEL = 0.01  # probability of a wrong claim in one run
 MIN_PAIRS = 5
 SMALLEST_MS = 1e-3
-WIDEST = 10.0  # the largest end of an interval that is shown as a number: +1000%
+WIDEST = 10.0  # change up to which the end of an interval is always shown: +1000%
 
 Both = tuple[ServedRequest, ServedRequest]
 """One request, as the first and as the second target served it."""
@@ -120,8 +120,14 @@ def interval(one: Difference) -> str:
     """`+3.9% to +6.3%`."""
     if one.low is None or one.high is None:
         return "too few requests"
-    high = f"{one.high:+.1%}" if one.high <= WIDEST else f"more than {WIDEST:+.0%}"
+    most = longest(one)
+    high = f"{one.high:+.1%}" if one.high <= most else f"more than {most:+.0%}"
     return f"{one.low:+.1%} to {high}"
+
+
+def longest(one: Difference) -> float:
+    """The highest end of an interval that is shown: values near 0 have endless intervals."""
+    return max(WIDEST, 2 * one.change)
 
 
 def student(share: float, freedom: int) -> float:

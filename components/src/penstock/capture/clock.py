@@ -78,15 +78,15 @@ class StreamClock:
 
 @dataclass(kw_only=True)
 class Clocks:
-    """The clocks of all logs. A log can have several files, one after the other; but frontends with
-    the same path write their files in turn, and each of them has a clock of its own."""
+    """The clocks of all logs. Frontends with the same path write files alternately. Each frontend
+    has its own clock, which continues in its next file."""
 
-    _of_path: dict[str, list[StreamClock]] = field(default_factory=dict)
+    _of_stream: dict[str, list[StreamClock]] = field(default_factory=dict)
 
-    def of(self, path: str, first: RequestRecord) -> StreamClock:
-        """The clock of a file whose first record this is. ``path``: equal for all files of a log;
-        they are read in their order."""
-        clocks = self._of_path.setdefault(path, [])
+    def of(self, stream: str, first: RequestRecord) -> StreamClock:
+        """The clock of a file whose first record this is. ``stream``: that of `stream_of`, whose
+        files are read in their order."""
+        clocks = self._of_stream.setdefault(stream, [])
         for clock in clocks:
             if clock.continues_with(first):
                 return clock
@@ -95,4 +95,4 @@ class Clocks:
 
     @property
     def jumps(self) -> list[Jump]:
-        return [jump for some in self._of_path.values() for clock in some for jump in clock.jumps]
+        return [jump for some in self._of_stream.values() for clock in some for jump in clock.jumps]

@@ -36,6 +36,7 @@ SUBJECT = "dynamo.request_trace.v1"  # the default of DYN_REQUEST_TRACE_NATS_SUB
 SCHEMES = ("nats", "tls", "ws", "wss")
 CONNECT_S = 5
 RECONNECT_S = 1
+WATCH_S = 1  # between two looks whether a stream was created again
 LOST_AFTER = 30  # attempts to connect again
 # The requests of a partial trace are in the order of their ends, and no timestamp is negative: the
 # first one gets this timestamp, so that longer requests that arrived before it may follow.
@@ -100,7 +101,9 @@ def capture_nats(
             reader = _Reader(source, file, notify, strict, on_other)
             return asyncio.run(reader.run())
     except OSError as error:
-        kept = f"; it has the {reader.written:,} requests before" if reader else ""
+        kept = ""
+        if reader is not None and reader.written:
+            kept = f"; it contains the {reader.written:,} requests until then"
         message = f"cannot be written: {error.strerror or error}{kept}"
         fix = "Free space, or name a file in a folder in which you may write."
         raise InputError(Problem(file=str(partial), message=message, fix=fix)) from None
@@ -145,7 +148,7 @@ class _Reader:
             await self._subscribe(client)
             stream = f", stream {self._source.stream}" if self._source.stream else ""
             self._notify(f"reading {self._source.subject} from {self._source.shown}{stream}")
-            if self._source.stream:
+            if self._created is not None:
                 watch = asyncio.create_task(self._watch_stream(client))
             async with asyncio.timeout(self._source.duration_s):
                 await self._stop.wait()
@@ -207,7 +210,7 @@ class _Reader:
                 cb=self._on_message,
             )
             self._created = created
-        except (NatsError, TimeoutError) as error:
+        except (NatsError, TimeoutError, ValueError) as error:
             message = f"cannot read subject {self._source.subject} of stream "
             message += f"{self._source.stream}: {_text(error)}"
             fix = "Check --stream and --subject, or omit --stream to read new records only."
@@ -217,23 +220,23 @@ class _Reader:
         """Read a stream again from its first record if it was deleted and created again, as one in
         the memory of a server that restarted. The subscription would continue at the old number."""
         while True:
-            await asyncio.sleep(RECONNECT_S)
+            await asyncio.sleep(WATCH_S)
             created = await self._created_at(client)
             if created is None or created == self._created:
                 continue
-            self._notify(f"stream {self._source.stream} was created again; reading all of it")
             if self._subscription is not None:
                 with contextlib.suppress(NatsError, TimeoutError):
                     await self._subscription.unsubscribe()
-            with contextlib.suppress(InputError):  # it was deleted again; the next check finds it
+            with contextlib.suppress(InputError):  # it was deleted again; the next look finds it
                 await self._subscribe(client)
+                self._notify(f"stream {self._source.stream} was created again; reading all of it")
 
     async def _created_at(self, client: Client) -> datetime | None:
         """None if the stream does not exist, NATS is not connected, or the user may not ask."""
         assert self._source.stream is not None
         try:
             return (await client.jetstream().stream_info(self._source.stream)).created
-        except (NatsError, TimeoutError):
+        except (NatsError, TimeoutError, ValueError):  # ValueError: a name with a dot
             return None
 
     async def _on_message(self, message: Msg) -> None:
@@ -275,9 +278,9 @@ class _Reader:
             if self._file.write(line) != len(line):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError as error:
-            self._file.truncate(end)
             self._write_error = error
             self._stop.set()
+            self._file.truncate(end)
             return
         self.written += 1
 

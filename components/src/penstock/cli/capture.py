@@ -123,7 +123,7 @@ def run(args: argparse.Namespace) -> int:
     require_writable(files.trace, "-o")
     written = [files.trace, files.workload, files.partial]
     written += [files.requests] if args.include_text else []
-    _require_no_source(args, written)
+    _require_not_source(args, written)
     for path in written:
         require_absent(path, force=args.force)
     lengths = LengthOption(input=args.input_tokens, output=args.output_tokens, seed=args.seed)
@@ -148,7 +148,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _require_no_source(args: argparse.Namespace, written: Sequence[Path]) -> None:
+def _require_not_source(args: argparse.Namespace, written: Sequence[Path]) -> None:
     """UsageError, also with --force, if a file to write is one to read."""
     from penstock.capture.log_files import find_files
     from penstock.capture.nats_source import is_nats
@@ -158,7 +158,7 @@ def _require_no_source(args: argparse.Namespace, written: Sequence[Path]) -> Non
     sources = {os.path.realpath(path) for path in read}
     for path in written:
         if os.path.realpath(path) in sources:
-            message, fix = f"{path} is also a file to read", "Name another file with -o."
+            message, fix = f"{path} is also a SOURCE", "Name another file with -o."
             raise UsageError(Problem(place="-o", message=message, fix=fix))
 
 

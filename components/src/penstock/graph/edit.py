@@ -164,8 +164,8 @@ def scalable_pools(text: str, source: str = "graph.yaml") -> tuple[str, ...]:
 def edit_replicas(path: FilePath, changes: Mapping[str, int]) -> bool:
     """Set the replicas of the named components in the file; whether this changed it.
 
-    Of several processes, one after the other edits the file, so that no edit is lost. Errors as in
-    `set_replicas` and `write_text`.
+    Processes edit the file one at a time, so that no edit is lost. Errors as in `set_replicas` and
+    `write_text`.
     """
     with _only_editor(path.resolve().parent):
         before = read_text_file(path)
@@ -177,14 +177,17 @@ def edit_replicas(path: FilePath, changes: Mapping[str, int]) -> bool:
 
 @contextlib.contextmanager
 def _only_editor(folder: FilePath) -> Iterator[None]:
-    """Hold the lock of the folder: an edit replaces the file, and a lock of it with it."""
-    handle = os.open(folder, os.O_RDONLY)
+    """Hold a lock on the folder, as an edit replaces the file. Without one, if the folder cannot be
+    read, or its file system has no locks."""
+    handle = None
     try:
-        with contextlib.suppress(OSError):  # a network file system may have no locks
+        with contextlib.suppress(OSError):
+            handle = os.open(folder, os.O_RDONLY)
             fcntl.flock(handle, fcntl.LOCK_EX)
         yield
     finally:
-        os.close(handle)
+        if handle is not None:
+            os.close(handle)
 
 
 def write_text(path: FilePath, text: str) -> None:

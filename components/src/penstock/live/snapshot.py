@@ -225,7 +225,7 @@ def _alerts(
 ) -> Iterable[str]:
     for component in components:
         if not component.desired:
-            yield f"{component.name} has 0 replicas"
+            yield f"{component.name} has no replicas"
     for worker in workers:
         if worker.state is ReplicaState.CRASHED:
             yield f"{worker.name} has crashed and will be restarted"

@@ -127,9 +127,9 @@ def _require_replicas(path: Path, counts: Mapping[str, int]) -> None:
     """GraphError if another edit of the file has replaced these replicas."""
     text = read_text_file(path)
     if set_replicas(text, counts, str(path)) != text:
-        message = "another edit has replaced the new number of replicas"
+        message = "another edit changed the number of replicas again"
         raise GraphError(
-            Problem(file=str(path), message=message, fix="Read the file, and repeat the edit.")
+            Problem(file=str(path), message=message, fix="Check the file, and repeat the edit.")
         )
 
 

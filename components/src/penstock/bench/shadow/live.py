@@ -137,7 +137,7 @@ class LiveComparison:
         """Send what waits, and all repeats."""
         self.is_open = False
         await self._queue.join()
-        while self._due:  # a worker can send some meanwhile, or add more
+        while self._due:  # workers can remove or add repeats meanwhile
             await self._queue.put(self._due.pop(next(iter(self._due))))
             if not self._due:
                 await self._queue.join()
@@ -167,31 +167,29 @@ class LiveComparison:
         if request is None:
             self.counts.unreadable += 1
             return
-        body = sent_body(request, model=self._model_for(request, client), as_sent=True)
+        first = exchange.recording.response()
+        named = request.body.get("model")
+        listed = self.run.endpoints[0].listed
+        # B must be able to reject a name, too.
+        is_unknown = first.is_rejected and named is not None and named not in listed
+        model = None if is_unknown else client.endpoint.model
+        body = sent_body(request, model=model, as_sent=True)
         try:
             second = await client.send(request.path, body)
         except OutageError as outage:
-            if time.monotonic() > self._down_until:  # other copies were sent at the same time
+            if time.monotonic() > self._down_until:  # once, not for each copy that was being sent
                 self.say(f"{outage}; requests still go to A, copies to B again in {PAUSE_S:g} s")
-            self._down_until = time.monotonic() + PAUSE_S
+                self._down_until = time.monotonic() + PAUSE_S
             second = ShadowResponse(error=f"unreachable: {outage.reason}", is_unreachable=True)
         if self._enough.is_set():
             self.uncount()
             return
-        pair = Pair(
-            request=request.without_text(), first=exchange.recording.response(), second=second
-        )
+        pair = Pair(request=request.without_text(), first=first, second=second)
         self._set(pair)
         self._kept += _size(pair)
         self._select_repeat(request, exchange.authorization)
         self._send_due()
         self._check_enough()
-
-    def _model_for(self, request: ShadowRequest, second: Client) -> str | None:
-        """None keeps a name that A does not list, so that B can reject it too."""
-        named = request.body.get("model")
-        is_unknown = named is not None and named not in self.run.endpoints[0].listed
-        return None if is_unknown else second.endpoint.model
 
     def _request_of(self, exchange: Exchange) -> ShadowRequest | None:
         """None if it cannot be compared."""

@@ -106,20 +106,20 @@ async def _send(
 
         has_pair = {one.id: asyncio.Event() for one in run.requests}
 
+        def store(pair: Pair) -> None:
+            pairs[pair.request.id] = pair
+            keep(pair)
+
         async def step(request: ShadowRequest, is_repeat: bool) -> None:
             if is_repeat:  # a slow request can still be running, on another worker
                 await has_pair[request.id].wait()
                 pair = pairs[request.id]
                 if pair.repeat is None:
-                    keep_new(replace(pair, repeat=await _sent(run, request, first)))
+                    store(replace(pair, repeat=await _sent(run, request, first)))
                 return
             if request.id not in pairs:
-                keep_new(await _pair(run, request, (first, second)))
+                store(await _pair(run, request, (first, second)))
             has_pair[request.id].set()
-
-        def keep_new(pair: Pair) -> None:
-            pairs[pair.request.id] = pair
-            keep(pair)
 
         async def work(some: Iterator[tuple[ShadowRequest, bool]]) -> None:
             for request, is_repeat in some:

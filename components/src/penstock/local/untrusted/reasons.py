@@ -3,7 +3,7 @@
 NOT_ALLOWED = "not on the list of allowed variables"
 RUNS_CODE = "can run code on this machine"
 WRITES = "writes files on this machine"
-RECORDS = "records prompts and outputs in files of this machine"
+RECORDS = "records prompts, outputs or headers in files on this machine"
 SENDS = "sends data to another machine"
 NAMES_A_FILE = "names a file on this machine"
 READS = "lets clients read files on this machine"
