@@ -50,7 +50,7 @@ REPORTS: Mapping[str, Sequence[str]] = {
     "verify": ["verify", "URL", "--graph", QUICKSTART],
 }
 RUNNING = {"URL", "URL_B"}  # of a graph that runs
-SMOLLM2, SHORT_CONTEXT = "HuggingFaceTB/SmolLM2-135M-Instruct", 72  # tokens
+SHORT_CONTEXT = 72  # tokens
 VIEWS = ("1280", "1280-dark", "2560", "print")
 QUALITY = 45  # of WebP
 DPI = 60  # of the printed pages
@@ -101,6 +101,7 @@ def make(folder: Path) -> None:
 def _compare_responses(folder: Path) -> None:
     """B's context is shorter than some requests."""
     from penstock.drill.graph_process import GraphProcess
+    from penstock.environments.packaged_models import SMOLLM2
     from penstock.local.ports import Ports
 
     lengths = Random(1)

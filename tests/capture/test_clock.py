@@ -15,14 +15,10 @@ from tests.capture.logs import START_MS, entry, enveloped, record
 HOUR = 3_600_000
 
 
-def _arrivals(log: Path) -> list[float]:
-    return _arrivals_of(str(log))
-
-
-def _arrivals_of(source: str) -> list[float]:
-    """Seconds."""
-    out = Path(source).parent / "captured.jsonl"
-    assert main(["capture", source, "-o", str(out), "--force"]) == 0
+def _arrivals(source: Path) -> list[float]:
+    """Seconds. ``source``: a file or a pattern."""
+    out = source.parent / "captured.jsonl"
+    assert main(["capture", str(source), "-o", str(out), "--force"]) == 0
     return [json.loads(line)["timestamp"] / 1000 for line in out.read_text().splitlines()]
 
 
@@ -104,12 +100,12 @@ def test_requests_that_end_in_another_order_than_they_began_are_no_jump(
     assert times == [0, 19_000, 24_000, 30_000]
 
 
-def _segments(folder: Path, *parts: Sequence[str]) -> str:
+def _segments(folder: Path, *parts: Sequence[str]) -> Path:
     """Files of Dynamo's file sink that have the same path."""
     for number, lines in enumerate(parts):
         path = folder / f"trace.{number:06d}.jsonl.gz"
         path.write_bytes(gzip.compress("".join(lines).encode()))
-    return str(folder / "trace.*.jsonl.gz")
+    return folder / "trace.*.jsonl.gz"
 
 
 def test_frontends_that_write_files_in_turn_are_no_jump(
@@ -118,7 +114,7 @@ def test_frontends_that_write_files_in_turn_are_no_jump(
     """The second one started 4 s later. Each has two files."""
     first = [enveloped(record(number), 1000 * number + 300) for number in range(0, 40, 2)]
     second = [enveloped(record(number), 1000 * (number - 4)) for number in range(5, 40, 2)]
-    assert _arrivals_of(_segments(tmp_path, first[:9], second[:9], second[9:], first[9:])) == [
+    assert _arrivals(_segments(tmp_path, first[:9], second[:9], second[9:], first[9:])) == [
         *(0, 2, 4),
         *range(5, 40),
     ]
@@ -133,6 +129,6 @@ def test_a_jump_in_one_file_is_corrected_in_the_next_one_of_its_frontend(
         enveloped(record(number, at_ms=at_ms), 1000 * number) for number, at_ms in enumerate(times)
     ]
     other = [enveloped(record(10 + number), 1000 * number) for number in range(5)]
-    found = _arrivals_of(_segments(tmp_path, lines[:5], other, lines[5:]))
+    found = _arrivals(_segments(tmp_path, lines[:5], other, lines[5:]))
     assert found == [*range(8), *range(10, 15)]
     assert capsys.readouterr().err.count("jumps") == 1

@@ -1,10 +1,11 @@
-"""Writes a file so that it has either its old content or the complete new one."""
+"""Writes or appends to a file so that it has either its old content or the complete new one."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 from collections.abc import Iterator
+from io import FileIO
 from pathlib import Path
 from typing import BinaryIO
 
@@ -16,6 +17,19 @@ def write_atomically(path: Path, text: str) -> None:
     """Raises OSError; the file is then as before, and nothing else remains."""
     with replacing(path) as file:
         file.write(text.encode())
+
+
+def append(file: FileIO, data: bytes) -> None:
+    """All of ``data`` to an unbuffered file that is at its end. OSError, for example of a full
+    disk; the file is then as before."""
+    end = file.tell()
+    rest = memoryview(data)
+    try:
+        while rest:
+            rest = rest[file.write(rest) :]
+    except OSError:
+        file.truncate(end)
+        raise
 
 
 @contextlib.contextmanager

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from penstock.bench.compare import NAMES, Comparison
 from penstock.bench.compare_report import HEADINGS, cautions, cells, name_of, verdict_lines
-from penstock.bench.difference import LEVEL, Difference, interval, longest
+from penstock.bench.difference import INTERVAL, Difference, highest_shown, interval
 from penstock.bench.limits import LimitCheck, Outcome
 from penstock.bench.page import distributions
 from penstock.bench.report import failures_line
@@ -120,9 +120,6 @@ def _notes(found: Comparison) -> list[str]:
     return [*notes, *cautions(found)]
 
 
-INTERVAL = f"{1 - LEVEL:.0%} interval"
-
-
 def change_tiles(differences: Sequence[Difference]) -> Iterator[Tile]:
     """Of the mean latencies."""
     for one in differences:
@@ -163,7 +160,7 @@ def forest(differences: Sequence[Difference], checked: Sequence[LimitCheck]) -> 
 def _changes(kind: str, some: Sequence[Difference], rows: dict[str, int], color: str) -> Trace:
     change = [one.change * 100 for one in some]
     low = [one.change if one.low is None else one.low for one in some]
-    high = [one.change if one.high is None else min(one.high, longest(one)) for one in some]
+    high = [one.change if one.high is None else min(one.high, highest_shown(one)) for one in some]
     return {
         "type": "scatter",
         "mode": "markers",

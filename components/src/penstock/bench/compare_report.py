@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
 from penstock.bench.compare import NAMES, Comparison
-from penstock.bench.difference import LEVEL, Difference, interval
+from penstock.bench.difference import INTERVAL, LEVEL, Difference, interval
 from penstock.bench.documents import SCHEMA_VERSION, ComparisonDocument, TargetDocument
 from penstock.bench.limits import LimitCheck
 from penstock.bench.report import failures_line
@@ -41,7 +41,7 @@ def lines(found: Comparison, checked: Sequence[LimitCheck]) -> Iterator[str]:
         yield f"--fail-if {one}"
 
 
-HEADINGS = ("ms", "A", "B", "change from A to B", f"{1 - LEVEL:.0%} interval")
+HEADINGS = ("ms", "A", "B", "change from A to B", INTERVAL)
 
 
 def cells(one: Difference) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from statistics import NormalDist, fmean
 from penstock.simulate.window import ServedRequest, percentile
 
 LEVEL = 0.01  # probability of a wrong claim in one run
+INTERVAL = f"{1 - LEVEL:.0%} interval"
 MIN_PAIRS = 5
 SMALLEST_MS = 1e-3
 WIDEST = 10.0  # change up to which the end of an interval is always shown: +1000%
@@ -120,12 +121,12 @@ def interval(one: Difference) -> str:
     """`+3.9% to +6.3%`."""
     if one.low is None or one.high is None:
         return "too few requests"
-    most = longest(one)
+    most = highest_shown(one)
     high = f"{one.high:+.1%}" if one.high <= most else f"more than {most:+.0%}"
     return f"{one.low:+.1%} to {high}"
 
 
-def longest(one: Difference) -> float:
+def highest_shown(one: Difference) -> float:
     """The highest end of an interval that is shown: values near 0 have endless intervals."""
     return max(WIDEST, 2 * one.change)
 

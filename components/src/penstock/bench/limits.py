@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from penstock.bench.difference import LEVEL, METRICS, interval
+from penstock.bench.difference import INTERVAL, METRICS, interval
 from penstock.errors import LimitError, Problem, UndecidedError
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def _check(found: Comparison, limit: Limit) -> LimitCheck:
         outcome, fix = Outcome.EXCEEDED, ""
     elif change.high <= limit.most:
         outcome, fix = Outcome.PASSED, ""
-    reason = f"{1 - LEVEL:.0%} interval {interval(change)}"
+    reason = f"{INTERVAL} {interval(change)}"
     return LimitCheck(limit=limit, outcome=outcome, reason=reason, fix=fix)
 
 

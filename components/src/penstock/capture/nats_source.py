@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import os
 import signal
 from collections.abc import Callable, Sequence
@@ -25,6 +24,7 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.errors import Error as NatsError
 
+from penstock.atomic_file import append
 from penstock.capture.capture import Captured, jump_problem
 from penstock.capture.clock import StreamClock
 from penstock.capture.dynamo_trace import parse_dynamo
@@ -273,14 +273,11 @@ class _Reader:
 
     def _write(self, line: bytes) -> None:
         """Append a line, or none of it: the trace up to there can be used."""
-        end = self._file.tell()
         try:
-            if self._file.write(line) != len(line):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            append(self._file, line)
         except OSError as error:
             self._write_error = error
             self._stop.set()
-            self._file.truncate(end)
             return
         self.written += 1
 

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
 
+from penstock.atomic_file import append
+
 NAME = "traces.otlp"
 OLDER = "traces.1.otlp"
 FILE_BYTES = 32 * 2**20  # about 3,000 requests of a disaggregated graph, at 11 KB each
@@ -55,14 +57,7 @@ class Writer:
             if self._path.exists() and self._path.stat().st_size + len(record) > self._limit:
                 self._path.replace(self._older)
             with self._path.open("ab", buffering=0) as file:
-                size = file.tell()
-                rest = memoryview(record)
-                try:
-                    while rest:
-                        rest = rest[file.write(rest) :]
-                except OSError:
-                    file.truncate(size)
-                    raise
+                append(file, record)
 
 
 def read(folder: Path) -> Iterator[Message]:

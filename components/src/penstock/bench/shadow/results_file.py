@@ -5,7 +5,6 @@ Its first line says which run it is. The others have the responses to one reques
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from penstock.atomic_file import PRIVATE
+from penstock.atomic_file import PRIVATE, append
 from penstock.bench.shadow.requests import ShadowRequest
 from penstock.bench.shadow.response import ShadowResponse, ToolCall
 from penstock.bench.shadow.run import Comparison, Pair
@@ -91,9 +90,7 @@ class ResultsFile:
             self._warn(f"{reason}; the run goes on without it")
 
     def _write(self, value: Mapping[str, Any]) -> None:
-        line = json.dumps(value).encode() + b"\n"
-        if self._file.write(line) != len(line):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        append(self._file, json.dumps(value).encode() + b"\n")
 
     def _read(
         self, text: str, header: Mapping[str, Any], requests: Sequence[ShadowRequest]
