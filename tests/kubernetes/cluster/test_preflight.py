@@ -7,10 +7,11 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import httpx
 import pytest
 import yaml
 
-from penstock.cluster import rights, roles
+from penstock.cluster import preflight, rights, roles
 from penstock.cluster.api import Api, ForbiddenError
 from penstock.cluster.preflight import Preflight, by_resource
 from penstock.cluster.release import require_release
@@ -21,6 +22,7 @@ from penstock.helm import ReleaseTarget
 from penstock.manifests.source import render_graph
 from tests.support.charts import ROOT
 from tests.support.emulated_cluster.access import Access, Action, User
+from tests.support.emulated_cluster.api_server import ApiServer
 from tests.support.emulated_cluster.released import NAME, Cluster, certificate, cluster
 from tests.support.emulated_cluster.roles import as_role, role_file
 from tests.support.emulated_cluster.store import ApiError, Object, Store
@@ -77,14 +79,14 @@ def test_each_missing_right_is_named_before_anything_is_written(
         secured.api.store.objects[key]["rules"] = rules_of(rest)
         version = secured.api.store.version
         printed: list[str] = []
-        preflight = Preflight(Api.connect(target), target, verb, printed.append)
+        before_writes = Preflight(Api.connect(target), target, verb, printed.append)
         after = () if verb is Verb.UNINSTALL else released
         if missing.is_required:
             with pytest.raises(ForbiddenError) as error:
-                preflight.require(after)
+                before_writes.require(after)
             assert f": {by_resource([missing.right])}. Nothing was changed" in str(error.value)
         else:
-            preflight.require(after)
+            before_writes.require(after)
             assert printed == [f"missing permission: {missing.right}: {missing.loss}"]
         assert secured.api.store.version == version
 
@@ -193,6 +195,26 @@ def test_a_server_that_answers_no_reviews_does_not_block(code: int, installed: C
     assert exit_code == 0, output
     assert output.count("skipped the permission check: ") == 1
     assert "no reviews here" in output
+
+
+@pytest.mark.parametrize(
+    ("metadata", "status"),
+    [
+        ({"name": "get pods"}, 422),
+        ({"labels": {"a": "b"}}, 422),
+        ({"generateName": "a"}, 422),
+        ({"namespace": "default"}, 201),
+        ({}, 201),
+    ],
+)
+def test_a_review_with_metadata_is_refused_as_on_a_real_server(
+    metadata: Object, status: int
+) -> None:
+    """../shared/real-cluster/emulator-2026-11-28/selfsubjectaccessreview.json."""
+    review = {"metadata": metadata, "spec": {"resourceAttributes": {"verb": "get"}}}
+    with ApiServer() as api:
+        response = httpx.post(f"{api.url}{preflight.REVIEWS}", json=review)
+    assert response.status_code == status, response.text
 
 
 def test_few_requests(installed: Cluster) -> None:

@@ -235,6 +235,7 @@ class _Handler(BaseHTTPRequestHandler):
         user = self.api.access.user(self.headers.get("Authorization"))
         if kind != "selfsubjectaccessreviews":
             raise ApiError(404, "", NOT_FOUND)
+        requests.require_review(body)
         made = {
             "kind": "SelfSubjectAccessReview",
             "apiVersion": f"{access.REVIEWS}/v1",

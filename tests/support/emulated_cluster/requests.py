@@ -65,6 +65,28 @@ def require_options(method: str, query: Query) -> None:
         raise _option(kind, "fieldValidation", text)
 
 
+def require_review(body: Object) -> None:
+    """Of a SelfSubjectAccessReview: no metadata but a namespace, and one kind of attributes."""
+    metadata = {k: v for k, v in body.get("metadata", {}).items() if k != "namespace"}
+    spec = body.get("spec", {})
+    if metadata:
+        raise _invalid_review("metadata", f"Invalid value: {json.dumps(metadata)}: must be empty")
+    if len(spec.keys() & {"resourceAttributes", "nonResourceAttributes"}) != 1:
+        field = "nonResourceAttributes" if spec else "resourceAttributes"
+        text = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
+        if spec:
+            text = "cannot be specified in combination with resourceAttributes"
+        value = json.dumps(spec.get(field))
+        raise _invalid_review(f"spec.{field}", f"Invalid value: {value}: {text}")
+
+
+def _invalid_review(field: str, message: str) -> ApiError:
+    causes = [{"reason": "FieldValueInvalid", "message": message, "field": field}]
+    details = {"group": "authorization.k8s.io", "causes": causes}
+    text = f'.authorization.k8s.io "" is invalid: {field}: {message}'
+    return ApiError(422, "Invalid", text, details)
+
+
 def _option(kind: str, field: str, message: str) -> ApiError:
     causes = [{"reason": "FieldValueNotSupported", "message": message, "field": field}]
     details = {"group": "meta.k8s.io", "kind": kind, "causes": causes}

@@ -44,10 +44,10 @@ def may(api: Api, right: Right, name: str = "") -> bool:
     review = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SelfSubjectAccessReview",
-        "metadata": {"name": str(right)},
         "spec": {"resourceAttributes": {k: v for k, v in attributes.items() if v}},
     }
-    status, answer = api.request("POST", REVIEWS, review, review, REFUSED)
+    about = {"kind": review["kind"], "metadata": {"name": str(right)}}  # for messages
+    status, answer = api.request("POST", REVIEWS, review, about, REFUSED)
     if status in REFUSED:
         text = answer.get("message") or "SelfSubjectAccessReviews are not available"
         raise NoReviewError(Problem(place=str(right), message=f"{status}: {text}"))
