@@ -6,21 +6,27 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from penstock.checks import run
+from penstock.checks.finding import RuleResult
 from penstock.checks.registry import RULES
+from penstock.cli import main as cli
 from penstock.graph.load import parse_graph
 from penstock.manifests.source import render_graph
+from penstock.serving.deployment import ServingDeployment
 from tests.checks.support import (
     REMOVE,
     SGLANG_DISAGG,
     TRTLLM_AGG,
     TRTLLM_DISAGG,
+    VLLM_AGG,
     VLLM_DISAGG,
     check,
     graph,
@@ -237,9 +243,48 @@ def test_a_finding_about_a_variable_has_the_line_of_its_entry() -> None:
     assert "UCX_TLS" in "".join(text.splitlines()[found.line - 1 : found.line + 1])
 
 
-def test_a_rule_that_raises_is_a_finding() -> None:
+def test_a_value_of_the_wrong_type_is_a_finding_with_its_place() -> None:
     text = manifest(TRTLLM_AGG, {"dgd/spec/backendFramework": ["trtllm"]})
-    assert {f.level for f in check(text) if f.rule in ("PS006", "PS757")} == {"error"}
+    (finding,) = [f for f in check(text) if f.rule in ("PS006", "PS757")]
+    assert (finding.rule, finding.level) == ("PS006", "error")
+    assert finding.message == "spec.backendFramework must be a string, got ['trtllm']"
+    assert finding.line is not None
+    assert text.splitlines()[finding.line - 1].strip() == "backendFramework:"
+
+
+@pytest.mark.parametrize("error", [AttributeError, KeyError, TypeError, ValueError, RecursionError])
+def test_a_rule_that_raises_is_a_fault_of_penstock(
+    error: type[Exception],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def broken(_: ServingDeployment) -> Iterable[RuleResult]:
+        raise error("llamacpp")
+
+    (first, *others) = run.RULES
+    monkeypatch.setattr(run, "RULES", (replace(first, check=broken), *others))
+    path = tmp_path / "sound.yaml"
+    path.write_text(graph(TRTLLM_AGG))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    assert cli.main(["check", str(path)]) == 70
+    printed = capsys.readouterr()
+    assert "PS006" not in printed.out
+    assert "unexpected error, a fault of penstock: " in printed.err
+    assert f"{first.id} ({first.title}) cannot be evaluated for {path}: " in printed.err
+    (log,) = tmp_path.glob("penstock-error-*.log")
+    assert str(log) in printed.err
+    assert error.__name__ in log.read_text()
+
+
+def test_the_memory_of_llamacpp_on_a_gpu_is_unknown_and_not_a_finding() -> None:
+    """Once a KeyError, which was reported as a wrong type in the file."""
+    values = {"kind": "llamacpp", "image": "registry.example/llamacpp:1.6.1"}
+    found = check(graph(VLLM_AGG, {"engine": values}))
+    assert [f.message for f in found if f.rule == "PS307"] == [
+        "the checks of worker's memory are skipped: how much memory llamacpp needs is not known"
+    ]
+    assert not {f.rule for f in found} & {"PS006", "PS301", "PS302", "PS303", "PS304", "PS305"}
 
 
 def test_the_command_line_may_name_gpu_and_model(tmp_path: Path) -> None:

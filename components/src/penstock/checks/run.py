@@ -46,7 +46,7 @@ from penstock.graph.text_file import read_text_file
 from penstock.manifests.placeholders import UNFILLED
 from penstock.manifests.read import placeholders_of
 from penstock.manifests.source import MOST_BYTES, Source, is_manifest, sources_of
-from penstock.serving.deployment import ServingDeployment
+from penstock.serving.deployment import ServingDeployment, UnexpectedTypeError
 from penstock.serving.understand import Hints, understand
 
 if TYPE_CHECKING:
@@ -64,6 +64,14 @@ READ_ERRORS = {
     ChartError: "PS003",
     ManifestError: "PS004",
 }
+
+
+class RuleError(Exception):
+    """A rule raised an error: a fault of penstock, with exit code 70, and not of the file."""
+
+    def __init__(self, rule: Rule, file: str, error: Exception) -> None:
+        cause = f"{type(error).__name__}: {error}"
+        super().__init__(f"{rule.id} ({rule.title}) cannot be evaluated for {file}: {cause}")
 
 
 def check_file(path: Path, hints: Hints, sets: Sequence[str] = ()) -> tuple[Finding, ...]:
@@ -207,20 +215,20 @@ def _about(rest: Incomplete, path: Path, error: PenstockError) -> Finding:
 def _results(
     rule: Rule, deployment: ServingDeployment, versions: VersionFilter
 ) -> Iterator[tuple[Rule, RuleResult]]:
-    """The rule's results that apply to the images. A manifest may have a list where Kubernetes
-    expects a string, and the rule then raises: that is a finding of PS006, never an ignored error.
+    """The rule's results that apply to the images.
+
+    Raises RuleError for an error of the rule itself, which is never a finding about the file.
     """
     try:
         for result in rule.check(deployment):
             if (applied := versions.apply(rule, result)) is not None:
                 yield rule, applied
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        message = f"{rule.id} ({rule.title}) could not be checked: {error}"
-        fix = Fix(text="Give every field the type that the CRD has.")
-        yield (
-            by_id("PS006"),
-            RuleResult(location=Location("", "manifest", ("spec",)), message=message, fix=fix),
-        )
+    except UnexpectedTypeError as error:
+        location = Location("", "manifest", error.path)
+        fix = Fix(text="Give the field the type that the CRD has.")
+        yield by_id("PS006"), RuleResult(location=location, message=str(error), fix=fix)
+    except Exception as error:
+        raise RuleError(rule, deployment.dgd.source, error) from error
 
 
 def _order(finding: Finding) -> tuple[Any, ...]:

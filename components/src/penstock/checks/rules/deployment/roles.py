@@ -32,7 +32,7 @@ OLD_PREFILL = "--is-prefill-worker"
     versions=Versions(dynamo=">=1.4,<1.7"),
 )
 def wrong_framework(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    framework = deployment.spec.get("backendFramework")
+    framework = deployment.backend_framework
     runs = {str(w.engine) for w in deployment.workers if w.engine != "mocker"}
     if framework and runs and framework not in runs:
         yield RuleResult(

@@ -77,8 +77,8 @@ UNEXPECTED_TYPE = Rule(
     id="PS006",
     title="value of an unexpected type",
     level=Level.ERROR,
-    cause="A field of the manifest holds a list or a map where the CRD has a scalar, or the "
-    "reverse, so that a rule could not be checked.",
+    cause="A field of the manifest holds a list or a map where the CRD has a scalar, so that the "
+    "rules about it could not be checked.",
     effect="The API server rejects the manifest.",
     remedy="Give the field the type that the CRD defines.",
     source="DGD CRD v1beta1 and v1alpha1",
