@@ -28,6 +28,7 @@ fresh: ## check that generated files are up to date
 	$(RUN) python benchmarks/accuracy.py report --check
 	$(RUN) python benchmarks/claims.py report --check
 	$(RUN) python benchmarks/published_agentic.py report --check
+	$(RUN) python .ci/measures.py --check
 
 generate: ## write the generated files: chart values and schema, references, roles, dashboards, options, output in documents
 	$(RUN) python -m penstock.graph.generate
@@ -68,22 +69,20 @@ test: ## run every test that this machine can run, on all CPU cores
 	$(RUN) pytest
 
 unit: ## run the quick tests that start no program but Python and need no environment
-	$(RUN) pytest -m "not (aiperf or cluster or e2e or envoy or etcd or llamacpp or long or program or sim or slow or vllm)"
+	$(RUN) pytest -m "not (cluster or e2e or needs or nightly or program or slow)"
 
-e2e: ## run the tests that start real Dynamo processes
-	$(RUN) pytest -m "aiperf or e2e or etcd or envoy or llamacpp or vllm"
+e2e: ## run the tests that start real Dynamo processes, or need more than Python
+	$(RUN) pytest -m "(e2e or needs) and not nightly"
 
-long: ## run the parts of large test matrices that `make test` leaves out
-	$(RUN) pytest -m long
-
-fuzz: ## try 2,000 mutations in each fuzz test and write benchmarks/results/fuzz.json
+nightly: ## run what `make test` leaves out, and 2,000 mutations in each fuzz test
+	$(RUN) pytest -m nightly
 	$(RUN) python benchmarks/fuzz.py
 
 stability: ## run all tests five times, twice with other load on the machine
 	$(RUN) python .ci/stability.py
 
-measures: ## measure the code and the tests, and the seconds of unit, check and CI
-	$(RUN) python .ci/measures.py --time
+measures: ## measure the size and shape of the code and the tests
+	$(RUN) python .ci/measures.py
 
 bench: ## run all benchmarks; results go to benchmarks/results
 	$(RUN) python benchmarks/render.py
@@ -128,4 +127,4 @@ environments: ## install the environments of the tests
 pins: ## update the exact versions of indirect dependencies
 	$(RUN) python .ci/pins.py
 
-.PHONY: help check lint types imports fresh generate versions entry-points manifests test unit e2e fuzz stability measures bench environments pins docs pictures screenshots long
+.PHONY: help check lint types imports fresh generate versions entry-points manifests test unit e2e nightly stability measures bench environments pins docs pictures screenshots

@@ -1,9 +1,11 @@
 """Measure the size and shape of the code, and how long the tests and checks take.
 
-python .ci/measures.py [--before FOLDER] [--time]   Writes benchmarks/results/measures.json.
+python .ci/measures.py [--before FOLDER] [--time | --check]
+Writes benchmarks/results/measures.json.
 
 Without options it measures this checkout ("after"). `--before` measures another checkout.
 `--time` also runs `make unit`, `make check` and `.ci/run`. Run it on an idle machine.
+`--check` writes nothing and fails if the recorded numbers of files or lines are out of date.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 RESULT = ROOT / "benchmarks" / "results" / "measures.json"
+OUTDATED = 0.02  # difference of a recorded size from which it is out of date
 STABILITY = "benchmarks/results/test_stability.json"
 PACKAGE, TESTS = "components/src/penstock", "tests"
 # Of the checkout's own Python: two checkouts have two packages of the same name.
@@ -52,7 +55,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="measure the code and the tests")
     parser.add_argument("--before", type=Path, metavar="FOLDER", help="measure this old checkout")
     parser.add_argument("--time", action="store_true", help="run the targets and measure seconds")
+    parser.add_argument("--check", action="store_true", help="fail if the result is out of date")
     options = parser.parse_args()
+    if options.check:
+        return check()
     section = "before" if options.before else "after"
     content = json.loads(RESULT.read_text("utf-8")) if RESULT.exists() else {}
     measured = measure((options.before or ROOT).resolve())
@@ -64,6 +70,21 @@ def main() -> int:
     RESULT.write_text(json.dumps(content, indent=2, sort_keys=True) + "\n", "utf-8")
     show(content)
     return 0
+
+
+def check() -> int:
+    """Whether the sizes in the result are still those of this checkout, within OUTDATED."""
+    recorded = json.loads(RESULT.read_text("utf-8"))["after"]
+    stale = [
+        f"{name}: {recorded[name][key]} {key} recorded, {now[key]} found"
+        for name, folder in (("package", PACKAGE), ("tests", TESTS))
+        for now in [sizes(ROOT / folder)]
+        for key in ("files", "functions", "lines")
+        if abs(recorded[name][key] - now[key]) > OUTDATED * now[key]
+    ]
+    for line in stale:
+        print(f"{RESULT.relative_to(ROOT)}: stale: {line}. Fix: make measures", file=sys.stderr)
+    return 1 if stale else 0
 
 
 def measure(folder: Path) -> dict[str, Any]:

@@ -1,27 +1,29 @@
-"""Options of the test run, its markers for environments, and how tests share two CPU cores."""
+"""Options of the test run, tests that this machine cannot run, and how tests share two cores."""
 
 from __future__ import annotations
 
 import gc
 import os
+import signal
 import sys
-from collections.abc import Iterator
-from functools import cache
+from collections import Counter
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
 from _pytest.nodeid import NodeId
 from hypothesis import settings
 
-from penstock.bench import aiperf
-from penstock.errors import MissingToolError
-from penstock.simulate import replay
-from tests.support import renders
-from tests.support.markers import PROGRAMS, SERVERS, foreign_programs, started_program
+from tests.support import needs, renders, replays
+from tests.support.markers import (
+    PROGRAMS,
+    SERVER_NEEDS,
+    SERVERS,
+    foreign_programs,
+    started_program,
+)
 
 TESTS = Path(__file__).parent
-# Markers of tests that need an environment, and what raises an error without it.
-ENVIRONMENTS = {"aiperf": aiperf.require_environment, "sim": replay.require_environment}
 # The Helm SDK is a Go library: less garbage collection makes a render
 # about a fifth faster (40 instead of 52 ms of CPU time).
 os.environ.setdefault("GOGC", "400")
@@ -34,6 +36,11 @@ settings.load_profile("ci")
 # The tests allocate much and have few cycles: fewer collections save 6% of their time.
 gc.set_threshold(200_000, 50, 100)
 renders.install()
+# A shell starts background programs with SIGINT ignored, and nohup with SIGHUP. All that the tests
+# start would ignore them too.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+replays.install()
 
 _started: list[str] = []
 
@@ -41,6 +48,11 @@ _started: list[str] = []
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-golden", action="store_true", help="rewrite tests/golden/ instead of comparing"
+    )
+    parser.addoption(
+        "--only-declared-skips",
+        action="store_true",
+        help="fail a test that is skipped for a reason that tests/support/needs.py does not have",
     )
 
 
@@ -54,11 +66,8 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Skip what needs an environment that is missing, and group tests for xdist's workers."""
-    markers = {marker.name for marker in item.iter_markers()}
-    for name in markers & ENVIRONMENTS.keys():
-        item.add_marker(_skip(name))
-    group = _group(item, markers)
+    """Group tests for xdist's workers."""
+    group = _group(item, {marker.name for marker in item.iter_markers()})
     if group is not None:
         item.add_marker(pytest.mark.xdist_group(group))
 
@@ -76,29 +85,67 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item._id = NodeId.parse(f"{item.nodeid}@{group.args[0]}")
 
 
-@cache
-def _skip(name: str) -> pytest.MarkDecorator:
-    """Skips where the environment is not installed."""
-    try:
-        ENVIRONMENTS[name]()
-    except MissingToolError:
-        installed = False
-    else:
-        installed = True
-    reason = f"the environment {name} is not installed: penstock env install {name}"
-    return pytest.mark.skipif(not installed, reason=reason)
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip a test that needs what this machine lacks."""
+    declared = _needs(item)
+    problem = needs.problem(declared, (definition.func for definition in _fixtures(item)))
+    if problem:
+        pytest.fail(problem, pytrace=False)
+    reason = needs.reason(declared)
+    if reason:
+        pytest.skip(reason)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Fail skips that are not declared, if the option says so."""
+    report = yield
+    if report.skipped and item.config.getoption("only_declared_skips"):
+        reason = _reason(report)
+        if not hasattr(report, "wasxfail") and not needs.is_declared(reason):
+            report.outcome = "failed"
+            report.longrepr = f"skipped without the marker `needs`: {reason}"
+    return report
+
+
+def pytest_sessionfinish() -> None:
+    replays.end()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """What the skipped tests need, a line each."""
+    skips = Counter(map(_reason, terminalreporter.stats.get("skipped", ())))
+    for line in needs.summary(skips):
+        terminalreporter.write_line(line)
+
+
+def _reason(report: pytest.TestReport) -> str:
+    """Of a skip."""
+    text = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longreprtext
+    return text.removeprefix("Skipped: ")
+
+
+def _needs(item: pytest.Item) -> list[str]:
+    return [name for marker in item.iter_markers("needs") for name in marker.args]
+
+
+def _fixtures(item: pytest.Item) -> list[pytest.FixtureDef[object]]:
+    """The definitions of the test's fixtures."""
+    by_name = item._fixtureinfo.name2fixturedefs  # type: ignore[attr-defined]
+    return [definition for definitions in by_name.values() for definition in definitions]
 
 
 def _group(item: pytest.Item, markers: set[str]) -> str | None:
     """The tests that one worker runs: all with servers; or a file that shares a fixture."""
     if "xdist_group" in markers:
         return None
-    if markers & SERVERS:
+    if markers & SERVERS or SERVER_NEEDS.intersection(_needs(item)):
         return "servers"
-    definitions = item._fixtureinfo.name2fixturedefs  # type: ignore[attr-defined]
-    scopes = {d.scope for found in definitions.values() for d in found}
-    own = {d.baseid for found in definitions.values() for d in found if d.scope == "module"}
-    return item.nodeid.split("::")[0] if "module" in scopes and own else None
+    shares = any(definition.scope == "module" for definition in _fixtures(item))
+    return item.nodeid.split("::")[0] if shares else None
 
 
 @pytest.fixture(autouse=True)

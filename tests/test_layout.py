@@ -15,7 +15,13 @@ from tests.support.repository import tracked
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "components" / "src" / "penstock"
+TESTS = ROOT / "tests"
 LONGEST_FILE, LONGEST_FUNCTION = 400, 60
+# Files outside tests/e2e that may sleep, and why.
+MAY_SLEEP = {
+    "support/waiting.py": "other processes do not tell when a condition is met",
+    "support/completions_server.py": "AIPerf, another process, measures when it sends tokens",
+}
 TOP_LEVEL = {
     ".ci",
     ".gitignore",
@@ -69,6 +75,23 @@ def test_every_module_says_what_it_is_in_at_most_six_lines() -> None:
         assert words or not path.read_text(), path
         limit = 20 if path.name == "errors.py" else 6  # the tree of errors is its docstring
         assert len(words.splitlines()) <= limit, path
+
+
+def sleeps(path: Path) -> bool:
+    """Whether it calls `time.sleep` or `asyncio.sleep` with anything but 0, which only yields."""
+    text = path.read_text()
+    return "sleep(" in text and any(
+        isinstance(node, ast.Call)
+        and ast.unparse(node.func) in ("time.sleep", "asyncio.sleep", "sleep")
+        and [ast.unparse(argument) for argument in node.args] != ["0"]
+        for node in ast.walk(ast.parse(text))
+    )
+
+
+def test_tests_wait_for_conditions_and_never_for_a_time() -> None:
+    files = {path.relative_to(TESTS).as_posix(): path for path in TESTS.rglob("*.py")}
+    found = {name for name, path in files.items() if not name.startswith("e2e/") and sleeps(path)}
+    assert found == MAY_SLEEP.keys()
 
 
 def test_every_part_of_the_graph_is_strict_and_frozen() -> None:

@@ -1,18 +1,29 @@
-"""`make unit` is the quick tests without programs, servers and environments."""
+"""`make unit` is the quick tests without programs and servers; what tests need is declared."""
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.support.markers import NOT_UNIT, SERVERS, foreign_programs, started_program
+from tests.support import needs
+from tests.support.markers import (
+    NOT_UNIT,
+    SERVER_NEEDS,
+    SERVERS,
+    foreign_programs,
+    started_program,
+)
 
 ROOT = Path(__file__).parents[1]
+TESTS = Path(__file__).parent
+ENVOY = "needs envoy. To run: uv run penstock env install envoy"
 
 
 def test_make_unit_deselects_every_marker_of_the_project() -> None:
@@ -24,6 +35,56 @@ def test_make_unit_deselects_every_marker_of_the_project() -> None:
     assert unit is not None
     assert set(unit[1].split(" or ")) == NOT_UNIT == declared
     assert SERVERS <= NOT_UNIT
+    assert needs.NEEDS.keys() >= SERVER_NEEDS
+
+
+def test_a_test_skips_only_for_what_cannot_be_declared() -> None:
+    """tests/conftest.py skips for the rest."""
+    files = set(TESTS.rglob("*.py")) - {TESTS / "conftest.py"}
+    assert {reason for file in files for reason in reasons(file)} == set(needs.UNDECLARABLE)
+
+
+def reasons(file: Path) -> Iterator[str]:
+    """Of `pytest.skip`, `skipif` and `importorskip`: their last argument."""
+    text = file.read_text("utf-8")
+    for node in ast.walk(ast.parse(text)) if "skip" in text else ():
+        if isinstance(node, ast.Call) and re.search(r"skip(if)?$", ast.unparse(node.func)):
+            arguments = [*node.args, *(keyword.value for keyword in node.keywords)]
+            yield str(ast.literal_eval(arguments[-1]))
+
+
+@needs.needed_by_its_tests("envoy")
+def fixture() -> None:
+    """As a fixture that needs Envoy."""
+
+
+@pytest.mark.parametrize(
+    ("declared", "expected"),
+    [
+        (["envoy"], ""),
+        (["sim"], 'mark the test with needs("envoy"): its fixtures need that'),
+        (["envoi", "envoy"], "unknown needs: envoi. Use one of "),
+    ],
+)
+def test_a_test_names_what_its_fixtures_need(declared: list[str], expected: str) -> None:
+    found = needs.problem(declared, [fixture, print])
+    assert found.startswith(expected)
+    assert bool(found) == bool(expected)
+
+
+def test_skips_are_declared_or_in_the_table() -> None:
+    assert needs.is_declared(ENVOY)
+    assert needs.is_declared("KUBECONFIG is not set")
+    assert not needs.is_declared("not today")
+
+
+def test_the_summary_says_how_to_run_what_was_skipped() -> None:
+    others = {f"reason {number:02}": 20 - number for number in range(12)}
+    assert needs.summary({**others, ENVOY: 2}) == [
+        f"2 skipped: {ENVOY}",
+        *(f"{count} skipped: {reason}" for reason, count in [*others.items()][:10]),
+        "19 skipped for other reasons",
+    ]
 
 
 @pytest.mark.parametrize(

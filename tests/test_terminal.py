@@ -6,7 +6,6 @@ import io
 import os
 import pty
 import termios
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -26,11 +25,9 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
 
 def test_a_key_is_read_without_return(terminal: int) -> None:
     with keys() as pressed:
-        assert pressed(0.01) == ""
+        assert pressed(0.0) == ""
         os.write(terminal, b"q")
-        started = time.monotonic()
-        assert pressed(10) == "q"
-        assert time.monotonic() - started < 5
+        assert pressed(1000.0) == "q"  # longer than a test may take
 
 
 def test_the_terminal_is_restored_after_ctrl_c(terminal: int) -> None:
@@ -48,10 +45,10 @@ def test_the_terminal_is_restored_after_ctrl_c(terminal: int) -> None:
 
 def test_without_a_terminal_it_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("q"))
-    started = time.monotonic()
-    with keys() as pressed:
-        assert pressed(0.05) == ""
-    assert time.monotonic() - started >= 0.05
+    waits: list[float] = []
+    with keys(waits.append) as pressed:
+        assert pressed(60.0) == ""
+    assert waits == [60.0]
 
 
 class Screen(io.StringIO):

@@ -9,7 +9,6 @@ import base64
 import contextlib
 import itertools
 import json
-import shutil
 import subprocess
 import tempfile
 import time
@@ -23,10 +22,6 @@ import websocket
 PROGRAM = "chromium"
 START_S, REPLY_S = 120.0, 120.0  # long, for a busy machine
 PORT_FILE = "DevToolsActivePort"  # Chromium writes its port there
-
-
-def is_installed() -> bool:
-    return shutil.which(PROGRAM) is not None
 
 
 class Page:

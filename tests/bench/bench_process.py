@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 
 import psutil
 
 from tests.support.processes import command_of
+from tests.support.waiting import wait_for
 
-POLL_S = 0.5  # a list of all processes takes 10 ms
 LONGEST_S = 120.0
 EXIT_S = 10.0  # in which the kernel removes processes that were killed
 
@@ -28,18 +28,27 @@ class Ended:
     """Commands of processes that it started and that still run."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class Running:
     process: subprocess.Popen[str]
-    children: set[psutil.Process]
-    """All that it started so far."""
+    children: Sequence[psutil.Process] = field(default_factory=list)
+    """All that it has started when the last `wait_for` returned."""
+
+    def wait_for(self, condition: Callable[[], object], what: str) -> None:
+        """Until the condition is true, or the process has ended."""
+        process = self.process
+        wait_for(lambda: condition() or process.poll() is not None, what, limit_s=LONGEST_S)
+        with contextlib.suppress(psutil.NoSuchProcess):
+            self.children = psutil.Process(process.pid).children(recursive=True)
 
     def signal(self, number: int) -> None:
         self.process.send_signal(number)
 
 
-def run_process(arguments: Sequence[str], act: Callable[[Running], bool], **environ: str) -> Ended:
-    """``act`` is called again and again while the process runs, until it returns True."""
+def run_process(
+    arguments: Sequence[str], act: Callable[[Running], object], **environ: str
+) -> Ended:
+    """``act`` is called in a thread while the process runs."""
     process = subprocess.Popen(
         [sys.executable, "-m", "penstock.cli.main", "bench", *arguments],
         stdout=subprocess.PIPE,
@@ -47,28 +56,16 @@ def run_process(arguments: Sequence[str], act: Callable[[Running], bool], **envi
         text=True,
         env={**os.environ, **environ},
     )
-    running = Running(process=process, children=set())
-    watcher = threading.Thread(target=_watch, args=[running, act])
-    watcher.start()
-    try:
-        stdout, stderr = process.communicate(timeout=LONGEST_S)
-    finally:
-        process.kill()
-        watcher.join()
+    running = Running(process=process)
+    with ThreadPoolExecutor(1) as pool:
+        acting = pool.submit(act, running)
+        try:
+            stdout, stderr = process.communicate(timeout=LONGEST_S)
+        finally:
+            process.kill()
+        acting.result()
     _, left = psutil.wait_procs(running.children, timeout=EXIT_S)
     found = [" ".join(command_of(one)) for one in left]
     for one in left:
         one.kill()
     return Ended(code=process.returncode, stdout=stdout, stderr=stderr, left=found)
-
-
-def _watch(running: Running, act: Callable[[Running], bool]) -> None:
-    is_done = False
-    while running.process.poll() is None:
-        try:
-            own = psutil.Process(running.process.pid)
-            running.children.update(own.children(recursive=True))
-        except psutil.NoSuchProcess:
-            return
-        is_done = is_done or act(running)
-        time.sleep(POLL_S)

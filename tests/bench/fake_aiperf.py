@@ -8,6 +8,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+# Files of a program that hangs: it does, and it has ignored an interrupt.
+HANGS, IGNORES = "hangs", "ignores"
 PROGRAM = """#!{python}
 import json, os, signal, subprocess, sys, time
 from pathlib import Path
@@ -50,8 +52,10 @@ def record(number, line):
 
 
 if does == "hang":
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # also of the child
     subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    signal.signal(signal.SIGINT, lambda *_: (folder / "{ignores}").touch())
+    (folder / "{hangs}").touch()
     time.sleep(60)
 lines = trace.read_text().splitlines()
 if does == "fail-in-mid-run":
@@ -81,6 +85,7 @@ def install(environments: Path) -> None:
     """Into a folder of environments."""
     program = environments / "aiperf" / "bin" / "python"  # which starts AIPerf
     program.parent.mkdir(parents=True)
-    program.write_text(PROGRAM.format(python=sys.executable))
+    text = PROGRAM.format(python=sys.executable, hangs=HANGS, ignores=IGNORES)
+    program.write_text(text)
     program.chmod(0o755)
     (environments / "aiperf" / "installed.txt").write_text("")

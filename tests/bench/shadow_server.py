@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import time
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -33,9 +33,10 @@ class Reply:
     raw: bytes | None = None
     """Body in place of a completion."""
     headers: Mapping[str, str] = field(default_factory=dict)
-    delay_s: float = 0.0
     is_cut: bool = False
     """The connection is closed after the first chunk."""
+    is_silent: bool = False
+    """Nothing is sent until the server ends."""
 
 
 def endless(request: BaseHTTPRequestHandler) -> None:
@@ -66,11 +67,15 @@ class ShadowServer:
     url: str = ""
     dies_after: int | None = None
     """Number of requests after which it closes all connections without a response."""
+    _is_ending: threading.Event = field(default_factory=threading.Event)
 
     @contextmanager
     def running(self) -> Iterator[ShadowServer]:
         with serving(self._handle) as self.url:
-            yield self
+            try:
+                yield self
+            finally:
+                self._is_ending.set()
 
     @property
     def prompts(self) -> list[str]:
@@ -91,8 +96,10 @@ class ShadowServer:
     def _complete(self, request: BaseHTTPRequestHandler, body: Mapping[str, Any]) -> None:
         self.bodies.append(body)
         reply = self.script(body["messages"][-1]["content"], body)
-        time.sleep(reply.delay_s)
-        if reply.raw is not None or reply.status != 200:
+        if reply.is_silent:
+            self._is_ending.wait()
+            request.close_connection = True
+        elif reply.raw is not None or reply.status != 200:
             respond(request, reply.raw or b"{}", reply.status, **reply.headers)
         elif body.get("stream"):
             _stream(request, reply)

@@ -11,7 +11,7 @@ from tests.support.command_line import penstock
 from tests.support.completions_server import CompletionsServer, Response
 from tests.support.full_disk import small_disk
 
-pytestmark = pytest.mark.aiperf
+pytestmark = pytest.mark.needs("aiperf")
 
 USAGE, INPUT, NOT_VERIFIED, BENCH = 2, 3, 13, 19
 
@@ -67,18 +67,23 @@ def test_a_folder_that_exists(workload: tuple[str, ...], tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("requests", "cause"),
+    ("requests", "kib", "cause"),
     [
-        (40, "out: the requests need 0.03 MB, and 0.01 MB are free. Fix: Send fewer requests"),
-        (4, "out: AIPerf cannot write its files: no space is left on the file system. Fix: Free"),
+        (40, 8, "out: the requests need 0.03 MB, and 0.01 MB are free. Fix: Send fewer requests"),
+        (
+            4,
+            4,
+            "out: AIPerf cannot write its files: no space is left on the file system. Fix: Free",
+        ),
     ],
 )
-def test_a_full_disk(requests: int, cause: str, tmp_path: Path) -> None:
-    """The requests do not fit on it, or AIPerf's files do not."""
+def test_a_full_disk(requests: int, kib: int, cause: str, tmp_path: Path) -> None:
+    """The requests do not fit on it, or they fill it. AIPerf could send some if there were space
+    until its first line of the log."""
     workload = write_workload(tmp_path / "workload", requests, output_tokens=2, every_ms=10.0)
-    with small_disk(tmp_path / "disk", kib=8) as disk:
+    with small_disk(tmp_path / "disk", kib=kib) as disk:
         if disk is None:
-            pytest.skip("this user may not mount a small file system")
+            pytest.skip("this user may not mount a file system")
         code, message = bench(server(), *workload, "--out", str(disk / "out"))
     assert code == BENCH
     assert f"{disk}/{cause}" in message

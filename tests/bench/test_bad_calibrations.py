@@ -8,7 +8,7 @@ import pytest
 
 from penstock.cli.main import main
 
-pytestmark = pytest.mark.aiperf
+pytestmark = pytest.mark.needs("aiperf")
 
 USAGE, INPUT, GRAPH = 2, 3, 4
 URL = "http://127.0.0.1:9"

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from penstock.bench.shadow import client
 from tests.bench.shadow_server import (
     MODEL,
     Reply,
@@ -59,7 +60,10 @@ def test_a_file_that_is_not_text_or_does_not_exist_is_reported(tmp_path: Path) -
         assert message in done.stderr
 
 
-def test_an_endpoint_that_dies_loses_no_result_and_the_run_continues(tmp_path: Path) -> None:
+def test_an_endpoint_that_dies_loses_no_result_and_the_run_continues(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "PAUSE_S", 0.01)
     path = write_requests(tmp_path / "r.jsonl", prompts(12))
     results = tmp_path / "results.jsonl"
     first, dying = ShadowServer(), ShadowServer(dies_after=5)
@@ -183,7 +187,7 @@ BAD_REPLIES = {
         "HTTP 307, a redirect, which is not followed",
     ),
     "cut": (Reply(text="abcdef", is_cut=True), "the stream ended early"),
-    "slow": (Reply(delay_s=3), "no complete response within 2 s"),
+    "slow": (Reply(is_silent=True), "no complete response within 1 s"),
 }
 
 
@@ -191,7 +195,7 @@ BAD_REPLIES = {
 def test_a_response_that_is_no_completion_counts_as_failed(name: str, tmp_path: Path) -> None:
     reply, reason = BAD_REPLIES[name]
     path = write_requests(tmp_path / "r.jsonl", prompts(8))
-    timeout = "2s" if name == "slow" else "60s"
+    timeout = "1s" if name == "slow" else "60s"
     options = ("--request-timeout", timeout, "--concurrency", "8")
     second = ShadowServer(script=lambda *_: reply)
     done = shadow(path, ShadowServer(), second, *options)

@@ -15,7 +15,7 @@ from tests.simulate.test_calibration import ENTRY, file_of
 from tests.support.command_line import penstock
 from tests.support.completions_server import CompletionsServer, Response
 
-pytestmark = [pytest.mark.program, pytest.mark.sim]
+pytestmark = [pytest.mark.program, pytest.mark.needs("sim")]
 
 GRAPHS = Path(__file__).parents[2] / "dynamo_graphs"
 GRAPH, OTHER = (

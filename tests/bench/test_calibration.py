@@ -29,7 +29,6 @@ from penstock.simulate.study import Study
 from penstock.simulate.window import ServedRequest
 from penstock.workload.load import LoadedWorkload, parse_workload
 from tests.bench.measured_runs import BENCH, MEASURED
-from tests.simulate.environment import needs_sim
 from tests.simulate.test_calibration import ENTRY
 
 GRAPHS = Path(__file__).parents[2] / "dynamo_graphs"
@@ -79,7 +78,7 @@ def run_of(deployment: Replayable, loaded: LoadedWorkload, seed: int, replays: R
     return replace(BENCH, workload=loaded, seed=seed, measurement=measurement, log=log)
 
 
-@needs_sim
+@pytest.mark.needs("sim")
 @pytest.mark.parametrize(
     ("name", "hidden"),
     [("gpt-oss-120b-h100-disagg", ISSUE), ("gpt-oss-120b-h100-latency", ANY)],
@@ -108,7 +107,7 @@ def test_hidden_factors_are_recovered_and_predict_other_traffic(name: str, hidde
     assert before.itl_p50_ms != pytest.approx(actual.itl_p50_ms, rel=0.08)
 
 
-@needs_sim
+@pytest.mark.needs("sim")
 def test_a_run_with_failures_is_refused() -> None:
     failures = Failures(sent=100, reasons={"HTTP 500": 2})
     run = replace(BENCH, measurement=replace(MEASURED, failures=failures))

@@ -14,7 +14,7 @@ from tests.support.completions_server import CompletionsServer, Response
 from tests.support.emulated_cluster.released import Cluster, certificate, cluster
 from tests.support.emulated_cluster.roles import as_role, role_file
 
-pytestmark = pytest.mark.aiperf
+pytestmark = pytest.mark.needs("aiperf")
 
 REQUESTS = 20
 

@@ -14,7 +14,7 @@ from tests.support.command_line import penstock
 from tests.support.completions_server import CompletionsServer, Response, Script
 from tests.support.outputs import read_output
 
-pytestmark = pytest.mark.aiperf
+pytestmark = pytest.mark.needs("aiperf")
 
 LIMIT = 20
 SLICES = ("--duration", "18s", "--slice", "1s", "--gap", "500ms")  # 6 pairs

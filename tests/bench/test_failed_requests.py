@@ -13,7 +13,7 @@ from tests.reports.read import charts_of
 from tests.support.completions_server import End, Response
 from tests.support.processes import command_of
 
-pytestmark = pytest.mark.aiperf
+pytestmark = pytest.mark.needs("aiperf")
 
 REQUESTS, KEY, REPORT = 40, "an-api-key", "report.html"
 FAILURES = [  # response, how many requests get it, and how it is reported

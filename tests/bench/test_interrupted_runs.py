@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -16,7 +16,7 @@ from tests.bench.bench_runs import write_workload
 from tests.support.completions_server import CompletionsServer, Response
 from tests.support.full_disk import fill, small_disk
 
-pytestmark = pytest.mark.aiperf
+pytestmark = pytest.mark.needs("aiperf")
 
 REQUESTS, EARLY = 100, 40
 SLACK = 20  # requests whose record is late, or that are served while a busy machine acts
@@ -36,19 +36,20 @@ def run_with(
     """Call ``act`` once when `EARLY` requests have been served."""
     served: list[int] = []
 
-    def acted(running: Running) -> bool:
-        if len(server.sent) < EARLY:
-            return False
+    def act_early(running: Running) -> None:
+        running.wait_for(lambda: len(server.sent) >= EARLY, f"{EARLY} served requests")
         served.append(len(server.sent))
         act(running)
-        return True
 
     workload = write_workload(folder / "workload", REQUESTS, output_tokens=20, every_ms=100.0)
     with server.running():
         arguments = [server.url, *workload, *TIMEOUT, "--out", str(folder / "out")]
-        ended = run_process(arguments, acted)
-    assert served, ended.stderr
+        ended = run_process(arguments, act_early)
+    assert served[0] >= EARLY, ended.stderr
     return EndedEarly(**vars(ended), served=served[0])
+
+
+Scenario = Callable[[Path], EndedEarly | None]
 
 
 def terminated(folder: Path) -> EndedEarly:
@@ -70,33 +71,25 @@ def full_disk(folder: Path) -> EndedEarly | None:
         return run_with(disk, server, lambda _: fill(disk))
 
 
-SCENARIOS: Mapping[str, Callable[[Path], EndedEarly | None]] = {
-    "terminated": terminated,
-    "died": died,
-    "full disk": full_disk,
-}
-
-
 @pytest.fixture(scope="module")
-def ended(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, EndedEarly | None]:
-    """All at the same time: AIPerf takes 10 s to start, and no time is compared here."""
-    with ThreadPoolExecutor() as pool:
-        started = {
-            name: pool.submit(scenario, tmp_path_factory.mktemp("bench"))
-            for name, scenario in SCENARIOS.items()
-        }
-        return {name: future.result() for name, future in started.items()}
+def ended(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Scenario], EndedEarly | None]:
+    """Each is run once: AIPerf takes 10 s to start."""
+    return cache(lambda scenario: scenario(tmp_path_factory.mktemp("bench")))
 
 
-@pytest.mark.parametrize("name", SCENARIOS)
-def test_no_process_remains(ended: Mapping[str, Ended | None], name: str) -> None:
-    found = ended[name]
+@pytest.mark.parametrize(
+    "scenario", [terminated, died, pytest.param(full_disk, marks=pytest.mark.nightly)]
+)
+def test_no_process_remains(
+    ended: Callable[[Scenario], EndedEarly | None], scenario: Scenario
+) -> None:
+    found = ended(scenario)
     assert found is None or found.left == []
     assert found is None or "Traceback" not in found.stderr
 
 
-def test_sigterm_prints_the_requests_until_then(ended: Mapping[str, EndedEarly]) -> None:
-    found = ended["terminated"]
+def test_sigterm_prints_the_requests_until_then(ended: Callable[[Scenario], EndedEarly]) -> None:
+    found = ended(terminated)
     assert found.code == INTERRUPTED
     assert "incomplete: interrupted\n" in found.stdout
     unsent = re.search(
@@ -107,8 +100,10 @@ def test_sigterm_prints_the_requests_until_then(ended: Mapping[str, EndedEarly])
     assert re.search(r"^TTFT +\d+\.\d ", found.stdout, re.MULTILINE)
 
 
-def test_an_endpoint_that_dies_is_named_as_the_cause(ended: Mapping[str, EndedEarly]) -> None:
-    found = ended["died"]
+def test_an_endpoint_that_dies_is_named_as_the_cause(
+    ended: Callable[[Scenario], EndedEarly],
+) -> None:
+    found = ended(died)
     assert found.code == BENCH
     cause = "the endpoint no longer serves: nothing listens there: connection refused"
     assert f"incomplete: {cause}\n" in found.stdout
@@ -122,10 +117,11 @@ def test_an_endpoint_that_dies_is_named_as_the_cause(ended: Mapping[str, EndedEa
     assert f"the run is incomplete: {cause}. Fix: Correct the cause" in found.stderr
 
 
-def test_a_full_disk_ends_the_run(ended: Mapping[str, Ended | None]) -> None:
-    found = ended["full disk"]
+@pytest.mark.nightly  # test_bad_bench_targets.py has a disk that is full at the start
+def test_a_full_disk_ends_the_run(ended: Callable[[Scenario], EndedEarly | None]) -> None:
+    found = ended(full_disk)
     if found is None:
-        pytest.skip("this user may not mount a small file system")
+        pytest.skip("this user may not mount a file system")
     assert found.code == BENCH
     cause = "AIPerf cannot write its files: no space is left on the file system"
     assert f"the run is incomplete: {cause}" in found.stderr or f": {cause}. Fix" in found.stderr

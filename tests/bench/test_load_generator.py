@@ -12,7 +12,7 @@ import pytest
 from penstock.bench.aiperf import END_S
 from tests.bench.bench_process import Running, run_process
 from tests.bench.bench_runs import write_workload
-from tests.bench.fake_aiperf import install
+from tests.bench.fake_aiperf import HANGS, IGNORES, install
 from tests.support.command_line import ROOT, penstock
 from tests.support.completions_server import CompletionsServer, Response
 from tests.support.outputs import read_output
@@ -159,21 +159,19 @@ def test_a_second_interrupt_ends_a_load_generator_that_hangs(
     number: int, tmp_path: Path, arguments: tuple[str, ...]
 ) -> None:
     """Before the first record there are no figures."""
-
+    out = tmp_path / "out"
     first: list[float] = []  # when the first signal was sent
 
-    def interrupt(running: Running) -> bool:
-        if len(running.children) < 2:  # the program and its own child
-            return False
+    def interrupt(running: Running) -> None:
+        running.wait_for((out / HANGS).exists, "a load generator that hangs")
         first.append(time.monotonic())
         running.signal(number)
-        time.sleep(0.5)
+        running.wait_for((out / IGNORES).exists, "the interrupt of the load generator")
         running.signal(number)
-        return True
 
     with server().running() as target:
         ended = run_process(
-            [target.url, *arguments],
+            [target.url, *arguments, "--out", str(out)],
             interrupt,
             PENSTOCK_ENVIRONMENTS=str(tmp_path / "environments"),
             FAKE_AIPERF="hang",

@@ -40,7 +40,7 @@ def test_requests_that_the_graph_rejects_are_named() -> None:
     assert rejected in text
 
 
-@pytest.mark.sim
+@pytest.mark.needs("sim")
 def test_a_prediction_counts_the_requests_that_the_graph_rejects() -> None:
     workload = find_workload("short-chat").with_requests(40)
     with Replays(Cache(None, "")) as replays:

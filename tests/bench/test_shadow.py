@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import threading
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
@@ -26,6 +27,7 @@ from tests.bench.shadow_server import (
 )
 from tests.support.command_line import penstock
 from tests.support.outputs import read_output
+from tests.support.waiting import LIMIT_S
 
 COUNT = 30
 INVALID, FINDING, UNDECIDED = 3, 20, 21
@@ -228,10 +230,15 @@ def test_the_batch_format_names_requests_by_custom_id(tmp_path: Path) -> None:
 def test_the_repeat_waits_for_a_slow_request(tmp_path: Path) -> None:
     slow, count = "question 0", 40
     path = write_requests(tmp_path / "r.jsonl", prompts(count))
-    first = ShadowServer()
-    second = ShadowServer(
-        script=lambda prompt, _: replace(reply_of(prompt), delay_s=1.5 * (prompt == slow))
-    )
+    has_all = threading.Event()
+
+    def reply(prompt: str, _: object) -> Reply:
+        if len(second.bodies) == count:
+            has_all.set()
+        assert prompt != slow or has_all.wait(LIMIT_S)
+        return reply_of(prompt)
+
+    first, second = ShadowServer(), ShadowServer(script=reply)
     done = shadow(path, first, second, "--concurrency", "8")
     assert f"compared: {count} of {count} requests, {count} sent to A twice" in done.stdout
     assert sorted(second.prompts) == sorted(prompts(count))

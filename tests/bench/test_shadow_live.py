@@ -8,7 +8,6 @@ import os
 import signal
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from http.server import BaseHTTPRequestHandler
@@ -18,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from penstock.bench.shadow import client
 from penstock.local.ports import Ports
 from tests.bench.shadow_server import (
     MODEL,
@@ -32,6 +32,7 @@ from tests.bench.shadow_server import (
 from tests.support.command_line import penstock
 from tests.support.outputs import read_output
 from tests.support.scripted_http import body_of, send_part, serving
+from tests.support.waiting import LIMIT_S, wait_for
 
 USAGE, PORT_IN_USE, NOT_VERIFIED, FINDING, UNDECIDED = 2, 9, 13, 20, 21
 CHAT = "/v1/chat/completions"
@@ -63,21 +64,19 @@ class Clients:
         body = {"model": MODEL, "messages": [message], "stream": True, "temperature": 0} | more
         return self.post(CHAT, json.dumps(body).encode(), Authorization="Bearer of-the-client")
 
+    def listens(self) -> bool:
+        with socket.socket() as connection:
+            return connection.connect_ex(("127.0.0.1", self.port)) == 0
+
     def end(self) -> None:
         if not self._is_over.is_set():  # else it would interrupt pytest
             os.kill(os.getpid(), signal.SIGINT)
 
     def _run(self) -> None:
         try:
-            while not self._is_over.is_set():
-                try:
-                    socket.create_connection(("127.0.0.1", self.port)).close()
-                    break
-                except ConnectionRefusedError:
-                    time.sleep(0.02)
-            else:
-                return  # the command ended before it listened
-            self._use(self)
+            wait_for(lambda: self._is_over.is_set() or self.listens(), "the proxy to listen")
+            if not self._is_over.is_set():
+                self._use(self)
         except (AssertionError, OSError, http.client.HTTPException) as error:
             self._error = error
             self.end()
@@ -227,7 +226,7 @@ def test_a_hanging_b_delays_no_client_and_its_copies_are_bounded() -> None:
     released, served = threading.Event(), []
 
     def hang(prompt: str, _: object) -> Reply:
-        assert released.wait(30)
+        assert released.wait(LIMIT_S)
         return reply_of(prompt)
 
     def use(clients: Clients) -> None:
@@ -244,7 +243,10 @@ def test_a_hanging_b_delays_no_client_and_its_copies_are_bounded() -> None:
     assert f"not compared: {80 - copies} requests, as B was too slow" in done.stdout
 
 
-def test_a_b_that_dies_is_a_finding_and_a_serves_on() -> None:
+def test_a_b_that_dies_is_a_finding_and_a_serves_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(client, "PAUSE_S", 0.01)
     served: list[int] = []
 
     def use(clients: Clients) -> None:
@@ -260,7 +262,11 @@ def test_a_b_that_dies_is_a_finding_and_a_serves_on() -> None:
     assert "no longer responds: the connection ended early; requests still go to A" in done.stderr
 
 
-def test_an_outage_of_b_is_named_once_for_all_copies() -> None:
+def test_an_outage_of_b_is_named_once_for_all_copies(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(client, "PAUSE_S", 0.01)
+
     def use(clients: Clients) -> None:
         threads = [threading.Thread(target=clients.chat, args=(text,)) for text in prompts(12)]
         for thread in threads:
@@ -305,7 +311,7 @@ def test_a_client_that_disconnects_cancels_its_request_at_a() -> None:
         connection.request("POST", CHAT, b"{}")
         assert connection.getresponse().read(4) == b"data"
         connection.close()
-        assert cancelled.wait(10)
+        assert cancelled.wait(LIMIT_S)
         clients.end()
 
     second = ShadowServer()

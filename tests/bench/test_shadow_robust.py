@@ -8,7 +8,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -34,6 +33,7 @@ from tests.bench.test_shadow_live import CHAT, Clients, compared, live
 from tests.support.command_line import penstock
 from tests.support.outputs import read_output
 from tests.support.scripted_http import begin_chunked, body_of, respond, send_part, serving
+from tests.support.waiting import LIMIT_S, wait_for
 
 INTERRUPTED, UNDECIDED = 130, 21
 HELLO = '{"messages": [{"role": "user", "content": "hello"}], "stream": true%s}'
@@ -178,14 +178,15 @@ def test_the_end_waits_for_open_streams_and_a_second_ctrl_c_does_not(signals: in
         connection.request("POST", CHAT, b"{}")
         response = connection.getresponse()
         assert response.read(4) == b"data"
-        for _ in range(signals):
-            clients.end()
-            time.sleep(0.3)
+        clients.end()
+        if signals == 2:
+            wait_for(lambda: not clients.listens(), "the end of the proxy")
             assert response.read(20)
+            clients.end()
         with pytest.raises((http.client.IncompleteRead, ConnectionError)):
             response.read()
 
-    timeout = ("--request-timeout", "1s" if signals == 1 else "100s")
+    timeout = ("--request-timeout", "300ms" if signals == 1 else "100s")
     with serving(endless) as first, ShadowServer().running() as second:
         done = live(first, second.url, use, *timeout)
     assert done.returncode == (UNDECIDED if signals == 1 else INTERRUPTED), done.stderr
@@ -224,20 +225,21 @@ def test_memory_is_bounded_and_clients_are_served_on(monkeypatch: pytest.MonkeyP
     served: list[int] = []
 
     def use(clients: Clients) -> None:
-        served.extend(clients.chat(prompt)[0] for prompt in prompts(120))
-        deadline = time.monotonic() + 30
-        while len(answered) < 6 and time.monotonic() < deadline:
-            time.sleep(0.02)
+        served.extend(clients.chat(prompt)[0] for prompt in prompts(80))
+        assert are_kept.wait(LIMIT_S)
         clients.end()
 
     answered: list[str] = []
+    are_kept = threading.Event()
 
     def answer(prompt: str, _: object) -> Reply:
         answered.append(prompt)
+        if len(answered) == 6:  # with five responses, the memory is full
+            are_kept.set()
         return reply_of(prompt)
 
     done, _, second = compared(use, "--repeats", "0", "--concurrency", "1", second=answer)
-    assert served == [200] * 120
+    assert served == [200] * 80
     assert 5 <= len(second.bodies) <= 5 + 1 + live_module.WAITING
     assert done.stderr.count("requests still go to A, but no more are copied") == 1
 

@@ -49,7 +49,7 @@ def test_a_failed_request_is_at_its_simulated_time(tmp_path: Path) -> None:
     assert failed.sent_ms == pytest.approx(10.0, abs=0.001)
 
 
-@pytest.mark.aiperf
+@pytest.mark.needs("aiperf")
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

@@ -11,7 +11,7 @@ from penstock.cli.main import main
 from tests.bench.bench_runs import write_workload
 from tests.support.command_line import penstock
 
-pytestmark = pytest.mark.aiperf
+pytestmark = pytest.mark.needs("aiperf")
 
 SET = ("--set", "decode.replicas=2")
 GRAPH = "dynamo_graphs/quickstart-simulated.yaml"

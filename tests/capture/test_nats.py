@@ -10,48 +10,47 @@ import socket
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import nats
 import pytest
 
+from penstock.capture.capture import Captured
 from penstock.capture.nats_source import SUBJECT, NatsSource, capture_nats, is_nats
 from penstock.cli.main import main
-from penstock.errors import InputError
+from penstock.errors import InputError, Problem
 from penstock.local.ports import Ports
 from penstock.workload import find_workload
 from tests.capture.logs import record
 from tests.support.full_disk import small_disk
+from tests.support.needs import program
 from tests.support.outputs import read_output
+from tests.support.waiting import LIMIT_S, wait_for
 
 
 class Server:
     """`nats-server` on loopback."""
 
     def __init__(self, folder: Path) -> None:
-        found = shutil.which("nats-server", path="/usr/sbin:/usr/bin:/usr/local/bin")
-        if found is None:
-            pytest.skip("not on PATH: nats-server (Debian: nats-server)")
         self._port = Ports().free()
         self.url = f"nats://127.0.0.1:{self._port}"
-        self._argv = [found, "-a", "127.0.0.1", "-p", str(self._port), "-js", "-sd", str(folder)]
+        self._argv = [program("nats-server"), "-a", "127.0.0.1", "-p", str(self._port)]
+        self._argv += ["-js", "-sd", str(folder)]
         self.start()
 
     def start(self) -> None:
         self._child = subprocess.Popen(
             self._argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
+        wait_for(self._listens, f"nats-server to listen on {self.url}")
 
-        deadline = time.monotonic() + 20
-        while time.monotonic() < deadline:
-            try:
-                socket.create_connection(("127.0.0.1", self._port), 1).close()
-                return
-            except OSError:
-                time.sleep(0.05)
-        raise TimeoutError(f"nats-server does not listen on {self.url}")
+    def _listens(self) -> bool:
+        with closing(socket.socket()) as connection:
+            return connection.connect_ex(("127.0.0.1", self._port)) == 0
 
     def stop(self) -> None:
         self._child.kill()
@@ -127,15 +126,50 @@ def test_the_text_of_live_requests_is_written_and_without_text_only_the_trace(
 
 
 def _wait_for_lines(path: Path, count: int) -> None:
-    deadline = time.monotonic() + 20
-    while time.monotonic() < deadline:
-        if path.exists() and len(path.read_text().splitlines()) >= count:
-            return
-        time.sleep(0.05)
-    raise TimeoutError(f"{path} does not have {count} lines")
+    def has_lines() -> bool:
+        return path.exists() and len(path.read_text().splitlines()) >= count
+
+    wait_for(has_lines, f"{path} with {count} lines")
 
 
-pytestmark = [pytest.mark.etcd, pytest.mark.xdist_group("capture-nats")]
+@dataclass
+class Notes:
+    """What a capture notes, for a thread that waits for it."""
+
+    lines: list[str] = field(default_factory=list)
+    _changed: threading.Condition = field(default_factory=threading.Condition)
+
+    def add(self, line: str) -> None:
+        with self._changed:
+            self.lines.append(line)
+            self._changed.notify_all()
+
+    def wait_for(self, words: str) -> None:
+        with self._changed:
+            assert self._changed.wait_for(lambda: self.has(words), LIMIT_S), words
+
+    def has(self, words: str) -> bool:
+        return any(words in line for line in self.lines)
+
+
+def _captured(
+    source: NatsSource, partial: Path, act: Callable[[Notes], None]
+) -> tuple[Captured, Problem | None, Notes]:
+    """A capture in this process; ``act`` runs in a thread once it reads."""
+    notes = Notes()
+
+    def run() -> None:
+        notes.wait_for("reading")
+        act(notes)
+
+    with ThreadPoolExecutor(1) as pool:
+        acting = pool.submit(run)
+        captured, problem = capture_nats(source, partial, notify=notes.add)
+        acting.result()
+    return captured, problem, notes
+
+
+pytestmark = [pytest.mark.needs("servers"), pytest.mark.xdist_group("capture-nats")]
 
 
 def test_ctrl_c_keeps_everything_and_each_record_is_on_disk_at_once(
@@ -151,12 +185,12 @@ def test_ctrl_c_keeps_everything_and_each_record_is_on_disk_at_once(
     assert len(find_workload(str(workload)).requests(0)) == 5
     first = json.loads(partial.read_text().splitlines()[0])
     assert first["timestamp"] == 3_600_000  # not a date
-    server.publish(b"{}")
-    time.sleep(0.3)
+    server.publish(b"{}", *_messages(6)[5:])
+    _wait_for_lines(partial, 6)
     child.send_signal(signal.SIGINT)
     printed, err = child.communicate(timeout=20)
     assert child.returncode == 0
-    assert len(find_workload(str(tmp_path / "trace.yaml")).requests(0)) == 5
+    assert len(find_workload(str(tmp_path / "trace.yaml")).requests(0)) == 6
     assert not partial.exists()
     assert "2 duplicate records" in printed
     assert f"skipped: {SUBJECT}:6: invalid JSON" in err
@@ -168,42 +202,36 @@ def test_a_server_that_dies_ends_the_capture_and_keeps_its_records(
 ) -> None:
     out = tmp_path / "trace.jsonl"
     partial = tmp_path / "trace.jsonl.partial"
-    source = NatsSource(url=server.url, reconnects=1)
-    notes: list[str] = []
+    source = NatsSource(url=server.url, reconnects=1, reconnect_s=0.05)
 
-    def publish_and_die() -> None:
-        deadline = time.monotonic() + 20
-        while not notes and time.monotonic() < deadline:
-            time.sleep(0.05)
+    def publish_and_die(notes: Notes) -> None:
         server.publish(*_messages(3))
         _wait_for_lines(partial, 3)
         server.stop()
 
-    thread = threading.Thread(target=publish_and_die)
-    thread.start()  # signals need the capture in the main thread
-    captured, problem = capture_nats(source, partial, notify=notes.append)
-    thread.join()
+    captured, problem, notes = _captured(source, partial, publish_and_die)
     assert len(captured.requests) == 3
     assert problem is not None
     assert f"the connection to {server.url} was lost" in problem.message
-    assert any("connecting again" in note for note in notes)
+    assert notes.has("connecting again")
     assert not out.exists()
 
 
 def test_a_connection_that_comes_back_is_used_again(tmp_path: Path, server: Server) -> None:
-    out = tmp_path / "trace.jsonl"
-    child = _started(out, server.url, "--requests", "4")
-    server.publish(*_messages(2))
-    _wait_for_lines(tmp_path / "trace.jsonl.partial", 2)
-    server.stop()
-    server.start()
-    assert child.stderr is not None
-    while "connected again" not in (line := child.stderr.readline()):
-        assert line
-    server.publish(*_messages(6))
-    _, err = child.communicate(timeout=30)
-    assert child.returncode == 0, err
-    assert len(out.read_text().splitlines()) == 4
+    partial = tmp_path / "trace.jsonl.partial"
+    source = NatsSource(url=server.url, requests=4, reconnects=1000, reconnect_s=0.05)
+
+    def restart(notes: Notes) -> None:
+        server.publish(*_messages(2))
+        _wait_for_lines(partial, 2)
+        server.stop()
+        server.start()
+        notes.wait_for("connected again")
+        server.publish(*_messages(6))
+
+    captured, problem, _ = _captured(source, partial, restart)
+    assert (len(captured.requests), problem) == (4, None)
+    assert len(partial.read_text().splitlines()) == 4
 
 
 def test_a_jetstream_stream_is_read_from_its_first_record(
@@ -224,26 +252,36 @@ def test_a_stream_that_is_created_again_is_read_from_its_first_record(
     tmp_path: Path, server: Server, is_restart: bool
 ) -> None:
     server.publish(*_messages(6), stream="TRACES")
-    out = tmp_path / "trace.jsonl"
-    child = _started(out, server.url, "--stream", "TRACES", "--requests", "9")
-    _wait_for_lines(out.with_suffix(".jsonl.partial"), 6)
-    if is_restart:  # with an empty store
-        server.stop()
-        shutil.rmtree(tmp_path / "js")
-        server.start()
-    else:
-        server.delete_stream("TRACES")
-    server.publish(*_messages(9)[6:], stream="TRACES")
-    _, errors = child.communicate(timeout=60)
-    assert child.returncode == 0, errors
-    assert "stream TRACES was created again; reading all of it" in errors
-    assert len(out.read_text().splitlines()) == 9
+    partial = tmp_path / "trace.jsonl.partial"
+    source = NatsSource(
+        url=server.url,
+        stream="TRACES",
+        requests=9,
+        reconnects=1000,
+        reconnect_s=0.05,
+        watch_s=0.05,
+    )
+
+    def create_again(_: Notes) -> None:
+        _wait_for_lines(partial, 6)
+        if is_restart:  # with an empty store
+            server.stop()
+            shutil.rmtree(tmp_path / "js")
+            server.start()
+        else:
+            server.delete_stream("TRACES")
+        server.publish(*_messages(9)[6:], stream="TRACES")
+
+    captured, problem, notes = _captured(source, partial, create_again)
+    assert (len(captured.requests), problem) == (9, None)
+    assert notes.has("stream TRACES was created again; reading all of it")
+    assert len(partial.read_text().splitlines()) == 9
 
 
 def test_after_a_full_disk_the_partial_trace_can_be_used(tmp_path: Path, server: Server) -> None:
     with small_disk(tmp_path / "disk", kib=64) as disk:
         if disk is None:
-            pytest.skip("this machine permits no mount")
+            pytest.skip("this user may not mount a file system")
         child = _started(disk / "trace.jsonl", server.url)
         server.publish(*_messages(2000))
         _, errors = child.communicate(timeout=60)
@@ -259,7 +297,7 @@ def test_no_record_and_no_server_are_errors_without_the_password(
     tmp_path: Path, server: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = ["-o", str(tmp_path / "trace.jsonl")]
-    assert main(["capture", server.url, *out, "--duration-s", "0.2"]) == 3
+    assert main(["capture", server.url, *out, "--duration-s", "0.01"]) == 3
     assert "received no request (0 records)" in capsys.readouterr().err
     assert main(["capture", f"nats://me:PLANTED@127.0.0.1:{Ports().free()}", *out]) == 3
     err = capsys.readouterr().err

@@ -13,7 +13,6 @@ from penstock.bench.trace_file import keyed, write_trace
 from penstock.cli.main import main
 from penstock.workload import find_workload
 from tests.capture.logs import START_MS, record
-from tests.simulate.environment import needs_sim
 
 GRAPH = str(Path(__file__).parents[2] / "dynamo_graphs" / "gpt-oss-120b-b200-throughput.yaml")
 ONE_WORKER = ("--set", "worker.replicas=1", "--seeds", "1")  # the router decides at random
@@ -85,7 +84,7 @@ def _shared(requests: Any, one: int, other: int) -> int:
     return equal.index(False) if False in equal else len(equal)
 
 
-@needs_sim
+@pytest.mark.needs("sim")
 def test_the_replay_has_the_prefix_cache_hit_rate_of_the_original(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

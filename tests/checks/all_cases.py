@@ -2,37 +2,45 @@
 
 from __future__ import annotations
 
-from tests.checks import (
-    cases_autoscaling,
-    cases_corrections,
-    cases_documented,
-    cases_engine,
-    cases_engine_kernels,
-    cases_entry_points,
-    cases_exclusions,
-    cases_flag_limits,
-    cases_kv_connectors,
-    cases_memory,
-    cases_parallelism,
-    cases_routing,
-    cases_versions_of_values,
-)
+from collections.abc import Mapping
+from functools import cache
+
 from tests.checks.support import Case
 
-CASES: tuple[Case, ...] = (
-    *cases_engine.CASES,
-    *cases_flag_limits.CASES,
-    *cases_autoscaling.CASES,
-    *cases_parallelism.CASES,
-    *cases_memory.CASES,
-    *cases_routing.CASES,
-    *cases_corrections.CASES,
-    *cases_kv_connectors.CASES,
-    *cases_engine_kernels.CASES,
-    *cases_versions_of_values.CASES,
-    *cases_exclusions.CASES,
-    *cases_documented.CASES,
-    *cases_entry_points.CASES,
-)
-# Of each rule.
-FIRST_CASES = {case.rule: case for case in reversed(CASES)}
+
+@cache
+def cases() -> Mapping[str, tuple[Case, ...]]:
+    """Rule id → its cases. To write their files takes seconds, which the collection need not wait
+    for."""
+    from tests.checks import (
+        cases_autoscaling,
+        cases_corrections,
+        cases_documented,
+        cases_engine,
+        cases_engine_kernels,
+        cases_entry_points,
+        cases_exclusions,
+        cases_flag_limits,
+        cases_kv_connectors,
+        cases_memory,
+        cases_parallelism,
+        cases_routing,
+        cases_versions_of_values,
+    )
+
+    found = (
+        *cases_engine.CASES,
+        *cases_flag_limits.CASES,
+        *cases_autoscaling.CASES,
+        *cases_parallelism.CASES,
+        *cases_memory.CASES,
+        *cases_routing.CASES,
+        *cases_corrections.CASES,
+        *cases_kv_connectors.CASES,
+        *cases_engine_kernels.CASES,
+        *cases_versions_of_values.CASES,
+        *cases_exclusions.CASES,
+        *cases_documented.CASES,
+        *cases_entry_points.CASES,
+    )
+    return {rule: tuple(c for c in found if c.rule == rule) for rule in {c.rule for c in found}}

@@ -14,7 +14,7 @@ import yaml
 
 from penstock.checks.finding import Finding
 from penstock.checks.merge import merged
-from tests.checks.all_cases import CASES, FIRST_CASES
+from tests.checks.all_cases import cases
 from tests.checks.excerpt import POOLS
 from tests.checks.literal_examples import LITERAL
 from tests.checks.paste import is_pasteable, pasted_graph, pasted_manifest
@@ -37,10 +37,14 @@ class Example:
     shows: tuple[str, ...]  # see shows.py
 
 
+@cache
 def example_cases() -> Mapping[str, Case]:
     """Rule id → its case."""
-    chosen = {case.rule: case for case in CASES if case.is_example}
-    return {**LITERAL, **FIRST_CASES, **chosen}
+    chosen = {
+        rule: next((case for case in found if case.is_example), found[0])
+        for rule, found in cases().items()
+    }
+    return {**LITERAL, **chosen}
 
 
 @cache

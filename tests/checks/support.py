@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 
 from penstock.checks.finding import Finding, Level
+from penstock.checks.registry import RULES, by_id
 from penstock.checks.run import check_file
 from penstock.serving.understand import Hints
 
@@ -176,13 +177,17 @@ def manifest(base: Mapping[str, Any], changes: Mapping[str, Any] | None = None) 
 
 
 @cache
-def check(text: str, *, gpu: str | None = None) -> tuple[Finding, ...]:
-    """The findings of a file with ``text``, cached because several tests use the same text."""
+def check(text: str, *, gpu: str | None = None, only: str | None = None) -> tuple[Finding, ...]:
+    """The findings of a file with ``text``, cached because several tests use the same text.
+
+    ``only``: the rule to apply, instead of all.
+    """
+    rules = RULES if only is None else (by_id(only),)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "case.yaml"
         # "\udce9" in a text is the byte 0xe9, which is not UTF-8.
         path.write_text(text, "utf-8", errors="surrogateescape")
-        return check_file(path, Hints(gpu=gpu))
+        return check_file(path, Hints(gpu=gpu), rules=rules)
 
 
 def fired(text: str, *, gpu: str | None = None) -> set[str]:

@@ -31,7 +31,7 @@ def with_value(path: Path, value: Any) -> str:
 @pytest.mark.parametrize(
     "path",
     [
-        pytest.param(path, marks=[] if len(path) == 1 else [pytest.mark.long], id=".".join(path))
+        pytest.param(path, marks=[] if len(path) == 1 else [pytest.mark.nightly], id=".".join(path))
         for path in fields()
     ],
 )

@@ -10,14 +10,14 @@ from docs.rule_pages import rule_index, rule_page
 
 from penstock.checks.finding import Level
 from penstock.checks.registry import RULES, by_id
+from penstock.checks.rule import Rule
 from penstock.checks.suppress import ALWAYS
 from tests.checks.examples import Example, example_cases, example_of
 from tests.checks.excerpt import Excerpt, excerpts
 from tests.checks.shows import SHOWS
-from tests.checks.support import Case, check, fired
+from tests.checks.support import check, fired
 from tests.support.markdown import long_lines
 
-CASES = example_cases()
 YAML = re.compile(r"^```yaml .*?^```$", re.DOTALL | re.MULTILINE)
 SECTIONS = ("What it finds", "Why it matters", "Example", "Use instead", "Suppress it", "Source")
 
@@ -25,8 +25,7 @@ SECTIONS = ("What it finds", "Why it matters", "Example", "Use instead", "Suppre
 def by_rule() -> list[pytest.ParameterSet]:
     """On the same worker as the tests of the rule's cases, whose findings are cached."""
     return [
-        pytest.param(CASES[rule.id], id=rule.id, marks=pytest.mark.xdist_group(rule.id))
-        for rule in RULES
+        pytest.param(rule, id=rule.id, marks=pytest.mark.xdist_group(rule.id)) for rule in RULES
     ]
 
 
@@ -44,18 +43,24 @@ def settings(excerpt: Excerpt) -> list[str]:
     return [line for line in excerpt.text.splitlines() if not line.lstrip().startswith("#")]
 
 
-@pytest.mark.parametrize("case", by_rule())
-def test_the_example_violates_the_rule_and_its_repair_solves_that_alone(case: Case) -> None:
+@pytest.mark.parametrize("rule", by_rule())
+def test_the_example_violates_the_rule_and_its_repair_solves_that_alone(rule: Rule) -> None:
+    case = example_cases()[rule.id]
     example = example_of(case)
     assert case.rule in fired(example.bad, gpu=case.gpu)
     assert case.rule not in fired(example.fixed, gpu=case.gpu)
     before, after = problems(example.bad, case.gpu), problems(example.fixed, case.gpu)
     assert before - after - {case.rule} == set(case.also), "the repair solves other problems"
     assert after - before == set(), "the repair causes problems"
+    problem = {f.level for f in example.findings if f.rule not in ALWAYS}
+    assert problem <= {rule.level, *rule.other_levels}
+    assert rule.id not in ALWAYS or rule.level in {f.level for f in example.findings}
+    assert not rule.applies_to or any(engine.value in example.bad for engine in rule.applies_to)
 
 
-@pytest.mark.parametrize("case", by_rule())
-def test_the_page_has_all_sections_and_its_excerpts_show_the_place(case: Case) -> None:
+@pytest.mark.parametrize("rule", by_rule())
+def test_the_page_has_all_sections_and_shows_the_place_and_the_fix_once(rule: Rule) -> None:
+    case = example_cases()[rule.id]
     example = example_of(case)
     bad, fixed = excerpts_of(example)
     lines = example.bad.splitlines()
@@ -72,11 +77,19 @@ def test_the_page_has_all_sections_and_its_excerpts_show_the_place(case: Case) -
     assert [name for name in SECTIONS if name not in sections] == []
     assert f" {case.rule} " in page.partition("$ penstock check ")[2]
     assert long_lines(YAML.sub("", page)) == []
+    for finding in check(case.bad, gpu=case.gpu):
+        sentences = re.split(r"(?<=\.) ", finding.fix)
+        about = [
+            re.sub(r"[`.]|--|\b(the|to|in|launch|script)\b", "", one).split()[1:]
+            for one in sentences
+        ]
+        steps = [tuple(words) for words in about if words]
+        assert len(set(steps)) == len(steps), finding.fix
 
 
 @pytest.mark.parametrize("rule", SHOWS)
 def test_the_excerpt_shows_the_settings_on_which_the_finding_depends(rule: str) -> None:
-    example = example_of(CASES[rule])
+    example = example_of(example_cases()[rule])
     bad, _ = excerpts_of(example)
     without, _ = excerpts(example.bad, example.fixed, example.findings)
     words = set(re.findall(r"[^\s:]+", bad.text))
@@ -98,24 +111,15 @@ def test_the_excerpt_shows_the_settings_on_which_the_finding_depends(rule: str) 
     ],
 )
 def test_both_excerpts_show_what_the_message_is_about(rule: str, cause: str) -> None:
-    for excerpt in excerpts_of(example_of(CASES[rule])):
+    for excerpt in excerpts_of(example_of(example_cases()[rule])):
         assert cause in excerpt.text.splitlines()
 
 
 def test_the_repair_of_a_decode_worker_changes_no_prefill_worker() -> None:
-    example = example_of(CASES["PS456"])
+    example = example_of(example_cases()["PS456"])
     flag = "          - --enable-hierarchical-cache\n"
     assert example.bad.count(flag) == 1
     assert example.fixed == example.bad.replace(flag, "")
-
-
-@pytest.mark.parametrize("case", by_rule())
-def test_levels_and_engines_are_those_of_the_rule(case: Case) -> None:
-    example, rule = example_of(case), by_id(case.rule)
-    problem = {f.level for f in example.findings if f.rule not in ALWAYS}
-    assert problem <= {rule.level, *rule.other_levels}
-    assert case.rule not in ALWAYS or rule.level in {f.level for f in example.findings}
-    assert not rule.applies_to or any(engine.value in example.bad for engine in rule.applies_to)
 
 
 def test_a_rule_states_the_levels_that_its_function_gives() -> None:

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from penstock.errors import PenstockError
 from penstock.manifests.source import open_sources
+from tests.checks.support import dump
 
 SECONDS, BYTES = 20, 2**30  # of CPU time and of address space, for all files together
 IMAGE = "nvcr.io/nvidia/ai-dynamo/vllm-runtime:1.6.1"
@@ -49,7 +49,7 @@ def dgd(args: tuple[str, ...] = ("--model", "m"), **worker: Any) -> str:
         "metadata": {"name": "g"},
         "spec": {"components": components},
     }
-    return yaml.safe_dump(document, sort_keys=False)
+    return dump(document)
 
 
 def variable(name: str, value: str) -> dict[str, str]:
@@ -70,7 +70,7 @@ def script(text: str) -> str:
 def config_map(key: str, text: str) -> str:
     metadata = {"name": "c"}
     made = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {key: text}}
-    return yaml.safe_dump(made) + "---\n"
+    return dump(made) + "---\n"
 
 
 CONFIG = [{"name": "c", "configMap": {"name": "c"}}]

@@ -18,7 +18,7 @@ RECIPES = recipes()
 FILES = sorted(path.name for path in RECIPES.glob("*.yaml"))
 SUMMARY = ROOT / "tests" / "corpus" / "recipes.md"
 
-pytestmark = pytest.mark.skipif(not FILES, reason=f"no recipes in {RECIPES}")
+pytestmark = pytest.mark.needs("recipes")
 
 
 def findings(name: str) -> tuple[Finding, ...]:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from penstock.checks.finding import Finding, Fix, Level
-from tests.checks.all_cases import FIRST_CASES
+from tests.checks.all_cases import cases
 from tests.checks.support import (
     REMOVE,
     SGLANG_AGG,
@@ -18,7 +18,6 @@ from tests.checks.support import (
     TRTLLM_DISAGG,
     VLLM_AGG,
     VLLM_DISAGG,
-    Case,
     check,
     graph,
     manifest,
@@ -354,18 +353,6 @@ def test_the_fix_of_a_flag_says_remove_once() -> None:
     assert only(manifest(SGLANG_AGG, command), "PS611").fix == "Remove `--skip-tokenizer-init`."
 
 
-@pytest.mark.parametrize("case", [pytest.param(c, id=c.rule) for c in FIRST_CASES.values()])
-def test_no_fix_says_the_same_twice(case: Case) -> None:
-    for finding in check(case.bad, gpu=case.gpu):
-        sentences = re.split(r"(?<=\.) ", finding.fix)
-        about = [
-            re.sub(r"[`.]|--|\b(the|to|in|launch|script)\b", "", one).split()[1:]
-            for one in sentences
-        ]
-        steps = [tuple(words) for words in about if words]
-        assert len(set(steps)) == len(steps), finding.fix
-
-
 def test_a_pod_with_more_gpus_than_a_node_stays_pending() -> None:
     finding = only(trtllm(64, 1, tensor_parallel_size=4), "PS205")
     assert finding.level is Level.ERROR
@@ -460,7 +447,7 @@ def test_vllm_on_several_nodes_that_fits_one_runs_on_each() -> None:
 
 
 def test_the_threshold_of_a_startup_probe_is_named() -> None:
-    case = FIRST_CASES["PS707"]
+    (case, *_) = cases()["PS707"]
     assert all(
         re.match(r"Raise failureThreshold to \d+", one.fix) for one in found(case.bad, "PS707")
     )

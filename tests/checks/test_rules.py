@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -12,43 +11,48 @@ from penstock.checks import rules
 from penstock.checks.finding import Finding
 from penstock.checks.merge import merged as with_one_cause
 from penstock.checks.registry import RULES
-from tests.checks.all_cases import CASES, FIRST_CASES
+from tests.checks.all_cases import cases
 from tests.checks.paste import is_pasteable, pasted_graph, pasted_manifest
-from tests.checks.support import BASES, Case, check, fired, graph, is_graph, loud, manifest
+from tests.checks.support import BASES, Case, check, graph, is_graph, loud, manifest
 
 # Reported while a file is read, before there is a deployment; tested in test_check.py.
-READ = ("PS001", "PS002", "PS003")
+READ = ("PS001", "PS002", "PS003", "PS004")
 OF_FILES = {"PS001", "PS005", "PS006"}
+# All tests of a rule run on one worker, as `check` caches what it has checked.
+BY_RULE = [
+    pytest.param(rule.id, id=rule.id, marks=pytest.mark.xdist_group(rule.id))
+    for rule in RULES
+    if rule.id not in OF_FILES
+]
 
 
-def by_rule(cases: Iterable[Case]) -> list[pytest.ParameterSet]:
-    """One worker runs all tests of a rule, as `check` caches what it has checked."""
-    group = pytest.mark.xdist_group
-    return [pytest.param(case, id=case.rule, marks=group(case.rule)) for case in cases]
+def fired(case: Case, text: str) -> bool:
+    return any(f.rule == case.rule for f in check(text, gpu=case.gpu, only=case.rule))
 
 
-OTHER_CASES = [case for case in CASES if case is not FIRST_CASES[case.rule]]
-
-
-@pytest.mark.parametrize("case", by_rule(FIRST_CASES.values()))
-def test_the_rule_fires(case: Case) -> None:
-    assert case.rule in fired(case.bad, gpu=case.gpu)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("case", by_rule(OTHER_CASES))
-def test_the_rule_fires_in_other_cases(case: Case) -> None:
-    assert case.rule in fired(case.bad, gpu=case.gpu)
+@pytest.mark.parametrize("rule", BY_RULE)
+def test_the_rule_fires_for_each_case_and_not_for_its_near_miss(rule: str) -> None:
+    for number, case in enumerate(cases()[rule]):
+        assert fired(case, case.bad), f"case {number}"
+        assert not fired(case, case.near), f"the near miss of case {number}"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", by_rule(CASES))
-def test_the_near_miss_has_no_finding(case: Case) -> None:
-    assert case.rule not in fired(case.near, gpu=case.gpu)
+@pytest.mark.parametrize("rule", BY_RULE)
+def test_the_pasted_fix_removes_the_finding(rule: str) -> None:
+    """YAML for a graph is pasted into the graph, and YAML for a manifest into the manifest."""
+    for number, case in enumerate(cases()[rule]):
+        of_graph = is_graph(case.bad)
+        findings = [f for f in merged_findings(case) if f.rule == rule and f.yaml]
+        if not findings or not is_pasteable(findings, is_graph=of_graph):
+            continue
+        pasted = (pasted_graph if of_graph else pasted_manifest)(case.bad, findings)
+        left = check(pasted, gpu=case.gpu, only=rule)
+        assert not [f for f in left if f.rule in (rule, *READ)], (number, findings[0].yaml)
 
 
 def test_every_rule_has_a_case() -> None:
-    assert {rule.id for rule in RULES} - OF_FILES <= {case.rule for case in CASES}
+    assert {rule.id for rule in RULES} - OF_FILES <= set(cases())
 
 
 def test_there_are_at_least_sixty_rules_with_a_source() -> None:
@@ -77,26 +81,4 @@ def test_the_bases_of_the_cases_are_sound(name: str) -> None:
 
 def merged_findings(case: Case) -> tuple[Finding, ...]:
     """As `penstock check` prints them: one YAML for all components that have the cause."""
-    return with_one_cause(check(case.bad, gpu=case.gpu))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("case", by_rule(c for c in CASES if is_graph(c.bad)))
-def test_the_pasted_fix_removes_the_finding(case: Case) -> None:
-    findings = [f for f in merged_findings(case) if f.rule == case.rule and f.yaml]
-    if not findings:
-        pytest.skip("the fix has no YAML to paste")
-    text = pasted_graph(case.bad, findings)
-    left = [f for f in check(text, gpu=case.gpu) if f.rule in (case.rule, *READ)]
-    assert not left, findings[0].yaml
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("case", by_rule(c for c in CASES if "apiVersion:" in c.bad))
-def test_the_fix_pasted_into_a_manifest_removes_the_finding(case: Case) -> None:
-    findings = [f for f in merged_findings(case) if f.rule == case.rule and f.yaml]
-    if not is_pasteable(findings, is_graph=False):
-        pytest.skip("the fix has no YAML to paste")
-    text = pasted_manifest(case.bad, findings)
-    left = [f for f in check(text, gpu=case.gpu) if f.rule in (case.rule, "PS001", "PS004")]
-    assert not left, findings[0].yaml
+    return with_one_cause(check(case.bad, gpu=case.gpu, only=case.rule))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -31,13 +30,17 @@ def script(shell: str, folder: Path) -> Path:
 
 
 @pytest.mark.program
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+@pytest.mark.parametrize(
+    "shell",
+    [
+        "bash",
+        pytest.param("zsh", marks=pytest.mark.needs("zsh")),
+        pytest.param("fish", marks=pytest.mark.needs("fish")),
+    ],
+)
 def test_the_shell_parses_its_script(shell: str, tmp_path: Path) -> None:
-    program = shutil.which(shell)
-    if program is None:
-        pytest.skip(f"{shell} is not installed")
     path = script(shell, tmp_path)
-    done = subprocess.run([program, "-n", str(path)], capture_output=True, text=True)
+    done = subprocess.run([shell, "-n", str(path)], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -102,15 +105,12 @@ def test_bash_completes_files_in_folders_with_spaces(tmp_path: Path) -> None:
         assert (done.stdout, done.stderr) == ("my graphs/one.yaml\n", "")
 
 
-@pytest.mark.program
+@pytest.mark.needs("fish")
 @pytest.mark.parametrize(
     ("line", "word"), [("penstock sta", "status"), ("penstock logs --fol", "--follow")]
 )
 def test_fish_completes_commands_and_options(line: str, word: str, tmp_path: Path) -> None:
-    program = shutil.which("fish")
-    if program is None:
-        pytest.skip("fish is not installed")
     path = script("fish", tmp_path)
-    command = [program, "--no-config", "-c", f"source {path}; complete -C '{line}'"]
+    command = ["fish", "--no-config", "-c", f"source {path}; complete -C '{line}'"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert [row.split("\t")[0] for row in done.stdout.splitlines()] == [word]

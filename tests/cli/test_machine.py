@@ -6,16 +6,16 @@ import os
 import pty
 import subprocess
 import sys
-import time
 from pathlib import Path
-from select import select
 
+import psutil
 import pytest
 
 from penstock.cli.main import main
 from tests.support.local_graphs import QUICKSTART
+from tests.support.waiting import LIMIT_S, wait_for
 
-CTRL_C, UNNOTICED_S = "\x03", 5.0
+CTRL_C = "\x03"
 ANSWERS = {"model": "gpt-oss-20b", "gpu": "h100", "gpus": "1", "traffic": "chat"}
 OPTIONS = [word for name, value in ANSWERS.items() for word in (f"--{name}", value)]
 
@@ -145,6 +145,11 @@ def test_init_refuses_a_file_before_it_asks(
     assert f"{file}: {cause}. Fix: {fix}" in capsys.readouterr().err
 
 
+def is_reading(pid: int) -> bool:
+    """Whether a process that has asked a question waits for the answer."""
+    return psutil.Process(pid).status() == psutil.STATUS_SLEEPING
+
+
 @pytest.mark.program
 @pytest.mark.parametrize(
     ("keys", "code", "words"),
@@ -170,22 +175,20 @@ def test_wrong_answers_are_asked_again_and_the_end_of_the_input_is_an_error(
     )
     os.close(inside)
     output = ""
-    lines = [line for line in keys.splitlines(keepends=True) if line]
+    lines = keys.splitlines(keepends=True)
     try:
         while True:
             if output.endswith("]: ") and lines:
                 output += "\n"
-                time.sleep(0.2)  # a signal between the question and the read is not noticed
+                # A signal between the question and the read is not noticed.
+                wait_for(lambda: is_reading(process.pid), "the process to read")
                 os.write(terminal, lines.pop(0).encode())
-            if keys == CTRL_C and not lines and not select([terminal], [], [], UNNOTICED_S)[0]:
-                os.write(terminal, keys.encode())
-                continue
             output += os.read(terminal, 4096).decode()
     except OSError:  # the terminal is closed when the command exits
         pass
     finally:
         os.close(terminal)
-    assert process.wait(60) == code
+    assert process.wait(LIMIT_S) == code
     for text in words:
         assert text in output.replace("\r", "")
     assert (tmp_path / "g.yaml").exists() == (code == 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import os
 import re
 import signal
 import subprocess
@@ -17,8 +18,8 @@ from penstock.cli.main import main
 from penstock.graph.load import load_graph
 from penstock.serving.understand import Hints
 from tests.reports.read import charts_of, names_of, page_of
-from tests.simulate.environment import needs_sim
 from tests.support.outputs import read_output
+from tests.support.waiting import wait_for
 
 WORKLOAD = """\
 requests: 60
@@ -29,16 +30,22 @@ arrival: {poisson: 10}
 LOOSE = ("--ttft", "1s", "--itl", "30ms")
 
 
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Results of replays, which several tests read."""
+    return tmp_path_factory.mktemp("cache")
+
+
 @pytest.fixture
-def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+def asked(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
     path = tmp_path / "small.yaml"
     path.write_text(WORKLOAD)
     words = ["plan", "--model", "gpt-oss-120b", "--hardware", "b200", "--workload", str(path)]
     return [*words, "--replays", "20"]
 
 
-@needs_sim
+@pytest.mark.needs("sim")
 def test_a_plan_writes_a_graph_with_its_reasons(
     asked: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -80,7 +87,7 @@ def test_a_plan_writes_a_graph_with_its_reasons(
     assert "not steady" not in simulated
 
 
-@needs_sim
+@pytest.mark.needs("sim")
 def test_an_existing_file_is_replaced_only_if_forced(
     asked: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -95,7 +102,7 @@ def test_an_existing_file_is_replaced_only_if_forced(
     assert "Recommended" in path.read_text()
 
 
-@needs_sim
+@pytest.mark.needs("sim")
 def test_a_report_shows_the_recommendation_and_all_replays(
     asked: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -136,7 +143,7 @@ def test_a_report_shows_the_recommendation_and_all_replays(
     )
 
 
-@needs_sim
+@pytest.mark.needs("sim")
 def test_a_report_without_a_recommendation_shows_the_closest_graph(
     asked: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -180,7 +187,7 @@ def test_a_report_that_cannot_be_written_is_refused_before_the_search(
     assert message in capsys.readouterr().err
 
 
-@needs_sim
+@pytest.mark.needs("sim")
 def test_every_pool_gets_the_minimum_of_replicas(
     asked: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -195,11 +202,11 @@ def test_every_pool_gets_the_minimum_of_replicas(
     assert "--min-replicas: 3 replicas need more than 2 GPUs" in capsys.readouterr().err
 
 
-@needs_sim
+@pytest.mark.needs("sim")
 def test_with_n_minus_one_the_graph_has_a_worker_to_lose(
     asked: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = [*asked, "--gpus", "2", *LOOSE, "--n-minus-one", "--replays", "30"]
+    words = [*asked, "--gpus", "2", *LOOSE, "--n-minus-one"]
     assert main(words) == 0
     output = capsys.readouterr().out
     assert "also with one worker fewer; objective" in output
@@ -208,7 +215,7 @@ def test_with_n_minus_one_the_graph_has_a_worker_to_lose(
     assert "--n-minus-one: 2 replicas need more than 1 GPUs" in capsys.readouterr().err
 
 
-@needs_sim
+@pytest.mark.needs("sim")
 def test_eagle3_is_considered_with_acceptance_rates(
     asked: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -222,12 +229,20 @@ def test_eagle3_is_considered_with_acceptance_rates(
     assert main(["check", str(path)]) == 0
 
 
-@needs_sim
-@pytest.mark.parametrize("objective", ["cost", "interactivity", "throughput"])
+@pytest.mark.needs("sim")
+@pytest.mark.parametrize(
+    "objective",
+    [
+        "cost",
+        pytest.param("interactivity", marks=pytest.mark.nightly),
+        pytest.param("throughput", marks=pytest.mark.nightly),
+    ],
+)
 def test_the_same_request_gives_the_same_graph(
     objective: str, asked: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    question = [*asked, "--gpus", "2", *LOOSE, "--objective", objective, "--no-cache", "--json"]
+    words = ["--gpus", "2", *LOOSE, "--objective", objective, "--replays", "10"]
+    question = [*asked, *words, "--no-cache", "--json"]
     graphs = []
     for _ in range(2):
         assert main(question) == 0
@@ -236,11 +251,11 @@ def test_the_same_request_gives_the_same_graph(
     assert first["recommended"] == second["recommended"]
     assert first["graph"].partition("\nmodel:")[2] == second["graph"].partition("\nmodel:")[2]
     # In addition to the search: two rows of the sensitivity analysis, one after a loss.
-    assert first["replays"] <= 20 + 3 * 3 + 6  # with those that confirm the best graphs
+    assert first["replays"] <= 10 + 3 * 3 + 6  # with those that confirm the best graphs
     assert first["best_aggregated"]
 
 
-@needs_sim
+@pytest.mark.needs("sim")
 def test_an_slo_that_no_graph_meets_reports_the_closest_and_alternatives(
     asked: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -256,7 +271,7 @@ def test_an_slo_that_no_graph_meets_reports_the_closest_and_alternatives(
     assert path.exists()
 
 
-@needs_sim
+@pytest.mark.needs("sim")
 @pytest.mark.parametrize(
     ("more", "code", "message"),
     [
@@ -324,7 +339,7 @@ def test_a_command_line_that_makes_no_sense_is_refused(more: list[str], asked: l
     assert ended.value.code == 2
 
 
-@needs_sim
+@pytest.mark.needs("sim")
 def test_the_maximum_rate_does_not_depend_on_the_requested_scale(
     asked: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -332,7 +347,7 @@ def test_the_maximum_rate_does_not_depend_on_the_requested_scale(
     rates = []
     for load in ("0.01", "1"):
         words = [*asked, "--gpus", "1", *LOOSE, "--objective", "throughput", "--scale", load]
-        words += ["--replays", "60"]
+        words += ["--replays", "15"]
         assert main([*words, "--json"]) == 0
         found = read_output("plan", capsys.readouterr().out)
         rates.append(found["graphs"][0]["figures"]["request_rate"]["median"])
@@ -340,7 +355,8 @@ def test_the_maximum_rate_does_not_depend_on_the_requested_scale(
     assert rates[0] > 10
 
 
-@needs_sim
+@pytest.mark.needs("sim")
+@pytest.mark.nightly  # tests/plan/test_sensitivity.py has the sentence; this takes 30 s
 def test_inputs_that_cannot_be_doubled_are_planned_for(
     asked: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -351,18 +367,18 @@ def test_inputs_that_cannot_be_doubled_are_planned_for(
     assert "sensitivity, input length × 2: not replayed: every request" in capsys.readouterr().out
 
 
-@needs_sim
+@pytest.mark.needs("sim")
 def test_the_suggested_scale_includes_the_requested_scale(
     asked: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    slo = ("--ttft", "1s", "--itl", "8ms", "--replays", "40")
+    slo = ("--ttft", "1s", "--itl", "8ms", "--replays", "30")
     assert main([*asked, "--gpus", "1", *slo, "--scale", "3"]) == 17
     output = capsys.readouterr().err
     (load,) = re.findall(r"--scale ([0-9.]+), at which the closest graph meets the SLO", output)
     assert main([*asked, "--gpus", "1", *slo, "--scale", load]) == 0
 
 
-@needs_sim
+@pytest.mark.needs("sim")
 def test_throughput_of_conversations_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -371,20 +387,25 @@ def test_throughput_of_conversations_is_refused(
     assert "Use --objective cost or interactivity." in capsys.readouterr().err
 
 
-@needs_sim
+@pytest.mark.needs("sim")
 def test_ctrl_c_prints_the_best_graphs_so_far_and_leaves_no_process(
     asked: list[str], tmp_path: Path
 ) -> None:
     path, page = tmp_path / "planned.yaml", tmp_path / "plan.html"
     # The search for the highest interactivity takes minutes.
-    words = [*asked, "--gpus", "16", *LOOSE, "--objective", "interactivity", "--no-cache"]
-    words += ["--replays", "2000", "--verbose", "-o", str(path), "--report", str(page)]
+    words = [*asked, "--gpus", "2", *LOOSE, "--objective", "interactivity", "--quiet"]
+    words += ["--replays", "2000", "-o", str(path), "--report", str(page)]
     argv = [sys.executable, "-m", "penstock.cli.main", *words]
-    process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert process.stderr
-    line = process.stderr.readline()
-    while line and "within the SLO" not in line:  # at least one candidate was replayed
-        line = process.stderr.readline()
+    cache = tmp_path / "own"
+    process = subprocess.Popen(
+        argv,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "XDG_CACHE_HOME": str(cache)},
+    )
+    # More than the processes replay at once, so at least one candidate was measured.
+    wait_for(lambda: len(list(cache.rglob("*.gz"))) > (os.cpu_count() or 1), "replayed candidates")
     children = psutil.Process(process.pid).children(recursive=True)
     process.send_signal(signal.SIGINT)
     output, error = process.communicate(timeout=60)
@@ -397,7 +418,7 @@ def test_ctrl_c_prints_the_best_graphs_so_far_and_leaves_no_process(
     assert psutil.wait_procs(children, timeout=10)[1] == []
 
 
-@needs_sim
+@pytest.mark.needs("sim")
 def test_a_time_limit_ends_the_search_with_what_was_measured(
     asked: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -8,7 +8,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import psutil
@@ -18,8 +17,8 @@ from penstock.cli.main import main
 from penstock.cli.replay_arguments import add_acceptance
 from penstock.simulate.acceptance import PUBLISHED
 from tests.reports.read import charts_of, names_of, page_of
-from tests.simulate.environment import needs_sim
 from tests.support.outputs import read_output
+from tests.support.waiting import wait_for
 
 GRAPHS = Path(__file__).parents[2] / "dynamo_graphs"
 DISAGG = str(GRAPHS / "gpt-oss-120b-b200-disagg.yaml")
@@ -40,7 +39,7 @@ def workload(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return str(path)
 
 
-@needs_sim
+@pytest.mark.needs("sim")
 def test_the_table_has_one_row_per_graph(workload: str, capsys: pytest.CaptureFixture[str]) -> None:
     argv = [
         "simulate",
@@ -64,7 +63,7 @@ def test_the_table_has_one_row_per_graph(workload: str, capsys: pytest.CaptureFi
     assert "cost/Mtok" in output
 
 
-@needs_sim
+@pytest.mark.needs("sim")
 def test_a_router_mode_that_the_replay_does_not_have_is_refused(
     workload: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -81,7 +80,7 @@ def test_a_router_mode_that_the_replay_does_not_have_is_refused(
     assert main([*one, "--set", "engine.config.enable_attention_dp=false"]) == 0
 
 
-@needs_sim
+@pytest.mark.needs("sim")
 def test_json_and_page(workload: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page = tmp_path / "page.html"
     argv = ["simulate", DISAGG, "--workload", workload, "--seeds", "1", "--itl", "20ms"]
@@ -112,7 +111,7 @@ def test_json_and_page(workload: str, tmp_path: Path, capsys: pytest.CaptureFixt
     assert "is a folder. Fix: Name a file in it." in capsys.readouterr().err
 
 
-@needs_sim
+@pytest.mark.needs("sim")
 def test_the_highest_scale_at_which_a_graph_meets_the_slo(
     workload: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -134,7 +133,7 @@ def test_the_highest_scale_at_which_a_graph_meets_the_slo(
     assert "misses the SLO even at scale × " in capsys.readouterr().out
 
 
-@needs_sim
+@pytest.mark.needs("sim")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_the_replays_too(number: signal.Signals, tmp_path: Path) -> None:
     argv = [sys.executable, "-m", "penstock.cli.main", "simulate", DISAGG]
@@ -145,10 +144,7 @@ def test_a_signal_ends_the_replays_too(number: signal.Signals, tmp_path: Path) -
         stderr=subprocess.STDOUT,
         text=True,
     )
-    deadline = time.monotonic() + 60
-    while not list(tmp_path.glob("*/*.jsonl")):  # of a replay that has started
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_for(lambda: list(tmp_path.glob("*/*.jsonl")), "a replay that has started")
     children = psutil.Process(process.pid).children(recursive=True)
     assert children
     process.send_signal(number)
@@ -158,7 +154,7 @@ def test_a_signal_ends_the_replays_too(number: signal.Signals, tmp_path: Path) -
     assert not list(tmp_path.iterdir())
 
 
-@needs_sim
+@pytest.mark.needs("sim")
 def test_requests_that_no_engine_takes_are_rejected_and_miss_the_slo(
     workload: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -172,7 +168,7 @@ def test_requests_that_no_engine_takes_are_rejected_and_miss_the_slo(
     assert "every request is longer than the 100 tokens" in capsys.readouterr().err
 
 
-@needs_sim
+@pytest.mark.needs("sim")
 def test_inputs_beyond_a_step_are_rejected_before_the_replay(
     workload: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -202,7 +198,7 @@ TARGET_LATENCY = GRAPH_WITH_PLANNER.replace(
 RAMP = "input: 14000\noutput: 20\narrival: {ramp: {start: 2, end: 14, seconds: 150}}\n"
 
 
-@needs_sim
+@pytest.mark.needs("sim")
 def test_the_planner_scales_and_is_compared_with_fixed_pools(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -238,7 +234,7 @@ def test_the_planner_scales_and_is_compared_with_fixed_pools(
     assert later["scaling"] != planner["scaling"]
 
 
-@needs_sim
+@pytest.mark.needs("sim")
 def test_a_planner_needs_one_in_the_graph(
     workload: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -256,7 +252,7 @@ def test_a_planner_needs_one_in_the_graph(
     assert "Add --planner." in capsys.readouterr().err
 
 
-@needs_sim
+@pytest.mark.needs("sim")
 def test_the_planner_needs_a_router_mode_that_can_be_replayed(
     tmp_path: Path, workload: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -271,7 +267,7 @@ def test_the_planner_needs_a_router_mode_that_can_be_replayed(
     assert message.endswith("Fix: Set the router mode to kv or round-robin.\n")
 
 
-@needs_sim
+@pytest.mark.needs("sim")
 def test_requests_that_arrive_at_once_have_no_highest_scale(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -295,7 +291,7 @@ def test_requests_that_arrive_at_once_have_no_highest_scale(
         ([str(GRAPHS / "quickstart-simulated.yaml")], 17, "runs the mocker"),
     ],
 )
-@needs_sim
+@pytest.mark.needs("sim")
 def test_bad_input(
     arguments: list[str],
     code: int,

@@ -8,14 +8,13 @@ from pathlib import Path
 import pytest
 
 from penstock.cli.main import main
-from tests.simulate.environment import needs_sim
 
 GRAPHS = Path(__file__).parents[2] / "dynamo_graphs"
 DISAGG = str(GRAPHS / "gpt-oss-120b-b200-disagg.yaml")
 SINGLE = str(GRAPHS / "gpt-oss-20b-h100.yaml")
 ROUTER = '''"--router-mode"
                 - "kv"'''
-MANIFEST = str(Path(__file__).parents[1] / "golden" / "gpt-oss-120b-b200-disagg.yaml")
+MANIFEST = str(Path(__file__).parents[1] / "golden" / "dynamo" / "gpt-oss-120b-b200-disagg.yaml")
 # Dynamo's default weighs cached prompts less than this traffic needs: in two runs
 # the lower bound of the ratio was 1.16 and 1.17; needed is 1.03.
 GRAPH = """\
@@ -45,7 +44,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str]:
     return str(graph), str(workload)
 
 
-@needs_sim
+@pytest.mark.needs("sim")
 def test_better_settings_are_written_into_a_copy_of_the_graph(
     files: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -79,7 +78,7 @@ def test_better_settings_are_written_into_a_copy_of_the_graph(
     assert "already exists" in capsys.readouterr().err
 
 
-@needs_sim
+@pytest.mark.needs("sim")
 @pytest.mark.parametrize(
     ("argv", "code", "message"),
     [
@@ -106,7 +105,7 @@ def test_what_cannot_be_tuned_is_refused(
     assert not list(tmp_path.glob("*.yaml"))
 
 
-@needs_sim
+@pytest.mark.needs("sim")
 def test_a_manifest_with_another_router_mode_names_no_field_of_a_graph(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -120,7 +119,7 @@ def test_a_manifest_with_another_router_mode_names_no_field_of_a_graph(
     assert output.endswith("Fix: Set the router mode to kv.\n")
 
 
-@needs_sim
+@pytest.mark.needs("sim")
 def test_too_little_traffic_is_refused(
     files: tuple[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:

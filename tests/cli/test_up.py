@@ -8,7 +8,6 @@ import pytest
 
 from penstock.cli.main import main
 from penstock.errors import MissingToolError, SimulationError, UsageError
-from tests.simulate.environment import needs_sim
 
 GRAPHS = Path(__file__).parents[2] / "dynamo_graphs"
 DISAGG = str(GRAPHS / "gpt-oss-120b-b200-disagg.yaml")
@@ -52,7 +51,7 @@ def test_an_outdated_environment_must_be_installed_again(
     assert "is outdated" in capsys.readouterr().err
 
 
-@needs_sim
+@pytest.mark.needs("sim")
 def test_a_graph_of_mockers_has_no_hardware_to_predict(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

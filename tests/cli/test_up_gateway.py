@@ -9,7 +9,7 @@ import pytest
 from penstock.cli.main import main
 from penstock.errors import InputError, MissingToolError, UsageError
 from tests.support.emulated_cluster.released import certificate
-from tests.support.local_graphs import QUICKSTART, require_envoy
+from tests.support.local_graphs import QUICKSTART
 
 KEY = "planted-key-of-alice-0123456789"
 
@@ -45,20 +45,18 @@ def test_tls_without_a_gateway_is_an_error(capsys: pytest.CaptureFixture[str]) -
     assert "--tls-cert needs a gateway: add --gateway FILE" in capsys.readouterr().err
 
 
-@pytest.mark.envoy
+@pytest.mark.needs("envoy")
 def test_a_certificate_needs_two_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    require_envoy()
     tls = ["--tls-cert", "none.pem"]
     argv = ["up", str(QUICKSTART), "--gateway", keys_file(tmp_path), *tls]
     assert main(argv) == UsageError.exit_code
     assert "give both --tls-cert and --tls-key, or neither" in capsys.readouterr().err
 
 
-@pytest.mark.envoy
+@pytest.mark.needs("envoy")
 def test_tls_files_are_checked_before_the_start(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    require_envoy()
     chain, key = certificate(tmp_path)
     (tmp_path / "other").mkdir()
     _, other = certificate(tmp_path / "other")
@@ -84,7 +82,7 @@ def test_tls_files_are_checked_before_the_start(
         assert expected in capsys.readouterr().err
 
 
-@pytest.mark.envoy
+@pytest.mark.needs("envoy")
 @pytest.mark.parametrize(
     ("text", "mode", "expected"),
     [
@@ -98,7 +96,6 @@ def test_tls_files_are_checked_before_the_start(
 def test_each_mistake_in_the_keys_is_reported_with_its_line(
     tmp_path: Path, text: str, mode: int, expected: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    require_envoy()
     argv = ["up", str(QUICKSTART), "--gateway", keys_file(tmp_path, text, mode)]
     assert main(argv) == InputError.exit_code
     shown = capsys.readouterr().err
@@ -107,11 +104,10 @@ def test_each_mistake_in_the_keys_is_reported_with_its_line(
     assert not (tmp_path / "state").exists()
 
 
-@pytest.mark.envoy
+@pytest.mark.needs("envoy")
 def test_a_missing_file_of_keys_is_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    require_envoy()
     argv = ["up", str(QUICKSTART), "--gateway", str(tmp_path / "none.env")]
     assert main(argv) == InputError.exit_code
     assert "none.env: no such file" in capsys.readouterr().err

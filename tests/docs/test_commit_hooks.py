@@ -13,12 +13,7 @@ import pytest
 
 from tests.support.documents import PAGES, ROOT, blocks
 
-pytest.importorskip("pre_commit", reason="pre-commit is not installed: it is in the dev group")
-pytestmark = [
-    pytest.mark.program,
-    pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed"),
-    pytest.mark.skipif(shutil.which("uv") is None, reason="uv is not installed"),
-]
+pytestmark = [pytest.mark.nightly, pytest.mark.program]
 CONFIGURATION = (".pre-commit-config.yaml", ".ci/commit_title.py", "pyproject.toml")
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import re
-import shutil
 import sys
 import tomllib
 from pathlib import Path
@@ -226,8 +225,7 @@ def test_every_picture_is_rendered_from_its_source() -> None:
     assert stale == [], "run `make pictures`"
 
 
-@pytest.mark.program
-@pytest.mark.skipif(shutil.which("dot") is None, reason="Graphviz is not installed")
+@pytest.mark.needs("graphviz")
 def test_a_picture_has_the_texts_and_lines_that_graphviz_renders() -> None:
     """Without the coordinates, which differ between versions of Graphviz."""
     render = module(ROOT / "docs" / "pictures" / "render.py")
@@ -255,7 +253,7 @@ def test_a_changed_output_is_stale() -> None:
     assert outputs.with_outputs(changed) == text
 
 
-@pytest.mark.skipif(not CRD.is_file(), reason=f"no CRD at {CRD}: see CONTRIBUTING.md")
+@pytest.mark.needs("crds")
 def test_the_schema_of_the_operator_accepts_the_manifest_with_mistakes() -> None:
     document = yaml.safe_load((ROOT / "docs" / "examples" / "dgd.yaml").read_text("utf-8"))
     assert crd.problems(CRD, document) == []

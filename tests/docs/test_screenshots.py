@@ -8,7 +8,6 @@ from __future__ import annotations
 import html
 import json
 import re
-import shutil
 from pathlib import Path
 
 import pytest
@@ -24,7 +23,6 @@ LIVE = module(ROOT / "docs" / "pictures" / "live.py")
 SHOWN = json.loads(SCREENSHOTS.TITLES.read_text())
 NAMES = {"compare": "comparison_of_two"}  # of the constructed report, if it is another
 NEEDED_BYTES, MAX_BYTES = 5_000, 3_500_000
-HAS_PROGRAMS = shutil.which("chromium") and shutil.which("pdftoppm")
 
 
 def constructed(name: str) -> Report:
@@ -73,10 +71,9 @@ def test_the_pictures_of_top_have_the_columns_of_today_and_load_nothing(width: i
     assert re.search(r"\s+".join(map(re.escape, titles)), text), "run `make screenshots`"
 
 
-@pytest.mark.program
-@pytest.mark.slow
+@pytest.mark.needs("chromium", "poppler")
+@pytest.mark.nightly
 @pytest.mark.xdist_group("chromium")
-@pytest.mark.skipif(not HAS_PROGRAMS, reason="chromium or pdftoppm is not installed")
 def test_pictures_are_taken_of_a_report(tmp_path: Path) -> None:
     report = tmp_path / "verify.html"
     report.write_text(report_html(constructed("verify")), "utf-8")

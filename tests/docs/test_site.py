@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 import subprocess
@@ -18,10 +17,7 @@ from penstock.checks.registry import RULES
 from penstock.cli.main import COMMANDS
 from tests.support.documents import ROOT
 
-pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("mkdocs") is None,
-    reason="the group docs is not installed: uv sync --group docs",
-)
+pytestmark = [pytest.mark.nightly, pytest.mark.needs("docs")]
 # Nothing listens there, so a request to another host fails.
 NOWHERE = "http://127.0.0.1:9"
 

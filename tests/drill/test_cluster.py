@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
-import subprocess
-import sys
-import time
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,21 +16,24 @@ from penstock.cluster.rights import needs_to_drill
 from penstock.drill import cluster_target
 from penstock.drill.run import Pace
 from penstock.errors import ClusterError, DrillError, UsageError
+from tests.support.emulated_cluster import endpoint as endpoints
 from tests.support.emulated_cluster.endpoint import endpoint
 from tests.support.emulated_cluster.pods import Nodes
 from tests.support.emulated_cluster.released import NAME, Cluster, certificate, cluster
 from tests.support.emulated_cluster.roles import as_role, role_file
 from tests.support.emulated_cluster.store import ApiError
+from tests.support.waiting import LIMIT_S
 
 pytestmark = pytest.mark.slow
-QUICK = Pace(warm_up_s=0.3, steady_s=0.2, recovery_s=20)
+QUICK = Pace(warm_up_s=0.1, steady_s=0.1, recovery_s=LIMIT_S, retry_s=0.05, poll_s=0.02)
 LOAD = ("--yes", "--seed", "1", "--streams", "4")
-START_S = 4.0  # longer than the retries of a client
+START_S = 20 * QUICK.retry_s  # longer than the retries of a client
 
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(cli, "pace_of", lambda args: QUICK)
+    monkeypatch.setattr(endpoints, "TOKEN_S", 0.0, raising=False)
     monkeypatch.setattr(cluster_target, "POLL_S", 0.05)
     monkeypatch.setattr(cluster_target, "EVICTION_RETRY_S", 0.3)
     handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
@@ -55,6 +57,7 @@ def serving(
 def install(made: Cluster) -> None:
     Nodes(made.api.store, ("node-a", "node-b"))
     made.install(decode={"replicas": 2})
+    made.operator.step_in_background()
 
 
 def drill(made: Cluster, *arguments: str) -> tuple[int, str]:
@@ -198,24 +201,24 @@ def test_uncordoning_is_tried_again(serving: Cluster, monkeypatch: pytest.Monkey
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_an_interrupted_drain_uncordons_its_node(number: int, serving: Cluster) -> None:
     node = spread(serving)
-    serving.api.containers.start_s = 1000
-    arguments = ["--cluster", *LOAD, "--faults", f"drain:{node}", "--count", "1"]
-    argv = [sys.executable, "-m", "penstock.cli.main", "drill", str(serving.graph), *arguments]
-    process = subprocess.Popen(
-        [*argv, "--kubeconfig", str(serving.kubeconfig)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
     nodes = Nodes(serving.api.store, ())
-    deadline = time.monotonic() + 60
-    while not any(r.endswith("/eviction") for r in serving.api.requests):
-        assert time.monotonic() < deadline
-        assert process.poll() is None
-        time.sleep(0.05)
-    process.send_signal(number)
-    output, _ = process.communicate(timeout=60)
-    assert process.returncode == 130, output
+    serving.api.containers.start_s = 1000  # so that the drain lasts
+    is_evicting = threading.Event()
+
+    def gate(path: str) -> None:
+        if path.endswith("/eviction"):
+            is_evicting.set()
+
+    def interrupt() -> None:
+        if is_evicting.wait(LIMIT_S):
+            os.kill(os.getpid(), number)
+
+    serving.api.gate = gate
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    code, output = drill(serving, "--faults", f"drain:{node}", "--count", "1")
+    thread.join()
+    assert code == 130, output
     assert f"uncordoned {node}" in output
     assert nodes.cordons()[-1] == (node, False)
 

@@ -6,8 +6,8 @@ import json
 import os
 import re
 import signal
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from threading import Event, Thread
@@ -19,7 +19,7 @@ from penstock.drill import run
 from penstock.drill.faults_file import CommandFault, load_faults
 from penstock.drill.inject import choose
 from penstock.drill.report import summary
-from penstock.drill.run import DrillOptions, Pace, drill_endpoint
+from penstock.drill.run import SAMPLE, DrillOptions, DrillResult, Pace, drill_endpoint
 from penstock.drill.targets import RemoteEndpoint, possible
 from penstock.errors import DrillError, GraphError, UsageError
 from tests.support.local_graphs import ROOT
@@ -28,6 +28,8 @@ from tests.support.scripted_http import QuietServer
 pytestmark = pytest.mark.program
 
 HEADERS = {"Authorization": "Bearer key"}
+STREAMS = 2
+FOREVER_S = 10_000.0  # longer than any test may take
 AUTOSCALED = r"\1  autoscaling: {owner: external}"
 
 
@@ -35,14 +37,20 @@ class Endpoint(BaseHTTPRequestHandler):
     """Serves a model, except while ``down`` exists."""
 
     down: ClassVar[Path]
-    stalled: ClassVar[Path]  # while it exists, streams stop after their first token
+    stalled: ClassVar[Path]  # if it exists, streams stop after their first token
+    streams: ClassVar[int]
+    has_stalled: ClassVar[Event]  # a stream has
+    ended: ClassVar[Event]  # from then on, no stream stalls
     keys: ClassVar[set[str | None]] = set()
 
     def do_GET(self) -> None:
         self._send(200, {"data": [{"id": "m"}]})
 
     def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        content = self.rfile.read(int(self.headers["content-length"]))
+        if not content:
+            return  # the client was canceled after it had sent the headers
+        body = json.loads(content)
         Endpoint.keys.add(self.headers["authorization"])
         if Endpoint.down.exists():
             self._send(400, {})
@@ -54,7 +62,10 @@ class Endpoint(BaseHTTPRequestHandler):
     def _stream(self, tokens: int) -> None:
         chunk = {"choices": [{"delta": {"content": "a"}, "finish_reason": None}]}
         usage = {"choices": [], "usage": {"completion_tokens": tokens}}
-        if Endpoint.stalled.exists():
+        Endpoint.streams += 1
+        # One of the drill's first streams is complete: each client sends them one after another.
+        has_result = Endpoint.streams > SAMPLE + STREAMS
+        if Endpoint.stalled.exists() and has_result:
             self._stall(f"data: {json.dumps(chunk)}\n\n".encode())
             return
         events = [json.dumps(chunk)] * tokens + [json.dumps(usage), "[DONE]"]
@@ -64,8 +75,8 @@ class Endpoint(BaseHTTPRequestHandler):
         self.send_response(200)
         self.end_headers()
         self.wfile.write(first)
-        while Endpoint.stalled.exists():
-            time.sleep(0.05)
+        Endpoint.has_stalled.set()
+        Endpoint.ended.wait()
 
     def _send(self, status: int, content: object) -> None:
         self._reply(status, json.dumps(content).encode())
@@ -81,15 +92,17 @@ class Endpoint(BaseHTTPRequestHandler):
 
 
 # The test endpoint fails and recovers immediately.
-QUICK = Pace(warm_up_s=0.3, steady_s=0.3)
+QUICK = Pace(warm_up_s=0.05, steady_s=0.05, poll_s=0.01)
 
 
 @pytest.fixture
 def url(tmp_path: Path) -> Iterator[str]:
     Endpoint.down, Endpoint.stalled = tmp_path / "down", tmp_path / "stalled"
+    Endpoint.streams, Endpoint.has_stalled, Endpoint.ended = 0, Event(), Event()
     server = QuietServer(("127.0.0.1", 0), Endpoint)
     Thread(target=server.serve_forever, daemon=True).start()
     yield f"http://127.0.0.1:{server.server_address[1]}/v1"
+    Endpoint.ended.set()
     server.shutdown()
     server.server_close()
 
@@ -99,17 +112,27 @@ def fault(down: Path, **more: object) -> CommandFault:
     return CommandFault.model_validate(values | {"undo": ["rm", str(down)], "lasts_s": 0.5} | more)
 
 
+def run_drill(
+    url: str,
+    *faults: CommandFault,
+    count: int = 1,
+    pace: Pace = QUICK,
+    say: Callable[[str], None] = lambda line: None,
+) -> DrillResult:
+    endpoint = RemoteEndpoint(url, None, faults, 1, HEADERS, pause_s=0.01)
+    options = DrillOptions(count=count, seed=1, streams=STREAMS, tokens=4, pace=pace)
+    return drill_endpoint(endpoint, options, HEADERS, say)
+
+
 def drill(url: str, *faults: CommandFault, count: int = 1) -> dict[str, int]:
-    endpoint = RemoteEndpoint(url, None, faults, 1, HEADERS)
-    options = DrillOptions(count=count, seed=1, streams=2, tokens=4, pace=QUICK)
-    result = drill_endpoint(endpoint, options, HEADERS, lambda line: None)
+    result = run_drill(url, *faults, count=count)
     assert len(result.faults) == count
     assert all(f.recovered_s is not None for f in result.faults)
     return {row.kind: sum(row.failed.values()) for row in result.evaluation.rows}
 
 
 def test_failures_are_those_of_the_command_that_caused_them(url: str, tmp_path: Path) -> None:
-    harmless = fault(tmp_path / "other", name="harmless")
+    harmless = fault(tmp_path / "other", name="harmless", lasts_s=0.1)
     found = drill(url, fault(tmp_path / "down"), harmless, count=2)
     assert found["down"] > 0
     assert found["harmless"] == 0
@@ -118,9 +141,7 @@ def test_failures_are_those_of_the_command_that_caused_them(url: str, tmp_path: 
 
 
 def test_without_a_survivor_failures_are_unavoidable(url: str, tmp_path: Path) -> None:
-    endpoint = RemoteEndpoint(url, None, [fault(tmp_path / "down", survivor=False)], 1, HEADERS)
-    options = DrillOptions(count=1, seed=1, streams=2, tokens=4, pace=QUICK)
-    found = drill_endpoint(endpoint, options, HEADERS, lambda line: None).evaluation
+    found = run_drill(url, fault(tmp_path / "down", survivor=False)).evaluation
     assert found.failures
     assert found.passes
 
@@ -168,14 +189,12 @@ def test_an_invalid_url_is_an_error() -> None:
 
 
 def test_an_interrupted_drill_has_the_result_so_far(url: str, tmp_path: Path) -> None:
-    endpoint = RemoteEndpoint(url, None, [fault(tmp_path / "down")], 1, HEADERS)
-    options = DrillOptions(count=50, seed=1, streams=2, tokens=4, pace=QUICK)
 
     def interrupt(line: str) -> None:
         if line.startswith("1: down"):
             os.kill(os.getpid(), signal.SIGINT)
 
-    result = drill_endpoint(endpoint, options, HEADERS, interrupt)
+    result = run_drill(url, fault(tmp_path / "down", lasts_s=0.1), count=50, say=interrupt)
     assert result.was_interrupted
     assert len(result.faults) in (1, 2)
     assert result.evaluation.requests > 0
@@ -187,34 +206,37 @@ def test_an_interrupted_drill_has_the_result_so_far(url: str, tmp_path: Path) ->
 def test_an_interrupted_drill_does_not_wait_for_stalled_requests(
     signals: int, url: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """The requests of this endpoint stall once the fault has begun; its undo command still runs."""
+    """The requests of this endpoint stall once the fault has begun; its undo command still runs.
+
+    After one signal they have a moment to end; after two they have none.
+    """
     undone = tmp_path / "undone"
     command = {"command": ["touch", str(Endpoint.stalled)], "undo": ["touch", str(undone)]}
-    stalls = fault(tmp_path / "down", name="stall", lasts_s=60.0, **command)
-    endpoint = RemoteEndpoint(url, None, [stalls], 1, HEADERS)
-    options = DrillOptions(count=50, seed=1, streams=2, tokens=4, pace=QUICK)
+    stalls = fault(tmp_path / "down", name="stall", lasts_s=FOREVER_S, **command)
+    pace = replace(QUICK, interrupted_s=0.05 if signals == 1 else FOREVER_S)
     lines: list[str] = []
+    is_interrupted, returned = Event(), Event()
 
-    returned = Event()
+    def say(line: str) -> None:
+        lines.append(line)
+        if line.startswith("interrupted"):
+            is_interrupted.set()
 
     def interrupt() -> None:
-        while not Endpoint.stalled.exists() and not returned.wait(0.02):
-            """The fault has not begun."""
-        for _ in range(signals):
-            if not returned.wait(0.3):  # a late signal would end the test run
+        for before in (Endpoint.has_stalled, is_interrupted)[:signals]:
+            before.wait()
+            if not returned.is_set():  # a late signal would end the test run
                 os.kill(os.getpid(), signal.SIGINT)
 
     handler = signal.getsignal(signal.SIGINT)
     thread = Thread(target=interrupt)
     thread.start()
-    started = time.monotonic()
     try:
-        result = drill_endpoint(endpoint, options, HEADERS, lines.append)
+        result = run_drill(url, stalls, count=50, pace=pace, say=say)
     finally:
-        returned.set()
+        for event in (returned, Endpoint.has_stalled, is_interrupted):
+            event.set()
         thread.join()
-        Endpoint.stalled.unlink()
-    assert time.monotonic() - started < stalls.lasts_s / 2
     assert lines[-1] == "interrupted: stopping the drill"
     assert undone.exists()
     assert result.was_interrupted

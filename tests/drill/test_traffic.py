@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler
 
 import pytest
@@ -17,12 +17,26 @@ from tests.support.scripted_http import QuietServer
 LOOPBACK = "127.0.0.1"
 TOKEN = b'data: {"choices": [{"finish_reason": null}]}\n\n'
 DONE = b"data: [DONE]\n\n"
-WAITING = b"waited"
+
+Responses = list[tuple[int, bytes]]
+
+
+@dataclass
+class Clock:
+    """Advanced by the test."""
+
+    now: float = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    async def sleep(self, seconds: float) -> None:
+        self.now += seconds
 
 
 @contextmanager
-def server(responses: list[tuple[int, bytes]]) -> Iterator[str]:
-    """Each request gets the next response."""
+def server(responses: Responses, respond: Callable[[], None] = lambda: None) -> Iterator[str]:
+    """Each request gets the next response, after ``respond``."""
 
     class Handler(BaseHTTPRequestHandler):
         def log_message(self, *_: object) -> None:
@@ -31,15 +45,14 @@ def server(responses: list[tuple[int, bytes]]) -> Iterator[str]:
         def do_POST(self) -> None:
             self.rfile.read(int(self.headers["Content-Length"]))
             status, body = responses.pop(0)
-            if body is WAITING:
-                time.sleep(1)
+            respond()
             self.send_response(status)
             self.send_header("x-penstock-frontend", "127.0.0.1:8001")
             self.end_headers()
             self.wfile.write(body)
 
     listening = QuietServer((LOOPBACK, 0), Handler)
-    thread = threading.Thread(target=listening.serve_forever, args=[0.01])
+    thread = threading.Thread(target=listening.serve_forever)
     thread.start()
     try:
         yield f"http://{LOOPBACK}:{listening.server_address[1]}"
@@ -49,9 +62,18 @@ def server(responses: list[tuple[int, bytes]]) -> Iterator[str]:
         listening.server_close()
 
 
-def one(responses: list[tuple[int, bytes]], retries: int) -> StreamResult:
-    with server(responses) as url:
-        traffic = Traffic(url, "m", requests=1, concurrency=1, tokens=2, retries=retries)
+def one(responses: Responses, retries: int, response_s: float = 0.0) -> StreamResult:
+    """``response_s``: how long the server takes for a response."""
+    clock = Clock()
+
+    def respond() -> None:
+        clock.now += response_s
+
+    with server(responses, respond) as url:
+        traffic = Traffic(
+            url, "m", requests=1, concurrency=1, tokens=2, retries=retries,
+            clock=clock, sleep=clock.sleep,
+        )  # fmt: skip
         asyncio.run(traffic.run())
     (result,) = traffic.results
     assert traffic.failures == ([result] if result.error else [])
@@ -63,6 +85,7 @@ def test_a_rejected_request_is_retried_and_counted() -> None:
     result = one([(500, b"why"), (200, TOKEN + TOKEN + DONE)], retries=2)
     assert result.error == ""
     assert result.rejections == ("HTTP 500: b'why'",)
+    assert result.first_token_s == 0.5  # as OpenAI's clients wait
 
 
 @pytest.mark.parametrize("retries", [0, 2])
@@ -70,6 +93,7 @@ def test_a_request_that_is_rejected_each_time_has_failed(retries: int) -> None:
     result = one([(503, b"busy")] * (retries + 1), retries=retries)
     assert result.error == "HTTP 503: b'busy'"
     assert len(result.rejections) == retries
+    assert result.ended_s == (0.5 + 1.0 if retries else 0.0)
 
 
 def test_a_truncated_stream_has_failed_and_is_not_retried() -> None:
@@ -121,11 +145,11 @@ def test_a_malformed_chunk_fails_its_request_only(chunk: bytes) -> None:
 
 
 def test_time_in_an_attempt_that_was_retried_counts() -> None:
-    """The first attempt waits for a second, then gets 503; the retry succeeds immediately."""
-    result = one([(503, WAITING), (200, TOKEN + TOKEN + DONE)], retries=2)
+    """The first attempt gets 503 after three seconds, and the retry succeeds after as many."""
+    result = one([(503, b"busy"), (200, TOKEN + TOKEN + DONE)], retries=2, response_s=3.0)
     assert result.error == ""
-    assert result.longest_gap_s >= 1
-    assert result.gap_ended_s - result.started_s < result.first_token_s - result.started_s
+    assert (result.longest_gap_s, result.gap_ended_s) == (3.0, 3.0)
+    assert result.first_token_s == 3.0 + 0.5 + 3.0
 
 
 def test_the_frontend_and_the_connection_are_noted() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import stat
 import subprocess
 import sys
@@ -17,6 +16,7 @@ from penstock.bench.shadow.requests import read_requests
 from penstock.cli.main import main
 from penstock.local.ports import Ports
 from penstock.workload import find_workload
+from tests.support.needs import program
 from tests.support.outputs import read_output
 from tests.support.traced_frontend import MODEL, traced_frontend
 
@@ -37,15 +37,12 @@ def _send(url: str) -> None:
         assert done.status_code == 200, done.text
 
 
-@pytest.mark.etcd
+@pytest.mark.needs("servers")
 def test_a_trace_of_a_real_frontend_has_shapes_and_no_text(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ports = Ports()
     port = ports.free()
-    server = shutil.which("nats-server", path="/usr/sbin:/usr/bin:/usr/local/bin")
-    if server is None:
-        pytest.skip("not on PATH: nats-server")
     log, live = tmp_path / "log.jsonl", tmp_path / "live.jsonl"
     variables = {
         "DYN_REQUEST_TRACE_RECORDS": "request_end,request_payload,tool",
@@ -56,7 +53,7 @@ def test_a_trace_of_a_real_frontend_has_shapes_and_no_text(
         "NATS_SERVER": f"nats://127.0.0.1:{port}",
     }
     nats = subprocess.Popen(  # the frontend connects later, when it listens
-        [server, "-a", "127.0.0.1", "-p", str(port), "-js", "-sd", str(tmp_path / "js")],
+        [program("nats-server"), "-a", "127.0.0.1", "-p", str(port), "-js", "-sd", str(tmp_path)],
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     try:

@@ -14,15 +14,17 @@ from client_matrix import ENGINES, model_of
 from clients import docs, openapi
 from clients.cases import CASES, FAILED, NOT_APPLICABLE, REJECTED, SUPPORTED, Session
 from clients.deviations import KNOWN
-from clients.drivers import CLIENTS, Driver, Missing, command
+from clients.drivers import CLIENTS, Driver
 from clients.parameters import begins_object
 from penstock.drill.graph_process import GraphProcess
-from penstock.environments import environments_root
 from report import RESULTS
 from tests.support.local_graphs import QUICKSTART, without_envoy
 
 MEASURED = json.loads((RESULTS / "client_matrix.json").read_text())["engines"]
-SHORT = ("openai-python", "openai-node")
+SHORT = (
+    "openai-python",
+    pytest.param("openai-node", marks=pytest.mark.needs("openai-node")),
+)
 MUST_SUPPORT = {"chat", "streaming", "cached tokens", "no max_tokens", "stop", "seed"}
 MUST_SUPPORT |= {"json_schema", "tools", "over-long prompt"}
 
@@ -72,13 +74,10 @@ def base_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield graph.wait_ready()
 
 
+@pytest.mark.needs("clients")
 @pytest.mark.parametrize("client", SHORT)
 def test_a_client_gets_from_the_mocker_what_the_matrix_says(base_url: str, client: str) -> None:
     model, context_length = model_of(base_url)
-    try:
-        command(client, base_url, model)
-    except Missing as missing:
-        pytest.skip(missing.reason)
     with Driver(client, base_url, model) as driver:
         session = Session(
             driver=driver,
@@ -94,19 +93,19 @@ def test_a_client_gets_from_the_mocker_what_the_matrix_says(base_url: str, clien
     assert {name: cell.state for name, cell in cells.items()} == expected
 
 
+@pytest.mark.needs("clients")
 def test_generated_requests_find_no_unlisted_deviation(base_url: str) -> None:
     paths = ("/v1/chat/completions", "/v1/responses")
     _assert_known(base_url, 8, paths)
 
 
-@pytest.mark.long
+@pytest.mark.needs("clients")
+@pytest.mark.nightly
 def test_generated_requests_to_all_routes_find_no_unlisted_deviation(base_url: str) -> None:
     _assert_known(base_url, 100, ())
 
 
 def _assert_known(base_url: str, examples: int, paths: tuple[str, ...]) -> None:
-    if not (environments_root() / "clients" / "installed.txt").exists():
-        pytest.skip("the environment `clients` is not installed: penstock env install clients")
     found, requests = openapi.kinds(base_url, model_of(base_url)[0], examples=examples, paths=paths)
     assert requests >= examples
     assert set(found) & KNOWN  # the comparison finds what is listed

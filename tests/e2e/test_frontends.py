@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from penstock.drill.traffic import Traffic
-from tests.support.local_graphs import Up, listening, require_envoy
+from tests.support.local_graphs import Up, listening
 
 
 def test_without_envoy_the_first_frontend_is_the_endpoint_and_a_note_says_so(
@@ -26,9 +26,8 @@ def test_without_envoy_the_first_frontend_is_the_endpoint_and_a_note_says_so(
         assert [m["id"] for m in models] == graph.state()["models"]
 
 
-@pytest.mark.envoy
+@pytest.mark.needs("envoy")
 def test_a_frontend_that_stops_behind_envoy_breaks_no_stream(up: Up, quickstart: Path) -> None:
-    require_envoy()
     text = quickstart.read_text() + "\nfrontend:\n  replicas: 2\n"
     quickstart.write_text(text)
     graph = up(quickstart, envoy=True)
@@ -51,17 +50,15 @@ def test_a_frontend_that_stops_behind_envoy_breaks_no_stream(up: Up, quickstart:
     assert traffic.failures == []
 
 
-@pytest.mark.envoy
+@pytest.mark.needs("envoy")
 def test_envoy_listens_only_on_loopback(up: Up, quickstart: Path, tmp_path: Path) -> None:
-    require_envoy()
     graph = up(quickstart, envoy=True)
     assert graph.state()["envoy"]
     assert listening(tmp_path) == {"127.0.0.1"}
 
 
-@pytest.mark.envoy
+@pytest.mark.needs("envoy")
 def test_the_endpoint_of_envoy_may_have_another_address(up: Up, quickstart: Path) -> None:
-    require_envoy()
     graph = up(quickstart, "--host", "127.0.0.2", envoy=True)
     url = str(graph.state()["endpoint"])
     assert url.startswith("http://127.0.0.2:")

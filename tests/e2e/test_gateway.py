@@ -21,9 +21,8 @@ import pytest
 
 from penstock.drill.graph_process import GraphProcess
 from shadow import KEY, GatewayProcess, Response, body, graph_in, hanging, load, send, served
-from tests.support.local_graphs import require_envoy
 
-pytestmark = pytest.mark.envoy
+pytestmark = pytest.mark.needs("envoy")
 
 ONE = "backends: [{release: stable, weight: 100}]\n"
 FIFTH = ONE + "shadow: {release: candidate, percent: 20}\n"
@@ -59,7 +58,6 @@ class Pair:
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
-    require_envoy()
     folder = tmp_path_factory.mktemp("gateway")
     stable, candidate = graph_in(folder / "stable"), graph_in(folder / "candidate")
     try:

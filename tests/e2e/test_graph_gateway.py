@@ -24,10 +24,9 @@ from tests.support.local_graphs import (
     assert_nothing_left,
     left,
     listening,
-    require_envoy,
 )
 
-pytestmark = pytest.mark.envoy
+pytestmark = pytest.mark.needs("envoy")
 
 GATEWAY_HOST = "127.0.0.2"  # what is not for clients stays on 127.0.0.1
 ALICE, BOB, CAROL = (f"planted-key-of-{name}-0123456789" for name in ("alice", "bob", "carol"))
@@ -75,7 +74,6 @@ class Guarded:
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
-    require_envoy()
     folder = tmp_path_factory.mktemp("guarded")
     graph, keys = folder / "graph.yaml", folder / "keys.env"
     graph.write_text(QUICKSTART.read_text() + SECTION)

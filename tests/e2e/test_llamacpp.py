@@ -20,8 +20,7 @@ import pytest
 
 from graphs import GRAPHS, copy_graph
 from penstock.drill.graph_process import GraphProcess
-from penstock.environments import environments_root, is_installed
-from penstock.environments.packaged_models import SMOLLM2, packaged_model
+from penstock.environments.packaged_models import SMOLLM2
 from penstock.metrics import parse
 from tests.support.local_graphs import assert_nothing_left
 from tests.support.repeats import without_lost_stream
@@ -50,16 +49,14 @@ TOOL = {
         },
     },
 }
-# Probes that take long or that another test of this file makes; `make long` runs all.
+# Probes that take long or that another test of this file makes; `make nightly` runs all.
 PROBES = ("disaggregation", "kv-transfer", "prefix-cache", "block-size")
 
-pytestmark = [pytest.mark.llamacpp, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.needs("llamacpp"), pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")
 def graph(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GraphProcess]:
-    if packaged_model(SMOLLM2, "gguf") is None:
-        pytest.skip("the environment llamacpp is not installed: penstock env install llamacpp")
     folder = tmp_path_factory.mktemp("llamacpp")
     arguments = ["--port", "0", "--start-timeout-s", str(START_S)]
     with GraphProcess(copy_graph("quickstart", folder), folder, arguments) as process:
@@ -325,7 +322,7 @@ def test_the_probes_of_verify_pass(graph: GraphProcess) -> None:
     _verify(graph, *PROBES)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_every_probe_of_verify_passes_or_has_nothing_to_test(graph: GraphProcess) -> None:
     unknown = _verify(graph)
     assert sorted(unknown) == ["reasoning-parser", "tool-call-parser", "transport"]
@@ -393,11 +390,11 @@ def _stream(graph: GraphProcess, text: str, began: threading.Semaphore) -> tuple
     return reason, tokens
 
 
+@pytest.mark.nightly
+@pytest.mark.needs("llamacpp-nixl")
 def test_nixl_gives_the_tokens_of_shared_memory_also_when_a_prefill_worker_is_killed(
     graph: GraphProcess,
 ) -> None:
-    if not is_installed(environments_root() / "llamacpp-nixl"):
-        pytest.skip("not installed: penstock env install llamacpp-nixl")
     draw = random.Random(18)
     # Lengths below, at and above blocks of 16, and a first token that no other prompt has.
     lengths = (5, 16, 33, 90, 40)

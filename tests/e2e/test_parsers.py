@@ -23,6 +23,7 @@ from penstock.local.ports import Ports
 from penstock.tokenizer import FOLDER
 from tests.support.dynamo_processes import dynamo_processes
 from tests.support.local_graphs import QUICKSTART
+from tests.support.needs import needed_by_its_tests
 
 WORKER = Path(__file__).with_name("scripted_worker.py")
 REASONING = (
@@ -124,14 +125,13 @@ EXPECTED = {
 
 
 @pytest.fixture(scope="module")
+@needed_by_its_tests("harmony")
 def parsed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
-    encodings = vocabulary()
-    if encodings is None:
-        pytest.skip("the parsers' vocabulary is not installed: penstock env install harmony")
-    with _served(tmp_path_factory.mktemp("parsed"), *PARSERS, encodings=encodings) as served:
+    with _served(tmp_path_factory.mktemp("parsed"), *PARSERS, encodings=vocabulary()) as served:
         yield served
 
 
+@pytest.mark.needs("harmony")
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("script", list(SCRIPTS))
 def test_reasoning_content_and_call_are_separated_at_every_chunk_boundary(

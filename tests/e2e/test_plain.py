@@ -20,14 +20,13 @@ from penstock.manifests.render import chart_path, render
 from penstock.strict_yaml.loader import SafeLoader
 from penstock.tiny_model import write
 from tests.e2e.pods import Pods
-from tests.support.local_graphs import QUICKSTART, require_servers
+from tests.support.local_graphs import QUICKSTART
 
-pytestmark = [pytest.mark.e2e, pytest.mark.etcd, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, pytest.mark.needs("servers"), pytest.mark.timeout(300)]
 
 
 @pytest.fixture(scope="module")
 def values(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    require_servers()
     model = tmp_path_factory.mktemp("model") / "tiny"
     write(model)
     values: dict[str, Any] = yaml.safe_load(QUICKSTART.read_text())

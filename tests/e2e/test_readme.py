@@ -1,6 +1,6 @@
 """The commands of README.md and docs/, in the order of each page, with copies of the graphs.
 
-A page whose commands need an environment that is missing skips. `make long` runs the blocks that
+A test needs the environments of its commands. `make nightly` runs the blocks that
 take longer, each by itself. `python -m tests.support.documents` lists them, and those that run
 elsewhere.
 """
@@ -29,7 +29,7 @@ README = PAGES["README.md"]
 NUMBER = re.compile(r"(\d+(?:\.\d+)?)")
 RESPONSE = re.compile(r"response is `([^`]+)`")
 # A command that contains the key needs the environment.
-NEEDS = {"quickstart.yaml": "llamacpp", "penstock plan": "sim"}
+NEEDED = {"quickstart.yaml": "llamacpp", "penstock plan": "sim"}
 # Why a block is not run, and what it contains then.
 EXCLUDED = {
     # What the emulated cluster can do runs in tests/kubernetes/cluster/test_documents.py.
@@ -66,20 +66,21 @@ def pages() -> dict[str, list[Block]]:
     return {page: [b for b in run if b.page == page] for page in dict.fromkeys(b.page for b in run)}
 
 
-LONG = [block for block in blocks() if block.is_long]
+IN_CI = ("README.md", "docs/tutorial.md")
+NIGHTLY = [block for block in blocks() if block.is_nightly]
 
 
 def commands(run: list[Block]) -> list[str]:
     return [command for block in run for command in block.run_commands()]
 
 
-def skip_without_environments(run: list[Block]) -> None:
-    """Skip if an environment is missing that the commands need."""
+def marks(run: list[Block]) -> list[pytest.MarkDecorator]:
+    """The environments that the commands of the blocks need."""
     named = {name for b in run for name in ENVIRONMENT.findall(b.text)}
-    named |= {name for words, name in NEEDS.items() for c in commands(run) if words in c}
-    for name in sorted(named):
-        if not (environments_root() / name / "installed.txt").exists():
-            pytest.skip(f"environment {name} is not installed: penstock env install {name}")
+    named |= {name for words, name in NEEDED.items() for c in commands(run) if words in c}
+    found = [pytest.mark.needs(*sorted(named))] if named else []
+    # Its commands are in the README too, or start graphs for half a minute.
+    return found if run[0].page in IN_CI else [*found, pytest.mark.nightly]
 
 
 class Reader:
@@ -137,9 +138,10 @@ def reader(tmp_path: Path) -> Iterator[Reader]:
     assert_nothing_left(tmp_path)
 
 
-@pytest.mark.parametrize("page", list(pages()))
+@pytest.mark.parametrize(
+    "page", [pytest.param(page, marks=marks(run)) for page, run in pages().items()]
+)
 def test_the_commands_of_a_page_work_in_sequence(page: str, reader: Reader) -> None:
-    skip_without_environments(pages()[page])
     printed = ""
     for command in commands(pages()[page]):
         output = reader.run(command.replace("requests=600", "requests=3"))  # can be reached here
@@ -165,11 +167,13 @@ def _is_part_of(text: str, printed: str) -> bool:
     return any(shown == pytest.approx(list(map(float, one.groups())), rel=0.05) for one in found)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("block", LONG, ids=lambda b: f"{b.page}: {b.heading}")
+@pytest.mark.parametrize(
+    "block",
+    [pytest.param(b, id=f"{b.page}: {b.heading}", marks=marks([b])) for b in NIGHTLY],
+)
 def test_the_commands_of_a_long_block_work(block: Block, reader: Reader) -> None:
-    skip_without_environments([block])
     for command in commands([block]):
         _is_printed(command, reader.run(command))
 

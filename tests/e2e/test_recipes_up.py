@@ -9,7 +9,8 @@ import pytest
 
 from penstock.drill.graph_process import GraphProcess
 from tests.local.test_published_manifests import EPP, PROFILE
-from tests.support.local_graphs import ROOT, Up, require_recipes
+from tests.support.local_graphs import ROOT, Up
+from tests.support.outside_files import recipes
 
 RECIPES = (
     "recipes_gpt-oss-120b_trtllm_agg_deploy.yaml",
@@ -23,10 +24,13 @@ RECIPES = (
 )
 
 
-@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.needs("recipes")
+@pytest.mark.parametrize(
+    "name", [*RECIPES[:2], *(pytest.param(r, marks=pytest.mark.nightly) for r in RECIPES[2:])]
+)
 def test_a_published_manifest_runs_with_mockers(up: Up, name: str) -> None:
     # Their findings are about clusters and GPUs; tests/checks/test_recipes.py has them.
-    graph = up(require_recipes() / name, "--engine", "mocker", "--skip-check")
+    graph = up(recipes() / name, "--engine", "mocker", "--skip-check")
     state = graph.state()
     assert all(r["is_substitute"] for r in state["replicas"] if r["worker_id"])
     assert_answers(graph)

@@ -14,7 +14,7 @@ import pytest
 
 import recovery
 from penstock.drill.graph_process import GraphProcess
-from tests.support.local_graphs import assert_nothing_left, require_envoy, require_servers
+from tests.support.local_graphs import assert_nothing_left
 from tests.support.repeats import without_lost_stream
 
 
@@ -63,9 +63,9 @@ def test_a_decode_worker_that_hangs_is_replaced_and_its_streams_move(tmp_path: P
     assert any("decode.0 stopped responding" in line for line in result["messages"])
 
 
-@pytest.mark.envoy
+@pytest.mark.nightly
+@pytest.mark.needs("envoy")
 def test_each_other_process_that_hangs_is_replaced(tmp_path: Path) -> None:
-    require_envoy()
     roles = [role for role in recovery.ROLES if role != "decode"]
 
     def stop_each(graph: GraphProcess, seconds: float) -> None:
@@ -93,17 +93,17 @@ def test_five_kills_of_a_decode_worker_lose_nothing(tmp_path: Path) -> None:
     assert (result["failed"], result["errors"]) == (0, {})
 
 
-@pytest.mark.envoy
+@pytest.mark.nightly
+@pytest.mark.needs("envoy")
 def test_behind_envoy_a_killed_frontend_loses_only_its_own_streams(tmp_path: Path) -> None:
-    require_envoy()
     result = measured("kill-frontend", tmp_path, variant="envoy", seconds=10)
     # What the frontend was streaming is lost; no request is refused or rejected.
     assert all("incomplete" in error for error in result["errors"]), result["errors"]
     assert result["failed"] <= 5 * recovery.CONCURRENCY
 
 
-@pytest.mark.etcd
+@pytest.mark.nightly
+@pytest.mark.needs("servers")
 def test_with_etcd_a_suspended_graph_comes_back(tmp_path: Path) -> None:
-    require_servers()
     result = measured("suspend-all", tmp_path, variant="etcd", seconds=15)
     assert result["last_failure_after_the_start_s"] < result["seconds_after_the_start"] - 1

@@ -16,7 +16,6 @@ from tests.support.local_graphs import (
     Up,
     assert_nothing_left,
     listening,
-    require_servers,
     without_envoy,
 )
 
@@ -28,12 +27,11 @@ def pids_of(state: dict[str, Any]) -> set[int]:
 SERVERS = "\ninfrastructure:\n  discovery: etcd\n  events: nats\n"
 
 
-@pytest.mark.etcd
-@pytest.mark.parametrize("requests_plane", ["tcp", "nats"])
+@pytest.mark.needs("servers")
+@pytest.mark.parametrize("requests_plane", [pytest.param("tcp", marks=pytest.mark.nightly), "nats"])
 def test_a_graph_runs_scales_and_survives_a_kill_on_etcd_and_nats(
     up: Up, quickstart: Path, tmp_path: Path, requests_plane: str
 ) -> None:
-    require_servers()
     quickstart.write_text(quickstart.read_text() + SERVERS + f"  requests: {requests_plane}\n")
     graph = up(quickstart)
     state = graph.state()
@@ -61,11 +59,11 @@ def test_a_graph_runs_scales_and_survives_a_kill_on_etcd_and_nats(
     assert listening(tmp_path) == {"127.0.0.1"}
 
 
-@pytest.mark.etcd
+@pytest.mark.nightly
+@pytest.mark.needs("servers")
 def test_two_graphs_on_the_same_servers_do_not_mix(
     up: Up, quickstart: Path, tmp_path: Path
 ) -> None:
-    require_servers()
     text = quickstart.read_text()
     quickstart.write_text(text + SERVERS)
     first = up(quickstart)

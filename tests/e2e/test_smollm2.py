@@ -1,7 +1,7 @@
 """Real text from vLLM on a CPU, KV over NIXL, token by token against transformers.
 
 The graph starts once. CI compares six prompts with recorded tokens, which
-benchmarks/smollm2_exact.py computed; `make long` computes those of 64, and runs every probe.
+benchmarks/smollm2_exact.py computed; `make nightly` computes those of 64, and runs every probe.
 """
 
 from __future__ import annotations
@@ -18,18 +18,17 @@ from penstock.drill.graph_process import GraphProcess
 from penstock.environments.packaged_models import SMOLLM2, packaged_model
 from smollm2_exact import CHOSEN, GRAPH, RECORDED, START_S, decidable, prompts
 from tests.support.local_graphs import assert_nothing_left
-from token_requests import PYTHON, Prompt, ask_each, differences, every, reference
+from token_requests import Prompt, ask_each, differences, every, reference
 
 # Probes that depend on the model's shape. test_cpu_engine.py runs the others with a smaller model.
 PROBES = ("disaggregation", "kv-transfer")
 
-pytestmark = [pytest.mark.vllm, pytest.mark.timeout(1800)]
+# Its start takes a minute of CPU time. In CI, test_gguf compares tokens of llama.cpp.
+pytestmark = [pytest.mark.nightly, pytest.mark.needs("smollm2"), pytest.mark.timeout(1800)]
 
 
 @pytest.fixture(scope="module")
 def graph(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GraphProcess]:
-    if not PYTHON.exists() or packaged_model(SMOLLM2, "safetensors") is None:
-        pytest.skip("SmolLM2 is not installed: penstock env install smollm2")
     folder = tmp_path_factory.mktemp("smollm2")
     arguments = ["--port", "0", "--start-timeout-s", str(START_S)]
     with GraphProcess(copy_graph(GRAPH, folder), folder, arguments) as process:
@@ -88,7 +87,7 @@ def test_tokens_equal_the_recorded_ones_of_transformers(graph: GraphProcess) -> 
     assert _wrong(graph, sent, recorded) == []
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_tokens_of_64_prompts_equal_those_of_transformers(graph: GraphProcess) -> None:
     folder = packaged_model(SMOLLM2, "safetensors")
     assert folder is not None
@@ -104,7 +103,7 @@ def test_the_kv_cache_that_is_transferred_has_the_models_size(graph: GraphProces
     assert "as the model's shape predicts" in verdicts["kv-transfer"]
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_every_probe_passes_or_has_nothing_to_test(graph: GraphProcess) -> None:
     verdicts = _verify(graph)
     others = {name: text for name, text in verdicts.items() if not text.startswith("pass")}

@@ -17,10 +17,9 @@ from penstock.manifests.source import open_source
 from penstock.serving.understand import Hints
 from penstock.simulate.replay import require_environment
 from penstock.simulate.replayable import replayable
-from tests.simulate.environment import needs_sim
 from tests.support.local_graphs import ROOT, Up
 
-pytestmark = [pytest.mark.e2e, needs_sim]
+pytestmark = [pytest.mark.e2e, pytest.mark.needs("sim")]
 DISAGG = ROOT / "dynamo_graphs" / "gpt-oss-120b-b200-disagg.yaml"
 TIMED = ("--engine", "mocker", "--timing", "model", "--speed")
 PARSED = """
@@ -80,6 +79,7 @@ def test_a_twin_runs_the_replayed_engines_and_prints_the_comparison(up: Up, grap
     assert "in simulated time at 2 × speed: TTFT p50" in process.log.read_text()
 
 
+@pytest.mark.nightly
 def test_a_twin_applies_edits_of_replicas_and_of_limits(up: Up, graph: Path) -> None:
     process = up(graph, *TIMED, "2", envoy=True)
     before = process.pids("prefill")
@@ -96,6 +96,7 @@ def test_a_twin_applies_edits_of_replicas_and_of_limits(up: Up, graph: Path) -> 
     assert live["engine"]["max_num_seqs"] == 32
 
 
+@pytest.mark.nightly
 def test_ctrl_c_stops_a_twin_during_its_comparison(up: Up, graph: Path) -> None:
     process = up(graph, *TIMED, "0.01", envoy=True)  # 24 requests would take a quarter of an hour
     assert process.stop(signal.SIGINT) == 130

@@ -12,7 +12,6 @@ import httpx
 import psutil
 import pytest
 
-from penstock.environments.paths import environments_root, is_installed
 from penstock.local.state import StateDir
 from tests.support.local_graphs import QUICKSTART, Up, left
 from tests.support.processes import command_of, is_alive
@@ -20,10 +19,7 @@ from tests.support.processes import command_of, is_alive
 ADDRESS = re.compile(r"page: (http://127\.0\.0\.1:\d+/)")
 BOUND_S = 90.0  # of the start of the page on a busy machine
 
-pytestmark = pytest.mark.skipif(
-    not is_installed(environments_root() / "page"),
-    reason="the environment page is not installed: penstock env install page",
-)
+pytestmark = pytest.mark.needs("page")
 
 
 def address(log: Path) -> str:

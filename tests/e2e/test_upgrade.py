@@ -28,7 +28,7 @@ def pythons(state: dict[str, Any]) -> set[str]:
     return {psutil.Process(int(r["pid"])).cmdline()[0] for r in serving}
 
 
-@pytest.mark.skipif(python_of(NEXT) is None, reason="environment dynamo-1.7 is not installed")
+@pytest.mark.needs("dynamo-1.7")
 def test_a_running_graph_is_upgraded_to_1_7(tmp_path: Path) -> None:
     python = python_of(NEXT)
     file = tmp_path / "graph.yaml"

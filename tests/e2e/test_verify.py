@@ -89,9 +89,9 @@ def test_cannot_tell_is_a_failure_for_a_probe_in_must_pass(
 @pytest.mark.parametrize(
     "changed",
     [
-        "router:\n  mode: round-robin\n",
-        "router:\n  mode: random\n",
-        "router:\n  kv_events: false\n",
+        pytest.param("router:\n  mode: round-robin\n", marks=pytest.mark.nightly),
+        pytest.param("router:\n  mode: random\n", marks=pytest.mark.nightly),
+        pytest.param("router:\n  kv_events: false\n", marks=pytest.mark.nightly),
         "frontend:\n  replicas: 2\n",
     ],
 )
@@ -102,6 +102,7 @@ def test_a_graph_that_runs_as_declared_fails_no_probe(up: Up, tmp_path: Path, ch
     assert (done.returncode, _failed(json.loads(done.stdout))) == (0, {}), done.stderr
 
 
+@pytest.mark.nightly
 def test_a_scaled_graph_is_verified(up: Up, quickstart: Path) -> None:
     """`verify` waits until `up` has applied the edit; with several decode workers, the probe of
     the prefix cache repeats its request until one of them gets it twice."""
@@ -112,6 +113,7 @@ def test_a_scaled_graph_is_verified(up: Up, quickstart: Path) -> None:
     assert "1 prefill, 3 decode" in done.stdout
 
 
+@pytest.mark.nightly
 def test_a_mocker_instead_of_an_engine_fails_no_probe(up: Up) -> None:
     graph = QUICKSTART.parent / "gpt-oss-120b-b200-disagg.yaml"
     report = _report(up(graph, "--engine", "mocker"), graph)
@@ -123,11 +125,15 @@ def test_a_mocker_instead_of_an_engine_fails_no_probe(up: Up) -> None:
     ("changed", "probe", "words"),
     [
         ("router:\n  mode: round-robin\n", "kv-routing", "the router reports no KV hit rate"),
-        ("router:\n  kv_events: false\n", "kv-events", "the router predicts from requests"),
-        (
+        pytest.param(
+            *("router:\n  kv_events: false\n", "kv-events", "the router predicts from requests"),
+            marks=pytest.mark.nightly,
+        ),
+        pytest.param(
             "frontend:\n  migration_limit: 0\n",
             "migration",
             "migration limit is 3 in the graph, 0 in the frontends",
+            marks=pytest.mark.nightly,
         ),
     ],
 )

@@ -14,16 +14,15 @@ from penstock.engines.llm_args.history import DEPRECATED, REMOVED
 from penstock.engines.llm_args.speculation import Eagle3
 from penstock.engines.llm_args.unsupported import Kind
 from penstock.engines.llm_args.validate import validate
-from tests.support.outside_files import shared
+from tests.support import outside_files
 
-FACTS = shared() / "facts" / "trtllm_llm_args.json"
 # What the facts have and the release does not (API reference of 1.3.0rc27 and rc29).
 REMOVED_SINCE = {"eagle3_one_model", "eagle_choices"}
 
 
-@pytest.mark.skipif(not FACTS.exists(), reason=f"no {FACTS}")
+@pytest.mark.needs("facts")
 def test_every_field_of_the_facts_is_there_with_its_default() -> None:
-    classes: dict[str, Any] = json.loads(FACTS.read_text())["classes"]
+    classes: dict[str, Any] = json.loads(outside_files.facts().read_text())["classes"]
     for name, facts in classes.items():
         model = {"TorchLlmArgs": TorchLlmArgs, "Eagle3DecodingConfig": Eagle3}.get(name)
         model = model or getattr(sections, name)

@@ -22,7 +22,7 @@ from .launches import checked_all, mocker_accepts
 
 RECIPES = recipes()
 Checked = tuple[str, Component, Launch, ParseResult]
-pytestmark = pytest.mark.skipif(not RECIPES.is_dir(), reason=f"no recipes at {RECIPES}")
+pytestmark = pytest.mark.needs("recipes")
 
 # Their images are development builds. vLLM 0.31.0 does not have the key and rejects it (run).
 FP4_INDEXER = "unknown key use_fp4_indexer_cache"

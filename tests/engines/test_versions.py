@@ -7,7 +7,7 @@ import pytest
 from penstock.engines.data import dump_dynamo_versions
 from penstock.engines.versions import compare, differences, facts, first_with, knows
 from penstock.graph.versions import DEFAULT, VERSIONS
-from penstock.local.versions import python_of
+from penstock.local.versions import environment_of, python_of
 
 NEXT = "1.7.0.dev20261026"
 # Marked with `remove_in="v1.7"` in kv_router_args.py of the wheel 1.6.1.
@@ -28,12 +28,21 @@ ANNOUNCED = {
 
 
 @pytest.mark.program
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize(
+    "version",
+    [
+        DEFAULT,
+        *(
+            pytest.param(version, marks=pytest.mark.needs(environment_of(version)))
+            for version in VERSIONS
+            if version != DEFAULT
+        ),
+    ],
+)
 def test_the_table_is_what_the_parsers_of_the_version_accept(version: str) -> None:
     """For versions other than the default, in their environment."""
     python = dump_dynamo_versions.sys.executable if version == DEFAULT else python_of(version)
-    if python is None:
-        pytest.skip(f"the environment of {version} is not installed")
+    assert python is not None
     found = dump_dynamo_versions.child(python)
     assert found.pop("version") == version
     assert found == facts(version)

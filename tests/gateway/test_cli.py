@@ -27,7 +27,6 @@ from tests.gateway.samples import (
     SHADOW,
 )
 from tests.support.emulated_cluster.released import certificate
-from tests.support.local_graphs import require_envoy
 
 PAGE = ROOT / "docs" / "gateway.md"
 
@@ -80,9 +79,8 @@ def test_up_without_keys_is_an_error(files: tuple[str, str]) -> None:
     assert (done.returncode, "--keys is required" in done.stderr) == (2, True)
 
 
-@pytest.mark.envoy
+@pytest.mark.needs("envoy")
 def test_a_missing_url_is_reported_before_anything_starts(files: tuple[str, str]) -> None:
-    require_envoy()
     done = penstock("up", files[0], "--keys", files[1])
     assert done.returncode == 2
     assert "add --backend stable=URL" in done.stderr
@@ -90,9 +88,8 @@ def test_a_missing_url_is_reported_before_anything_starts(files: tuple[str, str]
     assert PLANTED not in done.stdout + done.stderr
 
 
-@pytest.mark.envoy
+@pytest.mark.needs("envoy")
 def test_a_port_in_use_is_reported(tmp_path: Path) -> None:
-    require_envoy()
     backends = {"stable": "http://127.0.0.1:1"}
     with GatewayProcess(tmp_path / "one", BACKENDS, backends) as first:
         second = GatewayProcess(tmp_path / "two", BACKENDS, backends)
@@ -102,12 +99,11 @@ def test_a_port_in_use_is_reported(tmp_path: Path) -> None:
         assert second.code == 9
 
 
-@pytest.mark.envoy
+@pytest.mark.needs("envoy")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_running_gateway_shows_no_key_and_leaves_nothing(
     tmp_path: Path, number: signal.Signals
 ) -> None:
-    require_envoy()
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     os.environ["TMPDIR"] = str(scratch)
@@ -134,13 +130,12 @@ def test_a_running_gateway_shows_no_key_and_leaves_nothing(
     assert KEY not in process.log.read_text()
 
 
-@pytest.mark.envoy
+@pytest.mark.needs("envoy")
 def test_envoys_message_about_a_broken_configuration_shows_no_key(
     tmp_path: Path, files: tuple[str, str]
 ) -> None:
     """With a certificate that only OpenSSL reads, Envoy exits and prints its whole
     configuration."""
-    require_envoy()
     port = str(Ports().free())
     argv = ["up", files[0], "--keys", files[1], "--port", port, "--shadow", "http://127.0.0.1:2"]
     chain, key = certificate(tmp_path, curve="secp256k1")
@@ -151,10 +146,9 @@ def test_envoys_message_about_a_broken_configuration_shows_no_key(
     assert PLANTED not in done.stdout + done.stderr
 
 
-@pytest.mark.envoy
+@pytest.mark.needs("envoy")
 def test_envoy_ends_with_a_gateway_that_is_killed(tmp_path: Path) -> None:
     """Otherwise it would accept keys that were withdrawn since."""
-    require_envoy()
     process = GatewayProcess(tmp_path, BACKENDS, {"stable": "http://127.0.0.1:1"})
     with process:
         (envoy,) = psutil.Process(process.pid).children()

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import ssl
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -17,6 +16,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from penstock.gateway import envoy as envoy_config
 from penstock.gateway.envoy import BUFFER, Certificate, LocalSetup, config
 from penstock.gateway.load import load_gateway
 from penstock.gateway.policy import Policy, build_policy
@@ -24,9 +24,8 @@ from penstock.local import run_envoy
 from penstock.local.ports import Ports
 from tests.gateway.fakes import Frontend, never_reads
 from tests.gateway.samples import BACKENDS, EXAMPLE, ODD, PLANTED, SHADOW, local, policy
-from tests.support.local_graphs import require_envoy
 
-pytestmark = pytest.mark.envoy
+pytestmark = pytest.mark.needs("envoy")
 
 KEYS = {"alice": PLANTED, "bob": f"{PLANTED}-bob"}
 TWO = "backends: [{release: stable, weight: 50}, {release: canary, weight: 50}]\n"
@@ -34,11 +33,6 @@ LIMITED = BACKENDS + "rate_limit: {requests: 3, unit: hour, per: client}\n"
 # More than the sockets between Envoy and a shadow that does not read can hold.
 LARGE = BACKENDS + SHADOW.replace("20", "100") + "max_request_kib: 8192\n"
 TOGETHER = LIMITED.replace("per: client", "per: everyone")
-
-
-@pytest.fixture(autouse=True)
-def envoy() -> None:
-    require_envoy()
 
 
 def bearer(client: str = "alice") -> dict[str, str]:
@@ -64,14 +58,6 @@ def without_buffer(policy: Policy, setup: LocalSetup) -> dict[str, object]:
     manager = chain["filters"][0]["typed_config"]
     manager["http_filters"] = [f for f in manager["http_filters"] if f["name"] != BUFFER]
     return made
-
-
-def eventually(frontend: Frontend, count: int) -> int:
-    """Wait up to 20 s for copies, which arrive after the response."""
-    deadline = time.monotonic() + 20
-    while len(frontend.seen) < count and time.monotonic() < deadline:
-        time.sleep(0.01)
-    return len(frontend.seen)
 
 
 @pytest.mark.parametrize("rest", [BACKENDS, ODD, TOGETHER, TWO + SHADOW])
@@ -112,7 +98,8 @@ def test_without_a_known_key_no_frontend_is_reached(headers: dict[str, str]) -> 
             answer = client.post("/v1/chat/completions", json={}, headers=headers)
             assert answer.status_code == 401
             assert client.post("/v1/chat/completions", headers=bearer()).status_code == 200
-            assert (len(stable.seen), eventually(shadow, 1)) == (1, 1)
+            shadow.wait_for_requests(1)
+    assert (len(stable.seen), len(shadow.seen)) == (1, 1)
 
 
 def test_a_key_is_accepted_with_or_without_bearer_and_not_forwarded() -> None:
@@ -123,7 +110,7 @@ def test_a_key_is_accepted_with_or_without_bearer_and_not_forwarded() -> None:
             assert client.get("/v1/models", headers=bearer("bob")).text == "stable"
             headers = {"Authorization": PLANTED, "x-penstock-client": "bob"}
             assert client.get("/v1/models", headers=headers).text == "stable"
-        assert eventually(shadow, 2) == 2
+        shadow.wait_for_requests(2)
     for seen in (stable.seen, shadow.seen):  # copies may overtake each other
         assert sorted(request["x-penstock-client"] for request in seen) == ["alice", "bob"]
         assert PLANTED not in str(seen)
@@ -188,17 +175,20 @@ def test_without_the_buffer_that_shadow_would_stop_the_primary() -> None:
         serving(made, False, stable=stable.port, candidate=deaf) as client,
         pytest.raises(httpx.TimeoutException),
     ):
-        client.post("/v1/x", content=b"x" * 8_000_000, headers=bearer())
+        client.post("/v1/x", content=b"x" * 8_000_000, headers=bearer(), timeout=0.5)
 
 
-def test_copies_above_the_bound_are_dropped_and_delay_nothing() -> None:
+def test_copies_above_the_bound_are_dropped_and_delay_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(envoy_config, "MIRROR_BOUND", 8)
     made = policy(BACKENDS + SHADOW.replace("20", "100"))
     with (
         Frontend("stable") as stable,
         never_reads() as deaf,
         serving(made, stable=stable.port, candidate=deaf) as client,
     ):
-        for _ in range(1100):  # the bound is 1024
+        for _ in range(100):
             assert client.get("/v1/models", headers=bearer()).status_code == 200
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -58,14 +57,11 @@ def test_a_file_that_other_users_can_read_is_an_error(tmp_path: Path) -> None:
     assert load_keys(file) == {"a": PLANTED}
 
 
-@pytest.mark.program
+@pytest.mark.needs("kubectl")
 def test_kubectl_reads_the_same_clients_and_keys(tmp_path: Path) -> None:
-    kubectl = shutil.which("kubectl")
-    if kubectl is None:
-        pytest.skip("kubectl is not on PATH")
     file = tmp_path / "keys.env"
     file.write_text(f'# clients\n\nteam-a={PLANTED}\n  team.b={PLANTED}=2\nc="{PLANTED}"\n')
-    argv = [kubectl, "create", "secret", "generic", "gateway-keys", f"--from-env-file={file}"]
+    argv = ["kubectl", "create", "secret", "generic", "gateway-keys", f"--from-env-file={file}"]
     done = subprocess.run([*argv, "--dry-run=client", "-o", "json"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     data = json.loads(done.stdout)["data"]

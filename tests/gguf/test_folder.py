@@ -230,11 +230,10 @@ for text in json.load(sys.stdin):
 """
 
 
-@pytest.mark.llamacpp
+@pytest.mark.needs("llamacpp")
 def test_the_packaged_models_tokens_equal_those_of_llama_cpp(tmp_path: Path) -> None:
     file = packaged_model(SMOLLM2, "gguf")
-    if file is None:
-        pytest.skip("the environment llamacpp is not installed: penstock env install llamacpp")
+    assert file is not None
     made = Tokenizer.from_file(str(folder_of(file, tmp_path) / "tokenizer.json"))
     site = next((environments_root() / "llamacpp").glob("lib/python*/site-packages"))
     done = subprocess.run(

@@ -147,15 +147,14 @@ def test_vllm_options_with_underscores_have_an_origin() -> None:
 
 
 EXAMPLES = sorted((ROOT / "dynamo_graphs").glob("*.yaml"))
-# Each example renders its chart some thirty times.
-MARKED_EXAMPLES = [
-    path if path.stem == "quickstart-simulated" else pytest.param(path, marks=pytest.mark.slow)
-    for path in EXAMPLES
-]
+# Each graph renders its chart some thirty times. CI has one for each engine.
+IN_CI = ("trtllm", "vllm", "sglang", "mocker")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", RICH)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[] if n in IN_CI else [pytest.mark.nightly]) for n in RICH]
+)
 def test_every_change_in_a_rich_graph_has_its_origin(name: str) -> None:
     # Sections common to all of them are changed in the first one only.
     common = set(COMMON) - {"model"} if name != "trtllm" else set()
@@ -168,7 +167,8 @@ def test_every_change_in_a_rich_graph_has_its_origin(name: str) -> None:
     _hold_to_the_chart(parse_graph(json.dumps(graph), f"{name}.yaml"), leaves)
 
 
-@pytest.mark.parametrize("path", MARKED_EXAMPLES, ids=lambda path: path.stem)
+@pytest.mark.nightly
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_every_change_in_an_example_has_its_origin(path: Path) -> None:
     loaded = load_graph(path)
     _hold_to_the_chart(loaded, list(_leaves(loaded.values, ())))

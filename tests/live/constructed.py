@@ -104,13 +104,13 @@ class Processes:
     async def read(self, url: str) -> str:
         text = self.texts.get(httpx.URL(url).port or 0, "")
         if text is None:
-            await asyncio.sleep(3600)
+            await asyncio.Event().wait()
         if not text:
             raise httpx.ConnectError("refused")
         return text
 
     def scraper(self) -> Scraper:
-        return Scraper(self.read, lambda: self.now)
+        return Scraper(self.read, lambda: self.now, wait_s=0.1)
 
 
 def history(

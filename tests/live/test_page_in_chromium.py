@@ -9,18 +9,18 @@ import asyncio
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
+from queue import Queue
 from typing import Any
 
 import httpx
 import pytest
 
 from penstock.cli.main import main
-from penstock.environments.paths import environments_root, is_installed
 from penstock.errors import PortInUseError
 from penstock.live.model import LiveSnapshot
 from penstock.live.page.serve import PageOptions, serve
@@ -31,6 +31,7 @@ from tests.docs.test_documents import module
 from tests.live.constructed import DECODE_PORT, PREFILL_PORT, busy
 from tests.support.documents import ROOT
 from tests.support.scripted_http import body_of, send_part, serving
+from tests.support.waiting import LIMIT_S
 
 BROWSER = module(ROOT / "docs" / "pictures" / "browser.py")
 QUICKSTART = ROOT / "dynamo_graphs" / "quickstart-simulated.yaml"
@@ -38,14 +39,9 @@ BOUND_S = 15.0  # of an update on a busy machine; benchmarks/live_page.py measur
 LATENCY = "[...document.querySelectorAll('.chart svg path')].length"
 
 pytestmark = [
-    pytest.mark.program,
+    pytest.mark.needs("chromium", "page"),
     pytest.mark.slow,
     pytest.mark.xdist_group("chromium"),
-    pytest.mark.skipif(not BROWSER.is_installed(), reason="chromium is not installed"),
-    pytest.mark.skipif(
-        not is_installed(environments_root() / "page"),
-        reason="the environment page is not installed: penstock env install page",
-    ),
 ]
 
 
@@ -63,9 +59,9 @@ class Graph:
 @contextmanager
 def serving_page(graph: Graph, options: PageOptions) -> Iterator[str]:
     """The page's URL; its server ends with the context."""
-    urls: list[str] = []
+    urls: Queue[str] = Queue()
     loop = asyncio.new_event_loop()
-    task = loop.create_task(serve(graph, options, urls.append))
+    task = loop.create_task(serve(graph, options, urls.put))
 
     def run() -> None:
         with pytest.raises(asyncio.CancelledError):
@@ -74,19 +70,11 @@ def serving_page(graph: Graph, options: PageOptions) -> Iterator[str]:
     thread = threading.Thread(target=run)
     thread.start()
     try:
-        wait_for(lambda: bool(urls), 60)
-        yield urls[0]
+        yield urls.get(timeout=LIMIT_S)
     finally:
         loop.call_soon_threadsafe(task.cancel)
         thread.join()
         loop.close()
-
-
-def wait_for(condition: Callable[[], bool], seconds: float = BOUND_S) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def answer(request: BaseHTTPRequestHandler) -> None:

@@ -7,6 +7,7 @@ import itertools
 import json
 import threading
 from collections.abc import Iterator
+from functools import partialmethod
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
@@ -113,14 +114,19 @@ def test_a_hanging_process_does_not_delay_the_state(source: Path, up: StateDir) 
 
 
 def test_top_prints_one_snapshot_without_a_terminal(
-    source: Path, up: StateDir, capsys: pytest.CaptureFixture[str]
+    source: Path,
+    up: StateDir,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Metrics come from real HTTP servers, one of which hangs."""
+    """Metrics come from real HTTP servers, one of which hangs and then closes its connections."""
+    monkeypatch.setattr(LiveGraph, "measured", partialmethod(LiveGraph.measured, 0.01))
     ended = threading.Event()
     requests = itertools.count(4, 4)
 
     def hang(request: BaseHTTPRequestHandler) -> None:
-        ended.wait(30)
+        ended.wait()
+        request.close_connection = True
 
     with (
         serving(lambda r: respond(r, frontend_text(next(requests)).encode())) as frontend,
@@ -143,11 +149,11 @@ def test_top_prints_one_snapshot_without_a_terminal(
 
         # A server of a busy machine may respond later than `top` waits.
         shown = first_good(lambda _: top(), lambda text: text.count("no metrics") == 1)
+        ended.set()
         document = first_good(
             lambda _: json.loads(top("--once", "--json")),
             lambda found: [one["responds"] for one in found["workers"]] == [True, True, False],
         )
-        ended.set()
     lines = {line.split()[0]: line for line in shown.splitlines()}
     assert "frontend 1/1" in lines["clients"]
     assert lines["decode.0"].split()[1:4] == ["no", "metrics", "–"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 
@@ -12,10 +13,11 @@ from textual.pilot import Pilot
 from penstock.live.model import Edge, LiveSnapshot
 from penstock.live.snapshot import stopped
 from penstock.live.text import byte_rate, milliseconds, topology_lines
-from penstock.live.top import Top
+from penstock.live.top import Next, Top
 from penstock.local.events import Event, EventKind
 from penstock.local.reconcile import ReplicaState
 from tests.live.constructed import busy
+from tests.support.waiting import LIMIT_S
 
 EVENTS = (
     Event(time_s=0.0, kind=EventKind.SCALE, subject="decode", text="1 → 2 replicas"),
@@ -34,14 +36,8 @@ def screen(app: Top) -> list[str]:
     return found
 
 
-def run(snapshots: list[LiveSnapshot], width: int, steps: Steps) -> Top:
-    """Each refresh shows the next snapshot; the last one stays."""
-    left = list(snapshots)
-
-    async def read() -> LiveSnapshot:
-        return left.pop(0) if len(left) > 1 else left[0]
-
-    app = Top(read, interval_s=0.05)
+def run(read: Next, width: int, steps: Steps, interval_s: float = 1e6) -> Top:
+    app = Top(read, interval_s)
 
     async def main() -> None:
         async with app.run_test(size=(width, 30)) as pilot:
@@ -52,19 +48,41 @@ def run(snapshots: list[LiveSnapshot], width: int, steps: Steps) -> Top:
     return app
 
 
+def reads(*snapshots: LiveSnapshot) -> Next:
+    left = list(snapshots)
+
+    async def read() -> LiveSnapshot:
+        return left.pop(0)
+
+    return read
+
+
 def shown(snapshots: list[LiveSnapshot], width: int, *keys: str) -> list[str]:
     """The screen of the last snapshot after the keys."""
     found: list[str] = []
 
     async def steps(app: Top, pilot: Pilot[None]) -> None:
-        async with asyncio.timeout(30):
-            while app._latest is not snapshots[-1]:
-                await pilot.pause(0.02)
+        for _ in snapshots[1:]:
+            await app._refresh()
         await pilot.press(*keys)
-        await pilot.pause(0.2)
+        await pilot.pause()
         found.extend(screen(app))
 
-    run(snapshots, width, steps)
+    run(reads(*snapshots), width, steps)
+    return found
+
+
+def after_each(*keys: str) -> list[list[str]]:
+    """The screens of one view after each key; an empty one is not pressed."""
+    found: list[list[str]] = []
+
+    async def steps(app: Top, pilot: Pilot[None]) -> None:
+        for key in keys:
+            await pilot.press(*([key] if key else []))
+            await pilot.pause()
+            found.append(screen(app))
+
+    run(reads(busy()), 80, steps)
     return found
 
 
@@ -103,18 +121,18 @@ def test_nothing_of_the_table_is_cut_off(width: int) -> None:
 
 
 def test_s_sorts_by_the_next_column_and_r_reverses() -> None:
-    assert list(names(shown([busy()], 80))) == ["frontend.0", "prefill.0", "decode.0"]
-    assert list(names(shown([busy()], 80, "s"))) == ["decode.0", "frontend.0", "prefill.0"]
-    assert list(names(shown([busy()], 80, "s", "r"))) == ["prefill.0", "frontend.0", "decode.0"]
-    assert list(names(shown([busy()], 80, "s", "S"))) == ["frontend.0", "prefill.0", "decode.0"]
-    lines = shown([busy()], 80, *"sssss")
-    assert any("KV ▲" in line for line in lines)
-    assert next(names(lines)) == "decode.0"  # the others have no KV cache, or do not export it
+    first, by_name, reversed_, by_name_again, back, *_, by_cache = after_each("", *"srrSsssss")
+    assert list(names(first)) == list(names(back)) == ["frontend.0", "prefill.0", "decode.0"]
+    assert list(names(by_name)) == ["decode.0", "frontend.0", "prefill.0"]
+    assert list(names(reversed_)) == ["prefill.0", "frontend.0", "decode.0"]
+    assert list(names(by_name_again)) == list(names(by_name))
+    assert any("KV ▲" in line for line in by_cache)
+    assert next(names(by_cache)) == "decode.0"  # the others have no KV cache, or do not export it
 
 
 def test_the_help_opens_and_closes() -> None:
-    assert any("prefix-cache hit rate" in one for one in shown([busy()], 80, "question_mark")[6:])
-    closed = shown([busy()], 80, "question_mark", "escape")
+    opened, closed = after_each("question_mark", "escape")
+    assert any("prefix-cache hit rate" in one for one in opened[6:])
     assert not any("close this help" in line for line in closed)
 
 
@@ -123,7 +141,22 @@ def test_a_key_ends_the_view(key: str) -> None:
     async def steps(app: Top, pilot: Pilot[None]) -> None:
         await pilot.press(key)
 
-    assert run([busy()], 80, steps).return_code == 0
+    assert run(reads(busy()), 80, steps).return_code == 0
+
+
+def test_the_view_refreshes_itself() -> None:
+    snapshot, refreshes = busy(), itertools.count(1)
+    is_refreshed = asyncio.Event()
+
+    async def read() -> LiveSnapshot:
+        if next(refreshes) == 3:
+            is_refreshed.set()
+        return snapshot
+
+    async def steps(app: Top, pilot: Pilot[None]) -> None:
+        await asyncio.wait_for(is_refreshed.wait(), LIMIT_S)
+
+    run(read, 80, steps, interval_s=0.05)
 
 
 def test_a_crash_is_an_alert_and_a_graph_that_stops_is_named_as_stopped() -> None:

@@ -6,15 +6,15 @@ import pytest
 
 from penstock.environments import environments_root
 from penstock.llamacpp.llguidance import Llguidance
+from tests.support.needs import needed_by_its_tests
 
 
 @pytest.fixture(scope="module")
+@needed_by_its_tests("llamacpp")
 def llguidance() -> Llguidance:
     root = environments_root() / "llamacpp"
-    library = next(root.glob("lib/python*/site-packages/xllamacpp/*.so"), None)
-    if library is None:
-        pytest.skip("not installed: penstock env install llamacpp")
+    library = next(root.glob("lib/python*/site-packages/xllamacpp/*.so"))
     try:
         return Llguidance(library, ["<|im_end|>"])
-    except OSError as error:  # this system has no OpenMP; workers get that of the environment
-        pytest.skip(str(error))
+    except OSError:  # workers get that of the environment
+        pytest.skip("this system has no OpenMP library")

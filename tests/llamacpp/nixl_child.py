@@ -10,7 +10,7 @@ import json
 import os
 import random
 import sys
-import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from penstock.llamacpp.nixl_receiver import NixlReceiver
 from penstock.llamacpp.nixl_sender import NixlSender
 from penstock.llamacpp.transfer import TransferError
 
-LIMIT_S = 2.0  # a busy machine needs more than 0.5 s for some transfers
+LIMIT_S = 60.0  # of a transfer, unless the request has one
 
 
 def content(seed: int, size: int) -> bytes:
@@ -40,25 +40,21 @@ async def receive(receiver: NixlReceiver, asked: dict[str, Any]) -> Any:
     if "discard" in asked:
         receiver.discard(asked["discard"])
         return None
+    if "stalled" in asked:
+        await in_thread_of(receiver, receiver._free_stalled)
+        return len(receiver._stalled)
     if "cancel" in asked:
         return await cancel(receiver, asked["cancel"])
-    begun, error, is_equal = time.monotonic(), "", False
+    receiver.limit_s = lambda size: asked.get("limit_s", LIMIT_S)
+    error, is_equal = "", False
     try:
         async with receiver.opened(asked["handle"]) as file:
             size = os.fstat(file).st_size
             is_equal = os.pread(file, size + 1, 0) == content(asked["seed"], asked["size"])
     except TransferError as caught:
         error = str(caught)
-    seconds = time.monotonic() - begun
-    files = open_files()
-    stalled = len(receiver._stalled)
-    return {
-        "equal": is_equal,
-        "error": error,
-        "seconds": seconds,
-        "files": files,
-        "stalled": stalled,
-    }
+    files, stalled = open_files(), len(receiver._stalled)
+    return {"equal": is_equal, "error": error, "files": files, "stalled": stalled}
 
 
 async def cancel(receiver: NixlReceiver, handle: dict[str, Any]) -> int:
@@ -73,9 +69,13 @@ async def cancel(receiver: NixlReceiver, handle: dict[str, Any]) -> int:
     task.cancel()
     await asyncio.wait({task})
     assert task.cancelled()
-    await asyncio.get_running_loop().run_in_executor(receiver._thread, bool)
+    await in_thread_of(receiver, bool)
     await asyncio.sleep(0)
     return open_files()
+
+
+async def in_thread_of(receiver: NixlReceiver, function: Callable[[], object]) -> None:
+    await asyncio.get_running_loop().run_in_executor(receiver._thread, function)
 
 
 def open_files() -> int:
@@ -84,7 +84,7 @@ def open_files() -> int:
 
 async def main(role: str) -> None:
     agent = Agent()
-    sender, receiver = NixlSender(agent, 60.0), NixlReceiver(agent, lambda size: LIMIT_S)
+    sender, receiver = NixlSender(agent, 60.0), NixlReceiver(agent)
     print(json.dumps(agent.name), flush=True)
     for line in sys.stdin:
         asked = json.loads(line)

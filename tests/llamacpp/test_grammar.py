@@ -14,7 +14,6 @@ from penstock.llamacpp.grammar import Grammars, Output, gbnf_problem, schema_gra
 from penstock.llamacpp.llguidance import Llguidance, readable
 from penstock.llamacpp.structural_tag import grammar_of
 
-needs_llamacpp = pytest.mark.llamacpp
 PERSON = {"type": "object", "properties": {"age": {"type": "integer"}}, "required": ["age"]}
 INVALID: list[tuple[Any, str]] = [
     ({"type": "intger"}, "Invalid type: intger"),
@@ -68,7 +67,7 @@ def name(value: Any) -> str:
     return json.dumps(value) if not isinstance(value, str) else ""
 
 
-@needs_llamacpp
+@pytest.mark.needs("llamacpp")
 @pytest.mark.parametrize(("schema", "reason"), INVALID, ids=name)
 def test_a_schema_that_llama_cpp_cannot_compile_is_refused_with_the_reason(
     llguidance: Llguidance, schema: Any, reason: str
@@ -80,7 +79,7 @@ def test_a_schema_that_llama_cpp_cannot_compile_is_refused_with_the_reason(
     assert "\n" not in message
 
 
-@needs_llamacpp
+@pytest.mark.needs("llamacpp")
 @pytest.mark.parametrize(("schema", "allowed", "other"), VALID, ids=name)
 def test_a_valid_schema_is_accepted_and_its_output_is_followed(
     llguidance: Llguidance, schema: Any, allowed: str, other: str
@@ -98,7 +97,7 @@ def test_a_valid_schema_is_accepted_and_its_output_is_followed(
         Output(matcher).require_allowed(other, ends=True)
 
 
-@needs_llamacpp
+@pytest.mark.needs("llamacpp")
 def test_a_schema_that_is_too_large_is_refused_and_the_worker_survives(
     llguidance: Llguidance,
 ) -> None:
@@ -108,7 +107,7 @@ def test_a_schema_that_is_too_large_is_refused_and_the_worker_survives(
     assert refusal(Grammars(llguidance), json_schema=PERSON) == ""
 
 
-@needs_llamacpp
+@pytest.mark.needs("llamacpp")
 def test_a_schema_that_exceeds_a_limit_in_the_output_does_not_continue_as_text(
     llguidance: Llguidance,
 ) -> None:
@@ -123,7 +122,7 @@ def test_a_schema_that_exceeds_a_limit_in_the_output_does_not_continue_as_text(
     assert "<state>" not in str(error.value)
 
 
-@needs_llamacpp
+@pytest.mark.needs("llamacpp")
 def test_a_schema_is_compiled_once(llguidance: Llguidance, monkeypatch: pytest.MonkeyPatch) -> None:
     compiled: list[str] = []
 
@@ -142,14 +141,14 @@ def test_a_schema_is_compiled_once(llguidance: Llguidance, monkeypatch: pytest.M
     assert len(compiled) == 2
 
 
-@needs_llamacpp
+@pytest.mark.needs("llamacpp")
 def test_grammars_of_llguidance_are_compiled_too(llguidance: Llguidance) -> None:
     grammars = Grammars(llguidance)
     assert 'unknown name: "foo"' in refusal(grammars, grammar="%llguidance {}\nstart: foo")
     assert refusal(grammars, grammar='%llguidance {}\nstart: "a" <|im_end|>') == ""
 
 
-@needs_llamacpp
+@pytest.mark.needs("llamacpp")
 @pytest.mark.parametrize(
     "body", [{"json_schema": {"type": "integer"}}, {"grammar": '%llguidance {}\nstart: "1" | "12"'}]
 )
@@ -219,7 +218,7 @@ def test_a_panic_of_llguidance_is_readable() -> None:
     )
 
 
-@needs_llamacpp
+@pytest.mark.needs("llamacpp")
 def test_the_reason_has_no_lines_of_the_grammar(llguidance: Llguidance) -> None:
     schema = {"type": "object", "properties": {"url": {"type": "string", "format": "uri"}}}
     content = {"type": "json_schema", "json_schema": schema}

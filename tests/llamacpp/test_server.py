@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,6 +16,7 @@ from dynamo.llm.exceptions import EngineShutdown, InvalidArgument
 
 from penstock.llamacpp.config import LlamaCppConfig
 from penstock.llamacpp.server import LlamaServer, SlotError, optional
+from tests.support.waiting import LIMIT_S
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -23,7 +25,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 async def serving(handler: Handler) -> AsyncIterator[LlamaServer]:
     app = web.Application()
     app.router.add_post("/{path:.*}", handler)
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
@@ -37,14 +39,12 @@ async def serving(handler: Handler) -> AsyncIterator[LlamaServer]:
         await runner.cleanup()
 
 
-def streaming(*events: dict[str, Any], then_hang: bool = False) -> Handler:
+def streaming(*events: dict[str, Any]) -> Handler:
     async def handle(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse()
         await response.prepare(request)
         for event in events:
             await response.write(f"data: {json.dumps(event)}\n\n".encode())
-        if then_hang:
-            await asyncio.sleep(30)
         await response.write(b"data: [DONE]\n\n")
         return response
 
@@ -58,9 +58,22 @@ def answering(status: int, text: str) -> Handler:
     return handle
 
 
-async def hang(request: web.Request) -> web.StreamResponse:
-    await asyncio.sleep(30)
-    return web.Response()
+@dataclass
+class Endless:
+    """A stream with one event, which does not end."""
+
+    has_ended: asyncio.Event = field(default_factory=asyncio.Event)
+    """Its connection was closed."""
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(b'data: {"content": "a"}\n\n')
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.has_ended.set()
+        return response
 
 
 def error(message: str) -> str:
@@ -107,20 +120,43 @@ def test_a_failed_restore_is_not_the_clients_mistake() -> None:
     asyncio.run(test())
 
 
-@pytest.mark.parametrize("handler", [streaming({"content": "a"}, then_hang=True), hang])
-def test_requests_that_run_when_the_server_closes_are_migrated(handler: Handler) -> None:
+def test_streams_that_run_when_the_server_closes_are_migrated() -> None:
     """EngineShutdown is the error upon which the frontend asks another worker."""
 
     async def test() -> None:
-        async with serving(handler) as server:
-            running = asyncio.create_task(collect(server))
-            await asyncio.sleep(0.1)
-            assert not running.done()
+        has_event = asyncio.Event()
+
+        async def read(server: LlamaServer) -> None:
+            async for _ in server.stream({"prompt": [1]}):
+                has_event.set()  # it then waits for the next one
+
+        async with serving(Endless().handle) as server:
+            running = asyncio.create_task(read(server))
+            await has_event.wait()
             await server.close()
             with pytest.raises(EngineShutdown):
-                await asyncio.wait_for(running, 2)
+                await asyncio.wait_for(running, LIMIT_S)
             with pytest.raises(EngineShutdown):
                 await collect(server)
+
+    asyncio.run(test())
+
+
+def test_requests_that_wait_when_the_server_closes_are_migrated() -> None:
+    async def test() -> None:
+        has_request = asyncio.Event()
+
+        async def hang(request: web.Request) -> web.StreamResponse:
+            has_request.set()
+            await asyncio.Event().wait()
+            return web.Response()
+
+        async with serving(hang) as server:
+            running = asyncio.create_task(collect(server))
+            await has_request.wait()
+            await server.close()
+            with pytest.raises(EngineShutdown):
+                await asyncio.wait_for(running, LIMIT_S)
 
     asyncio.run(test())
 
@@ -141,24 +177,14 @@ def test_a_server_that_dies_is_a_failure_to_migrate() -> None:
 
 def test_leaving_a_stream_closes_its_connection() -> None:
     """llama.cpp cancels the task of a connection that ends."""
-    ended = asyncio.Event()
-
-    async def endless(request: web.Request) -> web.StreamResponse:
-        response = web.StreamResponse()
-        await response.prepare(request)
-        try:
-            while True:
-                await response.write(b'data: {"content": "a"}\n\n')
-                await asyncio.sleep(0.01)
-        finally:
-            ended.set()
 
     async def test() -> None:
-        async with serving(endless) as server:
+        endless = Endless()
+        async with serving(endless.handle) as server:
             stream = server.stream({})
             assert await anext(stream) == {"content": "a"}
             await stream.aclose()
-            await asyncio.wait_for(ended.wait(), 2)
+            await asyncio.wait_for(endless.has_ended.wait(), LIMIT_S)
 
     asyncio.run(test())
 

@@ -11,7 +11,7 @@ from dynamo.llm.exceptions import InvalidArgument
 from penstock.llamacpp.llguidance import Llguidance
 from penstock.llamacpp.structural_tag import grammar_of
 
-pytestmark = pytest.mark.llamacpp
+pytestmark = pytest.mark.needs("llamacpp")
 CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 CITY |= {"additionalProperties": False}
 WEATHER = '<tool_call>\n{"name": "weather", "arguments": {"city": "Köln"}}\n</tool_call>'

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-import time
 from typing import Any
 
 import aiohttp
@@ -16,6 +15,7 @@ from penstock.local.ports import LOOPBACK, Ports
 from penstock.local.request_adapter.client_reads import PATH, PROXY_HEADERS, ClientRead, ClientReads
 from penstock.local.request_adapter.rules import CHAT
 from penstock.local.request_adapter.server import Adapter
+from tests.support.waiting import LIMIT_S
 
 CHUNK = b"data: " + b"x" * 1000 + b"\n\n"
 CHUNKS = 2000
@@ -44,12 +44,23 @@ class Frontend:
         return web.Response()
 
 
-async def measured(pause_s: float, traceparent: str = "", header: str = "") -> tuple[Frontend, int]:
-    """The frontend after one request of a client that pauses, and the bytes that it read.
+class Clock:
+    """A millisecond passes whenever the client reads."""
 
-    With ``header``, it is the request of a proxy, and nothing is awaited.
+    now_ns = 0
+
+    def __call__(self) -> int:
+        return self.now_ns
+
+
+async def measured(
+    traceparent: str = "", header: str = "", clock: Clock | None = None
+) -> tuple[Frontend, int]:
+    """The frontend after one request, and the bytes that its client read.
+
+    With ``header``, it is the request of a proxy, and no measurement is awaited.
     """
-    frontend, app, ports = Frontend(), web.Application(), Ports()
+    frontend, app, ports, clock = Frontend(), web.Application(), Ports(), clock or Clock()
     inner, outer = ports.free(), ports.free()
     app.router.add_post(CHAT, frontend.chat)
     app.router.add_post(PATH, frontend.receive)
@@ -57,20 +68,21 @@ async def measured(pause_s: float, traceparent: str = "", header: str = "") -> t
     await runner.setup()
     await web.TCPSite(runner, LOOPBACK, inner).start()
     url = f"http://{LOOPBACK}:{inner}"
-    adapter = Adapter("mocker", url, client_reads=ClientReads(url))
+    reads = ClientReads(url, export_s=0.01, clock_ns=clock)
+    adapter = Adapter("mocker", url, client_reads=reads)
     await adapter.start(LOOPBACK, outer)
     try:
         headers = {"traceparent": traceparent, header: "http"}
-        size = await asyncio.to_thread(_read_slowly, outer, pause_s, headers)
+        size = await asyncio.to_thread(_read, outer, headers, clock)
         if not header:
-            await asyncio.wait_for(frontend.has_rows.wait(), 20)
+            await asyncio.wait_for(frontend.has_rows.wait(), LIMIT_S)
     finally:
         await adapter.stop()
         await runner.cleanup()
     return frontend, size
 
 
-def _read_slowly(port: int, pause_s: float, headers: dict[str, str]) -> int:
+def _read(port: int, headers: dict[str, str], clock: Clock) -> int:
     body = b'{"model": "m", "max_tokens": 8}'
     head = f"POST {CHAT} HTTP/1.1\r\nhost: x\r\ncontent-length: {len(body)}\r\n"
     head += "".join(f"{name}: {value}\r\n" for name, value in headers.items() if name and value)
@@ -79,19 +91,20 @@ def _read_slowly(port: int, pause_s: float, headers: dict[str, str]) -> int:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         connection.connect((LOOPBACK, port))
         connection.sendall(head.encode() + b"connection: close\r\n\r\n" + body)
-        connection.recv(1, socket.MSG_PEEK)  # the response has begun
-        time.sleep(pause_s)
         while part := connection.recv(65536):
             size += len(part)
+            clock.now_ns += 1_000_000
     return size
 
 
 @pytest.mark.asyncio
-async def test_a_pause_of_the_client_is_measured_and_nothing_is_lost() -> None:
-    frontend, size = await measured(pause_s=1.0)
+async def test_a_slow_client_is_measured_and_nothing_is_lost() -> None:
+    """All time passes while the client reads, and the buffers take a small part of the response."""
+    clock = Clock()
+    frontend, size = await measured(clock=clock)
     assert size > CHUNKS * len(CHUNK)
     (row,) = frontend.rows
-    assert row["blocked_ms"] > 500
+    assert 0.5 < row["blocked_ms"] * 1e6 / clock.now_ns <= 1
     (traceparent,) = frontend.traceparents
     assert traceparent.split("-")[2] == row["span_id"]
     assert traceparent.endswith("-01")
@@ -100,7 +113,7 @@ async def test_a_pause_of_the_client_is_measured_and_nothing_is_lost() -> None:
 @pytest.mark.asyncio
 @pytest.mark.parametrize("flags", ["00", "01", "03", "ff"])
 async def test_the_trace_of_the_client_is_kept_and_always_sampled(flags: str) -> None:
-    frontend, _ = await measured(0.0, f"00-{TRACE}-b7ad6b7169203331-{flags}")
+    frontend, _ = await measured(f"00-{TRACE}-b7ad6b7169203331-{flags}")
     (traceparent,) = frontend.traceparents
     version, trace, span, sampled = traceparent.split("-")
     assert (version, trace, sampled) == ("00", TRACE, "01")
@@ -117,7 +130,7 @@ def test_a_request_without_a_valid_trace_gets_a_new_one(sent: str) -> None:
 @pytest.mark.asyncio
 @pytest.mark.parametrize("header", ["", *PROXY_HEADERS])
 async def test_a_proxied_request_is_not_measured(header: str) -> None:
-    frontend, _ = await measured(0.5, header=header)
+    frontend, _ = await measured(header=header)
     assert len(frontend.rows) == (0 if header else 1)
     assert len(frontend.traceparents) == 1
 

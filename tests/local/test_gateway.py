@@ -23,7 +23,6 @@ from penstock.local.ports import Ports
 from penstock.local.state_file import FileDiscoveryState, GatewayStatus, LocalState, Phase
 from penstock.local.status_table import overview
 from tests.gateway.fakes import Frontend
-from tests.support.local_graphs import require_envoy
 
 MODELS = '{"data": [{"id": "m"}]}'
 KEY = "planted-key-of-alice-0123456789"
@@ -112,9 +111,8 @@ def local_gateway(folder: Path, frontend: Frontend, chain: Path, key: Path) -> L
     return LocalGateway("g", options, places, None, print)
 
 
-@pytest.mark.envoy
+@pytest.mark.needs("envoy")
 def test_a_gateway_serves_tls(tmp_path: Path) -> None:
-    require_envoy()
     chain, key = tmp_path / "tls.crt", tmp_path / "tls.key"
     argv = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
     argv += ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
@@ -138,9 +136,8 @@ def test_a_gateway_serves_tls(tmp_path: Path) -> None:
     assert all(PROBE_HEADER not in seen for seen in frontend.seen)
 
 
-@pytest.mark.envoy
+@pytest.mark.needs("envoy")
 def test_a_wrong_certificate_ends_the_start_with_envoys_reason(tmp_path: Path) -> None:
-    require_envoy()
     wrong = tmp_path / "wrong.pem"
     wrong.write_text("not a certificate")
     with Frontend(MODELS) as frontend:

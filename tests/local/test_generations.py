@@ -101,7 +101,11 @@ def test_a_new_generation_is_served_when_frontends_report_it_as_ready(
 
 def test_decode_workers_do_not_wait_for_prefill_workers_that_serve() -> None:
     replicas = [worker(1, generation="old"), worker(2, Role.PREFILL, "old")]
-    asyncio.run(asyncio.wait_for(until_prefill_has_stopped(replicas[0], replicas), 1))
+
+    async def sleep(_: float) -> None:
+        pytest.fail("it waits")
+
+    asyncio.run(until_prefill_has_stopped(replicas[0], replicas, sleep))
 
 
 @pytest.mark.parametrize(
@@ -129,22 +133,15 @@ def test_decode_workers_wait_for_the_prefill_workers_of_their_generation() -> No
     old_prefill = worker(2, Role.PREFILL, "old")
     old_prefill.state = ReplicaState.DRAINING
     replicas = [worker(1, generation="old"), old_prefill, worker(3, Role.PREFILL)]
+    pauses: list[float] = []
 
-    async def run() -> list[str]:
-        order = []
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 3:
+            replicas.remove(old_prefill)
 
-        async def wait() -> None:
-            await until_prefill_has_stopped(replicas[0], replicas)
-            order.append("waited")
-
-        task = asyncio.create_task(wait())
-        await asyncio.sleep(0.3)
-        order.append("removed")
-        replicas.remove(old_prefill)
-        await task
-        return order
-
-    assert asyncio.run(run()) == ["removed", "waited"]
+    asyncio.run(until_prefill_has_stopped(replicas[0], replicas, sleep))
+    assert len(pauses) == 3
 
 
 def test_a_change_of_one_worker_is_a_new_generation_of_all() -> None:

@@ -29,6 +29,7 @@ from penstock.manifests.deployment import Role
 from penstock.tokenizer import FOLDER
 from tests.local.builders import deployment, frontend, mocker
 from tests.local.test_adapt import LAPTOP, no_settings, simulate
+from tests.support.waiting import LIMIT_S
 
 
 def _programs(*components: Any) -> tuple[Program, ...]:
@@ -84,7 +85,7 @@ class Played:
 
     respond: Callable[[web.Request], Awaitable[web.StreamResponse]]
     bodies: list[Any] = field(default_factory=list)
-    cancelled: int = 0
+    is_cancelled: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         if request.path == "/v1/models":
@@ -93,7 +94,7 @@ class Played:
         try:
             return await self.respond(request)
         except asyncio.CancelledError:
-            self.cancelled += 1
+            self.is_cancelled.set()
             raise
 
 
@@ -310,9 +311,9 @@ async def test_a_model_without_embeddings_is_a_clear_400() -> None:
 async def _endless(request: web.Request) -> web.StreamResponse:
     response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
     await response.prepare(request)
-    while True:
-        await response.write(b"data: {}\n\n")
-        await asyncio.sleep(0.01)
+    await response.write(b"data: {}\n\n")
+    await asyncio.Event().wait()
+    return response
 
 
 @pytest.mark.asyncio
@@ -321,26 +322,32 @@ async def test_a_client_that_disconnects_cancels_the_request() -> None:
     async with adapted(played) as url:
         async with aiohttp.ClientSession() as client, client.post(f"{url}{CHAT}", json={}) as got:
             assert await got.content.readany()
-        async with asyncio.timeout(5):
-            while not played.cancelled:
-                await asyncio.sleep(0.01)
-    assert played.cancelled == 1
+        await asyncio.wait_for(played.is_cancelled.wait(), LIMIT_S)
+    assert len(played.bodies) == 1
 
 
 @pytest.mark.asyncio
 async def test_a_stream_that_the_frontend_breaks_off_does_not_end_as_a_complete_one() -> None:
+    has_begun = asyncio.Event()
+
     async def broken(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse()
         await response.prepare(request)
         await response.write(b"data: {}\n\n")
-        await asyncio.sleep(0.05)
+        await has_begun.wait()
         assert request.transport is not None
         request.transport.abort()
         return response
 
-    async with adapted(Played(broken)) as url:
+    async with (
+        adapted(Played(broken)) as url,
+        aiohttp.ClientSession() as client,
+        client.post(f"{url}{CHAT}", json={}) as got,
+    ):
+        assert await got.content.readany()
+        has_begun.set()
         with pytest.raises(aiohttp.ClientError):
-            await post(f"{url}{CHAT}", {})
+            await got.read()
 
 
 @pytest.mark.asyncio

@@ -29,10 +29,6 @@ class Call:
     cwd: str
 
 
-def available() -> bool:
-    return shutil.which("bash") is not None
-
-
 def really(script: str, env: Mapping[str, str], directory: Path) -> list[Call]:
     """What bash starts, sorted."""
     tools, out, work = (directory / name for name in ("bin", "out", "work"))
@@ -42,9 +38,8 @@ def really(script: str, env: Mapping[str, str], directory: Path) -> list[Call]:
     fake = tools / "python3"
     fake.write_text(FAKE)
     fake.chmod(0o755)
-    bash = shutil.which("bash") or "bash"
     subprocess.run(
-        [bash, "-c", script],
+        ["bash", "-c", script],
         env={**env, "PATH": f"{tools}:{os.environ['PATH']}", "BASH_RUNNER_OUT": str(out)},
         cwd=work,
         stdout=subprocess.DEVNULL,

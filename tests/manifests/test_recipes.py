@@ -21,7 +21,7 @@ from tests.support.outside_files import recipes
 RECIPES = recipes()
 FILES = sorted(path.name for path in RECIPES.glob("*.yaml"))
 
-pytestmark = pytest.mark.skipif(not FILES, reason=f"no recipes in {RECIPES}")
+pytestmark = pytest.mark.needs("recipes")
 
 PLACEHOLDER = "is an unfilled placeholder"
 PATCH = (

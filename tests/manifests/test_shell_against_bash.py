@@ -9,10 +9,7 @@ from hypothesis import HealthCheck, given, settings
 
 from tests.manifests import bash_runner, grammar
 
-pytestmark = [
-    pytest.mark.program,
-    pytest.mark.skipif(not bash_runner.available(), reason="no bash on this machine"),
-]
+pytestmark = pytest.mark.program
 
 ENV = {"MODEL": "openai/gpt-oss-120b", "SPACED": "a  b c", "EMPTY": "", "N": "3"}
 

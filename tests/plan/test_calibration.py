@@ -15,7 +15,6 @@ from penstock.workload import find_workload
 from tests.plan.simulated_study import disaggregated
 from tests.plan.test_estimate import STEP, estimator
 from tests.plan.test_estimate import TRAFFIC as ONE_RATE
-from tests.simulate.environment import needs_sim
 from tests.simulate.test_calibration import ENTRY, FACTORS, file_of
 
 LOADED = find_workload("short-chat").with_requests(40)
@@ -36,12 +35,12 @@ def requested(scratch: Path, gpu: str, **more: object) -> PlanRequest:
     return request.calibrated(file_of(ENTRY))
 
 
-@needs_sim
+@pytest.mark.needs("sim")
 def test_a_request_has_the_factors_of_its_model_gpu_and_engine(tmp_path: Path) -> None:
     assert requested(tmp_path, "h100").factors == FACTORS
 
 
-@needs_sim
+@pytest.mark.needs("sim")
 @pytest.mark.parametrize(
     ("gpu", "more", "message"),
     [

@@ -48,9 +48,9 @@ def rendered_alone(question: PlanRequest, some: list[Candidate]) -> list[Replaya
 @pytest.mark.parametrize(
     ("count", "options"),
     [
-        (24, {"gpu": "b200", "gpus": 16, "shares": True}),
-        (16, {"gpu": "gb200", "gpus": 12, "gpu_hour_price": 4.0}),
-        (16, {"gpu": "h100", "gpus": 8, "shares": True}),
+        (12, {"gpu": "b200", "gpus": 16, "shares": True}),
+        (8, {"gpu": "gb200", "gpus": 12, "gpu_hour_price": 4.0}),
+        (8, {"gpu": "h100", "gpus": 8, "shares": True}),
     ],
 )
 def test_the_deployment_of_a_kind_equals_that_of_each_candidate(

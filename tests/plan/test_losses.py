@@ -155,7 +155,7 @@ def test_the_pool_of_the_lost_worker_is_named() -> None:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.needs("sim")
 def test_redundancy_needs_two_workers(tmp_path: Path) -> None:
     def asked_for(gpus: int) -> int:
         question = request()

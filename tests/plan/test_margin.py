@@ -143,7 +143,7 @@ def test_with_confidence_disaggregated_graphs_are_left_out() -> None:
     assert _allowed(both, request(confidence=0.9)) == [aggregated(2)]
 
 
-@pytest.mark.slow
+@pytest.mark.needs("sim")
 def test_a_confidence_that_the_points_cannot_show_is_refused(tmp_path: Path) -> None:
     question = request()
     with pytest.raises(UsageError, match="12 measured points"):
@@ -160,7 +160,7 @@ def test_a_confidence_that_the_points_cannot_show_is_refused(tmp_path: Path) -> 
         )
 
 
-@pytest.mark.slow
+@pytest.mark.needs("sim")
 @pytest.mark.parametrize(
     ("model", "slo", "missing"),
     [

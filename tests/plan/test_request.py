@@ -12,9 +12,8 @@ from penstock.errors import UsageError
 from penstock.graph.slo import Slo
 from penstock.plan.request import Objective, PlanRequest, plan_request
 from penstock.workload.load import LoadedWorkload, parse_workload
-from tests.simulate.environment import needs_sim
 
-pytestmark = needs_sim
+pytestmark = pytest.mark.needs("sim")
 
 POSITIONS = 131072  # of gpt-oss-20b
 ONE_TOKEN = parse_workload(

@@ -31,12 +31,17 @@ MOST_PRINTED = 20  # charts: to draw 100 of them takes long
 UNDRAWN = """[...document.querySelectorAll(".plot")]
   .filter((plot) => !plot.querySelector(".cartesianlayer .trace, .cartesianlayer .points"))
   .map((plot) => plot.ariaLabel)"""
+# One of each kind, and one without a result. The others have the same parts.
+TYPICAL = (
+    *("bench", "bench_that_served_nothing", "sweep", "comparison_of_two", "simulate", "plan"),
+    *("drill", "verify", "shadow"),
+)
+assert set(TYPICAL) <= set(REPORTS)
 
 pytestmark = [
-    pytest.mark.program,
+    pytest.mark.needs("chromium"),
     pytest.mark.slow,
     pytest.mark.xdist_group("chromium"),
-    pytest.mark.skipif(not BROWSER.is_installed(), reason="chromium is not installed"),
 ]
 
 
@@ -78,7 +83,13 @@ def set_media(page: Any, media: str, scheme: str) -> None:
     page.call("Emulation.setEmulatedMedia", media=media, features=features)
 
 
-@pytest.mark.parametrize("name", REPORTS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        name if name in TYPICAL else pytest.param(name, marks=pytest.mark.nightly)
+        for name in REPORTS
+    ],
+)
 def test_a_report_is_complete_readable_and_self_contained(
     name: str, page: Any, tmp_path: Path
 ) -> None:

@@ -35,7 +35,6 @@ from penstock.simulate.replay import Replays
 from penstock.simulate.replayable import replayable
 from penstock.simulate.study import Study
 from penstock.workload.load import parse_workload
-from tests.simulate.environment import needs_sim
 
 GRAPHS = Path(__file__).parents[2] / "dynamo_graphs"
 AGGREGATED, DISAGGREGATED = "gpt-oss-120b-h100-latency", "gpt-oss-120b-h100-disagg"
@@ -186,7 +185,7 @@ def test_two_entries_for_the_same_are_refused(tmp_path: Path) -> None:
         load_calibrations(path)
 
 
-@needs_sim
+@pytest.mark.needs("sim")
 def test_a_replay_with_factors_takes_as_much_longer() -> None:
     alone = "requests: 8\ninput: {mean: 4000}\noutput: {mean: 50}\narrival: {constant: 0.5}\n"
     workload = parse_workload(alone, "w.yaml")

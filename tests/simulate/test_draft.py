@@ -18,7 +18,6 @@ from penstock.simulate.model import Replayable
 from penstock.simulate.replay import Job, Replays, as_trace
 from penstock.simulate.replayable import replayable
 from penstock.workload import Request
-from tests.simulate.environment import needs_sim
 
 GRAPHS = Path(__file__).parents[2] / "dynamo_graphs"
 EAGLE3 = "gpt-oss-120b-b200-latency-eagle3"
@@ -108,7 +107,7 @@ def test_an_unknown_draft_model_takes_the_time_of_layers_of_the_model(found: Dra
     assert cost_note(None) == LAYER_TIME
 
 
-@needs_sim
+@pytest.mark.needs("sim")
 def test_a_step_takes_longer_with_each_draft_token_and_with_a_draft_model() -> None:
     plain, ngram, one, three = itl_ms(
         of(PLAIN),
@@ -122,7 +121,7 @@ def test_a_step_takes_longer_with_each_draft_token_and_with_a_draft_model() -> N
     assert 0.1 < three - ngram < 0.6
 
 
-@needs_sim
+@pytest.mark.needs("sim")
 def test_a_draft_model_on_one_gpu_takes_longer_than_layers_of_the_model() -> None:
     layers = replace(REJECTED, prices_draft=False)
     found = (of(EAGLE3, "worker.gpus=1", acceptance=one) for one in (REJECTED, layers, REJECTED))

@@ -12,7 +12,6 @@ from penstock.engines.parsers import Parsed
 from penstock.manifests.deployment import Role
 from penstock.simulate.replay import Replays
 from penstock.simulate.router import router_of
-from tests.simulate.environment import needs_sim
 from tests.simulate.test_replay import NO_CACHE, graph, job
 
 PATH = "/etc/penstock/router.yaml"
@@ -90,7 +89,7 @@ def test_a_file_that_is_not_in_the_manifests_is_reported() -> None:
     assert "/image/p.yaml is not in the manifests" in found.not_simulated[0]
 
 
-@needs_sim
+@pytest.mark.needs("sim")
 @pytest.mark.parametrize(
     ("sets", "flags"),
     [

@@ -21,10 +21,12 @@ from penstock.simulate.replayable import replayable
 from penstock.simulate.scaling import scaling_of
 from penstock.workload import BLOCK_TOKENS, Request, sample
 from penstock.workload.load import parse_workload
-from tests.simulate.environment import needs_sim
 from tests.simulate.test_planner import of as planner_of
 from tests.simulate.test_planner import planned_by
 from tests.support.processes import command_of
+from tests.support.replays import kept_pid, real_replay_processes
+
+__all__ = ["real_replay_processes"]
 
 GRAPHS = Path(__file__).parents[2] / "dynamo_graphs"
 NO_CACHE = Cache(None, "")
@@ -66,9 +68,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def children() -> list[psutil.Process]:
-    """Replays of this process, not of another test."""
+    """Replays of this process that are to end with the test."""
     own = psutil.Process().children(recursive=True)
-    return [process for process in own if CHILD.name in " ".join(command_of(process))]
+    replays = [process for process in own if CHILD.name in " ".join(command_of(process))]
+    return [process for process in replays if process.pid != kept_pid()]
 
 
 def test_as_trace_keeps_sessions_and_gives_blocks_to_those_without() -> None:
@@ -130,7 +133,8 @@ def test_a_replay_that_fails_is_an_error_and_leaves_nothing_running(
     assert not children()
 
 
-@needs_sim
+@pytest.mark.needs("sim")
+@pytest.mark.usefixtures("real_replay_processes")
 def test_a_disaggregated_graph_is_replayed(tmp_path: Path) -> None:
     found = graph("gpt-oss-120b-b200-disagg")
     cache = Cache(tmp_path, "1")
@@ -153,9 +157,7 @@ def test_a_disaggregated_graph_is_replayed(tmp_path: Path) -> None:
     with Replays(cache) as replays:
         assert replays.run([job(found)]) == answers[:1]
         assert replays.replayed == 0
-    with Replays(Cache(tmp_path, "2")) as replays:
-        replays.run([job(found)])
-        assert replays.replayed == 1
+    assert Cache(tmp_path, "2").get(job(found).key) is None  # other packages
     assert not children()
 
 
@@ -182,7 +184,7 @@ def test_a_long_replay_reports_progress_before_it_ends(
     assert reported[-1] == (1, 1)
 
 
-@needs_sim
+@pytest.mark.needs("sim")
 def test_the_decode_queue_is_measured() -> None:
     narrow = graph("gpt-oss-120b-b200-disagg", "decode.config.max_batch_size=1")
     with Replays(NO_CACHE, processes=1) as replays:
@@ -193,7 +195,7 @@ def test_the_decode_queue_is_measured() -> None:
     assert found.prefill_queue_p99_ms < 100
 
 
-@needs_sim
+@pytest.mark.needs("sim")
 def test_allocated_workers_match_the_worker_seconds_of_the_replay() -> None:
     planned = planner_of(
         "gpt-oss-120b-b200-disagg",
@@ -214,7 +216,7 @@ def test_allocated_workers_match_the_worker_seconds_of_the_replay() -> None:
     assert sum(p.gpus * n for p, n in zip(planned.pools, found.peak, strict=True)) <= 16
 
 
-@needs_sim
+@pytest.mark.needs("sim")
 def test_closed_loop_clients_wait_and_round_robin_repeats_exactly() -> None:
     found = graph("gpt-oss-120b-b200-throughput", "router.mode=round-robin")
     asked = job(found, "concurrency: 6")
@@ -225,7 +227,8 @@ def test_closed_loop_clients_wait_and_round_robin_repeats_exactly() -> None:
     assert 0 < max(busy) <= 6
 
 
-@needs_sim
+@pytest.mark.needs("sim")
+@pytest.mark.usefixtures("real_replay_processes")
 def test_experts_that_were_not_measured_are_replayed_with_expert_parallelism_or_refused() -> None:
     cut = graph(
         "gpt-oss-120b-h200-disagg", "decode.gpus=2", "decode.config.moe_expert_parallel_size=1"

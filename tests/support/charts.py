@@ -11,11 +11,11 @@ import yaml
 
 from penstock.graph.model import Graph
 from penstock.manifests.render import Rendered, render
-from tests.support.outside_files import crds
+from tests.support.outside_files import graph_crd
 
 ROOT = Path(__file__).parents[2]
 GRAPHS = sorted((ROOT / "dynamo_graphs").glob("*.yaml"))
-CRD = crds() / "nvidia.com_dynamographdeployments.yaml"
+CRD = graph_crd()
 
 Values = dict[str, Any]
 OWN_IMAGE = "registry.example/llamacpp:1.6.1"

@@ -1,8 +1,8 @@
 """The blocks of README.md and docs/: what tests run, parse and look at.
 
 A block of commands is marked with `bash`, and tests/e2e/test_readme.py runs it. A comment before it
-can change that: `<!-- run by make long: REASON -->`, `<!-- run elsewhere: TEST FILE, REASON -->` or
-`<!-- not run: REASON -->`. `python -m tests.support.documents` lists what is not run as it stands,
+can change that: `<!-- run by make nightly: REASON -->`, `<!-- not run: REASON -->` or
+`<!-- run elsewhere: TEST FILE, REASON -->`. `python -m tests.support.documents` lists what is not run as it stands,
 and so does a page of the site.
 
 A block of output is marked with `text`, and a comment says which: docs/outputs.py fills
@@ -25,7 +25,7 @@ FENCE = re.compile(
     r"^(?P<mark>(?: *<!-- [^\n]* -->\n)?)(?P<indent> *)```(?P<language>\w*)\n(?P<text>.*?)^ *```$",
     re.DOTALL | re.MULTILINE,
 )
-LONG = re.compile(r"<!-- run by make long: (.+?) -->")
+NIGHTLY = re.compile(r"<!-- run by make nightly: (.+?) -->")
 NOT_RUN = re.compile(r"<!-- not run: (.+?) -->")
 ELSEWHERE = re.compile(r"<!-- run elsewhere: (tests/[\w/]+\.py), (.+?) -->")
 # What is not run in any block, and why.
@@ -47,7 +47,7 @@ the graphs. `penstock up` runs in the background there and on a free port. These
 SECTIONS = {
     "Not run": "No test runs these blocks.",
     "Run by another test": "The named test runs the same commands with other files.",
-    "Run by `make long`": "These blocks take longer. `make test` leaves them out.",
+    "Run by `make nightly`": "These blocks take longer. `make test` leaves them out.",
 }
 PART = re.compile(r"<!-- part of the output: penstock (\w+) -->")
 OUTPUT = re.compile(rf"<!-- output: penstock .+ -->|{PART.pattern}|<!-- not output: .+ -->")
@@ -69,14 +69,16 @@ class Block:
         return self.language == "bash" and not self.reason
 
     @property
-    def is_long(self) -> bool:
-        """Whether `make long` runs the block, by itself."""
-        return bool(LONG.search(self.mark))
+    def is_nightly(self) -> bool:
+        """Whether `make nightly` runs the block, by itself."""
+        return bool(NIGHTLY.search(self.mark))
 
     @property
     def reason(self) -> str:
         """Why `make test` does not run the block as it is, or nothing."""
-        found = LONG.search(self.mark) or NOT_RUN.search(self.mark) or ELSEWHERE.search(self.mark)
+        found = next(
+            filter(None, (p.search(self.mark) for p in (NIGHTLY, NOT_RUN, ELSEWHERE))), None
+        )
         return ": ".join(found.groups()) if found else ""
 
     @property
@@ -99,7 +101,7 @@ class Block:
     @property
     def section(self) -> str:
         """The section of the list, for a block with a reason."""
-        kinds = (self.is_excluded, self.test_file is not None, self.is_long)
+        kinds = (self.is_excluded, self.test_file is not None, self.is_nightly)
         return next(name for name, applies in zip(SECTIONS, kinds, strict=True) if applies)
 
     def run_commands(self) -> list[str]:

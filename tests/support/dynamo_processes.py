@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +18,7 @@ from penstock.local.ports import Ports
 from penstock.local.process import child_environment
 from penstock.local.state import StateDir
 from penstock.manifests.deployment import Role
+from tests.support.waiting import wait_for
 
 
 @contextmanager
@@ -69,12 +69,11 @@ def dynamo_processes(
 
 
 def _wait_for_model(url: str) -> None:
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
+    def has_model() -> bool:
         try:
-            if httpx.get(f"{url}/models", trust_env=False, verify=False).json()["data"]:
-                return
+            response = httpx.get(f"{url}/models", trust_env=False, verify=False)
+            return bool(response.json()["data"])
         except (httpx.HTTPError, ValueError):
-            pass
-        time.sleep(0.2)
-    raise TimeoutError("the model did not appear")
+            return False
+
+    wait_for(has_model, f"a model at {url}", look_s=0.1)

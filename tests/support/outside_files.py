@@ -40,6 +40,21 @@ def crds() -> Path:
     return Path(checkout) / CRDS if checkout else shared() / "facts" / "crds"
 
 
+def graph_crd() -> Path:
+    """Dynamo's CRD of graphs; it may be missing."""
+    return crds() / "nvidia.com_dynamographdeployments.yaml"
+
+
+def facts() -> Path:
+    """The fields of TensorRT-LLM's arguments; the file may be missing."""
+    return shared() / "facts" / "trtllm_llm_args.json"
+
+
+def trace() -> Path:
+    """Mooncake's trace of conversations; it may be missing."""
+    return shared() / "traces" / "mooncake_conversation.jsonl"
+
+
 def llmd_schema() -> Path | None:
     """The JSON schema of llm-d's Benchmark Report 0.2.1; None without a checkout."""
     checkout = os.environ.get(LLMD_CHECKOUT)

@@ -3,20 +3,32 @@
 from __future__ import annotations
 
 import contextlib
+import select
+import socket
 import ssl
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 LOOPBACK = "127.0.0.1"
+PACE_S = 0.01  # between two parts of a response that never ends
 Handle = Callable[[BaseHTTPRequestHandler], None]
 
 
 class QuietServer(ThreadingHTTPServer):
     request_queue_size = 128  # with 5, a client that is not accepted at once tries again after 1 s
+
+    def serve_forever(self, poll_interval: float = 0.02) -> None:
+        """`shutdown` takes as long as ``poll_interval``."""
+        super().serve_forever(poll_interval)
+
+    def get_request(self) -> tuple[socket.socket, Any]:
+        """Without Nagle's algorithm, by which a body can wait 40 ms for the ACK of its headers."""
+        connection, address = super().get_request()
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return connection, address
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Not for a client that is gone, or that does not trust the certificate: the output could
@@ -42,7 +54,7 @@ def serving(handle: Handle) -> Iterator[str]:
 
     server = QuietServer((LOOPBACK, 0), Handler)
     server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:
         yield f"http://{LOOPBACK}:{server.server_address[1]}"
@@ -78,12 +90,10 @@ def begin_chunked(request: BaseHTTPRequestHandler, **headers: str) -> None:
 def send_always(request: BaseHTTPRequestHandler, part: bytes) -> None:
     """A chunked response that repeats ``part`` until the client closes the connection."""
     begin_chunked(request)
-    try:
-        while True:
+    request.close_connection = True
+    with contextlib.suppress(OSError):
+        while not select.select([request.connection], [], [], PACE_S)[0]:
             send_part(request, part)
-            time.sleep(0.01)
-    except OSError:
-        request.close_connection = True
 
 
 def send_part(request: BaseHTTPRequestHandler, part: bytes) -> None:

@@ -11,7 +11,6 @@ from penstock.errors import SimulationError
 from penstock.manifests.source import open_source
 from penstock.serving.understand import Hints
 from penstock.twin.twin import Twin
-from tests.simulate.environment import needs_sim
 
 GRAPHS = Path(__file__).parents[2] / "dynamo_graphs"
 DISAGG = GRAPHS / "gpt-oss-120b-b200-disagg.yaml"
@@ -36,7 +35,7 @@ def test_an_endpoint_that_does_not_respond_is_reported_in_one_line(
     assert line.startswith("twin: comparison with the replay failed: ConnectError")
 
 
-@needs_sim
+@pytest.mark.needs("sim")
 def test_each_pool_has_its_engine_and_an_edit_of_replicas_needs_no_new_replay(cache: Path) -> None:
     twin = Twin(0.5, Hints())
     first = twin.timed(open_source(DISAGG, ("prefill.replicas=1",)))
@@ -48,7 +47,7 @@ def test_each_pool_has_its_engine_and_an_edit_of_replicas_needs_no_new_replay(ca
     assert len(list(cache.glob("*.gz"))) == 1
 
 
-@needs_sim
+@pytest.mark.needs("sim")
 def test_experts_without_measured_sharding_are_whole_in_the_mocker_too(cache: Path) -> None:
     sets = ("decode.gpus=2", "decode.config.moe_expert_parallel_size=1")
     source = open_source(GRAPHS / "gpt-oss-120b-h200-disagg.yaml", sets)
@@ -58,7 +57,7 @@ def test_experts_without_measured_sharding_are_whole_in_the_mocker_too(cache: Pa
     assert any("expert parallelism instead of" in note for note in timed.notes)
 
 
-@needs_sim
+@pytest.mark.needs("sim")
 def test_a_graph_that_cannot_be_replayed_has_no_twin(cache: Path) -> None:
     with pytest.raises(SimulationError, match="whose step times were not measured"):
         Twin(1.0, Hints()).timed(open_source(GRAPHS / "quickstart-simulated.yaml", ()))

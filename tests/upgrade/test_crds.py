@@ -18,6 +18,7 @@ from penstock.upgrade.plan import plan_upgrade
 from penstock.upgrade.steps import CRDS
 from tests.support.kubernetes_schemas.dgd import CRD, ROOT
 from tests.support.kubernetes_schemas.dgd import GRAPHS as GRAPH_FILES
+from tests.support.needs import needed_by_its_tests
 
 GRAPH = "model: {id: a/b}\nengine: {kind: trtllm}\nworker: {}\n"
 NEXT = "1.7.0.dev20261026"
@@ -97,10 +98,9 @@ def test_upgrade_writes_nothing_with_half_installed_crds(
 
 
 @pytest.fixture(name="crd_file")
+@needed_by_its_tests("crds")
 def fixture_crd_file(tmp_path: Path) -> Path:
     """A copy of the published CRD."""
-    if not CRD.exists():
-        pytest.skip("needs the CRD of graphs")
     return Path(shutil.copy(CRD, tmp_path))
 
 
@@ -108,6 +108,7 @@ def fixture_crd_file(tmp_path: Path) -> Path:
 UPGRADABLE = [name for name in GRAPH_FILES if name != "quickstart.yaml"]
 
 
+@pytest.mark.needs("crds")
 @pytest.mark.parametrize("name", UPGRADABLE)
 def test_the_published_crd_has_the_fields_of_every_graph(name: str, crd_file: Path) -> None:
     path = ROOT / "dynamo_graphs" / name
@@ -115,6 +116,7 @@ def test_the_published_crd_has_the_fields_of_every_graph(name: str, crd_file: Pa
     assert [*field_problems(read_fields(crd_file), upgrade, "the CRD", "")] == []
 
 
+@pytest.mark.needs("crds")
 def test_a_field_that_the_new_crd_lacks(
     crd_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -129,6 +131,7 @@ def test_a_field_that_the_new_crd_lacks(
     assert "has no such field (it has backendFrameworks): the graph needs it" in error
 
 
+@pytest.mark.needs("crds")
 def test_a_field_that_only_the_chart_writes(
     crd_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -143,6 +146,7 @@ def test_a_field_that_only_the_chart_writes(
     assert "Fix: Use newer CRDs, or an image with a tag such as 1.6.1" in error
 
 
+@pytest.mark.needs("crds")
 def test_a_version_that_is_no_longer_served(
     crd_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -157,6 +161,7 @@ def test_a_version_that_is_no_longer_served(
     assert "serves nvidia.com/v1alpha1. Fix: Use the CRDs of an operator that serves" in error
 
 
+@pytest.mark.needs("crds")
 def test_a_cluster_whose_crd_lacks_a_field(
     crd_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,10 +9,9 @@ from penstock.graph.load import parse_graph
 from penstock.workload import find_workload, ready_names
 from penstock.workload.duration import exceeds_sample_limit
 from penstock.workload.load import parse_workload
-from tests.support.outside_files import shared
+from tests.support.outside_files import trace
 
 GOOD = "input: 1024\noutput: 256\narrival: {poisson: 2}\n"
-TRACE = shared() / "traces" / "mooncake_conversation.jsonl"
 
 
 @pytest.mark.parametrize(
@@ -109,9 +108,11 @@ def test_ready_workloads_sample_requests(name: str) -> None:
 def test_the_recorded_workload_needs_its_file() -> None:
     with pytest.raises(InputError, match="--trace FILE"):
         find_workload("conversation")
-    if not TRACE.exists():
-        pytest.skip("the trace is not next to this clone")
-    requests = find_workload("conversation", TRACE).requests(0)
+
+
+@pytest.mark.needs("trace")
+def test_the_recorded_workload_has_the_requests_of_its_file() -> None:
+    requests = find_workload("conversation", trace()).requests(0)
     assert len(requests) == 2000
     assert requests[0].at_ms == 0
 

@@ -66,13 +66,18 @@ def columns(*headings: str, numbers: tuple[str, ...] = ()) -> Table:
 
 
 @contextmanager
-def keys() -> Iterator[Callable[[float], str]]:
+def keys(sleep: Callable[[float], None] = time.sleep) -> Iterator[Callable[[float], str]]:
     """A function that waits up to so many seconds for a key, and returns it or nothing.
 
-    Without a terminal on standard input it only waits. The terminal is restored at the end.
+    Without a terminal on standard input it only sleeps. The terminal is restored at the end.
     """
+
+    def no_key(seconds: float) -> str:
+        sleep(seconds)
+        return ""
+
     if not sys.stdin.isatty():
-        yield _no_key
+        yield no_key
         return
     terminal = sys.stdin.fileno()
     before = termios.tcgetattr(terminal)
@@ -86,11 +91,6 @@ def keys() -> Iterator[Callable[[float], str]]:
         yield key
     finally:
         termios.tcsetattr(terminal, termios.TCSADRAIN, before)
-
-
-def _no_key(seconds: float) -> str:
-    time.sleep(seconds)
-    return ""
 
 
 def duration_text(seconds: float) -> str:

@@ -89,11 +89,9 @@ def test_ctrl_c_ends_the_tool(tmp_path: Path) -> None:
     install(tmp_path / "environments")
     out = tmp_path / "out"
 
-    def act(running: Running) -> bool:
-        if not (out / "agentperf" / "called.json").exists():
-            return False
+    def act(running: Running) -> None:
+        running.wait_for((out / "agentperf" / "called.json").exists, "the tool")
         running.signal(signal.SIGINT)
-        return True
 
     environ = {"PENSTOCK_ENVIRONMENTS": str(tmp_path / "environments"), "FAKE_AGENTPERF": "hang"}
     listed = json.dumps({"data": [FULL]}).encode()

@@ -88,7 +88,8 @@ def test_requests_that_are_longer_than_the_context_are_not_sent(tmp_path: Path) 
     assert "a request has 102,000 tokens, and the context length is 8,192. Fix:" in done.stderr
 
 
-@pytest.mark.aiperf
+@pytest.mark.needs("aiperf")
+@pytest.mark.nightly  # AIPerf writes the records that tests/bench/test_latencies.py compares
 def test_the_speeds_agree_with_the_records_of_aiperf(tmp_path: Path) -> None:
     server = CompletionsServer(script=lambda _: Response(first_s=0.4, gap_s=0.002))
     arguments = ("--part", "1k", "--requests", "2", "--out", str(tmp_path / "out"), "--json")

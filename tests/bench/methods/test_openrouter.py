@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
@@ -209,28 +207,17 @@ def test_two_addresses_are_read_over_http() -> None:
 
     def handle(frontend: Frontend) -> Callable[[BaseHTTPRequestHandler], None]:
         def answer(request: BaseHTTPRequestHandler) -> None:
-            listed = json.dumps({"data": [{"id": MODEL}]})
-            text = listed if request.path == "/v1/models" else frontend.text
-            respond(request, text.encode())
+            if request.path == "/v1/models":
+                respond(request, json.dumps({"data": [{"id": MODEL}]}).encode())
+                return
+            respond(request, frontend.text.encode())
+            first.finish(ttft_s=0.03, duration_s=2.0, tokens=100)  # between two readings
 
         return answer
 
-    ended = threading.Event()
-
-    def send() -> None:
-        while not ended.is_set():  # until the run has ended
-            first.finish(ttft_s=0.03, duration_s=2.0, tokens=100)
-            time.sleep(0.2)
-
-    sender = threading.Thread(target=send)
     with serving(handle(first)) as one, serving(handle(second)) as other:
-        sender.start()
-        try:
-            arguments = (one, other, "--method", "openrouter", "--duration", "2s", "--json")
-            done = penstock("bench", *arguments)
-        finally:
-            ended.set()
-            sender.join()
+        arguments = (one, other, "--method", "openrouter", "--duration", "300ms", "--json")
+        done = penstock("bench", *arguments)
     assert done.returncode == 0, done.stderr
     document = read_output("bench", done.stdout)
     assert document["urls"] == [one, other]

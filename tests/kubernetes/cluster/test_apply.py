@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import time
 
 import helm_python
 import pytest
 
-from penstock.cli import arguments
 from penstock.cluster.generations import ROLLOUT
-from penstock.cluster.wait import Timeouts
 from penstock.errors import ClusterError, RolloutError
 from penstock.manifests.render import chart_path
 from tests.support.emulated_cluster.released import DGD, MISSING, NAME, ROOT, URL, Cluster
@@ -97,15 +94,14 @@ def test_a_crash_is_reported_with_the_end_of_its_log(installed: Cluster) -> None
 
 
 def test_an_unschedulable_pod_is_reported_with_the_missing_resource(
-    fresh: Cluster, monkeypatch: pytest.MonkeyPatch
+    fresh: Cluster,
 ) -> None:
     """A node may still be added, so the rollout fails only after its timeout."""
-    monkeypatch.setattr(arguments, "timeouts_of", lambda _: Timeouts(poll_s=0.1, timeout_s=1))
     fresh.graph.write_text((ROOT / "dynamo_graphs" / "gpt-oss-20b-h100.yaml").read_text())
     fresh.operator.machine.gpus = 0
-    code, output = fresh.apply()
+    code, output = fresh.apply("--timeout", "90s")
     assert code == RolloutError.exit_code, output
-    assert "is not ready after 1 s" in output
+    assert "is not ready after 90 s" in output
     assert "unschedulable: 0/4 nodes are available: 4 Insufficient nvidia.com/gpu" in output
 
 
@@ -187,6 +183,7 @@ def test_a_revert_during_a_rollout_restores_the_old_state(installed: Cluster) ->
     installed.edit(decode={"args": ["--slow"]})
     code, output = installed.apply("--skip-check", "--no-wait")
     assert (code, "is ready" in output) == (0, False)
+    installed.operator.step()  # the rollout begins
     installed.graph.write_text(text)
     code, output = installed.apply()
     assert code == 0, output
@@ -312,10 +309,9 @@ def _until_printed(process: subprocess.Popen[str], text: str) -> None:
 
 def _until_written(cluster: Cluster, revision: int) -> None:
     key = ("v1", "secrets", "default", f"sh.helm.release.v1.{NAME}.v{revision}")
-    deadline = time.monotonic() + 120  # a process on a loaded machine starts slowly
-    while time.monotonic() < deadline:
-        found = cluster.api.store.objects.get(key)
-        if found and found["metadata"]["labels"].get("status") == "deployed":
-            return
-        time.sleep(0.02)
-    raise AssertionError(f"revision {revision} was not written")
+    cluster.wait_for_process(
+        lambda: (
+            (found := cluster.api.store.objects.get(key)) is not None
+            and found["metadata"]["labels"].get("status") == "deployed"
+        )
+    )

@@ -52,7 +52,7 @@ def test_failing_old_pods_do_not_fail_the_rollout_that_replaces_them(installed: 
     installed.edit(engine=MISSING)
     assert installed.apply("--no-wait")[0] == 0
     slow = installed.operator.machine
-    slow.steps_to_ready = lambda _: 40  # two seconds
+    slow.steps_to_ready = lambda _: 90  # seconds; a permanent problem may last for 60
     slow.is_there = lambda image: True
     installed.edit(engine={"image": "example.com/there:1.6.1"})
     code, output = installed.apply("--rollback-on-failure")

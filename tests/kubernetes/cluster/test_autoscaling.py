@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from typing import Any
 
 import pytest
@@ -171,8 +170,7 @@ def test_a_rollback_that_would_be_rejected_writes_nothing_and_gives_a_fix(
     (adapter,) = installed.api.store.of_kind(KIND)
     key = ("nvidia.com/v1beta1", ADAPTERS, "default", "quick-prefill")
     installed.api.store.write(key, {**adapter, "spec": {**adapter["spec"], "replicas": 5}})
-    while installed.replicas()["prefill"] != 5:
-        time.sleep(0.05)
+    installed.wait_until(lambda: installed.replicas()["prefill"] == 5)
     before = installed.api.store.of_kind("PodDisruptionBudget")
     code, output = installed.run("rollback", "1", "--yes")
     assert code == ClusterError.exit_code

@@ -126,7 +126,7 @@ def test_the_chart_announces_every_change_of_pods(old: Path, platform: str, prof
     assert announced(old, platform, profile, graphs if profile == "none" else graphs[::4])
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("platform", PLATFORMS)
 def test_it_does_so_for_all_graphs(old: Path, platform: str, profile: str) -> None:
@@ -216,10 +216,7 @@ def install_old(cluster: Cluster, old: Path, **sections: Any) -> None:
     target = ReleaseTarget(name=NAME, namespace="default", kubeconfig=cluster.kubeconfig)
     chart = old / "helm" / "penstock"
     helm_writer.install(target, chart, yaml.safe_load(cluster.graph.read_text()))
-    code, output = cluster.run("status", "--cluster")
-    while code:
-        code, output = cluster.run("status", "--cluster")
-    assert "revision 1" in output, output
+    cluster.wait_until(lambda: cluster.run("status", "--cluster")[0] == 0)
 
 
 def pods(cluster: Cluster) -> dict[str, str]:

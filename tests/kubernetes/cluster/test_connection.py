@@ -273,11 +273,10 @@ def test_8_a_platform_without_the_operator_needs_no_crds(fresh: Cluster) -> None
     assert "rejected" not in output
 
 
+@pytest.mark.needs("recordings")
 def test_13_a_malformed_object_is_a_rejection(installed: Cluster) -> None:
     """The recorded 500 without a reason, which was retried as a fault of the server."""
     file = RECORDINGS / "errors" / "422-dynamographdeployment.json"
-    if not file.exists():
-        pytest.skip("the recordings are not next to this checkout (../shared)")
     recorded = [e["response"] for e in yaml.safe_load(file.read_text())]
     (body, *_) = (r["body"] for r in recorded if r["status"] == 500)
     assert "reason" not in body

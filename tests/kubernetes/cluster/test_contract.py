@@ -26,12 +26,12 @@ CHANGE = {"config": {"engine": {"block_size": 64}}}
 
 
 # Without and with monitors, a network policy, a model cache and an autoscaler. CI runs each
-# platform in one way only, `make long` runs the other.
+# platform in one way only, `make nightly` runs the other.
 CASES = [
-    pytest.param(("dynamo", {}), id="dynamo-bare", marks=pytest.mark.long),
+    pytest.param(("dynamo", {}), id="dynamo-bare", marks=pytest.mark.nightly),
     pytest.param(("dynamo", OPTIONS), id="dynamo-all options"),
     pytest.param(("plain", {}), id="plain-bare"),
-    pytest.param(("plain", OPTIONS), id="plain-all options", marks=pytest.mark.long),
+    pytest.param(("plain", OPTIONS), id="plain-all options", marks=pytest.mark.nightly),
     pytest.param(("real", {}), id="real-bare", marks=pytest.mark.cluster),
     pytest.param(("real", OPTIONS), id="real-all options", marks=pytest.mark.cluster),
 ]

@@ -245,13 +245,12 @@ def test_14_diff_rejects_a_change_from_decode_to_prefill(installed: Cluster) -> 
 # ---- the recorded refusals ----
 
 
+@pytest.mark.needs("recordings")
 @pytest.mark.parametrize(
     "name", ["podsecurity-restricted", "podsecurity-baseline", "service-account-missing"]
 )
 def test_7_a_recorded_refusal_is_reported_without_the_pods_name(fresh: Cluster, name: str) -> None:
     file = RECORDINGS / "errors" / f"{name}.json"
-    if not file.exists():
-        pytest.skip("the recordings are not next to this checkout (../shared)")
     recorded = json.loads(file.read_text())["podDirectly"]
     body = recorded["response"]["body"]
 

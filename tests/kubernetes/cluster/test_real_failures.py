@@ -9,7 +9,6 @@ import json
 
 import pytest
 
-from penstock.cluster import uninstall
 from penstock.cluster.diagnose import Diagnosis, diagnose
 from penstock.errors import ClusterError, RolloutError
 from tests.kubernetes.cluster.test_recordings import RECORDINGS
@@ -33,10 +32,7 @@ REFUSALS = (
 
 
 def recorded_events(name: str) -> list[Object]:
-    file = RECORDINGS / "errors" / f"{name}.json"
-    if not file.exists():
-        pytest.skip("the recordings are not next to this checkout (../shared)")
-    return list(json.loads(file.read_text())["events"])
+    return list(json.loads((RECORDINGS / "errors" / f"{name}.json").read_text())["events"])
 
 
 def warnings(events: list[Object]) -> list[Object]:
@@ -121,6 +117,7 @@ def test_6_warnings_from_before_the_change_are_not_shown(installed: Cluster) -> 
     assert "from yesterday" not in output
 
 
+@pytest.mark.needs("recordings")
 @pytest.mark.parametrize("name", REFUSALS)
 def test_7_a_refused_pod_is_one_final_problem(name: str) -> None:
     found = diagnose([], warnings(recorded_events(name)), "app")
@@ -129,6 +126,7 @@ def test_7_a_refused_pod_is_one_final_problem(name: str) -> None:
     assert '"app-' not in found[0].message  # the name of a pod that never existed
 
 
+@pytest.mark.needs("recordings")
 def test_7_unschedulable_pods_are_waited_for() -> None:
     assert not any(d.is_permanent for d in pods_of("unschedulable"))
 
@@ -139,6 +137,7 @@ def pods_of(name: str) -> tuple[Diagnosis, ...]:
     return diagnose([], found, "app")
 
 
+@pytest.mark.needs("recordings")
 def test_7_a_refused_pod_ends_the_wait(installed: Cluster) -> None:
     recorded = warnings(recorded_events("podsecurity-restricted"))[0]
     about = {"kind": "ReplicaSet", "name": f"{NAME}-decode-1"}
@@ -205,9 +204,8 @@ def test_8_a_webhook_that_does_not_respond_is_explained(installed: Cluster) -> N
 
 
 def test_8_an_uninstall_without_the_operator_names_the_finalizer(
-    installed: Cluster, monkeypatch: pytest.MonkeyPatch
+    installed: Cluster,
 ) -> None:
-    monkeypatch.setattr(uninstall, "DELETION_S", 0.5)
     installed.operator.stop()
     for _ in range(2):  # Helm's record is gone at the second time
         code, output = installed.run("uninstall", "--yes")

@@ -46,7 +46,7 @@ def test_1_a_plain_release_can_be_changed(fresh: Cluster, options: Object) -> No
     assert code == 0, output
 
 
-@pytest.mark.skipif(not OF_DYNAMO, reason="the recordings are not next to this checkout")
+@pytest.mark.needs("recordings")
 @pytest.mark.parametrize("name", OF_DYNAMO)
 def test_9_only_the_ready_condition_says_that_a_rollout_is_done(name: str) -> None:
     """After an abrupt revert the phase is `Completed` while pods are missing."""

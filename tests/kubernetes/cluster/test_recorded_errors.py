@@ -14,16 +14,11 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.kubernetes.cluster.test_recordings import RECORDINGS, recorded
+from tests.kubernetes.cluster.test_recordings import recorded
 from tests.support.emulated_cluster.api_server import TOO_MANY, ApiServer
 from tests.support.emulated_cluster.store import RESOURCES, ApiError, Object
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(
-        not RECORDINGS.exists(), reason="the recordings are not next to this checkout (../shared)"
-    ),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.needs("recordings")]
 SCHEMA = "the emulator does not validate custom resources against their CRD's schema"
 WEBHOOK = "the emulator has no validating webhook; `penstock check` and `diff` know these rules"
 VERSION = "the emulator serves DynamoGraphDeployments as v1beta1 only"

@@ -18,9 +18,7 @@ from tests.support.emulated_cluster.api_server import ApiServer
 from tests.support.outside_files import recordings
 
 RECORDINGS = recordings()
-pytestmark = pytest.mark.skipif(
-    not RECORDINGS.exists(), reason="the recordings are not next to this checkout (../shared)"
-)
+pytestmark = pytest.mark.needs("recordings")
 Object = dict[str, Any]
 
 NO_CONTROLLER = "there is no Job controller, which labels the pods with the Job's uid"
@@ -62,7 +60,7 @@ UNPREDICTABLE = (
 
 
 def recorded(folder: str, suffix: str) -> list[Path]:
-    return sorted((RECORDINGS / folder).glob(suffix)) if RECORDINGS.exists() else []
+    return sorted((RECORDINGS / folder).glob(suffix))
 
 
 @pytest.fixture

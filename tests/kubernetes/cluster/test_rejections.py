@@ -77,12 +77,12 @@ ONLY_WRITES = {
     ("409", "JSON patch whose test fails"),
     ("404", "merge patch of what is not there"),
 }
-ALL = [*rejections(RECORDINGS / "errors")] if RECORDINGS.exists() else []
+ALL = [*rejections(RECORDINGS / "errors")]
 SENT = [r for r in ALL if (r.file, r.what) not in NEVER]
-pytestmark = pytest.mark.skipif(not ALL, reason="the recordings are not next to this checkout")
+pytestmark = pytest.mark.needs("recordings")
 
 
-# CI injects these; `make long` and the benchmark inject all.
+# CI injects these; `make nightly` and the benchmark inject all.
 IN_CI = {
     ("401-and-anonymous", "a token that nobody issued"),
     ("403", "apply a DynamoGraphDeployment as dry run"),
@@ -106,7 +106,7 @@ def kinds(found: list[Rejection]) -> list[Any]:
         pytest.param(
             r,
             id=f"{r.file}: {r.what}",
-            marks=[] if (r.file, r.what) in IN_CI else [pytest.mark.long],
+            marks=[] if (r.file, r.what) in IN_CI else [pytest.mark.nightly],
         )
         for r in found
     ]

@@ -7,14 +7,12 @@ serves, as the recorded one did (item 2 of "Does not" in the facts about a real 
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable
 
 import pytest
 
 from penstock.cli import arguments
 from penstock.cluster.generations import ROLLOUT
-from penstock.cluster.wait import Timeouts
 from penstock.errors import GraphError, RolloutError
 from tests.support.emulated_cluster.graphs import GENERATION
 from tests.support.emulated_cluster.kubelet import is_ready
@@ -42,13 +40,6 @@ def ready_by_generation(cluster: Cluster, component: str) -> list[int]:
     return list(counts.values())
 
 
-def wait(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 def has_no_old_decode(cluster: Cluster) -> bool:
     """As in the recordings `revert-late-…`: decode is replaced, prefill is not."""
     return (
@@ -69,7 +60,7 @@ def begin_update(cluster: Cluster, until: Callable[[Cluster], bool]) -> str:
     cluster.edit(prefill={"config": {"engine": {"block_size": 64}}})
     code, output = cluster.apply("--no-wait")
     assert code == 0, output
-    wait(lambda: until(cluster))
+    cluster.wait_until(lambda: until(cluster))
     stop_loading_until_the_next_write(cluster)
     return text
 
@@ -122,7 +113,7 @@ def test_before_the_first_new_worker_runs_a_revert_restarts_nothing(slow: Cluste
     text = slow.graph.read_text()
     slow.edit(engine={"image": "example.com/missing:1.6.1"})
     assert slow.apply("--no-wait")[0] == 0
-    wait(lambda: len(ready_by_generation(slow, "prefill")) == 2)
+    slow.wait_until(lambda: len(ready_by_generation(slow, "prefill")) == 2)
     slow.graph.write_text(text)
     code, output = slow.run("diff")
     assert "3 × prefill" in output
@@ -142,13 +133,13 @@ def test_an_update_that_progresses_after_the_diff_is_noticed_before_the_write(
     text = slow.graph.read_text()
     slow.edit(engine={"image": "example.com/missing:1.6.1"})
     assert slow.apply("--no-wait")[0] == 0
-    wait(lambda: len(ready_by_generation(slow, "prefill")) == 2)
+    slow.wait_until(lambda: len(ready_by_generation(slow, "prefill")) == 2)
     slow.graph.write_text(text)
     since = len(slow.operator.serving)
 
     def confirm(*_: object) -> bool:
         slow.operator.machine.is_there = lambda _: True
-        wait(lambda: has_no_old_decode(slow))
+        slow.wait_until(lambda: has_no_old_decode(slow))
         return True
 
     monkeypatch.setattr(arguments, "confirm", confirm)
@@ -178,11 +169,9 @@ def test_10_a_second_edit_keeps_every_pool_complete(
 
 
 def test_a_failed_upgrade_is_rolled_back_without_loss(
-    slow: Cluster, monkeypatch: pytest.MonkeyPatch
+    slow: Cluster,
 ) -> None:
     """The new decode workers are ready, the new prefill workers never are."""
-    patient = Timeouts(poll_s=0.1, timeout_s=30, permanent_problem_s=4)
-    monkeypatch.setattr(arguments, "timeouts_of", lambda _: patient)
     since = len(slow.operator.serving)
     text = slow.graph.read_text()
     slow.edit(prefill={"args": ["--crash"]})
@@ -243,7 +232,7 @@ def test_an_update_that_the_operator_has_not_seen_is_noticed(
 
     def confirm(*_: object) -> bool:
         slow.operator.is_away = False
-        wait(lambda: has_no_old_decode(slow))
+        slow.wait_until(lambda: has_no_old_decode(slow))
         stop_loading_until_the_next_write(slow)
         return True
 
@@ -276,7 +265,7 @@ def test_only_the_generation_that_serves_is_kept_without_restart(slow: Cluster) 
     assert slow.apply()[0] == 0
     slow.edit(engine={"image": "example.com/missing:1.6.1"})
     assert slow.apply("--no-wait")[0] == 0
-    wait(lambda: len(ready_by_generation(slow, "prefill")) == 2)
+    slow.wait_until(lambda: len(ready_by_generation(slow, "prefill")) == 2)
     slow.graph.write_text(first)
     output = slow.run("diff")[1]
     assert "do not restart" not in output

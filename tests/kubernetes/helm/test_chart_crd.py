@@ -9,14 +9,7 @@ import pytest
 from tests.support.charts import CRD, Chart, graph_values
 from tests.support.kubernetes_schemas import crd
 
-pytest.importorskip("cel", reason="common-expression-language is not installed")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _has_crd() -> None:
-    if not CRD.exists():
-        pytest.skip(f"no {CRD}: the CRD is not part of this repository")
-
+pytestmark = pytest.mark.needs("crds")
 
 FEATURES: dict[str, dict[str, Any]] = {
     "plain": {},

@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 import yaml
+from dynamo.llm import KvRouterConfig
+from dynamo.mocker.args import parse_args
+from dynamo.mocker.config import normalize_mocker_config
 
 from penstock.engines.versions import knows
 from penstock.graph.versions import VERSIONS
@@ -104,10 +107,9 @@ def policy_text(chart: Chart, values: Values) -> str:
 
 
 def test_the_router_reads_the_policy_file(chart: Chart, tmp_path: Path) -> None:
-    llm = pytest.importorskip("dynamo.llm")
     file = tmp_path / "router.yaml"
     file.write_text(policy_text(chart, graph_values(router=ROUTER)))
-    llm.KvRouterConfig(router_policy_config=str(file))  # raises for an invalid file
+    KvRouterConfig(router_policy_config=str(file))  # raises for an invalid file
     policy = yaml.safe_load(file.read_text())
     (instance,) = policy["worker_selection"]["instances"]
     assert instance["type"] == "dynamo-default-cost-fn"
@@ -176,7 +178,6 @@ MODES = [
 
 @pytest.mark.parametrize("pool", ["prefill", "decode"])
 def test_the_mocker_accepts_its_configuration(chart: Chart, pool: str) -> None:
-    config = pytest.importorskip("dynamo.mocker.config")
     configured: Values = {
         "engine": {"backend": "trtllm", "speedup_ratio": 2.0, "num_gpu_blocks": 1048576},
         "startup_time": 0.5,
@@ -186,7 +187,7 @@ def test_the_mocker_accepts_its_configuration(chart: Chart, pool: str) -> None:
         model={"id": "a/b", "context_length": 131072},
         engine={"kind": "mocker", "config": configured},
     )
-    taken = config.normalize_mocker_config(chart.config_text(values, pool))
+    taken = normalize_mocker_config(chart.config_text(values, pool))
     assert taken["engine"]["worker_type"] == pool
     assert taken["engine"]["max_model_len"] == 131072
     assert taken["engine"]["num_gpu_blocks"] == 1048576
@@ -195,8 +196,7 @@ def test_the_mocker_accepts_its_configuration(chart: Chart, pool: str) -> None:
 
 
 def test_the_parser_of_the_mocker_accepts_its_arguments(chart: Chart) -> None:
-    args = pytest.importorskip("dynamo.mocker.args")
-    taken = args.parse_args(chart.args(graph_values(model={"id": "a/b"}), "prefill"))
+    taken = parse_args(chart.args(graph_values(model={"id": "a/b"}), "prefill"))
     assert (taken.model_path, taken.model_name) == ("a/b", "a/b")
     assert taken.is_prefill_worker
     assert str(taken.extra_engine_args) == "/etc/penstock/engine.json"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from penstock.engines.substitutes.vllm import flag_table
 from tests.support.charts import Chart, graph_values
 
 
 @pytest.mark.parametrize("pool", ["prefill", "decode"])
 def test_derived_keys_are_flags_of_vllm(chart: Chart, pool: str) -> None:
-    table = pytest.importorskip("penstock.engines.substitutes.vllm").flag_table()
-    known = {flag for option in table["options"] for flag in option["flags"]}
+    known = {flag for option in flag_table()["options"] for flag in option["flags"]}
     values = graph_values(
         "vllm",
         model={"id": "a/b", "context_length": 4096, "revision": "main"},

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import httpx
 import pytest
@@ -15,6 +15,7 @@ from penstock.drill.graph_process import GraphProcess
 from penstock.graph.edit import set_replicas
 from tests.support.local_graphs import QUICKSTART, assert_nothing_left, without_envoy
 from tests.support.monitoring.live import LiveGraph
+from tests.support.waiting import wait_for
 
 
 @pytest.fixture(scope="module")
@@ -38,20 +39,15 @@ def lose_a_worker(process: GraphProcess, graph: LiveGraph) -> None:
     """SIGKILL the decode worker with active streams, so that they migrate."""
     with ThreadPoolExecutor(8) as pool:
         responses = [pool.submit(graph.ask, 1500, stream=True) for _ in range(8)]
-        deadline = time.monotonic() + 20
-        while graph.busiest("decode") is None and time.monotonic() < deadline:
-            time.sleep(0.05)
-        victim = graph.busiest("decode")
-        assert victim is not None, "no decode worker had a request"
+        victim = wait_for(lambda: graph.busiest("decode"), "a decode worker with a request")
         os.kill(victim, signal.SIGKILL)
         assert {response.result() for response in responses} <= {200, 500, 503}
     process.wait_for(lambda _: victim not in process.pids("decode"))
     process.wait_counts(decode=2, prefill=2)
-    for _ in range(20):
-        try:
-            if graph.ask(8) == 200:
-                return
-        except httpx.HTTPError:
-            pass
-        time.sleep(0.5)
-    raise TimeoutError("the graph did not recover")
+
+    def is_served() -> bool:
+        with suppress(httpx.HTTPError):
+            return graph.ask(8) == 200
+        return False
+
+    wait_for(is_served, "the graph to serve again")

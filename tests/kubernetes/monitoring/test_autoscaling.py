@@ -44,6 +44,7 @@ def test_the_kv_cache_gauge_is_set_by_all_engines() -> None:
 
 
 @pytest.mark.e2e
+@pytest.mark.needs("prometheus")
 def test_no_signal_is_0_without_scrape_targets(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import subprocess
 import sys
@@ -14,14 +13,12 @@ from tests.support.monitoring.files import DASHBOARDS, MONITORING, panels, promt
 
 
 def test_the_dashboards_are_up_to_date() -> None:
-    if importlib.util.find_spec("grafana_foundation_sdk") is None:
-        pytest.skip("grafana-foundation-sdk is not installed; see dashboards.py")
     argv = [sys.executable, str(MONITORING / "dashboards.py"), "--check"]
     done = subprocess.run(argv, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.program
+@pytest.mark.needs("prometheus")
 @pytest.mark.parametrize("name", DASHBOARDS)
 def test_every_query_parses(name: str, tmp_path: Path) -> None:
     rules = [{"record": "x", "expr": expression} for expression in queries(name).values()]

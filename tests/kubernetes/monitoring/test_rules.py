@@ -61,7 +61,7 @@ def with_summaries_only(groups: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return groups
 
 
-@pytest.mark.program
+@pytest.mark.needs("prometheus")
 @pytest.mark.parametrize("name", RULE_FILES)
 def test_promtool_accepts_every_rule(name: str, tmp_path: Path) -> None:
     path = tmp_path / "rules.json"
@@ -91,7 +91,7 @@ def promtool_results(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Promt
         pool.shutdown(cancel_futures=True)
 
 
-@pytest.mark.program
+@pytest.mark.needs("prometheus")
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
 def test_alerts_fire_when_they_should_and_not_on_a_near_miss(
     path: Path, promtool_results: PromtoolResults

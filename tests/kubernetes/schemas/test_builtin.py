@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import kubernetes_validate
 import pytest
 import yaml
 
@@ -11,10 +12,6 @@ from tests.support.kubernetes_schemas.builtin import VERSIONS, is_builtin, probl
 from tests.support.kubernetes_schemas.dgd import GRAPHS, SAMPLES_FILE, rendered
 from tests.support.kubernetes_schemas.edit import REMOVED, edited
 from tests.support.kubernetes_schemas.pods import pod_problems, templates
-
-kubernetes_validate = pytest.importorskip(
-    "kubernetes_validate", reason="kubernetes-validate is not installed"
-)
 
 SAMPLES = list(yaml.safe_load_all(SAMPLES_FILE.read_text("utf-8")))
 BY_KIND = {sample["kind"]: sample for sample in reversed(SAMPLES)}  # the first of each kind

@@ -10,8 +10,7 @@ import pytest
 from tests.support.kubernetes_schemas import crd
 from tests.support.kubernetes_schemas.dgd import CRD, Document, alpha, beta, deployment
 
-pytest.importorskip("cel", reason="common-expression-language is not installed")
-pytestmark = pytest.mark.skipif(not CRD.is_file(), reason=f"no CRD at {CRD}")
+pytestmark = pytest.mark.needs("crds")
 
 DISTINCT_RULES = 22
 RESERVED = "extraClientPods is reserved for inter-pod GMS and is not implemented yet"

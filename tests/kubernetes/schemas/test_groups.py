@@ -10,8 +10,6 @@ import pytest
 from tests.support.kubernetes_schemas.edit import REMOVED, edited
 from tests.support.kubernetes_schemas.groups import problems
 
-pytest.importorskip("kubernetes_validate", reason="kubernetes-validate is not installed")
-
 POD = {"spec": {"containers": [{"name": "main", "image": "x"}]}}
 ROLLING = "spec/rolloutStrategy/rollingUpdateConfiguration"
 SOUND: dict[str, Any] = {

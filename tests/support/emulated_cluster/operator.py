@@ -1,6 +1,7 @@
 """The controllers of the emulated cluster: Dynamo's operator, Kubernetes' own, the kubelets.
 
-A state machine stepped by a thread or a test.
+A state machine. A command in this process steps it while it waits, on a virtual clock; for other
+processes, a thread does.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass, field
 
+from penstock.cluster.wait import Clock
 from tests.support.emulated_cluster import adapters, deployments, fields, graphs, groups
 from tests.support.emulated_cluster.api_server import ApiServer
 from tests.support.emulated_cluster.kubelet import Kubelet, Machine, is_ending, is_ready, key_of
@@ -21,9 +23,27 @@ OWNED = ("DynamoComponentDeployment", "Deployment", "ReplicaSet", "Pod")
 WEBHOOK = "dynamo-operator-webhook.dynamo-system.svc:443"
 
 
+STEP_S = 1.0  # of the virtual clock
+
+
+class VirtualClock(Clock):
+    """To wait on it is to step the controllers once for each second, and takes no time."""
+
+    def __init__(self, operator: Operator) -> None:
+        self._operator, self._now = operator, 0.0
+
+    def now(self) -> float:
+        return self._now
+
+    def sleep(self, seconds: float) -> None:
+        before, self._now = self._now, self._now + seconds
+        for _ in range(int(self._now // STEP_S) - int(before // STEP_S)):
+            self._operator.step()
+
+
 @dataclass
 class Operator:
-    """`with Operator(api):` steps in the background; ``serving``: ready pods of each step."""
+    """``serving``: ready pods of each step."""
 
     api: ApiServer
     machine: Machine = field(default_factory=Machine)
@@ -31,6 +51,7 @@ class Operator:
     # Whether Dynamo's operator and its webhooks are down; Kubernetes' controllers go on.
     is_away: bool = False
     _ended: threading.Event = field(default_factory=threading.Event)
+    _thread: threading.Thread | None = None
     # The version of the store, and is_away, with which the controllers have nothing to do.
     _settled: tuple[int, bool] | None = None
 
@@ -39,17 +60,22 @@ class Operator:
         self.store.admission.append(self._admit)
 
     def __enter__(self) -> Operator:
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self.stop()
 
+    def step_in_background(self) -> None:
+        """From now on, for processes and threads that wait in real time."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, daemon=True)
+            self._thread.start()
+
     def stop(self) -> None:
         """Stop the operator and the other controllers."""
         self._ended.set()
-        self._thread.join()
+        if self._thread is not None:
+            self._thread.join()
 
     def _run(self) -> None:
         while not self._ended.wait(0.03):
@@ -68,6 +94,8 @@ class Operator:
         """Run every controller once, unless nothing has changed since they had nothing to do; and
         every pod for one step."""
         store = self.store
+        if self._ended.is_set():
+            return
         with store.lock:
             seen = (store.version, self.is_away)
             if seen != self._settled:

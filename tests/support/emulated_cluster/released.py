@@ -6,10 +6,9 @@ import base64
 import gzip
 import json
 import os
-import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,10 +20,9 @@ import yaml
 
 from penstock.cli import arguments
 from penstock.cli import main as cli
-from penstock.cluster.wait import Timeouts
 from tests.support.emulated_cluster.api_server import ApiServer
 from tests.support.emulated_cluster.kubelet import Machine
-from tests.support.emulated_cluster.operator import Operator
+from tests.support.emulated_cluster.operator import Operator, VirtualClock
 from tests.support.emulated_cluster.snapshot import Snapshot
 from tests.support.emulated_cluster.store import Object
 
@@ -34,6 +32,7 @@ MISSING = {"image": "example.com/missing:1.6.1"}
 DGD = ("nvidia.com/v1beta1", "dynamographdeployments", "default", NAME)
 URL = "/apis/nvidia.com/v1beta1/namespaces/default/dynamographdeployments/quick"
 
+PROCESS_S = 120.0  # a process on a loaded machine starts slowly
 INSTALLED: dict[str, Snapshot] = {}  # by the graph's text
 
 
@@ -55,7 +54,7 @@ class Penstock:
     def start(
         self, verb: str, *arguments: str, terminal: int | None = None
     ) -> subprocess.Popen[str]:
-        """Start the verb as a process, which polls every two seconds.
+        """Start the verb as a process, which waits in real time, as the controllers do from now on.
 
         ``terminal``: its standard streams, instead of a pipe.
         """
@@ -90,6 +89,25 @@ class Cluster(Penstock):
 
     api: ApiServer
     operator: Operator
+    clock: VirtualClock
+
+    def wait_until(self, condition: Callable[[], bool]) -> None:
+        """On the virtual clock."""
+        deadline = self.clock.now() + 600
+        while not condition():
+            assert self.clock.now() < deadline
+            self.clock.sleep(1)
+
+    def wait_for_process(self, condition: Callable[[], bool]) -> None:
+        """Until another process has changed an object so that the condition holds."""
+        with self.api.store.lock:
+            assert self.api.store.lock.wait_for(condition, PROCESS_S)
+
+    def start(
+        self, verb: str, *arguments: str, terminal: int | None = None
+    ) -> subprocess.Popen[str]:
+        self.operator.step_in_background()
+        return super().start(verb, *arguments, terminal=terminal)
 
     def install(self, **sections: dict[str, Any] | str) -> None:
         """Install the graph, edited; the second time in a process from a copy of the first."""
@@ -131,8 +149,6 @@ def record_of(secret: Object) -> dict[str, Any]:
 def certificate(folder: Path, curve: str = "P-256") -> tuple[Path, Path]:
     """A certificate of loopback and its key, made by openssl."""
     chain, key = folder / "tls.crt", folder / "tls.key"
-    if shutil.which("openssl") is None:
-        pytest.skip("openssl is not installed")
     argv = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", f"ec_paramgen_curve:{curve}"]
     argv += ["-nodes", "-days", "2", "-subj", "/CN=localhost", "-keyout", str(key)]
     argv += ["-addext", "subjectAltName=IP:127.0.0.1", "-out", str(chain)]
@@ -147,12 +163,22 @@ def cluster(
     monkeypatch: pytest.MonkeyPatch,
     tls: tuple[Path, Path] | None = None,
 ) -> Iterator[Cluster]:
-    """``tls``: the API server's certificate, with which it can tell users apart."""
+    """``tls``: the API server's certificate, with which it can tell users apart.
+
+    On a virtual clock, until a test starts a process or calls `step_in_background`.
+    """
     graph = folder / f"{NAME}.yaml"
     graph.write_text((ROOT / "dynamo_graphs" / "quickstart-simulated.yaml").read_text())
     kubeconfig = folder / "kubeconfig"
-    short = Timeouts(poll_s=0.02, timeout_s=20, permanent_problem_s=0.4, unavailable_s=2)
-    monkeypatch.setattr(arguments, "timeouts_of", lambda _: short)
     with ApiServer(certificate=tls) as api, Operator(api, Machine()) as operator:
+        clock = VirtualClock(operator)
+        monkeypatch.setattr(arguments, "clock", lambda: clock)
         kubeconfig.write_text(api.kubeconfig)
-        yield Cluster(api=api, operator=operator, graph=graph, kubeconfig=kubeconfig, capsys=capsys)
+        yield Cluster(
+            api=api,
+            operator=operator,
+            clock=clock,
+            graph=graph,
+            kubeconfig=kubeconfig,
+            capsys=capsys,
+        )

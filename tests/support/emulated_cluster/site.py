@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import subprocess
 import threading
-import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -19,10 +19,10 @@ import yaml
 
 import kubernetes
 from penstock.cli import arguments
-from penstock.cluster.wait import Timeouts
+from penstock.cluster.wait import Clock, Timeouts
 from tests.support.emulated_cluster.api_server import ApiServer
 from tests.support.emulated_cluster.kubelet import is_ending, is_ready
-from tests.support.emulated_cluster.operator import Operator
+from tests.support.emulated_cluster.operator import Operator, VirtualClock
 from tests.support.emulated_cluster.released import ROOT, Penstock
 
 # The options of a graph that add objects, or other owners of fields, to its release.
@@ -46,8 +46,9 @@ ADAPTERS = "dynamographdeploymentscalingadapters"
 class Site(Penstock):
     """One namespace with one graph, the quickstart."""
 
-    every_s: float  # interval between two observations of the pods
+    every_s: float = 1.0  # interval between two observations of the pods
     serving: list[dict[str, int]] = field(default_factory=list)
+    clock: Clock = field(default_factory=Clock)
     _ended: threading.Event = field(default_factory=threading.Event)
 
     def __post_init__(self) -> None:
@@ -104,10 +105,10 @@ class Site(Penstock):
 
     def wait_replicas(self, component: str, replicas: int) -> None:
         """Wait until the component has the replicas and the release is ready."""
-        deadline = time.monotonic() + 60
+        deadline = self.clock.now() + 60
         while self.replicas()[component] != replicas or self.run("status", "--cluster")[0] != 0:
-            assert time.monotonic() < deadline, self.replicas()
-            time.sleep(self.every_s)
+            assert self.clock.now() < deadline, self.replicas()
+            self.clock.sleep(self.every_s)
 
     def pods(self, component: str) -> list[dict[str, Any]]:
         """The component's pods that are not being deleted."""
@@ -119,16 +120,27 @@ class Site(Penstock):
         return [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
 
     def wait_until(self, condition: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + 600
+        deadline = self.clock.now() + 600
         while not condition():
-            assert time.monotonic() < deadline
-            time.sleep(self.every_s / 4)
+            assert self.clock.now() < deadline
+            self.clock.sleep(self.every_s)
 
     def lowest(self, component: str, since: int) -> int:
         """The minimum of ready pods over all observations."""
         return min(ready.get(component, 0) for ready in self.serving[since:])
 
-    def watch_pods(self) -> None:
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Observe the pods in the background."""
+        watcher = threading.Thread(target=self._watch_pods)
+        watcher.start()
+        try:
+            yield
+        finally:
+            self._ended.set()
+            watcher.join()
+
+    def _watch_pods(self) -> None:
         while not self._ended.wait(self.every_s):
             ready: dict[str, int] = {}
             chosen = f"penstock/graph={self.graph.stem}"
@@ -142,9 +154,6 @@ class Site(Penstock):
                 ready[name] = ready.get(name, 0) + serves
             self.serving.append(ready)
 
-    def end(self) -> None:
-        self._ended.set()
-
     def _graph(self) -> dict[str, Any]:
         where = (GROUP, VERSION, self.namespace, PLURAL, self.graph.stem)
         return dict(self.custom.get_namespaced_custom_object(*where))
@@ -152,7 +161,19 @@ class Site(Penstock):
 
 @dataclass(kw_only=True)
 class EmulatedSite(Site):
+    """``serving`` has every step of the controllers."""
+
     operator: Operator
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        yield
+
+    def start(
+        self, verb: str, *arguments: str, terminal: int | None = None
+    ) -> subprocess.Popen[str]:
+        self.operator.step_in_background()
+        return super().start(verb, *arguments, terminal=terminal)
 
     def slow_down(self) -> None:
         self.operator.machine.steps_to_ready = lambda _: 30
@@ -167,9 +188,9 @@ def emulated(
     options: Mapping[str, Any],
     tls: tuple[Path, Path] | None = None,
 ) -> Iterator[Site]:
-    short = Timeouts(poll_s=0.1, timeout_s=30, permanent_problem_s=0.5)
-    monkeypatch.setattr(arguments, "timeouts_of", lambda _: short)
     with ApiServer(certificate=tls) as api, Operator(api) as operator:
+        clock = VirtualClock(operator)
+        monkeypatch.setattr(arguments, "clock", lambda: clock)
         kubeconfig = folder / "kubeconfig"
         kubeconfig.write_text(api.kubeconfig)
         graph, namespace = _graph(folder, platform, options)
@@ -178,7 +199,8 @@ def emulated(
             namespace=namespace,
             graph=graph,
             capsys=capsys,
-            every_s=0.1,
+            serving=operator.serving,
+            clock=clock,
             operator=operator,
         )
         with _in_namespace(site):
@@ -204,7 +226,7 @@ def real(
         pytest.skip("the cluster has no PodMonitors")
     platform = "dynamo" if GROUP in groups else "plain"
     graph, namespace = _graph(folder, platform, options)
-    site = Site(kubeconfig=kubeconfig, namespace=namespace, graph=graph, capsys=capsys, every_s=1.0)
+    site = Site(kubeconfig=kubeconfig, namespace=namespace, graph=graph, capsys=capsys)
     with _in_namespace(site):
         yield site
 
@@ -223,11 +245,8 @@ def _graph(folder: Path, platform: str, options: Mapping[str, Any]) -> tuple[Pat
 def _in_namespace(site: Site) -> Iterator[None]:
     """Creates the namespace, watches its pods, and deletes it at the end."""
     site.core.create_namespace({"metadata": {"name": site.namespace}})
-    watcher = threading.Thread(target=site.watch_pods)
-    watcher.start()
     try:
-        yield
+        with site.watching():
+            yield
     finally:
-        site.end()
-        watcher.join()
         site.core.delete_namespace(site.namespace)

@@ -12,10 +12,10 @@ from penstock.graph.load import parse_graph
 from penstock.manifests.render import render
 from tests.support.charts import installable
 from tests.support.kubernetes_schemas.crd import Loader
-from tests.support.outside_files import crds, recipes
+from tests.support.outside_files import graph_crd, recipes
 
 ROOT = Path(__file__).parents[3]
-CRD = crds() / "nvidia.com_dynamographdeployments.yaml"
+CRD = graph_crd()
 RECIPES = recipes()
 SAMPLES_FILE = Path(__file__).with_name("samples.yaml")
 GRAPHS = sorted(path.name for path in (ROOT / "dynamo_graphs").glob("*.yaml"))

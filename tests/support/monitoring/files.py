@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
 from penstock.manifests.render import render
+from tests.support.needs import program
 
 ROOT = Path(__file__).parents[3]
 MONITORING = ROOT / "k8s" / "monitoring"
@@ -98,7 +97,5 @@ def signals() -> list[str]:
 
 
 def promtool(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    program = shutil.which("promtool")
-    if program is None:
-        pytest.skip("promtool is not on PATH (Debian: prometheus)")
-    return subprocess.run([program, *map(str, arguments)], capture_output=True, text=True)
+    argv = [program("promtool"), *map(str, arguments)]
+    return subprocess.run(argv, capture_output=True, text=True)

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import socket
 import subprocess
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import httpx
-import pytest
 
 from penstock.drill.graph_process import GraphProcess
 from tests.support.monitoring.files import rule_groups
+from tests.support.needs import program
+from tests.support.waiting import wait_for
 
 INFLIGHT = re.compile(
     r"^dynamo_component_inflight_requests\{.*generate.*\} ([0-9.]+)$", re.MULTILINE
@@ -94,9 +93,6 @@ class Prometheus:
             self.address = f"127.0.0.1:{free.getsockname()[1]}"
 
     def __enter__(self) -> Prometheus:
-        program = shutil.which("prometheus")
-        if program is None:
-            pytest.skip("prometheus is not on PATH (Debian: prometheus)")
         groups = rule_groups()
         for group in groups:
             group["interval"] = "1s"
@@ -109,7 +105,7 @@ class Prometheus:
         with (self.folder / "prometheus.log").open("wb") as log:
             self.process = subprocess.Popen(
                 [
-                    program,
+                    program("prometheus"),
                     f"--config.file={self.folder / 'prometheus.json'}",
                     f"--storage.tsdb.path={self.folder / 'tsdb'}",
                     f"--web.listen-address={self.address}",
@@ -158,15 +154,17 @@ class Prometheus:
     def firing(self) -> set[str]:
         return {alert["labels"]["alertname"] for alert in self.get("alerts")["alerts"]}
 
-    def wait(self, done: Callable[[], bool], what: object = "", timeout_s: float = 60) -> None:
-        """TimeoutError with ``what`` and Prometheus' log."""
-        deadline = time.monotonic() + timeout_s
-        while time.monotonic() < deadline:
+    def wait(self, done: Callable[[], bool], what: object = "") -> None:
+        """AssertionError with ``what`` and Prometheus' log."""
+
+        def is_done() -> bool:
             try:
-                if done():
-                    return
+                return done()
             except httpx.HTTPError:
-                pass
-            time.sleep(0.2)
-        log = (self.folder / "prometheus.log").read_text()
-        raise TimeoutError(f"{what}: {log[-2000:]}")
+                return False
+
+        try:
+            wait_for(is_done, what, look_s=0.2)
+        except AssertionError as error:
+            error.add_note((self.folder / "prometheus.log").read_text()[-2000:])
+            raise

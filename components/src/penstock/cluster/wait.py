@@ -33,9 +33,21 @@ class RolloutState(StrEnum):
     SUPERSEDED = "superseded"
 
 
+class Clock:
+    """Monotonic time and waiting, in seconds; a test passes one that does not wait."""
+
+    def now(self) -> float:
+        return time.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Timeouts:
-    """All in seconds."""
+    """All in seconds, of ``clock``."""
+
+    clock: Clock = field(default_factory=Clock)
 
     # Between two polls.
     poll_s: float = 2.0
@@ -74,9 +86,10 @@ class RolloutWaiter:
 
     def run(self) -> RolloutResult:
         """Raises ClusterError if the API server rejects a request or is unavailable too long."""
-        started = last_response = time.monotonic()
+        clock = self.timeouts.clock
+        started = last_response = clock.now()
         for poll in itertools.count():
-            now = time.monotonic()
+            now = clock.now()
             try:
                 progress = read_progress(self.api, self.release, self.target, self.before)
                 state = self._state(progress, now, now - started)
@@ -87,7 +100,7 @@ class RolloutWaiter:
                 if now - last_response > self.timeouts.unavailable_s:
                     raise
                 self._print_once(f"{error.problems[0].message}; retrying")
-                time.sleep(self.timeouts.poll_s)
+                clock.sleep(self.timeouts.poll_s)
                 continue
             self._print_progress(progress, now - started)
             if state:
@@ -95,7 +108,7 @@ class RolloutWaiter:
                 return RolloutResult(
                     state=state, reasons=() if is_ready else self._reasons(progress)
                 )
-            time.sleep(self.timeouts.poll_s)
+            clock.sleep(self.timeouts.poll_s)
         raise AssertionError("itertools.count() does not end")
 
     def _state(self, progress: Progress, now: float, elapsed_s: float) -> RolloutState | None:

@@ -16,7 +16,7 @@ from penstock.drill.faults import Choice, Fault
 from penstock.drill.graph_process import GraphProcess
 from penstock.drill.memory import MemorySampler, MemoryTrend
 from penstock.drill.targets import LocalGraph, Target
-from penstock.drill.traffic import StreamResult, Traffic
+from penstock.drill.traffic import RETRY_S, StreamResult, Traffic
 from penstock.errors import DrillError, StartError
 from penstock.graph.edit import set_replicas
 from penstock.graph.text_file import read_text_file
@@ -25,7 +25,6 @@ from penstock.local.process import leftover_processes
 from penstock.local.state import StateDir
 
 START_LIMIT_S = 300.0
-INTERRUPTED_S = 2.0  # that requests in flight have left after Ctrl-C
 DEFAULT_STALL_S = 5.0
 RETRIES = 2  # as OpenAI's clients
 PROMPTS = 64  # with `exact`
@@ -43,6 +42,12 @@ class Pace:
     """How long a recovery must last; penstock may need that long to detect a fault."""
     recovery_s: float = 600.0
     """Limit of a recovery; a worker may load a large model."""
+    interrupted_s: float = 2.0
+    """For the requests in flight after Ctrl-C."""
+    retry_s: float = RETRY_S
+    """Before a request is sent again; twice as long the next time."""
+    poll_s: float = 0.1
+    """Between two looks whether a target has recovered."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,6 +162,7 @@ class _Drill:
             concurrency=options.streams,
             tokens=options.tokens,
             retries=RETRIES,
+            retry_s=options.pace.retry_s,
             until_stopped=True,
             prompts=PROMPTS if options.exact else None,
             headers=headers or {},
@@ -212,7 +218,7 @@ class _Drill:
         is_first = not self._was_interrupted and self._began > 0
         self._was_interrupted = True
         self._stop()
-        delay_s = INTERRUPTED_S if is_first else 0
+        delay_s = self._options.pace.interrupted_s if is_first else 0
         asyncio.get_running_loop().call_later(delay_s, self._current.cancel)
 
     def _stop(self) -> None:
@@ -360,7 +366,7 @@ class _Drill:
                     return since
             else:
                 since = None
-            time.sleep(0.1)
+            time.sleep(self._options.pace.poll_s)
         return None
 
     def _now(self) -> float:

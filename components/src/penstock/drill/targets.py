@@ -129,7 +129,10 @@ class RemoteEndpoint:
         faults: Sequence[CommandFault],
         seed: int,
         headers: Mapping[str, str],
+        *,
+        pause_s: float = 0.2,
     ) -> None:
+        """``pause_s``: after each completion that shows whether it has recovered."""
         try:
             self._client = httpx.Client(base_url=url, headers=dict(headers), timeout=30)
         except httpx.InvalidURL as error:
@@ -137,6 +140,7 @@ class RemoteEndpoint:
         self._faults = {fault.name: fault for fault in faults}
         self._rotation = Rotation[str](seed)
         self._succeeded = 0
+        self._pause_s = pause_s
         self.endpoint = url
         self.model = model or first_model(self._client, url)
 
@@ -176,7 +180,7 @@ class RemoteEndpoint:
         except httpx.HTTPError:
             succeeded = False
         self._succeeded = self._succeeded + 1 if succeeded else 0
-        time.sleep(0.2)
+        time.sleep(self._pause_s)
         return self._succeeded >= COMPLETIONS
 
     def outcome(self) -> str:

@@ -11,7 +11,7 @@ import contextlib
 import itertools
 import json
 import time
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -21,6 +21,7 @@ import httpx
 from penstock.local.envoy import FRONTEND_HEADER
 
 RETRIED = (408, 409, 429)  # and 5xx, by OpenAI's clients
+RETRY_S = 0.5  # as OpenAI's clients wait first
 
 
 class Ending(StrEnum):
@@ -66,10 +67,11 @@ class _StatusError(Exception):
 
 @dataclass
 class _Stream:
-    """What has arrived in response to a request. Times are those of `time.monotonic`."""
+    """What has arrived in response to a request. Times are those of ``clock``."""
 
     tokens: int
     one_chunk_per_token: bool
+    clock: Callable[[], float]
     began: float
     first: float | None = None
     last: float = 0.0
@@ -86,11 +88,11 @@ class _Stream:
     frontend_port: int | None = None
 
     def attempt(self) -> None:
-        self.last = time.monotonic()
+        self.last = self.clock()
 
     def waited(self) -> float:
         """Now: something has arrived, or the attempt has ended."""
-        now = time.monotonic()
+        now = self.clock()
         if now - self.last > self.longest_gap:
             self.longest_gap, self.gap_ended = now - self.last, now
         self.last = now
@@ -145,11 +147,14 @@ class Traffic:
     tokens: int  # of output, per request
     prefixes: int = 8  # number of shared prefixes, used in turn, for the KV router
     retries: int = 0  # OpenAI's clients retry twice
+    retry_s: float = RETRY_S  # before the first retry; twice as long before each further one
     until_stopped: bool = False  # keep sending requests after the first `requests`
     prompts: int | None = None  # number of different prompts; None: each request has its own
     headers: Mapping[str, str] = field(default_factory=dict)
     trust_env: bool = False  # proxies and certificates of the environment; not for loopback
     one_chunk_per_token: bool = True  # false if a chunk can contain several tokens
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep  # before a request is sent again
     results: list[StreamResult] = field(default_factory=list)
 
     @property
@@ -162,11 +167,11 @@ class Traffic:
         return [o for o in self.results if o.rejections]
 
     async def run(self, start: float | None = None) -> None:
-        """Send the requests; ``start``: zero of the results' clock, by default now (monotonic)."""
+        """Send the requests; ``start``: zero of the results' times, by default now."""
         limits = httpx.Limits(max_connections=self.concurrency)
         timeout = httpx.Timeout(120)
         numbers = itertools.takewhile(self._goes_on, itertools.count())
-        start = time.monotonic() if start is None else start
+        start = self.clock() if start is None else start
         async with httpx.AsyncClient(
             limits=limits, timeout=timeout, headers=dict(self.headers), trust_env=self.trust_env
         ) as client:
@@ -184,10 +189,11 @@ class Traffic:
         stream = _Stream(
             tokens=self.tokens,
             one_chunk_per_token=self.one_chunk_per_token,
-            began=time.monotonic(),
+            clock=self.clock,
+            began=self.clock(),
         )
         while (wait_s := await self._attempt(client, number, stream)) is not None:
-            await asyncio.sleep(wait_s)
+            await self.sleep(wait_s)
         ending = stream.end()
         first = stream.began if stream.first is None else stream.first
         return StreamResult(
@@ -197,7 +203,7 @@ class Traffic:
             rejections=tuple(stream.rejections),
             started_s=stream.began - start,
             first_token_s=first - start,
-            ended_s=time.monotonic() - start,
+            ended_s=self.clock() - start,
             longest_gap_s=stream.longest_gap,
             gap_ended_s=stream.gap_ended - start,
             chunks=stream.chunks,
@@ -222,8 +228,7 @@ class Traffic:
             if len(stream.rejections) < self.retries:
                 stream.waited()
                 stream.rejections.append(str(rejection))
-                # As OpenAI's clients wait.
-                return rejection.wait_s or 0.5 * 2 ** (len(stream.rejections) - 1)
+                return rejection.wait_s or self.retry_s * 2 ** (len(stream.rejections) - 1)
             stream.error, stream.rejection = str(rejection), rejection.ending
         except _StatusError as status:
             stream.error, stream.rejection = str(status), Ending.REJECTED

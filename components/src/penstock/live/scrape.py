@@ -39,19 +39,24 @@ class Scrape:
 class Scraper:
     """Reads processes by port. ``clock``: monotonic seconds."""
 
-    def __init__(self, read: Read | None = None, clock: Callable[[], float] = time.monotonic):
+    def __init__(
+        self,
+        read: Read | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        wait_s: float = WAIT_S,
+    ) -> None:
         self._client: httpx.AsyncClient | None = None
-        self._read, self.clock = read or self._get, clock
+        self._read, self.clock, self._wait_s = read or self._get, clock, wait_s
         self._open: dict[int, asyncio.Task[Scrape | None]] = {}
 
     async def scrape(self, replicas: Iterable[ReplicaStatus]) -> dict[int, Scrape | None]:
-        """By pid; None for a process that has not responded within `WAIT_S`."""
+        """By pid; None for a process that has not responded within ``wait_s``."""
         for replica in replicas:
             if has_metrics(replica) and replica.pid not in self._open:
                 self._open[replica.pid] = asyncio.create_task(self._scrape(replica))
         if not self._open:
             return {}
-        done, _ = await asyncio.wait(self._open.values(), timeout=WAIT_S)
+        done, _ = await asyncio.wait(self._open.values(), timeout=self._wait_s)
         found = {pid: t.result() if t in done else None for pid, t in self._open.items()}
         self._open = {pid: task for pid, task in self._open.items() if task not in done}
         return found

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
@@ -51,7 +51,11 @@ async def is_served(
     return all(each is None or not each.isdisjoint(namespaces) for each in ready)
 
 
-async def until_prefill_has_stopped(decode: Replica, replicas: Sequence[Replica]) -> None:
+async def until_prefill_has_stopped(
+    decode: Replica,
+    replicas: Sequence[Replica],
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+) -> None:
     """Wait until no prefill worker of the generation of ``decode`` drains.
 
     A frontend sends no new request to a generation without prefill workers. Requests that were
@@ -65,4 +69,4 @@ async def until_prefill_has_stopped(decode: Replica, replicas: Sequence[Replica]
         and r.state is ReplicaState.DRAINING
         for r in replicas
     ):
-        await asyncio.sleep(POLL_S)
+        await sleep(POLL_S)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import shutil
 import signal
 import subprocess
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import psutil
@@ -63,6 +64,24 @@ class Child:
     def exit_code(self) -> int | None:
         """None while it runs; negative when a signal ended it."""
         return self._process.poll()
+
+    def call_at_exit(self, callback: Callable[[], None]) -> None:
+        """Have the running event loop call ``callback`` once, as soon as the process has exited.
+
+        Without Linux's pidfd, or a free descriptor for one, only `exit_code` tells.
+        """
+        try:
+            pidfd = os.pidfd_open(self.pid)
+        except (AttributeError, OSError):
+            return
+        loop = asyncio.get_running_loop()
+
+        def exited() -> None:
+            loop.remove_reader(pidfd)
+            os.close(pidfd)
+            callback()
+
+        loop.add_reader(pidfd, exited)
 
     def signal(self, number: signal.Signals) -> None:
         """Signal the process alone: it stops its own children in order."""

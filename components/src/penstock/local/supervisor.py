@@ -112,11 +112,10 @@ class Supervisor:
         self._reap()
         await asyncio.gather(*(self._observe(r) for r in self.replicas))
         self._replace_unhealthy()
+        groups_serve = await self._new_generation_serves()
+        # Nothing is awaited from here on, so that no exit changes what is observed.
         actions = reconcile(
-            self._desired(),
-            self._observed(),
-            self._clock(),
-            groups_serve=await self._new_generation_serves(),
+            self._desired(), self._observed(), self._clock(), groups_serve=groups_serve
         )
         for action in actions:
             if not (isinstance(action, Start) and self._clock() < self._hold_until):
@@ -132,6 +131,7 @@ class Supervisor:
 
     async def stop(self) -> None:
         """Drain everything, frontends first, and wait until nothing runs."""
+        self.ready = False  # from now on, an exit is not a crash
         if self._checking is not None:
             self._checking.cancel()
         while self._tasks:
@@ -146,6 +146,11 @@ class Supervisor:
             replica.child.kill()
 
     # --- observing ------------------------------------------------------------------------
+
+    def _reap_if_ready(self) -> None:
+        """A killed worker that is still in discovery attracts requests until the next step."""
+        if self.ready:
+            self._reap()
 
     def _reap(self) -> None:
         for replica in self.replicas:
@@ -186,7 +191,8 @@ class Supervisor:
     async def _observe(self, replica: Replica) -> None:
         if replica.state is not ReplicaState.STARTING:
             return
-        if await self._is_ready(replica):
+        # It may have exited while it was asked.
+        if await self._is_ready(replica) and replica.state is ReplicaState.STARTING:
             replica.state = ReplicaState.READY
             self._health.begin(replica)
             if self.ready:
@@ -277,6 +283,7 @@ class Supervisor:
             self.replicas.remove(before)
             replica.crashes, replica.restarts = before.crashes, before.restarts + 1
         self.replicas.append(replica)
+        replica.child.call_at_exit(self._reap_if_ready)
         self.replicas.sort(key=lambda r: (not r.program.service, r.program.name, r.index))
 
     def _could_not_start(self, program: Program, index: int, error: Exception) -> None:

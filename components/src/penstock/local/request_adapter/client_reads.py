@@ -15,14 +15,13 @@ import re
 import secrets
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import aiohttp
 from aiohttp import web
 
 PATH = "/penstock/client-reads"
-EXPORT_S = 1.0
 MOST = 10_000  # measurements that wait for an export; the receiver is in the process of `up`
 SOCKET_BYTES = 64 * 1024
 BUFFER_BYTES = 16 * 1024
@@ -38,6 +37,7 @@ class ClientRead:
 
     trace_id: str
     is_measured: bool
+    clock_ns: Callable[[], int] = time.monotonic_ns
     span_id: str = field(default_factory=lambda: secrets.token_hex(8))
     blocked_ns: int = 0
     """Time in which the buffers towards the client were full."""
@@ -45,12 +45,15 @@ class ClientRead:
     """When the last byte was in these buffers; ns since the epoch."""
 
     @classmethod
-    def of(cls, headers: Mapping[str, str]) -> ClientRead:
+    def of(
+        cls, headers: Mapping[str, str], clock_ns: Callable[[], int] = time.monotonic_ns
+    ) -> ClientRead:
         """Keeps the client's trace ID if it is valid."""
         given = TRACEPARENT.fullmatch(headers.get("traceparent", ""))
         return cls(
             trace_id=given["trace"] if given else secrets.token_hex(16),
             is_measured=not any(name in headers for name in PROXY_HEADERS),
+            clock_ns=clock_ns,
         )
 
     @property
@@ -64,20 +67,27 @@ class ClientRead:
         return f"00-{self.trace_id}-{self.span_id}-01"
 
     async def write(self, response: web.StreamResponse, data: bytes) -> None:
-        began = time.monotonic_ns()
+        began = self.clock_ns()
         try:
             await response.write(data)
         finally:
             now = time.time_ns()
-            self.blocked_ns += time.monotonic_ns() - began
+            self.blocked_ns += self.clock_ns() - began
             self.end_ns = now
 
 
 class ClientReads:
-    """Measures responses, and sends the measurements to the receiver at ``url``."""
+    """Measures responses, and sends the measurements to the receiver at ``url`` every
+    ``export_s``."""
 
-    def __init__(self, url: str) -> None:
-        self._url = url + PATH
+    def __init__(
+        self,
+        url: str,
+        *,
+        export_s: float = 1.0,
+        clock_ns: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
+        self._url, self._export_s, self._clock_ns = url + PATH, export_s, clock_ns
         self._ended: list[ClientRead] = []
         self._task: asyncio.Task[None] | None = None
 
@@ -88,7 +98,7 @@ class ClientReads:
         return cls(url) if url and env.get("OTEL_EXPORT_ENABLED") == "true" else None
 
     def begin(self, request: web.Request) -> ClientRead:
-        read = ClientRead.of(request.headers)
+        read = ClientRead.of(request.headers, self._clock_ns)
         if read.is_measured and request.transport is not None:
             _limit_buffers(request.transport)
         return read
@@ -109,7 +119,7 @@ class ClientReads:
 
     async def _export_always(self, client: aiohttp.ClientSession) -> None:
         while True:
-            await asyncio.sleep(EXPORT_S)
+            await asyncio.sleep(self._export_s)
             await self._export(client)
 
     async def _export(self, client: aiohttp.ClientSession) -> None:

@@ -1,0 +1,31 @@
+"""Wait for what another process does. Within the process of the test, an Event or a queue tells.
+
+This is the only file outside `tests/e2e` that sleeps.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+LIMIT_S = 60.0  # long, for a busy machine
+Result = TypeVar("Result")
+
+
+def wait_for(
+    condition: Callable[[], Result],
+    what: object,
+    *,
+    look_s: float = 0.02,
+    limit_s: float = LIMIT_S,
+) -> Result:
+    """The first result that is true; AssertionError with ``what`` after ``limit_s`` without one.
+
+    ``look_s``: between two looks; longer for a condition that costs much.
+    """
+    deadline = time.monotonic() + limit_s
+    while not (result := condition()):
+        assert time.monotonic() < deadline, f"not within {limit_s:g} s: {what}"
+        time.sleep(look_s)
+    return result
