@@ -138,16 +138,15 @@ def _changes(node: ast.expr) -> Iterator[ast.expr]:
 
 def changed_text(text: str, line: int, mutant: Mutant) -> str:
     lines = text.splitlines(keepends=True)
-    whole = lines[line - 1]
-    assert whole[mutant.column :].startswith(mutant.before), (mutant, whole)
-    rest = whole[mutant.column + len(mutant.before) :]
-    lines[line - 1] = whole[: mutant.column] + mutant.after + rest
+    old = lines[line - 1]
+    assert old[mutant.column :].startswith(mutant.before), (mutant, old)
+    rest = old[mutant.column + len(mutant.before) :]
+    lines[line - 1] = old[: mutant.column] + mutant.after + rest
     return "".join(lines)
 
 
 def sample(old: Path, new: Path, executed: dict[tuple[str, int], Any], count: int) -> list[Mutant]:
-    """Drawn from all mutants in executed lines, one a line; at most MOST_IN_TABLES in tables."""
-    draw = random.Random(SEED)
+    """From all mutants in executed lines, one a line; at most MOST_IN_TABLES in tables."""
     found: list[Mutant] = []
     for path in sorted((old / PACKAGE).rglob("*.py")):
         file = path.relative_to(old / PACKAGE).as_posix()
@@ -158,7 +157,7 @@ def sample(old: Path, new: Path, executed: dict[tuple[str, int], Any], count: in
         found += [
             m for m in mutants_of(file, text) if m.line in kept and (file, m.line) in executed
         ]
-    draw.shuffle(found)
+    random.Random(SEED).shuffle(found)
     chosen: list[Mutant] = []
     lines: set[tuple[str, int]] = set()
     for mutant in found:

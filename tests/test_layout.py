@@ -20,6 +20,7 @@ LONGEST_FILE, LONGEST_FUNCTION = 400, 60
 # Files outside tests/e2e that may sleep, and why.
 MAY_SLEEP = {
     "support/waiting.py": "other processes do not tell when a condition is met",
+    "support/emulated_cluster/endpoint.py": "requests last, so that a fault happens during one",
     "support/completions_server.py": "AIPerf, another process, measures when it sends tokens",
 }
 TOP_LEVEL = {

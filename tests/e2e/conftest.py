@@ -1,10 +1,11 @@
-"""Real Dynamo processes for the end-to-end tests: one quickstart graph shared, others on demand."""
+"""Real Dynamo processes: one graph of mockers for all tests that only read it, others on demand."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,34 @@ from tests.support.local_graphs import QUICKSTART, Up, assert_nothing_left, with
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Called before the hook of tests/conftest.py, which groups tests by their markers."""
     item.add_marker(pytest.mark.e2e)
+
+
+@pytest.fixture(scope="session")
+def mockers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GraphProcess]:
+    """The quickstart of mockers, as it is in the repository; a test must not change it."""
+    folder = tmp_path_factory.mktemp("mockers")
+    with GraphProcess(QUICKSTART, folder, ["--port", "0"], without_envoy(folder)) as process:
+        process.wait_ready(120)
+        yield process
+    assert_nothing_left(folder)
+
+
+@pytest.fixture(autouse=True)
+def the_shared_graph_stays_as_it_is(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fails the test that changes it, and not one after it."""
+    if "mockers" not in request.fixturenames:
+        yield
+        return
+    assert request.node.get_closest_marker("destroys_graph") is None, "use `up`: others read it"
+    process = request.getfixturevalue("mockers")
+    before = _processes(process.state())
+    yield
+    assert _processes(process.state()) == before
+
+
+def _processes(state: dict[str, Any]) -> set[tuple[int, str]]:
+    """Their pids and states."""
+    return {(row["pid"], row["state"]) for row in state["replicas"]}
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -19,6 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+
+from tests.support import needs
 
 INTERPRETERS = {"python3": sys.executable}  # image → interpreter
 # What a network namespace does for a real pod.
@@ -104,8 +105,7 @@ class Pods:
     def command(self, container: Object, name: str) -> list[str]:
         """argv of a container, with its program and its volumes on this machine."""
         program, *rest = [*container["command"], *container.get("args", ())]
-        found = INTERPRETERS.get(program) or shutil.which(program, path="/usr/bin:/usr/sbin")
-        assert found, f"no {program} on this machine"
+        found = INTERPRETERS.get(program) or needs.program(program)
         return [found, *(self._here(part, name) for part in rest)]
 
     def resolve(self, text: str) -> str:

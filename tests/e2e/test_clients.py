@@ -1,4 +1,4 @@
-"""Two clients of the matrix, and generated requests, on one quickstart of mockers.
+"""Two clients of the matrix, and generated requests, on the quickstart of mockers.
 
 `benchmarks/client_matrix.py` measures all clients on all engines.
 """
@@ -6,8 +6,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-
 import pytest
 
 from client_matrix import ENGINES, model_of
@@ -18,7 +16,6 @@ from clients.drivers import CLIENTS, Driver
 from clients.parameters import begins_object
 from penstock.drill.graph_process import GraphProcess
 from report import RESULTS
-from tests.support.local_graphs import QUICKSTART, without_envoy
 
 MEASURED = json.loads((RESULTS / "client_matrix.json").read_text())["engines"]
 SHORT = (
@@ -67,11 +64,9 @@ def test_the_beginning_of_a_json_object_is_recognized(text: str, is_cut: bool) -
     assert begins_object(text) is is_cut
 
 
-@pytest.fixture(scope="module")
-def base_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    folder = tmp_path_factory.mktemp("clients")
-    with GraphProcess(QUICKSTART, folder, ["--port", "0"], without_envoy(folder)) as graph:
-        yield graph.wait_ready()
+@pytest.fixture
+def base_url(mockers: GraphProcess) -> str:
+    return str(mockers.state()["endpoint"])
 
 
 @pytest.mark.needs("clients")

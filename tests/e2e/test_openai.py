@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -18,7 +17,7 @@ from clients.parameters import IGNORED, PARAMETERS, Endpoint, measure
 from penstock.drill.graph_process import GraphProcess
 from penstock.live.text import columns_for
 from report import RESULTS
-from tests.support.local_graphs import QUICKSTART, left, without_envoy
+from tests.support.local_graphs import QUICKSTART, left
 from tests.support.repeats import first_good
 from tests.support.terminal import Terminal
 
@@ -27,17 +26,9 @@ MODEL = "openai/gpt-oss-20b"
 LONG_PREFIX = "The pressure at the gate rises with the level of the lake behind it. " * 160
 
 
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GraphProcess]:
-    folder = tmp_path_factory.mktemp("openai")
-    with GraphProcess(QUICKSTART, folder, ["--port", "0"], without_envoy(folder)) as graph:
-        graph.wait_ready()
-        yield graph
-
-
 @pytest.fixture
-def client(running: GraphProcess) -> OpenAI:
-    return OpenAI(base_url=str(running.state()["endpoint"]), api_key="none", max_retries=0)
+def client(mockers: GraphProcess) -> OpenAI:
+    return OpenAI(base_url=str(mockers.state()["endpoint"]), api_key="none", max_retries=0)
 
 
 def test_models_lists_the_served_name(client: OpenAI) -> None:
@@ -107,8 +98,8 @@ def _cached(usage: CompletionUsage) -> int:
     return usage.prompt_tokens_details.cached_tokens or 0
 
 
-def test_every_listening_socket_of_every_process_is_on_loopback(running: GraphProcess) -> None:
-    state = Path(running.log.parent)
+def test_every_listening_socket_of_every_process_is_on_loopback(mockers: GraphProcess) -> None:
+    state = mockers.log.parent
     processes = left(state)
     assert len(processes) >= 5  # broker, frontend, two prefill, one decode
     listening = [
@@ -121,23 +112,23 @@ def test_every_listening_socket_of_every_process_is_on_loopback(running: GraphPr
     assert {address.ip for address in listening} == {"127.0.0.1"}
 
 
-def test_status_shows_every_process_and_the_registered_workers(running: GraphProcess) -> None:
-    shown = running.penstock("status", str(running.graph))
+def test_status_shows_every_process_and_the_registered_workers(mockers: GraphProcess) -> None:
+    shown = mockers.penstock("status", str(mockers.graph))
     assert shown.returncode == 0, shown.stderr
     for name in ("frontend.0", "prefill.0", "prefill.1", "decode.0", "event-broker"):
         assert name in shown.stdout
     assert "registered workers: 3" in shown.stdout
 
 
-def test_top_shows_the_processes_and_their_events(running: GraphProcess, client: OpenAI) -> None:
+def test_top_shows_the_processes_and_their_events(mockers: GraphProcess, client: OpenAI) -> None:
     test_a_text_completion_works(client)
-    shown = running.penstock("top", str(running.graph), "--once")
+    shown = mockers.penstock("top", str(mockers.graph), "--once")
     assert shown.returncode == 0, shown.stderr
     for text in ("frontend 1/1", "prefill 2/2", "decode 1/1", "graph: ready"):
         assert text in shown.stdout
     # A process of a busy machine may return its metrics later than `top` waits.
     document = first_good(
-        lambda _: json.loads(running.penstock("top", str(running.graph), "--json").stdout),
+        lambda _: json.loads(mockers.penstock("top", str(mockers.graph), "--json").stdout),
         lambda found: all(worker["responds"] for worker in found["workers"]),
     )
     workers = {worker["name"]: worker for worker in document["workers"]}
@@ -151,13 +142,13 @@ def test_top_shows_the_processes_and_their_events(running: GraphProcess, client:
 
 @pytest.mark.parametrize("width", [80, 160])
 def test_top_in_a_terminal_shows_the_graph_and_follows_keys(
-    running: GraphProcess, width: int
+    mockers: GraphProcess, width: int
 ) -> None:
-    command = [sys.executable, "-m", "penstock.cli.main", "top", str(running.graph)]
-    env = {"PENSTOCK_STATE_HOME": str(running.log.parent / "state")}
+    command = [sys.executable, "-m", "penstock.cli.main", "top", str(mockers.graph)]
+    env = {"PENSTOCK_STATE_HOME": str(mockers.log.parent / "state")}
     with Terminal(command, width, env=env) as terminal:
         columns = [column.title for column in columns_for(width)]
-        title = f" {running.graph.name}: ready, http://127.0.0.1:"
+        title = f" {mockers.graph.name}: ready, http://127.0.0.1:"
         terminal.wait_for(
             lambda found: (
                 columns in [re.split(r"\s{2,}", line.strip()) for line in found]
@@ -186,7 +177,7 @@ def test_top_in_a_terminal_shows_the_graph_and_follows_keys(
         terminal.wait_for(lambda found: not any("close this help" in one for one in found))
         terminal.press("q")
         assert terminal.wait_ended() == 0
-    assert running.state()["phase"] == "ready"  # the graph runs on
+    assert mockers.state()["phase"] == "ready"  # the graph runs on
 
 
 def processes(lines: list[str]) -> list[str]:
@@ -195,37 +186,37 @@ def processes(lines: list[str]) -> list[str]:
     return [word for word in words if re.fullmatch(r"(frontend|prefill|decode)\.\d+", word)]
 
 
-def test_logs_of_a_component_are_prefixed_with_its_processes(running: GraphProcess) -> None:
-    shown = running.penstock("logs", str(running.graph), "prefill", "-n", "3")
+def test_logs_of_a_component_are_prefixed_with_its_processes(mockers: GraphProcess) -> None:
+    shown = mockers.penstock("logs", str(mockers.graph), "prefill", "-n", "3")
     assert shown.returncode == 0, shown.stderr
     names = {line.split(" | ")[0].strip() for line in shown.stdout.splitlines()}
     assert names == {"prefill.0", "prefill.1"}
 
 
-def test_logs_of_an_unknown_name_list_the_known_ones(running: GraphProcess) -> None:
-    shown = running.penstock("logs", str(running.graph), "decod")
+def test_logs_of_an_unknown_name_list_the_known_ones(mockers: GraphProcess) -> None:
+    shown = mockers.penstock("logs", str(mockers.graph), "decod")
     assert shown.returncode == 2
     assert "decode.0" in shown.stderr
 
 
 def test_a_second_up_of_the_same_graph_is_an_error_and_changes_nothing(
-    running: GraphProcess, client: OpenAI
+    mockers: GraphProcess, client: OpenAI
 ) -> None:
-    before = running.state()
-    second = running.penstock("up", str(running.graph), "--port", "0")
+    before = mockers.state()
+    second = mockers.penstock("up", str(mockers.graph), "--port", "0")
     assert second.returncode == 10
     assert "already up" in second.stderr
-    assert {r["pid"] for r in running.state()["replicas"]} == {r["pid"] for r in before["replicas"]}
+    assert {r["pid"] for r in mockers.state()["replicas"]} == {r["pid"] for r in before["replicas"]}
     assert client.models.list().data
 
 
 def test_a_port_in_use_is_reported_before_anything_starts(
-    running: GraphProcess, tmp_path: Path
+    mockers: GraphProcess, tmp_path: Path
 ) -> None:
     graph = tmp_path / "other.yaml"
     graph.write_text(QUICKSTART.read_text())
-    port = str(running.state()["endpoint"]).removesuffix("/v1").rsplit(":", 1)[1]
-    refused = running.penstock("up", str(graph), "--port", port)
+    port = str(mockers.state()["endpoint"]).removesuffix("/v1").rsplit(":", 1)[1]
+    refused = mockers.penstock("up", str(graph), "--port", port)
     assert refused.returncode == 9
     assert f"127.0.0.1:{port}" in refused.stderr
     assert "--port" in refused.stderr
@@ -235,8 +226,8 @@ DOCUMENTED = json.loads((RESULTS / "client_matrix.json").read_text())["engines"]
 
 
 @pytest.fixture(scope="module")
-def endpoint(running: GraphProcess) -> Endpoint:
-    base_url = str(running.state()["endpoint"])
+def endpoint(mockers: GraphProcess) -> Endpoint:
+    base_url = str(mockers.state()["endpoint"])
     return Endpoint(base_url, *model_of(base_url))
 
 

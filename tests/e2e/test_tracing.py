@@ -8,6 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 import httpx
+import pytest
 
 from penstock.drill.graph_process import GraphProcess
 from penstock.local.state import StateDir
@@ -83,6 +84,7 @@ def test_the_span_names_are_those_that_dynamo_emits(
     assert "Perhaps you meant my-6" in unknown.stderr
 
 
+@pytest.mark.nightly
 def test_the_spans_of_another_router_mode(up: Up, quickstart: Path, tmp_path: Path) -> None:
     process = up(quickstart, "--trace", "--set", "router.mode=round-robin")
     send(process.state()["endpoint"], "mine")
@@ -96,9 +98,8 @@ def test_the_spans_of_another_router_mode(up: Up, quickstart: Path, tmp_path: Pa
     assert (request.client_blocked_ms is None) == process.state()["envoy"]
 
 
-def test_without_traces_the_command_says_how_to_record_them(up: Up, quickstart: Path) -> None:
-    process = up(quickstart)
-    shown = process.penstock("trace", str(quickstart))
+def test_without_traces_the_command_says_how_to_record_them(mockers: GraphProcess) -> None:
+    shown = mockers.penstock("trace", str(mockers.graph))
     assert shown.returncode == 11
     assert "the graph is up without traces" in shown.stderr
     assert "--trace" in shown.stderr

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from penstock.cli.main import main
 from penstock.drill.graph_process import GraphProcess
 from penstock.graph.edit import set_replicas
-from tests.support.local_graphs import QUICKSTART, Up, assert_nothing_left, without_envoy
+from tests.support.local_graphs import QUICKSTART, Up
 from tests.support.outputs import read_output
 
 
@@ -39,24 +39,14 @@ def _running(up: Up, folder: Path, text: str, *, sets: tuple[str, ...] = ()) -> 
     return up(path, *(word for value in sets for word in ("--set", value)))
 
 
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GraphProcess]:
-    """The quickstart, for the tests that do not change it."""
-    folder = tmp_path_factory.mktemp("verify")
-    with GraphProcess(QUICKSTART, folder, ["--port", "0"], without_envoy(folder)) as process:
-        process.wait_ready(120)
-        yield process
-    assert_nothing_left(folder)
-
-
-def test_the_quickstart_is_verified(running: GraphProcess, tmp_path: Path) -> None:
+def test_the_quickstart_is_verified(mockers: GraphProcess, tmp_path: Path) -> None:
     page = tmp_path / "verify.html"
-    report = _report(running, QUICKSTART, "--report", str(page))
+    report = _report(mockers, QUICKSTART, "--report", str(page))
     assert report["ok"], report
     assert "Verified: no probe failed" in page.read_text("utf-8")
     assert {probe["name"] for probe in report["probes"] if probe["required"]} >= {"kv-events"}
     # With a URL alone there is nothing to compare with, and that fails no probe.
-    done = running.penstock("verify", running.state()["endpoint"], "--json")
+    done = mockers.penstock("verify", mockers.state()["endpoint"], "--json")
     verdicts = {p["name"]: p["verdict"] for p in read_output("verify", done.stdout)["probes"]}
     assert (verdicts["models"], verdicts["topology"]) == ("pass", "cannot tell")
     assert verdicts["greedy"] == "cannot tell"  # the output of a mocker is random
@@ -64,24 +54,25 @@ def test_the_quickstart_is_verified(running: GraphProcess, tmp_path: Path) -> No
 
 
 def test_topology_fails_for_missing_and_for_surplus_workers(
-    running: GraphProcess, tmp_path: Path
+    mockers: GraphProcess, tmp_path: Path
 ) -> None:
     graph = tmp_path / "graph.yaml"
     graph.write_text(set_replicas(QUICKSTART.read_text(), {"prefill": 1, "decode": 2}))
-    failed = _failed(_report(running, graph, "--only", "topology"))
+    failed = _failed(_report(mockers, graph, "--only", "topology"))
     assert "prefill: 2 workers, expected 1" in failed["topology"]
     assert "decode: 1 workers, expected 2" in failed["topology"]
 
 
 def test_cannot_tell_is_a_failure_for_a_probe_in_must_pass(
-    running: GraphProcess, tmp_path: Path
+    mockers: GraphProcess, tmp_path: Path
 ) -> None:
     graph = tmp_path / "graph.yaml"
     graph.write_text(QUICKSTART.read_text().replace("must_pass:", "must_pass:\n    - kv-transfer"))
-    report = _report(running, graph, "--only", "kv-transfer")
+    report = _report(mockers, graph, "--only", "kv-transfer")
     (probe,) = report["probes"]
     assert (probe["verdict"], probe["ok"], report["ok"]) == ("cannot tell", False, False)
-    text = running.penstock("verify", str(QUICKSTART), "--graph", str(graph))
+    only = ("--only", "kv-transfer")
+    text = mockers.penstock("verify", str(QUICKSTART), "--graph", str(graph), *only)
     assert text.returncode == 13
     assert "not verified: kv-transfer" in text.stderr
 
@@ -92,7 +83,7 @@ def test_cannot_tell_is_a_failure_for_a_probe_in_must_pass(
         pytest.param("router:\n  mode: round-robin\n", marks=pytest.mark.nightly),
         pytest.param("router:\n  mode: random\n", marks=pytest.mark.nightly),
         pytest.param("router:\n  kv_events: false\n", marks=pytest.mark.nightly),
-        "frontend:\n  replicas: 2\n",
+        pytest.param("frontend:\n  replicas: 2\n", marks=pytest.mark.nightly),
     ],
 )
 def test_a_graph_that_runs_as_declared_fails_no_probe(up: Up, tmp_path: Path, changed: str) -> None:
@@ -103,6 +94,7 @@ def test_a_graph_that_runs_as_declared_fails_no_probe(up: Up, tmp_path: Path, ch
 
 
 @pytest.mark.nightly
+@pytest.mark.destroys_graph
 def test_a_scaled_graph_is_verified(up: Up, quickstart: Path) -> None:
     """`verify` waits until `up` has applied the edit; with several decode workers, the probe of
     the prefix cache repeats its request until one of them gets it twice."""
@@ -121,19 +113,45 @@ def test_a_mocker_instead_of_an_engine_fails_no_probe(up: Up) -> None:
     assert set(_failed(report)) <= {"reasoning-parser", "tool-call-parser"}, report
 
 
+@pytest.mark.destroys_graph
+def test_a_graph_with_other_flags_and_without_a_prefill_pool_fails_the_right_probes(
+    up: Up, tmp_path: Path
+) -> None:
+    """The mocker's block size is only in its configuration; vLLM also exports it."""
+    text = QUICKSTART.read_text()
+    sized = "      block_size: {}\n      num_gpu_blocks"
+    runs = text.replace("      num_gpu_blocks", sized.format(64)).replace("8192", "4096")
+    process = _running(up, tmp_path, runs + "router:\n  mode: round-robin\n")
+    graph = tmp_path / "graph.yaml"
+    graph.write_text(runs)
+    failed = _failed(_report(process, graph))
+    assert "the router reports no KV hit rate" in failed["kv-routing"]
+    assert set(failed) <= {"kv-routing", "kv-events", "prefix-cache"}  # its consequences
+
+    graph.write_text(text.replace("      num_gpu_blocks", sized.format(32)))
+    only = ("--only", "block-size", "--only", "context-length")
+    failed = _failed(_report(process, graph, *only))
+    assert "router 64, graph 32" in failed["block-size"]
+    assert (
+        "context length: 8192 tokens in the graph, 4096 in the frontend" in failed["context-length"]
+    )
+
+    process.penstock("scale", str(process.graph), "prefill=0")
+    process.wait_counts(prefill=0)
+    failed = _failed(_report(process, QUICKSTART, "--only", "topology", "--only", "models"))
+    assert "prefill: 0 workers, expected 2" in failed["topology"]
+    assert "The prefill pool is missing" in failed["models"]
+
+
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("changed", "probe", "words"),
     [
-        ("router:\n  mode: round-robin\n", "kv-routing", "the router reports no KV hit rate"),
-        pytest.param(
-            *("router:\n  kv_events: false\n", "kv-events", "the router predicts from requests"),
-            marks=pytest.mark.nightly,
-        ),
-        pytest.param(
+        ("router:\n  kv_events: false\n", "kv-events", "the router predicts from requests"),
+        (
             "frontend:\n  migration_limit: 0\n",
             "migration",
             "migration limit is 3 in the graph, 0 in the frontends",
-            marks=pytest.mark.nightly,
         ),
     ],
 )
@@ -144,32 +162,6 @@ def test_a_frontend_with_other_flags_fails_the_right_probe(
     failed = _failed(_report(process, QUICKSTART))
     assert words in failed[probe]
     assert set(failed) <= {probe, "kv-events", "prefix-cache"}  # its consequences
-
-
-def test_a_block_size_and_a_context_length_that_differ_from_the_graph_fail(
-    up: Up, tmp_path: Path
-) -> None:
-    """The mocker's block size is only in its configuration; vLLM also exports it."""
-    text = QUICKSTART.read_text()
-    sized = "      block_size: {}\n      num_gpu_blocks"
-    runs = text.replace("      num_gpu_blocks", sized.format(64)).replace("8192", "4096")
-    process = _running(up, tmp_path, runs)
-    graph = tmp_path / "graph.yaml"
-    graph.write_text(text.replace("      num_gpu_blocks", sized.format(32)))
-    failed = _failed(_report(process, graph))
-    assert "router 64, graph 32" in failed["block-size"]
-    assert (
-        "context length: 8192 tokens in the graph, 4096 in the frontend" in failed["context-length"]
-    )
-
-
-def test_a_missing_prefill_pool_is_named(up: Up, quickstart: Path) -> None:
-    process = up(quickstart)
-    process.penstock("scale", str(quickstart), "prefill=0")
-    process.wait_counts(prefill=0)
-    failed = _failed(_report(process, QUICKSTART))
-    assert "prefill: 0 workers, expected 2" in failed["topology"]
-    assert "The prefill pool is missing" in failed["models"]
 
 
 @pytest.mark.parametrize(
@@ -194,10 +186,16 @@ def test_a_missing_prefill_pool_is_named(up: Up, quickstart: Path) -> None:
     ],
 )
 def test_a_target_that_cannot_be_verified_is_an_error(
-    tmp_path: Path, arguments: tuple[str, ...], code: int, words: str
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: tuple[str, ...],
+    code: int,
+    words: str,
 ) -> None:
-    done = GraphProcess(QUICKSTART, tmp_path).penstock("verify", *arguments)
-    assert done.returncode == code
-    assert words in done.stdout + done.stderr
-    assert done.stdout == ""
-    assert len(done.stderr.splitlines()) == 1 or code == 2
+    monkeypatch.setenv("PENSTOCK_STATE_HOME", str(tmp_path / "state"))
+    assert main(["verify", *arguments]) == code
+    output = capsys.readouterr()
+    assert words in output.err
+    assert output.out == ""
+    assert len(output.err.splitlines()) == 1 or code == 2

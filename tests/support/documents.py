@@ -2,8 +2,8 @@
 
 A block of commands is marked with `bash`, and tests/e2e/test_readme.py runs it. A comment before it
 can change that: `<!-- run by make nightly: REASON -->`, `<!-- not run: REASON -->` or
-`<!-- run elsewhere: TEST FILE, REASON -->`. `python -m tests.support.documents` lists what is not run as it stands,
-and so does a page of the site.
+`<!-- run elsewhere: TEST FILE, REASON -->`. `python -m tests.support.documents` lists what is not
+run as it stands, and so does a page of the site.
 
 A block of output is marked with `text`, and a comment says which: docs/outputs.py fills
 `<!-- output: penstock COMMAND -->`; `<!-- part of the output: penstock VERB -->` has lines that a

@@ -5,8 +5,9 @@ This is the only file outside `tests/e2e` that sleeps.
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 LIMIT_S = 60.0  # long, for a busy machine
@@ -29,3 +30,13 @@ def wait_for(
         assert time.monotonic() < deadline, f"not within {limit_s:g} s: {what}"
         time.sleep(look_s)
     return result
+
+
+async def first(
+    read: Callable[[], Awaitable[Result]], is_met: Callable[[Result], bool], what: object
+) -> Result:
+    """The first result of ``read`` that meets the condition, as `wait_for`."""
+    async with asyncio.timeout(LIMIT_S):
+        while not is_met(found := await read()):
+            await asyncio.sleep(0.02)
+    return found

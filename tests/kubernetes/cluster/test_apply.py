@@ -99,7 +99,7 @@ def test_an_unschedulable_pod_is_reported_with_the_missing_resource(
     """A node may still be added, so the rollout fails only after its timeout."""
     fresh.graph.write_text((ROOT / "dynamo_graphs" / "gpt-oss-20b-h100.yaml").read_text())
     fresh.operator.machine.gpus = 0
-    code, output = fresh.apply("--timeout", "90s")
+    code, output = fresh.apply("--timeout-s", "90")
     assert code == RolloutError.exit_code, output
     assert "is not ready after 90 s" in output
     assert "unschedulable: 0/4 nodes are available: 4 Insufficient nvidia.com/gpu" in output

@@ -23,6 +23,7 @@ from penstock.live.model import LiveSnapshot
 from tests.support.emulated_cluster.released import Cluster, certificate, cluster
 from tests.support.emulated_cluster.roles import as_role, role_file
 from tests.support.emulated_cluster.store import ApiError
+from tests.support.waiting import first
 
 TEXTS = Path(__file__).parents[2] / "live" / "mocker_metrics"
 PORTS = {"frontend": 8000, "prefill": 9090, "decode": 9090}
@@ -49,15 +50,12 @@ def live(installed: Cluster) -> Iterator[ClusterGraph]:
     target = ReleaseTarget(name="quick", namespace="default", kubeconfig=installed.kubeconfig)
     graph = ClusterGraph.connect(target)
     graph._state_s = 0.05
+    installed.operator.step_in_background()
     yield graph
 
 
 async def until(graph: ClusterGraph, is_met: Callable[[LiveSnapshot], bool]) -> LiveSnapshot:
-    """The first snapshot that meets the condition."""
-    async with asyncio.timeout(20):
-        while not is_met(found := await graph.snapshot()):
-            await asyncio.sleep(0.02)
-    return found
+    return await first(graph.snapshot, is_met, "a snapshot that meets the condition")
 
 
 def following(graph: ClusterGraph, run: Callable[[], Awaitable[None]]) -> None:

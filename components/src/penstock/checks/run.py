@@ -75,9 +75,12 @@ class RuleError(Exception):
 
 
 def check_file(
-    path: Path, hints: Hints, sets: Sequence[str] = (), rules: Sequence[Rule] = RULES
+    path: Path, hints: Hints, sets: Sequence[str] = (), rules: Sequence[Rule] | None = None
 ) -> tuple[Finding, ...]:
-    """All findings of a graph or a manifest; a file that cannot be read is a finding too."""
+    """All findings of a graph or a manifest; a file that cannot be read is a finding too.
+
+    ``rules``: those to apply; None: all.
+    """
     try:
         text = _read(path)
     except InputError as error:
@@ -103,7 +106,7 @@ def check_source(source: Source, hints: Hints) -> tuple[Finding, ...]:
 
 
 def check_sources(
-    sources: Sequence[Source], hints: Hints, rules: Sequence[Rule] = RULES
+    sources: Sequence[Source], hints: Hints, rules: Sequence[Rule] | None = None
 ) -> tuple[Finding, ...]:
     """The findings of all deployments of one file, by line."""
     found = [finding for source in sources for finding in _check(source, hints, rules)]
@@ -115,7 +118,7 @@ def check_sources(
     return tuple(sorted((*findings, *of_comments), key=_order))
 
 
-def _check(source: Source, hints: Hints, rules: Sequence[Rule]) -> list[Finding]:
+def _check(source: Source, hints: Hints, rules: Sequence[Rule] | None) -> list[Finding]:
     """The findings of one deployment, before suppression."""
     deployment = understand(source, hints)
     file = checked_file(source)
@@ -123,7 +126,7 @@ def _check(source: Source, hints: Hints, rules: Sequence[Rule]) -> list[Finding]
     versions = VersionFilter(deployment)
     found = dict.fromkeys(
         _finding(reported, result, file, name)
-        for rule in rules
+        for rule in (RULES if rules is None else rules)
         for reported, result in _results(rule, deployment, versions)
     )
     return list(found)
@@ -154,7 +157,7 @@ def _invalid_file(
     hints: Hints,
     sets: Sequence[str],
     error: PenstockError,
-    rules: Sequence[Rule],
+    rules: Sequence[Rule] | None,
 ) -> tuple[Finding, ...]:
     """The problems of a file that cannot be deployed, and what else can be decided about it."""
     if any(problem.kind is ProblemKind.NOTHING_TO_READ for problem in error.problems):

@@ -112,19 +112,16 @@ class Supervisor:
         self._reap()
         await asyncio.gather(*(self._observe(r) for r in self.replicas))
         self._replace_unhealthy()
-        groups_serve = await self._new_generation_serves()
+        serves = await self._new_generation_serves()
         # Nothing is awaited from here on, so that no exit changes what is observed.
-        actions = reconcile(
-            self._desired(), self._observed(), self._clock(), groups_serve=groups_serve
-        )
+        actions = reconcile(self._desired(), self._observed(), self._clock(), groups_serve=serves)
         for action in actions:
             if not (isinstance(action, Start) and self._clock() < self._hold_until):
                 self._act(action)
         self._publish_frontends()
 
     def change(self, deployment: LocalDeployment) -> None:
-        """Reconcile towards ``deployment`` from the next step on. MissingToolError, and nothing
-        changes, when the machine has too few GPUs for it."""
+        """Reconcile towards it from the next step on. MissingToolError if it needs more GPUs."""
         programs = with_generations(deployment.programs)
         self._gpus.reserve(gpu_needs(programs, self.replicas))
         self.deployment, self._programs = deployment, programs

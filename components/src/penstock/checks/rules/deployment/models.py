@@ -28,7 +28,7 @@ from penstock.serving.deployment import ServingDeployment
 )
 def misspelled_model(deployment: ServingDeployment) -> Iterable[RuleResult]:
     named = [worker.settings.common("model") for worker in deployment.workers]
-    names = {setting.value for setting in named if setting is not None}
+    names = {str(setting.value) for setting in named if setting is not None}
     if len(names) != 1 or deployment.model_name not in names:
         return  # they load a folder, such as `model.path`, or several models
     name = str(deployment.model_name)
