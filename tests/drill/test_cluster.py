@@ -33,7 +33,7 @@ START_S = 20 * QUICK.retry_s  # longer than the retries of a client
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(cli, "pace_of", lambda args: QUICK)
-    monkeypatch.setattr(endpoints, "TOKEN_S", 0.0, raising=False)
+    monkeypatch.setattr(endpoints, "TOKEN_S", 0.0005)
     monkeypatch.setattr(cluster_target, "POLL_S", 0.05)
     monkeypatch.setattr(cluster_target, "EVICTION_RETRY_S", 0.3)
     handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}

@@ -1,6 +1,6 @@
 """Wait for what another process does. Within the process of the test, an Event or a queue tells.
 
-This is the only file outside `tests/e2e` that sleeps.
+`tests/test_layout.py` lists the few files outside `tests/e2e` that sleep.
 """
 
 from __future__ import annotations
