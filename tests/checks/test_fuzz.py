@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import tempfile
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,8 @@ from penstock.errors import PenstockError
 from penstock.graph.load import parse_graph
 from penstock.manifests.source import render_graph
 from penstock.serving.understand import Hints
-from tests.checks.support import BASES, manifest
+from tests.checks.all_cases import cases
+from tests.checks.support import BASES, LOADER, check, dump, is_graph, manifest
 
 Path_ = tuple[str | int, ...]
 ODD: list[Any] = [
@@ -196,3 +198,41 @@ def test_a_mutated_manifest_of_another_engine(documents: Any) -> None:
 )
 def test_text_that_is_not_a_graph_is_an_error(text: str) -> None:
     assert any(f.level is Level.ERROR for f in checked(text))
+
+
+def leaves(value: Any, path: Path_) -> Iterator[Path_]:
+    """The paths of all settings below the value."""
+    for key, inner in value.items() if isinstance(value, dict) else ():
+        yield (*path, key)
+        yield from leaves(inner, (*path, key))
+
+
+def settings_of_cases() -> Iterator[tuple[Any, Path_]]:
+    """Each setting of an engine that a case of a rule has, once, with the graph of that case."""
+    seen = set()
+    for case in (case for found in cases().values() for case in found if is_graph(case.bad)):
+        tree = yaml.load(case.bad, LOADER)
+        for section in ("engine", "prefill", "decode", "worker"):
+            part = tree.get(section) if isinstance(tree, dict) else None
+            config = part.get("config") if isinstance(part, dict) else None
+            for path in leaves(config, (section, "config")):
+                key = (str(tree.get("engine")).partition(",")[0], section == "engine", path[2:])
+                if key not in seen:
+                    seen.add(key)
+                    yield tree, path
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "part", [0, *(pytest.param(n, marks=pytest.mark.nightly) for n in range(1, 9))]
+)
+def test_no_setting_of_any_type_makes_a_rule_raise(part: int) -> None:
+    """An engine's file may hold any YAML: what a rule compares or looks up may be a list."""
+    others = [{"a": 1}, [1, "x"], None]
+    for tree, path in islice(settings_of_cases(), part // 3, None, 3):
+        changed = copy.deepcopy(tree)
+        section = changed
+        for step in path[:-1]:
+            section = section[step]
+        section[path[-1]] = others[part % len(others)]
+        check(dump(changed))

@@ -29,7 +29,7 @@ SPELLINGS_COUNT = (Engine.VLLM, Engine.SGLANG)
 SAME_BACKEND = {"NixlPullConnector": "NixlConnector", "mooncake_tcp": "mooncake"}
 
 
-def effective_backend(worker: Worker) -> tuple[str, Any]:
+def effective_backend(worker: Worker) -> tuple[str, str | None]:
     """The key that names the backend, and the backend in effect."""
     key = {
         Engine.TRTLLM: f"{TRANSCEIVER}.backend",
@@ -45,7 +45,7 @@ def effective_backend(worker: Worker) -> tuple[str, Any]:
         return str(key), "mooncake"
     if backend is None and worker.engine is Engine.LLAMACPP and worker.settings.is_complete:
         return str(key), LLAMACPP_KV_TRANSFER_DEFAULT
-    return key or "", backend
+    return key or "", None if backend is None else str(backend)
 
 
 @rule(
@@ -64,7 +64,7 @@ def different_backends(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for prefill, decode in deployment.pairs:
         (key, first), (_, second) = effective_backend(prefill), effective_backend(decode)
         composed = {"PdConnector", "MultiConnector"} & {str(first), str(second)}
-        is_same = SAME_BACKEND.get(first, first) == SAME_BACKEND.get(second, second)
+        is_same = _family(first) == _family(second)
         if first and second and not is_same and not composed:
             yield RuleResult(
                 location=decode.config_location(key),
@@ -72,6 +72,10 @@ def different_backends(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 f"uses {first}",
                 fix=Fix(text=f"Set the backend to {first} on both pools.", config={key: first}),
             )
+
+
+def _family(backend: str | None) -> str | None:
+    return SAME_BACKEND.get(backend or "", backend)
 
 
 def _different_settings(

@@ -53,7 +53,7 @@ def no_kernels(deployment: ServingDeployment) -> Iterable[RuleResult]:
     gpu = deployment.gpu
     for worker in deployment.workers if gpu is not None and gpu.sm < 100 else ():
         model, versions, found = str(worker.value("model") or ""), None, ""
-        weights = worker.get("quantization")
+        weights = str(worker.get("quantization"))
         if worker.engine in (Engine.TRTLLM, Engine.SGLANG) and _is_nvfp4(worker):
             versions, found = WITHOUT_NVFP4, f"{model} has NVFP4 weights"
         elif weights in BLACKWELL_ONLY.get(worker.engine, {}):
