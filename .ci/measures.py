@@ -180,7 +180,7 @@ def cycles(graph: Mapping[str, Iterable[str]]) -> list[list[str]]:
 def collected(folder: Path) -> int:
     command = ["uv", "run", "pytest", "--collect-only", "-q"]
     done = subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True)
-    return int(done.stdout.rsplit(" tests collected", 1)[0].split()[-1])
+    return int(done.stdout.rsplit(" tests collected", 1)[0].split()[-1].partition("/")[0])
 
 
 def stability(folder: Path) -> dict[str, Any] | None:
