@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+
 import pytest
 
 from client_matrix import ENGINES, model_of
