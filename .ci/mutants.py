@@ -42,6 +42,7 @@ SEED, MOST_IN_TABLES = 42, 20
 # Of the recorded time of a mutant's tests: the quickest files come first.
 MOST_S = 240.0
 TEST_S, ALL_S = 60, 900  # a mutant that never ends is killed
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 COMPARED = {
     ast.Eq: ast.NotEq,
     ast.NotEq: ast.Eq,
@@ -97,9 +98,6 @@ def mutants_of(file: str, text: str) -> Iterator[Mutant]:
             yield Mutant(file, node.lineno, node.col_offset, before, after, node not in inner)
 
 
-FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
-
-
 def _ignored(tree: ast.AST) -> Iterator[ast.AST]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
@@ -148,14 +146,18 @@ def changed_text(text: str, line: int, mutant: Mutant) -> str:
 def sample(old: Path, new: Path, executed: dict[tuple[str, int], Any], count: int) -> list[Mutant]:
     """From all mutants in executed lines, one a line; at most MOST_IN_TABLES in tables."""
     found: list[Mutant] = []
+    files = {file for file, _ in executed}
     for path in sorted((old / PACKAGE).rglob("*.py")):
         file = path.relative_to(old / PACKAGE).as_posix()
         if "dump_" in file or not (new / PACKAGE / file).exists():
             continue
         text = path.read_text("utf-8")
         kept = same_lines(text, (new / PACKAGE / file).read_text("utf-8"))
+        # A table is executed when its module is imported, which no test records.
         found += [
-            m for m in mutants_of(file, text) if m.line in kept and (file, m.line) in executed
+            m
+            for m in mutants_of(file, text)
+            if m.line in kept and (file in files if m.in_table else (file, m.line) in executed)
         ]
     random.Random(SEED).shuffle(found)
     chosen: list[Mutant] = []
