@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import copy
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from penstock.checks.finding import Finding, Level
 from penstock.checks.registry import RULES, by_id
+from penstock.checks.rule import Rule
 from penstock.checks.run import check_file
 from penstock.serving.understand import Hints
 
@@ -188,6 +190,12 @@ def check(text: str, *, gpu: str | None = None, only: str | None = None) -> tupl
         # "\udce9" in a text is the byte 0xe9, which is not UTF-8.
         path.write_text(text, "utf-8", errors="surrogateescape")
         return check_file(path, Hints(gpu=gpu), rules=rules)
+
+
+def by_rule(rules: Iterable[Rule]) -> list[pytest.ParameterSet]:
+    """All tests of a rule run on one worker, as `check` caches what it has checked."""
+    group = pytest.mark.xdist_group
+    return [pytest.param(rule, id=rule.id, marks=group(rule.id)) for rule in rules]
 
 
 def fired(text: str, *, gpu: str | None = None) -> set[str]:

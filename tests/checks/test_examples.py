@@ -15,18 +15,11 @@ from penstock.checks.suppress import ALWAYS
 from tests.checks.examples import Example, example_cases, example_of
 from tests.checks.excerpt import Excerpt, excerpts
 from tests.checks.shows import SHOWS
-from tests.checks.support import check, fired
+from tests.checks.support import by_rule, check, fired
 from tests.support.markdown import long_lines
 
 YAML = re.compile(r"^```yaml .*?^```$", re.DOTALL | re.MULTILINE)
 SECTIONS = ("What it finds", "Why it matters", "Example", "Use instead", "Suppress it", "Source")
-
-
-def by_rule() -> list[pytest.ParameterSet]:
-    """On the same worker as the tests of the rule's cases, whose findings are cached."""
-    return [
-        pytest.param(rule, id=rule.id, marks=pytest.mark.xdist_group(rule.id)) for rule in RULES
-    ]
 
 
 def problems(text: str, gpu: str | None) -> set[str]:
@@ -43,7 +36,7 @@ def settings(excerpt: Excerpt) -> list[str]:
     return [line for line in excerpt.text.splitlines() if not line.lstrip().startswith("#")]
 
 
-@pytest.mark.parametrize("rule", by_rule())
+@pytest.mark.parametrize("rule", by_rule(RULES))
 def test_the_example_violates_the_rule_and_its_repair_solves_that_alone(rule: Rule) -> None:
     case = example_cases()[rule.id]
     example = example_of(case)
@@ -58,7 +51,7 @@ def test_the_example_violates_the_rule_and_its_repair_solves_that_alone(rule: Ru
     assert not rule.applies_to or any(engine.value in example.bad for engine in rule.applies_to)
 
 
-@pytest.mark.parametrize("rule", by_rule())
+@pytest.mark.parametrize("rule", by_rule(RULES))
 def test_the_page_has_all_sections_and_shows_the_place_and_the_fix_once(rule: Rule) -> None:
     case = example_cases()[rule.id]
     example = example_of(case)

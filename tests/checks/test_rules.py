@@ -11,44 +11,40 @@ from penstock.checks import rules
 from penstock.checks.finding import Finding
 from penstock.checks.merge import merged as with_one_cause
 from penstock.checks.registry import RULES
+from penstock.checks.rule import Rule
 from tests.checks.all_cases import cases
 from tests.checks.paste import is_pasteable, pasted_graph, pasted_manifest
-from tests.checks.support import BASES, Case, check, graph, is_graph, loud, manifest
+from tests.checks.support import BASES, Case, by_rule, check, graph, is_graph, loud, manifest
 
 # Reported while a file is read, before there is a deployment; tested in test_check.py.
 READ = ("PS001", "PS002", "PS003", "PS004")
 OF_FILES = {"PS001", "PS005", "PS006"}
-# All tests of a rule run on one worker, as `check` caches what it has checked.
-BY_RULE = [
-    pytest.param(rule.id, id=rule.id, marks=pytest.mark.xdist_group(rule.id))
-    for rule in RULES
-    if rule.id not in OF_FILES
-]
+WITH_CASES = [rule for rule in RULES if rule.id not in OF_FILES]
 
 
 def fired(case: Case, text: str) -> bool:
     return any(f.rule == case.rule for f in check(text, gpu=case.gpu, only=case.rule))
 
 
-@pytest.mark.parametrize("rule", BY_RULE)
-def test_the_rule_fires_for_each_case_and_not_for_its_near_miss(rule: str) -> None:
-    for number, case in enumerate(cases()[rule]):
+@pytest.mark.parametrize("rule", by_rule(WITH_CASES))
+def test_the_rule_fires_for_each_case_and_not_for_its_near_miss(rule: Rule) -> None:
+    for number, case in enumerate(cases()[rule.id]):
         assert fired(case, case.bad), f"case {number}"
         assert not fired(case, case.near), f"the near miss of case {number}"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("rule", BY_RULE)
-def test_the_pasted_fix_removes_the_finding(rule: str) -> None:
+@pytest.mark.parametrize("rule", by_rule(WITH_CASES))
+def test_the_pasted_fix_removes_the_finding(rule: Rule) -> None:
     """YAML for a graph is pasted into the graph, and YAML for a manifest into the manifest."""
-    for number, case in enumerate(cases()[rule]):
+    for number, case in enumerate(cases()[rule.id]):
         of_graph = is_graph(case.bad)
-        findings = [f for f in merged_findings(case) if f.rule == rule and f.yaml]
+        findings = [f for f in merged_findings(case) if f.rule == rule.id and f.yaml]
         if not findings or not is_pasteable(findings, is_graph=of_graph):
             continue
         pasted = (pasted_graph if of_graph else pasted_manifest)(case.bad, findings)
-        left = check(pasted, gpu=case.gpu, only=rule)
-        assert not [f for f in left if f.rule in (rule, *READ)], (number, findings[0].yaml)
+        left = check(pasted, gpu=case.gpu, only=rule.id)
+        assert not [f for f in left if f.rule in (rule.id, *READ)], (number, findings[0].yaml)
 
 
 def test_every_rule_has_a_case() -> None:

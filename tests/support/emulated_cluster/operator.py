@@ -21,8 +21,6 @@ GRAPH = "DynamoGraphDeployment"
 # What an owner's end deletes, from the owner down.
 OWNED = ("DynamoComponentDeployment", "Deployment", "ReplicaSet", "Pod")
 WEBHOOK = "dynamo-operator-webhook.dynamo-system.svc:443"
-
-
 STEP_S = 1.0  # of the virtual clock
 
 
@@ -50,6 +48,7 @@ class Operator:
     serving: list[dict[str, int]] = field(default_factory=list)
     # Whether Dynamo's operator and its webhooks are down; Kubernetes' controllers go on.
     is_away: bool = False
+    clock: VirtualClock = field(init=False)
     _ended: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
     # The version of the store, and is_away, with which the controllers have nothing to do.
@@ -57,6 +56,7 @@ class Operator:
 
     def __post_init__(self) -> None:
         self.kubelet = Kubelet(self.store, self.api.logs, self.machine)
+        self.clock = VirtualClock(self)
         self.store.admission.append(self._admit)
 
     def __enter__(self) -> Operator:

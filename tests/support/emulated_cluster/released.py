@@ -20,9 +20,10 @@ import yaml
 
 from penstock.cli import arguments
 from penstock.cli import main as cli
+from penstock.cluster.wait import Clock
 from tests.support.emulated_cluster.api_server import ApiServer
 from tests.support.emulated_cluster.kubelet import Machine
-from tests.support.emulated_cluster.operator import Operator, VirtualClock
+from tests.support.emulated_cluster.operator import Operator
 from tests.support.emulated_cluster.snapshot import Snapshot
 from tests.support.emulated_cluster.store import Object
 
@@ -44,6 +45,7 @@ class Penstock:
     kubeconfig: Path
     capsys: pytest.CaptureFixture[str]
     namespace: str = ""  # default: the context's
+    operator: Operator | None = None  # of an emulated cluster
 
     def run(self, verb: str, *arguments: str) -> tuple[int, str]:
         """The exit code and the whole output."""
@@ -58,6 +60,8 @@ class Penstock:
 
         ``terminal``: its standard streams, instead of a pipe.
         """
+        if self.operator is not None:
+            self.operator.step_in_background()
         argv = [sys.executable, "-m", "penstock.cli.main", verb, str(self.graph), *arguments]
         return subprocess.Popen(
             [*argv, *self._where()],
@@ -67,6 +71,16 @@ class Penstock:
             text=True,
             env={**os.environ, "PYTHONUNBUFFERED": "1"},
         )
+
+    @property
+    def clock(self) -> Clock:
+        return self.operator.clock if self.operator is not None else Clock()
+
+    def wait_until(self, condition: Callable[[], bool]) -> None:
+        deadline = self.clock.now() + 600
+        while not condition():
+            assert self.clock.now() < deadline
+            self.clock.sleep(1)
 
     def _where(self) -> list[str]:
         where = ["--kubeconfig", str(self.kubeconfig)]
@@ -89,25 +103,11 @@ class Cluster(Penstock):
 
     api: ApiServer
     operator: Operator
-    clock: VirtualClock
-
-    def wait_until(self, condition: Callable[[], bool]) -> None:
-        """On the virtual clock."""
-        deadline = self.clock.now() + 600
-        while not condition():
-            assert self.clock.now() < deadline
-            self.clock.sleep(1)
 
     def wait_for_process(self, condition: Callable[[], bool]) -> None:
         """Until another process has changed an object so that the condition holds."""
         with self.api.store.lock:
             assert self.api.store.lock.wait_for(condition, PROCESS_S)
-
-    def start(
-        self, verb: str, *arguments: str, terminal: int | None = None
-    ) -> subprocess.Popen[str]:
-        self.operator.step_in_background()
-        return super().start(verb, *arguments, terminal=terminal)
 
     def install(self, **sections: dict[str, Any] | str) -> None:
         """Install the graph, edited; the second time in a process from a copy of the first."""
@@ -171,14 +171,6 @@ def cluster(
     graph.write_text((ROOT / "dynamo_graphs" / "quickstart-simulated.yaml").read_text())
     kubeconfig = folder / "kubeconfig"
     with ApiServer(certificate=tls) as api, Operator(api, Machine()) as operator:
-        clock = VirtualClock(operator)
-        monkeypatch.setattr(arguments, "clock", lambda: clock)
+        monkeypatch.setattr(arguments, "clock", lambda: operator.clock)
         kubeconfig.write_text(api.kubeconfig)
-        yield Cluster(
-            api=api,
-            operator=operator,
-            clock=clock,
-            graph=graph,
-            kubeconfig=kubeconfig,
-            capsys=capsys,
-        )
+        yield Cluster(api=api, operator=operator, graph=graph, kubeconfig=kubeconfig, capsys=capsys)

@@ -70,28 +70,22 @@ def require_review(body: Object) -> None:
     metadata = {k: v for k, v in body.get("metadata", {}).items() if k != "namespace"}
     spec = body.get("spec", {})
     if metadata:
-        raise _invalid_review("metadata", f"Invalid value: {json.dumps(metadata)}: must be empty")
-    if len(spec.keys() & {"resourceAttributes", "nonResourceAttributes"}) != 1:
-        field = "nonResourceAttributes" if spec else "resourceAttributes"
+        raise _review("metadata", metadata, "must be empty")
+    if not spec:
         text = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
-        if spec:
-            text = "cannot be specified in combination with resourceAttributes"
-        value = json.dumps(spec.get(field))
-        raise _invalid_review(f"spec.{field}", f"Invalid value: {value}: {text}")
+        raise _review("spec.resourceAttributes", None, text)
+    if {"resourceAttributes", "nonResourceAttributes"} <= spec.keys():
+        text = "cannot be specified in combination with resourceAttributes"
+        raise _review("spec.nonResourceAttributes", spec["nonResourceAttributes"], text)
 
 
-def _invalid_review(field: str, message: str) -> ApiError:
-    causes = [{"reason": "FieldValueInvalid", "message": message, "field": field}]
-    details = {"group": "authorization.k8s.io", "causes": causes}
-    text = f'.authorization.k8s.io "" is invalid: {field}: {message}'
-    return ApiError(422, "Invalid", text, details)
+def _review(field: str, value: Object | None, text: str) -> ApiError:
+    message = f"Invalid value: {json.dumps(value)}: {text}"
+    return _invalid("", "authorization.k8s.io", "", field, message, "FieldValueInvalid")
 
 
 def _option(kind: str, field: str, message: str) -> ApiError:
-    causes = [{"reason": "FieldValueNotSupported", "message": message, "field": field}]
-    details = {"group": "meta.k8s.io", "kind": kind, "causes": causes}
-    text = f'{kind}.meta.k8s.io "" is invalid: {field}: {message}'
-    return ApiError(422, "Invalid", text, details)
+    return _invalid(kind, "meta.k8s.io", "", field, message, "FieldValueNotSupported")
 
 
 def require_kind(key: Key, body: Any) -> None:
@@ -123,9 +117,13 @@ def require_names(key: Key, name: str, body: Object) -> None:
 
 def _invalid(kind: str, group: str, name: str, field: str, message: str, reason: str) -> ApiError:
     causes = [{"reason": reason, "message": message, "field": field}]
-    details = {"name": name, **({"group": group} if group else {}), "kind": kind, "causes": causes}
+    details = {"name": name, "group": group, "kind": kind, "causes": causes}
     what = f'{kind}.{group} "{name}"' if group else f'{kind} "{name}"'
-    return ApiError(422, "Invalid", f"{what} is invalid: {field}: {message}", details)
+    return ApiError(422, "Invalid", f"{what} is invalid: {field}: {message}", _set(details))
+
+
+def _set(details: Object) -> Object:
+    return {name: value for name, value in details.items() if value}
 
 
 def require_list(store: Store, query: Query) -> None:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import subprocess
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,10 +18,10 @@ import yaml
 
 import kubernetes
 from penstock.cli import arguments
-from penstock.cluster.wait import Clock, Timeouts
+from penstock.cluster.wait import Timeouts
 from tests.support.emulated_cluster.api_server import ApiServer
 from tests.support.emulated_cluster.kubelet import is_ending, is_ready
-from tests.support.emulated_cluster.operator import Operator, VirtualClock
+from tests.support.emulated_cluster.operator import Operator
 from tests.support.emulated_cluster.released import ROOT, Penstock
 
 # The options of a graph that add objects, or other owners of fields, to its release.
@@ -48,7 +47,6 @@ class Site(Penstock):
 
     every_s: float = 1.0  # interval between two observations of the pods
     serving: list[dict[str, int]] = field(default_factory=list)
-    clock: Clock = field(default_factory=Clock)
     _ended: threading.Event = field(default_factory=threading.Event)
 
     def __post_init__(self) -> None:
@@ -119,12 +117,6 @@ class Site(Penstock):
         found = json.loads(listed.data)["items"]
         return [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
 
-    def wait_until(self, condition: Callable[[], bool]) -> None:
-        deadline = self.clock.now() + 600
-        while not condition():
-            assert self.clock.now() < deadline
-            self.clock.sleep(self.every_s)
-
     def lowest(self, component: str, since: int) -> int:
         """The minimum of ready pods over all observations."""
         return min(ready.get(component, 0) for ready in self.serving[since:])
@@ -169,12 +161,6 @@ class EmulatedSite(Site):
     def watching(self) -> Iterator[None]:
         yield
 
-    def start(
-        self, verb: str, *arguments: str, terminal: int | None = None
-    ) -> subprocess.Popen[str]:
-        self.operator.step_in_background()
-        return super().start(verb, *arguments, terminal=terminal)
-
     def slow_down(self) -> None:
         self.operator.machine.steps_to_ready = lambda _: 30
 
@@ -189,8 +175,7 @@ def emulated(
     tls: tuple[Path, Path] | None = None,
 ) -> Iterator[Site]:
     with ApiServer(certificate=tls) as api, Operator(api) as operator:
-        clock = VirtualClock(operator)
-        monkeypatch.setattr(arguments, "clock", lambda: clock)
+        monkeypatch.setattr(arguments, "clock", lambda: operator.clock)
         kubeconfig = folder / "kubeconfig"
         kubeconfig.write_text(api.kubeconfig)
         graph, namespace = _graph(folder, platform, options)
@@ -200,7 +185,6 @@ def emulated(
             graph=graph,
             capsys=capsys,
             serving=operator.serving,
-            clock=clock,
             operator=operator,
         )
         with _in_namespace(site):

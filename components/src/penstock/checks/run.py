@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.checks.apply_versions import VersionFilter
 from penstock.checks.files import CheckedFile, checked_file
-from penstock.checks.finding import Finding, Fix, Level, RuleResult
+from penstock.checks.finding import Finding, Level, RuleResult
 from penstock.checks.merge import merged
 from penstock.checks.registry import RULES, by_id
 from penstock.checks.rule import Rule
@@ -46,7 +46,7 @@ from penstock.graph.text_file import read_text_file
 from penstock.manifests.placeholders import UNFILLED
 from penstock.manifests.read import placeholders_of
 from penstock.manifests.source import MOST_BYTES, Source, is_manifest, sources_of
-from penstock.serving.deployment import ServingDeployment, UnexpectedTypeError
+from penstock.serving.deployment import ServingDeployment
 from penstock.serving.understand import Hints, understand
 
 if TYPE_CHECKING:
@@ -235,10 +235,6 @@ def _results(
         for result in rule.check(deployment):
             if (applied := versions.apply(rule, result)) is not None:
                 yield rule, applied
-    except UnexpectedTypeError as error:
-        location = Location("", "manifest", error.path)
-        fix = Fix(text="Give the field the type that the CRD has.")
-        yield by_id("PS006"), RuleResult(location=location, message=str(error), fix=fix)
     except Exception as error:
         raise RuleError(rule, deployment.dgd.source, error) from error
 

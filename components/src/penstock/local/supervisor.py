@@ -121,7 +121,8 @@ class Supervisor:
         self._publish_frontends()
 
     def change(self, deployment: LocalDeployment) -> None:
-        """Reconcile towards it from the next step on. MissingToolError if it needs more GPUs."""
+        """Reconcile towards ``deployment`` from the next step on. MissingToolError, and nothing
+        changes, when the machine has too few GPUs for it."""
         programs = with_generations(deployment.programs)
         self._gpus.reserve(gpu_needs(programs, self.replicas))
         self.deployment, self._programs = deployment, programs

@@ -25,14 +25,6 @@ if TYPE_CHECKING:
 FRONTEND = "dynamo.frontend"
 
 
-class UnexpectedTypeError(Exception):
-    """A field of the manifest, at ``path``, has a value of another type than the CRD's."""
-
-    def __init__(self, path: tuple[str, ...], expected: str, value: object) -> None:
-        super().__init__(f"{'.'.join(path)} must be {expected}, got {value!r}")
-        self.path = path
-
-
 @dataclass(frozen=True, kw_only=True)
 class ServingDeployment:
     # The DynamoGraphDeployment that the manifests declare.
@@ -72,14 +64,6 @@ class ServingDeployment:
         """The spec of the DynamoGraphDeployment; empty if it is not a mapping."""
         value = self.root["spec"].value
         return as_mapping(value)
-
-    @property
-    def backend_framework(self) -> str | None:
-        """`spec.backendFramework`. Raises UnexpectedTypeError."""
-        value = self.spec.get("backendFramework")
-        if value is not None and not isinstance(value, str):
-            raise UnexpectedTypeError(("spec", "backendFramework"), "a string", value)
-        return value
 
     def annotations(self, component: str = "") -> Mapping[str, Any]:
         """Annotations of the deployment, or of one component's pods."""

@@ -32,9 +32,9 @@ OLD_PREFILL = "--is-prefill-worker"
     versions=Versions(dynamo=">=1.4,<1.7"),
 )
 def wrong_framework(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    framework = deployment.backend_framework
+    framework = deployment.spec.get("backendFramework")
     runs = {str(w.engine) for w in deployment.workers if w.engine != "mocker"}
-    if framework and runs and framework not in runs:
+    if isinstance(framework, str) and framework and runs and framework not in runs:
         yield RuleResult(
             location=Location("", "manifest", ("spec", "backendFramework")),
             message=f"backendFramework is {framework}, but the workers run "

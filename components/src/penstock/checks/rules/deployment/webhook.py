@@ -161,8 +161,8 @@ def epp_config(deployment: ServingDeployment) -> Iterable[RuleResult]:
 def excluded_value(deployment: ServingDeployment) -> Iterable[RuleResult]:
     if deployment.api_version != V1BETA1:
         return
-    framework = deployment.backend_framework
-    if framework is not None and framework not in FRAMEWORKS:
+    framework = deployment.spec.get("backendFramework")
+    if isinstance(framework, str) and framework not in FRAMEWORKS:
         location = Location("", "manifest", ("spec", "backendFramework"))
         yield _excluded(location, "backendFramework", framework, FRAMEWORKS)
     for component in deployment.components:

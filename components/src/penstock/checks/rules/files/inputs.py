@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from penstock.checks.finding import Level
-from penstock.checks.rule import Rule, reported_by_reader, reported_by_run
+from collections.abc import Iterable
+
+from penstock.checks.finding import Fix, Level, RuleResult
+from penstock.checks.rule import Rule, reported_by_reader, reported_by_run, rule
 from penstock.checks.version_range import KUBERNETES, PENSTOCK
+from penstock.engines.settings import Location
+from penstock.serving.deployment import ServingDeployment
 from penstock.shipped import page
 
 UNREADABLE_FILE = Rule(
@@ -73,7 +77,9 @@ UNUSED_SUPPRESSION = Rule(
     versions=PENSTOCK,
     check=reported_by_run,
 )
-UNEXPECTED_TYPE = Rule(
+
+
+@rule(
     id="PS006",
     title="value of an unexpected type",
     level=Level.ERROR,
@@ -83,5 +89,12 @@ UNEXPECTED_TYPE = Rule(
     remedy="Give the field the type that the CRD defines.",
     source="DGD CRD v1beta1 and v1alpha1",
     versions=KUBERNETES,
-    check=reported_by_run,
 )
+def unexpected_type(deployment: ServingDeployment) -> Iterable[RuleResult]:
+    value = deployment.spec.get("backendFramework")
+    if value is not None and not isinstance(value, str):
+        yield RuleResult(
+            location=Location("", "manifest", ("spec", "backendFramework")),
+            message=f"spec.backendFramework must be a string, got {value!r}",
+            fix=Fix(text="Give the field the type that the CRD has."),
+        )
