@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from penstock.cli.main import main
 from penstock.drill.graph_process import GraphProcess
 from penstock.graph.edit import set_replicas
+from tests.support.command_line import penstock
 from tests.support.local_graphs import QUICKSTART, Up
 from tests.support.outputs import read_output
 
@@ -188,14 +188,13 @@ def test_a_frontend_with_other_flags_fails_the_right_probe(
 def test_a_target_that_cannot_be_verified_is_an_error(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
     arguments: tuple[str, ...],
     code: int,
     words: str,
 ) -> None:
     monkeypatch.setenv("PENSTOCK_STATE_HOME", str(tmp_path / "state"))
-    assert main(["verify", *arguments]) == code
-    output = capsys.readouterr()
-    assert words in output.err
-    assert output.out == ""
+    done = penstock("verify", *arguments)
+    assert done.returncode == code
+    assert words in done.stderr
+    assert done.stdout == ""
     assert len(output.err.splitlines()) == 1 or code == 2
