@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import shutil
 import signal
@@ -23,6 +25,23 @@ SCREEN = 40  # lines
 def folder(tmp_path: Path) -> Iterator[Path]:
     yield tmp_path
     assert_nothing_left(tmp_path)
+
+
+def rejected(folder: Path, graph: Path) -> tuple[int, str]:
+    """Exit code and error output of a `penstock up` that starts nothing, in this process."""
+    env = {"PENSTOCK_STATE_HOME": str(folder / "state"), **without_envoy(folder)}
+    errors = io.StringIO()
+    before = graph.read_bytes() if graph.is_file() and os.access(graph, os.R_OK) else b""
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stderr(errors):
+        for name, value in env.items():
+            patch.setenv(name, value)
+        code = main(["up", str(graph), "--port", "0"])
+    output = errors.getvalue()
+    assert "Traceback" not in output
+    assert len(output.splitlines()) <= SCREEN
+    if before:
+        assert graph.read_bytes() == before
+    return code, output
 
 
 def up(folder: Path, graph: Path, *arguments: str, **env: str) -> tuple[int, str]:
@@ -69,21 +88,23 @@ def test_an_unknown_key(folder: Path) -> None:
 
 
 def test_a_duplicate_key(folder: Path) -> None:
-    code, output = up(folder, write(folder, QUICKSTART.read_text() + "\ndecode:\n  replicas: 3\n"))
+    code, output = rejected(
+        folder, write(folder, QUICKSTART.read_text() + "\ndecode:\n  replicas: 3\n")
+    )
     assert code == GRAPH
     assert "decode" in output
     assert "Fix:" in output
 
 
 def test_a_wrong_type(folder: Path) -> None:
-    code, output = up(folder, edited(folder, "replicas: 2", 'replicas: "2"'))
+    code, output = rejected(folder, edited(folder, "replicas: 2", 'replicas: "2"'))
     assert code == GRAPH
     assert "prefill.replicas" in output
     assert "Fix:" in output
 
 
 def test_negative_replicas(folder: Path) -> None:
-    code, output = up(folder, edited(folder, "replicas: 2", "replicas: -1"))
+    code, output = rejected(folder, edited(folder, "replicas: 2", "replicas: -1"))
     assert code == GRAPH
     assert "prefill.replicas" in output
     assert "-1" in output
@@ -91,32 +112,32 @@ def test_negative_replicas(folder: Path) -> None:
 
 def test_prefill_without_decode(folder: Path) -> None:
     text = QUICKSTART.read_text()
-    code, output = up(folder, write(folder, text[: text.index("decode:\n")]))
+    code, output = rejected(folder, write(folder, text[: text.index("decode:\n")]))
     assert code == GRAPH
     assert "the graph has `prefill` but not `decode`" in output
     assert "Fix:" in output
 
 
 def test_a_yaml_syntax_error(folder: Path) -> None:
-    code, output = up(folder, edited(folder, "kind: mocker", "kind: [mocker"))
+    code, output = rejected(folder, edited(folder, "kind: mocker", "kind: [mocker"))
     assert code == GRAPH
     assert "graph.yaml:" in output
 
 
 def test_an_empty_file(folder: Path) -> None:
-    code, output = up(folder, write(folder, ""))
+    code, output = rejected(folder, write(folder, ""))
     assert code == GRAPH
     assert "empty" in output
 
 
 def test_a_directory(folder: Path) -> None:
-    code, output = up(folder, folder)
+    code, output = rejected(folder, folder)
     assert code == INPUT
     assert "is a directory" in output
 
 
 def test_no_such_file(folder: Path) -> None:
-    code, output = up(folder, folder / "none.yaml")
+    code, output = rejected(folder, folder / "none.yaml")
     assert code == INPUT
     assert "no such file" in output
 
@@ -127,7 +148,7 @@ def test_an_unreadable_file(folder: Path) -> None:
     if os.access(path, os.R_OK):
         # root reads everything: a path through a file is unreadable for root too
         path = path / "inside.yaml"
-    code, output = up(folder, path)
+    code, output = rejected(folder, path)
     assert code == INPUT
     assert "cannot be read" in output
 
@@ -135,14 +156,14 @@ def test_an_unreadable_file(folder: Path) -> None:
 def test_a_file_that_is_not_text(folder: Path) -> None:
     path = folder / "graph.yaml"
     path.write_bytes(b"model: \xff\xfe")
-    code, output = up(folder, path)
+    code, output = rejected(folder, path)
     assert code == INPUT
     assert "UTF-8" in output
 
 
 def test_a_missing_model_path(folder: Path) -> None:
     graph = edited(folder, "  context_length", "  path: /no/such/model\n  context_length")
-    code, output = up(folder, graph)
+    code, output = rejected(folder, graph)
     assert code == INPUT
     assert "model.path" in output
     assert "/no/such/model" in output
@@ -219,7 +240,7 @@ def test_a_signal_while_starting_leaves_nothing(folder: Path) -> None:
 
 
 def test_a_pool_without_replicas_is_an_error(folder: Path) -> None:
-    code, output = up(folder, edited(folder, "  replicas: 1\n", "  replicas: 0\n"))
+    code, output = rejected(folder, edited(folder, "  replicas: 1\n", "  replicas: 0\n"))
     assert code == GRAPH
     assert "decode.replicas" in output
     assert "graph.yaml:" in output

@@ -1,7 +1,8 @@
 """Real tokens: vLLM on a CPU, KV over NIXL, and transformers on the same weights, token by token.
 
-The graphs start once each: a start takes half a minute. Tests of the disaggregated one, that of the
-monitoring of vLLM among them, go from one worker a pool to two, and end with the kills.
+The graphs start once each: a start takes half a minute. CI compares recorded tokens on the
+disaggregated one; `make nightly` computes those of all prompts, goes from one worker a pool to two,
+and ends with the kills.
 """
 
 from __future__ import annotations
@@ -22,12 +23,11 @@ from graphs import copy_graph
 from penstock.drill.graph_process import GraphProcess
 from penstock.graph.edit import set_replicas
 from penstock.tiny_model import write
-from tests.e2e.token_exact import ask_all, ask_until, prompts
+from tests.e2e.token_exact import CHOSEN, ask_all, ask_until, prompts, recorded
 from tests.support.local_graphs import assert_nothing_left, listening
 from tests.support.monitoring.live import LiveGraph
 from tests.support.monitoring.vllm import assert_panels_and_rules_have_values
-from tests.support.repeats import without_lost_stream
-from token_requests import ask, differences, reference
+from token_requests import ask, ask_each, differences, every, reference
 
 MODEL = "penstock/tiny-gpt-oss"
 START_S = 240
@@ -72,9 +72,7 @@ def aggregated(
 
 
 @pytest.fixture(scope="module")
-def disaggregated(
-    tmp_path_factory: pytest.TempPathFactory, model: Path, expected: list[dict[str, Any]]
-) -> Iterator[GraphProcess]:
+def disaggregated(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Iterator[GraphProcess]:
     yield from _up("cpu-disagg", tmp_path_factory.mktemp("disaggregated"), model)
 
 
@@ -101,6 +99,7 @@ def test_aggregated_tokens_equal_those_of_transformers(
     assert _wrong(aggregated, expected) == []
 
 
+@pytest.mark.nightly
 def test_the_reference_tokens_have_a_clear_margin(expected: list[dict[str, Any]]) -> None:
     """The float32 error of these logits is 5e-5, and the best token leads by 4e-3. So an engine
     that sums in another order cannot choose another token."""
@@ -122,9 +121,26 @@ def test_verify_passes_on_the_aggregated_graph(aggregated: GraphProcess) -> None
     aggregated.stop()  # two cores: the next graph needs them
 
 
+def test_disaggregated_tokens_equal_the_recorded_ones_of_transformers(
+    disaggregated: GraphProcess,
+) -> None:
+    """Each prompt whole and streamed, so that the second time its prefix is cached."""
+    expected = recorded()
+    assert tuple(expected) == CHOSEN
+    assert len({tuple(one["tokens"]) for one in expected.values()}) == len(CHOSEN)
+    asked = [(at, stream) for at, stream in every(prompts()) if at in expected]
+    answers = ask_each(disaggregated.state()["endpoint"], MODEL, prompts(), asked)
+    assert len(answers) == 2 * len(CHOSEN)
+    assert differences(answers, prompts(), expected) == []
+
+
+@pytest.mark.nightly
 def test_disaggregated_tokens_equal_those_of_transformers(
     disaggregated: GraphProcess, expected: list[dict[str, Any]]
 ) -> None:
+    assert {at: expected[at]["tokens"] for at in CHOSEN} == {
+        at: one["tokens"] for at, one in recorded().items()
+    }
     assert _wrong(disaggregated, expected) == []
 
 
@@ -149,7 +165,7 @@ def test_panels_and_rules_of_vllm_and_of_the_kv_cache_have_values(
 
 
 @pytest.mark.nightly
-@pytest.mark.timeout(900)  # of up to three runs
+@pytest.mark.destroys_graph
 def test_no_request_fails_and_every_token_is_right_while_workers_are_killed(
     disaggregated: GraphProcess, expected: list[dict[str, Any]]
 ) -> None:
@@ -157,10 +173,7 @@ def test_no_request_fails_and_every_token_is_right_while_workers_are_killed(
     graph.write_text(set_replicas(graph.read_text(), {"prefill": 2, "decode": 2}))
     disaggregated.wait_counts(START_S, prefill=2, decode=2)
 
-    def run(_: int) -> list[str]:
-        return _failed_while_workers_are_killed(disaggregated, expected)
-
-    assert without_lost_stream(run, bool) == []
+    assert _failed_while_workers_are_killed(disaggregated, expected) == []
     assert _wrong(disaggregated, expected) == []  # with both that came back
     moved = [
         float(line.rsplit(" ", 1)[1])

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
 import signal
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 
-from penstock.drill.traffic import Traffic
-from tests.support.local_graphs import Up, listening
+from penstock.local.envoy import FRONTEND_HEADER
+from tests.support.local_graphs import Up, listening, replaced, scaled, traffic_during
+from tests.support.waiting import wait_for
 
 
 def test_without_envoy_the_first_frontend_is_the_endpoint_and_a_note_says_so(
@@ -26,40 +27,43 @@ def test_without_envoy_the_first_frontend_is_the_endpoint_and_a_note_says_so(
         assert [m["id"] for m in models] == graph.state()["models"]
 
 
+@pytest.mark.destroys_graph
 @pytest.mark.needs("envoy")
-def test_a_frontend_that_stops_behind_envoy_breaks_no_stream(up: Up, quickstart: Path) -> None:
-    text = quickstart.read_text() + "\nfrontend:\n  replicas: 2\n"
-    quickstart.write_text(text)
-    graph = up(quickstart, envoy=True)
-    url = str(graph.state()["endpoint"])
-    model = graph.state()["models"][0]
-    traffic = Traffic(url, model, requests=400, concurrency=16, tokens=60)
-
-    async def scale_down_under_load() -> None:
-        task = asyncio.create_task(traffic.run())
-        while len(traffic.results) < 60:
-            await asyncio.sleep(0.05)
-        await asyncio.to_thread(graph.penstock, "scale", str(quickstart), "frontend=1")
-        await asyncio.to_thread(graph.wait_counts, frontend=1)
-        await asyncio.to_thread(graph.penstock, "scale", str(quickstart), "frontend=2")
-        await asyncio.to_thread(graph.wait_counts, frontend=2)
-        os.kill(graph.pids("frontend")[0], signal.SIGTERM)
-        await task
-
-    asyncio.run(scale_down_under_load())
-    assert traffic.failures == []
+def test_a_frontend_that_stops_behind_envoy_breaks_no_stream(
+    up: Up, quickstart: Path, tmp_path: Path
+) -> None:
+    """Envoy may listen on another address, and nothing else does."""
+    quickstart.write_text(quickstart.read_text() + "\nfrontend:\n  replicas: 2\n")
+    graph = up(quickstart, "--host", "127.0.0.2", envoy=True)
+    assert graph.state()["envoy"]
+    assert str(graph.state()["endpoint"]).startswith("http://127.0.0.2:")
+    assert listening(tmp_path) == {"127.0.0.1", "127.0.0.2"}
+    steps = (partial(scaled, graph, frontend=1), partial(scaled, graph, frontend=2))
+    traffic = traffic_during(graph, *steps, concurrency=4)
+    assert (traffic.failures, traffic.retried) == ([], [])
+    wait_until_both_serve(graph.state())
+    stop = partial(replaced, graph, "frontend", signal.SIGTERM)
+    traffic = traffic_during(graph, stop, concurrency=4)
+    assert (traffic.failures, traffic.retried) == ([], [])
 
 
+def wait_until_both_serve(state: dict[str, Any]) -> None:
+    """Envoy uses a new frontend only after its first health check, up to a second after it is
+    ready."""
+    seen: set[str] = set()
+    body = {"model": state["models"][0], "prompt": "Hi", "max_tokens": 1}
+
+    def both() -> bool:
+        response = httpx.post(f"{state['endpoint']}/completions", json=body, trust_env=False)
+        seen.add(response.headers[FRONTEND_HEADER])
+        return len(seen) == 2
+
+    wait_for(both, "requests that reach both frontends")
+
+
+@pytest.mark.nightly
 @pytest.mark.needs("envoy")
 def test_envoy_listens_only_on_loopback(up: Up, quickstart: Path, tmp_path: Path) -> None:
     graph = up(quickstart, envoy=True)
     assert graph.state()["envoy"]
     assert listening(tmp_path) == {"127.0.0.1"}
-
-
-@pytest.mark.needs("envoy")
-def test_the_endpoint_of_envoy_may_have_another_address(up: Up, quickstart: Path) -> None:
-    graph = up(quickstart, "--host", "127.0.0.2", envoy=True)
-    url = str(graph.state()["endpoint"])
-    assert url.startswith("http://127.0.0.2:")
-    assert httpx.get(f"{url}/models").json()["data"]

@@ -115,10 +115,10 @@ def test_the_primary_serves_everything_while_a_fifth_is_mirrored(
 ) -> None:
     before = pair.counts()
     with pair.behind(FIFTH, tmp_path) as gateway:
-        assert failed(pair.ask(gateway, 500)) == []
-    stable, candidate = copied(pair, before, 64)
-    assert stable == 500
-    assert 64 <= candidate <= 136  # 100 ± 4 standard deviations
+        assert failed(pair.ask(gateway, 250)) == []
+    stable, candidate = copied(pair, before, 25)
+    assert stable == 250
+    assert 25 <= candidate <= 75  # 50 ± 4 standard deviations
 
 
 def test_a_stream_is_not_buffered(pair: Pair, tmp_path: Path) -> None:
@@ -146,11 +146,11 @@ def test_a_stream_is_not_buffered(pair: Pair, tmp_path: Path) -> None:
 def test_a_canary_gets_its_weight(pair: Pair, tmp_path: Path, stable: int, candidate: int) -> None:
     before = pair.counts()
     with pair.behind(CANARY.format(stable, candidate), tmp_path) as gateway:
-        assert failed(pair.ask(gateway, 200)) == []
+        assert failed(pair.ask(gateway, 100)) == []
     got = copied(pair, before, 0)
-    assert sum(got) == 200
-    expected = 2 * candidate
-    spread = 29 if candidate == 50 else 0  # 4 standard deviations
+    assert sum(got) == 100
+    expected = candidate
+    spread = 20 if candidate == 50 else 0  # 4 standard deviations
     assert expected - spread <= got[1] <= expected + spread
 
 
@@ -161,34 +161,35 @@ def test_a_hanging_shadow_fails_no_request(pair: Pair, tmp_path: Path) -> None:
         usual = time.monotonic() - began
         with hanging(pair.folder):
             began = time.monotonic()
-            assert failed(pair.ask(gateway, 200)) == []
+            assert failed(pair.ask(gateway, 100)) == []
             # Larger than the sockets to the shadow hold; a mirror without a buffer would stop here.
             large = json.dumps(body(pair.model, 0, 4) | {"user": "x" * 8_000_000})
             answer = httpx.post(
                 f"{gateway.url}/chat/completions", content=large, headers=JSON, timeout=60
             )
             assert answer.status_code == 200, answer.text[:200]
-            # Ten times as many requests; five times that much for the large one and a busy machine.
-            assert time.monotonic() - began < 50 * usual
+            # Five times as many requests; five times that for the large one and a busy machine.
+            assert time.monotonic() - began < 25 * usual
 
 
+@pytest.mark.destroys_graph
 def test_a_shadow_killed_during_the_run_fails_no_request(pair: Pair, tmp_path: Path) -> None:
     """Runs last: the candidate is not restarted."""
     before = served(pair.stable)
 
-    async def run(gateway: GatewayProcess) -> tuple[list[Response], int]:
-        task = asyncio.create_task(load(gateway.url, pair.model, 400, 8, 4))
-        await asyncio.sleep(1)
-        copies = await asyncio.to_thread(served, pair.candidate)
+    async def run(gateway: GatewayProcess, copied_before: int) -> tuple[list[Response], int]:
+        task = asyncio.create_task(load(gateway.url, pair.model, 200, 8, 4))
+        while (copies := await asyncio.to_thread(served, pair.candidate)) < copied_before + 20:
+            await asyncio.sleep(0.02)
         await asyncio.to_thread(send, signal.SIGKILL, pair.folder)
         assert not task.done()
         return await task, copies
 
     with pair.behind(ALL, tmp_path) as gateway:
         copied_before = served(pair.candidate)
-        answers, copies = asyncio.run(run(gateway))
+        answers, copies = asyncio.run(run(gateway, copied_before))
         assert copies > copied_before, "the shadow served copies when it was killed"
         assert failed(answers) == []
-    assert served(pair.stable) - before == 400
+    assert served(pair.stable) - before == 200
     with pytest.raises(httpx.ConnectError):
         served(pair.candidate)

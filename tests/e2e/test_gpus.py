@@ -24,7 +24,7 @@ from penstock.tokenizer import FOLDER
 from tests.support.fake_nvml import FakeGpu, build_driver, write_driver
 from tests.support.local_graphs import assert_nothing_left
 
-pytestmark = pytest.mark.needs("gcc")
+pytestmark = [pytest.mark.needs("gcc"), pytest.mark.destroys_graph]
 WORKER = Path(__file__).with_name("scripted_worker.py")
 RTX = FakeGpu(name="NVIDIA GeForce RTX 4090", memory_gib=24)
 GRAPH = {

@@ -26,7 +26,7 @@ from tests.support.local_graphs import (
     listening,
 )
 
-pytestmark = pytest.mark.needs("envoy")
+pytestmark = [pytest.mark.needs("envoy"), pytest.mark.destroys_graph]
 
 GATEWAY_HOST = "127.0.0.2"  # what is not for clients stays on 127.0.0.1
 ALICE, BOB, CAROL = (f"planted-key-of-{name}-0123456789" for name in ("alice", "bob", "carol"))

@@ -22,8 +22,7 @@ from graphs import GRAPHS, copy_graph
 from penstock.drill.graph_process import GraphProcess
 from penstock.environments.packaged_models import SMOLLM2
 from penstock.metrics import parse
-from tests.support.local_graphs import assert_nothing_left
-from tests.support.repeats import without_lost_stream
+from tests.support.local_graphs import assert_nothing_left, scaled
 from token_requests import Prompt, ask
 
 START_S = 120
@@ -340,32 +339,21 @@ def _verify(graph: GraphProcess, *only: str) -> dict[str, str]:
     return {p["name"]: p["detail"] for p in probes if p["verdict"] != "pass"}
 
 
-@pytest.mark.timeout(900)  # of up to three runs
+@pytest.mark.destroys_graph
 def test_no_request_is_lost_when_a_decode_worker_is_killed(graph: GraphProcess) -> None:
     """The frontend migrates the streams to the other decode worker."""
-    done = graph.penstock("scale", str(graph.graph), "decode=2")
-    assert done.returncode == 0, done.stderr
-    graph.wait_counts(60, prefill=2, decode=2)
+    scaled(graph, prefill=2, decode=2)
     streams = 6
-    complete = [("length", 40)] * streams
-
-    def run(_: int) -> list[tuple[str, int]]:
-        began, victim = threading.Semaphore(0), graph.pids("decode")[0]
-        with ThreadPoolExecutor(streams) as pool:
-            running = [
-                pool.submit(_stream, graph, f"Tell story {n}.", began) for n in range(streams)
-            ]
-            for _ in range(streams // 2):
-                assert began.acquire(timeout=60)
-            os.kill(victim, signal.SIGKILL)
-            ends = [future.result(120) for future in running]
-        ended = [end for end in ends if "error" not in end[0]]
-        assert ended == complete[: len(ended)]
-        graph.wait_for(lambda s: victim not in {r["pid"] for r in s["replicas"]})
-        graph.wait_counts(60, prefill=2, decode=2)
-        return ends
-
-    assert without_lost_stream(run, lambda ends: ends != complete) == complete
+    began, victim = threading.Semaphore(0), graph.pids("decode")[0]
+    with ThreadPoolExecutor(streams) as pool:
+        running = [pool.submit(_stream, graph, f"Tell story {n}.", began) for n in range(streams)]
+        for _ in range(streams // 2):
+            assert began.acquire(timeout=60)
+        os.kill(victim, signal.SIGKILL)
+        ends = [future.result(120) for future in running]
+    assert ends == [("length", 40)] * streams
+    graph.wait_for(lambda s: victim not in {r["pid"] for r in s["replicas"]})
+    graph.wait_counts(60, prefill=2, decode=2)
 
 
 def _stream(graph: GraphProcess, text: str, began: threading.Semaphore) -> tuple[str, int]:
@@ -391,6 +379,7 @@ def _stream(graph: GraphProcess, text: str, began: threading.Semaphore) -> tuple
 
 
 @pytest.mark.nightly
+@pytest.mark.destroys_graph
 @pytest.mark.needs("llamacpp-nixl")
 def test_nixl_gives_the_tokens_of_shared_memory_also_when_a_prefill_worker_is_killed(
     graph: GraphProcess,

@@ -13,8 +13,8 @@ from tests.support.local_graphs import ROOT, Up
 from tests.support.outside_files import recipes
 
 RECIPES = (
-    "recipes_gpt-oss-120b_trtllm_agg_deploy.yaml",
     "recipes_gpt-oss-120b_trtllm_disagg_deploy.yaml",
+    "recipes_gpt-oss-120b_trtllm_agg_deploy.yaml",
     "recipes_gpt-oss-120b_vllm_agg-h200-agentic_deploy.yaml",
     "components_src_dynamo_profiler_templates_dgd_trtllm_disagg.yaml",
     "examples_backends_trtllm_deploy_agg_router.yaml",
@@ -26,7 +26,7 @@ RECIPES = (
 
 @pytest.mark.needs("recipes")
 @pytest.mark.parametrize(
-    "name", [*RECIPES[:2], *(pytest.param(r, marks=pytest.mark.nightly) for r in RECIPES[2:])]
+    "name", [RECIPES[0], *(pytest.param(r, marks=pytest.mark.nightly) for r in RECIPES[1:])]
 )
 def test_a_published_manifest_runs_with_mockers(up: Up, name: str) -> None:
     # Their findings are about clusters and GPUs; tests/checks/test_recipes.py has them.
@@ -62,6 +62,7 @@ def test_an_endpoint_picker_and_files_of_the_image_are_not_needed(up: Up, tmp_pa
     assert_answers(graph)
 
 
+@pytest.mark.nightly
 def test_our_gpt_oss_graph_runs_with_mockers_that_use_its_configuration(up: Up) -> None:
     graph = up(ROOT / "dynamo_graphs" / "gpt-oss-120b-b200-disagg.yaml")
     state = graph.state()

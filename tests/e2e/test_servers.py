@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
-import signal
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from penstock.drill.graph_process import GraphProcess
-from penstock.drill.traffic import Traffic
 from tests.support.local_graphs import (
     Up,
     assert_nothing_left,
     listening,
+    replaced,
+    scaled,
+    traffic_during,
     without_envoy,
 )
-
-
-def pids_of(state: dict[str, Any]) -> set[int]:
-    return {int(r["pid"]) for r in state["replicas"] if r["state"] == "ready"}
-
 
 SERVERS = "\ninfrastructure:\n  discovery: etcd\n  events: nats\n"
 
 
+@pytest.mark.destroys_graph
 @pytest.mark.needs("servers")
 @pytest.mark.parametrize("requests_plane", [pytest.param("tcp", marks=pytest.mark.nightly), "nats"])
 def test_a_graph_runs_scales_and_survives_a_kill_on_etcd_and_nats(
@@ -37,23 +32,10 @@ def test_a_graph_runs_scales_and_survives_a_kill_on_etcd_and_nats(
     state = graph.state()
     assert {"etcd", "nats"} <= {r["program"] for r in state["replicas"]}
     assert "event-broker" not in {r["program"] for r in state["replicas"]}
-    # Until the frontend knows that a worker ended, it may reject a request; clients repeat it.
-    traffic = Traffic(state["endpoint"], state["models"][0], 300, 16, 40, retries=2)
-
-    async def edit_under_load() -> None:
-        task = asyncio.create_task(traffic.run())
-        while len(traffic.results) < 40:
-            await asyncio.sleep(0.05)
-        await asyncio.to_thread(graph.penstock, "scale", str(quickstart), "decode=1", "prefill=3")
-        await asyncio.to_thread(graph.wait_counts, decode=1, prefill=3)
-        victim = graph.pids("prefill")[0]
-        os.kill(victim, signal.SIGKILL)
-        await asyncio.to_thread(graph.wait_for, lambda s: victim not in pids_of(s))
-        await task
-
-    asyncio.run(edit_under_load())
+    traffic = traffic_during(
+        graph, partial(scaled, graph, decode=1, prefill=3), partial(replaced, graph, "prefill")
+    )
     assert traffic.failures == []
-    graph.wait_counts(decode=1, prefill=3)
     shown = graph.penstock("status", str(quickstart))
     assert "registered workers: 4" in shown.stdout, shown.stdout
     assert listening(tmp_path) == {"127.0.0.1"}

@@ -80,6 +80,7 @@ def test_a_twin_runs_the_replayed_engines_and_prints_the_comparison(up: Up, grap
 
 
 @pytest.mark.nightly
+@pytest.mark.destroys_graph
 def test_a_twin_applies_edits_of_replicas_and_of_limits(up: Up, graph: Path) -> None:
     process = up(graph, *TIMED, "2", envoy=True)
     before = process.pids("prefill")
@@ -97,6 +98,7 @@ def test_a_twin_applies_edits_of_replicas_and_of_limits(up: Up, graph: Path) -> 
 
 
 @pytest.mark.nightly
+@pytest.mark.destroys_graph
 def test_ctrl_c_stops_a_twin_during_its_comparison(up: Up, graph: Path) -> None:
     process = up(graph, *TIMED, "0.01", envoy=True)  # 24 requests would take a quarter of an hour
     assert process.stop(signal.SIGINT) == 130

@@ -28,6 +28,7 @@ def pythons(state: dict[str, Any]) -> set[str]:
     return {psutil.Process(int(r["pid"])).cmdline()[0] for r in serving}
 
 
+@pytest.mark.destroys_graph
 @pytest.mark.needs("dynamo-1.7")
 def test_a_running_graph_is_upgraded_to_1_7(tmp_path: Path) -> None:
     python = python_of(NEXT)

@@ -197,4 +197,4 @@ def test_a_target_that_cannot_be_verified_is_an_error(
     assert done.returncode == code
     assert words in done.stderr
     assert done.stdout == ""
-    assert len(output.err.splitlines()) == 1 or code == 2
+    assert len(done.stderr.splitlines()) == 1 or code == 2

@@ -1,17 +1,31 @@
-"""Prompts and requests for the tests that compare the tokens of the tiny model."""
+"""Prompts and requests for the tests that compare the tokens of the tiny model.
+
+`PYTHONPATH=benchmarks uv run python -m tests.e2e.token_exact` records tokens of transformers for
+CI, which take longer to compute than the tests. Needs the environment vllm-cpu.
+"""
 
 from __future__ import annotations
 
+import json
 import random
+import tempfile
 import time
 from collections.abc import Callable
 from functools import cache
 from itertools import chain, cycle, takewhile
+from pathlib import Path
+from typing import Any
 
 from tokenizers import Tokenizer
 
+from penstock.tiny_model import write
 from penstock.tokenizer import FOLDER as TOKENIZER
-from token_requests import Got, Prompt, ask_each, every
+from token_requests import Got, Prompt, ask_each, every, reference
+
+RECORDED = Path(__file__).with_name("vllm_tokens.json")
+# Of 1 to 1,500 tokens, around blocks of 32 and the sliding window of 128, one with a common prefix,
+# one chat.
+CHOSEN = (0, 5, 7, 11, 13, 14, 20, 22, 26, 30, 60)
 
 # Around whole blocks of 32 and around the sliding window of 128, up to many of either.
 LENGTHS = (1, 2, 3, 7, 15, 31, 32, 33, 63, 64, 65, 96, 127, 128, 129, 160, 200, 255, 256, 257, 300,
@@ -57,3 +71,22 @@ def ask_until(
     first = every(prompts())
     more = takewhile(lambda _: not done(), cycle(first))
     return ask_each(url, model, prompts(), chain(first, more), lambda: time.sleep(rest_s()))
+
+
+def recorded() -> dict[int, dict[str, Any]]:
+    """Number of each chosen prompt → its tokens by transformers."""
+    content = json.loads(RECORDED.read_text("utf-8"))
+    return {int(number): {"tokens": tokens} for number, tokens in content.items()}
+
+
+def record() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        model = Path(folder) / "tiny"
+        write(model)
+        found = reference(model, [prompts()[at] for at in CHOSEN])
+    chosen = {str(at): one["tokens"] for at, one in zip(CHOSEN, found, strict=True)}
+    RECORDED.write_text(json.dumps(chosen).replace("], ", "],\n") + "\n", "utf-8")
+
+
+if __name__ == "__main__":
+    record()

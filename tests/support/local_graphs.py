@@ -1,13 +1,18 @@
-"""Shared by the end-to-end tests: files, and checks for leftover processes and files."""
+"""Shared by the end-to-end tests: graphs, what is done to them under load, what they leave."""
 
 from __future__ import annotations
 
+import asyncio
+import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 
 from penstock.drill.graph_process import GraphProcess
+from penstock.drill.traffic import Traffic
+from tests.support.waiting import first
 
 ROOT = Path(__file__).parents[2]
 QUICKSTART = ROOT / "dynamo_graphs" / "quickstart-simulated.yaml"
@@ -48,3 +53,47 @@ def listening(folder: Path) -> set[str]:
         for connection in process.net_connections(kind="tcp")
         if connection.status == psutil.CONN_LISTEN
     }
+
+
+def traffic_during(
+    graph: GraphProcess, *steps: Callable[[], object], concurrency: int = 8, tokens: int = 60
+) -> Traffic:
+    """Streams that run during all ``steps``. Each step begins when as many more have ended as run
+    at once. Before the frontend knows that a worker has ended, it may reject a request; as OpenAI's
+    clients do, these send it again."""
+    state = graph.state()
+    url, model = str(state["endpoint"]), str(state["models"][0])
+    traffic = Traffic(url, model, 1, concurrency, tokens, retries=2, until_stopped=True)
+
+    async def ended() -> int:
+        return len(traffic.results)
+
+    async def run() -> None:
+        sending = asyncio.create_task(traffic.run())
+        try:
+            for step in (*steps, lambda: None):
+                due = len(traffic.results) + concurrency
+                await first(ended, due.__le__, f"{concurrency} more streams have ended")
+                await asyncio.to_thread(step)
+        finally:
+            traffic.until_stopped = False
+            await sending
+
+    asyncio.run(run())
+    return traffic
+
+
+def scaled(graph: GraphProcess, **replicas: int) -> None:
+    """Scale with the command, and wait until exactly so many are ready."""
+    sizes = [f"{pool}={count}" for pool, count in replicas.items()]
+    done = graph.penstock("scale", str(graph.graph), *sizes)
+    assert done.returncode == 0, done.stderr
+    graph.wait_counts(**replicas)
+
+
+def replaced(graph: GraphProcess, pool: str, number: signal.Signals = signal.SIGKILL) -> None:
+    """Send a signal to a process of the pool, and wait until another one serves in its place."""
+    before = graph.pids(pool)
+    os.kill(before[0], number)
+    graph.wait_for(lambda s: before[0] not in {r["pid"] for r in s["replicas"]})
+    graph.wait_counts(**{pool: len(before)})
