@@ -68,8 +68,8 @@ manifests: ## render the main graphs into k8s/rendered
 test: ## run every test that this machine can run, on all CPU cores
 	$(RUN) pytest
 
-unit: ## run the quick tests that start no program but Python and need no environment
-	$(RUN) pytest -m "not (cluster or e2e or needs or nightly or program or slow)"
+unit: ## run the quick tests that need only Python, with up to 3 cases of each
+	$(RUN) pytest --most-cases 3 -m "not (cluster or e2e or needs or nightly or program or slow)"
 
 e2e: ## run the tests that start real Dynamo processes, or need more than Python
 	$(RUN) pytest -m "(e2e or needs) and not nightly"

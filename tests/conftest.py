@@ -7,7 +7,8 @@ import os
 import signal
 import sys
 from collections import Counter
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
+from itertools import groupby
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from hypothesis import settings
 
 from tests.support import needs, renders, replays
 from tests.support.markers import (
+    LONG_GROUPS,
     PROGRAMS,
     SERVER_NEEDS,
     SERVERS,
@@ -27,9 +29,10 @@ TESTS = Path(__file__).parent
 # The Helm SDK is a Go library: less garbage collection makes a render
 # about a fifth faster (40 instead of 52 ms of CPU time).
 os.environ.setdefault("GOGC", "400")
-# How many examples a property test tries unless it says so itself; `make fuzz` uses "thorough".
+# How many examples a property test tries unless it says so itself; benchmarks/fuzz.py tries those
+# of "thorough".
 # Each run tries the same examples without a time limit, so that every run has the same result.
-settings.register_profile("ci", max_examples=100, deadline=None, derandomize=True, database=None)
+settings.register_profile("ci", max_examples=50, deadline=None, derandomize=True, database=None)
 settings.register_profile("thorough", settings.get_profile("ci"), max_examples=2000)
 settings.load_profile("ci")
 
@@ -50,6 +53,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--update-golden", action="store_true", help="rewrite tests/golden/ instead of comparing"
     )
     parser.addoption(
+        "--most-cases", type=int, help="run at most so many cases of each parametrized test"
+    )
+    parser.addoption(
         "--only-declared-skips",
         action="store_true",
         help="fail a test that is skipped for a reason that tests/support/needs.py does not have",
@@ -62,7 +68,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     is_whole_run = named <= {TESTS, TESTS.parent}
     if not is_whole_run or config.option.collectonly or config.getoption("update_golden"):
         return 0
-    return None  # xdist's own count: one worker per CPU core
+    return (os.cpu_count() or 1) + 1  # tests with servers wait for most of their time
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
@@ -73,16 +79,41 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Name the group of each test in its id, as `--dist loadgroup` reads it there.
+    """Name the group of each test in its id, as `--dist loadgroup` reads it there, and begin with
+    the groups that take longest.
 
     pytest-xdist 3.8.0 writes it to `_nodeid`, which pytest 9.2 does not read.
     """
+    most = config.getoption("most_cases")
+    if most:
+        items[:] = _spread(items, most)
     if not hasattr(config, "workerinput"):
         return
     for item in items:
         group = item.get_closest_marker("xdist_group")
         if group is not None:
             item._id = NodeId.parse(f"{item.nodeid}@{group.args[0]}")
+    items.sort(key=_turn)
+
+
+def _spread(items: Iterable[pytest.Item], most: int) -> Iterator[pytest.Item]:
+    """At most so many cases of each test, evenly spread."""
+    for _, cases in groupby(items, key=lambda item: item.nodeid.partition("[")[0]):
+        found = list(cases)
+        count = min(most, len(found))
+        yield from (found[number * len(found) // count] for number in range(count))
+
+
+def pytest_collection_finish() -> None:
+    """The items live until the end, and pytest collects garbage several times at the end."""
+    gc.freeze()
+
+
+def _turn(item: pytest.Item) -> int:
+    group = item.get_closest_marker("xdist_group")
+    if group is None:
+        return len(LONG_GROUPS) + 1
+    return LONG_GROUPS.index(group.args[0]) if group.args[0] in LONG_GROUPS else len(LONG_GROUPS)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -139,9 +170,12 @@ def _fixtures(item: pytest.Item) -> list[pytest.FixtureDef[object]]:
 
 
 def _group(item: pytest.Item, markers: set[str]) -> str | None:
-    """The tests that one worker runs: all with servers; or a file that shares a fixture."""
+    """The tests that one worker runs: all with servers, all with AIPerf, a file that shares a
+    fixture."""
     if "xdist_group" in markers:
         return None
+    if "aiperf" in _needs(item):
+        return "load generators"
     if markers & SERVERS or SERVER_NEEDS.intersection(_needs(item)):
         return "servers"
     shares = any(definition.scope == "module" for definition in _fixtures(item))

@@ -65,11 +65,13 @@ def test_no_file_is_longer_than_a_reader_holds_in_the_head() -> None:
     assert {name: n for name, n in long.items() if n > LONGEST_FILE} == {}
 
 
+@pytest.mark.slow
 def test_no_function_is_longer_than_a_screen() -> None:
     long = [(p.name, f, n) for p in modules() for f, n in functions(p) if n > LONGEST_FUNCTION]
     assert long == []
 
 
+@pytest.mark.slow
 def test_every_module_says_what_it_is_in_at_most_six_lines() -> None:
     for path in modules():
         words = ast.get_docstring(ast.parse(path.read_text())) or ""

@@ -38,6 +38,7 @@ def messages(tree: ast.AST) -> Iterator[str]:
         yield from messages(node)
 
 
+@pytest.mark.slow
 def test_no_message_names_a_file_that_the_wheel_does_not_have() -> None:
     found = [
         f"{name}: {text!r}"

@@ -51,6 +51,7 @@ def test_there_is_a_walk_through_for_check_up_apply_and_plan() -> None:
     assert HEADING.findall(PAGE) == ["check", "up", "apply", "plan"]
 
 
+@pytest.mark.slow
 def test_the_first_walk_through_names_every_module_that_check_calls(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -82,6 +82,7 @@ def test_an_endpoint_that_dies_loses_no_result_and_the_run_continues(
     assert sorted(second.prompts) == sorted(prompts(12)[5:])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -191,6 +192,7 @@ BAD_REPLIES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BAD_REPLIES)
 def test_a_response_that_is_no_completion_counts_as_failed(name: str, tmp_path: Path) -> None:
     reply, reason = BAD_REPLIES[name]

@@ -7,7 +7,7 @@ import pytest
 from tests.bench.bench_runs import FIRST_INPUT, Finished, nearest_rank, run_bench, write_workload
 from tests.support.completions_server import Response
 
-pytestmark = pytest.mark.needs("aiperf")
+pytestmark = [pytest.mark.needs("aiperf"), pytest.mark.nightly]
 
 REQUESTS, TOKENS, EVERY_MS = 40, 20, 100.0
 REASONING, ONLY_EVERY = 12, 5

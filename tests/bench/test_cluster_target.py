@@ -63,6 +63,22 @@ def test_a_release_that_does_not_exist(made: Cluster, workload: tuple[str, ...])
 
 
 @pytest.mark.program
+def test_a_pipeline_may_not_forward_ports(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    workload: tuple[str, ...],
+) -> None:
+    with cluster(tmp_path, capsys, monkeypatch, certificate(tmp_path)) as secured:
+        secured.install()
+        ci = as_role(secured, "default", "ci", role_file("ci")["rules"])
+        code, output = ci.run("bench", "--cluster", *workload)
+    assert code == ClusterError.exit_code
+    assert "pods/portforward (create, get)" in output
+
+
+@pytest.mark.program
+@pytest.mark.nightly  # tests/drill sends requests through an emulated port-forward without AIPerf
 def test_requests_reach_the_frontends_with_the_rights_of_an_operator(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -73,10 +89,6 @@ def test_requests_reach_the_frontends_with_the_rights_of_an_operator(
     with cluster(tmp_path, capsys, monkeypatch, certificate(tmp_path)) as secured:
         secured.install()
         secured.api.forwarded[8000] = int(server.url.rpartition(":")[2])
-        ci = as_role(secured, "default", "ci", role_file("ci")["rules"])
-        code, output = ci.run("bench", "--cluster", *workload)
-        assert code == ClusterError.exit_code
-        assert "pods/portforward (create, get)" in output
         operator = as_role(secured, "default", "operator", role_file("operator")["rules"])
         code, output = operator.run("bench", "--cluster", *workload, "--json")
         assert code == 0, output

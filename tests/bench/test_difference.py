@@ -81,6 +81,7 @@ def test_quantiles_of_students_t_match_published_tables(
     assert student(share, freedom) == pytest.approx(expected, rel=0.005)
 
 
+@pytest.mark.slow
 def test_equal_targets_are_rarely_called_different() -> None:
     """A claim about any latency in at most about 1% of the runs; 9 of 300 has a probability of
     0.4% at this level."""
@@ -89,6 +90,7 @@ def test_equal_targets_are_rarely_called_different() -> None:
     assert claims <= 9
 
 
+@pytest.mark.slow
 def test_99_percent_intervals_rarely_miss_the_true_change() -> None:
     random = Random(2)
     contained = dict.fromkeys(METRICS, 0)

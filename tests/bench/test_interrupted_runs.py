@@ -78,7 +78,12 @@ def ended(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Scenario], Ende
 
 
 @pytest.mark.parametrize(
-    "scenario", [terminated, died, pytest.param(full_disk, marks=pytest.mark.nightly)]
+    "scenario",
+    [
+        pytest.param(terminated, marks=pytest.mark.nightly),
+        died,
+        pytest.param(full_disk, marks=pytest.mark.nightly),
+    ],
 )
 def test_no_process_remains(
     ended: Callable[[Scenario], EndedEarly | None], scenario: Scenario
@@ -88,6 +93,7 @@ def test_no_process_remains(
     assert found is None or "Traceback" not in found.stderr
 
 
+@pytest.mark.nightly  # test_load_generator.py interrupts a load generator that starts at once
 def test_sigterm_prints_the_requests_until_then(ended: Callable[[Scenario], EndedEarly]) -> None:
     found = ended(terminated)
     assert found.code == INTERRUPTED

@@ -46,6 +46,7 @@ def statuses(done: CompletedProcess[str]) -> dict[str, str]:
     return {one["name"]: one["status"] for one in document["classes"]}
 
 
+@pytest.mark.slow
 def test_equal_deployments_have_no_finding(tmp_path: Path) -> None:
     path = write_requests(tmp_path / "r.jsonl", prompts(COUNT))
     first, second = ShadowServer(), ShadowServer(model="another-name")
@@ -84,6 +85,7 @@ FOUND = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FOUND)
 def test_a_change_is_found(name: str, tmp_path: Path) -> None:
     kind, change, share = FOUND[name]
@@ -99,6 +101,7 @@ def with_call(call: Mapping[str, str] | None) -> Script:
     return lambda *_: Reply(call=call, finish_reason="tool_calls")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "call", "detail"),
     [
@@ -129,6 +132,7 @@ def test_invalid_json_is_found(tmp_path: Path) -> None:
     assert statuses(done)["json"] == "finding"
 
 
+@pytest.mark.slow
 def test_random_texts_are_not_compared_and_other_changes_are_found(tmp_path: Path) -> None:
     """As those of mockers: equal ones have no finding."""
     chance = random.Random(1)
@@ -155,6 +159,7 @@ def test_with_two_requests_there_is_no_verdict_about_texts(tmp_path: Path) -> No
     assert "not measured" in done.stdout
 
 
+@pytest.mark.slow
 def test_texts_are_only_printed_on_request(tmp_path: Path) -> None:
     path = write_requests(tmp_path / "r.jsonl", [f"private {n}" for n in range(COUNT)])
     other = ShadowServer(script=lambda *_: Reply(text="Another \x1b[31mtext"))
@@ -167,6 +172,7 @@ def test_texts_are_only_printed_on_request(tmp_path: Path) -> None:
     assert "  B: 'Another \\x1b[31mtext'" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_report_is_written_also_with_findings_and_has_texts_only_on_request(
     tmp_path: Path,
 ) -> None:
@@ -227,6 +233,7 @@ def test_the_batch_format_names_requests_by_custom_id(tmp_path: Path) -> None:
     assert "  request id-0: 10 → 3" in done.stdout
 
 
+@pytest.mark.slow
 def test_the_repeat_waits_for_a_slow_request(tmp_path: Path) -> None:
     slow, count = "question 0", 40
     path = write_requests(tmp_path / "r.jsonl", prompts(count))

@@ -111,6 +111,7 @@ def compared(
         return live(urls[0], urls[1], use, *options), *servers
 
 
+@pytest.mark.slow
 def test_equal_deployments_have_no_finding_and_no_text_is_stored(tmp_path: Path) -> None:
     def use(clients: Clients) -> None:
         for prompt in prompts(COUNT):
@@ -128,6 +129,7 @@ def test_equal_deployments_have_no_finding_and_no_text_is_stored(tmp_path: Path)
     assert "An answer" not in done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_the_run_and_prints_the_verdict_which_a_second_run_continues(
     tmp_path: Path,
 ) -> None:
@@ -191,6 +193,7 @@ def raw_exchange(port: int, path: str, body: bytes, status: int) -> tuple[bytes,
     return head, data
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("path", "body", "status"),
     [
@@ -221,6 +224,7 @@ def test_a_client_gets_the_same_bytes_as_without_the_proxy(
     assert done.returncode == UNDECIDED
 
 
+@pytest.mark.slow
 def test_a_hanging_b_delays_no_client_and_its_copies_are_bounded() -> None:
     """All clients are served before B responds to anything."""
     released, served = threading.Event(), []
@@ -282,6 +286,7 @@ def test_an_outage_of_b_is_named_once_for_all_copies(
     assert done.stderr.count("no longer responds") == 1
 
 
+@pytest.mark.slow
 def test_sampled_texts_are_not_compared_but_their_structure_is() -> None:
     def use(clients: Clients) -> None:
         for number, prompt in enumerate(prompts(COUNT)):

@@ -41,6 +41,7 @@ def test_the_smallest_number_of_hits_is_significant_and_one_less_is_not() -> Non
     assert smallest_hits(100, 0, 0, 0.002) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variation", [0.05, 0.5])
 def test_equal_endpoints_that_vary_seldom_have_a_finding(variation: float) -> None:
     """At most 1% of the runs may have one; then more than 9 of 300 have a probability of 0.1%."""

@@ -204,6 +204,7 @@ def limited(*words: str) -> CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
+@pytest.mark.slow
 def test_a_full_disk_loses_no_verdict_and_the_file_continues(tmp_path: Path) -> None:
     results, count = tmp_path / "results.jsonl", 40
     file = write_requests(tmp_path / "r.jsonl", prompts(count))

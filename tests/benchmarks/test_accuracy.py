@@ -23,6 +23,7 @@ def test_the_points_in_the_package_are_those_of_the_predictions() -> None:
     assert accuracy.report(check=True) == 0
 
 
+@pytest.mark.slow
 def test_the_result_file_is_that_of_the_predictions() -> None:
     found = json.loads(json.dumps(accuracy_report.figures(ERRORS)))
     assert {key: RESULT[key] for key in found} == found

@@ -27,6 +27,7 @@ def test_check_finds_no_error_and_no_warning(row: Row, capsys: pytest.CaptureFix
     assert "0 errors, 0 warnings" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 @BY_NAME
 def test_the_workers_run_with_the_published_limits(row: Row) -> None:
     components = open_source(row.graph, ()).deployment.components
@@ -54,6 +55,7 @@ def test_ninety_percent_of_the_input_is_shared() -> None:
     assert {(one.input_tokens, one.output_tokens) for one in requests} == {(64_000, 400)}
 
 
+@pytest.mark.slow
 @BY_NAME
 def test_the_part_of_the_twin_has_the_same_load_per_gpu(row: Row) -> None:
     part = workload_of(row, share=row.scaled.share).workload

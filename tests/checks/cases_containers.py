@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from tests.checks.cases_pods import alpha
+from tests.checks.own_manifests import alpha
 from tests.checks.support import TRTLLM_AGG, VLLM_AGG, Case, graph, manifest
 
 COMPONENTS = "dgd/spec/components"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from tests.checks.cases_parallelism import LATENT, model
+from tests.checks.model_folders import LATENT, model
 from tests.checks.support import (
     SGLANG_AGG,
     SGLANG_DISAGG,

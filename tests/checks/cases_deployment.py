@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.checks.cases_pods import alpha, with_document
+from tests.checks.own_manifests import alpha, with_document
 from tests.checks.support import (
     REMOVE,
     TRTLLM_DISAGG,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tests.checks.cases_parallelism import H100, LATENT, sglang, vllm
+from tests.checks.cases_parallelism import H100, sglang, vllm
+from tests.checks.model_folders import LATENT
 from tests.checks.support import VLLM_AGG, VLLM_DISAGG, Case, graph, manifest
 
 DCP = "worker/config/decode-context-parallel-size"

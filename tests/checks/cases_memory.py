@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tests.checks.cases_parallelism import DENSE, H100, H200, model, sglang, trtllm, vllm
+from tests.checks.cases_parallelism import DENSE, H100, H200, sglang, trtllm, vllm
+from tests.checks.model_folders import model
 from tests.checks.support import REMOVE, TRTLLM_AGG, Case, manifest
 
 B200_NODES = {"nvidia.com/gpu.product": "NVIDIA-B200"}

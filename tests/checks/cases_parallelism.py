@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from functools import partial
-from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any
 
 from tests.checks import cases_kv_transfer, cases_network
+from tests.checks.model_folders import LATENT, model
 from tests.checks.support import (
     SGLANG_AGG,
     SGLANG_DISAGG,
@@ -22,36 +19,10 @@ from tests.checks.support import (
 )
 
 OLD_VLLM = {"engine/image": "nvcr.io/nvidia/ai-dynamo/vllm-runtime:0.8.1"}
-FOLDER = TemporaryDirectory()  # configurations of models that are not packaged; removed at exit
-
-
-def model(name: str, **config: Any) -> str:
-    """A folder with a config.json of 32 layers and 32 heads, with ``config`` merged over them."""
-    shape = {
-        "num_hidden_layers": 32,
-        "num_attention_heads": 32,
-        "num_key_value_heads": 8,
-        "hidden_size": 4096,
-        "intermediate_size": 14336,
-        "vocab_size": 128256,
-        "max_position_embeddings": 131072,
-    }
-    folder = Path(FOLDER.name, name)
-    folder.mkdir()
-    (folder / "config.json").write_text(json.dumps({**shape, **config}))
-    return str(folder)
 
 
 DENSE = model("dense", model_type="llama")
 SIXTY = model("sixty-experts", model_type="qwen2_moe", num_experts=60, moe_intermediate_size=1408)
-LATENT = model(
-    "latent",
-    model_type="deepseek_v3",
-    kv_lora_rank=512,
-    qk_rope_head_dim=64,
-    qk_nope_head_dim=128,
-    v_head_dim=128,
-)
 trtllm, vllm, sglang = (partial(graph, base) for base in (TRTLLM_AGG, VLLM_AGG, SGLANG_AGG))
 sglang_pools = partial(graph, SGLANG_DISAGG)
 H100 = {"gpu": "h100", "gpus_per_node": 8}

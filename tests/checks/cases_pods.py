@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-import yaml
-
+from tests.checks.own_manifests import alpha, claim, with_document
 from tests.checks.support import (
     REMOVE,
     TRTLLM_AGG,
@@ -39,37 +35,6 @@ QUICK = {"httpGet": {"path": "/live", "port": 9090}, "periodSeconds": 5}
 CLAIM = {"create": True, "name": "models", "size": "200Gi", "storageClass": "nfs"}
 
 
-def alpha(worker: Mapping[str, Any], spec: Mapping[str, Any] | None = None, **main: Any) -> str:
-    """A v1alpha1 deployment with changes to its worker, its spec and the worker's container."""
-    image = "nvcr.io/nvidia/ai-dynamo/vllm-runtime:1.6.1"
-    launch = ["python3", "-m", "dynamo.vllm", "--model", "openai/gpt-oss-120b"]
-    container = {"image": image, "command": [*launch, "--tensor-parallel-size", "2"], **main}
-    pod = {"mainContainer": container, **worker.get("extraPodSpec", {})}
-    services = {
-        "Frontend": {
-            "componentType": "frontend",
-            "extraPodSpec": {"mainContainer": {"image": image}},
-        },
-        "Worker": {
-            "componentType": "worker",
-            "resources": {"limits": {"gpu": "2"}},
-            **worker,
-            "extraPodSpec": pod,
-        },
-    }
-    document = {
-        "apiVersion": "nvidia.com/v1alpha1",
-        "kind": "DynamoGraphDeployment",
-        "metadata": {"name": "case"},
-        "spec": {**(spec or {}), "services": services},
-    }
-    return yaml.safe_dump(document, sort_keys=False)
-
-
-def with_document(text: str, document: Mapping[str, Any]) -> str:
-    return f"{text}---\n{yaml.safe_dump(dict(document), sort_keys=False)}"
-
-
 def with_code(mount: str, key: str = "m.zip", **env: str) -> str:
     """A manifest whose worker mounts a ConfigMap with one key."""
     config = {
@@ -89,15 +54,6 @@ def with_code(mount: str, key: str = "m.zip", **env: str) -> str:
         },
     )
     return with_document(text, config)
-
-
-def claim(*modes: str) -> dict[str, Any]:
-    return {
-        "apiVersion": "v1",
-        "kind": "PersistentVolumeClaim",
-        "metadata": {"name": "model-cache"},
-        "spec": {"accessModes": list(modes)},
-    }
 
 
 MEMORY = (

@@ -17,8 +17,7 @@ from tests.checks.cases_deployment import (
     WORKER,
     pod,
 )
-from tests.checks.cases_pods import alpha, with_document
-from tests.checks.own_manifests import component, deployment, flags
+from tests.checks.own_manifests import alpha, component, deployment, flags, with_document
 from tests.checks.support import (
     REMOVE,
     TRTLLM_DISAGG,

@@ -91,3 +91,43 @@ def flags(model: str, **values: Any) -> tuple[str, ...]:
         words.append(f"--{key.replace('_', '-')}")
         words += [] if value is True else [str(value)]
     return tuple(words)
+
+
+def alpha(worker: Mapping[str, Any], spec: Mapping[str, Any] | None = None, **main: Any) -> str:
+    """A v1alpha1 deployment with changes to its worker, its spec and the worker's container."""
+    image = "nvcr.io/nvidia/ai-dynamo/vllm-runtime:1.6.1"
+    launch = ["python3", "-m", "dynamo.vllm", "--model", "openai/gpt-oss-120b"]
+    container = {"image": image, "command": [*launch, "--tensor-parallel-size", "2"], **main}
+    pod = {"mainContainer": container, **worker.get("extraPodSpec", {})}
+    services = {
+        "Frontend": {
+            "componentType": "frontend",
+            "extraPodSpec": {"mainContainer": {"image": image}},
+        },
+        "Worker": {
+            "componentType": "worker",
+            "resources": {"limits": {"gpu": "2"}},
+            **worker,
+            "extraPodSpec": pod,
+        },
+    }
+    document = {
+        "apiVersion": "nvidia.com/v1alpha1",
+        "kind": "DynamoGraphDeployment",
+        "metadata": {"name": "case"},
+        "spec": {**(spec or {}), "services": services},
+    }
+    return dump(document)
+
+
+def with_document(text: str, document: Mapping[str, Any]) -> str:
+    return f"{text}---\n{dump(dict(document))}"
+
+
+def claim(*modes: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "model-cache"},
+        "spec": {"accessModes": list(modes)},
+    }

@@ -46,6 +46,7 @@ def wrong(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_every_graph_of_the_repository_passes_strict() -> None:
     done = penstock("check", "--strict", *map(str, GRAPHS))
     assert done.returncode == 0, done.stdout
@@ -78,6 +79,7 @@ def test_there_are_as_many_rules_as_the_readme_says() -> None:
     assert len(RULES) > 300
 
 
+@pytest.mark.slow
 def test_a_dash_is_the_standard_input() -> None:
     command = [sys.executable, "-m", "penstock.cli.main", "check", "-"]
     text = manifest(TRTLLM_DISAGG, {POLICY.replace("/config", "", 1): "MAX_UTILISATION"})
@@ -311,6 +313,7 @@ def test_explain_prints_the_memory(tmp_path: Path) -> None:
 HEAVY = ("pydantic", "rich", "kubernetes", "helm_python", "asyncio")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("base", [VLLM_DISAGG, SGLANG_DISAGG, TRTLLM_DISAGG])
 def test_the_check_of_a_manifest_imports_nothing_heavy(
     base: Mapping[str, Any], tmp_path: Path

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import copy
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -72,7 +73,11 @@ ODD: list[Any] = [
     {"name": "X", "value": "1"},
 ]
 SOUND_GRAPHS = [copy.deepcopy(dict(base)) for base in BASES.values()]
-SOUND_MANIFESTS = [list(yaml.safe_load_all(manifest(base))) for base in BASES.values()]
+
+
+@cache
+def sound_manifests() -> list[Any]:
+    return [list(yaml.load_all(manifest(base), LOADER)) for base in BASES.values()]
 
 
 def paths(value: Any, above: Path_ = ()) -> Iterator[Path_]:
@@ -87,8 +92,8 @@ def paths(value: Any, above: Path_ = ()) -> Iterator[Path_]:
 
 
 @st.composite
-def mutated(draw: st.DrawFn, sound: list[Any]) -> Any:
-    tree = copy.deepcopy(draw(st.sampled_from(sound)))
+def mutated(draw: st.DrawFn, sound: Callable[[], list[Any]]) -> Any:
+    tree = copy.deepcopy(draw(st.sampled_from(sound())))
     for _ in range(draw(st.integers(1, 3))):
         every = list(paths(tree))
         if not every:
@@ -147,28 +152,28 @@ def assert_reported(tree: Any) -> None:
 
 @SETTINGS
 @pytest.mark.slow
-@given(mutated(SOUND_GRAPHS[:2]))
+@given(mutated(lambda: SOUND_GRAPHS[:2]))
 def test_a_mutated_graph_of_tensorrt_llm(tree: Any) -> None:
     assert_reported(tree)
 
 
 @SETTINGS
 @pytest.mark.slow
-@given(mutated(SOUND_GRAPHS[2:]))
+@given(mutated(lambda: SOUND_GRAPHS[2:]))
 def test_a_mutated_graph_of_another_engine(tree: Any) -> None:
     assert_reported(tree)
 
 
 @SETTINGS
 @pytest.mark.slow
-@given(mutated(SOUND_MANIFESTS[:2]))
+@given(mutated(lambda: sound_manifests()[:2]))
 def test_a_mutated_manifest_of_tensorrt_llm(documents: Any) -> None:
     checked(yaml.safe_dump_all(documents, sort_keys=False, allow_unicode=True))
 
 
 @SETTINGS
 @pytest.mark.slow
-@given(mutated(SOUND_MANIFESTS[2:]))
+@given(mutated(lambda: sound_manifests()[2:]))
 def test_a_mutated_manifest_of_another_engine(documents: Any) -> None:
     checked(yaml.safe_dump_all(documents, sort_keys=False, allow_unicode=True))
 

@@ -179,6 +179,7 @@ def _limit() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (BYTES, BYTES))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_manifest_is_a_finding(name: str, findings: dict[str, list[str]]) -> None:
     expected = HOSTILE[name][1]

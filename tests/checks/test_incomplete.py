@@ -54,6 +54,7 @@ def invalid(text: str) -> list[str]:
     return [f.place for f in check(text) if f.rule == "PS002" and f.level is Level.ERROR]
 
 
+@pytest.mark.slow
 def test_an_invalid_router_hides_no_other_finding() -> None:
     sound = loud(graph(TRTLLM_DISAGG, WRONG))
     assert len({rule for rule, *_ in sound}) >= 6
@@ -61,6 +62,7 @@ def test_an_invalid_router_hides_no_other_finding() -> None:
     assert {finding for finding in broken if finding[0] != "PS002"} == sound
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "place"),
     [
@@ -87,6 +89,7 @@ def test_other_rules_are_checked_in_spite_of(change: dict[str, Any], place: str)
     assert place in note.message
 
 
+@pytest.mark.slow
 def test_problems_behind_other_problems_are_reported_in_the_same_run() -> None:
     """The model compares two fields only when all others are valid."""
     changes = {
@@ -97,6 +100,7 @@ def test_problems_behind_other_problems_are_reported_in_the_same_run() -> None:
     assert invalid(graph(TRTLLM_DISAGG, changes)) == ["prefill.request_limit", "router.mode"]
 
 
+@pytest.mark.slow
 def test_a_finding_that_depends_on_the_invalid_value_is_not_reported() -> None:
     """The router's mode decides whether disabled prefix caching is an error."""
     disabled = {"engine/config/kv_cache_config/enable_block_reuse": False}
@@ -115,6 +119,7 @@ def test_a_default_in_place_of_the_invalid_value_is_no_finding() -> None:
     assert "PS209" not in found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "absent"),
     [
@@ -143,6 +148,7 @@ def test_a_section_that_was_left_out_is_not_reported_as_missing(change: dict[str
     assert not [message for message in messages if "missing" in message or "no worker" in message]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", [2.5, "abc", 0, -1])
 def test_no_rule_computes_with_an_invalid_parallelism_or_block_size(value: Any) -> None:
     key = "decode/config/{}".format
@@ -211,6 +217,7 @@ def test_the_name_of_the_file_hides_nothing(tmp_path: Any) -> None:
     assert {"PS002", "PS601", "PS123"} <= found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "change",
     [
@@ -224,6 +231,7 @@ def test_an_error_of_the_chart_hides_nothing(change: dict[str, Any]) -> None:
     assert {"PS003", "PS601", "PS123"} <= set(found)
 
 
+@pytest.mark.slow
 def test_standard_input_is_checked_in_the_same_way() -> None:
     command = [sys.executable, "-m", "penstock.cli.main", "check", "--json", "-"]
     text = graph(TRTLLM_DISAGG, {**WRONG, "router": {"mode": "kvv"}})

@@ -97,6 +97,7 @@ def test_the_loader_of_files_of_engines_refuses_nested_aliases() -> None:
         load(bomb())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "line", "message"),
     [
@@ -154,6 +155,7 @@ def seconds_of(folder: Path, arguments: list[str]) -> float:
     return min(times)
 
 
+@pytest.mark.slow
 def test_the_time_of_a_check_is_linear_in_the_arguments(tmp_path: Path) -> None:
     def seconds(count: int) -> float:
         return seconds_of(tmp_path, [*["--http-port=8000"] * count, "--no-such-flag"])

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from penstock.checks.finding import Finding, Level
-from tests.checks.cases_pods import alpha, claim, with_document
+from tests.checks.own_manifests import alpha, claim, with_document
 from tests.checks.support import TRTLLM_AGG, check, manifest
 
 CLAIM = claim("ReadWriteOnce")

@@ -135,6 +135,7 @@ def test_up_and_apply_accept_what_a_comment_suppresses(tmp_path: Path) -> None:
     require_sound(open_source(path))
 
 
+@pytest.mark.slow
 def test_a_finding_beside_errors_of_the_file_is_suppressed_too() -> None:
     text = commented(WRONG, "stream_interval", "# penstock: ignore PS601 ours")
     text += "router: {mode: kvv}\n"

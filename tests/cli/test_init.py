@@ -31,6 +31,7 @@ ANSWERS = ("--model", "gpt-oss-120b", "--gpu", "h100", "--gpus", "8", "--traffic
 COUNTS = (2, 7, 20)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gpu", GPU_NAMES)
 @pytest.mark.parametrize("model", MODELS)
 def test_every_combination_passes_check(model: str, gpu: str, tmp_path: Path) -> None:

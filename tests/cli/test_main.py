@@ -189,6 +189,7 @@ def test_explain_suggests_a_component_with_a_similar_name() -> None:
     assert "Did you mean `decode`?" in shown.stderr
 
 
+@pytest.mark.slow
 def test_the_schema_accepts_every_graph() -> None:
     schema = json.loads(penstock("schema").stdout)
     for path in sorted((ROOT / "dynamo_graphs").glob("*.yaml")):

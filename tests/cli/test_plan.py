@@ -241,7 +241,7 @@ def test_eagle3_is_considered_with_acceptance_rates(
 def test_the_same_request_gives_the_same_graph(
     objective: str, asked: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["--gpus", "2", *LOOSE, "--objective", objective, "--replays", "10"]
+    words = ["--gpus", "1", *LOOSE, "--objective", objective, "--replays", "10"]
     question = [*asked, *words, "--no-cache", "--json"]
     graphs = []
     for _ in range(2):
@@ -340,6 +340,7 @@ def test_a_command_line_that_makes_no_sense_is_refused(more: list[str], asked: l
 
 
 @pytest.mark.needs("sim")
+@pytest.mark.nightly  # 30 replays; tests/plan/test_evidence.py has the objective
 def test_the_maximum_rate_does_not_depend_on_the_requested_scale(
     asked: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -368,6 +369,7 @@ def test_inputs_that_cannot_be_doubled_are_planned_for(
 
 
 @pytest.mark.needs("sim")
+@pytest.mark.nightly  # 60 replays
 def test_the_suggested_scale_includes_the_requested_scale(
     asked: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -203,6 +203,7 @@ def test_every_term_of_the_glossary_is_used() -> None:
     assert [term for term in terms if not re.search(rf"\b{term}", texts, re.IGNORECASE)] == []
 
 
+@pytest.mark.slow
 def test_the_documents_and_the_rule_name_one_folder_for_the_vocabulary() -> None:
     (finding,) = (f for f in check(example_cases()["PS606"].bad) if f.rule == "PS606")
     folder = yaml.safe_load(finding.yaml)["model"]["harmony_vocabulary"]

@@ -8,6 +8,8 @@ import sys
 from importlib.resources import files
 from typing import Any
 
+import pytest
+
 from penstock.manifests.render import render
 
 PARSE = """
@@ -48,6 +50,7 @@ def config_of(**sections: Any) -> str:
     return str(main["args"][1])
 
 
+@pytest.mark.slow
 def test_the_fields_are_those_of_the_installed_planner() -> None:
     command = [sys.executable, "-m", "penstock.engines.data.dump_planner_config"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -55,6 +58,7 @@ def test_the_fields_are_those_of_the_installed_planner() -> None:
     assert json.loads(done.stdout) == json.loads(stored)
 
 
+@pytest.mark.slow
 def test_the_installed_planner_accepts_the_charts_configurations() -> None:
     planned = {"autoscaling": {"owner": "planner", "min": 2}}
     load = {"optimization_target": "load", "decode_scale_up_kv_rate": 80}
@@ -81,6 +85,7 @@ def test_the_installed_planner_accepts_the_charts_configurations() -> None:
     assert (loaded["optimization_target"], loaded["enable_throughput_scaling"]) == ("load", False)
 
 
+@pytest.mark.slow
 def test_the_rule_reports_what_the_planner_rejects() -> None:
     refused = {
         "load_predictor": "average",

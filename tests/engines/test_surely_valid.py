@@ -72,6 +72,7 @@ def files() -> Iterator[dict[str, Any]]:
             yield nested(path, {k: v for k, v in here.items() if k == "decoding_type"})
 
 
+@pytest.mark.slow
 def test_every_value_that_the_table_accepts_is_valid() -> None:
     accepted = [values for values in files() if is_surely_valid(values)]
     assert len(accepted) > 1000

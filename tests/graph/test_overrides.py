@@ -78,6 +78,7 @@ def test_a_set_that_does_not_fit_the_graph_says_what_is_there(
 LEAVES = st.none() | st.booleans() | st.integers(-9, 99) | st.text(max_size=4)
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(st.dictionaries(st.text("abc.,=[]\\ é", min_size=1), values(LEAVES)))
 def test_a_set_leaves_everything_else_as_it_was(before: dict[str, Any]) -> None:

@@ -233,6 +233,7 @@ def test_the_generated_files_are_up_to_date() -> None:
     assert generate.stale(ROOT) == []
 
 
+@pytest.mark.slow
 def test_generating_twice_writes_once(tmp_path: Path) -> None:
     assert {p.relative_to(tmp_path).as_posix() for p in generate.write_generated(tmp_path)} == set(
         generate.generated_files()
@@ -240,6 +241,7 @@ def test_generating_twice_writes_once(tmp_path: Path) -> None:
     assert generate.write_generated(tmp_path) == []
 
 
+@pytest.mark.slow
 def test_check_names_stale_files_and_writes_none(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

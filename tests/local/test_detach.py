@@ -26,6 +26,7 @@ def graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_a_graph_that_is_refused_prints_the_error_and_has_its_exit_code(
     graph: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -144,7 +144,6 @@ def test_the_resolver_starts_what_bash_starts(name: str, tmp_path: Path) -> None
 
 
 @settings(
-    max_examples=100,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],

@@ -46,6 +46,7 @@ def objects(command: str) -> Iterator[tuple[str, dict[str, Any]]]:
     yield from ((name, part) for name, part in parts.items() if "properties" in part)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_schema_is_valid_and_published(command: str) -> None:
     Draft202012Validator.check_schema(output_schema(command))

@@ -121,6 +121,7 @@ def test_a_tie_goes_to_the_simpler_graph() -> None:
     assert winner_of(found, Objective.INTERACTIVITY).candidate == disaggregated(4, 4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("objective", ["cost", "interactivity"])
 def test_random_differences_choose_nothing(objective: str) -> None:
     """Rates that differ as little as the KV router's random ties make them differ."""

@@ -163,6 +163,7 @@ def test_conversations_after_a_loss_are_replayed_as_long_as_those_that_confirm_a
     assert len(search.study.asked) == replays
 
 
+@pytest.mark.slow
 def test_a_sensitivity_without_a_request_that_fits_says_so() -> None:
     search = trials({})
     long = parse_workload("input: 100000\noutput: 8\narrival: {poisson: 1}\n", "long.yaml")

@@ -11,7 +11,7 @@ from penstock.manifests.source import open_source
 from penstock.memory import MemoryBudget, Use
 from penstock.serving.memory import memory_budgets
 from penstock.serving.understand import Hints, understand
-from tests.checks.cases_parallelism import LATENT, model
+from tests.checks.model_folders import LATENT, model
 from tests.checks.support import SGLANG_AGG, VLLM_AGG, graph
 
 EIGHT = model(  # Qwen3-8B

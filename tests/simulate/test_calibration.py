@@ -87,6 +87,7 @@ def ratios(deployment: Replayable) -> dict[str, tuple[float | None, float | None
     }
 
 
+@pytest.mark.slow
 def test_the_factors_scale_the_steps_of_each_role() -> None:
     assert ratios(corrected(graph(AGGREGATED), FACTORS)) == {"worker": (0.5, 1.6)}
     found = ratios(corrected(graph(DISAGGREGATED), FACTORS))

@@ -152,6 +152,7 @@ def test_an_overloaded_deployment_is_repeated_once_only() -> None:
     assert not row.is_steady
 
 
+@pytest.mark.slow
 def test_what_cannot_be_longer_stays_and_is_marked() -> None:
     trace = prompts(*[10] * 100)
     row, lengths = steady_row(slow, trace)

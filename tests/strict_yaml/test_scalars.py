@@ -123,6 +123,7 @@ def _read(reader: Any, text: str) -> tuple[bool, Any]:
         return False, None
 
 
+@pytest.mark.slow
 @settings(max_examples=1000, deadline=None)
 @given(SCALARS)
 @example("1:30:5")
@@ -155,6 +156,7 @@ def _python(text: str) -> Any:
     return yaml.load(text, SafeLoader)
 
 
+@pytest.mark.slow
 def test_every_short_scalar_of_digits_and_signs_is_refused_or_read_the_same_way() -> None:
     """All 30,000 of them: this found `0b-1`, which Helm reads as -1, where random text did not."""
     texts = ["".join(t) for n in range(1, 5) for t in itertools.product("018_.-+:exobi", repeat=n)]
@@ -179,6 +181,7 @@ TEXT = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), ma
 INTEGER = st.integers(-(2**53) + 1, 2**53 - 1)
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(st.dictionaries(TEXT, st.none() | st.booleans() | INTEGER | TEXT | st.lists(TEXT)))
 def test_json_is_read_unchanged(values: dict[str, Any]) -> None:

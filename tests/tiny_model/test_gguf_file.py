@@ -33,6 +33,7 @@ def test_the_file_is_the_same_on_every_machine(tmp_path: Path, architecture: str
     assert hashlib.sha256(file.read_bytes()).hexdigest() == SHA256[architecture]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_the_file_has_every_weight_once(tmp_path: Path, architecture: str) -> None:
     file = tmp_path / "model.gguf"
@@ -67,6 +68,7 @@ def test_its_model_folder_has_the_packaged_tokenizer_and_the_shape(tmp_path: Pat
     assert names["chat_template"] == template
 
 
+@pytest.mark.slow
 def test_writing_again_does_nothing_and_another_model_is_an_error(tmp_path: Path) -> None:
     file = tmp_path / "deep" / "model.gguf"
     assert write_gguf(file)

@@ -61,6 +61,7 @@ def test_writing_again_does_nothing_and_another_model_is_an_error(tmp_path: Path
     assert write(tmp_path / "empty")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", ["model.safetensors", "tokenizer.json", "config.json"])
 def test_an_incomplete_model_is_an_error(tmp_path: Path, damage: str) -> None:
     folder = tmp_path / "model"

@@ -105,6 +105,7 @@ def test_dynamos_default_is_a_candidate_for_a_graph_with_other_settings() -> Non
     assert DYNAMO_DEFAULT in {trial.settings for trial in kept.trials}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", range(4))
 def test_the_search_is_within_three_percent_of_the_complete_grid(shape: int) -> None:
     def behavior(settings: RouterSettings, seed: int) -> dict[str, Any]:

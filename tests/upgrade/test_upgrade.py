@@ -167,6 +167,7 @@ def test_an_empty_version_is_set(file: Path, before: str, after: str | None) -> 
         assert upgrade.after == after.replace("{}", rest).replace("{new}", NEXT)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "tag", ["2.3.4", "12.8.1-dynamo1.6.1", "1.6.1-rc2", "1.6.1.post1", "latest", "1.6"]
 )

@@ -141,6 +141,7 @@ def test_a_graph_without_announced_changes_stays_as_it_is(old: Path) -> None:
         assert change.is_empty
 
 
+@pytest.mark.slow
 def test_every_announced_change_happens(old: Path) -> None:
     """An entry that no release of the old version needs any more is removed."""
     explained = {
@@ -166,6 +167,7 @@ def test_the_changelog_announces_every_change() -> None:
         assert " ".join(entry.reason.split()) in text.replace("`", ""), entry.reason
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("platform", "profile", "component"),
     [

@@ -50,6 +50,7 @@ ROUTER = {
 }
 
 
+@pytest.mark.slow
 def test_the_parser_of_the_frontend_accepts_every_flag(chart: Chart) -> None:
     graphs = [
         graph_values(),

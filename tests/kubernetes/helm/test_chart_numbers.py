@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import ChartError
@@ -41,7 +41,6 @@ configs = st.recursive(
 
 @pytest.mark.slow
 @given(st.dictionaries(st.text(min_size=1, max_size=12), configs, max_size=5))
-@settings(max_examples=150, deadline=None)
 def test_any_engine_config_comes_back_equal(value: dict[str, Any]) -> None:
     config = Chart().config(
         graph_values("trtllm", engine={"kind": "trtllm", "config": {"x": value}}), "decode"

@@ -23,6 +23,7 @@ def without_replicas(objects: tuple[Any, ...]) -> list[Any]:
     return kept
 
 
+@pytest.mark.slow
 @given(st.sampled_from(["mocker", "trtllm", "vllm", "sglang"]), st.data())
 @settings(max_examples=40, deadline=None)
 def test_replicas_change_nothing_but_replicas(kind: str, data: st.DataObject) -> None:
