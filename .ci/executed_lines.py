@@ -23,6 +23,7 @@ import pytest
 
 IS_RECORDED = "LINES_OUT" in os.environ and "PYTEST_XDIST_WORKER" in os.environ
 PACKAGE = os.environ.get("LINES_OF", "")
+SERVERS = frozenset({"servers", "load generators"})  # groups of tests
 OUTSIDE = frozenset({"cluster", "e2e", "long", "nightly"})  # "long" in older checkouts
 _ids: dict[tuple[str, int], int] = {}
 _tests: list[tuple[str, float, bool, array[int]]] = []  # id, seconds, has passed, ids of lines
@@ -81,7 +82,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Leave out what is not in CI, and the tests whose servers and child processes do the work."""
     items[:] = [i for i in items if not OUTSIDE.intersection(m.name for m in i.iter_markers())]
     groups = {item: item.get_closest_marker("xdist_group") for item in items}
-    items[:] = [i for i in items if (g := groups[i]) is None or g.args[0] != "servers"]
+    items[:] = [i for i in items if (g := groups[i]) is None or g.args[0] not in SERVERS]
     chosen = os.environ.get("TESTS_ONLY")
     if chosen:
         order = {test: i for i, test in enumerate(json.loads(Path(chosen).read_text()))}

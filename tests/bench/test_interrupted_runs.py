@@ -16,7 +16,9 @@ from tests.bench.bench_runs import write_workload
 from tests.support.completions_server import CompletionsServer, Response
 from tests.support.full_disk import fill, small_disk
 
-pytestmark = pytest.mark.needs("aiperf")
+# test_load_generator.py interrupts a load generator that starts at once, and
+# test_bad_bench_targets.py has a disk that is full at the start.
+pytestmark = [pytest.mark.needs("aiperf"), pytest.mark.nightly]
 
 REQUESTS, EARLY = 100, 40
 SLACK = 20  # requests whose record is late, or that are served while a busy machine acts
@@ -80,9 +82,9 @@ def ended(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Scenario], Ende
 @pytest.mark.parametrize(
     "scenario",
     [
-        pytest.param(terminated, marks=pytest.mark.nightly),
+        terminated,
         died,
-        pytest.param(full_disk, marks=pytest.mark.nightly),
+        full_disk,
     ],
 )
 def test_no_process_remains(
@@ -93,7 +95,6 @@ def test_no_process_remains(
     assert found is None or "Traceback" not in found.stderr
 
 
-@pytest.mark.nightly  # test_load_generator.py interrupts a load generator that starts at once
 def test_sigterm_prints_the_requests_until_then(ended: Callable[[Scenario], EndedEarly]) -> None:
     found = ended(terminated)
     assert found.code == INTERRUPTED
@@ -123,7 +124,6 @@ def test_an_endpoint_that_dies_is_named_as_the_cause(
     assert f"the run is incomplete: {cause}. Fix: Correct the cause" in found.stderr
 
 
-@pytest.mark.nightly  # test_bad_bench_targets.py has a disk that is full at the start
 def test_a_full_disk_ends_the_run(ended: Callable[[Scenario], EndedEarly | None]) -> None:
     found = ended(full_disk)
     if found is None:

@@ -178,6 +178,19 @@ def test_a_mutated_manifest_of_another_engine(documents: Any) -> None:
     checked(yaml.safe_dump_all(documents, sort_keys=False, allow_unicode=True))
 
 
+@pytest.mark.nightly
+@pytest.mark.parametrize("value", ["x", 3, [3], {"a": 3}], ids=repr)
+@pytest.mark.parametrize("number", range(len(BASES)))
+def test_a_manifest_with_a_value_of_another_type_at_any_place(number: int, value: Any) -> None:
+    for *above, key in paths(sound_manifests()[number]):
+        documents = copy.deepcopy(sound_manifests()[number])
+        parent = documents
+        for step in above:
+            parent = parent[step]
+        parent[key] = value
+        checked(yaml.safe_dump_all(documents, sort_keys=False))
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -216,6 +216,7 @@ def test_with_n_minus_one_the_graph_has_a_worker_to_lose(
 
 
 @pytest.mark.needs("sim")
+@pytest.mark.nightly
 def test_eagle3_is_considered_with_acceptance_rates(
     asked: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -234,10 +235,11 @@ def test_eagle3_is_considered_with_acceptance_rates(
     "objective",
     [
         "cost",
-        pytest.param("interactivity", marks=pytest.mark.nightly),
-        pytest.param("throughput", marks=pytest.mark.nightly),
+        "interactivity",
+        "throughput",
     ],
 )
+@pytest.mark.nightly  # two searches each
 def test_the_same_request_gives_the_same_graph(
     objective: str, asked: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:

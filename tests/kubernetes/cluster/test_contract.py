@@ -25,12 +25,12 @@ OF_THE_OTHER = (
 CHANGE = {"config": {"engine": {"block_size": 64}}}
 
 
-# Without and with monitors, a network policy, a model cache and an autoscaler. CI runs each
-# platform in one way only, `make nightly` runs the other.
+# Without and with monitors, a network policy, a model cache and an autoscaler. CI runs one of them;
+# test_real_writes.py changes plain releases too. `make nightly` runs all.
 CASES = [
     pytest.param(("dynamo", {}), id="dynamo-bare", marks=pytest.mark.nightly),
     pytest.param(("dynamo", OPTIONS), id="dynamo-all options"),
-    pytest.param(("plain", {}), id="plain-bare"),
+    pytest.param(("plain", {}), id="plain-bare", marks=pytest.mark.nightly),
     pytest.param(("plain", OPTIONS), id="plain-all options", marks=pytest.mark.nightly),
     pytest.param(("real", {}), id="real-bare", marks=pytest.mark.cluster),
     pytest.param(("real", OPTIONS), id="real-all options", marks=pytest.mark.cluster),

@@ -77,8 +77,15 @@ def stop_loading_until_the_next_write(cluster: Cluster) -> None:
     cluster.api.gate = gate
 
 
-@pytest.mark.parametrize("until", [has_a_new_decode, has_no_old_decode])
-@pytest.mark.parametrize("verb", ["apply", "rollback"])
+@pytest.mark.parametrize(
+    ("verb", "until"),
+    [
+        ("apply", has_a_new_decode),
+        ("rollback", has_no_old_decode),
+        pytest.param("apply", has_no_old_decode, marks=pytest.mark.nightly),
+        pytest.param("rollback", has_a_new_decode, marks=pytest.mark.nightly),
+    ],
+)
 def test_2_a_revert_keeps_every_pool_complete(
     slow: Cluster, verb: str, until: Callable[[Cluster], bool]
 ) -> None:

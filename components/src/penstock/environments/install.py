@@ -168,8 +168,10 @@ def _install_packages(environment: Environment, flags: list[str]) -> None:
     listed = ["--no-deps", "-r", str(environment.requirements)]
     uv = shutil.which("uv")
     if uv:
-        # Compiled, vLLM imports in 12 s instead of 29; a worker imports it twice.
-        install = [uv, "pip", "install", "--compile-bytecode", *_cpu_torch(environment)]
+        # Compiled, vLLM imports in 12 s instead of 29; a worker imports it twice. To compile takes
+        # longer than to install, so uv's own variable decides if it is set.
+        compiled = [] if "UV_COMPILE_BYTECODE" in os.environ else ["--compile-bytecode"]
+        install = [uv, "pip", "install", *compiled, *_cpu_torch(environment)]
         venv = [uv, "venv", "--quiet", "--python", base_python(environment.name)]
         fix = missing_python_fix(environment.name)
         _run(environment, *venv, str(environment.path), fix=fix)

@@ -262,7 +262,8 @@ def fewer_devices(deployment: ServingDeployment) -> Iterable[RuleResult]:
 def no_ipc_lock(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in kv_transfer_pods(deployment):
         security = _security(worker)
-        added = (security.get("capabilities") or {}).get("add") or []
+        given = as_mapping(security.get("capabilities")).get("add")
+        added = given if isinstance(given, list) else []
         is_root = runs_as_root(worker.pod)
         if not rdma_devices(worker) or security.get("privileged"):
             continue
