@@ -106,6 +106,7 @@ def served_by_mockers(expression: str) -> bool:
 
 @pytest.mark.e2e
 @pytest.mark.needs("prometheus")
+@pytest.mark.nightly  # test_rules.py evaluates the rules with promtool
 def test_a_real_prometheus_evaluates_all_rules_and_alerts_without_decode(
     live: LiveGraph, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
