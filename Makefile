@@ -65,7 +65,7 @@ manifests: ## render the main graphs into k8s/rendered
 	for graph in $(MAIN_GRAPHS); do $(RUN) penstock render dynamo_graphs/$$graph.yaml -o k8s/rendered/$$graph.yaml || exit 1; done
 	$(RUN) penstock gateway render k8s/gateway/gateway.yaml -o k8s/gateway/rendered.yaml
 
-test: ## run every test that this machine can run, on all CPU cores
+test: ## run the tests of CI that this machine can run
 	$(RUN) pytest
 
 unit: ## run the quick tests that need only Python, with up to 3 cases of each
@@ -76,10 +76,10 @@ e2e: ## run the tests that start real Dynamo processes, or need more than Python
 
 nightly: ## run what `make test` leaves out, and 2,000 mutations in each fuzz test
 	$(RUN) pytest -m nightly
-	$(RUN) python benchmarks/fuzz.py
+	$(RUN) python benchmarks/fuzz.py --fresh
 
-stability: ## run all tests five times, twice with other load on the machine
-	$(RUN) python .ci/stability.py
+stability: ## run the tests of CI five times, twice under load
+	$(RUN) python .ci/stability.py --fresh
 
 measures: ## measure the size and shape of the code and the tests
 	$(RUN) python .ci/measures.py

@@ -5,11 +5,12 @@ python .ci/mutants.py record new FOLDER
 python .ci/mutants.py run [--mutants N] [--part I/N]
 python .ci/mutants.py report                writes benchmarks/results/mutants.json
 
-A mutant is one small change in a line that a test of the old suite executes and that both
-checkouts have. Each suite gets the tests that execute the line, in its own checkout, up to the
-first failure. All is kept in .penstock/mutants, and a run that was ended continues there. Tests
-of the groups "servers" and "load generators" are in neither suite: the lines that their
-processes execute are not recorded.
+A mutant is one small change in a line that both checkouts have and that a test of the old suite
+executes, or in a table of a module that such a test executes. Each suite runs the tests that
+execute the line, in its own checkout, up to the first failure or MOST_S; the old one begins with
+the test that failed in the new one. Results are kept in .penstock/mutants; an interrupted run
+resumes. Tests of the groups "servers" and "load generators", and those with the markers cluster,
+e2e, long or nightly, are in neither suite: lines that other processes execute are not recorded.
 """
 
 from __future__ import annotations

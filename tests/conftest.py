@@ -1,4 +1,4 @@
-"""Options of the test run, tests that this machine cannot run, and how tests share two cores."""
+"""Options of the test run, tests that this machine cannot run, and how xdist groups the tests."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--update-golden", action="store_true", help="rewrite tests/golden/ instead of comparing"
     )
     parser.addoption(
-        "--most-cases", type=int, help="run at most so many cases of each parametrized test"
+        "--most-cases", type=int, metavar="N", help="run at most N cases of each parametrized test"
     )
     parser.addoption(
         "--only-declared-skips",
         action="store_true",
-        help="fail a test that is skipped for a reason that tests/support/needs.py does not have",
+        help="fail tests that skip for a reason that is not in tests/support/needs.py",
     )
 
 
@@ -154,7 +154,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def _reason(report: pytest.TestReport) -> str:
-    """Of a skip."""
+    """The reason of a skipped test."""
     text = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longreprtext
     return text.removeprefix("Skipped: ")
 

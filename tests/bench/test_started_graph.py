@@ -18,6 +18,7 @@ GRAPH = "dynamo_graphs/quickstart-simulated.yaml"
 USAGE, NOT_UP = 2, 11
 
 
+@pytest.mark.nightly
 def test_a_graph_is_started_measured_and_stopped(tmp_path: Path) -> None:
     workload = write_workload(tmp_path, 20, output_tokens=5, every_ms=200.0)
     done = penstock(

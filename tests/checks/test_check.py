@@ -272,7 +272,7 @@ def test_a_rule_that_raises_is_a_fault_of_penstock(
     assert cli.main(["check", str(path)]) == 70
     printed = capsys.readouterr()
     assert "PS006" not in printed.out
-    assert "unexpected error, a fault of penstock: " in printed.err
+    assert "unexpected error, a bug in penstock: " in printed.err
     assert f"{first.id} ({first.title}) cannot be evaluated for {path}: " in printed.err
     (log,) = tmp_path.glob("penstock-error-*.log")
     assert str(log) in printed.err

@@ -188,6 +188,7 @@ def test_a_report_that_cannot_be_written_is_refused_before_the_search(
 
 
 @pytest.mark.needs("sim")
+@pytest.mark.nightly
 def test_every_pool_gets_the_minimum_of_replicas(
     asked: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -58,9 +58,9 @@ def listening(folder: Path) -> set[str]:
 def traffic_during(
     graph: GraphProcess, *steps: Callable[[], object], concurrency: int = 8, tokens: int = 60
 ) -> Traffic:
-    """Streams that run during all ``steps``. Each step begins when as many more have ended as run
-    at once. Before the frontend knows that a worker has ended, it may reject a request; as OpenAI's
-    clients do, these send it again."""
+    """Send streams while ``steps`` run. Each step begins after ``concurrency`` more streams have
+    ended. A rejected request is sent again, as OpenAI's clients do: the frontend rejects requests
+    until it knows that a worker has exited."""
     state = graph.state()
     url, model = str(state["endpoint"]), str(state["models"][0])
     traffic = Traffic(url, model, 1, concurrency, tokens, retries=2, until_stopped=True)

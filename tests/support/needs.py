@@ -24,7 +24,7 @@ Function = TypeVar("Function", bound=Callable[..., object])
 ENVIRONMENTS = environments_root()  # while a test runs, the variable may name another folder
 SHARED = "set PENSTOCK_SHARED (see CONTRIBUTING.md)"
 CHECKOUT = "set PENSTOCK_DYNAMO_CHECKOUT (see CONTRIBUTING.md)"
-# Reasons of other skips: what depends on the user's rights or settings and no command adds.
+# Other allowed reasons of skips, which depend on the user's rights or settings.
 UNDECLARABLE: Mapping[str, str] = {
     "this user may not mount a file system": "a container may forbid it",
     "this machine permits no namespaces": "a container may forbid them",

@@ -1,4 +1,4 @@
-"""Dynamo's replay in one process for all tests of a test process.
+"""Share one replay process among all tests of a pytest worker.
 
 A replay process takes 2 s of CPU time for its first job on a GPU type, and 0.1 s for most later
 ones. tests/simulate/test_replay.py, and the tests that run `penstock` as a process, verify that
@@ -48,7 +48,8 @@ class _KeptChild(Child):
 
 
 class SharedChild:
-    """In place of a `Child`: runs its jobs in the kept process, which it ends only in mid-job."""
+    """A substitute for `Child` that runs jobs in the shared process. `end` stops that process only
+    if a job is running."""
 
     def __init__(self, python: Path) -> None:
         self._python = python
@@ -82,7 +83,7 @@ def _ready(python: Path) -> _KeptChild:
 
 
 def kept_pid() -> int | None:
-    """Of the process that outlives the tests."""
+    """Of the shared process; None if it has not started."""
     return _kept[0].pid if _kept else None
 
 
@@ -95,7 +96,7 @@ def _times_once(inputs: Sequence[Mapping[str, Any]]) -> list[Any]:
 
 
 def install() -> None:
-    """A test's own environment has a process of its own."""
+    """Share the process of the installed environment `sim`; other environments start their own."""
     steps._times = _times_once
     installed = (environments_root() / "sim").resolve()
 
@@ -114,5 +115,5 @@ def end() -> None:
 
 @pytest.fixture
 def real_replay_processes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The test's replays start and end their own."""
+    """Give the test replay processes of its own."""
     monkeypatch.setattr(replay, "Child", Child)

@@ -1,7 +1,7 @@
 """The controllers of the emulated cluster: Dynamo's operator, Kubernetes' own, the kubelets.
 
-A state machine. A command in this process steps it while it waits, on a virtual clock; for other
-processes, a thread does.
+A state machine. A command in this process steps it while it waits, on a virtual clock. If a test
+starts other processes, a thread steps it in real time.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ STEP_S = 1.0  # of the virtual clock
 
 
 class VirtualClock(Clock):
-    """To wait on it is to step the controllers once for each second, and takes no time."""
+    """Waiting steps the controllers once per virtual second, and takes no time."""
 
     def __init__(self, operator: Operator) -> None:
         self._operator, self._now = operator, 0.0

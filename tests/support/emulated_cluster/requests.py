@@ -66,7 +66,8 @@ def require_options(method: str, query: Query) -> None:
 
 
 def require_review(body: Object) -> None:
-    """Of a SelfSubjectAccessReview: no metadata but a namespace, and one kind of attributes."""
+    """Reject a SelfSubjectAccessReview with metadata other than a namespace, or without exactly one
+    kind of attributes, as Kubernetes does."""
     metadata = {k: v for k, v in body.get("metadata", {}).items() if k != "namespace"}
     spec = body.get("spec", {})
     if metadata:

@@ -59,7 +59,7 @@ class NatsSource:
     requests: int | None = None
     reconnects: int = LOST_AFTER
     reconnect_s: float = 1.0  # between two attempts to connect again
-    watch_s: float = 1.0  # between two looks whether the stream was created again
+    watch_s: float = 1.0  # between checks whether the stream was created again
 
     @property
     def shown(self) -> str:

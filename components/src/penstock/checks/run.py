@@ -67,7 +67,7 @@ READ_ERRORS = {
 
 
 class RuleError(Exception):
-    """A rule raised an error: a fault of penstock, with exit code 70, and not of the file."""
+    """A rule raised an exception: a bug in penstock, exit code 70."""
 
     def __init__(self, rule: Rule, file: str, error: Exception) -> None:
         cause = f"{type(error).__name__}: {error}"

@@ -211,7 +211,7 @@ def _unexpected(name: str) -> int:
         details = f"Details: {log.name}"
     except OSError:
         details = traceback.format_exc()  # there is no folder to write to
-    _complain(f"{name}: unexpected error, a fault of penstock: {last}. {details}")
+    _complain(f"{name}: unexpected error, a bug in penstock: {last}. {details}")
     return UNEXPECTED
 
 

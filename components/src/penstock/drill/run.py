@@ -43,11 +43,11 @@ class Pace:
     recovery_s: float = 600.0
     """Limit of a recovery; a worker may load a large model."""
     interrupted_s: float = 2.0
-    """For the requests in flight after Ctrl-C."""
+    """Time that requests in flight get after Ctrl-C."""
     retry_s: float = RETRY_S
-    """Before a request is sent again; twice as long the next time."""
+    """Delay before the first retry; it doubles with each retry."""
     poll_s: float = 0.1
-    """Between two looks whether a target has recovered."""
+    """Interval between checks whether a target has recovered."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -132,7 +132,7 @@ class RemoteEndpoint:
         *,
         pause_s: float = 0.2,
     ) -> None:
-        """``pause_s``: after each completion that shows whether it has recovered."""
+        """``pause_s``: pause after each completion that tests whether it has recovered."""
         try:
             self._client = httpx.Client(base_url=url, headers=dict(headers), timeout=30)
         except httpx.InvalidURL as error:

@@ -68,7 +68,8 @@ class Child:
     def call_at_exit(self, callback: Callable[[], None]) -> None:
         """Have the running event loop call ``callback`` once, as soon as the process has exited.
 
-        Without Linux's pidfd, or a free descriptor for one, only `exit_code` tells.
+        Without Linux's pidfd, or a free file descriptor, ``callback`` is not called: poll
+        `exit_code`.
         """
         try:
             pidfd = os.pidfd_open(self.pid)

@@ -146,7 +146,7 @@ class Supervisor:
     # --- observing ------------------------------------------------------------------------
 
     def _reap_if_ready(self) -> None:
-        """A killed worker that is still in discovery attracts requests until the next step."""
+        """Handle exited processes now: a worker in discovery gets requests until the next step."""
         if self.ready:
             self._reap()
 
@@ -189,7 +189,7 @@ class Supervisor:
     async def _observe(self, replica: Replica) -> None:
         if replica.state is not ReplicaState.STARTING:
             return
-        # It may have exited while it was asked.
+        # The process may have exited during the check.
         if await self._is_ready(replica) and replica.state is ReplicaState.STARTING:
             replica.state = ReplicaState.READY
             self._health.begin(replica)

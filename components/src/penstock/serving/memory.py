@@ -40,7 +40,7 @@ AT_LOAD: Mapping[Engine, Mapping[str, str | None]] = {
 def missing_facts(deployment: ServingDeployment, worker: Worker) -> str:
     """The reasons why the worker's memory cannot be computed; empty if it can."""
     if worker.engine not in ACTIVATION_BYTES:
-        return f"how much memory {worker.engine} needs is not known"
+        return f"penstock has no memory model for {worker.engine}"
     missing = []
     if deployment.gpu is None:
         missing.append("the GPU is not stated (hardware.gpu, a node selector, or --gpu)")
@@ -65,7 +65,7 @@ def missing_facts(deployment: ServingDeployment, worker: Worker) -> str:
 def fix_of_missing(deployment: ServingDeployment) -> str:
     """What to do about `missing_facts`."""
     if any(runs_on_gpu(w) and w.engine not in ACTIVATION_BYTES for w in deployment.workers):
-        return "Start the engine once on such a GPU, and read the sizes of its buffers in its log."
+        return "Start the engine on the target GPU, and read the sizes of its buffers in its log."
     if deployment.gpu is None:
         return "Set `hardware.gpu`, or add --gpu."
     if deployment.model is None:

@@ -81,12 +81,11 @@ UNUSED_SUPPRESSION = Rule(
 
 @rule(
     id="PS006",
-    title="value of an unexpected type",
+    title="backendFramework is not a string",
     level=Level.ERROR,
-    cause="A field of the manifest holds a list or a map where the CRD has a scalar, so that the "
-    "rules about it could not be checked.",
+    cause="`spec.backendFramework` is not a string, so the rules about it are skipped.",
     effect="The API server rejects the manifest.",
-    remedy="Give the field the type that the CRD defines.",
+    remedy="Set `spec.backendFramework` to a string, such as `vllm`.",
     source="DGD CRD v1beta1 and v1alpha1",
     versions=KUBERNETES,
 )
@@ -96,5 +95,5 @@ def unexpected_type(deployment: ServingDeployment) -> Iterable[RuleResult]:
         yield RuleResult(
             location=Location("", "manifest", ("spec", "backendFramework")),
             message=f"spec.backendFramework must be a string, got {value!r}",
-            fix=Fix(text="Give the field the type that the CRD has."),
+            fix=Fix(text="Set it to a string, such as `vllm`."),
         )

@@ -279,7 +279,7 @@ def memory_fraction_too_large(deployment: ServingDeployment) -> Iterable[RuleRes
     id="PS307",
     title="memory checks are skipped",
     level=Level.NOTE,
-    cause="The GPU or the model's shape is not known.",
+    cause="The GPU, the model's shape or the engine's memory use is not known.",
     effect="A deployment that does not fit in GPU memory is not reported.",
     remedy="Set hardware.gpu in the graph, provide a folder with config.json, or pass --gpu and "
     "--model.",
