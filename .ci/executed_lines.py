@@ -23,7 +23,7 @@ import pytest
 
 IS_RECORDED = "LINES_OUT" in os.environ and "PYTEST_XDIST_WORKER" in os.environ
 PACKAGE = os.environ.get("LINES_OF", "")
-SERVERS = frozenset({"servers", "load generators"})  # groups of tests
+SERVERS = frozenset({"servers", "engines"})  # groups of tests
 OUTSIDE = frozenset({"cluster", "e2e", "long", "nightly"})  # "long" in older checkouts
 _ids: dict[tuple[str, int], int] = {}
 _tests: list[tuple[str, float, bool, array[int]]] = []  # id, seconds, has passed, ids of lines

@@ -9,7 +9,7 @@ A mutant is one small change in a line that both checkouts have and that a test 
 executes, or in a table of a module that such a test executes. Each suite runs the tests that
 execute the line, in its own checkout, up to the first failure or MOST_S; the old one begins with
 the test that failed in the new one. Results are kept in .penstock/mutants; an interrupted run
-resumes. Tests of the groups "servers" and "load generators", and those with the markers cluster,
+resumes. Tests of the groups "servers" and "engines", and those with the markers cluster,
 e2e, long or nightly, are in neither suite: lines that other processes execute are not recorded.
 """
 

@@ -17,6 +17,7 @@ from hypothesis import settings
 
 from tests.support import needs, renders, replays
 from tests.support.markers import (
+    ENGINE_NEEDS,
     LONG_GROUPS,
     PROGRAMS,
     SERVER_NEEDS,
@@ -170,12 +171,12 @@ def _fixtures(item: pytest.Item) -> list[pytest.FixtureDef[object]]:
 
 
 def _group(item: pytest.Item, markers: set[str]) -> str | None:
-    """The tests that one worker runs: all with servers, all with AIPerf, a file that shares a
-    fixture."""
+    """The tests that one worker runs: all with servers, all with engines or AIPerf, a file that
+    shares a fixture."""
     if "xdist_group" in markers:
         return None
-    if "aiperf" in _needs(item):
-        return "load generators"
+    if ENGINE_NEEDS.intersection(_needs(item)):
+        return "engines"
     if markers & SERVERS or SERVER_NEEDS.intersection(_needs(item)):
         return "servers"
     shares = any(definition.scope == "module" for definition in _fixtures(item))

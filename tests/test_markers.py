@@ -14,6 +14,7 @@ import pytest
 
 from tests.support import needs
 from tests.support.markers import (
+    ENGINE_NEEDS,
     NOT_UNIT,
     SERVER_NEEDS,
     SERVERS,
@@ -36,7 +37,7 @@ def test_make_unit_deselects_every_marker_of_the_project() -> None:
     assert set(unit[1].split(" or ")) == NOT_UNIT
     assert declared == NOT_UNIT | {"destroys_graph"}  # tests of e2e
     assert SERVERS <= NOT_UNIT
-    assert needs.NEEDS.keys() >= SERVER_NEEDS
+    assert needs.NEEDS.keys() >= SERVER_NEEDS | ENGINE_NEEDS
 
 
 def test_a_test_skips_only_for_what_cannot_be_declared() -> None:

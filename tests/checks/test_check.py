@@ -284,7 +284,7 @@ def test_the_memory_of_llamacpp_on_a_gpu_is_unknown_and_not_a_finding() -> None:
     values = {"kind": "llamacpp", "image": "registry.example/llamacpp:1.6.1"}
     found = check(graph(VLLM_AGG, {"engine": values}))
     assert [f.message for f in found if f.rule == "PS307"] == [
-        "the checks of worker's memory are skipped: how much memory llamacpp needs is not known"
+        "the checks of worker's memory are skipped: penstock has no memory model for llamacpp"
     ]
     assert not {f.rule for f in found} & {"PS006", "PS301", "PS302", "PS303", "PS304", "PS305"}
 

