@@ -9,8 +9,12 @@ import json
 
 import pytest
 
+from penstock.cluster.api import Api
 from penstock.cluster.diagnose import Diagnosis, diagnose
+from penstock.cluster.observe import baseline, observe
+from penstock.cluster.release import require_release
 from penstock.errors import ClusterError, RolloutError
+from penstock.helm import ReleaseTarget
 from tests.kubernetes.cluster.test_recordings import RECORDINGS
 from tests.support.emulated_cluster.api_server import NOT_FOUND
 from tests.support.emulated_cluster.released import NAME, Cluster
@@ -115,6 +119,22 @@ def test_6_warnings_from_before_the_change_are_not_shown(installed: Cluster) -> 
     code, output = installed.apply()
     assert code == 0, output
     assert "from yesterday" not in output
+
+
+@pytest.mark.parametrize("repeated", [{"series": {"count": 2}}, {"count": 2}])
+def test_6_a_further_occurrence_of_an_old_warning_is_new(
+    installed: Cluster, repeated: Object
+) -> None:
+    key = ("v1", "events", "default", "old")
+    warning = {"kind": "Event", "metadata": {}, **event("Failed", "again")}
+    installed.api.store.write(key, warning)
+    target = ReleaseTarget(name=NAME, namespace="default", kubeconfig=installed.kubeconfig)
+    api, release = Api.connect(target), require_release(target)
+    before = baseline(api, target)
+    assert observe(api, release, target, before).events == ()
+    installed.api.store.write(key, warning | repeated)
+    (found,) = observe(api, release, target, before).events
+    assert found["message"] == "again"
 
 
 @pytest.mark.needs("recordings")
