@@ -79,14 +79,7 @@ def ended(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Scenario], Ende
     return cache(lambda scenario: scenario(tmp_path_factory.mktemp("bench")))
 
 
-@pytest.mark.parametrize(
-    "scenario",
-    [
-        terminated,
-        died,
-        full_disk,
-    ],
-)
+@pytest.mark.parametrize("scenario", [terminated, died, full_disk])
 def test_no_process_remains(
     ended: Callable[[Scenario], EndedEarly | None], scenario: Scenario
 ) -> None:

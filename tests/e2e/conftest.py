@@ -11,7 +11,13 @@ import pytest
 
 from penstock.drill.graph_process import GraphProcess
 from penstock.graph.edit import set_replicas
-from tests.support.local_graphs import QUICKSTART, Up, assert_nothing_left, without_envoy
+from tests.support.local_graphs import (
+    QUICKSTART,
+    Up,
+    assert_nothing_left,
+    running_graph,
+    without_envoy,
+)
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
@@ -23,10 +29,8 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 def mockers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GraphProcess]:
     """The quickstart of mockers, as it is in the repository; a test must not change it."""
     folder = tmp_path_factory.mktemp("mockers")
-    with GraphProcess(QUICKSTART, folder, ["--port", "0"], without_envoy(folder)) as process:
-        process.wait_ready(120)
+    with running_graph(QUICKSTART, folder, "--port", "0") as process:
         yield process
-    assert_nothing_left(folder)
 
 
 @pytest.fixture(autouse=True)

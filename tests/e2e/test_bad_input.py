@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import os
 import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from penstock.cli.main import main
+from tests.support.command_line import penstock
 from tests.support.local_graphs import QUICKSTART, assert_nothing_left, without_envoy
 
 INPUT, GRAPH, LAUNCH, TOOL, START, CHECK = 3, 4, 7, 8, 12, 14
@@ -28,42 +28,43 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 
 def rejected(folder: Path, graph: Path) -> tuple[int, str]:
-    """Exit code and error output of a `penstock up` that starts nothing, in this process."""
-    env = {"PENSTOCK_STATE_HOME": str(folder / "state"), **without_envoy(folder)}
-    errors = io.StringIO()
-    before = graph.read_bytes() if graph.is_file() and os.access(graph, os.R_OK) else b""
-    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stderr(errors):
-        for name, value in env.items():
+    """As `up`, in this process, for a graph of which nothing starts."""
+    with pytest.MonkeyPatch.context() as patch, unchanged(graph):
+        for name, value in environment(folder).items():
             patch.setenv(name, value)
-        code = main(["up", str(graph), "--port", "0"])
-    output = errors.getvalue()
-    assert "Traceback" not in output
-    assert len(output.splitlines()) <= SCREEN
-    if before:
-        assert graph.read_bytes() == before
-    return code, output
+        return checked(penstock("up", str(graph), "--port", "0"))
 
 
 def up(folder: Path, graph: Path, *arguments: str, **env: str) -> tuple[int, str]:
     """Run a `penstock up` that must fail; return its exit code and its error output."""
+    command = [sys.executable, "-m", "penstock.cli.main", "up", str(graph), "--port", "0"]
+    with unchanged(graph):
+        done = subprocess.run(
+            [*command, *arguments],
+            env={**os.environ, **environment(folder), **env},
+            capture_output=True,
+            text=True,
+            timeout=90,
+        )
+        return checked(done)
+
+
+def environment(folder: Path) -> dict[str, str]:
+    return {"PENSTOCK_STATE_HOME": str(folder / "state"), **without_envoy(folder)}
+
+
+@contextmanager
+def unchanged(graph: Path) -> Iterator[None]:
     before = graph.read_bytes() if graph.is_file() and os.access(graph, os.R_OK) else b""
-    done = subprocess.run(
-        [sys.executable, "-m", "penstock.cli.main", "up", str(graph), "--port", "0", *arguments],
-        env={
-            **os.environ,
-            "PENSTOCK_STATE_HOME": str(folder / "state"),
-            **without_envoy(folder),
-            **env,
-        },
-        capture_output=True,
-        text=True,
-        timeout=90,
-    )
+    yield
+    if before:
+        assert graph.read_bytes() == before
+
+
+def checked(done: subprocess.CompletedProcess[str]) -> tuple[int, str]:
     assert done.stdout == ""
     assert "Traceback" not in done.stderr.splitlines()[0]
     assert len(done.stderr.splitlines()) <= SCREEN
-    if before:
-        assert graph.read_bytes() == before
     return done.returncode, done.stderr
 
 

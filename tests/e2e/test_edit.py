@@ -30,6 +30,7 @@ from tests.support.local_graphs import (
     assert_nothing_left,
     left,
     replaced,
+    running_graph,
     scaled,
     traffic_during,
     without_envoy,
@@ -89,10 +90,8 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GraphProcess]:
     path = folder / "graph.yaml"
     text = set_replicas(QUICKSTART.read_text(), {"decode": 2})
     path.write_text(f"{text}\nfrontend:\n  port: {Ports().free()}\n")
-    with GraphProcess(path, folder, env=without_envoy(folder)) as graph:
-        graph.wait_ready(120)
+    with running_graph(path, folder) as graph:
         yield graph
-    assert_nothing_left(folder)
 
 
 @pytest.fixture

@@ -20,8 +20,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from penstock.cli.main import main
 from penstock.environments import environments_root
+from tests.support.command_line import penstock
 from tests.support.documents import ENVIRONMENT, PAGES, Block, blocks
 from tests.support.local_graphs import ROOT, assert_nothing_left
 
@@ -105,10 +105,9 @@ class Reader:
     `penstock` runs in this process, except `up` and with what only a shell does.
     """
 
-    def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.endpoint = ""
-        self._capsys = capsys
         self._up: list[str] = []
         (folder / "dynamo_graphs").mkdir()
         shutil.copytree(ROOT / "docs" / "examples", folder / "docs" / "examples")
@@ -125,32 +124,27 @@ class Reader:
             self._up = re.sub(r".*penstock up (\S+).*?((?: --set \S+)*)$", r"\1\2", line).split()
             line += " --detach --port 0"
         is_plain = line.startswith(PENSTOCK) and not SHELL.search(line) and " up " not in line
-        code, output, errors = self._in_process(line) if is_plain else self._in_shell(line)
+        if is_plain:
+            words = shlex.split(line.removeprefix(PENSTOCK))
+            done = penstock(*words, folder=self.folder)
+        else:
+            done = self._in_shell(line)
         expected = next((code for words, code in EXIT_CODES.items() if words in line), 0)
-        assert code == expected, (command, output, errors)
-        ready = re.search(r"ready: (http://127\.0\.0\.1:\d+)/v1", output)
+        assert done.returncode == expected, (command, done.stdout, done.stderr)
+        ready = re.search(r"ready: (http://127\.0\.0\.1:\d+)/v1", done.stdout)
         if ready and "penstock up " in line:
             self.endpoint = ready[1]
-        return output
+        return done.stdout
 
-    def _in_process(self, line: str) -> tuple[int, str, str]:
-        self._capsys.readouterr()
-        try:
-            code = main(shlex.split(line.removeprefix(PENSTOCK)))
-        except SystemExit as end:
-            code = int(end.code or 0)
-        return code, *self._capsys.readouterr()
-
-    def _in_shell(self, line: str) -> tuple[int, str, str]:
+    def _in_shell(self, line: str) -> subprocess.CompletedProcess[str]:
         python = f"{sys.executable} -m penstock.cli.main "
-        done = subprocess.run(
+        return subprocess.run(
             ["bash", "-c", line.replace(PENSTOCK, python)],
             capture_output=True,
             text=True,
             timeout=280,
             check=False,
         )
-        return done.returncode, done.stdout, done.stderr
 
     def down(self) -> None:
         if self._up:
@@ -158,13 +152,11 @@ class Reader:
 
 
 @pytest.fixture
-def reader(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Iterator[Reader]:
+def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Reader]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PENSTOCK_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("PENSTOCK_ENVIRONMENTS", str(environments_root()))
-    reader = Reader(tmp_path, capsys)
+    reader = Reader(tmp_path)
     yield reader
     reader.down()
     assert_nothing_left(tmp_path)

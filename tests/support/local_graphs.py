@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
@@ -53,6 +54,15 @@ def listening(folder: Path) -> set[str]:
         for connection in process.net_connections(kind="tcp")
         if connection.status == psutil.CONN_LISTEN
     }
+
+
+@contextmanager
+def running_graph(graph: Path, folder: Path, *arguments: str) -> Iterator[GraphProcess]:
+    """A ready graph without Envoy that ends, and leaves nothing in ``folder``."""
+    with GraphProcess(graph, folder, arguments, without_envoy(folder)) as process:
+        process.wait_ready(120)
+        yield process
+    assert_nothing_left(folder)
 
 
 def traffic_during(

@@ -13,7 +13,7 @@ import pytest
 
 from penstock.drill.graph_process import GraphProcess
 from penstock.graph.edit import set_replicas
-from tests.support.local_graphs import QUICKSTART, assert_nothing_left, without_envoy
+from tests.support.local_graphs import QUICKSTART, running_graph
 from tests.support.monitoring.live import LiveGraph
 from tests.support.waiting import wait_for
 
@@ -24,15 +24,13 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveGraph]:
     folder = tmp_path_factory.mktemp("graph")
     path = folder / "graph.yaml"
     path.write_text(set_replicas(QUICKSTART.read_text(), {"decode": 2}))
-    with GraphProcess(path, folder, ["--port", "0"], without_envoy(folder)) as process:
-        process.wait_ready(120)
+    with running_graph(path, folder, "--port", "0") as process:
         graph = LiveGraph(process, path)
         for number in range(12):
             assert graph.ask(8, stream=number % 2 == 0) == 200
         assert graph.ask(8, model="unknown") == 404
         lose_a_worker(process, graph)
         yield graph
-    assert_nothing_left(folder)
 
 
 def lose_a_worker(process: GraphProcess, graph: LiveGraph) -> None:
