@@ -68,8 +68,8 @@ manifests: ## render the main graphs into k8s/rendered
 test: ## run the tests of CI that this machine can run
 	$(RUN) pytest
 
-unit: ## run the quick tests that need only Python, with up to 3 cases of each
-	$(RUN) pytest --most-cases 3 -m "not (cluster or e2e or needs or nightly or program or slow)"
+unit: ## run the quick tests that need only Python, with up to 2 cases of each
+	$(RUN) pytest --ignore tests/e2e --most-cases 2 -m "not (cluster or e2e or needs or nightly or program or slow)"
 
 e2e: ## run the tests that start real Dynamo processes, or need more than Python
 	$(RUN) pytest -m "(e2e or needs) and not nightly"

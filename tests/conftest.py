@@ -15,7 +15,7 @@ import pytest
 from _pytest.nodeid import NodeId
 from hypothesis import settings
 
-from tests.support import needs, renders, replays
+from tests.support import needs, renders, replays, tls_roots
 from tests.support.markers import (
     ENGINE_NEEDS,
     LONG_GROUPS,
@@ -40,6 +40,7 @@ settings.load_profile("ci")
 # The tests allocate much and have few cycles: fewer collections save 6% of their time.
 gc.set_threshold(200_000, 50, 100)
 renders.install()
+tls_roots.install()
 # A shell starts background programs with SIGINT ignored, and nohup with SIGHUP. All that the tests
 # start would ignore them too.
 signal.signal(signal.SIGINT, signal.default_int_handler)

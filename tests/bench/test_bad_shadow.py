@@ -20,6 +20,8 @@ from tests.bench.shadow_server import (
 from tests.bench.test_shadow import shadow
 from tests.support.command_line import penstock
 
+pytestmark = pytest.mark.slow
+
 USAGE, INPUT, NOT_UP, NOT_VERIFIED, BENCH, FINDING = 2, 3, 11, 13, 19, 20
 CHAT = '{"messages": [{"role": "user", "content": "hello"}]}'
 
@@ -82,7 +84,6 @@ def test_an_endpoint_that_dies_loses_no_result_and_the_run_continues(
     assert sorted(second.prompts) == sorted(prompts(12)[5:])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -192,7 +193,6 @@ BAD_REPLIES = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", BAD_REPLIES)
 def test_a_response_that_is_no_completion_counts_as_failed(name: str, tmp_path: Path) -> None:
     reply, reason = BAD_REPLIES[name]

@@ -35,6 +35,8 @@ from tests.support.outputs import read_output
 from tests.support.scripted_http import begin_chunked, body_of, respond, send_part, serving
 from tests.support.waiting import LIMIT_S, wait_for
 
+pytestmark = pytest.mark.slow
+
 INTERRUPTED, UNDECIDED = 130, 21
 HELLO = '{"messages": [{"role": "user", "content": "hello"}], "stream": true%s}'
 
@@ -204,7 +206,6 @@ def limited(*words: str) -> CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
-@pytest.mark.slow
 def test_a_full_disk_loses_no_verdict_and_the_file_continues(tmp_path: Path) -> None:
     results, count = tmp_path / "results.jsonl", 40
     file = write_requests(tmp_path / "r.jsonl", prompts(count))

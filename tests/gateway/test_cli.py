@@ -28,6 +28,8 @@ from tests.gateway.samples import (
 )
 from tests.support.emulated_cluster.released import certificate
 
+pytestmark = pytest.mark.slow
+
 PAGE = ROOT / "docs" / "gateway.md"
 
 

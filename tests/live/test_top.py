@@ -19,6 +19,8 @@ from penstock.local.reconcile import ReplicaState
 from tests.live.constructed import busy
 from tests.support.waiting import LIMIT_S
 
+pytestmark = pytest.mark.slow
+
 EVENTS = (
     Event(time_s=0.0, kind=EventKind.SCALE, subject="decode", text="1 → 2 replicas"),
     Event(time_s=9.0, kind=EventKind.CRASH, subject="prefill.0", text="exited with code -9"),

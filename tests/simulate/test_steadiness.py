@@ -21,6 +21,8 @@ from penstock.workload.model import Arrival
 from tests.simulate.test_metrics import answer, steady
 from tests.simulate.test_study import prompts, round_robin
 
+pytestmark = pytest.mark.slow
+
 
 def queue(requests: int, *, every_ms: float, service_ms: float) -> dict[str, Any]:
     """One server: requests that arrive faster than it serves them wait for it."""
@@ -152,7 +154,6 @@ def test_an_overloaded_deployment_is_repeated_once_only() -> None:
     assert not row.is_steady
 
 
-@pytest.mark.slow
 def test_what_cannot_be_longer_stays_and_is_marked() -> None:
     trace = prompts(*[10] * 100)
     row, lengths = steady_row(slow, trace)

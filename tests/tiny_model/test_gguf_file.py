@@ -18,6 +18,8 @@ from penstock.tiny_model import ARCHITECTURES, write_gguf
 from penstock.tiny_model.weights import random_weights
 from penstock.tokenizer import FOLDER as TOKENIZER
 
+pytestmark = pytest.mark.slow
+
 # What the recorded tokens of the end-to-end tests belong to.
 SHA256 = {
     "gpt-oss": "d7246b89756544d9ce1ea694cce7b19257c8e340bccb8ccb745c8b61c42f2215",
@@ -33,7 +35,6 @@ def test_the_file_is_the_same_on_every_machine(tmp_path: Path, architecture: str
     assert hashlib.sha256(file.read_bytes()).hexdigest() == SHA256[architecture]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_the_file_has_every_weight_once(tmp_path: Path, architecture: str) -> None:
     file = tmp_path / "model.gguf"
@@ -68,7 +69,6 @@ def test_its_model_folder_has_the_packaged_tokenizer_and_the_shape(tmp_path: Pat
     assert names["chat_template"] == template
 
 
-@pytest.mark.slow
 def test_writing_again_does_nothing_and_another_model_is_an_error(tmp_path: Path) -> None:
     file = tmp_path / "deep" / "model.gguf"
     assert write_gguf(file)

@@ -12,6 +12,8 @@ from safetensors.numpy import load_file
 from penstock.errors import InputError
 from penstock.tiny_model import ARCHITECTURES, write
 
+pytestmark = pytest.mark.slow
+
 # What the reference tokens of the end-to-end tests were computed from.
 SHA256 = {
     "gpt-oss": "330945abf5c59489e4658cd0d90590ddf70701aeec68b6b55f8b098fcd0fe1f2",
@@ -61,7 +63,6 @@ def test_writing_again_does_nothing_and_another_model_is_an_error(tmp_path: Path
     assert write(tmp_path / "empty")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("damage", ["model.safetensors", "tokenizer.json", "config.json"])
 def test_an_incomplete_model_is_an_error(tmp_path: Path, damage: str) -> None:
     folder = tmp_path / "model"

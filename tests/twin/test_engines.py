@@ -13,6 +13,8 @@ from penstock.simulate.model import Replayable
 from penstock.simulate.replayable import replayable
 from penstock.twin.engines import live_engine, notes, replayed_engines, require_all
 
+pytestmark = pytest.mark.slow
+
 GRAPHS = Path(__file__).parents[2] / "dynamo_graphs"
 DISAGG = GRAPHS / "gpt-oss-120b-b200-disagg.yaml"
 

@@ -9,7 +9,7 @@ autoscaler scales. `replicas` is omitted, as each upgrade would reset it.
 {{- $own := get (get .root.Values .name) "autoscaling" -}}
 {{- $autoscaling := dict -}}
 {{- if $own -}}
-  {{- $autoscaling = get (include "penstock.defaults" .root | fromYaml) "autoscaling" -}}
+  {{- $autoscaling = get (include "penstock.defaults" .root | fromJson) "autoscaling" -}}
   {{- include "penstock.merge" (list $autoscaling $own) -}}
 {{- end -}}
 {{- toJson $autoscaling -}}

@@ -60,7 +60,7 @@ OTEL_EXPORT_ENABLED: "true"
 OTEL_EXPORTER_OTLP_ENDPOINT: {{ quote .endpoint }}
 OTEL_EXPORTER_OTLP_PROTOCOL: {{ ternary "http/protobuf" "grpc" (hasSuffix ":4318" .endpoint) | quote }}
 OTEL_SERVICE_NAME: {{ printf "%s-%s" $.root.Release.Name $.name | quote }}
-{{- $defaults := get (include "penstock.defaults" $.root | fromYaml) "tracing" }}
+{{- $defaults := get (include "penstock.defaults" $.root | fromJson) "tracing" }}
 {{- $ratio := ternary .sample_ratio $defaults.sample_ratio (hasKey . "sample_ratio") }}
 OTEL_TRACES_SAMPLE_RATIO: {{ include "penstock.number" $ratio | quote }}
 {{- end }}

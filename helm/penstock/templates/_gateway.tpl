@@ -1,7 +1,7 @@
 {{/* The section `gateway` over its defaults, as JSON; {} without the section. */}}
 {{- define "penstock.gateway" -}}
 {{- if kindIs "map" .Values.gateway -}}
-{{- $defaults := include "penstock.defaults" . | fromYaml -}}
+{{- $defaults := include "penstock.defaults" . | fromJson -}}
 {{- $gateway := $defaults.gateway -}}
 {{- include "penstock.merge" (list $gateway .Values.gateway) -}}
 {{- if kindIs "map" $gateway.rate_limit -}}

@@ -15,19 +15,28 @@ name (prefill, decode, worker) and pool (penstock.pool).
 {{/* The pool (list root name) over the defaults of a pool, as JSON. */}}
 {{- define "penstock.pool" -}}
 {{- $root := index . 0 -}}
-{{- $pool := get (include "penstock.defaults" $root | fromYaml) "pool" -}}
+{{- $pool := get (include "penstock.defaults" $root | fromJson) "pool" -}}
 {{- include "penstock.merge" (list $pool (get $root.Values (index . 1))) -}}
 {{- toJson $pool -}}
 {{- end -}}
 
-{{/* Defaults of the sections that a graph may leave out, generated from the model. */}}
+{{/* Defaults of the sections that a graph may leave out, generated from the model, as JSON. */}}
 {{- define "penstock.defaults" -}}
-{{- .Files.Get "files/pool-defaults.yaml" -}}
+{{- include "penstock.file" (list . "files/pool-defaults.yaml") -}}
+{{- end -}}
+
+{{/* The file of (list root path) as JSON. It is parsed once a render, and kept in `.Values`. */}}
+{{- define "penstock.file" -}}
+{{- $root := index . 0 -}}{{- $path := index . 1 -}}
+{{- if not (hasKey $root.Values $path) -}}
+  {{- $_ := set $root.Values $path ($root.Files.Get $path | fromYaml | toJson) -}}
+{{- end -}}
+{{- get $root.Values $path -}}
 {{- end -}}
 
 {{/* Draft tokens per step; takes a pool. */}}
 {{- define "penstock.speculation.tokens" -}}
-{{- $defaults := include "penstock.defaults" .root | fromYaml -}}
+{{- $defaults := include "penstock.defaults" .root | fromJson -}}
 {{- .root.Values.speculation.draft_tokens | default $defaults.speculation.draft_tokens | int64 -}}
 {{- end -}}
 

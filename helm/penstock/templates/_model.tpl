@@ -4,7 +4,7 @@
 {{- define "penstock.cache" -}}
 {{- $cache := dict -}}
 {{- with .Values.model.cache -}}
-  {{- $cache = get (include "penstock.defaults" $ | fromYaml) "model_cache" -}}
+  {{- $cache = get (include "penstock.defaults" $ | fromJson) "model_cache" -}}
   {{- include "penstock.merge" (list $cache .) -}}
 {{- end -}}
 {{- toJson $cache -}}

@@ -57,7 +57,7 @@ report_interval_hours: null
 {{- end -}}
 
 {{- define "penstock.planner.podTemplate" -}}
-{{- $planner := get (include "penstock.defaults" . | fromYaml) "planner" -}}
+{{- $planner := get (include "penstock.defaults" . | fromJson) "planner" -}}
 {{- include "penstock.merge" (list $planner .Values.planner) -}}
 {{- $c := dict "root" . "name" "planner" "component" $planner "image" (include "penstock.planner.image" .) -}}
 {{- $metadata := dict "labels" (include "penstock.podLabels" $c | fromYaml) -}}

@@ -11,14 +11,14 @@ their messages name a fix. Messages that the model shares come from files/requir
 {{- toJson $problems -}}
 {{- end -}}
 
-{{/* Contents of files/requirements.yaml. */}}
+{{/* Contents of files/requirements.yaml, as JSON. */}}
 {{- define "penstock.requirements" -}}
-{{- .Files.Get "files/requirements.yaml" -}}
+{{- include "penstock.file" (list . "files/requirements.yaml") -}}
 {{- end -}}
 
 {{/* The problem of (list root place message arguments), with a message that the model shares. */}}
 {{- define "penstock.message" -}}
-{{- $text := get (include "penstock.requirements" (index . 0) | fromYaml).messages (index . 2) -}}
+{{- $text := get (include "penstock.requirements" (index . 0) | fromJson).messages (index . 2) -}}
 {{- $message := $text.message -}}
 {{- $fix := $text.fix -}}
 {{- range $name, $value := index . 3 -}}
@@ -31,7 +31,7 @@ their messages name a fix. Messages that the model shares come from files/requir
 {{- define "penstock.problems.version" -}}
 {{- $problems := list -}}
 {{- $dynamo := $.Values.dynamo -}}
-{{- $requirements := include "penstock.requirements" $ | fromYaml -}}
+{{- $requirements := include "penstock.requirements" $ | fromJson -}}
 {{- $versions := $requirements.dynamo_versions -}}
 {{- $known := and (kindIs "string" $dynamo) (has $dynamo $versions) -}}
 {{- if not (or $known (kindIs "invalid" $dynamo)) -}}
@@ -110,7 +110,7 @@ their messages name a fix. Messages that the model shares come from files/requir
 {{- end -}}
 {{- range $place := list "frontend" "prefill" "decode" "worker" "" -}}
   {{- $component := ternary $.Values (get $.Values $place | default dict) (eq $place "") -}}
-  {{- range $key, $fix := (include "penstock.requirements" $ | fromYaml).pod_keys_of_the_chart -}}
+  {{- range $key, $fix := (include "penstock.requirements" $ | fromJson).pod_keys_of_the_chart -}}
     {{- if hasKey (get $component "pod" | default dict) $key -}}
       {{- $problems = append $problems (include "penstock.message" (list $ (printf "%s.pod.%s" $place $key | trimPrefix ".") "set_by_chart" (dict "fix" $fix)) | fromJsonArray) -}}
     {{- end -}}
@@ -264,7 +264,7 @@ their messages name a fix. Messages that the model shares come from files/requir
 {{- $router := .Values.router -}}
 {{- $infrastructure := .Values.infrastructure -}}
 {{- if ne $router.mode "kv" -}}
-  {{- range $name := (include "penstock.requirements" $ | fromYaml).router_keys_of_kv_mode -}}
+  {{- range $name := (include "penstock.requirements" $ | fromJson).router_keys_of_kv_mode -}}
     {{- if and (hasKey $router $name) (not (kindIs "invalid" (get $router $name))) -}}
       {{- $problems = append $problems (include "penstock.message" (list $ (printf "router.%s" $name) "kv_mode_only" (dict "mode" $router.mode "name" $name)) | fromJsonArray) -}}
     {{- end -}}

@@ -2,7 +2,7 @@
 
 {{- define "penstock.problems.autoscaling" -}}
 {{- $problems := list -}}
-{{- $requirements := include "penstock.requirements" . | fromYaml -}}
+{{- $requirements := include "penstock.requirements" . | fromJson -}}
 {{- range $name := prepend (include "penstock.pools" . | fromJsonArray) "frontend" -}}
   {{- $autoscaling := get (get $.Values $name) "autoscaling" -}}
   {{- if $autoscaling -}}
@@ -33,7 +33,7 @@
 {{/* The problems of (dict root name place), a component scaled by hpa or keda. */}}
 {{- define "penstock.problems.signal" -}}
 {{- $problems := list -}}
-{{- $requirements := include "penstock.requirements" .root | fromYaml -}}
+{{- $requirements := include "penstock.requirements" .root | fromJson -}}
 {{- $autoscaling := include "penstock.autoscaling" . | fromJson -}}
 {{- $signal := $autoscaling.signal | default "" -}}
 {{- $own := get $requirements.own_key_of_owner $autoscaling.owner -}}

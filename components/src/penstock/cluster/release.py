@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeVar
 
 import yaml
@@ -72,7 +73,12 @@ class Release:
     """One revision with the objects it applied."""
 
     revision: Revision
-    objects: tuple[dict[str, Any], ...]
+    manifest: str
+    """YAML documents of the objects."""
+
+    @cached_property
+    def objects(self) -> tuple[dict[str, Any], ...]:
+        return tuple(o for o in yaml.load_all(self.manifest, SafeLoader) if o)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,8 +108,7 @@ def read_release(target: ReleaseTarget, revision: int | None = None) -> Release 
                 fix=fix if revision else "Name another release with --release.",
             )
         )
-    objects = [o for o in yaml.load_all(str(record["manifest"]), SafeLoader) if o]
-    return Release(revision=_revision(record), objects=tuple(objects))
+    return Release(revision=_revision(record), manifest=str(record["manifest"]))
 
 
 def require_release(target: ReleaseTarget) -> Release:
