@@ -197,6 +197,60 @@ def test_a_server_that_answers_no_reviews_does_not_block(code: int, installed: C
     assert "no reviews here" in output
 
 
+@pytest.mark.parametrize("code", [409, 429, 503])
+def test_a_failure_of_a_review_that_passes_is_retried(code: int, installed: Cluster) -> None:
+    failures = iter([code] * 3)
+
+    def fail(path: str) -> None:
+        if path.endswith(REVIEWS) and (failing := next(failures, None)):
+            raise ApiError(failing, "", "wait a moment")
+
+    installed.api.gate = fail
+    installed.edit(decode={"replicas": 2})
+    exit_code, output = installed.apply()
+    assert exit_code == 0, output
+    assert "permission check" not in output
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [(401, "Renew the credentials"), (429, "limits the requests"), (503, "wait a moment")],
+)
+def test_a_review_that_fails_each_time_stops_before_the_write(
+    code: int, words: str, installed: Cluster
+) -> None:
+    def fail(path: str) -> None:
+        if path.endswith(REVIEWS):
+            raise ApiError(code, "", "wait a moment")
+
+    installed.api.gate = fail
+    installed.edit(decode={"replicas": 2})
+    exit_code, output = installed.apply()
+    assert exit_code == ClusterError.exit_code
+    assert words in output
+    assert installed.replicas()["decode"] == 1
+
+
+@pytest.mark.parametrize("code", [400, 422])
+def test_a_malformed_review_is_a_fault_of_penstock_and_the_verb_goes_on(
+    code: int, installed: Cluster
+) -> None:
+    def refuse(path: str) -> None:
+        if path.endswith(REVIEWS):
+            raise ApiError(code, "Invalid", "metadata: must be empty")
+
+    installed.api.gate = refuse
+    installed.edit(decode={"replicas": 2})
+    exit_code, output = installed.apply()
+    assert exit_code == 0, output
+    note = re.search(r"skipped the permission check: a bug in penstock: (.*) Details: (.*)", output)
+    assert note
+    assert note[1] == f"{code}: metadata: must be empty."
+    log = Path(note[2])
+    assert json.loads(log.read_text())["request"]["spec"]["resourceAttributes"]
+    log.unlink()
+
+
 @pytest.mark.parametrize(
     ("metadata", "status"),
     [
@@ -214,6 +268,8 @@ def test_a_review_with_metadata_is_refused_as_on_a_real_server(
     review = {"metadata": metadata, "spec": {"resourceAttributes": {"verb": "get"}}}
     with ApiServer() as api:
         response = httpx.post(f"{api.url}{preflight.REVIEWS}", json=review)
+        assert len(api.refused_reviews) == (status == 422)
+        api.refused_reviews.clear()
     assert response.status_code == status, response.text
 
 

@@ -45,6 +45,8 @@ class ApiServer:
     store: Store = field(default_factory=Store)
     requests: list[str] = field(default_factory=list)
     gate: Callable[[str], None] = field(default=lambda _: None)  # may raise ApiError for a path
+    # Reviews that Kubernetes refuses: penstock must send none. The note of `Preflight` hides them.
+    refused_reviews: list[ApiError] = field(default_factory=list)
     webhook_down: str = ""  # the address of the operator's webhook, which refuses connections
     absent: set[tuple[str, str]] = field(default_factory=set)  # (version, plural) not served
     logs: dict[str, str] = field(default_factory=dict)  # by pod
@@ -83,6 +85,7 @@ class ApiServer:
     def __exit__(self, *_: object) -> None:
         self._server.shutdown()
         self._server.server_close()
+        assert self.refused_reviews == []
 
     @property
     def resources(self) -> dict[str, dict[str, str]]:
@@ -235,7 +238,11 @@ class _Handler(BaseHTTPRequestHandler):
         user = self.api.access.user(self.headers.get("Authorization"))
         if kind != "selfsubjectaccessreviews":
             raise ApiError(404, "", NOT_FOUND)
-        requests.require_review(body)
+        try:
+            requests.require_review(body)
+        except ApiError as error:
+            self.api.refused_reviews.append(error)
+            raise
         made = {
             "kind": "SelfSubjectAccessReview",
             "apiVersion": f"{access.REVIEWS}/v1",

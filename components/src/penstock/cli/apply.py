@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
         for line in require_sound(source, refused=[PLAINTEXT_CREDENTIAL]):
             print(line)
     api = Api.connect(target)
-    preflight = Preflight(api, target, Verb.APPLY, print_line)
+    preflight = Preflight(api, target, Verb.APPLY, print_line, clock=arguments.clock())
     change = against_cluster(source.loaded, target, api, preflight.require)
     print_line("\n".join(change.lines()))
     rollout = arguments.rollout_of(args, api, target)

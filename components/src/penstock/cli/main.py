@@ -199,19 +199,13 @@ def _discard_output() -> None:
 
 def _unexpected(name: str) -> int:
     """Print one line, and write the details to a file."""
-    import tempfile
     import traceback
 
-    last = traceback.format_exc().strip().splitlines()[-1]
-    try:
-        with tempfile.NamedTemporaryFile(
-            "w", prefix="penstock-error-", suffix=".log", delete=False, encoding="utf-8"
-        ) as log:
-            traceback.print_exc(file=log)
-        details = f"Details: {log.name}"
-    except OSError:
-        details = traceback.format_exc()  # there is no folder to write to
-    _complain(f"{name}: unexpected error, a bug in penstock: {last}. {details}")
+    from penstock.fault_log import write_details
+
+    details = traceback.format_exc()
+    last = details.strip().splitlines()[-1]
+    _complain(f"{name}: unexpected error, a bug in penstock: {last}. {write_details(details)}")
     return UNEXPECTED
 
 

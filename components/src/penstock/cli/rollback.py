@@ -37,7 +37,9 @@ def run(args: argparse.Namespace) -> int:
 
     target = arguments.target_of(args)
     api = Api.connect(target)
-    Preflight(api, target, Verb.ROLLBACK, print_line).require(revision=args.revision)
+    Preflight(api, target, Verb.ROLLBACK, print_line, clock=arguments.clock()).require(
+        revision=args.revision
+    )
     current = require_release(target).revision
     number = rollback_revision(target, args.revision)
     print(f"{target}: revision {current.number} ({current.status}) → {number}", flush=True)

@@ -109,7 +109,7 @@ def _scale_release(
 
     target = arguments.target_of(args)
     api = Api.connect(target)
-    Preflight(api, target, Verb.SCALE, print_line).require()
+    Preflight(api, target, Verb.SCALE, print_line, clock=arguments.clock()).require()
     change = of_replicas(target, api, changes)
     print_line("\n".join(change.lines()))
     change.require_possible()

@@ -28,7 +28,7 @@ def run(args: argparse.Namespace) -> int:
 
     target = arguments.target_of(args)
     api = Api.connect(target)
-    preflight = Preflight(api, target, Verb.UNINSTALL, print_line)
+    preflight = Preflight(api, target, Verb.UNINSTALL, print_line, clock=arguments.clock())
     preflight.require((), extra=claim_needs() if args.delete_cache else ())
     release = read_release(target)
     leftovers = list_leftovers(api, target)

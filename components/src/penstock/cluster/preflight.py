@@ -6,23 +6,30 @@ rules of a SelfSubjectRulesReview can be incomplete.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 
-from penstock.cluster.api import Api, ForbiddenError
+from penstock.cluster.api import Api, ForbiddenError, UnavailableError
 from penstock.cluster.release import read_release
 from penstock.cluster.rights import SECRETS, Need, Right, Verb, needs_of, role_for
 from penstock.cluster.upgrade import rollback_revision
+from penstock.cluster.wait import Clock
 from penstock.cluster.workloads import Object
 from penstock.errors import ClusterError, Problem
+from penstock.fault_log import write_details
 from penstock.helm import ReleaseTarget
 from penstock.shipped import page
 
 CONCURRENT = 8  # requests
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-REFUSED = (403, 404, 405)  # of a review itself
+# Statuses of a review itself.
+REFUSED = (403, 404, 405)
+CONFLICT = 409
+MALFORMED = (400, 422)
+ATTEMPTS, PAUSE_S = 5, 2.0
 RECORDS = (Right(verb="list", resource=SECRETS), Right(verb="get", resource=SECRETS))
 
 
@@ -31,7 +38,10 @@ class NoReviewError(ClusterError):
 
 
 def may(api: Api, right: Right, name: str = "") -> bool:
-    """Whether the user has the right; ``name``: for this object. Raises NoReviewError."""
+    """Whether the user has the right; ``name``: for this object.
+
+    Raises NoReviewError, and UnavailableError for a failure that passes.
+    """
     resource, _, subresource = right.resource.partition("/")
     attributes = {
         "namespace": "" if right.is_of_cluster else api.namespace,
@@ -47,10 +57,15 @@ def may(api: Api, right: Right, name: str = "") -> bool:
         "spec": {"resourceAttributes": {k: v for k, v in attributes.items() if v}},
     }
     about = {"kind": review["kind"], "metadata": {"name": str(right)}}  # for messages
-    status, answer = api.request("POST", REVIEWS, review, about, REFUSED)
-    if status in REFUSED:
-        text = answer.get("message") or "SelfSubjectAccessReviews are not available"
-        raise NoReviewError(Problem(place=str(right), message=f"{status}: {text}"))
+    accepted = (*REFUSED, *MALFORMED, CONFLICT)
+    status, answer = api.request("POST", REVIEWS, review, about, accepted)
+    if status in accepted:
+        text = f"{status}: {answer.get('message') or 'SelfSubjectAccessReviews are not available'}"
+        if status in MALFORMED:
+            details = write_details(json.dumps({"request": review, "response": answer}, indent=2))
+            text = f"a bug in penstock: {text}. {details}"
+        kind = UnavailableError if status == CONFLICT else NoReviewError
+        raise kind(Problem(place=str(right), message=text))
     return bool(answer["status"]["allowed"])
 
 
@@ -65,6 +80,7 @@ class Preflight:
     print_line: Callable[[str], None]
     # From the objects before and after; None: those of the verb.
     needs: Callable[[Sequence[Object], Sequence[Object]], Sequence[Need]] | None = None
+    clock: Clock = field(default_factory=Clock)
     _allowed: dict[Right, bool] = field(default_factory=dict)
 
     def require(
@@ -74,17 +90,23 @@ class Preflight:
         revision: int | None = None,
         extra: Iterable[Need] = (),
     ) -> None:
-        """Raises ForbiddenError with all missing rights.
+        """Raises ForbiddenError with all missing rights, and UnavailableError.
 
         ``after``: the objects that the verb writes; None: those of ``revision`` for a rollback, or
         the released ones. ``extra``: needs of the verb's options.
         """
-        try:
-            listed = (*self._needs(after, revision), *extra)
-            self._review(listed)
-        except NoReviewError as error:
-            self.print_line(f"skipped the permission check: {error.problems[0].message}")
-            return
+        for left in range(ATTEMPTS - 1, -1, -1):
+            try:
+                listed = (*self._needs(after, revision), *extra)
+                self._review(listed)
+                break
+            except NoReviewError as error:
+                self.print_line(f"skipped the permission check: {error.problems[0].message}")
+                return
+            except UnavailableError:
+                if not left:
+                    raise
+                self.clock.sleep(PAUSE_S)
         self._report(listed)
 
     def _needs(self, after: Sequence[Object] | None, revision: int | None) -> Sequence[Need]:
