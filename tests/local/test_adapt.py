@@ -11,6 +11,7 @@ from penstock.errors import ManifestError, UsageError
 from penstock.local.adapt import Overrides, adapt
 from penstock.local.deployment import LocalDeployment
 from penstock.local.machine import Machine
+from penstock.local.ports import is_local
 from penstock.local.predicted_timing import FILE, PredictedTiming
 from penstock.manifests.deployment import Component, Deployment, Engine, Launch, Role
 from penstock.tokenizer import FOLDER
@@ -245,10 +246,45 @@ def test_only_servers_on_this_machine_are_used() -> None:
     assert made.infrastructure.etcd_endpoints == ("http://127.0.0.1:2379", "[::1]:2379")
     assert made.infrastructure.nats_url == ""
     assert {n for n in made.notes if n.startswith("ignoring")} == {
-        "ignoring http://b:2379 on this machine: starting a server here instead",
-        "ignoring http://[b on this machine: starting a server here instead",
+        "ignoring http://b:2379 on this machine",
+        "ignoring http://[b on this machine",
         "ignoring nats://c:4222 on this machine: starting a server here instead",
     }
+
+
+def test_a_server_of_another_machine_in_a_list_is_not_used() -> None:
+    """async-nats connects to each server of a list."""
+    servers = "nats://127.0.0.1:4222,nats://c:4222, nats://localhost:4223"
+    env = {"DYN_REQUEST_PLANE": "nats", "NATS_SERVER": servers}
+    made = adapted(deployment(frontend(env=env), mocker("worker", "agg")))
+    assert made.infrastructure.nats_url == "nats://127.0.0.1:4222,nats://localhost:4223"
+    assert "ignoring nats://c:4222 on this machine" in made.notes
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "nats://127.0.0.1:4222,nats://c:4222",
+        "http://c\\@127.0.0.1:2379",
+        "http://127.0.0.1:2379/@c",
+        "http://127.0.0.1@c:2379",
+        "nats:///c",
+        "/c",
+        "?c",
+        "127.0.0.1.c.org",
+        "nats://0.0.0.0:4222",
+        "",
+    ],
+)
+def test_what_a_client_may_read_as_another_machine_is_not_local(url: str) -> None:
+    assert not is_local(url)
+
+
+@pytest.mark.parametrize(
+    "url", ["127.0.0.1:2379", "http://[::1]:2379/", "nats://user:word@localhost:4222", "127.9.9.9"]
+)
+def test_servers_on_loopback_are_local(url: str) -> None:
+    assert is_local(url)
 
 
 def test_the_port_comes_from_the_flag_then_the_environment_then_is_8000() -> None:

@@ -375,10 +375,14 @@ class _Adapter:
         """Without the servers of other machines, whose clients could not reach the workers here:
         these listen on loopback only."""
         etcd = tuple(url for url in planes.etcd_endpoints if is_local(url))
-        nats = planes.nats_url if is_local(planes.nats_url) else ""
-        for url in {*planes.etcd_endpoints, planes.nats_url} - {*etcd, nats}:
-            self._note(f"ignoring {url} on this machine: starting a server here instead")
-        return replace(planes, etcd_endpoints=etcd, nats_url=nats)
+        servers = [url.strip() for url in planes.nats_url.split(",") if url.strip()]
+        nats = [url for url in servers if is_local(url)]
+        for url in {*planes.etcd_endpoints, *servers} - {*etcd, *nats}:
+            instead = (
+                "" if (nats if url in servers else etcd) else ": starting a server here instead"
+            )
+            self._note(f"ignoring {url} on this machine{instead}")
+        return replace(planes, etcd_endpoints=etcd, nats_url=",".join(nats))
 
     def _note(self, line: str) -> None:
         self.notes.setdefault(line)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import itertools
 import os
+import re
 import socket
 from ipaddress import ip_address
 from urllib.parse import SplitResult, urlsplit
@@ -17,6 +18,11 @@ from penstock.local.graphs import list_graphs
 # ports from 32768 up, so no outgoing connection takes a port between our check and the bind.
 LOWEST, HIGHEST = 20000, 32767
 LOOPBACK = "127.0.0.1"
+# Strict: what parsers of URLs understand differently, such as a backslash, is no server.
+_SERVER = re.compile(
+    r"([a-z]+://)?([\w.~%-]+(:[\w.~%-]*)?@)?(?P<host>[\w.-]+|\[[0-9a-fA-F:.]+\])(:\d+)?/?",
+    re.ASCII,
+)
 
 
 def parsed(url: str) -> SplitResult:
@@ -25,10 +31,13 @@ def parsed(url: str) -> SplitResult:
 
 
 def is_local(url: str) -> bool:
-    """Whether the URL, with or without a scheme, is on loopback; also if it names no host."""
+    """Whether the URL of a server, with or without a scheme, is on loopback. It has no comma: a
+    client of NATS connects to each server of a list."""
+    found = _SERVER.fullmatch(url)
+    if found is None:
+        return False
     try:
-        host = parsed(url).hostname
-        return host in (None, "", "localhost") or ip_address(host or "").is_loopback
+        return found["host"] == "localhost" or ip_address(found["host"].strip("[]")).is_loopback
     except ValueError:
         return False
 

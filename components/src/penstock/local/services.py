@@ -120,7 +120,7 @@ def _on_path(program: str, package: str, setting: str) -> str:
 def require_reachable(infrastructure: Infrastructure) -> None:
     """StartError for each server that the graph names and that accepts no connection."""
     named = [(url, "infrastructure.etcd_endpoints") for url in infrastructure.etcd_endpoints]
-    named += [(infrastructure.nats_url, "infrastructure.nats_url")]
+    named += [(url, "infrastructure.nats_url") for url in infrastructure.nats_url.split(",")]
     problems = [
         Problem(
             place=place,
