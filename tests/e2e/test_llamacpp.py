@@ -8,11 +8,14 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from itertools import product
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -137,9 +140,9 @@ def test_a_json_schema_is_kept(graph: GraphProcess) -> None:
     assert answer["choices"][0]["finish_reason"] == "stop"
 
 
-def _invalid(part: str) -> list[tuple[str, dict[str, Any]]]:
+def _invalid(age: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
     """Requests whose schema or grammar llama.cpp cannot apply: paths and parameters."""
-    schema = {"type": "object", "properties": {"age": {"type": part}}}
+    schema = {"type": "object", "properties": {"age": age}}
     function = {"name": "f", "parameters": schema}
     tools = {"tools": [{"type": "function", "function": function}]}
     form = {"type": "json_schema", "name": "p", "schema": schema}
@@ -157,13 +160,16 @@ def _invalid(part: str) -> list[tuple[str, dict[str, Any]]]:
         ),
         ("responses", {"input": "Hi", "max_output_tokens": 8, "text": {"format": form}}),
         ("completions", completion | {"guided_json": schema}),
-        ("completions", completion | {"guided_grammar": f'root ::= {part} "a"{{5,2}}'}),
+        ("completions", completion | {"guided_grammar": 'root ::= "b" "a"{5,2}'}),
     ]
 
 
 def test_a_schema_that_llama_cpp_cannot_apply_is_a_400_with_the_reason(graph: GraphProcess) -> None:
-    for stream in (False, True):
-        for path, body in _invalid("intger"):
+    """Also one that llama.cpp would take all memory for before it refuses it."""
+    endless = {"type": "array", "items": {"type": "integer"}, "maxItems": 1_000_000_000}
+    pids, peak_mib = graph.pids("prefill") + graph.pids("decode"), _peak_mib(graph)
+    for age, reason in (({"type": "intger"}, "Invalid type: intger"), (endless, "at most 10000")):
+        for stream, (path, body) in product((False, True), _invalid(age)):
             response = httpx.post(
                 f"{graph.state()['endpoint']}/{path}",
                 json={"model": SMOLLM2, "stream": stream, **body},
@@ -173,7 +179,16 @@ def test_a_schema_that_llama_cpp_cannot_apply_is_a_400_with_the_reason(graph: Gr
             assert response.status_code == 400, (path, body, response.text)
             error = response.json()["error"]
             assert error["type"] == "invalid_request_error"
-            assert "Invalid type: intger" in error["message"] or "{5,2}" in error["message"]
+            assert reason in error["message"] or "{5,2}" in error["message"]
+    assert graph.pids("prefill") + graph.pids("decode") == pids
+    assert _peak_mib(graph) < peak_mib + 200
+
+
+def _peak_mib(graph: GraphProcess) -> float:
+    """The largest memory that a worker ever used."""
+    pids = graph.pids("prefill") + graph.pids("decode")
+    lines = (Path(f"/proc/{pid}/status").read_text() for pid in pids)
+    return max(int(re.search(r"VmHWM:\s+(\d+) kB", text)[1]) / 1024 for text in lines)  # type: ignore[index]
 
 
 def test_a_required_tool_is_called(graph: GraphProcess) -> None:

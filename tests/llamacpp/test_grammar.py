@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from dynamo.llm.exceptions import InvalidArgument
 
-from penstock.llamacpp.grammar import Grammars, Output, gbnf_problem, schema_grammar
+from penstock.llamacpp.grammar import (
+    Grammars,
+    Output,
+    gbnf_problem,
+    repetition_problem,
+    schema_grammar,
+)
+from penstock.llamacpp.limited_llguidance import LimitedLlguidance
 from penstock.llamacpp.llguidance import Llguidance, readable
 from penstock.llamacpp.structural_tag import grammar_of
 
@@ -53,6 +61,14 @@ VALID: list[tuple[Any, str, str]] = [
     ({"$ref": "#/$defs/n", "$defs": {"n": {"type": "null"}}}, "null", "1"),
     ({"allOf": [{"minimum": 2}, {"type": "integer", "maximum": 2}]}, "2", "3"),
 ]
+
+
+class NeverCompiles(Llguidance):
+    def __init__(self) -> None:
+        pass
+
+    def problem(self, grammar: str) -> str:
+        raise AssertionError(grammar)
 
 
 def refusal(grammars: Grammars, **body: Any) -> str:
@@ -105,6 +121,60 @@ def test_a_schema_that_is_too_large_is_refused_and_the_worker_survives(
     schema = {"allOf": [{"anyOf": options} for _ in range(12)]}
     assert "schema too large" in refusal(Grammars(llguidance), json_schema=schema)
     assert refusal(Grammars(llguidance), json_schema=PERSON) == ""
+
+
+@pytest.mark.parametrize("key", ["maxItems", "minItems"])
+@pytest.mark.parametrize("items", [10_001, 1_000_000_000, 1e300])
+@pytest.mark.parametrize(
+    "place",
+    [
+        lambda array: array,
+        lambda array: {"anyOf": [{"type": "object", "properties": {"a": array}}]},
+        lambda array: {"$defs": {"const": array}, "$ref": "#/$defs/const"},
+    ],
+)
+def test_an_array_that_would_take_all_memory_is_refused_before_it_is_compiled(
+    key: str, items: float, place: Callable[[Any], Any]
+) -> None:
+    grammars = Grammars(NeverCompiles())
+    schema = place({"type": "array", "items": {"type": "integer"}, key: items})
+    reason = f"`{key}` is {items}, and can be at most 10000"
+    assert reason in refusal(grammars, json_schema=schema)
+    grammar = f'%llguidance {{}}\nstart: "a" x\nx: %json {json.dumps(schema)}'
+    assert reason in refusal(grammars, grammar=grammar)
+    content = {"type": "json_schema", "json_schema": schema}
+    tool = {"format": {"type": "tag", "begin": "<a>", "content": content, "end": "</a>"}}
+    assert reason in refusal(grammars, grammar=grammar_of(tool))
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "array", "maxItems": 10_000},
+        {"type": "string", "maxLength": 1_000_000},
+        {"enum": [{"maxItems": 1_000_000}]},
+        {"type": "object", "properties": {"maxItems": {"type": "integer"}}},
+    ],
+)
+def test_other_large_numbers_are_left_to_llguidance(schema: Any) -> None:
+    assert repetition_problem(schema_grammar(schema)) == ""
+
+
+@pytest.mark.needs("llamacpp")
+@pytest.mark.parametrize("limits", [{"most_cpu_s": 0}, {"most_bytes": 1 << 25}])
+def test_a_grammar_that_exceeds_a_limit_is_refused_and_the_next_one_is_compiled(
+    llamacpp_library: Path, limits: dict[str, int]
+) -> None:
+    """The process that compiles it ends, and this one does not."""
+    costly = {"type": "array", "items": {"type": "integer"}, "maxItems": 100_000}
+    llguidance = LimitedLlguidance(llamacpp_library, **limits)
+    try:
+        for _ in range(2):
+            assert "to compile" in llguidance.problem(schema_grammar(costly))
+            assert llguidance.problem(schema_grammar(PERSON)) == ""
+            assert "Invalid type" in llguidance.problem(schema_grammar({"type": "intger"}))
+    finally:
+        llguidance.end()
 
 
 @pytest.mark.needs("llamacpp")

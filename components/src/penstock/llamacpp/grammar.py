@@ -17,6 +17,7 @@ from typing import Any
 
 from dynamo.llm.exceptions import InvalidArgument
 
+from penstock.llamacpp.limited_llguidance import LimitedLlguidance
 from penstock.llamacpp.llguidance import LLGUIDANCE, START, Llguidance, Matcher
 
 VERDICTS = 512  # most recent grammars
@@ -24,6 +25,11 @@ VERDICTS = 512  # most recent grammars
 OPAQUE = re.compile(r'"(?:\\.|[^"\\])*"|\[(?:\\.|[^\]\\])*\]|<\[?[^<>\s]*>|#[^\n]*', re.DOTALL)
 OUTPUT = "penstock_output"  # a rule
 TOKEN_NAME = re.compile(r"<[^<>\s]+>")  # that llguidance's grammars can have
+SCHEMA = re.compile(r"%json\s*(?=\{)")
+# Keys of a schema: with schemas by any name, and without schemas.
+NAMED = frozenset({"$defs", "definitions", "dependentSchemas", "patternProperties", "properties"})
+VALUES = frozenset({"const", "default", "enum", "examples"})
+MOST_ITEMS = 10_000  # llguidance refuses 32,768, and takes 0.1 s and 50 MB for 10,000
 REPETITION = re.compile(r"\{\s*(\d+)\s*,\s*(\d+)\s*\}")
 
 
@@ -39,7 +45,7 @@ class Grammars:
     @classmethod
     def of(cls, library: Path, special_tokens: Iterable[str]) -> Grammars:
         try:
-            return cls(Llguidance(library, special_tokens))
+            return cls(LimitedLlguidance(library, special_tokens))
         except AttributeError:
             return cls(None)
 
@@ -83,7 +89,9 @@ class Grammars:
             return ""
         key = hashlib.sha256(grammar.encode()).digest()
         if key not in self._verdicts:
-            self._verdicts[key] = await asyncio.to_thread(self._llguidance.problem, grammar)
+            self._verdicts[key] = repetition_problem(grammar) or await asyncio.to_thread(
+                self._llguidance.problem, grammar
+            )
         self._verdicts.move_to_end(key)
         if len(self._verdicts) > VERDICTS:
             self._verdicts.popitem(last=False)
@@ -124,6 +132,29 @@ class Output:
 def schema_grammar(schema: Any) -> str:
     """As llama.cpp writes it for llguidance."""
     return f"{START}%json {json.dumps(schema)}"
+
+
+def repetition_problem(grammar: str) -> str:
+    """Names a JSON schema in a `%llguidance` grammar with arrays so long that llguidance, which has
+    a rule for each item, would take all memory before it refuses it."""
+    for found in SCHEMA.finditer(grammar):
+        try:
+            nodes = [(json.JSONDecoder().raw_decode(grammar, found.end())[0], "")]
+        except (ValueError, RecursionError):
+            continue  # llguidance's parser has a limit too, and names the place
+        while nodes:
+            node, key = nodes.pop()
+            if isinstance(node, list):
+                nodes += [(item, key) for item in node]
+            elif isinstance(node, dict) and key in NAMED:
+                nodes += [(schema, "") for schema in node.values()]
+            elif isinstance(node, dict) and key not in VALUES:
+                for name in ("minItems", "maxItems"):
+                    value = node.get(name)
+                    if isinstance(value, int | float) and value > MOST_ITEMS:
+                        return f"`{name}` is {value}, and can be at most {MOST_ITEMS}"
+                nodes += [(value, name) for name, value in node.items()]
+    return ""
 
 
 def gbnf_problem(grammar: str | None) -> str:
