@@ -75,7 +75,7 @@ e2e: ## run the tests that start real Dynamo processes, or need more than Python
 	$(RUN) pytest -m "(e2e or needs) and not nightly"
 
 nightly: ## run what `make test` leaves out, and 2,000 mutations in each fuzz test
-	$(RUN) pytest -m nightly
+	uv run --group docs pytest -m nightly
 	$(RUN) python benchmarks/fuzz.py --fresh
 
 stability: ## run the tests of CI five times, twice under load

@@ -270,7 +270,7 @@ def outcome(suite: Suite, line: int, mutant: Mutant, work: Path, first: str = ""
     try:
         code, by = failure(work, tests)
         while code == 1 and by in tests and failure(work, [by])[0] != 1:
-            tests.remove(by)  # it fails by chance
+            tests.remove(by)  # it fails randomly
             code, by = failure(work, tests)
     finally:
         path.write_text(text, "utf-8")

@@ -44,8 +44,11 @@ def pytest(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def tests() -> list[str]:
-    listed = pytest("--collect-only", "-k", SELECTED, *FILES).stdout.splitlines()
-    return [line for line in listed if "::" in line]
+    done = pytest("--collect-only", "-k", SELECTED, *FILES)
+    listed = [line for line in done.stdout.splitlines() if "::" in line]
+    if done.returncode or not listed:
+        raise SystemExit(f"no fuzz test was collected:\n{done.stdout}{done.stderr}")
+    return listed
 
 
 def run(test: str) -> dict[str, Any]:

@@ -166,7 +166,7 @@ def test_a_grammar_that_exceeds_a_limit_is_refused_and_the_next_one_is_compiled(
     llamacpp_library: Path, limits: dict[str, int]
 ) -> None:
     """The process that compiles it ends, and this one does not."""
-    costly = {"type": "array", "items": {"type": "integer"}, "maxItems": 100_000}
+    costly = {"type": "array", "items": {"type": "integer"}, "maxItems": 1_000_000}
     llguidance = LimitedLlguidance(llamacpp_library, **limits)
     try:
         for _ in range(2):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from penstock.errors import ManifestError, StartError
 from penstock.local.detach import LATER_S, detach
 from penstock.local.state import StateDir
+from tests.support.waiting import wait_for
 
 GRAPH = """\
 apiVersion: nvidia.com/v0
@@ -49,10 +51,16 @@ def test_ctrl_c_stops_a_child_that_is_not_ready(
     python = tmp_path / "python"
     python.write_text(
         f"#!/bin/bash\ntrap 'kill $!; echo stopped > {tmp_path}/end; exit' TERM\n"
-        "sleep 0.5; kill -INT $PPID; sleep 20 & wait\n"
+        f"sleep 20 & touch {tmp_path}/begun; wait\n"
     )
     python.chmod(0o755)
+
+    def interrupt(_: float) -> None:
+        wait_for((tmp_path / "begun").exists, "the child")
+        signal.raise_signal(signal.SIGINT)
+
     monkeypatch.setattr(sys, "executable", str(python))
+    monkeypatch.setattr("penstock.local.detach.sleep", interrupt)
     with pytest.raises(KeyboardInterrupt):
         detach(graph, ["up", str(graph)], timeout_s=60)
     assert (tmp_path / "end").read_text() == "stopped\n"

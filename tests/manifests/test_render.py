@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
+from graphs import GRAPHS
+from penstock.cli.main import main
 from penstock.errors import ChartError
 from penstock.graph.load import load_graph
 from penstock.helm import render_templates
@@ -94,16 +98,27 @@ def test_problems_of_the_chart_have_place_and_fix() -> None:
     ]
 
 
-def test_a_broken_template_is_reported_with_its_line(tmp_path: Path) -> None:
-    import shutil
-
-    broken = tmp_path / "penstock"
-    shutil.copytree(chart_path(), broken)
-    (broken / "templates" / "broken.yaml").write_text('a: 1\nb: {{ index .Values "x" "y" 3 }}\n')
-    with pytest.raises(ChartError) as refusal:
-        render(GRAPH, name="demo", chart=broken)
-    (problem,) = refusal.value.problems
-    assert (problem.file, problem.line) == ("penstock/templates/broken.yaml", 2)
+@pytest.mark.parametrize(
+    "broken", ['{{ index .Values "x" "y" 3 }}', '{{ fail "oops" }}', "{{ if }}"]
+)
+@pytest.mark.parametrize("command", ["render", "check"])
+def test_a_template_that_fails_without_a_message_is_a_fault_of_penstock(
+    command: str,
+    broken: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    chart = shutil.copytree(chart_path(), tmp_path / "penstock")
+    (chart / "templates" / "broken.yaml").write_text(f"a: 1\nb: {broken}\n")
+    monkeypatch.setattr("penstock.manifests.render.chart_path", lambda: chart)
+    assert main([command, str(GRAPHS / "quickstart-simulated.yaml")]) == 70
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert "unexpected error, a bug in penstock" in output.err
+    assert "penstock/templates/broken.yaml:2" in output.err
+    for log in re.findall(r"Details: (\S+)", output.err):
+        Path(log).unlink()
 
 
 @pytest.mark.parametrize("name", ["", "Demo", "a_b", "a" * 54])

@@ -145,7 +145,6 @@ def _outcome(
     try:
         config = parse(arguments)
         check_router(config, files)
-        return {"outcome": "parsed", "settings": plain(config)}
     except NotInManifests as file:
         return _unknown(f"it reads {file.path}, which is in the image or on a volume")
     except (ImportError, AttributeError) as error:
@@ -159,6 +158,7 @@ def _outcome(
         return _unknown(text) if needs_a_package(text) else _rejected(text)
     except Exception as error:  # noqa: BLE001  whatever it is, the worker exits with it too
         return _rejected(str(error) or type(error).__name__)
+    return {"outcome": "parsed", "settings": plain(config)}
 
 
 def check_router(config: Any, files: ContainerFiles) -> None:

@@ -9,8 +9,8 @@ import contextlib
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
+from time import monotonic, sleep
 
 from penstock.command_text import command
 from penstock.errors import AlreadyUpError, InputError, Problem, StartError
@@ -49,9 +49,9 @@ def detach(path: Path, argv: list[str], timeout_s: float) -> int:
             start_new_session=True,
         )
     limit_s = timeout_s + LATER_S
-    deadline = time.monotonic() + limit_s
+    deadline = monotonic() + limit_s
     try:
-        while time.monotonic() < deadline:
+        while monotonic() < deadline:
             code = child.poll()
             if code is not None:
                 return _failed(code, path, log)
@@ -59,7 +59,7 @@ def detach(path: Path, argv: list[str], timeout_s: float) -> int:
             if now is not None and now.phase is Phase.READY:
                 _print_ready(now, child.pid, path)
                 return 0
-            time.sleep(POLL_S)
+            sleep(POLL_S)
     except KeyboardInterrupt:
         _stop(child)
         raise

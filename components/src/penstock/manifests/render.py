@@ -25,6 +25,10 @@ QUOTED = re.compile(r"'([^']*)'")
 RELEASE_NAME = "Release.Name"  # the place of the chart's problems with the name of the release
 
 
+class ChartBugError(Exception):
+    """A template failed without a message of its own: a bug of the chart, not of the graph."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Rendered:
     """What `kubectl apply` would get."""
@@ -124,16 +128,16 @@ def _schema_problem(pointer: str, message: str) -> list[Problem]:
 
 
 def _template_problems(detail: str) -> list[Problem]:
-    """The problems that the chart reports, one per line, or else Helm's last line."""
+    """The problems that the chart reports, one per line. Raises ChartBugError without any."""
     where = TEMPLATE_LINE.findall(detail)
     file, line = (where[-1][0], int(where[-1][1])) if where else ("", None)
     refusals = [m for m in map(REFUSAL.search, detail.splitlines()) if m]
-    if refusals:
-        return [
-            Problem(file=file, line=line, place=m["place"], message=m["message"], fix=m["fix"])
-            for m in refusals
-        ]
-    return [Problem(file=file, line=line, message=detail.strip().splitlines()[-1].strip())]
+    if not refusals:
+        raise ChartBugError(detail.strip())
+    return [
+        Problem(file=file, line=line, place=m["place"], message=m["message"], fix=m["fix"])
+        for m in refusals
+    ]
 
 
 def _dotted(pointer: str) -> str:

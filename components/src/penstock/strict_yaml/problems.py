@@ -108,7 +108,10 @@ def field_problems(
     error: ValidationError, root: type[BaseModel], explain: Explain = lambda *_: None
 ) -> list[FieldProblem]:
     """The errors that pydantic found in a value of the model ``root``: the first MOST_PROBLEMS, and
-    at the next one how many there are in all."""
+    at the next one how many there are in all.
+
+    Raises the ValueError or AssertionError of a validator, whose own problems are of another type.
+    """
     errors = error.errors(include_url=False)
     found = [_field_problem(e, root, explain) for e in errors[:MOST_PROBLEMS]]
     if len(errors) > MOST_PROBLEMS:
@@ -142,6 +145,8 @@ def _field_problem(error: ErrorDetails, root: type[BaseModel], explain: Explain)
     path: Path = tuple(step for step in error["loc"] if step != "[key]")
     if error["type"] == "penstock":
         return _of_validator(path, error["ctx"])
+    if error["type"] in ("value_error", "assertion_error"):
+        raise error["ctx"]["error"]  # a bug of a validator, and no fault of the file
     text = explain(path, error) or _general(path, error, root)
     return FieldProblem(place=place_of(path), message=text.message, fix=text.fix, kind=text.kind)
 
