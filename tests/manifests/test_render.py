@@ -102,7 +102,7 @@ def test_problems_of_the_chart_have_place_and_fix() -> None:
     "broken", ['{{ index .Values "x" "y" 3 }}', '{{ fail "oops" }}', "{{ if }}"]
 )
 @pytest.mark.parametrize("command", ["render", "check"])
-def test_a_template_that_fails_without_a_message_is_a_fault_of_penstock(
+def test_a_template_that_no_graph_can_break_is_a_fault_of_penstock(
     command: str,
     broken: str,
     tmp_path: Path,

@@ -13,12 +13,13 @@ from pathlib import Path
 from penstock.helm import render_templates
 from penstock.manifests import render
 
+_CHART = render.chart_path()
 _rendered: dict[tuple[str, str, str], dict[str, str]] = {}
 
 
 def once(chart: Path, values: Mapping[str, object], *, name: str, namespace: str) -> dict[str, str]:
     """As `render_templates`; a chart in another place is always rendered."""
-    if chart != render.chart_path():
+    if chart != _CHART:
         return render_templates(chart, values, name=name, namespace=namespace)
     key = (json.dumps(values, default=repr), name, namespace)
     if key not in _rendered:

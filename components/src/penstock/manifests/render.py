@@ -21,12 +21,14 @@ from penstock.strict_yaml.loader import SafeLoader
 SCHEMA_LINE = re.compile(r"^\s*- at '(?P<pointer>.*?)': (?P<message>.*)$")
 TEMPLATE_LINE = re.compile(r"\(?(?P<file>[\w./-]+\.(?:yaml|tpl|txt)):(?P<line>\d+)(?::\d+)?\)?")
 REFUSAL = re.compile(r"penstock: (?P<place>.*?): (?P<message>.*)\. Fix: (?P<fix>.*)$")
+# A wrong type of a value in `config` or `pod`, which are free, has other messages.
+BUG = re.compile(r"nil pointer|execution error at|missing value for|not defined|unexpected [{<\"]")
 QUOTED = re.compile(r"'([^']*)'")
 RELEASE_NAME = "Release.Name"  # the place of the chart's problems with the name of the release
 
 
 class ChartBugError(Exception):
-    """A template failed without a message of its own: a bug of the chart, not of the graph."""
+    """A bug of the chart, not of the graph."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,16 +130,19 @@ def _schema_problem(pointer: str, message: str) -> list[Problem]:
 
 
 def _template_problems(detail: str) -> list[Problem]:
-    """The problems that the chart reports, one per line. Raises ChartBugError without any."""
+    """The problems that the chart reports, one per line, or else Helm's last line. Raises
+    ChartBugError for a failure that no value of a graph causes."""
     where = TEMPLATE_LINE.findall(detail)
     file, line = (where[-1][0], int(where[-1][1])) if where else ("", None)
     refusals = [m for m in map(REFUSAL.search, detail.splitlines()) if m]
-    if not refusals:
+    if refusals:
+        return [
+            Problem(file=file, line=line, place=m["place"], message=m["message"], fix=m["fix"])
+            for m in refusals
+        ]
+    if BUG.search(detail):
         raise ChartBugError(detail.strip())
-    return [
-        Problem(file=file, line=line, place=m["place"], message=m["message"], fix=m["fix"])
-        for m in refusals
-    ]
+    return [Problem(file=file, line=line, message=detail.strip().splitlines()[-1].strip())]
 
 
 def _dotted(pointer: str) -> str:

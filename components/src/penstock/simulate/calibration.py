@@ -15,7 +15,7 @@ from pydantic import AfterValidator, Field
 from penstock.manifests.deployment import Role
 from penstock.simulate.interval import family
 from penstock.simulate.model import PoolReplay, Replayable
-from penstock.strict_yaml.base import Items, Positive, Spec, Text
+from penstock.strict_yaml.base import Items, Positive, Spec, Text, invalid
 
 VERSION: Final = 1
 DRAFTS = "aic_nextn"  # the engine's number of draft tokens
@@ -32,7 +32,8 @@ Share = Annotated[float, Field(allow_inf_nan=False)]
 def _ordered(limits: Sequence[float]) -> Sequence[float]:
     low, high = limits
     if low > high:
-        raise ValueError(f"the lower limit {low:g} is above the upper limit {high:g}")
+        message = f"the lower limit {low:g} is above the upper limit {high:g}"
+        raise invalid("", message, "Exchange the limits.")
     return limits
 
 
