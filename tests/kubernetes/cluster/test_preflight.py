@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
+from itertools import repeat
 from pathlib import Path
 
 import httpx
@@ -183,15 +184,22 @@ def test_status_and_diff_say_what_they_omit(secured: Cluster) -> None:
     assert json.loads(output)["drift_not_checked"]
 
 
+def applied(cluster: Cluster, errors: Iterator[ApiError]) -> tuple[int, str]:
+    """An edit is applied while each review gets the next error, until there are none left."""
+
+    def fail(path: str) -> None:
+        if path.endswith(REVIEWS) and (error := next(errors, None)):
+            raise error
+
+    cluster.api.gate = fail
+    cluster.edit(decode={"replicas": 2})
+    return cluster.apply()
+
+
 @pytest.mark.parametrize("code", [403, 404])
 def test_a_server_that_answers_no_reviews_does_not_block(code: int, installed: Cluster) -> None:
-    def refuse(path: str) -> None:
-        if path.endswith(REVIEWS):
-            raise ApiError(code, "Forbidden", "no reviews here")
-
-    installed.api.gate = refuse
-    installed.edit(decode={"replicas": 2})
-    exit_code, output = installed.apply()
+    error = ApiError(code, "Forbidden", "no reviews here")
+    exit_code, output = applied(installed, repeat(error))
     assert exit_code == 0, output
     assert output.count("skipped the permission check: ") == 1
     assert "no reviews here" in output
@@ -199,15 +207,8 @@ def test_a_server_that_answers_no_reviews_does_not_block(code: int, installed: C
 
 @pytest.mark.parametrize("code", [409, 429, 503])
 def test_a_failure_of_a_review_that_passes_is_retried(code: int, installed: Cluster) -> None:
-    failures = iter([code] * 3)
-
-    def fail(path: str) -> None:
-        if path.endswith(REVIEWS) and (failing := next(failures, None)):
-            raise ApiError(failing, "", "wait a moment")
-
-    installed.api.gate = fail
-    installed.edit(decode={"replicas": 2})
-    exit_code, output = installed.apply()
+    error = ApiError(code, "", "wait a moment")
+    exit_code, output = applied(installed, repeat(error, 3))
     assert exit_code == 0, output
     assert "permission check" not in output
 
@@ -219,13 +220,8 @@ def test_a_failure_of_a_review_that_passes_is_retried(code: int, installed: Clus
 def test_a_review_that_fails_each_time_stops_before_the_write(
     code: int, words: str, installed: Cluster
 ) -> None:
-    def fail(path: str) -> None:
-        if path.endswith(REVIEWS):
-            raise ApiError(code, "", "wait a moment")
-
-    installed.api.gate = fail
-    installed.edit(decode={"replicas": 2})
-    exit_code, output = installed.apply()
+    error = ApiError(code, "", "wait a moment")
+    exit_code, output = applied(installed, repeat(error))
     assert exit_code == ClusterError.exit_code
     assert words in output
     assert installed.replicas()["decode"] == 1
@@ -235,13 +231,8 @@ def test_a_review_that_fails_each_time_stops_before_the_write(
 def test_a_malformed_review_is_a_fault_of_penstock_and_the_verb_goes_on(
     code: int, installed: Cluster
 ) -> None:
-    def refuse(path: str) -> None:
-        if path.endswith(REVIEWS):
-            raise ApiError(code, "Invalid", "metadata: must be empty")
-
-    installed.api.gate = refuse
-    installed.edit(decode={"replicas": 2})
-    exit_code, output = installed.apply()
+    error = ApiError(code, "Invalid", "metadata: must be empty")
+    exit_code, output = applied(installed, repeat(error))
     assert exit_code == 0, output
     note = re.search(r"skipped the permission check: a bug in penstock: (.*) Details: (.*)", output)
     assert note
