@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import tempfile
 from collections.abc import Iterator, Sequence
 from itertools import repeat
 from pathlib import Path
@@ -229,8 +230,9 @@ def test_a_review_that_fails_each_time_stops_before_the_write(
 
 @pytest.mark.parametrize("code", [400, 422])
 def test_a_malformed_review_is_a_fault_of_penstock_and_the_verb_goes_on(
-    code: int, installed: Cluster
+    code: int, installed: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     error = ApiError(code, "Invalid", "metadata: must be empty")
     exit_code, output = applied(installed, repeat(error))
     assert exit_code == 0, output
@@ -239,7 +241,7 @@ def test_a_malformed_review_is_a_fault_of_penstock_and_the_verb_goes_on(
     assert note[1] == f"{code}: metadata: must be empty."
     log = Path(note[2])
     assert json.loads(log.read_text())["request"]["spec"]["resourceAttributes"]
-    log.unlink()
+    assert list(tmp_path.glob("penstock-error-*")) == [log], "one for all reviews"
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,11 @@ RECORDS = (Right(verb="list", resource=SECRETS), Right(verb="get", resource=SECR
 class NoReviewError(ClusterError):
     """The API server does not say what the user may do."""
 
+    def __init__(self, problem: Problem, details: str = "") -> None:
+        super().__init__(problem)
+        self.details = details
+        """The review and its answer, if penstock made the review wrong."""
+
 
 def may(api: Api, right: Right, name: str = "") -> bool:
     """Whether the user has the right; ``name``: for this object.
@@ -60,12 +65,12 @@ def may(api: Api, right: Right, name: str = "") -> bool:
     accepted = (*REFUSED, *MALFORMED, CONFLICT)
     status, answer = api.request("POST", REVIEWS, review, about, accepted)
     if status in accepted:
-        text = f"{status}: {answer.get('message') or 'SelfSubjectAccessReviews are not available'}"
-        if status in MALFORMED:
-            details = write_details(json.dumps({"request": review, "response": answer}, indent=2))
-            text = f"a bug in penstock: {text}. {details}"
-        kind = UnavailableError if status == CONFLICT else NoReviewError
-        raise kind(Problem(place=str(right), message=text))
+        text = answer.get("message") or "SelfSubjectAccessReviews are not available"
+        problem = Problem(place=str(right), message=f"{status}: {text}")
+        if status == CONFLICT:
+            raise UnavailableError(problem)
+        exchange = {"request": review, "response": answer}
+        raise NoReviewError(problem, json.dumps(exchange, indent=2) if status in MALFORMED else "")
     return bool(answer["status"]["allowed"])
 
 
@@ -101,7 +106,10 @@ class Preflight:
                 self._review(listed)
                 break
             except NoReviewError as error:
-                self.print_line(f"skipped the permission check: {error.problems[0].message}")
+                why = error.problems[0].message
+                if error.details:
+                    why = f"a bug in penstock: {why}. {write_details(error.details)}"
+                self.print_line(f"skipped the permission check: {why}")
                 return
             except UnavailableError:
                 if not left:

@@ -378,9 +378,8 @@ class _Adapter:
         servers = [url.strip() for url in planes.nats_url.split(",") if url.strip()]
         nats = [url for url in servers if is_local(url)]
         for url in {*planes.etcd_endpoints, *servers} - {*etcd, *nats}:
-            instead = (
-                "" if (nats if url in servers else etcd) else ": starting a server here instead"
-            )
+            used = nats if url in servers else etcd
+            instead = "" if used else ": starting a server here instead"
             self._note(f"ignoring {url} on this machine{instead}")
         return replace(planes, etcd_endpoints=etcd, nats_url=",".join(nats))
 
