@@ -9,23 +9,6 @@ from penstock.local.events import Event, EventKind
 
 
 @pytest.mark.parametrize(
-    ("name", "component"),
-    [("quick-decode-7c9", "decode"), ("quick-decode-long-7c9", "decode-long")],
-)
-def test_a_pool_whose_name_begins_with_that_of_another(name: str, component: str) -> None:
-    listed = {
-        "metadata": {},
-        "type": "Normal",
-        "reason": "ScalingReplicaSet",
-        "message": f"Scaled up replica set {name} from 1 to 2",
-        "lastTimestamp": "2026-11-22T20:44:05Z",
-        "involvedObject": {"kind": "Deployment", "name": name},
-    }
-    (event,) = events_of([listed], "quick", ["decode", "decode-long"])
-    assert (event.kind, event.subject) == (EventKind.SCALE, component)
-
-
-@pytest.mark.parametrize(
     ("counts", "text"),
     [
         ({"count": 3}, "BackOff: x (3 times)"),
@@ -45,7 +28,7 @@ def test_a_count_that_is_not_an_integer_is_not_shown(counts: dict[str, object], 
         "lastTimestamp": "2026-11-22T20:44:05Z",
         "involvedObject": {"kind": "Pod", "name": "quick-decode-0"},
     }
-    (event,) = events_of([listed], "quick", ["decode"])
+    (event,) = events_of([(listed, "decode")])
     assert event.text == text
 
 

@@ -124,7 +124,7 @@ def test_an_autoscaler_that_cannot_scale_is_reported_but_does_not_fail_the_rollo
     for o in live:
         if o["kind"] == "HorizontalPodAutoscaler":
             o["status"] = {"conditions": [{**condition, "message": "no metrics returned"}]}
-    found = progress_of(scaled(), Observation(release="g", live=tuple(live), pods=(), events=()))
+    found = progress_of(scaled(), Observation(live=tuple(live), pods=(), events=()))
     (diagnosis,) = found.diagnoses
     assert str(diagnosis).startswith("HorizontalPodAutoscaler g-decode: cannot scale")
     assert "FailedGetMetric: no metrics returned" in str(diagnosis)

@@ -38,7 +38,7 @@ def event(reason: str, kind: str = "Pod", name: str = "g-decode-1", **more: Any)
 
 
 def texts(pods: list[Object], events: list[Object] | None = None, **more: Any) -> list[str]:
-    return [str(t) for t in diagnose(pods, events or [], "g", **more)]
+    return [str(t) for t in diagnose(pods, events or [], **more)]
 
 
 def test_a_ready_pod_that_restarted_once_has_no_problem() -> None:
@@ -48,19 +48,15 @@ def test_a_ready_pod_that_restarted_once_has_no_problem() -> None:
 
 def test_a_killed_container_is_reported_and_permanent_after_repeated_restarts() -> None:
     ended = {"lastState": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}}
-    (once,) = diagnose([pod(main={**ended, "restartCount": 1})], [], "g")
-    (often,) = diagnose([pod(main={**ended, "restartCount": 3})], [], "g")
+    (once,) = diagnose([pod(main={**ended, "restartCount": 1})], [])
+    (often,) = diagnose([pod(main={**ended, "restartCount": 3})], [])
     assert str(once) == "decode: exited: exit code 137 (OOMKilled), 1 restarts"
     assert (once.is_permanent, often.is_permanent) == (False, True)
     assert often.problem == "keeps crashing"
 
 
 def test_a_quota_that_blocks_pods_is_reported_without_a_pod() -> None:
-    events = [
-        event("FailedCreate", "ReplicaSet", "g-decode-6c9f"),
-        event("FailedCreate", "Job", "h-x"),
-    ]
-    assert texts([], events) == [
+    assert texts([], [event("FailedCreate", "ReplicaSet", "g-decode-6c9f")]) == [
         "ReplicaSet g-decode-6c9f: pods cannot be created: message of FailedCreate"
     ]
 
@@ -69,7 +65,7 @@ def test_pods_gated_by_grove_do_not_hide_unschedulable_ones() -> None:
     short = "0/4 nodes are available: 1 node(s) had untolerated taint {a: b}, 3 Insufficient gpu."
     held = scheduling("SchedulingGated", "Scheduling is blocked due to non-empty scheduling gates")
     assert texts([held]) == []
-    (found,) = diagnose([held, scheduling("Unschedulable", short)], [], "g")
+    (found,) = diagnose([held, scheduling("Unschedulable", short)], [])
     assert found.summary == f"decode: unschedulable: {short}"
 
 
@@ -106,8 +102,8 @@ def test_only_the_newest_event_of_this_pod_is_reported() -> None:
 
 def test_old_pods_do_not_fail_a_rollout() -> None:
     """Otherwise the fix of a broken release would fail because of the broken pods."""
-    (old,) = diagnose([pod(main={"state": IMAGE})], [], "g", old_pods={"u1"})
-    (new,) = diagnose([pod(main={"state": IMAGE})], [], "g")
+    (old,) = diagnose([pod(main={"state": IMAGE})], [], old_pods={"u1"})
+    (new,) = diagnose([pod(main={"state": IMAGE})], [])
     assert (old.is_permanent, new.is_permanent) == (False, True)
 
 
@@ -140,7 +136,7 @@ def ready(status: str, of: int | None, message: str = "") -> Object:
 
 
 def progress(*live: Object) -> Any:
-    return progress_of(live, Observation(release="g", live=live, pods=(), events=()))
+    return progress_of(live, Observation(live=live, pods=(), events=()))
 
 
 @pytest.mark.parametrize(

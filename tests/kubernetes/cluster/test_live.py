@@ -206,9 +206,12 @@ def test_events_of_kubernetes_are_shown(installed: Cluster) -> None:
     add_event(installed, "Pod", pod, "Unhealthy", "Readiness probe failed: HTTP 503", count=3)
     add_event(installed, "Pod", pod, "Killing", "Stopping container main", is_warning=False)
     scaled = "Scaled up replica set quick-prefill-76dc4867f7 from 0 to 2"
-    add_event(
-        installed, "Deployment", "quick-prefill", "ScalingReplicaSet", scaled, is_warning=False
+    (prefill,) = (
+        deployment["metadata"]["name"]
+        for deployment in installed.api.store.of_kind("Deployment")
+        if deployment["metadata"]["labels"]["penstock/component"] == "prefill"
     )
+    add_event(installed, "Deployment", prefill, "ScalingReplicaSet", scaled, is_warning=False)
     add_event(installed, "Pod", "quick-2-decode-0", "Unhealthy", "of another release")
     add_event(installed, "Pod", pod, "Pulled", "not shown", is_warning=False)
     with live(installed) as graph:
@@ -235,16 +238,14 @@ def add_event(
     is_warning: bool = True,
 ) -> None:
     store = installed.api.store
-    event: dict[str, Any] = {
-        "apiVersion": "v1",
-        "kind": "Event",
-        "metadata": {},
+    about = next(
+        (o for o in store.of_kind(kind) if o["metadata"]["name"] == name),
+        {"apiVersion": "v1", "kind": kind, "metadata": {"name": name, "uid": "of another"}},
+    )
+    event = warning(about, reason, message) | {
         "type": "Warning" if is_warning else "Normal",
-        "reason": reason,
-        "message": message,
         "count": count,
         "lastTimestamp": "2026-11-22T20:44:05Z",
-        "involvedObject": {"kind": kind, "name": name},
     }
     store.write(("v1", "events", "default", f"{name}.{len(store.objects)}"), event, trusted=True)
 

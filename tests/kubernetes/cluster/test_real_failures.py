@@ -12,11 +12,14 @@ import pytest
 from penstock.cluster.api import Api
 from penstock.cluster.diagnose import Diagnosis, diagnose
 from penstock.cluster.observe import baseline, observe
+from penstock.cluster.own_objects import OwnObjects
 from penstock.cluster.release import require_release
 from penstock.errors import ClusterError, RolloutError
 from penstock.helm import ReleaseTarget
 from tests.kubernetes.cluster.test_recordings import RECORDINGS
 from tests.support.emulated_cluster.api_server import NOT_FOUND
+from tests.support.emulated_cluster.kubelet import warning
+from tests.support.emulated_cluster.operator import COMPONENT
 from tests.support.emulated_cluster.released import NAME, Cluster
 from tests.support.emulated_cluster.store import ApiError, Object
 
@@ -24,6 +27,7 @@ READ_ONLY = (
     'deployments.apps "quick" is forbidden: User "reader" cannot patch resource "deployments" in '
     'API group "apps" in the namespace "default"'
 )
+EVENT = ("v1", "events", "default", "event")
 REFUSALS = (
     "quota-pods",
     "quota-gpus",
@@ -100,7 +104,7 @@ def test_6_update_conflicts_of_the_operator_are_no_problem() -> None:
     text = 'Operation cannot be fulfilled on deployments.apps "x": the object has been modified; '
     conflict = event("ReconcileError", f"{text}please apply your changes to the latest version")
     trouble = event("ReconcileError", "(combined from similar events): no such claim")
-    (found,) = diagnose([], [conflict, trouble], NAME)
+    (found,) = diagnose([], [conflict, trouble])
     assert found.message == "no such claim"
 
 
@@ -110,11 +114,8 @@ def event(reason: str, message: str) -> Object:
 
 
 def test_6_warnings_from_before_the_change_are_not_shown(installed: Cluster) -> None:
-    store = installed.api.store
-    about = {"kind": "DynamoGraphDeployment", "name": NAME}
-    key = ("v1", "events", "default", "old")
-    old = {"type": "Warning", "reason": "Old", "message": "from yesterday", "count": 1}
-    store.write(key, {"kind": "Event", "metadata": {}, "involvedObject": about, **old})
+    old = warning(installed.live(), "Old", "from yesterday")
+    installed.api.store.write(EVENT, {**old, "count": 1})
     installed.edit(decode={"replicas": 2})
     code, output = installed.apply()
     assert code == 0, output
@@ -125,22 +126,21 @@ def test_6_warnings_from_before_the_change_are_not_shown(installed: Cluster) -> 
 def test_6_a_further_occurrence_of_an_old_warning_is_new(
     installed: Cluster, repeated: Object
 ) -> None:
-    key = ("v1", "events", "default", "old")
-    warning = {"kind": "Event", "metadata": {}, **event("Failed", "again")}
-    installed.api.store.write(key, warning)
+    old = warning(installed.live(), "Failed", "again")
+    installed.api.store.write(EVENT, old)
     target = ReleaseTarget(name=NAME, namespace="default", kubeconfig=installed.kubeconfig)
     api, release = Api.connect(target), require_release(target)
-    before = baseline(api, target)
-    assert observe(api, release, target, before).events == ()
-    installed.api.store.write(key, warning | repeated)
-    (found,) = observe(api, release, target, before).events
+    before, own = baseline(api, target), OwnObjects(api, target)
+    assert observe(own, release, before).events == ()
+    installed.api.store.write(EVENT, old | repeated)
+    (found,) = observe(own, release, before).events
     assert found["message"] == "again"
 
 
 @pytest.mark.needs("recordings")
 @pytest.mark.parametrize("name", REFUSALS)
 def test_7_a_refused_pod_is_one_final_problem(name: str) -> None:
-    found = diagnose([], warnings(recorded_events(name)), "app")
+    found = diagnose([], warnings(recorded_events(name)))
     assert [(d.problem, d.is_permanent) for d in found] == [("pods cannot be created", True)]
     assert "Error creating" not in found[0].message
     assert '"app-' not in found[0].message  # the name of a pod that never existed
@@ -154,13 +154,17 @@ def test_7_unschedulable_pods_are_waited_for() -> None:
 def pods_of(name: str) -> tuple[Diagnosis, ...]:
     found = warnings(recorded_events(name))
     assert found
-    return diagnose([], found, "app")
+    return diagnose([], found)
 
 
 @pytest.mark.needs("recordings")
 def test_7_a_refused_pod_ends_the_wait(installed: Cluster) -> None:
     recorded = warnings(recorded_events("podsecurity-restricted"))[0]
-    about = {"kind": "ReplicaSet", "name": f"{NAME}-decode-1"}
+    owner = next(
+        replica_set
+        for replica_set in installed.api.store.of_kind("ReplicaSet")
+        if replica_set["metadata"]["labels"][COMPONENT] == "decode"
+    )
 
     def refuse(new: Object, _: object) -> None:
         """Once the graph is written, its new pods are refused."""
@@ -170,9 +174,8 @@ def test_7_a_refused_pod_ends_the_wait(installed: Cluster) -> None:
             and "--slow" in json.dumps(new)
             and new.get("kind") == "DynamoGraphDeployment"
         ):
-            key = ("v1", "events", "default", "refused")
-            body = {**recorded, "kind": "Event", "metadata": {}, "involvedObject": about}
-            installed.api.store.write(key, body, trusted=True)
+            refused = warning(owner, recorded["reason"], recorded["message"])
+            installed.api.store.write(EVENT, refused, trusted=True)
 
     installed.api.store.admission.append(refuse)
     installed.edit(decode={"args": ["--slow"]})

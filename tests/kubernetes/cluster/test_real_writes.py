@@ -61,7 +61,7 @@ def test_9_only_the_ready_condition_says_that_a_rollout_is_done(name: str) -> No
             graph = {"apiVersion": "nvidia.com/v1beta1", "kind": event["kind"], **found}
         graph |= {key: found[key] for key in ("spec", "status") if key in found}
         graph["metadata"] = {**graph["metadata"], **found["metadata"]}
-        seen = Observation(release="quick", live=(graph,), pods=(), events=())
+        seen = Observation(live=(graph,), pods=(), events=())
         status = graph.get("status") or {}
         conditions = [c for c in status.get("conditions") or () if c["type"] == "Ready"]
         is_ready = any(

@@ -19,6 +19,7 @@ import pytest
 from penstock.errors import ClusterError, GraphError, RolloutError
 from penstock.metrics import parse
 from penstock.serving.frontend_metrics import summarize
+from tests.support.emulated_cluster.kubelet import key_of
 from tests.support.emulated_cluster.released import DGD, NAME, Cluster, record_of
 from tests.support.emulated_cluster.store import ApiError
 
@@ -335,6 +336,40 @@ def test_uninstall_finishes_an_interrupted_uninstallation(fresh: Cluster) -> Non
     assert not fresh.api.store.of_kind("ConfigMap")
     assert not fresh.api.store.of_kind("PersistentVolumeClaim")
     assert fresh.run("uninstall", "--yes")[0] == ClusterError.exit_code
+
+
+def _installed_by_argo_cd(cluster: Cluster) -> None:
+    """As recorded: the objects of `helm template`, without Helm's records and annotations."""
+    store = cluster.api.store
+    for key in [key for key in store.objects if key[1] == "secrets"]:
+        store.remove(key)
+    for key, manifest in list(store.objects.items()):
+        if annotations := manifest["metadata"].get("annotations"):
+            kept = {k: v for k, v in annotations.items() if not k.startswith("meta.helm.sh/")}
+            metadata = {**manifest["metadata"], "annotations": kept}
+            store.write(key, {**manifest, "metadata": metadata}, trusted=True)
+
+
+@pytest.mark.parametrize("by", ["argo-cd", "helm"])
+def test_uninstall_without_a_record_deletes_nothing_that_serves(
+    installed: Cluster, by: str
+) -> None:
+    """`helm`: its records are lost, and the graph still serves."""
+    store = installed.api.store
+    _installed_by_argo_cd(installed)
+    if by == "helm":
+        names = {"meta.helm.sh/release-name": NAME, "meta.helm.sh/release-namespace": "default"}
+        for manifest in store.of_kind("ConfigMap"):
+            manifest["metadata"].setdefault("annotations", {}).update(names)
+            store.write(key_of(manifest), manifest, trusted=True)
+    before = set(store.objects)
+    code, output = installed.run("uninstall", "--yes")
+    assert code == ClusterError.exit_code, output
+    assert set(store.objects) == before
+    found = "configmap/quick-" if by == "argo-cd" else "pod/quick-"
+    assert found in output
+    assert "Nothing was deleted" in output
+    assert "already uninstalled" not in output
 
 
 def _pend(cluster: Cluster, revision: int) -> None:

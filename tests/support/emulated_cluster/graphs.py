@@ -217,7 +217,7 @@ def _sync(
     made = {
         "apiVersion": "nvidia.com/v1beta1",
         "kind": "DynamoComponentDeployment",
-        "metadata": {"labels": labels, "ownerReferences": [reference_to(graph)]},
+        "metadata": {"labels": labelled["labels"], "ownerReferences": [reference_to(graph)]},
         "spec": {
             "name": spec["name"],
             "type": spec["type"],

@@ -67,16 +67,7 @@ class Kubelet:
         key = ("v1", "events", owner["metadata"]["namespace"], f"{owner['metadata']['name']}.1")
         if key in self.store.objects:
             return
-        event = {
-            "apiVersion": "v1",
-            "kind": "Event",
-            "metadata": {},
-            "type": "Warning",
-            "reason": "FailedCreate",
-            "message": message,
-            "involvedObject": {"kind": owner["kind"], "name": owner["metadata"]["name"]},
-        }
-        self.store.write(key, event, trusted=True)
+        self.store.write(key, warning(owner, "FailedCreate", message), trusted=True)
 
     def delete(self, pod: Object) -> None:
         """Begin to end a pod: it no longer counts, and goes after ``steps_to_end``."""
@@ -127,18 +118,9 @@ class Kubelet:
     def warn(self, about: Object, reason: str, message: str) -> None:
         """A warning event about an object."""
         meta = about["metadata"]
-        involved = {"kind": about["kind"], "name": meta["name"], "namespace": meta["namespace"]}
-        event = {
-            "apiVersion": "v1",
-            "kind": "Event",
-            "metadata": {},
-            "type": "Warning",
-            "reason": reason,
-            "message": message,
-            "involvedObject": involved,
-        }
         name = f"{meta['name']}.{next(self.numbers)}"
-        self.store.write(("v1", "events", meta["namespace"], name), event)
+        key = ("v1", "events", meta["namespace"], name)
+        self.store.write(key, warning(about, reason, message))
 
     def _free_gpus(self) -> int:
         pods = self.store.of_kind("Pod")
@@ -149,6 +131,20 @@ def key_of(manifest: Object) -> Key:
     meta, version = manifest["metadata"], manifest["apiVersion"]
     plural = next(p for p, kind in RESOURCES[version].items() if kind == manifest["kind"])
     return version, plural, meta["namespace"], meta["name"]
+
+
+def warning(about: Object, reason: str, message: str) -> Object:
+    meta = about["metadata"]
+    involved = {name: meta[name] for name in ("namespace", "name", "uid", "resourceVersion")}
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {},
+        "type": "Warning",
+        "reason": reason,
+        "message": message,
+        "involvedObject": {k: about[k] for k in ("apiVersion", "kind")} | involved,
+    }
 
 
 def reference_to(owner: Object) -> Object:

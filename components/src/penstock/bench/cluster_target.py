@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from penstock.cluster.api import Api
 from penstock.cluster.frontends import forwarded
 from penstock.cluster.observe import read_progress
+from penstock.cluster.own_objects import OwnObjects
 from penstock.cluster.preflight import Preflight
 from penstock.cluster.release import require_release
 from penstock.cluster.rights import Verb
@@ -24,7 +25,7 @@ def forwarded_release(target: ReleaseTarget, say: Callable[[str], None]) -> Iter
     api = Api.connect(target)
     Preflight(api, target, Verb.BENCH, say).require()
     release = require_release(target)
-    progress = read_progress(api, release, target)
+    progress = read_progress(OwnObjects(api, target), release)
     if not progress.is_done:
         fix = "Wait until `penstock status --cluster` shows it as ready."
         message = f"is not ready: {progress}"

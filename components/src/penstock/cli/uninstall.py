@@ -24,7 +24,7 @@ def run(args: argparse.Namespace) -> int:
     from penstock.cluster.release import read_release, require_release
     from penstock.cluster.rights import Verb, claim_needs
     from penstock.cluster.rollout import defer_signals
-    from penstock.cluster.uninstall import list_leftovers, uninstall
+    from penstock.cluster.uninstall import list_leftovers, require_remains, uninstall
 
     target = arguments.target_of(args)
     api = Api.connect(target)
@@ -33,6 +33,8 @@ def run(args: argparse.Namespace) -> int:
     release = read_release(target)
     leftovers = list_leftovers(api, target)
     objects = leftovers.files + leftovers.graphs + (leftovers.claims if args.delete_cache else ())
+    if release is None:
+        require_remains(api, target, leftovers, arguments.clock())
     if release is None and not objects:
         require_release(target)  # raises that it is not installed
     if release:

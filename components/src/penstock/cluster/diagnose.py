@@ -88,14 +88,13 @@ class Diagnosis:
 def diagnose(
     pods: Iterable[Object],
     events: Iterable[Object],
-    release: str,
     old_pods: Set[str] = frozenset(),
 ) -> tuple[Diagnosis, ...]:
     """One diagnosis per component and problem; a pod's status takes precedence over its events.
 
-    Ready pods, pods being deleted and pods of Jobs that failed are skipped. Names of the release's
-    objects begin with ``release``. ``old_pods``: uids of pods from before the change; their
-    problems are never permanent.
+    Ready pods, pods being deleted and pods of Jobs that failed are skipped. ``events``: about the
+    release's objects. ``old_pods``: uids of pods from before the change; their problems are never
+    permanent.
     """
     newest_first = sorted(events, key=_time, reverse=True)
     diagnoses: dict[tuple[str, str], Diagnosis] = {}
@@ -104,7 +103,7 @@ def diagnose(
         is_old = _uid(pod) in old_pods
         for entry in (*_from_status(pod, is_old=is_old), *_from_events(pod, newest_first)):
             diagnoses.setdefault((entry.component, entry.problem), entry)
-    for entry in _from_owners(newest_first, release):
+    for entry in _from_owners(newest_first):
         diagnoses.setdefault((entry.component, entry.problem), entry)
     return tuple(diagnoses.values())
 
@@ -189,13 +188,12 @@ def _from_events(pod: Object, events: Iterable[Object]) -> Iterator[Diagnosis]:
             yield _of_pod(pod, problem, str(event.get("message", "")))
 
 
-def _from_owners(events: Iterable[Object], release: str) -> Iterator[Diagnosis]:
+def _from_owners(events: Iterable[Object]) -> Iterator[Diagnosis]:
     for event in events:
         regarding = event.get("involvedObject") or {}
         name = str(regarding.get("name", ""))
-        in_release = name == release or name.startswith(f"{release}-")
         is_warning = event.get("type") == "Warning"
-        if is_warning and in_release and regarding.get("kind") in OWNER_KINDS:
+        if is_warning and regarding.get("kind") in OWNER_KINDS:
             reason = str(event.get("reason"))
             message = str(event.get("message", "")).removeprefix(COMBINED)
             if UPDATE_CONFLICT in message:

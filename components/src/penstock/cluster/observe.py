@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from penstock.cluster.api import Api, ForbiddenError
+from penstock.cluster.own_objects import OwnObjects
 from penstock.cluster.progress import WORKLOAD_KINDS, Observation, Progress, progress_of
 from penstock.cluster.release import Release
 from penstock.cluster.workloads import POD_GRAPH, Object
@@ -35,27 +36,27 @@ def baseline(api: Api, target: ReleaseTarget) -> Baseline:
     )
 
 
-def observe(
-    api: Api, release: Release, target: ReleaseTarget, before: Baseline = NOTHING
-) -> Observation:
+def observe(own: OwnObjects, release: Release, before: Baseline = NOTHING) -> Observation:
     """The current state, without the warnings in ``before``. Raises ClusterError."""
-    forbidden: dict[str, str] = {}
+    api, forbidden = own.api, own.forbidden
+    forbidden.clear()
+    # Before the pods, so that the pod of each event is in the list if it still exists.
     events = _list_if_allowed(api, "Event", forbidden, fields="type=Warning")
+    pods = _list_if_allowed(api, "Pod", forbidden, labels=f"{POD_GRAPH}={own.target.name}")
+    own.add_pods(pods)
+    new = (e for e in events if _occurrence(e) not in before.events)
     return Observation(
-        release=target.name,
         live=_readable(api, release.objects, forbidden),
-        pods=_list_if_allowed(api, "Pod", forbidden, labels=f"{POD_GRAPH}={target.name}"),
-        events=tuple(e for e in events if _occurrence(e) not in before.events),
+        pods=pods,
+        events=tuple(e for e in new if own.component(e.get("involvedObject") or {}) is not None),
         old_pods=before.pods,
         forbidden=forbidden,
     )
 
 
-def read_progress(
-    api: Api, release: Release, target: ReleaseTarget, before: Baseline = NOTHING
-) -> Progress:
+def read_progress(own: OwnObjects, release: Release, before: Baseline = NOTHING) -> Progress:
     """The progress of the release's rollout. Takes and raises the same as `observe`."""
-    return progress_of(release.objects, observe(api, release, target, before))
+    return progress_of(release.objects, observe(own, release, before))
 
 
 def _occurrence(event: Object) -> tuple[str, str]:

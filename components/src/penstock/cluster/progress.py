@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from penstock.cluster.compare import without_secrets
-from penstock.cluster.diagnose import Diagnosis, diagnose, restarts
+from penstock.cluster.diagnose import UPDATE_CONFLICT, Diagnosis, diagnose, restarts
 from penstock.cluster.workloads import (
     COMPONENT,
     DEPLOYMENT,
@@ -85,11 +85,10 @@ class Progress:
 class Observation:
     """What the cluster holds of a release at one moment."""
 
-    release: str
     # The release's objects that exist.
     live: tuple[Object, ...]
     pods: tuple[Object, ...]
-    # Warnings of the namespace.
+    # About the release's objects, also those that controllers have created.
     events: tuple[Object, ...]
     # Uids of pods from before the change.
     old_pods: frozenset[str] = frozenset()
@@ -111,7 +110,7 @@ def progress_of(released: Iterable[Object], observation: Observation) -> Progres
     waiting += [reason for o in live if (reason := _waiting_for(o))]
     is_done = not waiting and bool(live) and all(pool.is_done for pool in pools)
     events = () if is_done else observation.events
-    of_pods = diagnose(observation.pods, events, observation.release, observation.old_pods)
+    of_pods = diagnose(observation.pods, events, observation.old_pods)
     return Progress(
         pools=pools,
         is_done=is_done,
@@ -224,7 +223,8 @@ def _diagnose_object(manifest: Object) -> Iterator[Diagnosis]:
         ready = _ready_condition(manifest) or {}
         if ready.get("observedGeneration") is None or not _is_outdated(manifest):
             message = str(ready.get("message") or ready.get("reason") or "state is failed")
-            yield _of_object(f"graph {name}", "operator error", message, is_permanent=True)
+            if UPDATE_CONFLICT not in message:
+                yield _of_object(f"graph {name}", "operator error", message, is_permanent=True)
     for kind, healthy in SCALER_CONDITIONS.get(manifest["kind"], ()):
         for condition in conditions:
             if condition["type"] == kind and condition["status"] not in (healthy, "Unknown"):

@@ -36,6 +36,21 @@ CHART_KINDS: Mapping[str, str] = {
     "ServiceAccount": "",
     "StatefulSet": "apps",
 }
+# What the controllers create between an object of the chart and its pods, with the API groups.
+CREATED_KINDS: Mapping[str, Mapping[str, str]] = {
+    "Deployment": {"ReplicaSet": "apps"},
+    "LeaderWorkerSet": {"StatefulSet": "apps"},
+    "DynamoGraphDeployment": {
+        "Deployment": "apps",
+        "DynamoComponentDeployment": "nvidia.com",
+        "LeaderWorkerSet": "leaderworkerset.x-k8s.io",
+        "PodClique": "grove.io",
+        "PodCliqueScalingGroup": "grove.io",
+        "PodCliqueSet": "grove.io",
+        "ReplicaSet": "apps",
+        "StatefulSet": "apps",
+    },
+}
 SECRETS = "secrets"  # Helm's records of the revisions
 
 
@@ -143,7 +158,7 @@ def _diff(before: Sequence[Object], after: Sequence[Object]) -> Iterator[Need]:
 def _status(before: Sequence[Object], after: Sequence[Object]) -> Iterator[Need]:
     yield from _reading(before, after)
     yield _need("list", "", "pods", loss="the problems of pods are not shown")
-    yield _need("list", "", "events", loss="warnings of the cluster are not shown")
+    yield from _warnings((*before, *after))
     yield _need("get", "", "pods/proxy", loss="the frontends' metrics are not shown")
 
 
@@ -165,7 +180,7 @@ def _writing(before: Sequence[Object], after: Sequence[Object]) -> Iterator[Need
             yield _need("bind", group, resource, [str(role["name"])], lost)
     yield _need("create", "", "pods", loss="the dry run of pods is skipped")
     yield _need("list", "", "pods", loss="the problems of pods are not reported during the wait")
-    yield _need("list", "", "events", loss="warnings are not reported during the wait")
+    yield from _warnings((*before, *after))
     yield _need("get", "", "pods/log", loss="the logs of failing containers are not shown")
 
 
@@ -175,6 +190,7 @@ def _uninstall(before: Sequence[Object], after: Sequence[Object]) -> Iterator[Ne
     for verb in ("get", "list", "delete"):
         yield _need(verb, "", "configmaps")  # of all revisions
     yield _need("list", "", "persistentvolumeclaims")
+    yield _need("list", "", "pods")
 
 
 def claim_needs() -> tuple[Need, ...]:
@@ -209,7 +225,7 @@ def needs_to_drill(
 def _drill(objects: Sequence[Object], faults: Iterable[str], *, forwards: bool) -> Iterator[Need]:
     yield from _reading(objects, ())
     yield _need("list", "", "pods")
-    yield _need("list", "", "events", loss="warnings of the cluster are not shown")
+    yield from _warnings(objects)
     for fault in faults:
         for right in FAULT_RIGHTS[fault]:
             yield Need(right=right)
@@ -222,7 +238,7 @@ def _drill(objects: Sequence[Object], faults: Iterable[str], *, forwards: bool) 
 def _bench(before: Sequence[Object], after: Sequence[Object]) -> Iterator[Need]:
     yield from _reading(before, after)
     yield _need("list", "", "pods")
-    yield _need("list", "", "events", loss="warnings of the cluster are not shown")
+    yield from _warnings((*before, *after))
     yield from _forwarding()
 
 
@@ -245,6 +261,15 @@ _TABLE: Mapping[Verb, Callable[[Sequence[Object], Sequence[Object]], Iterator[Ne
         (*before, *after), ("delete", "evict", "kill"), forwards=True
     ),
 }
+
+
+def _warnings(objects: Sequence[Object]) -> Iterator[Need]:
+    """Of the events about the release's objects, and of what tells whose they are."""
+    yield _need("list", "", "events", loss="warnings of the cluster are not shown")
+    loss = "warnings about what the controllers create are not shown"
+    for kind in dict.fromkeys(manifest["kind"] for manifest in objects):
+        for created, group in CREATED_KINDS.get(kind, {}).items():
+            yield _need("get", group, PLURALS[created], loss=loss)
 
 
 def _secrets(*verbs: str) -> Iterator[Need]:

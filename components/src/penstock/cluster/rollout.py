@@ -12,6 +12,7 @@ from penstock.cluster import upgrade
 from penstock.cluster.api import Api
 from penstock.cluster.change import Change
 from penstock.cluster.observe import NOTHING, Baseline, baseline, read_progress
+from penstock.cluster.own_objects import OwnObjects
 from penstock.cluster.release import Release, require_release
 from penstock.cluster.wait import RolloutResult, RolloutState, RolloutWaiter, Timeouts
 from penstock.errors import ClusterError, Problem, RolloutError
@@ -105,7 +106,8 @@ class Rollout:
         )
 
     def _is_ready(self) -> bool:
-        return read_progress(self.api, require_release(self.target), self.target).is_done
+        own = OwnObjects(self.api, self.target)
+        return read_progress(own, require_release(self.target)).is_done
 
     def _wait(self, release: Release, before: Baseline, *, is_new: bool) -> RolloutResult | None:
         """None with --no-wait."""
@@ -115,7 +117,8 @@ class Rollout:
             if not self.waits:
                 return None
             say = self.print_progress or self.print_line
-            waiter = RolloutWaiter(self.api, self.target, release, say, self.timeouts, before)
+            own = OwnObjects(self.api, self.target)
+            waiter = RolloutWaiter(own, release, say, self.timeouts, before)
             with self.while_waiting():
                 result = waiter.run()
         except (KeyboardInterrupt, ClusterError):

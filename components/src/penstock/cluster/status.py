@@ -9,6 +9,7 @@ from typing import Any
 from penstock.cluster.api import Api, UnavailableError
 from penstock.cluster.diagnose import is_ready
 from penstock.cluster.observe import observe
+from penstock.cluster.own_objects import OwnObjects
 from penstock.cluster.progress import Observation, Progress, progress_of
 from penstock.cluster.release import Release, Revision, require_release
 from penstock.cluster.workloads import FRONTEND, POD_COMPONENT, workloads
@@ -45,7 +46,7 @@ class StatusReader:
     def read(self) -> Status:
         """Raises ClusterError."""
         release = require_release(self.target)
-        observation = observe(self.api, release, self.target)
+        observation = observe(OwnObjects(self.api, self.target), release)
         metrics: FrontendMetrics | None = None
         metrics_error = observation.forbidden.get("Pod", "no frontend is ready")
         try:

@@ -1,7 +1,8 @@
 """Uninstall a release. Volume claims with data are kept unless the caller passes them.
 
 The engines' ConfigMaps survive upgrades, because pods of an old revision may still start; uninstall
-deletes them. The remains of an interrupted uninstall are found by label.
+deletes them. The remains of an interrupted uninstall are found by label, and are deleted only if
+Helm's annotations say that it made them: Argo CD renders the same labels.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ from penstock.helm import ReleaseTarget
 from penstock.manifests.pods import V1BETA1
 
 DELETION_S, POLL_S = 60.0, 0.5
+SHOWN = 5  # objects in a message
+# Helm's, on every object that it applies.
+RELEASE_NAME, RELEASE_NAMESPACE = "meta.helm.sh/release-name", "meta.helm.sh/release-namespace"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +32,8 @@ class Leftovers:
 
     # ConfigMaps with the engines' configuration.
     files: tuple[Object, ...]
+    # ConfigMaps with the release's labels that Helm did not make.
+    others: tuple[Object, ...]
     # PersistentVolumeClaims: the model cache, and what a StatefulSet created (etcd's data).
     claims: tuple[Object, ...]
     # The graph, if it is being deleted: a finalizer holds it.
@@ -42,11 +48,45 @@ def list_leftovers(api: Api, target: ReleaseTarget) -> Leftovers:
         for labels in (own, f"{POD_GRAPH}={target.name}")
         for claim in api.list("PersistentVolumeClaim", labels)
     }
+    files = api.list("ConfigMap", own)
     return Leftovers(
-        files=tuple(api.list("ConfigMap", own)),
+        files=tuple(file for file in files if _is_of_helm(file, target)),
+        others=tuple(file for file in files if not _is_of_helm(file, target)),
         claims=tuple(claims.values()),
         graphs=tuple(_graphs_being_deleted(api, target)),
     )
+
+
+def require_remains(api: Api, target: ReleaseTarget, left: Leftovers, clock: Clock) -> None:
+    """Raises ClusterError unless ``left`` remains of a release that was uninstalled: without
+    Helm's record, the graph of another tool, or one that still serves, looks the same."""
+    found = [f"configmap/{file['metadata']['name']}" for file in left.others]
+    deadline = clock.now() + DELETION_S
+    while not (found or left.graphs):  # a graph that is being deleted may still have its pods
+        pods = (p for p in api.list("Pod", f"{POD_GRAPH}={target.name}") if not _is_deleted(p))
+        running = [f"pod/{pod['metadata']['name']}" for pod in pods]
+        if not running:
+            return
+        if clock.now() > deadline:
+            found = running
+        clock.sleep(POLL_S)
+    if found:
+        names = ", ".join(found[:SHOWN]) + (", …" if len(found) > SHOWN else "")
+        raise ClusterError(
+            Problem(
+                place=f"release {target}",
+                message="Helm has no record of it, but objects with its labels exist, which "
+                f"another tool, such as Argo CD, may have made: {names}. Nothing was deleted",
+                fix="Delete the graph with the tool that installed it, or the objects by name with "
+                f"`kubectl delete -n {target.namespace} KIND/NAME`.",
+            )
+        )
+
+
+def _is_of_helm(live: Object, target: ReleaseTarget) -> bool:
+    annotations = live["metadata"].get("annotations") or {}
+    release = (annotations.get(RELEASE_NAME), annotations.get(RELEASE_NAMESPACE))
+    return release == (target.name, target.namespace)
 
 
 def _graphs_being_deleted(api: Api, target: ReleaseTarget) -> Iterator[Object]:

@@ -11,14 +11,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from penstock.cluster.api import Api, UnavailableError
+from penstock.cluster.api import UnavailableError
 from penstock.cluster.compare import without_secrets
 from penstock.cluster.diagnose import Diagnosis
 from penstock.cluster.observe import NOTHING, Baseline, read_progress
+from penstock.cluster.own_objects import OwnObjects
 from penstock.cluster.progress import Progress
 from penstock.cluster.release import Release, require_release
 from penstock.errors import ClusterError
-from penstock.helm import ReleaseTarget
 
 LOG_LINES = 5
 REVISION_CHECK_INTERVAL = 5  # polls between two checks for a newer revision
@@ -72,8 +72,7 @@ class RolloutResult:
 class RolloutWaiter:
     """Waits for one rollout."""
 
-    api: Api
-    target: ReleaseTarget
+    own: OwnObjects
     release: Release
     # Called with one line for each change.
     print_line: Callable[[str], None]
@@ -91,7 +90,7 @@ class RolloutWaiter:
         for poll in itertools.count():
             now = clock.now()
             try:
-                progress = read_progress(self.api, self.release, self.target, self.before)
+                progress = read_progress(self.own, self.release, self.before)
                 state = self._state(progress, now, now - started)
                 if (state or poll % REVISION_CHECK_INTERVAL == 0) and self._is_superseded():
                     return RolloutResult(state=RolloutState.SUPERSEDED)
@@ -120,7 +119,7 @@ class RolloutWaiter:
         return RolloutState.TIMED_OUT if elapsed_s > self.timeouts.timeout_s else None
 
     def _is_superseded(self) -> bool:
-        newest = require_release(self.target).revision.number
+        newest = require_release(self.own.target).revision.number
         return newest != self.release.revision.number
 
     def _has_permanent_problem(self, diagnoses: tuple[Diagnosis, ...], now: float) -> bool:
@@ -150,7 +149,7 @@ class RolloutWaiter:
         if not diagnosis.container:
             return ""
         try:
-            text = self.api.log_tail(diagnosis.pod, diagnosis.container, LOG_LINES)
+            text = self.own.api.log_tail(diagnosis.pod, diagnosis.container, LOG_LINES)
         except ClusterError:
             return ""
         lines = [f"\n    | {line}" for line in without_secrets(text).splitlines()[-LOG_LINES:]]

@@ -11,6 +11,7 @@ import httpx
 from penstock.cluster.api import Api
 from penstock.cluster.frontends import forwarded
 from penstock.cluster.observe import read_progress
+from penstock.cluster.own_objects import OwnObjects
 from penstock.cluster.preflight import Preflight
 from penstock.cluster.release import Release, require_release
 from penstock.cluster.rights import Verb, needs_to_drill
@@ -76,7 +77,7 @@ class ClusterDrill:
             lambda before, after: needs_to_drill(before, kinds, forwards=self.url is None),
         ).require()
         release = require_release(self.target)
-        progress = read_progress(api, release, self.target)
+        progress = read_progress(OwnObjects(api, self.target), release)
         if not progress.is_done:
             raise DrillError(
                 Problem(

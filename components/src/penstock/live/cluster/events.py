@@ -34,23 +34,19 @@ SAME_S = 30.0
 ONCE = (EventKind.START, EventKind.DRAIN)  # of each pod
 
 
-def events_of(listed: Iterable[Object], release: str, components: Iterable[str]) -> list[Event]:
-    """The API server's events about the objects of a release."""
-    # A release `quick` has no object of the release `quick-2`.
-    prefixes = {f"{release}-{name}": name for name in components}
-    return [event for one in listed if (event := _event(one, release, prefixes)) is not None]
+def events_of(listed: Iterable[tuple[Object, str]]) -> list[Event]:
+    """The API server's events about the objects of a release, each with its component."""
+    return [event for one in listed if (event := _event(*one)) is not None]
 
 
-def _event(listed: Object, release: str, prefixes: Mapping[str, str]) -> Event | None:
+def _event(listed: Object, component: str) -> Event | None:
     regarding = listed.get("involvedObject") or {}
     name, kind = str(regarding.get("name", "")), str(regarding.get("kind", ""))
-    own = [p for p in prefixes if name == p or name.startswith(f"{p}-")]
-    component = prefixes[max(own, key=len)] if own else ""
     reason, message = str(listed.get("reason") or ""), str(listed.get("message") or "")
     is_warning = listed.get("type") == "Warning"
     is_known = is_warning or reason in KINDS
     time_s = _time(listed)
-    if not (component or name == release) or not is_known or time_s is None:
+    if not is_known or time_s is None:
         return None
     if UPDATE_CONFLICT in message:
         return None  # the operator retries at once

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from penstock.cluster.api import Api, ForbiddenError
 from penstock.cluster.observe import read_objects
+from penstock.cluster.own_objects import OwnObjects
 from penstock.cluster.progress import WORKLOAD_KINDS, Observation, progress_of
 from penstock.cluster.release import Release, read_release, require_release
 from penstock.cluster.status import HTTP_PORT, frontend_port
@@ -33,12 +34,16 @@ class ReleaseReader:
     api: Api
     target: ReleaseTarget
     url: str | None = None
-    events: tuple[Object, ...] = ()
-    """Of the namespace, as last listed."""
+    events: tuple[tuple[Object, str], ...] = ()
+    """About the release's objects, each with its component, as last listed."""
     events_error: ForbiddenError | None = None
+    _own: OwnObjects = field(init=False)
     _release: Release | None = field(default=None)
     _release_at_s: float = float("-inf")
     _events_at_s: float = float("-inf")
+
+    def __post_init__(self) -> None:
+        self._own = OwnObjects(self.api, self.target)
 
     def first(self) -> None:
         """Raises ClusterError if the release is not installed."""
@@ -55,6 +60,7 @@ class ReleaseReader:
         if release is None or release.revision.is_uninstalled:
             return None
         pods = self._pods()
+        self._own.add_pods(pods)
         self._read_events(now_s)
         manifests = [o for o in release.objects if o["kind"] in WORKLOAD_KINDS]
         live = tuple(
@@ -62,9 +68,9 @@ class ReleaseReader:
             for _, found in read_objects(self.api, manifests)
             if not isinstance(found, ForbiddenError)
         )
-        observation = Observation(
-            release=self.target.name, live=live, pods=pods, events=self.events
-        )
+        events = tuple(event for event, _ in self.events)
+        forbidden = self._own.forbidden
+        observation = Observation(live=live, pods=pods, events=events, forbidden=forbidden)
         progress = progress_of(release.objects, observation)
         components = {
             name: workload
@@ -95,6 +101,9 @@ class ReleaseReader:
             return
         self._events_at_s = now_s
         try:
-            self.events, self.events_error = tuple(self.api.list("Event")), None
+            listed, self.events_error = self.api.list("Event"), None
         except ForbiddenError as error:
             self.events, self.events_error = (), error
+            return
+        found = ((event, self._own.component(event.get("involvedObject") or {})) for event in listed)
+        self.events = tuple((event, name) for event, name in found if name is not None)

@@ -141,14 +141,13 @@ class ClusterGraph:
             name = f"{self._reader.target.name} (namespace {self._reader.target.namespace})"
             return stopped(name, tuple(self._own_events), now_s)
         state = self._completed(self._state)
-        found = snapshot(state, self._scrapes, self._events(state), now_s)
+        found = snapshot(state, self._scrapes, self._events(), now_s)
         alerts = tuple(self._alerts(state, found.workers))
         self._last = replace(found, alerts=alerts)
         return self._last
 
-    def _events(self, state: ReleaseState) -> tuple[Event, ...]:
-        name = self._reader.target.name
-        listed = events_of(self._reader.events, name, state.desired_replicas)
+    def _events(self) -> tuple[Event, ...]:
+        listed = events_of(self._reader.events)
         return merged([listed, tuple(self._own_events)], EVENTS)
 
     def _completed(self, state: ReleaseState) -> ReleaseState:
@@ -173,6 +172,7 @@ class ClusterGraph:
         if state.progress.waiting_for:
             yield f"not ready: {state.progress.waiting_for}"
         yield from map(str, state.progress.diagnoses)
+        yield from state.progress.forbidden
         is_forbidden = self._scraper.forbidden is not None
         if is_forbidden:
             fix = rule("pods/proxy", "get")
