@@ -68,6 +68,20 @@ def test_a_graph_that_contains_it_is_rejected_before_any_write(fresh: Cluster) -
         (f"token={PLANTED}!", "token=(hidden)!"),
         ("Authorization: Bearer abc.def", "Authorization: Bearer (hidden)"),
         ("sk-0123456789abcdef", "(hidden)"),
+        ("key nvapi-0123456789abcdef.", "key (hidden)"),
+        (
+            "connecting with password=hunter2, retrying",
+            "connecting with password=(hidden), retrying",
+        ),
+        ('{"api_key": "abcd", "n": 1}', '{"api_key": "(hidden)", "n": 1}'),
+        ("vllm serve m --api-key abcd --port 1", "vllm serve m --api-key (hidden) --port 1"),
+        ("MINIO_SECRET_KEY: abcd", "MINIO_SECRET_KEY: (hidden)"),
+        ('secret "hf-token" not found', 'secret "hf-token" not found'),
+        (
+            "couldn't find key TOKEN in Secret default/hf",
+            "couldn't find key TOKEN in Secret default/hf",
+        ),
+        ("max_tokens=4096 secrets is forbidden", "max_tokens=4096 secrets is forbidden"),
         ("risk-averse hf_ and shelf_life", "risk-averse hf_ and shelf_life"),
     ],
 )

@@ -208,7 +208,7 @@ def test_history_and_rollback(installed: Cluster) -> None:
     assert [line.split("  ")[-1].strip() for line in lines] == [
         "installed",
         "decode 1 → 2",
-        "decode 2 → 1",
+        "decode 2 → 1 (reverts to revision 1)",
     ]
 
 
@@ -226,7 +226,7 @@ def test_history_with_a_revision_of_another_chart(installed: Cluster) -> None:
     assert next(line.split("  ")[-1] for line in output.splitlines()) == "of the chart other"
     code, output = installed.run("rollback", "--yes")
     assert code == ClusterError.exit_code
-    assert "has no earlier deployed revision" in output
+    assert "has no earlier revision that was ready" in output
     code, output = installed.run("rollback", "1", "--yes")
     assert code == ClusterError.exit_code
     assert "revision 1 was installed from the chart other, not penstock" in output
@@ -242,7 +242,8 @@ def test_rollback_takes_over_fields_too(installed: Cluster) -> None:
 
 
 @pytest.mark.parametrize(
-    ("revision", "words"), [([], "has no earlier deployed revision"), (["7"], "has no revision 7")]
+    ("revision", "words"),
+    [([], "has no earlier revision that was ready"), (["7"], "has no revision 7")],
 )
 def test_a_rollback_to_a_missing_revision_is_rejected(
     installed: Cluster, revision: list[str], words: str

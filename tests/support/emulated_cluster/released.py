@@ -140,6 +140,16 @@ class Cluster(Penstock):
         done.raise_for_status()
 
 
+def edit_secret(cluster: Cluster, revision: int, edit: Callable[[dict[str, str]], object]) -> None:
+    """Edit the labels of the Secret with Helm's record of a revision."""
+    key = ("v1", "secrets", "default", f"sh.helm.release.v1.{NAME}.v{revision}")
+    secret = dict(cluster.api.store.objects[key])
+    labels = dict(secret["metadata"]["labels"])
+    edit(labels)
+    secret["metadata"] = {**secret["metadata"], "labels": labels}
+    cluster.api.store.write(key, secret, trusted=True)
+
+
 def record_of(secret: Object) -> dict[str, Any]:
     """Helm's record of a revision in a Secret."""
     packed = base64.b64decode(base64.b64decode(secret["data"]["release"]))

@@ -20,14 +20,22 @@ def run(args: argparse.Namespace) -> int:
 
     target = arguments.target_of(args)
     Api.connect(target)  # names mistakes of the kubeconfig
-    entries = [(e.revision, history_change(e)) for e in history(target)]
+    entries = history(target)
     if args.json:
         rows = [
-            {"revision": r.number, "status": r.status, "at": r.at, "change": change}
-            for r, change in entries
+            {
+                "revision": e.revision.number,
+                "status": e.revision.status,
+                "at": e.revision.at,
+                "change": history_change(e),
+                "outcome": e.revision.outcome or None,
+                "reverts_to": e.reverts_to,
+            }
+            for e in entries
         ]
         print(json.dumps(rows, indent=1))
         return 0
-    for r, change in entries:
-        print(f"{r.number:>4}  {r.at:<20}  {r.status:<16}  {change}".rstrip())
+    for e in entries:
+        r = e.revision
+        print(f"{r.number:>4}  {r.at:<20}  {r.status:<16}  {history_change(e)}".rstrip())
     return 0

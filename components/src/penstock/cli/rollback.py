@@ -15,7 +15,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="REVISION",
         nargs="?",
         type=_revision,
-        help="a number from `penstock history` (default: the last deployed one before the current)",
+        help="a number from `penstock history` (default: the last that was ready and differs from the current)",
     )
     arguments.add_yes(parser)
     arguments.add_wait(parser)

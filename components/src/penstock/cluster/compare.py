@@ -53,15 +53,29 @@ SECRET_NAME = re.compile(
 )
 # Numbers under these names are limits, such as --max-num-batched-tokens.
 COUNT_NAME = re.compile(r"tokens$", re.IGNORECASE)
-SECRET_VALUE = re.compile(r"^(hf_|sk-|ghp_|glpat-|xox|AKIA|eyJ)")
+# Of Hugging Face, OpenAI, GitHub, GitLab, Slack, AWS and NVIDIA, and of JSON Web Tokens.
+SECRET_PREFIX = r"(hf_|sk-|ghp_|github_pat_|glpat-|xox[a-z]-|AKIA|eyJ|nvapi-)"
+SECRET_VALUE = re.compile(f"^{SECRET_PREFIX}")
 CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f]")
 URL_SECRET = re.compile(r"(?<=://)[^/\s@]+:[^/\s@]+(?=@)")
-SECRET_WORD = re.compile(r"\b(hf_|sk-|ghp_|glpat-|xox[a-z]-|AKIA|eyJ)[\w.=/+-]{8,}|(?<=Bearer )\S+")
+SECRET_WORD = re.compile(rf"\b{SECRET_PREFIX}[\w.=/+-]{{8,}}|(?<=Bearer )\S+")
+# `password=…`, `"api_key": "…"`, `--api-key …`, as programs log their settings. A message such as
+# `secret "hf" not found` names a Secret and stays.
+SECRET_PAIR = re.compile(
+    r"""(?x)
+    ( (?P<flag>--)? \b [\w-]*
+      (?: passw(?:or)?d | secret | (?:api|access|private)[_-]?key | (?:auth|access|api|hf)[_-]?token )
+      (?:[_-]\w+)? ["']? (?: \s*[=:]\s* | (?(flag)\s+|(?!)) ) ["']? )
+    [^\s"',;&}]+
+    """,
+    re.IGNORECASE,
+)
 
 
 def without_secrets(text: str) -> str:
     """Text from elsewhere, such as a log, without credentials and terminal control sequences."""
-    return URL_SECRET.sub(HIDDEN, SECRET_WORD.sub(HIDDEN, CONTROL.sub("", text)))
+    text = SECRET_WORD.sub(HIDDEN, CONTROL.sub("", text))
+    return SECRET_PAIR.sub(rf"\1{HIDDEN}", URL_SECRET.sub(HIDDEN, text))
 
 
 def _is_secret(path: str, value: Any) -> bool:

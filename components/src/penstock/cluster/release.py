@@ -5,20 +5,23 @@ Read through the Helm SDK, so releases of `helm install` and `penstock apply` ar
 
 from __future__ import annotations
 
+import contextlib
+import json
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
 
 import yaml
 
 from penstock import helm
-from penstock.cluster.api import ForbiddenError, UnavailableError
+from penstock.cluster.api import Api, ForbiddenError, UnavailableError
 from penstock.cluster.api_errors import ANONYMOUS, LATER, TOO_MANY, WITHOUT_CREDENTIALS
 from penstock.cluster.compare import without_secrets
 from penstock.cluster.diff import Diff, diff
 from penstock.cluster.forbidden import grant
+from penstock.cluster.generations import ROLLOUT
 from penstock.errors import ClusterError, Problem
 from penstock.helm import HelmError, HelmErrorKind, ReleaseTarget
 from penstock.shipped import page
@@ -26,6 +29,10 @@ from penstock.strict_yaml.loader import SafeLoader
 
 T = TypeVar("T")
 CHART = "penstock"
+# The label on Helm's record of a revision that says how its rollout ended. Helm copies the labels
+# to the next record, so the value begins with the revision that it is about: `3.ready`.
+OUTCOME = "penstock/outcome"
+READY, NOT_READY = "ready", "not-ready"
 # Helm's message about an object of the release whose CRD was removed.
 NO_KIND = re.compile(r'no matches for kind "(?P<kind>[^"]*)" in version "(?P<version>[^"]*)"')
 
@@ -44,6 +51,8 @@ class Revision:
     # When it was deployed, as Helm formats it.
     at: str
     chart: str = CHART
+    # READY or NOT_READY, as a waiting penstock saw it; "" if none did.
+    outcome: str = field(default="", compare=False)
 
     @property
     def is_deployed(self) -> bool:
@@ -80,6 +89,11 @@ class Release:
     def objects(self) -> tuple[dict[str, Any], ...]:
         return tuple(o for o in yaml.load_all(self.manifest, SafeLoader) if o)
 
+    @cached_property
+    def content(self) -> str:
+        """The objects as text, without the mark that makes a revert a new generation."""
+        return json.dumps(_without_mark(self.objects), sort_keys=True, default=str)
+
 
 @dataclass(frozen=True, kw_only=True)
 class HistoryEntry:
@@ -88,6 +102,8 @@ class HistoryEntry:
     revision: Revision
     # From the previous revision; None for the first, and if Helm no longer stores the previous one.
     diff: Diff | None
+    # The earlier revision with the same content that this one restores; None if it restores none.
+    reverts_to: int | None = None
 
 
 def read_release(target: ReleaseTarget, revision: int | None = None) -> Release | None:
@@ -109,6 +125,13 @@ def read_release(target: ReleaseTarget, revision: int | None = None) -> Release 
             )
         )
     return Release(revision=_revision(record), manifest=str(record["manifest"]))
+
+
+def _without_mark(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        inner = {k: _without_mark(v) for k, v in value.items() if k != ROLLOUT}
+        return {k: v for k, v in inner.items() if v != {}}
+    return [_without_mark(v) for v in value] if isinstance(value, list | tuple) else value
 
 
 def require_release(target: ReleaseTarget) -> Release:
@@ -134,15 +157,40 @@ def revisions(target: ReleaseTarget) -> tuple[Revision, ...]:
 
 def history(target: ReleaseTarget) -> tuple[HistoryEntry, ...]:
     """The stored revisions with their changes, oldest first. Raises ClusterError."""
-    entries = []
+    entries: list[HistoryEntry] = []
     previous: Release | None = None
+    contents: dict[str, int] = {}
     for revision in revisions(target):
         is_ours = revision.chart == CHART
         release = read_release(target, revision.number) if is_ours else None
         change = diff(previous.objects, release.objects) if previous and release else None
-        entries.append(HistoryEntry(revision=revision, diff=change))
+        restored = contents.get(release.content) if release and change else None
+        is_revert = restored is not None and bool(change and not change.is_empty)
+        entries.append(
+            HistoryEntry(revision=revision, diff=change, reverts_to=restored if is_revert else None)
+        )
+        if release:
+            contents[release.content] = revision.number
         previous = release
     return tuple(entries)
+
+
+def record_name(target: ReleaseTarget, revision: int) -> str:
+    """The Secret with Helm's record of the revision."""
+    return f"sh.helm.release.v1.{target.name}.v{revision}"
+
+
+def record_outcome(api: Api, target: ReleaseTarget, revision: int, *, is_ready: bool) -> None:
+    """Note at Helm's record whether the rollout of the revision succeeded.
+
+    Without the permission to patch secrets, or Helm's default storage, nothing is noted.
+    """
+    labels = {OUTCOME: f"{revision}.{READY if is_ready else NOT_READY}"}
+    name = record_name(target, revision)
+    path = f"/api/v1/namespaces/{target.namespace}/secrets/{name}"
+    about = {"kind": "Secret", "metadata": {"name": name}}
+    with contextlib.suppress(ClusterError):  # the rollout itself has ended
+        api.request("PATCH", path, {"metadata": {"labels": labels}}, about)
 
 
 def call_helm(target: ReleaseTarget, purpose: str, call: Callable[[], T]) -> T:
@@ -187,8 +235,10 @@ def _fix_of(text: str) -> str:
 
 
 def _revision(record: dict[str, Any]) -> Revision:
+    number, _, outcome = str((record.get("labels") or {}).get(OUTCOME, "")).partition(".")
     return Revision(
         number=int(record["revision"]),
+        outcome=outcome if number == str(record["revision"]) else "",
         status=str(record["status"]),
         at=str(record.get("deployed_at", "")),
         chart=str(record.get("chart_name", CHART)),

@@ -11,7 +11,7 @@ from penstock.cluster.compare import ABSENT, FieldChange
 from penstock.cluster.diff import Action, ComponentDiff, Diff, ObjectDiff, is_worker
 from penstock.cluster.drift import Drift
 from penstock.cluster.generations import Course, Transition
-from penstock.cluster.release import CHART, HistoryEntry
+from penstock.cluster.release import CHART, NOT_READY, HistoryEntry
 
 NO_CHANGES = "no changes"
 MAX_CHANGES = 8  # listed for one component
@@ -168,7 +168,15 @@ def _object(entry: ObjectDiff) -> str:
 
 
 def history_change(entry: HistoryEntry) -> str:
-    """What the revision changed, in one line; "" if Helm no longer stores the previous one."""
+    """What the revision changed, and how its rollout ended, in one line; "" if Helm no longer
+    stores the previous one."""
+    notes = [f"reverts to revision {entry.reverts_to}"] if entry.reverts_to else []
+    notes += ["was not ready"] if entry.revision.outcome == NOT_READY else []
+    change = _changed(entry)
+    return f"{change} ({', '.join(notes)})".lstrip() if notes else change
+
+
+def _changed(entry: HistoryEntry) -> str:
     if entry.revision.chart != CHART:
         return f"of the chart {entry.revision.chart}"
     if entry.diff is None:

@@ -165,7 +165,7 @@ def _status(before: Sequence[Object], after: Sequence[Object]) -> Iterator[Need]
 def _writing(before: Sequence[Object], after: Sequence[Object]) -> Iterator[Need]:
     yield from _diff(before, after)
     yield from _secrets("create", "update", "delete")
-    yield _need("patch", "", SECRETS, loss="only the helm CLI may need it")
+    yield _need("patch", "", SECRETS, loss="`rollback` cannot tell which revisions were ready")
     # The API server asks for both if an apply creates the object.
     yield from _each(("create", "patch"), after)
     kept = {(o["kind"], o["metadata"]["name"]) for o in after}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import FrameType
 
 from penstock.cluster import upgrade
@@ -13,7 +13,7 @@ from penstock.cluster.api import Api
 from penstock.cluster.change import Change
 from penstock.cluster.observe import NOTHING, Baseline, baseline, read_progress
 from penstock.cluster.own_objects import OwnObjects
-from penstock.cluster.release import Release, require_release
+from penstock.cluster.release import READY, Release, record_outcome, require_release
 from penstock.cluster.wait import RolloutResult, RolloutState, RolloutWaiter, Timeouts
 from penstock.errors import ClusterError, Problem, RolloutError
 from penstock.helm import ReleaseTarget
@@ -37,25 +37,26 @@ class Rollout:
     def upgrade(self, change: Change, *, rollback_on_failure: bool = False) -> int:
         """Raises ClusterError if the write fails, RolloutError if the rollout does."""
         previous = change.before.revision
-        was_ready = not (previous and rollback_on_failure) or self._is_ready()
+        if previous is not None and previous.outcome != READY:
+            is_ready = self._is_ready()
+            record_outcome(self.api, self.target, previous.number, is_ready=is_ready)
         before = baseline(self.api, self.target)
         release = self._write(lambda: upgrade.install_or_upgrade(self.api, change, self.print_line))
-        fallback = previous.number if previous and rollback_on_failure else None
-        return self._finish(release, fallback, before, was_ready=was_ready, is_new=True)
+        rolls_back = previous is not None and rollback_on_failure
+        return self._finish(release, before, rolls_back=rolls_back, is_new=True)
 
     def roll_back(self, number: int) -> int:
         """To a revision. Raises ClusterError, RolloutError."""
         before = baseline(self.api, self.target)
         release = self._write(lambda: upgrade.roll_back(self.target, self.api, number))
-        return self._finish(release, None, before, is_new=True)
+        return self._finish(release, before, is_new=True)
 
     def resume(self, *, rollback_on_failure: bool = False) -> int:
         """Wait for the revision that is already written. Raises ClusterError, RolloutError."""
         release = require_release(self.target)
         upgrade.release_replicas(self.api, release)
-        has_previous = rollback_on_failure and release.revision.number > 1
-        fallback = upgrade.rollback_revision(self.target) if has_previous else None
-        return self._finish(release, fallback, NOTHING)
+        rolls_back = rollback_on_failure and release.revision.number > 1
+        return self._finish(release, NOTHING, rolls_back=rolls_back)
 
     def _write(self, write: Callable[[], Release]) -> Release:
         try:
@@ -69,28 +70,30 @@ class Rollout:
     def _finish(
         self,
         release: Release,
-        fallback: int | None,
         before: Baseline,
         *,
-        was_ready: bool = True,
+        rolls_back: bool = False,
         is_new: bool = False,
     ) -> int:
-        """Wait, and on failure roll back to the revision ``fallback``.
-
-        ``was_ready``: whether the fallback was ready; ``is_new``: whether this process wrote the
-        release.
+        """Wait; with ``rolls_back``, a failed rollout is reverted to the last revision that was
+        ready. ``is_new``: whether this process wrote the release.
         """
         result = self._wait(release, before, is_new=is_new)
         if result is None or result.state is RolloutState.READY:
             return 0
         failure = self._failure(release, result)
-        if result.state is RolloutState.SUPERSEDED or fallback is None:
+        if result.state is RolloutState.SUPERSEDED or not rolls_back:
             raise failure
+        try:
+            fallback = upgrade.rollback_revision(self.target)
+        except ClusterError as error:
+            raise RolloutError(*failure.problems, *error.problems) from None
         for problem in failure.problems:
             self.print_line(str(problem))
-        if not was_ready:
-            self.print_line(f"revision {fallback} was not ready either")
-        self.roll_back(fallback)
+        # A short limit for the new revision is none for the one that must serve again.
+        timeout_s = max(self.timeouts.timeout_s, Timeouts.timeout_s)
+        timeouts = replace(self.timeouts, timeout_s=timeout_s)
+        replace(self, timeouts=timeouts).roll_back(fallback)
         raise RolloutError(
             Problem(
                 place=f"release {self.target}",
@@ -124,8 +127,11 @@ class Rollout:
         except (KeyboardInterrupt, ClusterError):
             self._print_detached(release)
             raise
-        if result.state is RolloutState.READY:
-            self.print_line(f"revision {release.revision.number} is ready")
+        number, is_ready = release.revision.number, result.state is RolloutState.READY
+        if result.state is not RolloutState.SUPERSEDED:
+            record_outcome(self.api, self.target, number, is_ready=is_ready)
+        if is_ready:
+            self.print_line(f"revision {number} is ready")
         return result
 
     def _failure(self, release: Release, result: RolloutResult) -> RolloutError:

@@ -18,6 +18,7 @@ from typing import Any
 import yaml
 
 from penstock.cluster.api import Api
+from penstock.cluster.release import record_name
 from penstock.errors import ClusterError, Problem
 from penstock.helm import ReleaseTarget
 
@@ -28,7 +29,7 @@ def stored_chart(api: Api, target: ReleaseTarget, revision: int) -> Iterator[tup
 
     Raises ClusterError if the record cannot be read.
     """
-    name = f"sh.helm.release.v1.{target.name}.v{revision}"
+    name = record_name(target, revision)
     secret = api.get({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}})
     if secret is None:
         message = f"Helm's record of revision {revision} is not a Secret of this namespace"

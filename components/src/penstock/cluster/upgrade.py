@@ -7,7 +7,7 @@ cluster changes only under Helm's own lock, the record of the new revision.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from penstock.cluster import helm_writer
 from penstock.cluster.api import Api
@@ -18,6 +18,8 @@ from penstock.cluster.generations import Transition, lines, marked_values, trans
 from penstock.cluster.helm_writer import FIELD_MANAGER
 from penstock.cluster.release import (
     CHART,
+    NOT_READY,
+    READY,
     LockedError,
     Release,
     Revision,
@@ -73,27 +75,48 @@ def _require_unchanged(target: ReleaseTarget, expected: Revision | None) -> Rele
 
 
 def rollback_revision(target: ReleaseTarget, number: int | None = None) -> int:
-    """The revision to roll back to: ``number``, or by default the last deployed one before the
-    newest. Raises ClusterError if Helm does not store it.
+    """The revision to roll back to: ``number``, or by default the last one that was ready and
+    differs from the newest.
+
+    If none is known to have been ready: the last one whose rollout nobody waited for, and that no
+    later one reverted. Raises ClusterError if there is none.
     """
     stored = revisions(target)
-    newest = stored[-1].number
-
-    def is_candidate(revision: Revision) -> bool:
-        return revision.was_deployed and revision.chart == CHART
-
-    candidates = [
-        r.number
-        for r in stored
-        if (r.number == number if number else r.number < newest and is_candidate(r))
-    ]
-    if candidates:
-        return candidates[-1]
-    message = f"has no revision {number}" if number else "has no earlier deployed revision"
-    numbers = ", ".join(str(r.number) for r in stored)
+    if any(r.number == number for r in stored):
+        return int(number or 0)
+    if number is None and (found := _last_ready(target, stored)) is not None:
+        return found
+    message = f"has no revision {number}" if number else "has no earlier revision that was ready"
+    notes = {NOT_READY: " (was not ready)"}
+    numbers = ", ".join(f"{r.number}{notes.get(r.outcome, '')}" for r in stored)
     raise ClusterError(
-        Problem(place=f"release {target}", message=f"{message}; stored revisions: {numbers}")
+        Problem(
+            place=f"release {target}",
+            message=f"{message}; stored revisions: {numbers}",
+            fix="Select one with `penstock rollback GRAPH REVISION`: see `penstock history`.",
+        )
     )
+
+
+def _last_ready(target: ReleaseTarget, stored: Sequence[Revision]) -> int | None:
+    own = [r for r in stored if r.chart == CHART]
+    contents = {r.number: found.content for r in own if (found := read_release(target, r.number))}
+    newest = stored[-1]
+    # After an interrupted write, also the same content is worth writing.
+    same = contents.get(newest.number) if newest.was_deployed else None
+    possible = [
+        r
+        for r in own[::-1]
+        if r.number < newest.number and r.was_deployed and contents.get(r.number) != same
+    ]
+
+    def is_reverted(revision: Revision) -> bool:
+        before = {text for n, text in contents.items() if n < revision.number}
+        return any(text in before for n, text in contents.items() if n > revision.number)
+
+    ready = (r.number for r in possible if r.outcome == READY)
+    unknown = (r.number for r in possible if not r.outcome and not is_reverted(r))
+    return next(ready, None) or next(unknown, None)
 
 
 def rollback_transition(target: ReleaseTarget, api: Api, number: int) -> Transition | None:

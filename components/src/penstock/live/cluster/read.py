@@ -105,5 +105,7 @@ class ReleaseReader:
         except ForbiddenError as error:
             self.events, self.events_error = (), error
             return
-        found = ((event, self._own.component(event.get("involvedObject") or {})) for event in listed)
+        found = (
+            (event, self._own.component(event.get("involvedObject") or {})) for event in listed
+        )
         self.events = tuple((event, name) for event, name in found if name is not None)
