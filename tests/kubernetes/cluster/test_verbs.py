@@ -89,6 +89,29 @@ def test_scale_of_a_missing_release_does_not_edit_the_file(fresh: Cluster) -> No
     assert fresh.graph.read_text() == text
 
 
+@pytest.mark.parametrize("was_edited", [False, True])
+def test_a_refused_scale_leaves_the_file_as_it_was(installed: Cluster, was_edited: bool) -> None:
+    """`was_edited`: somebody else edits it meanwhile, which is kept."""
+    text = installed.graph.read_text()
+
+    def gate(path: str) -> None:
+        request = installed.api.requests[-1]
+        if path.endswith(f"/{NAME}") and request.startswith("PATCH") and "dryRun" not in request:
+            if was_edited:
+                installed.graph.write_text(f"{installed.graph.read_text()}# another edit\n")
+            raise ApiError(403, "Forbidden", "denied by a policy")
+
+    installed.api.gate = gate
+    code, output = installed.run("scale", "decode=3", "--cluster", "--yes")
+    assert code == ClusterError.exit_code, output
+    assert "denied by a policy" in output
+    assert ("the edit is undone" in output) != was_edited
+    if was_edited:
+        assert installed.graph.read_text().endswith("# another edit\n")
+    else:
+        assert installed.graph.read_text() == text
+
+
 def test_status_shows_pools_and_metrics(installed: Cluster) -> None:
     installed.api.served["8000/metrics"] = METRICS.format(requests=10, fast=5)
     code, output = installed.run("status", "--cluster")

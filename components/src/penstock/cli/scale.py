@@ -42,7 +42,7 @@ def _graph(text: str) -> Path:
 
 def run(args: argparse.Namespace) -> int:
     from penstock.errors import GraphError, Problem
-    from penstock.graph.edit import edit_replicas, set_replicas
+    from penstock.graph.edit import edit_replicas, restore_text, set_replicas
     from penstock.graph.text_file import read_text_file
     from penstock.local.control import edited, require_not_overridden, require_same_sets
     from penstock.local.state import StateDir
@@ -74,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
     if after != before:
         _warn(after, str(args.graph))
     if args.cluster:
-        return _scale_release(args, changes, edit)
+        return _scale_release(args, changes, edit, lambda: restore_text(args.graph, after, before))
     edited(args.graph, edit, changes)
     if not StateDir(args.graph).is_locked():
         print("no `penstock up` runs this graph; only the file has these replicas")
@@ -99,13 +99,17 @@ def _warn(text: str, source: str) -> None:
 
 
 def _scale_release(
-    args: argparse.Namespace, changes: dict[str, int], edit: Callable[[], None]
+    args: argparse.Namespace,
+    changes: dict[str, int],
+    edit: Callable[[], None],
+    undo: Callable[[], bool],
 ) -> int:
-    """Edit the file only if the change is possible and the user confirms."""
+    """Edit the file only if the change is possible, the user confirms, and the cluster accepts it."""
     from penstock.cluster.api import Api
     from penstock.cluster.change import of_replicas
     from penstock.cluster.preflight import Preflight
     from penstock.cluster.rights import Verb
+    from penstock.errors import ClusterError
 
     target = arguments.target_of(args)
     api = Api.connect(target)
@@ -117,7 +121,14 @@ def _scale_release(
         return 0
     edit()
     rollout = arguments.rollout_of(args, api, target)
-    return rollout.resume() if change.is_applied else rollout.upgrade(change)
+    if change.is_applied:
+        return rollout.resume()
+    try:
+        return rollout.upgrade(change)
+    except ClusterError:
+        if not rollout.has_written and undo():
+            print_line(f"{args.graph}: the edit is undone")
+        raise
 
 
 def _changes(texts: list[str]) -> dict[str, int]:

@@ -167,7 +167,7 @@ class Api:
             self._call("PATCH", self._path(manifest), query, manifest)
         except ApiException as error:
             if api_errors.is_rejection(error):
-                fix = api_errors.fix_of_namespace(error)
+                fix = api_errors.fix_of_missing(error)
                 return [text + fix for text in api_errors.causes(error, manifest)]
             raise self._cluster_error(error, "patch", manifest) from None
         return []

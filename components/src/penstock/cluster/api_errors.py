@@ -23,6 +23,7 @@ WITHOUT_CREDENTIALS = "Add credentials (a token, a certificate or exec) to the k
 TOO_MANY = re.compile("too many requests", re.IGNORECASE)
 LATER = "Wait a minute and run the command again: the API server limits the requests of this user."
 ADDRESS = "Correct `server` of the cluster in the kubeconfig, and test it with `kubectl version`."
+INSTALL_CRD = "Install the operator that provides this CRD, or turn off what needs it in the graph"
 RENEW = "Renew the credentials of the kubeconfig's user, for example by logging in again."
 # How a message about a pod begins; it never existed.
 REFUSED = re.compile('^(?:pods|Pod) "[^"]*" is (?:forbidden|invalid): ')
@@ -43,7 +44,7 @@ def problem(error: ApiException, place: str, manifest: Object, right: str) -> Pr
     text = "; ".join(causes(error, manifest)) or str(error.reason)
     fix = fixes.get(error.status, "")
     if is_unknown_kind(error):
-        fix = f"Install the operator that provides this CRD: see {page('cluster')}."
+        fix = f"{INSTALL_CRD}: see {page('cluster')}."
     if error.status == 500 and WEBHOOK.search(text):
         fix = "Check that the pods behind this webhook run, such as the Dynamo operator's."
     if is_malformed(error):
@@ -76,8 +77,10 @@ def is_rejection(error: ApiException) -> bool:
     return error.status in (400, 403, 404, 409, 422) or is_malformed(error)
 
 
-def fix_of_namespace(error: ApiException) -> str:
-    """The end of a message about a namespace that does not exist; "" for other errors."""
+def fix_of_missing(error: ApiException) -> str:
+    """The end of a message about a namespace or a kind that does not exist; "" for other errors."""
+    if is_unknown_kind(error):
+        return f". Fix: {INSTALL_CRD}"
     if error.status != 404 or details(error).get("kind") != "namespaces":
         return ""
     name = details(error).get("name", "")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import FrameType
 
 from penstock.cluster import upgrade
@@ -33,6 +33,7 @@ class Rollout:
     print_progress: Callable[[str], None] | None = None
     # Surrounds the wait, to show the time elapsed.
     while_waiting: Callable[[], AbstractContextManager[None]] = nullcontext
+    has_written: bool = field(default=False, init=False)
 
     def upgrade(self, change: Change, *, rollback_on_failure: bool = False) -> int:
         """Raises ClusterError if the write fails, RolloutError if the rollout does."""
@@ -62,6 +63,7 @@ class Rollout:
         try:
             with defer_signals(self.print_line):
                 release = write()
+                self.has_written = True
         except KeyboardInterrupt:
             self._print_detached(require_release(self.target))
             raise

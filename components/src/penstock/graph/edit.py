@@ -175,6 +175,15 @@ def edit_replicas(path: FilePath, changes: Mapping[str, int]) -> bool:
         return after != before
 
 
+def restore_text(path: FilePath, edited: str, before: str) -> bool:
+    """Undo an edit, unless the file was edited again; whether it was undone. Raises InputError."""
+    with _only_editor(path.resolve().parent):
+        is_own = read_text_file(path) == edited
+        if is_own:
+            write_text(path, before)
+        return is_own
+
+
 @contextlib.contextmanager
 def _only_editor(folder: FilePath) -> Iterator[None]:
     """Hold a lock on the folder, as an edit replaces the file. Without one, if the folder cannot be
