@@ -7,11 +7,15 @@ from typing import Any
 
 import pytest
 
+from penstock.bench import sweep_page, sweep_report
 from penstock.bench.measurement import Failures, Measurement, Percentiles
+from penstock.bench.page import report_of
 from penstock.bench.report import SCHEMA_VERSION, Bench, as_json, lines
 from penstock.bench.run import INTERRUPTED, require_complete
+from penstock.bench.sweep import Level, Sweep
 from penstock.errors import BenchError
 from penstock.graph.slo import Slo
+from penstock.reports.page import State
 from tests.bench.measured_runs import BENCH, MEASURED, STEADY, URL
 from tests.support.outputs import read_output
 
@@ -23,6 +27,7 @@ KEYS = {
     "client",
     "seed",
     "speed",
+    "engine_is_substitute",
     "workload",
     "slo",
     "attain",
@@ -137,6 +142,36 @@ def test_the_keys_of_the_json_output() -> None:
     assert found["steadiness"]["is_steady"] is True
     assert found["workload"]["name"] == "short-chat"
     assert (found["meets_slo"], found["interrupted"], found["distortion"]) == (None, None, None)
+
+
+ON_MOCKERS = "no engine ran: mockers simulated it, so the figures are not those of a-model"
+MET = Slo(ttft_ms=5000.0)
+
+
+@pytest.mark.parametrize("is_substitute", [True, False, None])
+def test_a_run_on_mockers_says_so_everywhere(is_substitute: bool | None) -> None:
+    """At the top of the text and of the page, and in JSON; its SLO is not called met."""
+    some = replace(bench(goodput=1.0), slo=MET, engine_is_substitute=is_substitute)
+    text, page = list(lines(some)), report_of(some, None, [])
+    assert (text[1] == ON_MOCKERS) == bool(is_substitute)
+    assert ("SLO met by mockers" in "\n".join(text)) == bool(is_substitute)
+    first = page.verdicts[0]
+    assert ("mockers simulated it" in first.text) == bool(is_substitute)
+    assert (State.MET in {one.state for one in page.verdicts}) != bool(is_substitute)
+    kind = "simulated by mockers" if is_substitute else "measured"
+    assert page.subtitle.endswith(f" · {kind}")
+    assert read_output("bench", as_json(some))["engine_is_substitute"] is is_substitute
+
+
+def test_a_sweep_on_mockers_says_so_everywhere() -> None:
+    some = replace(bench(goodput=1.0), slo=MET, engine_is_substitute=True)
+    found = Sweep(levels=[Level(scale=1.0, found=some)], gpus=None, interrupted="", unmeasured=())
+    page = sweep_page.report_of(found, [])
+    assert list(sweep_report.lines(found))[1] == ON_MOCKERS
+    assert "mockers simulated it" in page.verdicts[0].text
+    assert State.MET not in {one.state for one in page.verdicts}
+    assert page.subtitle.endswith(" · simulated by mockers")
+    assert read_output("bench", sweep_report.as_json(found))["engine_is_substitute"] is True
 
 
 def test_a_complete_run_is_no_error() -> None:

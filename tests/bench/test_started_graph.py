@@ -28,6 +28,7 @@ def test_a_graph_is_started_measured_and_stopped(tmp_path: Path) -> None:
     document = json.loads(done.stdout)
     assert document["failures"] == {"sent": 20, "reasons": {}}
     assert document["ttft_ms"]["p50"] > 0
+    assert document["engine_is_substitute"] is True  # the graph's own engine is the mocker
     log = (tmp_path / "out" / "graph-1" / "up.log").read_text()
     assert "ready: http://127.0.0.1:" in log
     assert list((tmp_path / "out" / "graph-1").rglob("decode.1.log"))  # of --set

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
 import sys
@@ -14,6 +15,7 @@ from openai.types import CompletionUsage
 
 from client_matrix import model_of
 from clients.parameters import IGNORED, PARAMETERS, Endpoint, measure
+from penstock.cli.bench_targets import is_mocked, running_target
 from penstock.drill.graph_process import GraphProcess
 from penstock.live.text import columns_for
 from report import RESULTS
@@ -118,6 +120,19 @@ def test_status_shows_every_process_and_the_registered_workers(mockers: GraphPro
     for name in ("frontend.0", "prefill.0", "prefill.1", "decode.0", "event-broker"):
         assert name in shown.stdout
     assert "registered workers: 3" in shown.stdout
+
+
+@pytest.mark.parametrize("by_url", [True, False])
+def test_a_benchmark_knows_that_mockers_serve(
+    mockers: GraphProcess, monkeypatch: pytest.MonkeyPatch, by_url: bool
+) -> None:
+    """Also of a URL, if a graph of this machine has it."""
+    monkeypatch.setenv("PENSTOCK_STATE_HOME", str(mockers.log.parent / "state"))
+    args = argparse.Namespace(sets=[])
+    url = str(mockers.state()["endpoint"]).removesuffix("/v1")
+    target = url if by_url else str(mockers.graph)
+    assert is_mocked(running_target(args, target)) is True
+    assert is_mocked(running_target(args, "http://127.0.0.1:9")) is None
 
 
 def test_top_shows_the_processes_and_their_events(mockers: GraphProcess, client: OpenAI) -> None:

@@ -20,6 +20,7 @@ from penstock.errors import ClusterError, UsageError
 from penstock.helm import ReleaseTarget
 from penstock.live.cluster.source import ClusterGraph
 from penstock.live.model import LiveSnapshot
+from tests.support.emulated_cluster.kubelet import warning
 from tests.support.emulated_cluster.released import Cluster, certificate, cluster
 from tests.support.emulated_cluster.roles import as_role, role_file
 from tests.support.emulated_cluster.store import ApiError

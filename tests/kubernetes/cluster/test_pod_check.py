@@ -132,6 +132,20 @@ def test_7_a_service_account_that_does_not_exist(fresh: Cluster) -> None:
     refused(fresh, text)
 
 
+def test_a_namespace_from_a_moment_ago_refuses_nothing(fresh: Cluster) -> None:
+    """Seen on a real API server: its account `default` does not exist yet."""
+    text = 'error looking up service account default/default: serviceaccount "default" not found'
+
+    def gate(path: str) -> None:
+        if fresh.api.requests[-1].startswith("POST") and path.endswith("/pods"):
+            raise ApiError(403, "Forbidden", f'pods "frontend-dry-run" is forbidden: {text}')
+
+    fresh.api.gate = gate
+    code, output = fresh.apply()
+    assert code == 0, output
+    assert "not found" not in output
+
+
 def test_7_the_releases_own_service_account_is_no_problem(fresh: Cluster) -> None:
     """With platform plain the chart creates it, and it does not exist in a dry run."""
     fresh.edit(platform="plain")

@@ -61,6 +61,12 @@ class Comparison:
     """The counted requests of each pair of slices, for charts."""
 
     @property
+    def mocked(self) -> tuple[str, ...]:
+        """The models that mockers served instead of an engine."""
+        mocked = (one.model for one in self.request.endpoints if one.engine_is_substitute)
+        return tuple(dict.fromkeys(mocked))
+
+    @property
     def has_verdict(self) -> bool:
         """Whether the served requests represent the traffic of both endpoints."""
         return not self.no_verdict

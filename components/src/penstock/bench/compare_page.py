@@ -9,7 +9,7 @@ from penstock.bench.compare import NAMES, Comparison
 from penstock.bench.compare_report import HEADINGS, cautions, cells, name_of, verdict_lines
 from penstock.bench.difference import INTERVAL, Difference, highest_shown, interval
 from penstock.bench.limits import LimitCheck, Outcome
-from penstock.bench.page import distributions
+from penstock.bench.page import distributions, kind_of, mocker_verdict
 from penstock.bench.report import failures_line
 from penstock.graph.slo import Slo
 from penstock.reports.charts import (
@@ -76,7 +76,8 @@ def report_of(
     }
     return Report(
         title="Comparison of two targets",
-        subtitle=f"{request.workload.name} ({arrival_of(request.workload)}) · measured",
+        subtitle=f"{request.workload.name} ({arrival_of(request.workload)}) · "
+        f"{kind_of(is_substitute=bool(found.mocked))}",
         verdicts=list(_verdicts(found, checked)),
         tiles=list(_tiles(found)),
         sections=[
@@ -92,6 +93,8 @@ def report_of(
 
 
 def _verdicts(found: Comparison, checked: Sequence[LimitCheck]) -> Iterator[Verdict]:
+    for model in found.mocked:
+        yield mocker_verdict(model)
     if found.interrupted:
         yield Verdict(state=State.INCOMPLETE, text=f"The run is incomplete: {found.interrupted}")
     state = State.NONE if found.has_verdict else State.INCOMPLETE

@@ -9,7 +9,7 @@ from penstock.bench.compare import NAMES, Comparison
 from penstock.bench.difference import INTERVAL, LEVEL, Difference, interval
 from penstock.bench.documents import SCHEMA_VERSION, ComparisonDocument, TargetDocument
 from penstock.bench.limits import LimitCheck
-from penstock.bench.report import failures_line
+from penstock.bench.report import failures_line, on_mockers
 from penstock.json_document import NamedWorkload
 from penstock.simulate.report import aligned, arrival_of
 
@@ -24,6 +24,7 @@ def lines(found: Comparison, checked: Sequence[LimitCheck]) -> Iterator[str]:
     yield f"{request.workload.name} ({arrival_of(request.workload)})"
     for name, endpoint in zip(NAMES, request.endpoints, strict=True):
         yield f"{name}: {endpoint}"
+    yield from map(on_mockers, found.mocked)
     if found.interrupted:
         yield f"incomplete: {found.interrupted}"
     if found.differences:

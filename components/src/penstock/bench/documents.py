@@ -65,6 +65,8 @@ class RunDocument(Document):
     """Seed of the sampled requests."""
     speed: float
     """Simulation speed of a target that `--start` started; all times are simulated."""
+    engine_is_substitute: bool | None
+    """Whether mockers served instead of an engine; null if that is not known."""
     workload: GivenNamedWorkload
     """Workload that was sent, as in a workload file; fields that are not set are missing."""
     slo: GivenSlo
@@ -144,6 +146,8 @@ class SweepDocument(Document):
     """Version of this schema."""
     kind: Literal["sweep"]
     """Form of the document."""
+    engine_is_substitute: bool | None
+    """Whether mockers served instead of an engine; null if that is not known."""
     gpus: int | None
     """GPUs of the target; null if not known."""
     highest_scale_within_slo: float | None
@@ -169,6 +173,8 @@ class TargetDocument(Document):
     """Whether chat requests were sent, else completions."""
     speed: float
     """Simulation speed; always 1, because comparisons are in real time."""
+    engine_is_substitute: bool | None
+    """Whether mockers served instead of an engine; null if that is not known."""
     failures: Failures
     """Failed requests of the complete run."""
     unsent: int

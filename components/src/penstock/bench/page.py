@@ -7,7 +7,7 @@ from pathlib import Path
 
 from penstock.bench.measurement import Percentiles
 from penstock.bench.prediction import Predicted
-from penstock.bench.report import ROWS, Bench, failures_line, limits_of, simulated_time
+from penstock.bench.report import ROWS, Bench, failures_line, limits_of, on_mockers, simulated_time
 from penstock.bench.time_charts import time_charts
 from penstock.graph.slo import Slo
 from penstock.reports.charts import Chart, distribution
@@ -42,7 +42,8 @@ def report_of(
 ) -> Report:
     return Report(
         title=f"Benchmark of {bench.model}",
-        subtitle=f"{bench.url} · {bench.workload.name} ({arrival_of(bench.workload)}) · measured",
+        subtitle=f"{bench.url} · {bench.workload.name} ({arrival_of(bench.workload)}) · "
+        f"{kind_of(is_substitute=bench.engine_is_substitute)}",
         verdicts=list(verdicts(bench)),
         tiles=list(tiles(bench)),
         sections=[
@@ -54,8 +55,20 @@ def report_of(
     )
 
 
+def kind_of(*, is_substitute: bool | None) -> str:
+    """Of the figures of a report."""
+    return "simulated by mockers" if is_substitute else "measured"
+
+
+def mocker_verdict(model: str) -> Verdict:
+    text = on_mockers(model)
+    return Verdict(state=State.INCOMPLETE, text=text[0].upper() + text[1:])
+
+
 def verdicts(bench: Bench) -> Iterator[Verdict]:
     found = bench.measurement
+    if bench.engine_is_substitute:
+        yield mocker_verdict(bench.model)
     if bench.interrupted:
         yield Verdict(state=State.INCOMPLETE, text=f"The run is incomplete: {bench.interrupted}")
     if not found.counted:
@@ -64,9 +77,11 @@ def verdicts(bench: Bench) -> Iterator[Verdict]:
     elif found.goodput is None:
         yield Verdict(state=State.NONE, text="No SLO: name one with --ttft, --itl or --e2e")
     else:
-        state = State.MET if bench.meets_slo else State.MISSED
+        outcome = State.MET if bench.meets_slo else State.MISSED
+        state = State.NONE if bench.engine_is_substitute else outcome
+        by = " by mockers" if bench.engine_is_substitute else ""
         share = f"{found.goodput:.1%} of requests within {bench.slo} ({bench.attain:.0%} needed)"
-        yield Verdict(state=state, text=f"SLO {state}: {share}")
+        yield Verdict(state=state, text=f"SLO {outcome}{by}: {share}")
 
 
 def tiles(bench: Bench) -> Iterator[Tile]:
@@ -107,7 +122,7 @@ def counted_requests(bench: Bench) -> list[ServedRequest]:
 
 
 def _latency(bench: Bench, predicted: Predicted | None) -> Iterator[Part]:
-    samples = {"measured": counted_requests(bench)}
+    samples = {kind_of(is_substitute=bench.engine_is_substitute): counted_requests(bench)}
     if predicted:
         samples["predicted by simulate"] = list(predicted.requests)
     yield from distributions(samples, bench.slo)

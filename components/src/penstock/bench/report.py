@@ -42,6 +42,8 @@ class Bench:
     seed: int
     speed: float = 1.0
     """Simulation speed of the target; other than 1, all times are simulated."""
+    engine_is_substitute: bool | None = None
+    """Mockers served instead of an engine; None if that is not known."""
     client: str
     """The load generator and its version."""
     measurement: Measurement
@@ -62,6 +64,8 @@ class Bench:
 def lines(bench: Bench) -> Iterator[str]:
     found = bench.measurement
     yield f"{bench.workload.name} ({arrival_of(bench.workload)}), {bench.model} at {bench.url}"
+    if bench.engine_is_substitute:
+        yield on_mockers(bench.model)
     if bench.interrupted:
         yield f"incomplete: {bench.interrupted}"
     if bench.speed != 1.0:
@@ -98,6 +102,11 @@ def simulated_time(speed: float) -> str:
     return f"all figures are in simulated time, at a simulation speed of {speed:g}"
 
 
+def on_mockers(model: str) -> str:
+    """The caution about figures of mockers."""
+    return f"no engine ran: mockers simulated it, so the figures are not those of {model}"
+
+
 def limits_of(found: Measurement) -> Iterator[str]:
     """Why the latencies may not be those of the endpoint in a steady state."""
     if found.distortion:
@@ -111,7 +120,8 @@ def _verdict(bench: Bench) -> Iterator[str]:
     if share is not None:
         verdict = "met" if bench.meets_slo else "missed"
         needed = f"{bench.attain:.0%} needed"
-        yield f"SLO {verdict}: {share:.1%} of requests within {bench.slo} ({needed})"
+        by = " by mockers" if bench.engine_is_substitute else ""
+        yield f"SLO {verdict}{by}: {share:.1%} of requests within {bench.slo} ({needed})"
 
 
 def _rows(found: Measurement) -> Iterator[tuple[str, ...]]:
@@ -181,6 +191,7 @@ def run_fields(bench: Bench) -> dict[str, Any]:
         "client": bench.client,
         "seed": bench.seed,
         "speed": bench.speed,
+        "engine_is_substitute": bench.engine_is_substitute,
         "workload": NamedWorkload.of(bench.workload.name, bench.workload.workload),
         "slo": bench.slo,
         "attain": bench.attain,

@@ -40,9 +40,13 @@ class Endpoint:
     """It gets chat requests, else completions."""
     speed: float = 1.0
     """Simulation speed; 0.5 runs at half real time. All times of requests are simulated."""
+    engine_is_substitute: bool | None = None
+    """Mockers serve instead of an engine; None if that is not known."""
 
     def __str__(self) -> str:
-        return f"{self.model} at {self.url}" + (f" ({self.graph})" if self.graph else "")
+        mockers = "mockers, not an engine" if self.engine_is_substitute else ""
+        notes = "; ".join(filter(None, (self.graph, mockers)))
+        return f"{self.model} at {self.url}" + (f" ({notes})" if notes else "")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -204,6 +208,7 @@ def bench(request: BenchRequest, folder: Path, progress: Progress) -> Bench:
         attain=request.attain,
         seed=request.seed,
         speed=request.endpoint.speed,
+        engine_is_substitute=request.endpoint.engine_is_substitute,
         client=aiperf.VERSION,
         measurement=measurement_of(
             sent.records[0],

@@ -6,7 +6,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from penstock.bench.measurement import Percentiles
-from penstock.bench.page import counted_requests, distributions, verdicts
+from penstock.bench.page import (
+    counted_requests,
+    distributions,
+    kind_of,
+    mocker_verdict,
+    verdicts,
+)
 from penstock.bench.report import Bench
 from penstock.bench.sweep import Level, Sweep
 from penstock.bench.sweep_report import cells, headings, highest_lines, remarks
@@ -61,7 +67,8 @@ def report_of(found: Sweep, provenance: Sequence[tuple[str, str]]) -> Report:
     )
     return Report(
         title=f"Sweep of {first.model}",
-        subtitle=f"{first.url} · {first.workload.name} at several loads · measured",
+        subtitle=f"{first.url} · {first.workload.name} at several loads · "
+        f"{kind_of(is_substitute=first.engine_is_substitute)}",
         verdicts=list(_verdicts(found)),
         tiles=list(_tiles(found)),
         sections=[
@@ -76,10 +83,13 @@ def _verdicts(found: Sweep) -> Iterator[Verdict]:
     if found.interrupted:
         yield Verdict(state=State.INCOMPLETE, text=f"The sweep is incomplete: {found.interrupted}")
     last = found.levels[-1].found
+    if last.engine_is_substitute:
+        yield mocker_verdict(last.model)
     if last.meets_slo is None:
         yield from (one for one in verdicts(last) if one.state is not State.INCOMPLETE)
         return
     state = State.MET if found.highest else State.MISSED
+    state = State.NONE if last.engine_is_substitute else state
     text = "; ".join(highest_lines(found))
     yield Verdict(state=state, text=text[0].upper() + text[1:])
 

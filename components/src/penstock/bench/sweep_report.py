@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from penstock.bench.documents import SCHEMA_VERSION, LevelDocument, SweepDocument
 from penstock.bench.measurement import Percentiles
-from penstock.bench.report import Bench, failures_line, limits_of, run_fields
+from penstock.bench.report import Bench, failures_line, limits_of, on_mockers, run_fields
 from penstock.bench.sweep import Level, Sweep
 from penstock.simulate.report import aligned, arrival_of
 
@@ -16,6 +16,8 @@ FRONT = "*"
 def lines(found: Sweep) -> Iterator[str]:
     first = found.levels[0].found
     yield f"{first.workload.name}, {first.model} at {first.url}"
+    if first.engine_is_substitute:
+        yield on_mockers(first.model)
     yield from aligned([headings(found), *(tuple(cells(found, level)) for level in found.levels)])
     yield f"{FRONT}: on the Pareto front of tokens/s per user and tokens/s"
     for level in found.levels:
@@ -84,6 +86,7 @@ def as_json(found: Sweep) -> str:
     return SweepDocument(
         schema_version=SCHEMA_VERSION,
         kind="sweep",
+        engine_is_substitute=found.levels[0].found.engine_is_substitute,
         gpus=found.gpus,
         highest_scale_within_slo=highest.scale if highest else None,
         interrupted=found.interrupted or None,

@@ -17,6 +17,7 @@ from penstock.cli.replay_arguments import add_acceptance, requested_slo, simulat
 if TYPE_CHECKING:
     from penstock.bench.run import Endpoint
     from penstock.graph.slo import Slo
+    from penstock.local.state_file import LocalState
     from penstock.verify.target import ProbeTarget
 
 START_LIMIT_S = 600.0  # an engine on a CPU compiles for minutes
@@ -47,6 +48,10 @@ class Target:
 class _Served:
     url: str
     has_own_engines: bool
+    file: Path | None = None
+    """Of the graph that runs there; None if it is not known."""
+    sets: tuple[str, ...] = ()
+    has_substitutes: bool = False
 
 
 def add_targets(parser: argparse.ArgumentParser) -> None:
@@ -179,7 +184,13 @@ def _started(
             raise StartError(str(error)) from None
         replicas = process.state()["replicas"]
         own = not any(replica["is_substitute"] for replica in replicas)
-        yield _Served(url=url, has_own_engines=own)
+        yield _Served(
+            url=url,
+            has_own_engines=own,
+            file=graph,
+            sets=tuple(args.sets),
+            has_substitutes=not own,
+        )
 
 
 @contextmanager
@@ -190,7 +201,7 @@ def _released(args: argparse.Namespace, graph: Path, progress: Progress) -> Iter
     args.graph = graph
     target = arguments.target_of(args)
     with forwarded_release(target, lambda line: _say(progress, line)) as url:
-        yield _Served(url=url, has_own_engines=True)
+        yield _Served(url=url, has_own_engines=True, file=graph)
 
 
 def _say(progress: Progress, line: str) -> None:
@@ -205,13 +216,42 @@ def _as_text(value: str | float | tuple[float, ...]) -> str:
 def running_target(args: argparse.Namespace, target: str) -> _Served:
     """An endpoint that runs. NotUpError for a graph that does not."""
     from penstock.local.control import status
+    from penstock.local.graphs import list_graphs
+    from penstock.local.state import StateDir
     from penstock.verify.urls import is_url, require_urls
 
     if not is_url(target):
         state = status(Path(target), args.sets).state
-        return _Served(url=state.endpoint, has_own_engines=not state.has_substitute)
+        return _of_state(state, state.endpoint, has_own_engines=not state.has_substitute)
     require_urls([target])
-    return _Served(url=target.rstrip("/"), has_own_engines=False)
+    url = target.rstrip("/")
+    local = next((g for g in list_graphs() if g.url and g.url.removesuffix("/v1") == url), None)
+    state_here = StateDir.of_folder(Path(local.folder)).read() if local else None
+    if state_here is None:
+        return _Served(url=url, has_own_engines=False)
+    return _of_state(state_here, url, has_own_engines=False)
+
+
+def _of_state(state: LocalState, url: str, *, has_own_engines: bool) -> _Served:
+    return _Served(
+        url=url,
+        has_own_engines=has_own_engines,
+        file=Path(state.source),
+        sets=state.sets,
+        has_substitutes=state.has_substitute,
+    )
+
+
+def is_mocked(served: _Served) -> bool | None:
+    """Whether mockers serve: instead of the graph's engine, or because the graph says so."""
+    from penstock.manifests.deployment import Engine
+    from penstock.manifests.source import open_source
+    from penstock.serving.understand import Hints, understand
+
+    if served.file is None:
+        return None
+    workers = understand(open_source(served.file, served.sets), Hints()).workers
+    return served.has_substitutes or any(worker.engine is Engine.MOCKER for worker in workers)
 
 
 def _target(args: argparse.Namespace, target: str, served: _Served) -> Target:
@@ -232,6 +272,7 @@ def _target(args: argparse.Namespace, target: str, served: _Served) -> Target:
             graph="" if is_url(target) else target,
             is_chat=args.chat,
             speed=args.speed or 1.0,
+            engine_is_substitute=is_mocked(served),
         )
     finally:
         found.close()

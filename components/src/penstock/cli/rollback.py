@@ -15,7 +15,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="REVISION",
         nargs="?",
         type=_revision,
-        help="a number from `penstock history` (default: the last that was ready and differs from the current)",
+        help="a number from `penstock history` (default: the last one that was ready and differs "
+        "from the current one)",
     )
     arguments.add_yes(parser)
     arguments.add_wait(parser)

@@ -104,7 +104,8 @@ def _scale_release(
     edit: Callable[[], None],
     undo: Callable[[], bool],
 ) -> int:
-    """Edit the file only if the change is possible, the user confirms, and the cluster accepts it."""
+    """Edit the file if the change is possible and the user confirms, and undo it if the cluster
+    refuses it."""
     from penstock.cluster.api import Api
     from penstock.cluster.change import of_replicas
     from penstock.cluster.preflight import Preflight

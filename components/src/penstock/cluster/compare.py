@@ -54,17 +54,18 @@ SECRET_NAME = re.compile(
 # Numbers under these names are limits, such as --max-num-batched-tokens.
 COUNT_NAME = re.compile(r"tokens$", re.IGNORECASE)
 # Of Hugging Face, OpenAI, GitHub, GitLab, Slack, AWS and NVIDIA, and of JSON Web Tokens.
-SECRET_PREFIX = r"(hf_|sk-|ghp_|github_pat_|glpat-|xox[a-z]-|AKIA|eyJ|nvapi-)"
-SECRET_VALUE = re.compile(f"^{SECRET_PREFIX}")
+CREDENTIAL_PREFIX = r"(hf_|sk-|ghp_|github_pat_|glpat-|xox[a-z]-|AKIA|eyJ|nvapi-)"
+SECRET_VALUE = re.compile(f"^{CREDENTIAL_PREFIX}")
 CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f]")
 URL_SECRET = re.compile(r"(?<=://)[^/\s@]+:[^/\s@]+(?=@)")
-SECRET_WORD = re.compile(rf"\b{SECRET_PREFIX}[\w.=/+-]{{8,}}|(?<=Bearer )\S+")
+SECRET_WORD = re.compile(rf"\b{CREDENTIAL_PREFIX}[\w.=/+-]{{8,}}|(?<=Bearer )\S+")
 # `password=…`, `"api_key": "…"`, `--api-key …`, as programs log their settings. A message such as
 # `secret "hf" not found` names a Secret and stays.
 SECRET_PAIR = re.compile(
     r"""(?x)
     ( (?P<flag>--)? \b [\w-]*
-      (?: passw(?:or)?d | secret | (?:api|access|private)[_-]?key | (?:auth|access|api|hf)[_-]?token )
+      (?: passw(?:or)?d | secret | (?:api|access|private)[_-]?key
+        | (?:auth|access|api|hf)[_-]?token )
       (?:[_-]\w+)? ["']? (?: \s*[=:]\s* | (?(flag)\s+|(?!)) ) ["']? )
     [^\s"',;&}]+
     """,

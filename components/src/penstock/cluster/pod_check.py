@@ -24,6 +24,8 @@ from penstock.errors import Problem
 
 FIX = "Change the graph (cluster.security, resources) or the namespace's policy, quota or limits"
 QUOTA = "exceeded quota"
+# Of a namespace that was created a moment ago: Kubernetes creates the account soon after it.
+NEW_NAMESPACE = 'serviceaccount "default" not found'
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +52,8 @@ def pod_refusals(
         if existing and replaces and new[name].spec == existing.spec:
             continue  # creates no pod
         try:
-            reasons = api.pod_errors(_pod(name, template, accounts))
+            found = api.pod_errors(_pod(name, template, accounts))
+            reasons = [reason for reason in found if NEW_NAMESPACE not in reason]
         except ForbiddenError as error:
             return PodRefusals(errors=tuple(errors), unchecked=error.problems)
         # Without surge an old pod is deleted first, which frees its share of the quota.
