@@ -109,7 +109,7 @@ def test_the_file_has_the_answers_and_the_next_steps_name_it(tmp_path: Path) -> 
     assert graph["hardware"]["gpu"] == "h100"
     assert graph["slo"] == {"ttft_ms": 500, "itl_ms": 20}
     assert (graph["worker"]["replicas"], graph["worker"]["gpus"]) == (3, 2)
-    assert graph["worker"]["config"]["max_batch_size"] == 16  # 40 requests on 3 workers
+    assert graph["worker"]["config"]["max_batch_size"] == 32  # 40 requests on 3 workers
     assert "40 requests at the same time, shared by the workers" in file.read_text()
     assert "updates: an update starts one more worker of each pool (2 GPUs) before" in done.stdout
     assert "suppressed" not in done.stdout

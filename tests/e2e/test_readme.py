@@ -90,6 +90,18 @@ def marks(run: list[Block]) -> list[pytest.MarkDecorator]:
     return found if run[0].page in IN_CI else [*found, pytest.mark.nightly]
 
 
+def test_a_reader_of_both_pages_creates_each_file_once() -> None:
+    """`init` refuses to overwrite the file of the page before."""
+    created = [
+        name
+        for page in IN_CI
+        for command in commands(pages()[page])
+        for name in re.findall(r"penstock init (\S+)", command)
+    ]
+    assert len(created) >= 2
+    assert sorted(set(created)) == sorted(created)
+
+
 def is_about_a_running_graph(command: str) -> bool:
     return "dynamo_graphs/quickstart.yaml" in command or "http://127.0.0.1:8000" in command
 

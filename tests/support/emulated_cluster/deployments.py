@@ -109,14 +109,17 @@ def _make(store: Store, deployment: Object, hashed: str, template: Object) -> Ob
 
 
 def _scale_all(sets: list[Object], newest: Object, replicas: int, most: int) -> None:
-    """A change of the number: in proportion if several ReplicaSets have pods."""
+    """A change of the number: in proportion if several ReplicaSets have pods, the largest first;
+    of equal ones the newest is scaled up first, and the oldest down. ``sets``: oldest first."""
     active = [s for s in sets if s["spec"]["replicas"]]
     if len(active) <= 1:
         (active or [newest])[0]["spec"]["replicas"] = replicas
         return
     to_add = most - sum(s["spec"]["replicas"] for s in active)
     left = to_add
-    ordered = sorted(active, key=lambda s: (s["spec"]["replicas"], s is newest), reverse=to_add > 0)
+    ordered = sorted(
+        active[::-1] if to_add > 0 else active, key=lambda s: s["spec"]["replicas"], reverse=True
+    )
     for each in ordered:
         before = each["spec"]["replicas"]
         annotated = int(each["metadata"]["annotations"].get(MOST, most))

@@ -17,6 +17,7 @@ from penstock.bench.run import Endpoint, Traffic, new_folder, send
 from penstock.bench.slices import Schedule, Slicing, schedules
 from penstock.bench.watch import Progress
 from penstock.errors import BenchError, Problem, UsageError
+from penstock.significant import significant
 from penstock.simulate.metrics import MAX_REFUSED
 from penstock.simulate.window import percentile
 from penstock.workload import Request
@@ -105,8 +106,10 @@ def _require_length(request: CompareRequest, requests: Sequence[Request]) -> Non
     lasts_ms = max((one.at_ms or 0.0 for one in requests), default=0.0)
     if lasts_ms >= slicing.traffic_ms:
         return
-    message = f"{slicing.traffic_ms / 1000:.4g} s of traffic are needed for each target, and "
-    message += f"{request.workload.name} lasts {lasts_ms / 1000:.4g} s"
+    message = (
+        f"{significant(slicing.traffic_ms / 1000, 4)} s of traffic are needed for each target, and "
+    )
+    message += f"{request.workload.name} lasts {significant(lasts_ms / 1000, 4)} s"
     place, fix = "--duration", "Use a shorter one."
     if lasts_ms < (MIN_PAIRS + 1) * slicing.slice_ms:
         place, fix = "--workload", "Use longer traffic, or a shorter --slice and --duration."

@@ -41,7 +41,7 @@ class Endpoint:
     speed: float = 1.0
     """Simulation speed; 0.5 runs at half real time. All times of requests are simulated."""
     engine_is_substitute: bool | None = None
-    """Mockers serve instead of an engine; None if that is not known."""
+    """Whether mockers serve instead of an engine; null if that is not known."""
 
     def __str__(self) -> str:
         mockers = "mockers, not an engine" if self.engine_is_substitute else ""

@@ -14,6 +14,7 @@ from random import Random
 from penstock.bench.difference import MIN_PAIRS
 from penstock.bench.trace_file import Key, keyed
 from penstock.errors import Problem, UsageError
+from penstock.significant import significant
 from penstock.workload import Request
 
 
@@ -45,8 +46,9 @@ def slicing_of(*, duration_ms: float, slice_ms: float, gap_ms: float) -> Slicing
     pairs = int(duration_ms // pair_ms)
     if pairs <= MIN_PAIRS:  # the first one is not counted
         needed_s = (MIN_PAIRS + 1) * pair_ms / 1000
-        message = f"{duration_ms / 1000:.4g} s are too short for slices of {slice_ms / 1000:.4g} s"
-        fix = f"Use at least {needed_s:.4g}s, or shorter slices."
+        length, one = significant(duration_ms / 1000, 4), significant(slice_ms / 1000, 4)
+        message = f"{length} s are too short for slices of {one} s"
+        fix = f"Use at least {significant(needed_s, 4)}s, or shorter slices."
         raise UsageError(Problem(place="--duration", message=message, fix=fix))
     return Slicing(pairs=pairs, slice_ms=slice_ms, gap_ms=gap_ms)
 

@@ -40,6 +40,7 @@ from penstock.reports.page import (
     Verdict,
     write_report,
 )
+from penstock.significant import significant
 from penstock.simulate.report import arrival_of
 
 MARGIN = 1.12  # of an axis above its highest value, for the texts of points
@@ -138,7 +139,7 @@ def pareto(found: Sweep) -> Chart:
     right = max(rates(one)[0] for one in found.levels)
     itl_ms = found.levels[0].found.slo.itl_ms
     if itl_ms is not None:
-        name = f"SLO: {1000 / itl_ms:.4g} tokens/s/user (ITL {itl_ms:g} ms)"
+        name = f"SLO: {significant(1000 / itl_ms, 4)} tokens/s/user (ITL {itl_ms:g} ms)"
         top = MARGIN * max(rates(one)[1] for one in found.levels)
         traces.append(limit_line(name, 1000 / itl_ms, top=top))
         right = max(right, 1000 / itl_ms)
@@ -157,7 +158,7 @@ def _load(level: Level) -> str:
     if workload.concurrency:
         return f"concurrency {workload.concurrency}"
     rate = level.found.workload.mean_rate()
-    return f"{rate:.3g} requests/s" if rate else f"scale {level.scale:g}"
+    return f"{significant(rate)} requests/s" if rate else f"scale {level.scale:g}"
 
 
 def _by_load(found: Sweep) -> Iterator[Chart]:

@@ -10,6 +10,7 @@ from statistics import fmean
 from penstock.capture.capture import NAMED, Captured, TimedRequest
 from penstock.capture.record import RequestRecord
 from penstock.capture.trace_file import BlockIds
+from penstock.significant import significant
 
 PAUSE_MS = 3600 * 1000.0  # a warning names a longer one
 
@@ -27,7 +28,7 @@ def report(captured: Captured, requests: Sequence[TimedRequest], ids: BlockIds) 
 
 def _summary(captured: Captured, requests: Sequence[TimedRequest]) -> list[str]:
     seconds = span_s(requests)
-    rate = f", {len(requests) / seconds:.3g} requests/s" if seconds else ""
+    rate = f", {significant(len(requests) / seconds)} requests/s" if seconds else ""
     records = [request.record for request in requests]
     inputs = [record.input_tokens or 0 for record in records]
     outputs = [record.output_tokens or 0 for record in records]

@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from penstock.significant import significant
+
 if TYPE_CHECKING:
     from penstock.graph.slo import Slo
     from penstock.simulate.cache import Cache
@@ -128,7 +130,7 @@ def requested_workload(args: argparse.Namespace) -> LoadedWorkload:
         scale = args.rate / mean
     rate = loaded.mean_rate() if scale < 1 else None
     if rate is not None and rate * scale < LEAST_RATE:
-        message = f"{rate * scale:.3g} requests/s are less than one request per day"
+        message = f"{significant(rate * scale)} requests/s are less than one request per day"
         raise UsageError(Problem(place=flag, message=message, fix="Use a larger value."))
     return loaded.at_scale(scale) if scale != 1 else loaded
 

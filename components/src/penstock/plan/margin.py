@@ -8,6 +8,7 @@ from statistics import median
 
 from penstock.graph.slo import Slo
 from penstock.plan.request import PlanRequest
+from penstock.significant import significant
 from penstock.simulate.accuracy import no_points, row_intervals
 from penstock.simulate.interval import COVERAGE
 from penstock.simulate.metrics import steady_requests
@@ -104,7 +105,7 @@ def highest_factors(row: Row, coverage: float) -> dict[str, float]:
 
 def shown_ms(value: float) -> str:
     """Four digits, and all digits from 1000 on."""
-    return f"{value:.4g}" if value < 1000 else f"{value:.0f}"
+    return significant(value, 4) if value < 1000 else f"{value:.0f}"
 
 
 def margin_line(row: Row, found: Sequence[Margin], coverage: float = COVERAGE) -> str:

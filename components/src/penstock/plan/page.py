@@ -24,6 +24,7 @@ from penstock.reports.page import (
     Verdict,
     write_report,
 )
+from penstock.significant import significant
 from penstock.simulate.report import marked, notes, table_cells
 from penstock.simulate.study import Row
 from penstock.simulate.working_set import working_sets
@@ -132,7 +133,7 @@ def _tiles(plan: Plan, attain: float) -> Iterator[Tile]:
     yield Tile(name="Per GPU", value=f"{winner.gpu_rate:,.0f} tokens/s")
     cost = cost_per_million(winner, request.gpu_hour_price)
     if cost is not None:
-        value = f"{cost:,.3g}" if request.gpu_hour_price else f"{cost:,.0f} GPU-s"
+        value = f"{significant(cost)}" if request.gpu_hour_price else f"{cost:,.0f} GPU-s"
         yield Tile(name="Cost", value=value, note="per million output tokens")
     for one in margins_of(plan, attain):
         took, limit = one.counted(request), one.limit
@@ -189,7 +190,9 @@ def _figures(trials: Sequence[Trial], found: Replayed) -> list[list[str]]:
     lines = _with_column(table_cells(rows), ["requests", *(f"{row.requests:,}" for row in rows)])
     if not found.is_at_maximum:
         return lines
-    return _with_column(lines, ["requests/s", *(f"{trial.request_rate:.3g}" for trial in trials)])
+    return _with_column(
+        lines, ["requests/s", *(f"{significant(trial.request_rate)}" for trial in trials)]
+    )
 
 
 def _with_column(lines: Sequence[Sequence[str]], column: Sequence[str]) -> list[list[str]]:

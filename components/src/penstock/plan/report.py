@@ -14,6 +14,7 @@ from penstock.plan.score import EQUAL, SCALE_STEP, TIE, score_of
 from penstock.plan.sensitivity import Comparison
 from penstock.plan.space import BATCHES, STEPS
 from penstock.plan.trials import Trial
+from penstock.significant import significant
 from penstock.simulate.accuracy import accuracy_line
 from penstock.simulate.interval import COVERAGE
 from penstock.simulate.metrics import spreads
@@ -199,7 +200,7 @@ def _at_user_rate(trial: Trial) -> str:
 
 
 def _rate(trial: Trial) -> str:
-    return f"{trial.request_rate:.3g} requests/s, {trial.gpu_rate:,.0f} tok/s/GPU"
+    return f"{significant(trial.request_rate)} requests/s, {trial.gpu_rate:,.0f} tok/s/GPU"
 
 
 def speculation(plan: Plan) -> Iterator[str]:
@@ -228,7 +229,7 @@ def headroom(plan: Plan, attain: float) -> Iterator[str]:
     if plan.headroom.sustained:
         yield f"meets the SLO at scale × {plan.headroom.sustained:g}"
     if plan.headroom.failing:
-        yield f"misses the SLO at scale × {plan.headroom.failing:.3g}"
+        yield f"misses the SLO at scale × {significant(plan.headroom.failing)}"
     is_exact = plan.headroom.failing is not None and plan.headroom.failing <= NEXT_STEP
     if plan.request.objective is Objective.THROUGHPUT and not is_exact:
         yield "no scale in between was replayed; raise --replays for a more exact maximum"

@@ -26,6 +26,9 @@ MAX_GPUS = 1024
 SHORT, LONG = 32768, 131072  # tokens of context; a longer one reduces the batch
 MIN_REPLICAS = 2  # of each pool, in a graph that leaves GPUs free for updates
 SMALLEST_BATCH = 8
+HEADROOM = (
+    1.5  # slots for each request: with exactly one, some wait while another worker has free ones
+)
 WIDTH = 110  # of the comment's lines
 
 
@@ -92,8 +95,8 @@ class StartingGraph:
         yield from wrap(f"Updates: {self.update()}.", WIDTH, subsequent_indent="  ")
         if self.concurrency is not None:
             yield (
-                f"Batch: {self.concurrency} requests at the same time, shared by the workers; at "
-                f"least {SMALLEST_BATCH}, as they are never spread equally."
+                f"Batch: {self.concurrency} requests at the same time, shared by the workers, with "
+                f"{HEADROOM - 1:.0%} more slots, as they are never spread equally."
             )
         yield f"Written by `{command}`."
         yield "Values: by rule, as in penstock's graphs for these GPUs; not measured."
@@ -249,9 +252,9 @@ _LAYOUTS: dict[Traffic, Callable[[Gpu, int, int], Candidate]] = {
 
 def _limited(candidate: Candidate, concurrency: int) -> Candidate:
     """With no more workers than the requests keep busy, and the batch of a decode or aggregated
-    worker reduced to its share of them."""
+    worker reduced to its share of them, with `HEADROOM`."""
     pool = _enough(candidate.worker, concurrency)
-    share = -(-concurrency // (pool.replicas * pool.layout.ranks))
+    share = HEADROOM * concurrency / (pool.replicas * pool.layout.ranks)
     batch = SMALLEST_BATCH
     while batch < share:
         batch *= 2

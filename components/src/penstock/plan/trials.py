@@ -14,6 +14,7 @@ from penstock.plan.deployments import Deployments
 from penstock.plan.margin import meets_slo
 from penstock.plan.space import Candidate
 from penstock.plan.traffic import SEEDS
+from penstock.significant import significant
 from penstock.simulate.metrics import spreads
 from penstock.simulate.study import Row, Study
 from penstock.workload.duration import MIN_PLANNED_REQUESTS, exceeds_plan_limit
@@ -194,7 +195,7 @@ class Trials:
                 self._known[spec] = trial
                 self.measured.append(trial)
                 self.replays += used
-                scale = "" if spec.scale == 1 else f" at scale × {spec.scale:.3g}"
+                scale = "" if spec.scale == 1 else f" at scale × {significant(spec.scale)}"
                 share = f"{trial.goodput:.0%} within the SLO"
                 self.say(f"{spec.candidate}{scale}: {share}", used)
         finally:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from statistics import mean, median
 
+from penstock.significant import significant
 from penstock.simulate.calibration import group_of
 from penstock.simulate.interval import (
     COVERAGE,
@@ -23,9 +24,9 @@ from penstock.simulate.window import percentile
 
 # Of each metric of `interval`: the metric of the row, and the text of its interval.
 METRICS = {
-    "itl": ("itl_p50_ms", "ITL p50 {:.3g} to {:.3g} ms"),
-    "ttft": ("ttft_p50_ms", "TTFT p50 {:.3g} to {:.3g} ms"),
-    "rate": ("gpu_rate", "{:.3g} to {:.3g} tok/s/GPU"),
+    "itl": ("itl_p50_ms", "ITL p50 {} to {} ms"),
+    "ttft": ("ttft_p50_ms", "TTFT p50 {} to {} ms"),
+    "rate": ("gpu_rate", "{} to {} tok/s/GPU"),
 }
 
 
@@ -37,7 +38,8 @@ def accuracy_line(row: Row) -> str:
     values = dict(spreads(row.metrics))
     texts = [
         text.format(
-            values[name].median * found[metric].low, values[name].median * found[metric].high
+            significant(values[name].median * found[metric].low),
+            significant(values[name].median * found[metric].high),
         )
         for metric, (name, text) in METRICS.items()
         if metric in found and name in values
@@ -65,7 +67,9 @@ def evidence(deployment: Replayable) -> str:
         return no_points(deployment)
     low, high = (percentile(ratios, (1 + sign * COVERAGE) / 2) for sign in (-1, 1))
     where = f"{len(ratios)} measured points of {model}, {engine}, {gpu}"
-    return f"ITL of {where} is {low:.2g} to {high:.2g} times the predicted one"
+    return (
+        f"ITL of {where} is {significant(low, 2)} to {significant(high, 2)} times the predicted one"
+    )
 
 
 def _never_measured(deployment: Replayable) -> str:

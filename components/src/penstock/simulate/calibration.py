@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import AfterValidator, Field
 
 from penstock.manifests.deployment import Role
+from penstock.significant import significant
 from penstock.simulate.interval import family
 from penstock.simulate.model import PoolReplay, Replayable
 from penstock.strict_yaml.base import Items, Positive, Spec, Text, invalid
@@ -129,8 +130,9 @@ class Factors:
 
     def __str__(self) -> str:
         return (
-            f"prefill speed × {self.prefill_speed:.3g}, step time × {self.step_time:.3g}, "
-            f"TTFT + {self.fixed_ttft_ms:.3g} ms"
+            f"prefill speed × {significant(self.prefill_speed)}, "
+            f"step time × {significant(self.step_time)}, "
+            f"TTFT + {significant(self.fixed_ttft_ms)} ms"
         )
 
 

@@ -21,6 +21,7 @@ from penstock.reports.page import (
     Verdict,
     write_report,
 )
+from penstock.significant import significant
 from penstock.simulate.accuracy import METRICS, row_intervals
 from penstock.simulate.interval import COVERAGE
 from penstock.simulate.metrics import served_requests, spreads, steady_requests
@@ -199,7 +200,7 @@ def _intervals(rows: Sequence[Row]) -> Iterator[Part]:
         for metric, (name, _) in METRICS.items():
             if metric in intervals and name in values:
                 middle, one = values[name].median, intervals[metric]
-                cells.append(f"{middle * one.low:.3g} to {middle * one.high:.3g}")
+                cells.append(f"{significant(middle * one.low)} to {significant(middle * one.high)}")
             else:
                 cells.append("-")
         points = [one.points for one in intervals.values()]

@@ -21,6 +21,7 @@ from penstock.reports.charts import (
     points,
     steps,
 )
+from penstock.significant import significant
 from penstock.simulate.accuracy import row_intervals
 from penstock.simulate.study import Row, SustainedLoad
 
@@ -34,7 +35,7 @@ def pareto(loads: Sequence[Sequence[Row]], slo: Slo, meets: Callable[[Row], bool
     traces = [_graph(rows, number, meets) for number, rows in enumerate(known) if rows]
     rates = [row.metrics[0].gpu_rate for rows in known for row in rows]
     if slo.itl_ms is not None and rates:
-        name = f"SLO: {1000 / slo.itl_ms:.4g} tokens/s/user (ITL {slo.itl_ms:g} ms)"
+        name = f"SLO: {significant(1000 / slo.itl_ms, 4)} tokens/s/user (ITL {slo.itl_ms:g} ms)"
         traces.append(limit_line(name, 1000 / slo.itl_ms, top=max(rates) * MARGIN))
     layout = {
         **FRAME,
@@ -67,7 +68,7 @@ def _graph(rows: Sequence[Row], number: int, meets: Callable[[Row], bool | None]
 
 def _load(row: Row) -> str:
     share = "" if row.goodput is None else f", {row.goodput:.1%} within the SLO"
-    return f"{row.metrics[0].request_rate:.3g} requests/s{share}"
+    return f"{significant(row.metrics[0].request_rate)} requests/s{share}"
 
 
 def _errors(rows: Sequence[Row]) -> Mapping[str, Any]:

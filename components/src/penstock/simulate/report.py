@@ -7,6 +7,7 @@ from dataclasses import asdict
 from statistics import median
 from typing import Any
 
+from penstock.significant import significant
 from penstock.simulate.accuracy import accuracy_line, row_intervals
 from penstock.simulate.documents import (
     SCHEMA_VERSION,
@@ -83,13 +84,16 @@ def arrival_of(loaded: LoadedWorkload) -> str:
     unit = "conversations/s" if workload.conversation else "requests/s"
     if arrival.ramp is not None:
         ramp = arrival.ramp
-        return f"ramp from {ramp.start:.3g} to {ramp.end:.3g} {unit} in {ramp.seconds:g} s"
+        start, end = significant(ramp.start), significant(ramp.end)
+        return f"ramp from {start} to {end} {unit} in {ramp.seconds:g} s"
     if arrival.bursts is not None:
         bursts = arrival.bursts
-        peak = f"{bursts.peak:.3g} {unit} for {bursts.seconds:g} s every {bursts.every:g} s"
-        return f"bursts: {bursts.rate:.3g} {unit}, {peak}"
+        peak = (
+            f"{significant(bursts.peak)} {unit} for {bursts.seconds:g} s every {bursts.every:g} s"
+        )
+        return f"bursts: {significant(bursts.rate)} {unit}, {peak}"
     name, rate = ("Poisson", arrival.poisson) if arrival.poisson else ("constant", arrival.constant)
-    return f"{name}, {rate:.3g} {unit}"
+    return f"{name}, {significant(rate or 0.0)} {unit}"
 
 
 def title(loaded: LoadedWorkload, sustained: Sequence[SustainedLoad]) -> str:
@@ -265,7 +269,7 @@ def _spread_line(metrics: Sequence[ReplayMetrics]) -> str:
 
 
 def _range(spread: Spread) -> str:
-    return f"{spread.low:.4g} to {spread.high:.4g}"
+    return f"{significant(spread.low, 4)} to {significant(spread.high, 4)}"
 
 
 def sustained_load_line(load: SustainedLoad, loaded: LoadedWorkload) -> str:
@@ -275,7 +279,7 @@ def sustained_load_line(load: SustainedLoad, loaded: LoadedWorkload) -> str:
         lowest = load.rows[0]
         share = lowest.goodput or 0.0
         arrival = arrival_of(loaded.scaled(lowest.scale))
-        what = f"{name} misses the SLO even at scale × {lowest.scale:.3g} ({arrival})"
+        what = f"{name} misses the SLO even at scale × {significant(lowest.scale)} ({arrival})"
         return f"{what}: only {share:.1%} of requests meet it"
     arrival = arrival_of(loaded.scaled(load.highest.scale))
     share = load.highest.goodput or 0.0

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, log2, sqrt
 
+from penstock.significant import significant
+
 DURATIONS = 5.0  # the window, in p99 request durations
 SERVED = 0.95  # of the offered rate
 ROUNDING = 1e-6  # requests
@@ -101,15 +103,17 @@ class Steadiness:
         if not self.has_rate:
             return "all measured requests arrive at once, so there is no arrival rate"
         if not self.is_served and not self.is_filled:
-            what = f"a conversation lasts {self.fill_s:.3g} s, and the window begins after"
-            return f"the traffic is too short: {what} {self.warm_up_s:.3g} s"
+            what = f"a conversation lasts {significant(self.fill_s)} s, and the window begins after"
+            return f"the traffic is too short: {what} {significant(self.warm_up_s)} s"
         if not self.is_served:
-            rates = f"{self.served_rate:.3g} of {self.offered_rate:.3g} requests/s complete"
+            served, offered = significant(self.served_rate), significant(self.offered_rate)
+            rates = f"{served} of {offered} requests/s complete"
             return f"only {rates}, so queues and latencies grow with the length of the run"
         if not self.is_long_enough:
             times = self.window_s / self.request_s
-            window = f"the measured window ({self.window_s:.3g} s) is {times:.2g} times the p99"
-            return f"{window} request duration ({self.request_s:.3g} s); {DURATIONS:g} are needed"
+            window = f"the measured window ({significant(self.window_s)} s) is "
+            window += f"{significant(times, 2)} times the p99 request duration"
+            return f"{window} ({significant(self.request_s)} s); {DURATIONS:g} are needed"
         return ""
 
 

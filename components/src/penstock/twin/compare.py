@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from penstock.significant import significant
 from penstock.simulate.window import ServedRequest, percentile
 from penstock.workload import Request, Workload, sample
 from penstock.workload.model import Arrival, Lengths
@@ -60,7 +61,9 @@ def comparison_line(
         "TTFT": (measured.ttft_p50, replayed.ttft_p50),
         "ITL": (measured.itl_p50, replayed.itl_p50),
     }
-    latencies = ", ".join(f"{name} p50 {a:.3g} / {b:.3g} ms" for name, (a, b) in pairs.items())
+    latencies = ", ".join(
+        f"{name} p50 {significant(a)} / {significant(b)} ms" for name, (a, b) in pairs.items()
+    )
     clock = "" if speed == 1 else f" in simulated time at {speed:g} × speed"
     note = "the difference is the overhead of the frontend and of this machine"
     if any(a > b * (1 + TOLERANCE) for a, b in pairs.values()):

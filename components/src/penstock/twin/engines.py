@@ -8,6 +8,7 @@ from typing import Any
 
 from penstock.errors import Problem, SimulationError
 from penstock.manifests.deployment import Deployment, Role
+from penstock.significant import significant
 from penstock.simulate.accuracy import evidence
 from penstock.simulate.model import Replayable
 from penstock.simulate.replay_child import spread_experts
@@ -60,7 +61,8 @@ def notes(
     """The notes of `up --timing model`."""
     yield f"step times are predicted, not measured; {evidence(replayable)}"
     if speed != 1:
-        yield f"simulation speed {speed:g}: {1 / speed:.3g} s of real time is 1 s of simulated time"
+        seconds = significant(1 / speed)
+        yield f"simulation speed {speed:g}: {seconds} s of real time is 1 s of simulated time"
     if whole_experts:
         yield f"assumed: {WHOLE_EXPERTS}"
     for what in replayable.assumed:
