@@ -80,8 +80,39 @@ def test_a_longer_output_is_not_slow_decode() -> None:
     assert explained(decode_ms=115.0, output=39).slow is None
 
 
-def test_without_peers_no_stage_is_named() -> None:
-    found = requests(*peers(3), Trace("slow", at_ms=9_000, prefill_ms=500.0))
+@pytest.mark.parametrize(
+    ("given", "stage", "cause", "reason"),
+    [
+        (
+            {"prefill_ms": 52_370.0, "input": 90_000, "cached": 1_000},
+            StageName.PREFILL,
+            Cause.LONG_PROMPT,
+            "computed 89,000 uncached tokens of a prompt of 90,000; a wait",
+        ),
+        (
+            {"decode_ms": 9_000.0, "output": 4_000},
+            StageName.DECODE,
+            Cause.LONG_OUTPUT,
+            "decoded 4,000 tokens in 9.0 s",
+        ),
+        ({"transfer_ms": 9_000.0}, StageName.KV_TRANSFER, Cause.KV_TRANSFER, "KV transfer"),
+    ],
+)
+def test_a_stage_with_most_of_the_time_is_named_without_peers(
+    given: dict[str, Any], stage: StageName, cause: Cause, reason: str
+) -> None:
+    explanation = explain(requests(*peers(3), Trace("slow", at_ms=9_000, **given)), "slow")
+    assert explanation.slow is not None
+    assert (explanation.slow.stage.name, explanation.cause) == (stage, cause)
+    assert reason in explanation.reason
+    text = "\n".join(explanation_lines(explanation))
+    assert f"longest stage: {stage} took" in text
+    assert "← longest" in text
+    assert "no slow stage" not in text
+
+
+def test_without_peers_no_stage_is_named_unless_it_took_most_of_the_time() -> None:
+    found = requests(*peers(3), Trace("slow", at_ms=9_000, prefill_ms=200.0))
     explanation = explain(found, "slow")
     assert explanation.slow is None
     assert "recorded requests of similar length: 3; 5 are needed" in explanation.reason

@@ -76,6 +76,10 @@ def test_a_graph_that_contains_it_is_rejected_before_any_write(fresh: Cluster) -
         ('{"api_key": "abcd", "n": 1}', '{"api_key": "(hidden)", "n": 1}'),
         ("vllm serve m --api-key abcd --port 1", "vllm serve m --api-key (hidden) --port 1"),
         ("MINIO_SECRET_KEY: abcd", "MINIO_SECRET_KEY: (hidden)"),
+        (
+            'volume "my-secret" : secret "hf" not found',
+            'volume "my-secret" : secret "hf" not found',
+        ),
         ('secret "hf-token" not found', 'secret "hf-token" not found'),
         (
             "couldn't find key TOKEN in Secret default/hf",

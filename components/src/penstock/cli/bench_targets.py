@@ -244,14 +244,20 @@ def _of_state(state: LocalState, url: str, *, has_own_engines: bool) -> _Served:
 
 def is_mocked(served: _Served) -> bool | None:
     """Whether mockers serve: instead of the graph's engine, or because the graph says so."""
+    from penstock.errors import PenstockError
     from penstock.manifests.deployment import Engine
     from penstock.manifests.source import open_source
     from penstock.serving.understand import Hints, understand
 
+    if served.has_substitutes:
+        return True
     if served.file is None:
         return None
-    workers = understand(open_source(served.file, served.sets), Hints()).workers
-    return served.has_substitutes or any(worker.engine is Engine.MOCKER for worker in workers)
+    try:
+        workers = understand(open_source(served.file, served.sets), Hints()).workers
+    except PenstockError:
+        return None  # an edit since its start that `up` rejects
+    return any(worker.engine is Engine.MOCKER for worker in workers)
 
 
 def _target(args: argparse.Namespace, target: str, served: _Served) -> Target:

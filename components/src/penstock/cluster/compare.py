@@ -60,13 +60,13 @@ CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f]")
 URL_SECRET = re.compile(r"(?<=://)[^/\s@]+:[^/\s@]+(?=@)")
 SECRET_WORD = re.compile(rf"\b{CREDENTIAL_PREFIX}[\w.=/+-]{{8,}}|(?<=Bearer )\S+")
 # `password=…`, `"api_key": "…"`, `--api-key …`, as programs log their settings. A message such as
-# `secret "hf" not found` names a Secret and stays.
+# `volume "my-secret" : secret "hf" not found` names objects and stays.
 SECRET_PAIR = re.compile(
     r"""(?x)
     ( (?P<flag>--)? \b [\w-]*
       (?: passw(?:or)?d | secret | (?:api|access|private)[_-]?key
         | (?:auth|access|api|hf)[_-]?token )
-      (?:[_-]\w+)? ["']? (?: \s*[=:]\s* | (?(flag)\s+|(?!)) ) ["']? )
+      (?:[_-]\w+)? ["']? (?: \s*=\s* | :\s* | (?(flag)\s+|(?!)) ) ["']? )
     [^\s"',;&}]+
     """,
     re.IGNORECASE,

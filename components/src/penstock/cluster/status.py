@@ -42,11 +42,15 @@ class StatusReader:
     api: Api
     target: ReleaseTarget
     _samples: tuple[Sample, ...] = field(default=())
+    _own: OwnObjects = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._own = OwnObjects(self.api, self.target)
 
     def read(self) -> Status:
         """Raises ClusterError."""
         release = require_release(self.target)
-        observation = observe(OwnObjects(self.api, self.target), release)
+        observation = observe(self._own, release)
         metrics: FrontendMetrics | None = None
         metrics_error = observation.forbidden.get("Pod", "no frontend is ready")
         try:

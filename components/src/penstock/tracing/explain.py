@@ -18,6 +18,7 @@ PEERS = 5  # fewer cannot tell what is usual
 SIMILAR = 2.0  # a peer has between half and twice as many tokens
 SLOW_SHARE = 0.2  # of the peers' total time; less is the noise between requests
 SLOW_MS = 20.0  # excess below this is noise on any machine
+MOST = 0.8  # of the request's time; a stage with more is named without peers
 
 
 class Cause(StrEnum):
@@ -25,6 +26,8 @@ class Cause(StrEnum):
 
     QUEUE = "queue"
     COLD_PREFIX = "cold prefix"
+    LONG_PROMPT = "long prompt"
+    LONG_OUTPUT = "long output"
     SLOW_WORKER = "slow worker"
     KV_TRANSFER = "slow KV transfer"
     DECODE_CONTENTION = "decode contention"
@@ -53,10 +56,11 @@ class Explanation:
 
     request: TracedRequest
     peers: int
-    """Number of requests it is compared with; below `PEERS`, no stage is named."""
+    """Number of requests it is compared with; below `PEERS`, they do not tell what is usual."""
     stages: tuple[StageComparison, ...]
     slow: StageComparison | None
-    """The stage with the largest excess; None if the request is as fast as its peers."""
+    """The stage with the largest excess, or without enough peers one that took most of the time;
+    None if the request is as fast as its peers, or no stage took most of the time."""
     cause: Cause
     reason: str
     next_step: str
@@ -90,10 +94,13 @@ def explain(requests: Sequence[TracedRequest], request_id: str) -> Explanation:
     request = find(requests, request_id)
     peers = _peers(requests, request)
     compared = tuple(_compare(stage, request, peers) for stage in _stages(request, peers))
-    slow = _slow_stage(compared, peers)
-    cause, reason, step = (
-        _reason(slow, request, requests, peers) if slow else _not_slow(request, peers)
-    )
+    slow = _slow_stage(compared, request, peers)
+    if slow is None:
+        cause, reason, step = _not_slow(request, peers)
+    elif len(peers) < PEERS and slow.stage.name in (StageName.PREFILL, StageName.DECODE):
+        cause, reason, step = _long(slow, request)
+    else:
+        cause, reason, step = _reason(slow, request, requests, peers)
     return Explanation(
         request=request,
         peers=len(peers),
@@ -161,10 +168,17 @@ def _scale(name: StageName, request: TracedRequest, peer: TracedRequest) -> floa
 
 
 def _slow_stage(
-    compared: Sequence[StageComparison], peers: Sequence[TracedRequest]
+    compared: Sequence[StageComparison],
+    request: TracedRequest,
+    peers: Sequence[TracedRequest],
 ) -> StageComparison | None:
-    if len(peers) < PEERS or not compared:
+    if not compared:
         return None
+    if len(peers) < PEERS:
+        if request.outcome not in ("success", UNKNOWN_OUTCOME):
+            return None
+        longest = max(compared, key=lambda comparison: comparison.stage.ms)
+        return longest if longest.stage.ms > max(SLOW_MS, MOST * request.total_ms) else None
     usual = sum(comparison.usual_ms for comparison in compared)
     worst = max(compared, key=lambda comparison: comparison.excess_ms)
     return worst if worst.excess_ms > max(SLOW_MS, SLOW_SHARE * usual) else None
@@ -185,6 +199,25 @@ def _not_slow(request: TracedRequest, peers: Sequence[TracedRequest]) -> tuple[C
             f"Send at least {PEERS - len(peers)} more requests of similar length.",
         )
     return Cause.NONE, "no stage is slower than usual for requests of this length", ""
+
+
+def _long(slow: StageComparison, request: TracedRequest) -> tuple[Cause, str, str]:
+    """Of a request without peers, by its own tokens."""
+    if slow.stage.name is StageName.DECODE:
+        tokens, seconds = request.output_tokens, slow.stage.ms / 1000
+        return (
+            Cause.LONG_OUTPUT,
+            f"the worker decoded {tokens:,} tokens in {seconds:,.1f} s",
+            "Limit the output with `max_tokens`. If the time per token is too long, add decode "
+            "workers.",
+        )
+    most = "at most " if request.cached_tokens is None else ""
+    return (
+        Cause.LONG_PROMPT,
+        f"the worker computed {most}{computed_tokens(request):,} uncached tokens of a prompt of "
+        f"{request.input_tokens:,}; a wait in the worker's queue is a part of this time",
+        "Keep the beginning of prompts equal, so that it is cached, or add prefill workers.",
+    )
 
 
 def _reason(

@@ -119,7 +119,7 @@ def _bars(explanation: Explanation) -> list[str]:
         start = round(stage.start_ms / total * BAR)
         end = max(round(stage.end_ms / total * BAR), start)
         bar = " " * start + "█" * (end - start)
-        mark = " ← slow" if compared is explanation.slow else ""
+        mark = f" ← {'slow' if has_peers else 'longest'}" if compared is explanation.slow else ""
         usual = f"  usual {milliseconds(compared.usual_ms):>9}" if has_peers else ""
         lines.append(f"{stage.name:<15} {milliseconds(stage.ms):>9}{usual}  |{bar:<{BAR}}|{mark}")
     return lines
@@ -132,15 +132,25 @@ def verdict(explanation: Explanation) -> list[tuple[str, str]]:
         lines = [("no slow stage", explanation.reason)]
     else:
         lines = [
-            (
-                "slow stage",
-                f"{slow.stage.name} took {milliseconds(slow.excess_ms)} more than usual "
-                f"(median of {explanation.peers} requests of similar length)",
-            ),
+            _slow_stage(slow, explanation),
             ("cause", str(explanation.cause)),
             ("why", explanation.reason),
         ]
     return [*lines, *([("fix", explanation.next_step)] if explanation.next_step else [])]
+
+
+def _slow_stage(slow: StageComparison, explanation: Explanation) -> tuple[str, str]:
+    """With its label."""
+    name, took = slow.stage.name, milliseconds(slow.stage.ms)
+    if explanation.peers < PEERS:
+        share = slow.stage.ms / explanation.request.total_ms
+        whole = milliseconds(explanation.request.total_ms)
+        return "longest stage", f"{name} took {took} of {whole} ({share:.0%})"
+    return (
+        "slow stage",
+        f"{name} took {milliseconds(slow.excess_ms)} more than usual "
+        f"(median of {explanation.peers} requests of similar length)",
+    )
 
 
 def _at(request: TracedRequest) -> str:
