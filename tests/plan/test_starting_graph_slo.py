@@ -1,4 +1,4 @@
-"""The graphs that `init` writes meet the SLO that it prints, at the requests it was told of."""
+"""The graphs that `init` writes meet the SLO that it prints, with as many requests as requested."""
 
 from __future__ import annotations
 

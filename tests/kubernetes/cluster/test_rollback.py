@@ -69,7 +69,7 @@ def test_nothing_is_rolled_back_if_nothing_was_ready(fresh: Cluster) -> None:
     assert len(outcomes(fresh)) == 2
 
 
-def test_a_revision_that_nobody_waited_for_is_ready_if_it_is_when_it_is_replaced(
+def test_a_revision_written_without_a_wait_is_ready_if_it_is_at_its_end(
     installed: Cluster,
 ) -> None:
     installed.edit(decode={"replicas": 2})
@@ -84,7 +84,7 @@ def test_a_revision_that_nobody_waited_for_is_ready_if_it_is_when_it_is_replaced
 
 @pytest.mark.parametrize(("replicas", "chosen"), [(3, 2), (1, None)])
 def test_revisions_of_the_helm_cli(installed: Cluster, replicas: int, chosen: int | None) -> None:
-    """Nobody recorded their outcome: the last one that no later one reverted."""
+    """Their outcome is unknown: the last one that no later one reverted."""
     for count in (2, replicas):
         installed.edit(decode={"replicas": count})
         assert installed.apply()[0] == 0

@@ -91,7 +91,7 @@ def test_scale_of_a_missing_release_does_not_edit_the_file(fresh: Cluster) -> No
 
 @pytest.mark.parametrize("was_edited", [False, True])
 def test_a_refused_scale_leaves_the_file_as_it_was(installed: Cluster, was_edited: bool) -> None:
-    """`was_edited`: somebody else edits it meanwhile, which is kept."""
+    """`was_edited`: another edit in the meantime, which is kept."""
     text = installed.graph.read_text()
 
     def gate(path: str) -> None:

@@ -78,8 +78,8 @@ def rollback_revision(target: ReleaseTarget, number: int | None = None) -> int:
     """The revision to roll back to: ``number``, or by default the last one that was ready and
     differs from the newest.
 
-    If none is known to have been ready: the last one whose rollout nobody waited for, and that no
-    later one reverted. Raises ClusterError if there is none.
+    If none is known to have been ready: the last one of unknown outcome that no later one
+    reverted. Raises ClusterError if there is none.
     """
     stored = revisions(target)
     if any(r.number == number for r in stored):

@@ -144,8 +144,8 @@ def _slow_stage(slow: StageComparison, explanation: Explanation) -> tuple[str, s
     name, took = slow.stage.name, milliseconds(slow.stage.ms)
     if explanation.peers < PEERS:
         share = slow.stage.ms / explanation.request.total_ms
-        whole = milliseconds(explanation.request.total_ms)
-        return "longest stage", f"{name} took {took} of {whole} ({share:.0%})"
+        total = milliseconds(explanation.request.total_ms)
+        return "longest stage", f"{name} took {took} of {total} ({share:.0%})"
     return (
         "slow stage",
         f"{name} took {milliseconds(slow.excess_ms)} more than usual "
