@@ -6,7 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.drill.evaluate import FailureType, FaultRecord, evaluate, median, p99
+from penstock.drill.evaluate import (
+    FailureType,
+    FaultRecord,
+    evaluate,
+    median,
+    p99,
+    with_pauses,
+)
 from penstock.drill.traffic import Ending, StreamResult
 from penstock.manifests.deployment import Role
 
@@ -252,3 +259,30 @@ def test_a_fault_of_the_graph_excuses_no_failure() -> None:
     lost = request(10, ending=Ending.REJECTED, error="HTTP 404")
     (failure,) = evaluate([lost], [edit], stall_s=STALL_S).failures
     assert not failure.is_unavoidable
+
+
+def times(*seconds: float) -> list[StreamResult]:
+    return [request(number, ended_s=ended_s) for number, ended_s in enumerate(seconds)]
+
+
+@pytest.mark.parametrize(
+    ("completed", "recovery_s"),
+    [
+        ((8.0, 8.5, 9.0, 10.5, 11.0, 12.0), 3.0),  # no pause: until the processes are ready
+        ((8.0, 8.5, 9.5, 14.6, 15.0), 4.6),  # ready after 3 s, but nothing completes until 14.6
+        ((8.0, 8.5, 9.5, 10.2, 12.9, 17.0, 17.1), 7.0),  # of two pauses the last one
+        ((4.0, 7.0, 10.5, 13.5), 3.0),  # groups of requests complete every 3 s
+        ((8.0, 8.5, 9.0, 12.0, 12.9, 13.2, 20.0), 3.0),  # the pause after the recovery is not its own
+        ((12.0, 16.0), 3.0),  # nothing tells what is usual
+    ],
+)
+def test_the_recovery_is_what_clients_see(completed: tuple[float, ...], recovery_s: float) -> None:
+    (found,) = with_pauses([fault()], times(*completed))
+    assert found.recovery_s == pytest.approx(recovery_s)
+    (row,) = evaluate(times(*completed), [found], stall_s=STALL_S).rows
+    assert row.recovery_s == [found.recovery_s]
+
+
+def test_a_fault_without_recovery_has_no_time() -> None:
+    (found,) = with_pauses([fault(recovered_s=None)], times(8.0, 8.5, 9.5, 14.6))
+    assert found.recovery_s is None

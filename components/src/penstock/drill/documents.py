@@ -28,9 +28,11 @@ class FaultRow(Document):
     unavoidable: int
     """Number of failed requests that no other process could have served."""
     recovery_s_median: float | None
-    """Median seconds from the injection until all processes are ready; null if none recovered."""
+    """Median seconds from the injection until all processes are ready and requests complete again;
+    null if none recovered."""
     recovery_s_p99: float | None
-    """p99 of the seconds until all processes are ready; null if none recovered."""
+    """p99 of the seconds until all processes are ready and requests complete again; null if none
+    recovered."""
 
 
 class FailureDocument(Document):

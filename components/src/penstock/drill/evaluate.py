@@ -5,10 +5,11 @@ Pure.
 
 from __future__ import annotations
 
+import itertools
 import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from penstock.drill.traffic import Ending, StreamResult
@@ -26,6 +27,9 @@ class FailureType(StrEnum):
 
 
 BREAK_S = 1.0  # between the recovery and the last stream that breaks
+# A fault caused a time without completed requests if it is this long, and so many times as long as
+# the longest one before the first fault: concurrent requests complete in groups.
+PAUSE_S, PAUSES = 1.0, 1.5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +66,17 @@ class FaultRecord:
     doubles."""
     outcome: str = ""
     """What became of the fault, such as why it was refused; empty if it was injected."""
+    served_s: float | None = None
+    """End of a pause in which no request completed, in seconds since the start of the drill; null
+    if the fault caused none."""
+
+    @property
+    def recovery_s(self) -> float | None:
+        """Seconds until all processes are ready and requests complete again; None if the processes
+        did not become ready."""
+        if self.recovered_s is None:
+            return None
+        return max(self.recovered_s, self.served_s or 0.0) - self.started_s
 
     @property
     def over_s(self) -> float:
@@ -141,6 +156,36 @@ class Evaluation:
     @property
     def passes(self) -> bool:
         return not (self.above_limit or self.not_recovered or self.leftovers)
+
+
+def with_pauses(
+    faults: Sequence[FaultRecord], history: Sequence[StreamResult]
+) -> tuple[FaultRecord, ...]:
+    """The faults with the end of the pause that clients saw: processes that are ready do not serve
+    at once."""
+    times = sorted(request.ended_s for request in history if not request.error)
+    gaps = list(itertools.pairwise(times))
+    first_s = min((fault.started_s for fault in faults), default=0.0)
+    usual = [after - before for before, after in gaps if after <= first_s]
+    if not usual:
+        return tuple(faults)
+    least_s = max(PAUSE_S, PAUSES * max(usual))
+    return tuple(replace(fault, served_s=_pause_end(fault, gaps, least_s)) for fault in faults)
+
+
+def _pause_end(
+    fault: FaultRecord, gaps: Sequence[tuple[float, float]], least_s: float
+) -> float | None:
+    """The end of the last pause of at least ``least_s`` that was there between the fault and its
+    recovery."""
+    ends = [
+        after
+        for before, after in gaps
+        if before <= fault.over_s
+        and after >= fault.started_s
+        and after - max(before, fault.started_s) >= least_s
+    ]
+    return max(ends, default=None)
 
 
 def evaluate(
@@ -279,9 +324,7 @@ def _row(
             type_: count for type_ in FailureType if (count := sum(x.type is type_ for x in own))
         },
         unavoidable=sum(failure.is_unavoidable for failure in own),
-        recovery_s=sorted(
-            fault.recovered_s - fault.started_s for fault in faults if fault.recovered_s is not None
-        ),
+        recovery_s=sorted(seconds for fault in faults if (seconds := fault.recovery_s) is not None),
     )
 
 

@@ -66,11 +66,7 @@ def _verdicts(result: DrillResult) -> Iterator[Verdict]:
 
 def _tiles(result: DrillResult) -> Iterator[Tile]:
     evaluation = result.evaluation
-    recovered = [
-        fault.recovered_s - fault.started_s
-        for fault in result.faults
-        if fault.recovered_s is not None
-    ]
+    recovered = [s for fault in result.faults if (s := fault.recovery_s) is not None]
     note = f"in {result.seconds:.0f} s"
     yield Tile(name="Faults", value=str(len(result.faults)), note=note)
     yield Tile(name="Requests", value=f"{evaluation.requests:,}")
@@ -137,7 +133,7 @@ def _shades(result: DrillResult) -> dict[str, Any]:
 
 
 def _end(fault: FaultRecord, result: DrillResult) -> float:
-    return result.seconds if fault.recovered_s is None else fault.recovered_s
+    return result.seconds if fault.recovery_s is None else fault.started_s + fault.recovery_s
 
 
 def _hover(result: DrillResult, top: float) -> list[Trace]:
@@ -165,9 +161,9 @@ def _named(fault: FaultRecord) -> str:
 
 
 def _recovery(fault: FaultRecord) -> str:
-    if fault.recovered_s is None:
+    if fault.recovery_s is None:
         return "not recovered"
-    return f"recovered after {fault.recovered_s - fault.started_s:.1f} s"
+    return f"recovered after {fault.recovery_s:.1f} s"
 
 
 def _failures_over_time(result: DrillResult, x: Sequence[float], shades: dict[str, Any]) -> Chart:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from penstock.drill import interrupts
-from penstock.drill.evaluate import Evaluation, FaultRecord, evaluate
+from penstock.drill.evaluate import Evaluation, FaultRecord, evaluate, with_pauses
 from penstock.drill.faults import Choice, Fault
 from penstock.drill.graph_process import GraphProcess
 from penstock.drill.memory import MemorySampler, MemoryTrend
@@ -178,18 +178,19 @@ class _Drill:
     def result(self, leftovers: Sequence[str]) -> DrillResult:
         """What the clients observed."""
         history = tuple(r for r in self._traffic.results if r.ended_s < self._known_until_s)
+        faults = with_pauses(self._faults, history)
         return DrillResult(
             options=self._options,
             evaluation=evaluate(
                 history,
-                self._faults,
+                faults,
                 stall_s=self._options.stall_s,
                 expected=self._expected(),
                 leftovers=leftovers,
                 permitted=self._options.permitted,
             ),
             history=history,
-            faults=tuple(self._faults),
+            faults=faults,
             memory=self._memory.trends(),
             seconds=max((r.ended_s for r in history), default=0.0),
             was_interrupted=self._was_interrupted,
@@ -346,9 +347,8 @@ class _Drill:
                 outcome=self._target.outcome(),
             )
         )
-        took = (
-            "not recovered" if recovered is None else f"recovered after {recovered - started:.1f} s"
-        )
+        ready = f"all processes are ready after {(recovered or 0.0) - started:.1f} s"
+        took = "not recovered" if recovered is None else ready
         self._say(f"{len(self._faults)}: {fault.kind} {fault.target}: {took}")
 
     def _wait(self, fault: Fault, seconds: float, *, stops_early: bool) -> float | None:
