@@ -272,7 +272,10 @@ def times(*seconds: float) -> list[StreamResult]:
         ((8.0, 8.5, 9.5, 14.6, 15.0), 4.6),  # ready after 3 s, but nothing completes until 14.6
         ((8.0, 8.5, 9.5, 10.2, 12.9, 17.0, 17.1), 7.0),  # of two pauses the last one
         ((4.0, 7.0, 10.5, 13.5), 3.0),  # groups of requests complete every 3 s
-        ((8.0, 8.5, 9.0, 12.0, 12.9, 13.2, 20.0), 3.0),  # the pause after the recovery is not its own
+        (
+            (8.0, 8.5, 9.0, 12.0, 12.9, 13.2, 20.0),
+            3.0,
+        ),  # the pause after the recovery is not its own
         ((12.0, 16.0), 3.0),  # nothing tells what is usual
     ],
 )
