@@ -286,6 +286,12 @@ def test_the_recovery_is_what_clients_see(completed: tuple[float, ...], recovery
     assert row.recovery_s == [found.recovery_s]
 
 
+def test_a_pause_ends_for_a_fault_at_the_next_one() -> None:
+    second = fault(number=2, started_s=14.0, recovered_s=15.0)
+    found = with_pauses([fault(), second], times(8.0, 8.5, 9.5, 18.0))
+    assert [one.recovery_s for one in found] == [4.0, 4.0]
+
+
 def test_a_fault_without_recovery_has_no_time() -> None:
     (found,) = with_pauses([fault(recovered_s=None)], times(8.0, 8.5, 9.5, 14.6))
     assert found.recovery_s is None

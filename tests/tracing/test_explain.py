@@ -111,6 +111,14 @@ def test_a_stage_with_most_of_the_time_is_named_without_peers(
     assert "no slow stage" not in text
 
 
+def test_without_peers_a_slow_client_is_not_a_long_output() -> None:
+    slow = Trace("slow", at_ms=9_000, decode_ms=10_000.0, read=(10_017.5, 9_000.0))
+    explanation = explain(requests(*peers(3), slow), "slow")
+    assert explanation.slow is not None
+    assert explanation.slow.stage.name is StageName.RESPONSE
+    assert explanation.cause is Cause.SLOW_CLIENT
+
+
 def test_without_peers_no_stage_is_named_unless_it_took_most_of_the_time() -> None:
     found = requests(*peers(3), Trace("slow", at_ms=9_000, prefill_ms=200.0))
     explanation = explain(found, "slow")

@@ -241,7 +241,16 @@ def add_event(
     store = installed.api.store
     about = next(
         (o for o in store.of_kind(kind) if o["metadata"]["name"] == name),
-        {"apiVersion": "v1", "kind": kind, "metadata": {"name": name, "uid": "of another"}},
+        {
+            "apiVersion": "v1",
+            "kind": kind,
+            "metadata": {
+                "name": name,
+                "namespace": "default",
+                "uid": "of another",
+                "resourceVersion": "1",
+            },
+        },
     )
     event = warning(about, reason, message) | {
         "type": "Warning" if is_warning else "Normal",

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from penstock.errors import ClusterError, RolloutError
+from tests.support.emulated_cluster.kubelet import key_of
 from tests.support.emulated_cluster.released import MISSING, NAME, Cluster, edit_secret
 from tests.support.emulated_cluster.store import ApiError
 
@@ -80,6 +81,16 @@ def test_a_revision_written_without_a_wait_is_ready_if_it_is_at_its_end(
     assert installed.apply()[0] == 0
     assert outcomes(installed)[1] == ("ready", None)
     assert "→ 2" in installed.run("rollback", "--yes")[1]
+
+
+def test_a_revision_that_is_not_ready_at_a_moment_may_have_been(installed: Cluster) -> None:
+    """A pod restarts while the next revision is written: the one before it stays unknown."""
+    edit_secret(installed, 1, lambda labels: labels.pop("penstock/outcome"))
+    (pod, *_) = installed.api.store.of_kind("Pod")
+    status = {**pod["status"], "conditions": [{"type": "Ready", "status": "False"}]}
+    installed.api.store.write(key_of(pod), {**pod, "status": status}, trusted=True)
+    assert "rolled back to revision 1" in fail(installed, "--rollback-on-failure")
+    assert outcomes(installed)[0] != ("not-ready", None)
 
 
 @pytest.mark.parametrize(("replicas", "chosen"), [(3, 2), (1, None)])

@@ -7,6 +7,7 @@ lengths of its requests.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from random import Random
@@ -48,7 +49,7 @@ def slicing_of(*, duration_ms: float, slice_ms: float, gap_ms: float) -> Slicing
         needed_s = (MIN_PAIRS + 1) * pair_ms / 1000
         length, one = significant(duration_ms / 1000, 4), significant(slice_ms / 1000, 4)
         message = f"{length} s are too short for slices of {one} s"
-        fix = f"Use at least {significant(needed_s, 4)}s, or shorter slices."
+        fix = f"Use at least {math.ceil(needed_s)}s, or shorter slices."
         raise UsageError(Problem(place="--duration", message=message, fix=fix))
     return Slicing(pairs=pairs, slice_ms=slice_ms, gap_ms=gap_ms)
 

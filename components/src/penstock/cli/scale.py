@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -110,7 +111,7 @@ def _scale_release(
     from penstock.cluster.change import of_replicas
     from penstock.cluster.preflight import Preflight
     from penstock.cluster.rights import Verb
-    from penstock.errors import ClusterError
+    from penstock.errors import ClusterError, InputError
 
     target = arguments.target_of(args)
     api = Api.connect(target)
@@ -127,8 +128,9 @@ def _scale_release(
     try:
         return rollout.upgrade(change)
     except ClusterError:
-        if not rollout.has_written and undo():
-            print_line(f"{args.graph}: the edit is undone")
+        with contextlib.suppress(ClusterError, InputError):  # not known, or not writable: kept
+            if not change.has_scaled(api) and undo():
+                print_line(f"{args.graph}: the edit is undone")
         raise
 
 

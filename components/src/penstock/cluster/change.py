@@ -23,6 +23,7 @@ from penstock.cluster.current_state import (
 from penstock.cluster.diff import Action, Diff, diff, is_worker
 from penstock.cluster.drift import Drift, drift
 from penstock.cluster.generations import RollingUpdate, Transition
+from penstock.cluster.progress import WORKLOAD_KINDS
 from penstock.cluster.release import (
     Release,
     Revision,
@@ -53,6 +54,15 @@ class Change:
     available_gpus: int | None
     # If a rolling update is in progress.
     transition: Transition | None = None
+
+    def has_scaled(self, api: Api) -> bool:
+        """Whether a pool has its new number on the cluster by now. Raises ClusterError."""
+        new = {
+            c.name: c.replicas[1] for c in self.diff.components if c.replicas[0] != c.replicas[1]
+        }
+        declared = (o for o in self.after if o["kind"] in WORKLOAD_KINDS)
+        live = workloads(found for o in declared if (found := api.get(o)) is not None)
+        return any(name in live and live[name].replicas == count for name, count in new.items())
 
     @property
     def is_empty(self) -> bool:

@@ -63,11 +63,12 @@ SECRET_WORD = re.compile(rf"\b{CREDENTIAL_PREFIX}[\w.=/+-]{{8,}}|(?<=Bearer )\S+
 # `volume "my-secret" : secret "hf" not found` names objects and stays.
 SECRET_PAIR = re.compile(
     r"""(?x)
-    ( (?P<flag>--)? \b [\w-]*
-      (?: passw(?:or)?d | secret | (?:api|access|private)[_-]?key
-        | (?:auth|access|api|hf)[_-]?token )
-      (?:[_-]\w+)? ["']? (?: \s*=\s* | :\s* | (?(flag)\s+|(?!)) ) ["']? )
-    [^\s"',;&}]+
+    ( (?<![\w-]) (?P<flag>--)?
+      (?: [\w-]* (?: passw(?:or)?d | (?:api|access|private|secret)[_-]?key | [_-]secret
+                   | (?:auth|access|api|hf|hub|secret)[_-]?token ) (?:[_-]\w+)?
+        | secret (?=[ \t]*=) | token (?=[ \t]*=) )
+      (?:\\?["'])? (?: [ \t]*=[ \t]* | :[ \t]* | (?(flag)[ \t]+|(?!)) ) )
+    (?!\(hidden\)) (?: (?P<quote>\\?["']) .*? (?P=quote) | [^\s"',;&}\\]+ )
     """,
     re.IGNORECASE,
 )
@@ -76,7 +77,12 @@ SECRET_PAIR = re.compile(
 def without_secrets(text: str) -> str:
     """Text from elsewhere, such as a log, without credentials and terminal control sequences."""
     text = SECRET_WORD.sub(HIDDEN, CONTROL.sub("", text))
-    return SECRET_PAIR.sub(rf"\1{HIDDEN}", URL_SECRET.sub(HIDDEN, text))
+    return SECRET_PAIR.sub(_hidden_value, URL_SECRET.sub(HIDDEN, text))
+
+
+def _hidden_value(found: re.Match[str]) -> str:
+    quote = found["quote"] or ""
+    return f"{found[1]}{quote}{HIDDEN}{quote}"
 
 
 def _is_secret(path: str, value: Any) -> bool:

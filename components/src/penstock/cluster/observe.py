@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from penstock.cluster.api import Api, ForbiddenError
+from penstock.cluster.diagnose import OWNER_KINDS
 from penstock.cluster.own_objects import OwnObjects
 from penstock.cluster.progress import WORKLOAD_KINDS, Observation, Progress, progress_of
 from penstock.cluster.release import Release
@@ -44,7 +45,13 @@ def observe(own: OwnObjects, release: Release, before: Baseline = NOTHING) -> Ob
     events = _list_if_allowed(api, "Event", forbidden, fields="type=Warning")
     pods = _list_if_allowed(api, "Pod", forbidden, labels=f"{POD_GRAPH}={own.target.name}")
     own.add_pods(pods)
-    new = (e for e in events if _occurrence(e) not in before.events)
+    kinds = (*OWNER_KINDS, "Pod")  # whose problems `diagnose` knows
+    new = (
+        event
+        for event in events
+        if _occurrence(event) not in before.events
+        and (event.get("involvedObject") or {}).get("kind") in kinds
+    )
     return Observation(
         live=_readable(api, release.objects, forbidden),
         pods=pods,

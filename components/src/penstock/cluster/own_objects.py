@@ -49,8 +49,8 @@ class OwnObjects:
         uid, kind = str(reference.get("uid") or ""), reference.get("kind")
         if uid in self._components:
             return self._components[uid]
-        is_readable = kind in PLURALS and kind != POD and reference.get("apiVersion")
-        if not (uid and left and is_readable):
+        is_known = kind in PLURALS and kind != POD and reference.get("apiVersion")
+        if not (uid and left and is_known) or kind in self.forbidden:
             return None
         try:
             found = self.api.get({**reference, "metadata": {"name": reference.get("name")}})

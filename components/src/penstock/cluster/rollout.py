@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from types import FrameType
 
 from penstock.cluster import upgrade
@@ -13,7 +13,13 @@ from penstock.cluster.api import Api
 from penstock.cluster.change import Change
 from penstock.cluster.observe import NOTHING, Baseline, baseline, read_progress
 from penstock.cluster.own_objects import OwnObjects
-from penstock.cluster.release import READY, Release, record_outcome, require_release
+from penstock.cluster.release import (
+    READY,
+    Release,
+    Revision,
+    record_outcome,
+    require_release,
+)
 from penstock.cluster.wait import RolloutResult, RolloutState, RolloutWaiter, Timeouts
 from penstock.errors import ClusterError, Problem, RolloutError
 from penstock.helm import ReleaseTarget
@@ -33,14 +39,12 @@ class Rollout:
     print_progress: Callable[[str], None] | None = None
     # Surrounds the wait, to show the time elapsed.
     while_waiting: Callable[[], AbstractContextManager[None]] = nullcontext
-    has_written: bool = field(default=False, init=False)
 
     def upgrade(self, change: Change, *, rollback_on_failure: bool = False) -> int:
         """Raises ClusterError if the write fails, RolloutError if the rollout does."""
         previous = change.before.revision
         if previous is not None and previous.outcome != READY:
-            is_ready = self._is_ready()
-            record_outcome(self.api, self.target, previous.number, is_ready=is_ready)
+            self._record_if_ready(previous)
         before = baseline(self.api, self.target)
         release = self._write(lambda: upgrade.install_or_upgrade(self.api, change, self.print_line))
         rolls_back = previous is not None and rollback_on_failure
@@ -63,7 +67,6 @@ class Rollout:
         try:
             with defer_signals(self.print_line):
                 release = write()
-                self.has_written = True
         except KeyboardInterrupt:
             self._print_detached(require_release(self.target))
             raise
@@ -110,9 +113,13 @@ class Rollout:
             "`penstock apply` to wait for it, or `penstock rollback` to undo it"
         )
 
-    def _is_ready(self) -> bool:
+    def _record_if_ready(self, revision: Revision) -> None:
+        """Note that a revision is ready although penstock did not wait for it. One that is not at
+        this moment may have been before."""
+        release = require_release(self.target)
         own = OwnObjects(self.api, self.target)
-        return read_progress(own, require_release(self.target)).is_done
+        if release.revision == revision and read_progress(own, release).is_done:
+            record_outcome(self.api, self.target, revision.number, is_ready=True)
 
     def _wait(self, release: Release, before: Baseline, *, is_new: bool) -> RolloutResult | None:
         """None with --no-wait."""

@@ -60,7 +60,7 @@ def list_leftovers(api: Api, target: ReleaseTarget) -> Leftovers:
 def require_remains(api: Api, target: ReleaseTarget, left: Leftovers, clock: Clock) -> None:
     """Raises ClusterError unless ``left`` remains of a release that was uninstalled: without
     Helm's record, the graph of another tool, or one that still serves, looks the same."""
-    found = [f"configmap/{file['metadata']['name']}" for file in left.others]
+    found = [f"{o['kind'].lower()}/{o['metadata']['name']}" for o in _others(api, target, left)]
     deadline = clock.now() + DELETION_S
     while not (found or left.graphs):  # a graph that is being deleted may still have its pods
         pods = (p for p in api.list("Pod", f"{POD_GRAPH}={target.name}") if not _is_deleted(p))
@@ -81,6 +81,22 @@ def require_remains(api: Api, target: ReleaseTarget, left: Leftovers, clock: Clo
                 f"`kubectl delete -n {target.namespace} KIND/NAME`.",
             )
         )
+
+
+def _others(api: Api, target: ReleaseTarget, left: Leftovers) -> Iterator[Object]:
+    """What exists of a graph that Helm did not install, also without pods."""
+    yield from left.others
+    etcd = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": f"{target.name}-etcd"}
+    graph = {"apiVersion": V1BETA1, "kind": DGD, "name": target.name}
+    for one in (graph, etcd):
+        with contextlib.suppress(ForbiddenError):
+            live = api.get({**one, "metadata": {"name": one["name"]}})
+            if live is not None and not _is_deleted(live):
+                yield live
+    for claim in left.claims:  # those of a StatefulSet have no label of the chart
+        labels = claim["metadata"].get("labels") or {}
+        if labels.get("app.kubernetes.io/managed-by") and not _is_of_helm(claim, target):
+            yield claim
 
 
 def _is_of_helm(live: Object, target: ReleaseTarget) -> bool:

@@ -170,16 +170,20 @@ def with_pauses(
     if not usual:
         return tuple(faults)
     least_s = max(PAUSE_S, PAUSES * max(usual))
-    return tuple(replace(fault, served_s=_pause_end(fault, gaps, least_s)) for fault in faults)
+    next_s = [*(fault.started_s for fault in faults[1:]), float("inf")]
+    return tuple(
+        replace(fault, served_s=_pause_end(fault, gaps, least_s, until_s))
+        for fault, until_s in zip(faults, next_s, strict=True)
+    )
 
 
 def _pause_end(
-    fault: FaultRecord, gaps: Sequence[tuple[float, float]], least_s: float
+    fault: FaultRecord, gaps: Sequence[tuple[float, float]], least_s: float, until_s: float
 ) -> float | None:
     """The end of the last pause of at least ``least_s`` that was there between the fault and its
-    recovery."""
+    recovery; at most ``until_s``, the start of the next fault."""
     ends = [
-        after
+        min(after, until_s)
         for before, after in gaps
         if before <= fault.over_s
         and after >= fault.started_s

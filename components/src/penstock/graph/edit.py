@@ -178,7 +178,7 @@ def edit_replicas(path: FilePath, changes: Mapping[str, int]) -> bool:
 def restore_text(path: FilePath, edited: str, before: str) -> bool:
     """Undo an edit, unless the file was edited again; whether it was undone. Raises InputError."""
     with _only_editor(path.resolve().parent):
-        is_own = read_text_file(path) == edited
+        is_own = edited != before and read_text_file(path) == edited
         if is_own:
             write_text(path, before)
         return is_own

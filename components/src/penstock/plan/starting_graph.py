@@ -94,10 +94,14 @@ class StartingGraph:
         yield f"GPUs, as written: {self.summary()}."
         yield from wrap(f"Updates: {self.update()}.", WIDTH, subsequent_indent="  ")
         if self.concurrency is not None:
-            yield (
-                f"Batch: {self.concurrency} requests at the same time, shared by the workers, with "
-                f"{HEADROOM - 1:.0%} more slots, as they are never spread equally."
-            )
+            pool = self.candidate.worker
+            slots = pool.replicas * pool.layout.ranks * pool.batch
+            text = f"Batch: {self.concurrency} requests at the same time, shared by the workers; "
+            text += f"{slots} slots"
+            if slots < HEADROOM * self.concurrency:
+                yield f"{text}: requests without one wait."
+            else:
+                yield f"{text}, more than needed because requests are never spread equally."
         yield f"Written by `{command}`."
         yield "Values: by rule, as in penstock's graphs for these GPUs; not measured."
         if self.candidate.is_disaggregated and not self.request.gpu.is_grace:
@@ -252,7 +256,7 @@ _LAYOUTS: dict[Traffic, Callable[[Gpu, int, int], Candidate]] = {
 
 def _limited(candidate: Candidate, concurrency: int) -> Candidate:
     """With no more workers than the requests keep busy, and the batch of a decode or aggregated
-    worker reduced to its share of them, with `HEADROOM`."""
+    worker reduced to `HEADROOM` times its share of them; never raised."""
     pool = _enough(candidate.worker, concurrency)
     share = HEADROOM * concurrency / (pool.replicas * pool.layout.ranks)
     batch = SMALLEST_BATCH

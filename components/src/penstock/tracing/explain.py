@@ -178,7 +178,10 @@ def _slow_stage(
         if request.outcome not in ("success", UNKNOWN_OUTCOME):
             return None
         longest = max(compared, key=lambda comparison: comparison.stage.ms)
-        return longest if longest.stage.ms > max(SLOW_MS, MOST * request.total_ms) else None
+        is_decode = longest.stage.name is StageName.DECODE
+        # A worker waits for a slow client, which counts as decode.
+        own_ms = longest.stage.ms - (request.client_blocked_ms or 0.0) * is_decode
+        return longest if own_ms > max(SLOW_MS, MOST * request.total_ms) else None
     usual = sum(comparison.usual_ms for comparison in compared)
     worst = max(compared, key=lambda comparison: comparison.excess_ms)
     return worst if worst.excess_ms > max(SLOW_MS, SLOW_SHARE * usual) else None

@@ -100,6 +100,7 @@ class ReleaseReader:
         if now_s - self._events_at_s < EVENTS_S:
             return
         self._events_at_s = now_s
+        self._own.forbidden.clear()
         try:
             listed, self.events_error = self.api.list("Event"), None
         except ForbiddenError as error:

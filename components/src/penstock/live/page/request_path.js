@@ -101,11 +101,12 @@ penstock.requests = (() => {
 
   function drawStages(path) {
     const usual = path.has_usual ? [heading("usual", true)] : [];
+    const mark = path.has_usual ? "slow" : "longest";
     byId("stages").tHead.replaceChildren(row(
       [heading("stage"), heading("time", true), ...usual, heading("from start to end of the request")],
     ));
     byId("stages").tBodies[0].replaceChildren(...path.stages.map((stage) => {
-      const name = make("th", stage.is_slow ? `${stage.name} (slow)` : stage.name);
+      const name = make("th", stage.is_slow ? `${stage.name} (${mark})` : stage.name);
       name.scope = "row";
       const times = path.has_usual ? [stage.time, stage.usual] : [stage.time];
       const line = make("td", undefined, "line");
