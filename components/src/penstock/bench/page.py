@@ -7,7 +7,15 @@ from pathlib import Path
 
 from penstock.bench.measurement import Percentiles
 from penstock.bench.prediction import Predicted
-from penstock.bench.report import ROWS, Bench, failures_line, limits_of, on_mockers, simulated_time
+from penstock.bench.report import (
+    ROWS,
+    Bench,
+    failures_line,
+    limits_of,
+    on_mockers,
+    simulated_time,
+    slo_verdict,
+)
 from penstock.bench.time_charts import time_charts
 from penstock.graph.slo import Slo
 from penstock.reports.charts import Chart, distribution
@@ -79,9 +87,7 @@ def verdicts(bench: Bench) -> Iterator[Verdict]:
     else:
         outcome = State.MET if bench.meets_slo else State.MISSED
         state = State.NONE if bench.engine_is_substitute else outcome
-        by = " by mockers" if bench.engine_is_substitute else ""
-        share = f"{found.goodput:.1%} of requests within {bench.slo} ({bench.attain:.0%} needed)"
-        yield Verdict(state=state, text=f"SLO {outcome}{by}: {share}")
+        yield Verdict(state=state, text=slo_verdict(bench))
 
 
 def tiles(bench: Bench) -> Iterator[Tile]:

@@ -72,7 +72,8 @@ def lines(bench: Bench) -> Iterator[str]:
         yield simulated_time(bench.speed)
     if found.unsent:
         yield f"{found.unsent} requests were not sent, or have no record"
-    yield from _verdict(bench)
+    if bench.measurement.goodput is not None:
+        yield slo_verdict(bench)
     yield from aligned([HEADINGS, *_rows(found)])
     if bench.prediction:
         yield from _predicted(found, bench.prediction)
@@ -115,13 +116,12 @@ def limits_of(found: Measurement) -> Iterator[str]:
         yield f"not steady: {found.steadiness.reason}"
 
 
-def _verdict(bench: Bench) -> Iterator[str]:
-    share = bench.measurement.goodput
-    if share is not None:
-        verdict = "met" if bench.meets_slo else "missed"
-        needed = f"{bench.attain:.0%} needed"
-        by = " by mockers" if bench.engine_is_substitute else ""
-        yield f"SLO {verdict}{by}: {share:.1%} of requests within {bench.slo} ({needed})"
+def slo_verdict(bench: Bench) -> str:
+    """Of a run with an SLO and with counted requests."""
+    verdict = "met" if bench.meets_slo else "missed"
+    by = " by mockers" if bench.engine_is_substitute else ""
+    share = f"{bench.measurement.goodput or 0.0:.1%} of requests within {bench.slo}"
+    return f"SLO {verdict}{by}: {share} ({bench.attain:.0%} needed)"
 
 
 def _rows(found: Measurement) -> Iterator[tuple[str, ...]]:

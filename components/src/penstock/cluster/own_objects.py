@@ -9,11 +9,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from penstock.cluster.api import PLURALS, Api, ForbiddenError
+from penstock.cluster.release import CHART
 from penstock.cluster.workloads import COMPONENT, POD_COMPONENT, POD_GRAPH, Object
 from penstock.helm import ReleaseTarget
 
 NAME, INSTANCE = "app.kubernetes.io/name", "app.kubernetes.io/instance"
-CHART = "penstock"
 POD = "Pod"
 # From a pod up to the graph: ReplicaSet, Deployment, DynamoComponentDeployment, and Grove's kinds.
 MOST_OWNERS = 8

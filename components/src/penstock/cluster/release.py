@@ -175,6 +175,14 @@ def history(target: ReleaseTarget) -> tuple[HistoryEntry, ...]:
     return tuple(entries)
 
 
+def helm_annotations(target: ReleaseTarget) -> dict[str, str]:
+    """Those that Helm sets on every object of the release, and by which it knows its own."""
+    return {
+        "meta.helm.sh/release-name": target.name,
+        "meta.helm.sh/release-namespace": target.namespace,
+    }
+
+
 def record_name(target: ReleaseTarget, revision: int) -> str:
     """The Secret with Helm's record of the revision."""
     return f"sh.helm.release.v1.{target.name}.v{revision}"

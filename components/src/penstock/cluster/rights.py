@@ -36,20 +36,28 @@ CHART_KINDS: Mapping[str, str] = {
     "ServiceAccount": "",
     "StatefulSet": "apps",
 }
-# What the controllers create between an object of the chart and its pods, with the API groups.
-CREATED_KINDS: Mapping[str, Mapping[str, str]] = {
-    "Deployment": {"ReplicaSet": "apps"},
-    "LeaderWorkerSet": {"StatefulSet": "apps"},
-    "DynamoGraphDeployment": {
-        "Deployment": "apps",
-        "DynamoComponentDeployment": "nvidia.com",
-        "LeaderWorkerSet": "leaderworkerset.x-k8s.io",
-        "PodClique": "grove.io",
-        "PodCliqueScalingGroup": "grove.io",
-        "PodCliqueSet": "grove.io",
-        "ReplicaSet": "apps",
-        "StatefulSet": "apps",
-    },
+# The kinds that the controllers create between an object of the chart and its pods.
+CREATED_KINDS: Mapping[str, tuple[str, ...]] = {
+    "Deployment": ("ReplicaSet",),
+    "LeaderWorkerSet": ("StatefulSet",),
+    "DynamoGraphDeployment": (
+        "Deployment",
+        "DynamoComponentDeployment",
+        "LeaderWorkerSet",
+        "PodClique",
+        "PodCliqueScalingGroup",
+        "PodCliqueSet",
+        "ReplicaSet",
+        "StatefulSet",
+    ),
+}
+GROUPS: Mapping[str, str] = {
+    **CHART_KINDS,
+    "DynamoComponentDeployment": "nvidia.com",
+    "PodClique": "grove.io",
+    "PodCliqueScalingGroup": "grove.io",
+    "PodCliqueSet": "grove.io",
+    "ReplicaSet": "apps",
 }
 SECRETS = "secrets"  # Helm's records of the revisions
 
@@ -268,8 +276,8 @@ def _warnings(objects: Sequence[Object]) -> Iterator[Need]:
     yield _need("list", "", "events", loss="warnings of the cluster are not shown")
     loss = "warnings about what the controllers create are not shown"
     for kind in dict.fromkeys(manifest["kind"] for manifest in objects):
-        for created, group in CREATED_KINDS.get(kind, {}).items():
-            yield _need("get", group, PLURALS[created], loss=loss)
+        for created in CREATED_KINDS.get(kind, ()):
+            yield _need("get", GROUPS[created], PLURALS[created], loss=loss)
 
 
 def _secrets(*verbs: str) -> Iterator[Need]:

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 from penstock.cluster import helm_writer
 from penstock.cluster.api import Api, ForbiddenError
-from penstock.cluster.release import Release, call_helm
+from penstock.cluster.own_objects import INSTANCE, NAME
+from penstock.cluster.release import CHART, Release, call_helm, helm_annotations
 from penstock.cluster.wait import Clock
 from penstock.cluster.workloads import DGD, POD_GRAPH, Object
 from penstock.errors import ClusterError, Problem
@@ -22,8 +23,6 @@ from penstock.manifests.pods import V1BETA1
 
 DELETION_S, POLL_S = 60.0, 0.5
 SHOWN = 5  # objects in a message
-# Helm's, on every object that it applies.
-RELEASE_NAME, RELEASE_NAMESPACE = "meta.helm.sh/release-name", "meta.helm.sh/release-namespace"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +41,7 @@ class Leftovers:
 
 def list_leftovers(api: Api, target: ReleaseTarget) -> Leftovers:
     """Raises ClusterError."""
-    own = f"app.kubernetes.io/name=penstock,app.kubernetes.io/instance={target.name}"
+    own = f"{NAME}={CHART},{INSTANCE}={target.name}"
     claims = {
         str(claim["metadata"]["name"]): claim
         for labels in (own, f"{POD_GRAPH}={target.name}")
@@ -101,8 +100,7 @@ def _others(api: Api, target: ReleaseTarget, left: Leftovers) -> Iterator[Object
 
 def _is_of_helm(live: Object, target: ReleaseTarget) -> bool:
     annotations = live["metadata"].get("annotations") or {}
-    release = (annotations.get(RELEASE_NAME), annotations.get(RELEASE_NAMESPACE))
-    return release == (target.name, target.namespace)
+    return bool(helm_annotations(target).items() <= annotations.items())
 
 
 def _graphs_being_deleted(api: Api, target: ReleaseTarget) -> Iterator[Object]:

@@ -24,6 +24,7 @@ from penstock.cluster.release import (
     Release,
     Revision,
     call_helm,
+    helm_annotations,
     read_release,
     require_release,
     revisions,
@@ -241,15 +242,11 @@ def release_replicas(api: Api, release: Release) -> None:
 def _with_helm_metadata(manifest: Object, target: ReleaseTarget) -> Object:
     """The manifest with the label and annotations by which Helm recognizes its own objects."""
     metadata = manifest["metadata"]
-    annotations = {
-        "meta.helm.sh/release-name": target.name,
-        "meta.helm.sh/release-namespace": target.namespace,
-    }
     return {
         **manifest,
         "metadata": {
             **metadata,
             "labels": {**(metadata.get("labels") or {}), "app.kubernetes.io/managed-by": "Helm"},
-            "annotations": {**(metadata.get("annotations") or {}), **annotations},
+            "annotations": {**(metadata.get("annotations") or {}), **helm_annotations(target)},
         },
     }

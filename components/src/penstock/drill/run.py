@@ -347,8 +347,9 @@ class _Drill:
                 outcome=self._target.outcome(),
             )
         )
-        ready = f"all processes are ready after {(recovered or 0.0) - started:.1f} s"
-        took = "not recovered" if recovered is None else ready
+        took = "not recovered"
+        if recovered is not None:
+            took = f"all processes are ready after {recovered - started:.1f} s"
         self._say(f"{len(self._faults)}: {fault.kind} {fault.target}: {took}")
 
     def _wait(self, fault: Fault, seconds: float, *, stops_early: bool) -> float | None:
