@@ -44,7 +44,6 @@ CONFLICTS = {
         "helm applies a component with an unknown field, Strict",
     ): "custom resources: the emulator does not know all fields of the schema",
     ("service-ports", "helm applies another port"): NOT_VALIDATED,
-    ("service-ports", "helm applies clusterIP None (immutable)"): NOT_VALIDATED,
 }
 # Written by controllers between the recorded steps.
 CONTROLLERS = ("kubeall", "kube-controller-manager", "dynamo-operator")

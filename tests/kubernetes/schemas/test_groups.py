@@ -49,7 +49,7 @@ def test_a_valid_leader_worker_set_is_accepted(changes: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("changes", "place"),
     [
-        ({"spec/strategy": {}}, "spec: "),
+        ({"spec/strategy": {}}, "spec.strategy: "),
         ({"spec/leaderWorkerTemplate/size": 0}, "spec.leaderWorkerTemplate.size: "),
         ({f"{ROLLING}/maxSurge": 0}, "spec.rolloutStrategy.rollingUpdateConfiguration: "),
         ({"metadata/name": "a" * 50}, "metadata.name: "),

@@ -21,7 +21,15 @@ from urllib.parse import parse_qs, urlsplit
 import yaml
 
 from penstock.strict_yaml.loader import SafeLoader
-from tests.support.emulated_cluster import access, pods, protobuf, requests, websocket, writes
+from tests.support.emulated_cluster import (
+    access,
+    pods,
+    protobuf,
+    requests,
+    validation,
+    websocket,
+    writes,
+)
 from tests.support.emulated_cluster.access import Access
 from tests.support.emulated_cluster.store import (
     CLUSTER_SCOPED,
@@ -34,6 +42,14 @@ from tests.support.emulated_cluster.store import (
 from tests.support.scripted_http import QuietServer
 
 LOOPBACK = "127.0.0.1"
+REVIEW = (f"{access.REVIEWS}/v1", "selfsubjectaccessreviews", "", "")
+SCALED = (
+    "deployments",
+    "dynamographdeploymentscalingadapters",
+    "leaderworkersets",
+    "replicasets",
+    "statefulsets",
+)  # kinds with the subresource `scale`
 NOT_FOUND = "404 page not found"  # for a kind that the API server does not know
 TOO_MANY = "Too many requests, please try again later."
 
@@ -47,6 +63,7 @@ class ApiServer:
     gate: Callable[[str], None] = field(default=lambda _: None)  # may raise ApiError for a path
     # Reviews that Kubernetes refuses: penstock must send none. The note of `Preflight` hides them.
     refused_reviews: list[ApiError] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)  # of the emulator itself
     webhook_down: str = ""  # the address of the operator's webhook, which refuses connections
     absent: set[tuple[str, str]] = field(default_factory=set)  # (version, plural) not served
     logs: dict[str, str] = field(default_factory=dict)  # by pod
@@ -85,7 +102,7 @@ class ApiServer:
     def __exit__(self, *_: object) -> None:
         self._server.shutdown()
         self._server.server_close()
-        assert self.refused_reviews == []
+        assert (self.refused_reviews, self.faults) == ([], [])
 
     @property
     def resources(self) -> dict[str, dict[str, str]]:
@@ -146,16 +163,23 @@ class _Handler(BaseHTTPRequestHandler):
             body = _read(raw, self.headers.get("Content-Type") or "") if is_read else None
             answer = self._answer([p for p in parts.path.split("/") if p], query, body)
         except ApiError as error:
-            if str(error) in (NOT_FOUND, TOO_MANY):  # not a Status
-                self._send_text(error.code, f"{error}\n", "text/plain; charset=utf-8")
-            else:
-                self._send(error.code, error.status)
+            self._refuse(error)
+            return
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
+            self.api.faults.append(f"{self.command} {self.path}: {error!r}")
+            self._refuse(ApiError(500, "InternalError", f"Internal error occurred: {error!r}"))
             return
         if answer is not None:
             code, content = answer
             self._send(code, content)
 
     do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _serve  # noqa: N815
+
+    def _refuse(self, error: ApiError) -> None:
+        if str(error) in (NOT_FOUND, TOO_MANY):  # not a Status
+            self._send_text(error.code, f"{error}\n", "text/plain; charset=utf-8")
+        else:
+            self._send(error.code, error.status)
 
     def _send(self, code: int, content: Object | None) -> None:
         self._send_text(code, json.dumps(content) if content is not None else "")
@@ -180,7 +204,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._send_text(*text)
             return None
         if path[:2] == ["apis", access.REVIEWS]:
-            return self._review(path[-1], body)
+            return self._review(path[-1], body, query)
         key, subresource = _place(path, resources)
         store = self.api.store
         requests.require_method(key, subresource, self.command)
@@ -195,10 +219,12 @@ class _Handler(BaseHTTPRequestHandler):
             return 201, pods.evict(store, key, body)
         if key[1] == "pods" and subresource in ("log", "proxy"):
             return 200, writes.existing(store, (*key[:3], key[3].partition(":")[0]))
+        if subresource and (key[1] not in SCALED or subresource != "scale"):
+            raise ApiError(404, "NotFound", *writes.not_found(key))
         if subresource == "scale":
             if self.command == "GET":
                 return 200, _scale(writes.existing(store, key))
-            return 200, _scale(writes.set_scale(store, key, body, query, agent))
+            return 200, _scale(writes.set_scale(store, key, body, query, agent, self.command))
         match self.command:
             case "GET" if query.get("watch") in ("true", "1"):
                 self._watch(key, query)
@@ -234,11 +260,14 @@ class _Handler(BaseHTTPRequestHandler):
         if bound := access.binding_of(key, body, action):
             self.api.access.require(user, bound)
 
-    def _review(self, kind: str, body: Any) -> tuple[int, Object]:
+    def _review(self, kind: str, body: Any, query: Object) -> tuple[int, Object]:
         user = self.api.access.user(self.headers.get("Authorization"))
         if kind != "selfsubjectaccessreviews":
             raise ApiError(404, "", NOT_FOUND)
         try:
+            strict = query.get("fieldValidation") == "Strict"
+            body = {"apiVersion": REVIEW[0], "kind": "SelfSubjectAccessReview", **body}
+            validation.require_types(REVIEW, body, by_apply=False, strict=strict)
             requests.require_review(body)
         except ApiError as error:
             self.api.refused_reviews.append(error)
@@ -317,8 +346,9 @@ def _read(raw: bytes, media: str) -> Any:
             raise ApiError(400, "BadRequest", message) from None
     try:
         return json.loads(raw) if raw else None
-    except ValueError:
-        return yaml.load(raw, SafeLoader)
+    except ValueError as error:
+        text = f"couldn't get version/kind; json parse error: {error} ({raw[:80].decode()})"
+        raise ApiError(400, "BadRequest", f"the object provided is unrecognized: {text}") from None
 
 
 def _discovery(path: list[str], resources: dict[str, dict[str, str]]) -> Object | None:

@@ -125,14 +125,16 @@ def fill_in(manifest: Object) -> None:
     """Add the missing defaults to the object itself."""
     kind = str(manifest.get("kind"))
     if kind in CUSTOM:
-        CUSTOM[kind](manifest["spec"])
+        CUSTOM[kind](manifest.get("spec") or {})
     if kind == "DynamoGraphDeployment":  # by the operator's webhook
         annotations = manifest["metadata"].setdefault("annotations", {})
         annotations.setdefault("nvidia.com/dynamo-operator-origin-version", "1.6.1")
         annotations.setdefault("nvidia.com/workload-provider", "component")
     if kind == "PersistentVolumeClaim":
         manifest["metadata"].setdefault("finalizers", ["kubernetes.io/pvc-protection"])
-        manifest["spec"].setdefault("storageClassName", "standard")
+        manifest.setdefault("spec", {}).setdefault("storageClassName", "standard")
+    if kind == "Pod":
+        manifest.setdefault("status", {"phase": "Pending"})
     if kind not in topology.CUSTOM:  # the API server does not default pod templates in them
         _fill(manifest, topology.of(str(manifest.get("apiVersion")), kind))
 
@@ -156,7 +158,7 @@ def _fill(value: Any, schema: Schema) -> None:
 
 
 def _replicas_of_components(spec: Object) -> None:
-    for component in spec["components"]:
+    for component in spec.get("components") or ():
         component.setdefault("replicas", 1)
 
 

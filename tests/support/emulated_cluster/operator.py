@@ -105,7 +105,7 @@ class Operator:
                 self.kubelet.step(pod)
             ready: dict[str, int] = {}
             for pod in store.of_kind("Pod"):
-                name = pod["metadata"]["labels"].get(COMPONENT, "")
+                name = (pod["metadata"].get("labels") or {}).get(COMPONENT, "")
                 ready[name] = ready.get(name, 0) + (is_ready(pod) and not is_ending(pod))
             self.serving.append(ready)
 

@@ -17,6 +17,9 @@ PODS = ("v1", "pods")
 def evict(store: Store, key: Key, body: Object) -> Object:
     """POST of an Eviction. Raises ApiError (429) as recorded."""
     with store.lock:
+        if (body.get("metadata") or {}).get("name", key[3]) != key[3]:
+            text = "name in URL does not match name in Eviction object"
+            raise ApiError(400, "BadRequest", text)
         pod = store.objects.get(key)
         if pod is None:
             details = {"name": key[3], "kind": "pods"}

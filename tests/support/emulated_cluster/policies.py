@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tests.support.emulated_cluster import fields
-from tests.support.emulated_cluster.store import ApiError, Key, Object, Store
+from tests.support.emulated_cluster.store import ApiError, Key, Object, Store, invalid
 
 ENFORCE = "pod-security.kubernetes.io/enforce"
 CAPABILITIES = (
@@ -32,6 +32,7 @@ def admit(store: Store, key: Key, made: Object) -> None:
         raise _forbidden(key, f"{reason} terminated", [cause])
     if key[1] == "pods":
         _require_service_account(store, key, made)
+        _require_priority_class(store, key, made)
         _apply_limits(store, key, made)
         level = namespace["metadata"].get("labels", {}).get(ENFORCE, "privileged")
         if found := ", ".join(violations(made["spec"], level)):
@@ -44,6 +45,13 @@ def _require_service_account(store: Store, key: Key, pod: Object) -> None:
     if name != "default" and ("v1", "serviceaccounts", key[2], name) not in store.objects:
         text = f"error looking up service account {key[2]}/{name}"
         raise _forbidden(key, f'{text}: serviceaccount "{name}" not found')
+
+
+def _require_priority_class(store: Store, key: Key, pod: Object) -> None:
+    name = pod["spec"].get("priorityClassName") or "system-node-critical"
+    place = ("scheduling.k8s.io/v1", "priorityclasses", "", name)
+    if not name.startswith("system-") and place not in store.objects:
+        raise _forbidden(key, f"no PriorityClass with name {name} was found")
 
 
 def _apply_limits(store: Store, key: Key, pod: Object) -> None:
@@ -68,11 +76,7 @@ def _require_below_limits(
         if name in limits and amount(value) > amount(limits[name]):
             text = f"must be less than or equal to {name} limit of {limits[name]}"
             field = f"spec.containers[{index}].resources.requests"
-            message = f'Invalid value: "{value}": {text}'
-            causes = [{"reason": "FieldValueInvalid", "message": message, "field": field}]
-            details = {"name": key[3], "kind": "Pod", "causes": causes}
-            text = f'Pod "{key[3]}" is invalid: {field}: {message}'
-            raise ApiError(422, "Invalid", text, details)
+            raise invalid("Pod", key[3], (field, f'Invalid value: "{value}": {text}'))
 
 
 def _limit_items(store: Store, namespace: str) -> Iterator[Object]:

@@ -7,10 +7,20 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from tests.support.emulated_cluster.store import RESOURCES, ApiError, Key, Object, Store
+from tests.support.emulated_cluster.store import (
+    RESOURCES,
+    ApiError,
+    Key,
+    Object,
+    Store,
+    full_kind,
+    invalid,
+)
 
 MOST_BYTES = 3 * 1024**2
 MOST_DATA = 1024**2
+MOST_MANAGER = 128  # bytes
+POLICIES = ("Foreground", "Background", "Orphan")
 FIRST_VERSION = 100  # older ones are compacted
 PATCHES = (
     "application/json-patch+json",
@@ -57,12 +67,25 @@ def require_options(method: str, query: Query) -> None:
     kind = {"PATCH": "PatchOptions", "POST": "CreateOptions"}.get(method, "UpdateOptions")
     given = query.get("dryRun")
     if given not in (None, "All"):
-        raise _option(kind, "dryRun", f'Unsupported value: ["{given}"]: supported values: "All"')
+        raise option(kind, "dryRun", f'Unsupported value: ["{given}"]: supported values: "All"')
     validation = query.get("fieldValidation")
     if validation not in (None, "", "Ignore", "Strict", "Warn"):
         values = '"", "Ignore", "Strict", "Warn"'
         text = f'Unsupported value: "{validation}": supported values: {values}'
-        raise _option(kind, "fieldValidation", text)
+        raise option(kind, "fieldValidation", text)
+    if len(query.get("fieldManager", "")) > MOST_MANAGER:
+        raise option(kind, "fieldManager", f"Too long: may not be more than {MOST_MANAGER} bytes")
+
+
+def require_delete_options(options: Object) -> None:
+    policy = options.get("propagationPolicy")
+    if policy is not None and "orphanDependents" in options:
+        text = "orphanDependents and deletionPropagation cannot be both set"
+        raise option("DeleteOptions", "propagationPolicy", f'Invalid value: "{policy}": {text}')
+    if policy not in (None, *POLICIES):
+        values = ", ".join(f'"{name}"' for name in (*POLICIES, "nil"))
+        text = f'Unsupported value: "{policy}": supported values: {values}'
+        raise option("DeleteOptions", "propagationPolicy", text)
 
 
 def require_review(body: Object) -> None:
@@ -82,11 +105,11 @@ def require_review(body: Object) -> None:
 
 def _review(field: str, value: Object | None, text: str) -> ApiError:
     message = f"Invalid value: {json.dumps(value)}: {text}"
-    return _invalid("", "authorization.k8s.io", "", field, message, "FieldValueInvalid")
+    return invalid(".authorization.k8s.io", "", (field, message))
 
 
-def _option(kind: str, field: str, message: str) -> ApiError:
-    return _invalid(kind, "meta.k8s.io", "", field, message, "FieldValueNotSupported")
+def option(kind: str, field: str, message: str) -> ApiError:
+    return invalid(f"{kind}.meta.k8s.io", "", (field, message))
 
 
 def require_kind(key: Key, body: Any) -> None:
@@ -101,30 +124,35 @@ def require_kind(key: Key, body: Any) -> None:
 
 def require_names(key: Key, name: str, body: Object) -> None:
     """The object's name, its labels and its size."""
-    kind = RESOURCES[key[0]][key[1]]
-    group = key[0].rpartition("/")[0]
+    kind = full_kind(key)
     if not SUBDOMAIN.fullmatch(name):
-        message = f'Invalid value: "{name}": {NAME_TEXT}'
-        raise _invalid(kind, group, name, "metadata.name", message, "FieldValueInvalid")
+        raise invalid(kind, name, ("metadata.name", f'Invalid value: "{name}": {NAME_TEXT}'))
     for value in (body["metadata"].get("labels") or {}).values():
         if isinstance(value, str) and len(value) > 63:
             message = f'Invalid value: "{value}": must be no more than 63 bytes'
-            raise _invalid(kind, group, name, "metadata.labels", message, "FieldValueInvalid")
-    size = sum(len(v.encode()) for v in (body.get("data") or {}).values() if isinstance(v, str))
+            raise invalid(kind, name, ("metadata.labels", message))
+    data = body.get("data")
+    values = data.values() if isinstance(data, Mapping) else ()
+    size = sum(len(v.encode()) for v in values if isinstance(v, str))
     if kind == "ConfigMap" and size > MOST_DATA:
-        message = f"Too long: may not be more than {MOST_DATA} bytes"
-        raise _invalid(kind, group, name, "[]", message, "FieldValueTooLong")
+        raise invalid(kind, name, ("[]", f"Too long: may not be more than {MOST_DATA} bytes"))
 
 
-def _invalid(kind: str, group: str, name: str, field: str, message: str, reason: str) -> ApiError:
-    causes = [{"reason": reason, "message": message, "field": field}]
-    details = {"name": name, "group": group, "kind": kind, "causes": causes}
-    what = f'{kind}.{group} "{name}"' if group else f'{kind} "{name}"'
-    return ApiError(422, "Invalid", f"{what} is invalid: {field}: {message}", _set(details))
-
-
-def _set(details: Object) -> Object:
-    return {name: value for name, value in details.items() if value}
+def require_place(key: Key, body: Object, name: str) -> None:
+    """The kind, the namespace and the name of the body of an apply or a PUT are the path's."""
+    version, plural, namespace, _ = key
+    given, kind = body.get("apiVersion", ""), body.get("kind", "")
+    if (given, kind) != (version, RESOURCES[version][plural]):
+        raise ApiError(400, "BadRequest", f"invalid object type: {given}, Kind={kind}")
+    if body.get("metadata", {}).get("namespace", namespace) != namespace:
+        text = "the namespace of the provided object does not match the namespace sent on the"
+        raise ApiError(400, "BadRequest", f"{text} request")
+    if not name and key[3]:
+        text = f"the name of the object ({key[3]} based on URL) was undeterminable"
+        raise ApiError(400, "BadRequest", f"{text}: name must be provided")
+    if name != key[3]:
+        text = f"the name of the object ({name}) does not match the name on the URL ({key[3]})"
+        raise ApiError(400, "BadRequest", text)
 
 
 def require_list(store: Store, query: Query) -> None:

@@ -50,9 +50,7 @@ class Site(Penstock):
     _ended: threading.Event = field(default_factory=threading.Event)
 
     def __post_init__(self) -> None:
-        configuration = kubernetes.client.Configuration()
-        kubernetes.config.load_kube_config(str(self.kubeconfig), client_configuration=configuration)
-        client = kubernetes.client.ApiClient(configuration)
+        client = api_client(self.kubeconfig)
         self.core = kubernetes.client.CoreV1Api(client)
         self.apps = kubernetes.client.AppsV1Api(client)
         self.custom = kubernetes.client.CustomObjectsApi(client)
@@ -191,6 +189,19 @@ def emulated(
             yield site
 
 
+def api_client(kubeconfig: Path) -> kubernetes.client.ApiClient:
+    configuration = kubernetes.client.Configuration()
+    kubernetes.config.load_kube_config(str(kubeconfig), client_configuration=configuration)
+    return kubernetes.client.ApiClient(configuration)
+
+
+def real_kubeconfig() -> Path:
+    """The file of KUBECONFIG; without one the test is skipped."""
+    if not os.environ.get("KUBECONFIG"):
+        pytest.skip("KUBECONFIG is not set")
+    return Path(os.environ["KUBECONFIG"])
+
+
 @contextmanager
 def real(
     folder: Path,
@@ -199,9 +210,7 @@ def real(
     options: Mapping[str, Any],
 ) -> Iterator[Site]:
     """The cluster of KUBECONFIG; with Dynamo's operator if installed, otherwise Deployments."""
-    if not os.environ.get("KUBECONFIG"):
-        pytest.skip("KUBECONFIG is not set")
-    kubeconfig = Path(os.environ["KUBECONFIG"])
+    kubeconfig = real_kubeconfig()
     timeouts = Timeouts(timeout_s=900)
     monkeypatch.setattr(arguments, "timeouts_of", lambda _: timeouts)
     kubernetes.config.load_kube_config(str(kubeconfig))

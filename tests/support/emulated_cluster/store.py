@@ -57,9 +57,16 @@ RESOURCES = {
         "clienttrafficpolicies": "ClientTrafficPolicy",
         "securitypolicies": "SecurityPolicy",
     },
+    "scheduling.k8s.io/v1": {"priorityclasses": "PriorityClass"},
     "keda.sh/v1alpha1": {"scaledobjects": "ScaledObject"},
 }
-CLUSTER_SCOPED = ("namespaces", "nodes", "clusterroles", "clusterrolebindings")
+CLUSTER_SCOPED = (
+    "namespaces",
+    "nodes",
+    "clusterroles",
+    "clusterrolebindings",
+    "priorityclasses",
+)
 
 
 class ApiError(Exception):
@@ -79,6 +86,41 @@ class ApiError(Exception):
             "code": code,
         }
         self.status = {name: value for name, value in status.items() if value not in ("", None)}
+
+
+def invalid(kind: str, name: str, *problems: tuple[str, str], prefix: str = "") -> ApiError:
+    """422. ``kind`` with its group, as `Deployment.apps`; (place, message) of each problem.
+
+    A message begins with its type, such as `Invalid value` or `Required value`.
+    """
+    causes = [
+        {"reason": _reason(message), "message": message, "field": place}
+        for place, message in problems
+    ]
+    singular, _, group = kind.partition(".")
+    details = {"name": name, "group": group, "kind": singular, "causes": causes}
+    lines = [f"{place}: {message}" for place, message in problems]
+    text = lines[0] if len(lines) == 1 else f"[{', '.join(lines)}]"
+    shown = {field: value for field, value in details.items() if value}
+    return ApiError(422, "Invalid", f'{prefix}{kind} "{name}" is invalid: {text}', shown)
+
+
+def _reason(message: str) -> str:
+    known = {
+        "Duplicate value": "Duplicate",
+        "Forbidden": "Forbidden",
+        "Not found": "NotFound",
+        "Required value": "Required",
+        "Too long": "TooLong",
+        "Unsupported value": "NotSupported",
+    }
+    return f"FieldValue{known.get(message.partition(':')[0], 'Invalid')}"
+
+
+def full_kind(key: Key) -> str:
+    """The kind with its group: `Deployment.apps`, `Pod`."""
+    kind, group = RESOURCES[key[0]][key[1]], key[0].rpartition("/")[0]
+    return f"{kind}.{group}" if group else kind
 
 
 @dataclass

@@ -36,6 +36,7 @@ def _ref(name: str) -> Schema:
     return {"$ref": f"#/$defs/{name}"}
 
 
+KEY_DEFAULTS = {"protocol": "TCP"}  # of the keys of lists
 ATOMIC: Schema = {"x-kubernetes-map-type": "atomic"}
 CUSTOM_TEMPLATE = "custom pod template"  # in a CRD, controller-gen makes more types atomic
 _TEMPLATE = _ref(CUSTOM_TEMPLATE)
@@ -100,8 +101,7 @@ def element_key(schema: Schema, element: Any) -> str:
     if schema.get("x-kubernetes-list-type") == "set":
         return "v:" + json.dumps(element)
     keys = schema["x-kubernetes-list-map-keys"]
-    defaults = {"protocol": "TCP"}  # the only key with a default
-    chosen = {k: element.get(k, defaults.get(k)) for k in keys}
+    chosen = {k: element.get(k, KEY_DEFAULTS.get(k)) for k in keys}
     found = {k: v for k, v in chosen.items() if v is not None}
     return "k:" + json.dumps(found, sort_keys=True, separators=(",", ":"))
 
@@ -113,6 +113,12 @@ def problem(value: Any, schema: Schema, path: str = "") -> str:
     """
     schema = resolved(schema)
     if isinstance(value, list) and not is_atomic(schema, value):
+        named = schema.get("x-kubernetes-list-map-keys") or ()
+        for index, element in enumerate(value):
+            if named and not {*named} & {*element, *KEY_DEFAULTS}:
+                text = "associative list with keys has an element that omits all key fields"
+                default = "(and doesn't have default values for any key fields)"
+                return f"{path}: element {index}: {text} {json.dumps([*named])} {default}"
         keys = [element_key(schema, element) for element in value]
         for key in keys:
             if keys.count(key) > 1:

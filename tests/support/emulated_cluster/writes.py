@@ -6,12 +6,28 @@ The texts follow the recordings in ../shared/real-cluster.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tests.support.emulated_cluster import defaults, fields, policies, requests, topology
+from tests.support.emulated_cluster import (
+    defaults,
+    fields,
+    policies,
+    requests,
+    topology,
+    validation,
+)
 from tests.support.emulated_cluster.fields import Manager
-from tests.support.emulated_cluster.store import RESOURCES, ApiError, Key, Object, Store
+from tests.support.emulated_cluster.store import (
+    RESOURCES,
+    ApiError,
+    Key,
+    Object,
+    Store,
+    full_kind,
+    invalid,
+)
+from tests.support.kubernetes_schemas.syntax import quantity
 
 APPLY = "application/apply-patch+yaml"
 MERGE = "application/merge-patch+json"
@@ -27,39 +43,52 @@ MUTABLE = (
     "persistentVolumeClaimRetentionPolicy",
     "minReadySeconds",
 )
+# Of the specs of other kinds.
+FIXED = {
+    "Deployment": ("selector",),
+    "Job": ("selector", "template", "completionMode"),
+    "PersistentVolumeClaim": ("accessModes", "selector", "storageClassName", "volumeMode"),
+}
 Query = Mapping[str, str]
 
 
 def create(store: Store, place: Key, body: Object, query: Query, agent: str) -> Object:
     """POST; the name is in the body."""
     version, plural, namespace, _ = place
-    key = (version, plural, namespace, str(body["metadata"]["name"]))
+    meta = body.get("metadata") or {}
+    name = meta.get("name") or (meta["generateName"] + "xxxxx" if "generateName" in meta else "")
+    key = (version, plural, namespace, str(name))
     with store.lock:
         requests.require_kind(key, body)
-        requests.require_names(key, key[3], body)
+        made = {"apiVersion": version, "kind": RESOURCES[version][plural], **fields.copied(body)}
+        requests.require_place(key, made, name)
+        validation.require_types(key, made, by_apply=False, strict=_is_strict(query))
         _require_namespace(store, namespace)
+        if not name:
+            text = "Required value: name or generateName is required"
+            raise invalid(full_kind(key), "", ("metadata.name", text))
+        if meta.get("resourceVersion"):
+            raise ApiError(500, "", "resourceVersion should not be set on objects to be created")
+        requests.require_names(key, name, body)
         if key in store.objects:
             text = f'{_resource(key)} "{key[3]}" already exists'
             raise ApiError(409, "AlreadyExists", text, _details(key))
-        made = {"apiVersion": version, "kind": RESOURCES[version][plural], **fields.copied(body)}
-        defaults.fill_in(made)
-        policies.admit(store, key, made)
-        made = fields.update(None, made, _updater(query, agent, version))
-        return store.write(key, made, dry_run=is_dry_run(query))
+        made["metadata"]["name"] = name
+        return _write(store, key, None, made, query, _updater(query, agent, version))
 
 
 def replace(store: Store, key: Key, body: Object, query: Query, agent: str) -> Object:
     """PUT. The status stays as it is."""
     with store.lock:
         old = existing(store, key)
+        made = {"kind": old["kind"], **fields.copied(body), "apiVersion": key[0]}
+        requests.require_place(key, made, (body.get("metadata") or {}).get("name", ""))
+        validation.require_types(key, made, by_apply=False, strict=_is_strict(query))
         _require_version(key, old, body)
-        made = {**fields.copied(body), "apiVersion": key[0], "kind": old["kind"]}
+        _require_uid(key, old, body)
         if "status" in old:
             made["status"] = old["status"]
-        defaults.fill_in(made)
-        _require_mutable(key, old, made)
-        made = fields.update(old, made, _updater(query, agent, key[0]))
-        return store.write(key, made, dry_run=is_dry_run(query))
+        return _write(store, key, old, made, query, _updater(query, agent, key[0]))
 
 
 def patch(store: Store, key: Key, body: Any, query: Query, agent: str, media: str) -> Object:
@@ -69,7 +98,8 @@ def patch(store: Store, key: Key, body: Any, query: Query, agent: str, media: st
         if media == APPLY:
             return _apply(store, key, body, query)
         if "force" in query:
-            raise _invalid_option("force", "may not be specified for non-apply patch", "Forbidden")
+            text = "Forbidden: may not be specified for non-apply patch"
+            raise requests.option("PatchOptions", "force", text)
         old = existing(store, key)
         if media == JSON_PATCH:
             made = _json_patched(old, body)
@@ -78,18 +108,38 @@ def patch(store: Store, key: Key, body: Any, query: Query, agent: str, media: st
             made = fields.merged(old, _without_directives(body), schema, keeps_order=True)
         else:
             made = merged(old, body)
+        validation.require_types(key, made, by_apply=False, strict=_is_strict(query))
         _require_version(key, old, made)
-        defaults.fill_in(made)
-        _require_mutable(key, old, made)
-        made = fields.update(old, made, _updater(query, agent, key[0]))
-        return store.write(key, made, dry_run=is_dry_run(query))
+        return _write(store, key, old, made, query, _updater(query, agent, key[0]))
 
 
-def set_scale(store: Store, key: Key, body: Object, query: Query, agent: str) -> Object:
+def _write(
+    store: Store, key: Key, old: Object | None, made: Object, query: Query, by: Manager | None
+) -> Object:
+    """Fill in the defaults, validate and store; ``by``: None if the fields' owners are known."""
+    defaults.fill_in(made)
+    validation.require_valid(key, made, old)
+    _require_mutable(key, old, made)
+    if old is None:
+        policies.admit(store, key, made)
+    owned = fields.update(old, made, by) if by else made
+    return store.write(key, owned, dry_run=is_dry_run(query))
+
+
+def set_scale(
+    store: Store, key: Key, body: Object, query: Query, agent: str, method: str
+) -> Object:
     """PUT or merge patch of the `scale` subresource."""
     with store.lock:
         old = existing(store, key)
-        made = merged(old, {"spec": {"replicas": body["spec"]["replicas"]}})
+        if method == "PUT" and not (body.get("metadata") or {}).get("name"):
+            text = f"the name of the object ({key[3]} based on URL) was undeterminable"
+            raise ApiError(400, "BadRequest", f"{text}: name must be provided")
+        replicas = body["spec"]["replicas"]
+        if replicas < 0:
+            text = f"Invalid value: {replicas}: must be greater than or equal to 0"
+            raise invalid("Scale.autoscaling", key[3], ("spec.replicas", text))
+        made = merged(old, {"spec": {"replicas": replicas}})
         who = _updater(query, agent, key[0])
         who = Manager(who.name, who.operation, who.api_version, "scale")
         return store.write(key, fields.update(old, made, who), dry_run=is_dry_run(query))
@@ -98,6 +148,7 @@ def set_scale(store: Store, key: Key, body: Object, query: Query, agent: str) ->
 def delete(store: Store, key: Key, options: Object, query: Query) -> Object:
     """DELETE. An object with finalizers of controllers stays, with a `deletionTimestamp`."""
     with store.lock:
+        requests.require_delete_options(options)
         old = existing(store, key)
         _require_preconditions(key, old, options.get("preconditions") or {})
         if is_dry_run(query):
@@ -126,24 +177,32 @@ def _require_preconditions(key: Key, old: Object, given: Object) -> None:
 def existing(store: Store, key: Key) -> Object:
     """The object. Raises ApiError (404)."""
     if key not in store.objects:
-        raise ApiError(404, "NotFound", f'{_resource(key)} "{key[3]}" not found', _details(key))
+        raise ApiError(404, "NotFound", *not_found(key))
     return store.objects[key]
+
+
+def not_found(key: Key) -> tuple[str, Object]:
+    """The text and the details of the error."""
+    return f'{_resource(key)} "{key[3]}" not found', _details(key)
 
 
 def is_dry_run(query: Query) -> bool:
     return query.get("dryRun") == "All"
 
 
+def _is_strict(query: Query) -> bool:
+    return query.get("fieldValidation") == "Strict"
+
+
 def _apply(store: Store, key: Key, body: Object, query: Query) -> Object:
     if not query.get("fieldManager"):
-        raise _invalid_option("fieldManager", "is required for apply patch", "Required value")
-    if body["metadata"].get("managedFields"):
+        text = "Required value: is required for apply patch"
+        raise requests.option("PatchOptions", "fieldManager", text)
+    meta = body.setdefault("metadata", {})
+    if meta.get("managedFields"):
         raise ApiError(400, "BadRequest", "metadata.managedFields must be nil")
-    named = body["metadata"].get("name", key[3])
-    if named != key[3]:
-        text = f"the name of the object ({named}) does not match the name on the URL ({key[3]})"
-        raise ApiError(400, "BadRequest", text)
-    _require_types(key, body)
+    requests.require_place(key, body, meta.get("name", key[3]))
+    validation.require_types(key, body, by_apply=True)
     requests.require_names(key, key[3], body)
     old = store.objects.get(key)
     _require_version(key, old, body)
@@ -156,11 +215,8 @@ def _apply(store: Store, key: Key, body: Object, query: Query) -> Object:
             for message, path in error.fields
         ]
         raise ApiError(409, "Conflict", str(error), {"causes": causes}) from None
-    defaults.fill_in(made)
-    if old is None:
-        policies.admit(store, key, made)
-    _require_mutable(key, old, made)
-    return store.write(key, made, dry_run=is_dry_run(query))
+    made["metadata"]["name"] = key[3]
+    return _write(store, key, old, made, query, None)
 
 
 def _require_namespace(store: Store, namespace: str) -> None:
@@ -181,12 +237,17 @@ def _require_version(key: Key, old: Object | None, new: Object) -> None:
         raise ApiError(409, "Conflict", text, _details(key))
 
 
-def _require_types(key: Key, body: Object) -> None:
-    """Raises ApiError (500) for a malformed object, as the real server does."""
-    problem = topology.problem(body, topology.of(key[0], body["kind"]))
-    if problem:
-        what = f"/{key[3]}; {key[0]}, Kind={body['kind']}"
-        raise ApiError(500, "", f"failed to create typed patch object ({what}): {problem}")
+def _require_uid(key: Key, old: Object, new: Object) -> None:
+    given, live = new["metadata"].get("uid"), old["metadata"]["uid"]
+    if given in (None, live):
+        return
+    where = f"StorageError: invalid object, Code: 4, Key: /registry/{key[1]}/{key[2]}/{key[3]}"
+    text = (
+        f'Operation cannot be fulfilled on {_resource(key)} "{key[3]}": {where}, ResourceVersion: '
+        f"0, AdditionalErrorMsg: Precondition failed: UID in precondition: {given}, UID in object "
+        f"meta: {live}"
+    )
+    raise ApiError(409, "Conflict", text, _details(key))
 
 
 def _require_mutable(key: Key, old: Object | None, new: Object) -> None:
@@ -194,45 +255,64 @@ def _require_mutable(key: Key, old: Object | None, new: Object) -> None:
     kind = new["kind"]
     if old is None:
         return
+
+    def refuse(field: str, message: str) -> ApiError:
+        return invalid(full_kind(key), key[3], (field, message))
+
     if kind == "ConfigMap" and old.get("immutable"):
-        text = "field is immutable when `immutable` is set"
         for field in ("immutable", "data", "binaryData"):
             if old.get(field) != new.get(field):
-                raise _invalid(key, kind, field, text)
-    if kind == "Deployment" and old["spec"]["selector"] != new["spec"]["selector"]:
-        value = json.dumps(new["spec"]["selector"], separators=(",", ":"))
-        raise _invalid(key, kind, "spec.selector", "field is immutable", value)
+                raise refuse(field, "Forbidden: field is immutable when `immutable` is set")
+    if kind == "Secret" and old.get("type") != new.get("type"):
+        raise refuse("type", f'Invalid value: "{new.get("type")}": field is immutable')
+    if kind == "Service":
+        address = new["spec"].get("clusterIP")
+        if address not in (None, "", old["spec"].get("clusterIP")):
+            text = f"Invalid value: {_compact([address])}: may not change once set"
+            raise refuse("spec.clusterIPs[0]", text)
+    if kind in ("Deployment", "Job") and (field := _changed(old, new, FIXED[kind])):
+        text = f"Invalid value: {_compact(new['spec'].get(field))}: field is immutable"
+        raise refuse(f"spec.{field}", text)
     if kind == "RoleBinding" and old["roleRef"] != new["roleRef"]:
         names = {"apiGroup": "APIGroup", "kind": "Kind", "name": "Name"}
         role = {name: new["roleRef"].get(field, "") for field, name in names.items()}
-        value = json.dumps(role, separators=(",", ":"))
-        raise _invalid(key, kind, "roleRef", "cannot change roleRef", value)
+        raise refuse("roleRef", f"Invalid value: {_compact(role)}: cannot change roleRef")
+    if kind == "Pod" and _other_than_images(old) != _other_than_images(new):
+        text = "Forbidden: pod updates may not change fields other than `spec.containers[*].image`"
+        raise refuse("spec", text)
+    if kind == "PersistentVolumeClaim" and _changed(old, new, FIXED[kind]):
+        text = "Forbidden: spec is immutable after creation except resources.requests"
+        raise refuse("spec", text)
+    if kind == "PersistentVolumeClaim":
+        sizes = [quantity(o["spec"]["resources"]["requests"]["storage"]) for o in (old, new)]
+        if sizes[0] and sizes[1] and sizes[1] < sizes[0]:
+            text = "Forbidden: field can not be less than status.capacity"
+            raise refuse("spec.resources.requests.storage", text)
     if kind == "StatefulSet":
         fixed = [{k: v for k, v in o["spec"].items() if k not in MUTABLE} for o in (old, new)]
         if fixed[0] != fixed[1]:
             names = ", ".join(f"'{name}'" for name in MUTABLE[:-1]) + f" and '{MUTABLE[-1]}'"
             text = f"updates to statefulset spec for fields other than {names} are forbidden"
-            raise _invalid(key, kind, "spec", text)
+            raise refuse("spec", f"Forbidden: {text}")
 
 
-def _invalid(key: Key, kind: str, field: str, message: str, value: str = "") -> ApiError:
-    """``value``: the invalid value; without one the change is forbidden."""
-    group = key[0].rpartition("/")[0]
-    text = f"Invalid value: {value}: {message}" if value else f"Forbidden: {message}"
-    reason = "FieldValueInvalid" if value else "FieldValueForbidden"
-    causes = [{"reason": reason, "message": text, "field": field}]
-    details = {**_details(key), "kind": kind, "causes": causes}
-    what = f'{kind}.{group} "{key[3]}"' if group else f'{kind} "{key[3]}"'
-    return ApiError(422, "Invalid", f"{what} is invalid: {field}: {text}", details)
+def _changed(old: Object, new: Object, names: Sequence[str]) -> str | None:
+    """The first of these fields of the spec that differs."""
+    return next((n for n in names if old["spec"].get(n) != new["spec"].get(n)), None)
 
 
-def _invalid_option(field: str, message: str, kind: str) -> ApiError:
-    text = f"{kind}: {message}"
-    reason = {"Required value": "FieldValueRequired", "Forbidden": "FieldValueForbidden"}[kind]
-    causes = [{"reason": reason, "message": text, "field": field}]
-    details = {"group": "meta.k8s.io", "kind": "PatchOptions", "causes": causes}
-    message = f'PatchOptions.meta.k8s.io "" is invalid: {field}: {text}'
-    return ApiError(422, "Invalid", message, details)
+def _other_than_images(pod: Object) -> Object:
+    kept = {
+        name: value
+        for name, value in pod["spec"].items()
+        if name not in ("activeDeadlineSeconds", "tolerations", "nodeName")
+    }
+    containers = [{**c, "image": ""} for c in pod["spec"].get("containers") or ()]
+    return {**kept, "containers": containers}
+
+
+def _compact(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"))
 
 
 def _resource(key: Key) -> str:
@@ -272,22 +352,32 @@ def _without_directives(patch: Any) -> Any:
 def _json_patched(old: Object, operations: list[Object]) -> Object:
     made: Object = fields.copied(old)
     for operation in operations:
-        *parents, last = [
-            part.replace("~1", "/").replace("~0", "~") for part in operation["path"].split("/")[1:]
-        ]
-        node: Any = made
-        for part in parents:
-            node = node[int(part)] if isinstance(node, list) else node[part]
-        place: Any = int(last) if isinstance(node, list) else last
-        match operation["op"]:
-            case "test":
-                if node[place] != operation["value"]:
-                    text = "the server rejected our request due to an error in our request"
-                    raise ApiError(422, "Invalid", text, {})
-            case "remove":
-                del node[place]
-            case "add" if isinstance(node, list):
-                node.insert(place, operation["value"])
-            case _:
-                node[place] = operation["value"]
+        try:
+            _patch_one(made, operation)
+        except (IndexError, KeyError, TypeError, ValueError):
+            text = "the server rejected our request due to an error in our request"
+            raise ApiError(422, "Invalid", text, {}) from None
     return made
+
+
+def _patch_one(made: Object, operation: Object) -> None:
+    """Raises LookupError, TypeError or ValueError if it cannot be done, or a test fails."""
+    *parents, last = [
+        part.replace("~1", "/").replace("~0", "~") for part in operation["path"].split("/")[1:]
+    ]
+    node: Any = made
+    for part in parents:
+        node = node[int(part)] if isinstance(node, list) else node[part]
+    place: Any = int(last) if isinstance(node, list) else last
+    match operation["op"]:
+        case "test":
+            if node[place] != operation["value"]:
+                raise ValueError(operation["path"])
+        case "remove":
+            del node[place]
+        case "add" if isinstance(node, list):
+            node.insert(place, operation["value"])
+        case "add" | "replace":
+            node[place] = operation["value"]
+        case other:
+            raise ValueError(other)

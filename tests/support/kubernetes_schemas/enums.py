@@ -1,4 +1,4 @@
-"""Fields with a fixed set of values, which Kubernetes' published schemas do not check."""
+"""Fields with fixed values or a least one, which Kubernetes' published schemas do not check."""
 
 from __future__ import annotations
 
@@ -26,6 +26,28 @@ ENUMS: Mapping[str, set[str]] = {
     "unhealthyPodEvictionPolicy": {"IfHealthyBudget", "AlwaysAllow"},
     "volumeMode": {"Block", "Filesystem"},
     "whenUnsatisfiable": {"DoNotSchedule", "ScheduleAnyway"},
+}
+# Numbers by field: the least value.
+LEAST: Mapping[str, int] = {
+    **dict.fromkeys(
+        (
+            "activeDeadlineSeconds",
+            "backoffLimit",
+            "completions",
+            "initialDelaySeconds",
+            "minReadySeconds",
+            "parallelism",
+            "periodSeconds",
+            "replicas",
+            "revisionHistoryLimit",
+            "runAsGroup",
+            "runAsUser",
+            "timeoutSeconds",
+            "ttlSecondsAfterFinished",
+        ),
+        0,
+    ),
+    **dict.fromkeys(("failureThreshold", "successThreshold"), 1),
 }
 SERVICE_TYPES = {"ClusterIP", "ExternalName", "LoadBalancer", "NodePort"}
 STRATEGIES = {
@@ -57,6 +79,8 @@ def _walk(value: Any, place: str) -> Iterator[Problem]:
             if key in ENUMS:
                 for one in item if isinstance(item, list) else [item]:
                     yield from _among(one, ENUMS[key], where)
+            elif key in LEAST and isinstance(item, int) and item < LEAST[key]:
+                yield where, f"must be greater than or equal to {LEAST[key]}"
             elif key not in FREE:
                 yield from _walk(item, where)
 

@@ -13,7 +13,8 @@ from jsonschema import Draft202012Validator
 
 from tests.support.kubernetes_schemas import builtin
 from tests.support.kubernetes_schemas.builtin import Manifest, title
-from tests.support.kubernetes_schemas.syntax import LABEL_1035, Problem, name_fault, under
+from tests.support.kubernetes_schemas.structure import structural_problems
+from tests.support.kubernetes_schemas.syntax import LABEL_1035, Problem, name_fault
 
 KIND = "LeaderWorkerSet"
 TEMPLATES = ("leaderTemplate", "workerTemplate")
@@ -37,6 +38,7 @@ SCHEMA = _closed(
     apiVersion={"const": "leaderworkerset.x-k8s.io/v1"},
     kind={"const": KIND},
     metadata={"type": "object"},
+    status={"type": "object"},
     spec=_closed(
         ("leaderWorkerTemplate",),
         replicas=COUNT,
@@ -44,7 +46,9 @@ SCHEMA = _closed(
         rolloutStrategy=_closed(
             ("type",),
             type={"const": "RollingUpdate"},
-            rollingUpdateConfiguration=_closed(maxSurge=COUNT, maxUnavailable=COUNT),
+            rollingUpdateConfiguration=_closed(
+                maxSurge=COUNT, maxUnavailable=COUNT, partition=COUNT
+            ),
         ),
         leaderWorkerTemplate=_closed(
             ("workerTemplate",),
@@ -59,18 +63,13 @@ SCHEMA = _closed(
 
 def problems(manifest: Manifest, version: str) -> list[str]:
     """`Kind/name place: message` for each problem; ``version`` of Kubernetes, such as `1.33`."""
-    found = list(_schema_problems(manifest))
-    if not found:
-        found = [*_content(manifest), *_pods(manifest, version)]
-    return [f"{title(manifest)} {place}: {message}" for place, message in found]
+    return [f"{title(manifest)} {place}: {message}" for place, message in faults(manifest, version)]
 
 
-def _schema_problems(manifest: Manifest) -> Iterator[Problem]:
-    for error in Draft202012Validator(SCHEMA).iter_errors(manifest):
-        place = ""
-        for key in error.absolute_path:
-            place = under(place, key)
-        yield place, error.message
+def faults(manifest: Manifest, version: str) -> list[Problem]:
+    """(place, message) of each problem."""
+    found = list(structural_problems(Draft202012Validator(SCHEMA), manifest))
+    return found or [*_content(manifest), *_pods(manifest, version)]
 
 
 def _content(manifest: Manifest) -> Iterator[Problem]:

@@ -1,17 +1,21 @@
-"""Check pod templates: whether their pods can start.
+"""Check pod templates: what an API server refuses, and whether their pods can start.
 
-Used by `builtin` for Deployments and similar kinds, and by tests for custom resources.
+Used by `builtin` for Deployments and similar kinds, and by tests for custom resources. The places
+are those that an API server names.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tests.support.kubernetes_schemas.structure import MISSING
 from tests.support.kubernetes_schemas.syntax import (
     LABEL_1123,
     PORT_NAME,
+    SUBDOMAIN,
     Problem,
     name_fault,
     quantity,
@@ -19,6 +23,22 @@ from tests.support.kubernetes_schemas.syntax import (
 )
 
 PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
+HANDLERS = ("exec", "grpc", "httpGet", "sleep", "tcpSocket")
+VARIABLE = re.compile(r"[ -<>-~]+")  # printable ASCII but "="
+FIELD_PATH = re.compile(
+    r"metadata\.(name|namespace|uid|(labels|annotations)\['[^']+'\])"
+    r"|spec\.(nodeName|serviceAccountName)|status\.(hostIPs?|podIPs?)"
+)
+STANDARD = re.compile(r"cpu|memory|storage|ephemeral-storage|hugepages-.+|.+/.+")  # resources
+EFFECTS = ("NoExecute", "NoSchedule", "PreferNoSchedule")
+# The field that names what a volume or a variable comes from.
+SOURCES = {
+    "configMap": "name",
+    "hostPath": "path",
+    "persistentVolumeClaim": "claimName",
+    "secret": "secretName",
+}
+REFERENCES = {"configMapKeyRef": ("name", "key"), "secretKeyRef": ("name", "key")}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,57 +78,131 @@ def pod_problems(
     template: Template, *, volumes: Collection[str] = (), ports: Collection[str] = ()
 ) -> Iterator[Problem]:
     """``volumes`` and ``ports``: names that a controller adds to the template."""
+    yield from refused_problems(template, volumes=volumes)
+    for place, container in template.containers:
+        yield from _repeated_variables(container, place)
+        yield from _unknown_ports(container, place, {*ports})
+
+
+def refused_problems(template: Template, *, volumes: Collection[str] = ()) -> Iterator[Problem]:
+    """Only what an API server refuses."""
     seen: set[str] = set()
+    spec = under(template.place, "spec")
+    if not template.spec["containers"]:
+        yield under(spec, "containers"), MISSING
     for place, container in template.containers:
         name = container.get("name")
         yield from _fault(under(place, "name"), "container name", name_fault(name, LABEL_1123, 63))
         if name in seen:
             yield under(place, "name"), f"second container {name}"
         seen.add(str(name))
+        if not container.get("image"):
+            yield under(place, "image"), MISSING
         yield from _environment(container, place)
-        yield from _ports(container, place, {*ports})
+        yield from _ports(container, place)
+        yield from _handlers(container, place)
         yield from _resources(container.get("resources") or {}, under(place, "resources"))
+        for index, port in enumerate(container.get("ports") or ()):
+            number = port.get("containerPort")
+            if template.spec.get("hostNetwork") and port.get("hostPort", number) != number:
+                where = under(under(place, "ports"), index)
+                yield under(where, "hostPort"), "must match containerPort with hostNetwork"
     yield from _volumes(template, {*volumes})
+    yield from _placement(template.spec, spec)
 
 
 def _environment(container: Mapping[str, Any], place: str) -> Iterator[Problem]:
-    seen: set[str] = set()
     for index, entry in enumerate(container.get("env") or ()):
-        where = under(under(place, "env"), index)
-        name = entry.get("name")
-        if name in seen:
-            yield where, f"second {name}"
-        seen.add(name)
-        if entry.get("value") and entry.get("valueFrom"):
-            yield where, f"{name} has value and valueFrom"
+        where, name = under(under(place, "env"), index), entry.get("name")
+        if not VARIABLE.fullmatch(name or ""):
+            yield under(where, "name"), f"{name!r} is not the name of a variable"
+        source = entry.get("valueFrom")
+        if source is None:
+            continue
+        from_ = under(where, "valueFrom")
+        if entry.get("value"):
+            yield from_, f"{name} has value and valueFrom"
+        elif len(source) != 1:
+            yield from_, "must name one source"
+        path = (source.get("fieldRef") or {}).get("fieldPath")
+        if path is not None and not FIELD_PATH.fullmatch(path):
+            yield under(under(from_, "fieldRef"), "fieldPath"), f"{path!r} is no field of a pod"
+        for kind, fields in REFERENCES.items():
+            for field in fields if kind in source else ():
+                if not source[kind].get(field):
+                    yield under(under(from_, kind), field), MISSING
+    for index, entry in enumerate(container.get("envFrom") or ()):
+        sources = [k for k in ("configMapRef", "secretRef") if entry.get(k) is not None]
+        where = under(under(place, "envFrom"), index)
+        if len(sources) != 1:
+            yield where, "must name one source"
+        for kind in sources:
+            if not entry[kind].get("name"):
+                yield under(under(where, kind), "name"), MISSING
 
 
-def _ports(container: Mapping[str, Any], place: str, known: set[str]) -> Iterator[Problem]:
+def _repeated_variables(container: Mapping[str, Any], place: str) -> Iterator[Problem]:
+    names = [entry.get("name") for entry in container.get("env") or ()]
+    for index, name in enumerate(names):
+        if name in names[:index]:
+            yield under(under(place, "env"), index), f"second {name}"
+
+
+def _ports(container: Mapping[str, Any], place: str) -> Iterator[Problem]:
     declared: set[str] = set()
     for index, port in enumerate(container.get("ports") or ()):
         where = under(under(place, "ports"), index)
         name = port.get("name")
         if name is not None:
-            yield from _fault(where, "port name", port_name_fault(name))
+            yield from _fault(under(where, "name"), "port name", port_name_fault(name))
             if name in declared:
-                yield where, f"second port {name}"
+                yield under(where, "name"), f"second port {name}"
             declared.add(name)
-        yield from number_problems(port.get("containerPort"), where)
+        yield from number_problems(port.get("containerPort"), under(where, "containerPort"))
+    for where, target in _referenced_ports(container, place):
+        if isinstance(target, str):
+            yield from _fault(where, "port name", port_name_fault(target))
+        else:
+            yield from number_problems(target, where)
+
+
+def _unknown_ports(container: Mapping[str, Any], place: str, known: set[str]) -> Iterator[Problem]:
+    declared = {port.get("name") for port in container.get("ports") or ()} - {None}
     for where, target in _referenced_ports(container, place):
         if isinstance(target, str) and target not in declared | known:
             yield where, f"port {target!r} is not a port of the container"
-        elif not isinstance(target, str):
-            yield from number_problems(target, where)
+
+
+def _handlers(container: Mapping[str, Any], place: str) -> Iterator[Problem]:
+    """Each probe and hook has one way to ask."""
+    for where, handler in _handlers_of(container, place):
+        named = [kind for kind in HANDLERS if handler.get(kind) is not None]
+        if not named:
+            yield where, "must specify a handler type"
+        for kind in named[1:]:
+            yield under(where, kind), "may not specify more than 1 handler type"
+        is_repeated = handler.get("successThreshold", 1) != 1
+        if is_repeated and where.endswith(("livenessProbe", "startupProbe")):
+            yield under(where, "successThreshold"), "must be 1"
+
+
+def _handlers_of(
+    container: Mapping[str, Any], place: str
+) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    hooks = container.get("lifecycle") or {}
+    for name in PROBES:
+        if container.get(name) is not None:
+            yield under(place, name), container[name]
+    for name, hook in hooks.items():
+        if isinstance(hook, Mapping):
+            yield under(under(place, "lifecycle"), name), hook
 
 
 def _referenced_ports(container: Mapping[str, Any], place: str) -> Iterator[tuple[str, Any]]:
     """The ports that probes and hooks use."""
-    hooks = container.get("lifecycle") or {}
-    handlers = [(under(place, probe), container.get(probe)) for probe in PROBES]
-    handlers += [(under(under(place, "lifecycle"), hook), hooks.get(hook)) for hook in hooks]
-    for where, handler in handlers:
+    for where, handler in _handlers_of(container, place):
         for kind in ("httpGet", "tcpSocket"):
-            if handler and handler.get(kind):
+            if handler.get(kind):
                 yield under(under(where, kind), "port"), handler[kind].get("port")
 
 
@@ -125,16 +219,20 @@ def _resources(resources: Mapping[str, Any], place: str) -> Iterator[Problem]:
     limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
     for kind, amounts in (("limits", limits), ("requests", requests)):
         for name, amount in amounts.items():
-            yield from quantity_problems(amount, under(under(place, kind), name))
+            where = f"{under(place, kind)}[{name}]"
+            if not STANDARD.fullmatch(name):
+                yield where, "must be a standard resource type or fully qualified"
+            yield from quantity_problems(amount, where)
     for name, amount in requests.items():
         requested, limit = quantity(amount), quantity(limits.get(name, amount))
-        where = under(under(place, "requests"), name)
         if requested is None or limit is None:
             continue
-        if requested > limit:
-            yield where, f"{amount} is above the limit {limits[name]}"
-        elif _is_extended(name) and (requested != limit or name not in limits):
-            yield where, "an extended resource needs an equal limit"
+        if _is_extended(name) and name not in limits:
+            yield under(place, "limits"), f"{name} needs an equal limit"
+        elif _is_extended(name) and requested != limit:
+            yield under(place, "requests"), f"{name} needs an equal limit"
+        elif requested > limit:
+            yield under(place, "requests"), f"{name} {amount} is above the limit {limits[name]}"
     for kind, amounts in (("limits", limits), ("requests", requests)):
         for name, amount in amounts.items():
             number = quantity(amount)
@@ -159,10 +257,17 @@ def _volumes(template: Template, known: set[str]) -> Iterator[Problem]:
     declared: set[str] = set()
     for index, volume in enumerate(template.spec.get("volumes") or ()):
         where, name = under(base, index), volume.get("name")
-        yield from _fault(where, "volume name", name_fault(name, LABEL_1123, 63))
+        yield from _fault(under(where, "name"), "volume name", name_fault(name, LABEL_1123, 63))
         if name in declared:
-            yield where, f"second volume {name}"
+            yield under(where, "name"), f"second volume {name}"
         declared.add(name)
+        sources = [kind for kind in volume if kind != "name"]  # none is an emptyDir
+        for kind in sources[1:]:
+            yield under(where, kind), "may not specify more than 1 volume type"
+        for kind in sources:
+            field = SOURCES.get(kind)
+            if field and not volume[kind].get(field):
+                yield under(under(where, kind), field), MISSING
         size = (volume.get("emptyDir") or {}).get("sizeLimit")
         if size is not None:
             yield from quantity_problems(size, under(under(where, "emptyDir"), "sizeLimit"))
@@ -171,10 +276,34 @@ def _volumes(template: Template, known: set[str]) -> Iterator[Problem]:
         for index, mount in enumerate(container.get("volumeMounts") or ()):
             where = under(under(place, "volumeMounts"), index)
             if mount.get("name") not in declared | known:
-                yield where, f"no volume is named {mount.get('name')!r}"
+                yield under(where, "name"), f"no volume is named {mount.get('name')!r}"
+            if ".." in str(mount.get("subPath")).split("/"):
+                yield under(where, "subPath"), "must not contain '..'"
             if mount.get("mountPath") in paths:
-                yield where, f"second mount at {mount['mountPath']}"
+                yield under(where, "mountPath"), f"second mount at {mount['mountPath']}"
             paths.add(mount.get("mountPath"))
+
+
+def _placement(spec: Mapping[str, Any], place: str) -> Iterator[Problem]:
+    for field in ("priorityClassName", "serviceAccountName"):
+        if spec.get(field):
+            yield from _fault(under(place, field), "name", name_fault(spec[field], SUBDOMAIN, 253))
+    if spec.get("dnsPolicy") == "None" and not spec.get("dnsConfig"):
+        yield under(place, "dnsConfig"), MISSING
+    for index, entry in enumerate(spec.get("tolerations") or ()):
+        where, operator = under(under(place, "tolerations"), index), entry.get("operator")
+        if not entry.get("key") and operator != "Exists":
+            yield under(where, "operator"), "must be Exists without a key"
+        if operator == "Exists" and entry.get("value"):
+            yield under(where, "operator"), "Exists takes no value"
+        if entry.get("effect") not in (None, "", *EFFECTS):
+            yield under(where, "effect"), f"{entry['effect']!r} is not one of {', '.join(EFFECTS)}"
+    for index, entry in enumerate(spec.get("topologySpreadConstraints") or ()):
+        where = under(under(place, "topologySpreadConstraints"), index)
+        if entry.get("maxSkew", 1) < 1:
+            yield under(where, "maxSkew"), "must be greater than zero"
+        if not entry.get("topologyKey"):
+            yield under(where, "topologyKey"), MISSING
 
 
 def _fault(place: str, what: str, fault: str | None) -> Iterator[Problem]:

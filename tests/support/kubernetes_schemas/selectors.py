@@ -45,6 +45,9 @@ def selector_problems(value: Any, place: str = "") -> Iterator[Problem]:
 def _expression(expression: Mapping[str, Any], place: str) -> Iterator[Problem]:
     operator, values = expression.get("operator"), expression.get("values")
     if operator not in TESTS:
-        yield place, f"operator {operator!r} is not one of {', '.join(TESTS)}"
+        yield f"{place}.operator", f"operator {operator!r} is not one of {', '.join(TESTS)}"
     elif bool(values) != (operator in FOR_SETS):
-        yield place, f"{operator} {'needs' if operator in FOR_SETS else 'takes no'} values"
+        yield (
+            f"{place}.values",
+            f"{operator} {'needs' if operator in FOR_SETS else 'takes no'} values",
+        )

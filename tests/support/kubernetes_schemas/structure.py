@@ -11,11 +11,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from jsonschema import Draft4Validator, FormatChecker
+from jsonschema import FormatChecker
+from jsonschema.protocols import Validator
 
 from tests.support.kubernetes_schemas.syntax import Problem, under
 
 Schema = Mapping[str, Any]
+MISSING = "missing"
+UNKNOWN_FIELD = "unknown field"
+WRONG_TYPE = re.compile(r"is not of type|is not valid under any")
 ABSENT: Any = object()  # no old value, or none that can be matched to the new one
 
 ASSERTIONS = {
@@ -242,8 +246,8 @@ def duplicates(node: Node) -> Iterator[Problem]:
         seen.add(key)
 
 
-def structural_problems(validator: Draft4Validator, value: Any) -> Iterator[Problem]:
-    """Every violation of the closed schema."""
+def structural_problems(validator: Validator, value: Any) -> Iterator[Problem]:
+    """Every violation of the closed schema, at the place that an API server names."""
     for error in validator.iter_errors(value):
         place = ""
         for key in error.absolute_path:
@@ -251,6 +255,10 @@ def structural_problems(validator: Draft4Validator, value: Any) -> Iterator[Prob
         if error.validator == "additionalProperties":
             known = error.schema.get("properties", {})
             for name in sorted(set(error.instance) - set(known)):
-                yield under(place, name), "unknown field"
+                yield under(place, name), UNKNOWN_FIELD
+        elif error.validator == "required":
+            for name in error.validator_value:
+                if name not in error.instance:
+                    yield under(place, name), MISSING
         else:
             yield place, error.message[:300]

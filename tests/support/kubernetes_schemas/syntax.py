@@ -56,10 +56,10 @@ def label_problems(labels: object, place: str) -> Iterator[Problem]:
         return
     for key, value in labels.items():
         if fault := key_fault(str(key)):
-            yield under(place, str(key)), f"label key {fault}"
+            yield place, f"label key {fault}"
         # The schema rejects other types; an empty value is valid.
         if isinstance(value, str) and value and (fault := name_fault(value, QUALIFIED, 63)):
-            yield under(place, str(key)), f"label value {fault}"
+            yield place, f"label value {fault}"
 
 
 def annotation_problems(annotations: object, place: str) -> Iterator[Problem]:
@@ -67,7 +67,7 @@ def annotation_problems(annotations: object, place: str) -> Iterator[Problem]:
         return
     for key in annotations:
         if fault := key_fault(str(key).lower()):  # only here the prefix may have capitals
-            yield under(place, str(key)), f"annotation key {fault}"
+            yield place, f"annotation key {fault}"
     if sum(len(str(k)) + len(str(v)) for k, v in annotations.items()) > ANNOTATIONS_BYTES:
         yield place, f"annotations are longer than {ANNOTATIONS_BYTES} bytes together"
 
