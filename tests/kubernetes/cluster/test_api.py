@@ -25,7 +25,7 @@ Ask = Callable[[Api], Any]
 
 ASKS: dict[str, tuple[str, Ask]] = {
     "get": (f"get {PATH}", lambda api: api.get(MAP)),
-    "apply": (f"patch {PATH}", lambda api: api.apply(MAP)),
+    "apply": (f"patch {PATH}", lambda api: api.apply(MAP, "helm")),
     "delete": (f"delete {PATH}", lambda api: api.delete(MAP)),
     "list": ("get /api/v1/namespaces/serving/pods", lambda api: api.list("Pod", "a=b")),
     "get_from_pod": (
@@ -83,7 +83,7 @@ async def test_a_broken_connection_is_an_unavailable_error(
 
 async def test_apply_is_strict_and_uses_helms_field_manager(kmock: mocked.RawHandler) -> None:
     kmock[f"patch {PATH}"] << MAP
-    await call(kmock, lambda api: api.apply(MAP))
+    await call(kmock, lambda api: api.apply(MAP, "helm"))
     (sent,) = kmock["patch"]
     assert sent.params == {"fieldManager": "helm", "fieldValidation": "Strict", "force": "true"}
     assert sent.headers["Content-Type"] == "application/apply-patch+yaml"
@@ -103,9 +103,10 @@ async def test_a_dry_run_returns_reasons_and_writes_nothing(
     kmock: mocked.RawHandler, code: int
 ) -> None:
     kmock[f"patch {PATH}"] << code << status(code)
-    reasons = await call(kmock, lambda api: api.dry_run_errors(MAP))
-    assert reasons == (
-        ['.data.a: conflict with "kubectl"'] if code in (409, 422) else [f"message {code}"]
+    found = await call(kmock, lambda api: api.dry_run(MAP))
+    assert found.result is None
+    assert found.errors == (
+        ('.data.a: conflict with "kubectl"',) if code in (409, 422) else (f"message {code}",)
     )
     (sent,) = kmock["patch"]
     assert sent.params["dryRun"] == "All"

@@ -143,7 +143,7 @@ def test_apply_succeeds_where_helm_alone_is_rejected(installed: Cluster) -> None
         if o["kind"] == DGD
     )
     with pytest.raises(ClusterError, match="scaling adapter is enabled"):
-        Api.connect(target).apply(after)
+        Api.connect(target).apply(after, "helm")
     code, output = installed.apply()
     assert code == 0, output
     assert installed.replicas()["prefill"] == 2
@@ -184,8 +184,10 @@ def test_changed_bounds_are_drift() -> None:
     for o in live:
         if o["kind"] == "HorizontalPodAutoscaler":
             o["spec"] = {**o["spec"], "maxReplicas": 80}
-    (found,) = drift(scaled(), with_live(tuple(live), 5))
-    assert str(found) == "HorizontalPodAutoscaler g-decode: maxReplicas 8 → 80 since the release"
+    (found,) = drift(scaled(), with_live(tuple(live), 5), scaled())
+    assert (
+        str(found) == "HorizontalPodAutoscaler g-decode: spec.maxReplicas 8 → 80 since the release"
+    )
     assert found.is_corrected_by_apply
 
 

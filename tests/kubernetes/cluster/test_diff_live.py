@@ -14,8 +14,7 @@ import pytest
 import yaml
 
 from penstock.cli import main as cli
-from penstock.cluster.api import PLURALS
-from penstock.cluster.rights import CHART_KINDS, CREATED_KINDS
+from penstock.cluster.kinds import CHART_KINDS, CREATED_KINDS, PLURALS
 from penstock.errors import ClusterError
 from penstock.graph.load import load_graph
 from penstock.manifests.render import chart_path
@@ -137,12 +136,12 @@ def test_every_kind_that_the_chart_renders_has_a_path() -> None:
     assert created <= set(PLURALS)
 
 
-def test_dry_runs_are_strict_and_use_helms_field_manager(released: Released) -> None:
+def test_dry_runs_are_strict_and_use_the_releases_field_manager(released: Released) -> None:
     released.diff()
     dry_runs = [r for r in released.api.requests if r.startswith(f"PATCH {DGD}?dryRun=All")]
     (request,) = dry_runs
     assert "fieldValidation=Strict" in request
-    assert "fieldManager=helm" in request
+    assert "fieldManager=python" in request  # the name of the process that installed it
 
 
 @pytest.mark.parametrize("code", [401, 403, 500])
@@ -245,3 +244,27 @@ def test_no_secret_is_printed(released: Released) -> None:
         assert planted not in output
         assert "no-secret" not in output  # the kubeconfig's token
     assert "/secrets/hf" not in "".join(released.api.requests)
+
+
+@pytest.mark.parametrize("manager", ["helm", "helm-controller", "argocd-controller"])
+def test_a_write_does_not_stand_in_the_way_of_the_client_that_installed_the_release(
+    released: Released, manager: str
+) -> None:
+    """Its next apply without force has no conflict, and `penstock` follows a takeover."""
+
+    def apply(block_size: int, *, force: bool) -> tuple[int, str]:
+        released.edit(prefill={"config": {"engine": {"block_size": block_size}}})
+        objects = render_graph(load_graph(released.graph), "default", name=NAME).objects
+        (graph,) = (o for o in objects if o["kind"] == "DynamoGraphDeployment")
+        query = f"fieldManager={manager}" + ("&force=true" if force else "")
+        headers = {"Content-Type": "application/apply-patch+yaml"}
+        url = f"{released.api.url}{DGD}?{query}"
+        done = httpx.patch(url, content=json.dumps(graph), headers=headers, trust_env=False)
+        return done.status_code, done.text
+
+    assert apply(32, force=True)[0] == 200  # takes over from the process that installed it
+    released.edit(prefill={"config": {"engine": {"block_size": 64}}})
+    code, output = released.run("apply", "--yes", "--no-wait")
+    assert code == 0, output
+    code, output = apply(128, force=False)
+    assert code == 200, output

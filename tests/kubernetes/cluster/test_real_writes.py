@@ -81,7 +81,7 @@ def test_11_helm_alone_cannot_hand_replicas_to_an_adapter(installed: Cluster) ->
     values["prefill"] = {**values["prefill"], **EXTERNAL}
     target = ReleaseTarget(name=NAME, namespace="default", kubeconfig=installed.kubeconfig)
     with pytest.raises(HelmError, match="cannot be modified directly when scaling adapter"):
-        helm_writer.upgrade(target, chart_path(), values)
+        helm_writer.upgrade(target, chart_path(), values, "helm")
 
 
 def test_11_replicas_are_handed_to_an_adapter_and_taken_back(installed: Cluster) -> None:

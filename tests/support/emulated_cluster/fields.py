@@ -7,10 +7,12 @@ field too, besides the fields in it.
 
 from __future__ import annotations
 
+import itertools
 import json
 import pickle
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
 
 from tests.support.emulated_cluster import topology
@@ -66,6 +68,9 @@ class ConflictError(Exception):
         super().__init__(f"Apply failed with {len(conflicts)} conflicts: {text}")
 
 
+BEGIN, TIMES = datetime(2026, 11, 22), itertools.count()
+
+
 def copied(value: Any) -> Any:
     """As `copy.deepcopy`, but faster: the controllers copy every object in each step."""
     return pickle.loads(pickle.dumps(value, pickle.HIGHEST_PROTOCOL))
@@ -80,7 +85,9 @@ def apply(old: Object | None, patch: Object, manager: str, *, force: bool) -> Ob
     mine = Manager(manager, "Apply", patch["apiVersion"])
     applied = set(_fields(patch, schema))
     made = merged(old or {}, patch, schema)
-    before = _with_parents(owners.get(mine, set()))
+    owned = owners.get(mine, set())
+    # A map ends with its last field; an element of a list only if its manager owns it itself.
+    before = {p for p in _with_parents(owned) if p in owned or p[-1].startswith("f:")}
     owners[mine] = applied
     held = _with_parents(set().union(*owners.values()))
     for path in sorted(before - held, key=len):  # with the defaults in it
@@ -248,6 +255,7 @@ def _paths(tree: Object, path: Path) -> Iterator[Path]:
 
 def _with_owners(manifest: Object, owners: Owners) -> Object:
     entries = []
+    known = [e for e in manifest.get("metadata", {}).get("managedFields") or () if e]
     for who, fields in owners.items():
         tree: Object = {}
         for path in sorted(fields):
@@ -263,9 +271,16 @@ def _with_owners(manifest: Object, owners: Owners) -> Object:
                 "fieldsType": "FieldsV1",
                 "fieldsV1": tree,
             }
-            entries.append(entry | ({"subresource": who.subresource} if who.subresource else {}))
+            entry |= {"subresource": who.subresource} if who.subresource else {}
+            same = (e for e in known if {**e, "time": ""} == {**entry, "time": ""})
+            entries.append(next(same, None) or {**entry, "time": _next_time()})
     manifest.setdefault("metadata", {})["managedFields"] = entries
     return manifest
+
+
+def _next_time() -> str:
+    """Each later than the one before; a real server's have whole seconds too."""
+    return f"{BEGIN + timedelta(seconds=next(TIMES)):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def _mark(tree: Object, fields: set[Path], path: Path) -> None:

@@ -106,6 +106,29 @@ class Site(Penstock):
             assert self.clock.now() < deadline, self.replicas()
             self.clock.sleep(self.every_s)
 
+    def read(self, path: str) -> dict[str, Any]:
+        """The object at a path below the namespace, such as `api/v1/services/NAME`."""
+        return self._send("GET", path)
+
+    def patch(self, path: str, operations: list[dict[str, Any]], manager: str) -> None:
+        """A JSON patch, as `kubectl edit` or a GitOps controller sends it."""
+        self._send("PATCH", path, operations, manager)
+
+    def _send(self, method: str, path: str, body: Any = None, manager: str = "") -> dict[str, Any]:
+        group, plural, name = path.rsplit("/", 2)
+        media = {"Content-Type": "application/json-patch+json"} if body else {}
+        made: dict[str, Any] = self.core.api_client.call_api(
+            f"/{group}/namespaces/{self.namespace}/{plural}/{name}",
+            method,
+            query_params=[("fieldManager", manager)] if manager else [],
+            header_params={"Accept": "application/json", **media},
+            body=body,
+            auth_settings=["BearerToken"],
+            response_type="object",
+            _return_http_data_only=True,
+        )
+        return made
+
     def pods(self, component: str) -> list[dict[str, Any]]:
         """The component's pods that are not being deleted."""
         chosen = f"penstock/graph={self.graph.stem},penstock/component={component}"
@@ -215,7 +238,8 @@ def real(
     monkeypatch.setattr(arguments, "timeouts_of", lambda _: timeouts)
     kubernetes.config.load_kube_config(str(kubeconfig))
     groups = {group.name for group in kubernetes.client.ApisApi().get_api_versions().groups}
-    if options and "monitoring.coreos.com" not in groups:
+    needs_monitors = "monitoring" in options.get("cluster", {})
+    if needs_monitors and "monitoring.coreos.com" not in groups:
         pytest.skip("the cluster has no PodMonitors")
     platform = "dynamo" if GROUP in groups else "plain"
     graph, namespace = _graph(folder, platform, options)

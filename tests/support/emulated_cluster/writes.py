@@ -368,7 +368,9 @@ def _patch_one(made: Object, operation: Object) -> None:
     node: Any = made
     for part in parents:
         node = node[int(part)] if isinstance(node, list) else node[part]
-    place: Any = int(last) if isinstance(node, list) else last
+    place: Any = last
+    if isinstance(node, list):
+        place = len(node) if last == "-" else int(last)
     match operation["op"]:
         case "test":
             if node[place] != operation["value"]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import urllib3
@@ -17,8 +18,14 @@ import kubernetes
 from penstock.cluster import api_errors
 from penstock.cluster.connect import configuration_of, no_tls_connection
 from penstock.cluster.forbidden import resource_of
-from penstock.cluster.helm_writer import FIELD_MANAGER
-from penstock.cluster.ownership import without_fields
+from penstock.cluster.kinds import PLURALS
+from penstock.cluster.ownership import (
+    HELM,
+    added_paths,
+    handed_over,
+    without_added,
+    without_fields,
+)
 from penstock.cluster.workloads import Object
 from penstock.errors import ClusterError, Problem
 from penstock.helm import ReleaseTarget
@@ -28,40 +35,9 @@ TIMEOUT_S = 30
 CONFLICT_ATTEMPTS = 5
 APPLY, JSON_PATCH = "application/apply-patch+yaml", "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
+IDENTITY = ("apiVersion", "kind", "metadata")
+NOTHING: Object = {"metadata": {}}
 TRANSIENT_STATUS = (429, 500, 502, 503, 504)  # retried, like a broken connection
-
-# Resource name by kind: the kinds the chart renders, and the ones their controllers create.
-PLURALS = {
-    "BackendTrafficPolicy": "backendtrafficpolicies",
-    "ClientTrafficPolicy": "clienttrafficpolicies",
-    "ComputeDomain": "computedomains",
-    "ConfigMap": "configmaps",
-    "Deployment": "deployments",
-    "Event": "events",
-    "Gateway": "gateways",
-    "HTTPRoute": "httproutes",
-    "HorizontalPodAutoscaler": "horizontalpodautoscalers",
-    "DynamoComponentDeployment": "dynamocomponentdeployments",
-    "DynamoGraphDeployment": "dynamographdeployments",
-    "Job": "jobs",
-    "LeaderWorkerSet": "leaderworkersets",
-    "NetworkPolicy": "networkpolicies",
-    "PersistentVolumeClaim": "persistentvolumeclaims",
-    "Pod": "pods",
-    "PodClique": "podcliques",
-    "PodCliqueScalingGroup": "podcliquescalinggroups",
-    "PodCliqueSet": "podcliquesets",
-    "PodDisruptionBudget": "poddisruptionbudgets",
-    "PodMonitor": "podmonitors",
-    "ReplicaSet": "replicasets",
-    "RoleBinding": "rolebindings",
-    "ScaledObject": "scaledobjects",
-    "Secret": "secrets",
-    "SecurityPolicy": "securitypolicies",
-    "Service": "services",
-    "ServiceAccount": "serviceaccounts",
-    "StatefulSet": "statefulsets",
-}
 
 
 def _body_of(response: urllib3.HTTPResponse, seconds: float) -> bytes:
@@ -76,6 +52,14 @@ def _body_of(response: urllib3.HTTPResponse, seconds: float) -> bytes:
             raise urllib3.exceptions.HTTPError(message)
     response.release_conn()
     return b"".join(parts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DryRun:
+    """The object after an apply, or why the API server would reject it."""
+
+    result: Object | None = None
+    errors: tuple[str, ...] = ()
 
 
 class UnavailableError(ClusterError):
@@ -93,6 +77,7 @@ class Api:
         self._client = client
         self.namespace = namespace
         self.timeout_s: float = TIMEOUT_S
+        self.manager = HELM  # the field manager of the release's objects: see `manager_of`
 
     @classmethod
     def connect(cls, target: ReleaseTarget) -> Api:
@@ -152,25 +137,37 @@ class Api:
             raise self._cluster_error(error, "get", manifest, resource) from None
         return found
 
-    def dry_run_errors(self, manifest: Object) -> list[str]:
-        """Why the API server would reject applying the manifest; empty if it would accept it.
+    def dry_run(self, manifest: Object, live: Object | None = None) -> DryRun:
+        """What the API server would make of applying the manifest, or why it would reject it.
 
-        Raises ForbiddenError if the user may not apply it.
+        ``live``: the object, if it exists. What other clients added to it is left out, as
+        `take_over` does before a write. Raises ForbiddenError if the user may not apply it.
         """
         query = {
             "dryRun": "All",
-            "fieldManager": FIELD_MANAGER,
+            "fieldManager": self.manager,
             "fieldValidation": "Strict",
-            "force": "true",
         }
+        path, added = self._path(manifest), added_paths(live or NOTHING, self.manager)
         try:
-            self._call("PATCH", self._path(manifest), query, manifest)
+            made = self._call("PATCH", path, {**query, "force": "true"}, manifest)
         except ApiException as error:
-            if api_errors.is_rejection(error):
-                fix = api_errors.fix_of_missing(error)
-                return [text + fix for text in api_errors.causes(error, manifest)]
+            if not added or error.status != 422:
+                return self._rejected(error, manifest)
+            # Perhaps only together with the additions, such as a second port of the same name.
+            content = {k: v for k, v in manifest.items() if k not in IDENTITY}
+            patch = [{"op": "add", "path": f"/{k}", "value": v} for k, v in content.items()]
+            try:
+                made = self._call("PATCH", path, query, patch, JSON_PATCH)
+            except ApiException as second:
+                return self._rejected(second, manifest)
+        return DryRun(result=without_added(made, self.manager))
+
+    def _rejected(self, error: ApiException, manifest: Object) -> DryRun:
+        if not api_errors.is_rejection(error):
             raise self._cluster_error(error, "patch", manifest) from None
-        return []
+        fix = api_errors.fix_of_missing(error)
+        return DryRun(errors=tuple(text + fix for text in api_errors.causes(error, manifest)))
 
     def pod_errors(self, pod: Object) -> list[str]:
         """Why the API server would refuse to create the pod; empty if it would create it.
@@ -178,7 +175,7 @@ class Api:
         Raises ForbiddenError if the user may not create pods.
         """
         path = f"/api/v1/namespaces/{self.namespace}/pods"
-        query = {"dryRun": "All", "fieldManager": FIELD_MANAGER}
+        query = {"dryRun": "All", "fieldManager": self.manager}
         try:
             self._call("POST", path, query, pod, "application/json")
         except ApiException as error:
@@ -205,7 +202,7 @@ class Api:
         # Items of a list come without apiVersion and kind.
         return [{"apiVersion": "v1", "kind": kind, **item} for item in items]
 
-    def apply(self, manifest: Object, manager: str = FIELD_MANAGER) -> None:
+    def apply(self, manifest: Object, manager: str) -> None:
         """Server-side apply as ``manager``, taking over fields that other managers own."""
         query = {"fieldManager": manager, "fieldValidation": "Strict", "force": "true"}
         try:
@@ -214,22 +211,26 @@ class Api:
             raise self._cluster_error(error, "patch", manifest) from None
 
     def take_over(self, manifest: Object) -> None:
-        """Remove other managers from the fields that ``manifest`` sets to another value.
+        """Make `manager` the only owner of the fields that ``manifest`` sets to another value, and
+        of what other clients than controllers added, so that Helm's apply corrects both.
 
         No value changes, and no object is created. Conflicts that remain after CONFLICT_ATTEMPTS,
         because of constant other writes, are reported by Helm.
         """
         for _ in range(CONFLICT_ATTEMPTS):
             live = self.get(manifest)
-            fields = self._conflicts(manifest) if live is not None else ()
-            if live is None or not fields:
+            if live is None:
                 return
-            meta = live["metadata"]
+            entries = live["metadata"].get("managedFields") or []
+            if added := added_paths(live, self.manager):
+                owned = handed_over(entries, added, self.manager)
+            elif fields := self._conflicts(manifest):
+                owned = without_fields(entries, fields, self.manager)
+            else:
+                return
             patch = {
-                "metadata/managedFields": without_fields(
-                    meta["managedFields"], fields, FIELD_MANAGER
-                ),
-                "metadata/resourceVersion": meta["resourceVersion"],
+                "metadata/managedFields": owned,
+                "metadata/resourceVersion": live["metadata"]["resourceVersion"],
             }
             operations = [{"op": "replace", "path": f"/{k}", "value": v} for k, v in patch.items()]
             try:
@@ -240,7 +241,7 @@ class Api:
 
     def _conflicts(self, manifest: Object) -> tuple[str, ...]:
         """The paths of fields that Helm's apply could not change, as the API server writes them."""
-        query = {"dryRun": "All", "fieldManager": FIELD_MANAGER, "fieldValidation": "Strict"}
+        query = {"dryRun": "All", "fieldManager": self.manager, "fieldValidation": "Strict"}
         try:
             self._call("PATCH", self._path(manifest), query, manifest)
         except ApiException as error:

@@ -15,6 +15,7 @@ from penstock.cluster import chart_changes, generations, report
 from penstock.cluster.api import Api
 from penstock.cluster.current_state import (
     CurrentState,
+    DryRuns,
     kv_tokens,
     read_cluster_state,
     read_file_state,
@@ -239,7 +240,7 @@ def read_graph(
     """
     graphs = [o for o in release.objects if o["kind"] == DGD]
     live = [o for manifest in graphs if (o := api.get(manifest)) is not None]
-    return read_update(api, target, live), drift(graphs, live)
+    return read_update(api, target, live), drift(graphs, live, DryRuns(api, live).expected(graphs))
 
 
 def against_file(loaded: LoadedGraph, target: ReleaseTarget, path: Path) -> Change:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,13 +11,15 @@ from typing import Any
 
 import yaml
 
-from penstock.cluster.api import Api, ForbiddenError
+from penstock.cluster.api import Api, DryRun, ForbiddenError
 from penstock.cluster.compare import FieldChange
 from penstock.cluster.crds import require_crds
 from penstock.cluster.drift import EXISTS, Drift, drift
 from penstock.cluster.generations import RollingUpdate, is_updating, rolling_update
 from penstock.cluster.observe import read_objects
+from penstock.cluster.ownership import manager_of
 from penstock.cluster.pod_check import pod_refusals
+from penstock.cluster.progress import WORKLOAD_KINDS
 from penstock.cluster.release import Release, Revision
 from penstock.cluster.workloads import (
     DGD,
@@ -112,15 +115,17 @@ def read_cluster_state(
     require_crds(api, after)
     released = release.objects if release else ()
     live, unread = _read_objects(api, released)
+    api.manager = manager_of(o for o in live if o["kind"] in WORKLOAD_KINDS)
+    dry_runs = DryRuns(api, live)
     errors: list[tuple[str, str]] = []
     forbidden: list[Problem] = []
-    for manifest in _keep_autoscaled_replicas(after, live):
+    for manifest in after:
         try:
-            texts = api.dry_run_errors(manifest)
+            found = dry_runs.apply(manifest)
         except ForbiddenError as error:
             forbidden += error.problems
         else:
-            errors += [(_kind_and_name(manifest), text) for text in texts]
+            errors += [(_kind_and_name(manifest), text) for text in found.errors]
     replicas = {name: w.replicas for name, w in workloads(live).items()}
     pods = pod_refusals(api, _existing(released, live), after, replicas)
     rejected = _group_by_reason([*errors, *pods.errors])
@@ -139,7 +144,10 @@ def read_cluster_state(
         description=f"revision {release.revision.number} ({release.revision.status})",
         objects=(*_existing(release.objects, live), *deleted),
         replicas=replicas,
-        drift=(*drift(release.objects, with_files), *map(_deletion, deleted)),
+        drift=(
+            *drift(release.objects, with_files, dry_runs.expected(release.objects)),
+            *map(_deletion, deleted),
+        ),
         rejected=rejected,
         unchecked=unchecked,
         unchecked_pods=pods.unchecked,
@@ -147,6 +155,46 @@ def read_cluster_state(
         revision=release.revision,
         update=read_update(api, target, live),
     )
+
+
+class DryRuns:
+    """The API server's responses to an apply of manifests, each asked for once."""
+
+    def __init__(self, api: Api, live: Iterable[Object]) -> None:
+        self._api = api
+        self._live = {(o["kind"], o["metadata"]["name"]): o for o in live}
+        self._found: dict[str, DryRun] = {}
+
+    def apply(self, manifest: Object) -> DryRun:
+        """Raises ForbiddenError if the user may not apply it."""
+        manifest = self._with_live_replicas(manifest)
+        text = json.dumps(manifest, sort_keys=True, default=str)
+        if text not in self._found:
+            live = self._live.get((manifest["kind"], manifest["metadata"]["name"]))
+            self._found[text] = self._api.dry_run(manifest, live)
+        return self._found[text]
+
+    def expected(self, released: Iterable[Object]) -> Iterator[Object]:
+        """What the live objects of the release would be after an apply of it, as far as the user
+        may ask."""
+        for manifest in released:
+            if (manifest["kind"], manifest["metadata"]["name"]) in self._live:
+                with contextlib.suppress(ForbiddenError):
+                    if (made := self.apply(manifest).result) is not None:
+                        yield made
+
+    def _with_live_replicas(self, manifest: Object) -> Object:
+        """As `upgrade` writes it: pools of a graph with an autoscaler keep their number."""
+        live = self._live.get((manifest["kind"], manifest["metadata"]["name"]))
+        if manifest["kind"] != DGD or live is None:
+            return manifest
+        scaled = {name for name, workload in workloads([manifest]).items() if workload.scaler}
+        counts = {name: w.replicas for name, w in workloads([live]).items() if name in scaled}
+        kept = [
+            {**c, "replicas": counts[c["name"]]} if c["name"] in counts else c
+            for c in manifest["spec"]["components"]
+        ]
+        return {**manifest, "spec": {**manifest["spec"], "components": kept}}
 
 
 def read_update(api: Api, target: ReleaseTarget, live: Iterable[Object]) -> RollingUpdate | None:
@@ -186,21 +234,6 @@ def _group_by_reason(errors: Sequence[tuple[str, str]]) -> tuple[str, ...]:
         f"{objects[0]}{f' and {len(objects) - 1} more' if objects[1:] else ''}: {reason}"
         for reason, objects in objects_by_reason.items()
     )
-
-
-def _keep_autoscaled_replicas(after: Sequence[Object], live: Sequence[Object]) -> Iterator[Object]:
-    """``after`` as `upgrade` writes it: pools with an autoscaler keep their number of replicas."""
-    scaled = {name for name, workload in workloads(after).items() if workload.scaler}
-    counts = {name: w.replicas for name, w in workloads(live).items() if name in scaled}
-    for manifest in after:
-        if manifest["kind"] == DGD:
-            kept = [
-                {**c, "replicas": counts[c["name"]]} if c["name"] in counts else c
-                for c in manifest["spec"]["components"]
-            ]
-            yield {**manifest, "spec": {**manifest["spec"], "components": kept}}
-        else:
-            yield manifest
 
 
 def _existing(released: Sequence[Object], live: Sequence[Object]) -> tuple[Object, ...]:

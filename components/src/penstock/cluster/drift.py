@@ -1,4 +1,8 @@
-"""Drift: fields on the cluster that differ from the release, after an edit or by an autoscaler."""
+"""Drift: fields on the cluster that differ from the release, after an edit or by an autoscaler.
+
+Pure. What the release would be on the cluster is the API server's own response to a dry run, so
+that its defaults, and what controllers set, are no drift.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +10,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.cluster.compare import ABSENT, FieldChange, overwritten
-from penstock.cluster.workloads import COMPONENT, DGD, Object, workloads
-
-# Fields outside the components that determine the number of pods. Other fields are not compared,
-# because the API server normalizes them.
-COMPARED_FIELDS = {
-    "HorizontalPodAutoscaler": ("minReplicas", "maxReplicas"),
-    "ScaledObject": ("minReplicaCount", "maxReplicaCount", "triggers"),
-    "PodDisruptionBudget": ("minAvailable", "maxUnavailable"),
-}
+from penstock.cluster.compare import FieldChange, differences, overwritten
+from penstock.cluster.ownership import HELM, other_managers
+from penstock.cluster.workloads import (
+    COMPONENT,
+    DEPLOYMENT,
+    DGD,
+    LEADER_WORKER_SET,
+    Object,
+    workloads,
+)
 
 EXISTS = "exists"  # the path of a change of the object itself
 
@@ -40,17 +44,27 @@ class Drift:
         return f"{self.component}: {self.change} since the release{by}"
 
 
-def drift(released: Iterable[Object], live: Iterable[Object]) -> tuple[Drift, ...]:
-    """Compare the release with the live objects, ignoring fields that only ``live`` has: defaults,
-    status, and what controllers add."""
-    released_objects, live_objects = list(released), list(live)
+def drift(
+    released: Iterable[Object], live: Iterable[Object], expected: Iterable[Object] = ()
+) -> tuple[Drift, ...]:
+    """Compare the release with the live objects.
+
+    ``expected``: what the live objects would be after an apply of the release. Of a component that
+    is not among them, fields that only ``live`` has are ignored; other objects are not compared.
+    """
+    released_objects, live_objects, expected_objects = list(released), list(live), list(expected)
     entries = []
     live_workloads = workloads(live_objects)
+    expected_workloads = workloads(expected_objects)
     for name, declared in workloads(released_objects).items():
         if name not in live_workloads:
             continue
         managers = _managers(live_objects, name)
-        changes = [*overwritten(declared.spec, live_workloads[name].spec)]
+        spec = live_workloads[name].spec
+        if name in expected_workloads:
+            changes = [*differences(expected_workloads[name].spec, spec)]
+        else:
+            changes = [*overwritten(declared.spec, spec)]
         count = live_workloads[name].replicas
         if declared.scaler is None and declared.replicas != count:
             changes.insert(0, FieldChange(path="replicas", before=declared.replicas, after=count))
@@ -62,28 +76,55 @@ def drift(released: Iterable[Object], live: Iterable[Object]) -> tuple[Drift, ..
                 Drift(
                     component=name,
                     change=change,
-                    manager=managers.get(change.path.split(".")[0], ""),
+                    manager=managers.get(change.path, managers.get("")) or "",
                     is_corrected_by_apply=declared.scaler is None or change.path != "replicas",
                 )
             )
-    return (*entries, *_drift_of_other_objects(released_objects, live_objects))
+    return (*entries, *_outside_the_pods(released_objects, live_objects, expected_objects))
 
 
-def _drift_of_other_objects(released: Iterable[Object], live: Iterable[Object]) -> Iterable[Drift]:
-    specs = {(o["kind"], o["metadata"]["name"]): o.get("spec", {}) for o in live}
-    for manifest in released:
+def _outside_the_pods(
+    released: Iterable[Object], live: Iterable[Object], expected: Iterable[Object]
+) -> Iterable[Drift]:
+    by_name = {(o["kind"], o["metadata"]["name"]): o for o in live}
+    declared = {(o["kind"], o["metadata"]["name"]): o for o in released}
+    for manifest in expected:
         key = manifest["kind"], manifest["metadata"]["name"]
-        for field in COMPARED_FIELDS.get(manifest["kind"], ()) if key in specs else ():
-            declared = manifest["spec"].get(field, ABSENT)
-            change = FieldChange(path=field, before=declared, after=specs[key].get(field, ABSENT))
-            if declared is not ABSENT and list(overwritten(declared, change.after)):
-                yield Drift(component=" ".join(key), change=change)
+        found, own = by_name.get(key), declared.get(key)
+        if found is None or own is None:
+            continue
+        for change in differences(_content(manifest, own), _content(found, own)):
+            yield Drift(component=" ".join(key), change=change, manager=other_managers(found, HELM))
+
+
+def _content(manifest: Object, declared: Object) -> Mapping[str, Any]:
+    """What `drift` does not compare by component; of the metadata what the release declares."""
+    rest = {k: v for k, v in manifest.items() if k not in ("metadata", "status")}
+    if manifest["kind"] == "ConfigMap":  # in components, and immutable
+        return {}
+    if manifest["kind"] in (DGD, DEPLOYMENT, LEADER_WORKER_SET):
+        of_pods = ("components", "replicas", "template", "leaderWorkerTemplate")
+        rest["spec"] = {k: v for k, v in manifest.get("spec", {}).items() if k not in of_pods}
+    for field in ("labels", "annotations"):
+        values = manifest["metadata"].get(field) or {}
+        rest[field] = {k: v for k, v in values.items() if k in _declared(declared, field)}
+    return rest
+
+
+def _declared(manifest: Object, field: str) -> Mapping[str, Any]:
+    return manifest["metadata"].get(field) or {}
 
 
 def _managers(objects: list[Object], component: str) -> dict[str, str]:
-    """The last field manager of the component's replicas, unless that is Helm."""
-    others = [m for o in objects for m in replica_managers(o, component) if m != "helm"]
-    return {"replicas": others[-1]} if others else {}
+    """The last field manager of the component's replicas, unless that is Helm; under "" those of
+    fields that were added."""
+    found = {}
+    for manifest in objects:
+        if component in workloads([manifest]):
+            found[""] = other_managers(manifest, HELM)
+            if others := [m for m in replica_managers(manifest, component) if m != HELM]:
+                found["replicas"] = others[-1]
+    return found
 
 
 def replica_managers(manifest: Object, component: str) -> list[str]:

@@ -1,8 +1,8 @@
-"""Helm's writes, in a child process named `helm`.
+"""Helm's writes, in a child process named as the release's field manager, by default `helm`.
 
 Helm uses the name of its process as the field manager. In penstock's process that would be
-`python`: a second manager besides that of the Helm CLI, and neither could change what the other one
-wrote. The child process also completes its write if penstock is killed.
+`python`: a second manager besides that of the Helm CLI or of a GitOps controller, and neither could
+change what the other one wrote. The child process also completes its write if penstock is killed.
 """
 
 from __future__ import annotations
@@ -17,31 +17,32 @@ from pathlib import Path
 from typing import Any
 
 from penstock import helm
+from penstock.cluster.ownership import HELM
 from penstock.helm import HelmError, HelmErrorKind, ReleaseTarget
-
-FIELD_MANAGER = "helm"
 
 
 def install(target: ReleaseTarget, chart: Path, values: Mapping[str, object]) -> None:
     """Like `helm.install`. Raises HelmError, as do the functions below."""
-    _run("install", target, {"chart": str(chart), "values": dict(values)})
+    _run("install", target, HELM, {"chart": str(chart), "values": dict(values)})
 
 
-def upgrade(target: ReleaseTarget, chart: Path, values: Mapping[str, object]) -> None:
-    _run("upgrade", target, {"chart": str(chart), "values": dict(values)})
+def upgrade(target: ReleaseTarget, chart: Path, values: Mapping[str, object], manager: str) -> None:
+    _run("upgrade", target, manager, {"chart": str(chart), "values": dict(values)})
 
 
-def rollback(target: ReleaseTarget, revision: int) -> None:
-    _run("rollback", target, {"revision": revision})
+def rollback(target: ReleaseTarget, revision: int, manager: str) -> None:
+    _run("rollback", target, manager, {"revision": revision})
 
 
 def uninstall(target: ReleaseTarget) -> None:
-    _run("uninstall", target, {})
+    _run("uninstall", target, HELM, {})
 
 
-def _run(function: str, target: ReleaseTarget, arguments: Mapping[str, object]) -> None:
+def _run(
+    function: str, target: ReleaseTarget, manager: str, arguments: Mapping[str, object]
+) -> None:
     request = {"function": function, "target": dataclasses.asdict(target), "arguments": arguments}
-    name = Path(sys.executable).with_name(FIELD_MANAGER)  # only argv[0]: the file need not exist
+    name = Path(sys.executable).with_name(manager)  # only argv[0]: the file need not exist
     done = subprocess.run(
         [str(name), "-P", "-m", "penstock.cluster.helm_writer"],
         executable=sys.executable,

@@ -1,12 +1,107 @@
-"""Who owns which field of an object: the entries of `metadata.managedFields`."""
+"""Who owns which field of an object: the entries of `metadata.managedFields`.
+
+A path is the sequence of keys in `fieldsV1`, such as `("f:spec", 'k:{"name":"main"}', "f:image")`.
+"""
 
 from __future__ import annotations
 
+import copy
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 Tree = Mapping[str, Any]
+Path = tuple[str, ...]
+HELM = "helm"
+# What they write is neither an edit nor an addition. `kubectl rollout restart` only sets a time.
+CONTROLLERS = (
+    "cluster-autoscaler",
+    "dynamo-operator",
+    "keda-operator",
+    "kube-apiserver",
+    "kube-controller-manager",
+    "kube-scheduler",
+    "kubeall",
+    "kubectl-rollout",
+    "kubelet",
+    "penstock-replicas",
+    "vpa-updater",
+)
+# Owned by the server, by many tools, or compared apart.
+NOT_CONTENT = ("f:apiVersion", "f:kind", "f:metadata", "f:status")
+REPLICAS = "f:replicas"
+KEY_DEFAULTS = {"protocol": "TCP"}
+
+
+def manager_of(objects: Iterable[Tree]) -> str:
+    """The client that applied the objects last: Helm's command, or a GitOps controller's name.
+
+    A write under its name does not stand in the way of its next one. A client that applied only
+    some fields is none: it edited the objects.
+    """
+    sizes: dict[str, int] = {}
+    times: dict[str, str] = {}
+    for manifest in objects:
+        for entry in _entries(manifest):
+            name = str(entry.get("manager"))
+            if entry.get("operation") == "Apply" and name not in CONTROLLERS:
+                found = [p for p in _paths(entry.get("fieldsV1") or {}) if p[0] not in NOT_CONTENT]
+                sizes[name] = sizes.get(name, 0) + len(found)
+                times[name] = max(times.get(name, ""), str(entry.get("time", "")))
+    whole = [name for name, size in sizes.items() if size and 2 * size >= max(sizes.values())]
+    return max(whole, key=lambda name: (times[name], name)) if whole else HELM
+
+
+def added_paths(manifest: Tree, manager: str) -> frozenset[Path]:
+    """The fields of the content that neither ``manager`` nor a controller owns, but another client.
+
+    Numbers of replicas are not among them.
+    """
+    own: set[Path] = set()
+    foreign: set[Path] = set()
+    for entry in _entries(manifest):
+        if entry.get("subresource") == "status":
+            continue
+        found = {path for path in _paths(entry.get("fieldsV1") or {}) if path[0] not in NOT_CONTENT}
+        is_own = entry.get("manager") in (manager, *CONTROLLERS)
+        (own if is_own else foreign).update(found)
+    kept = {path[:depth] for path in own for depth in range(1, len(path) + 1)}
+    return frozenset(p for p in foreign if p not in kept and p[-1] != REPLICAS)
+
+
+def other_managers(manifest: Tree, manager: str) -> str:
+    """The clients behind `added_paths`, for a message."""
+    added = added_paths(manifest, manager)
+    names = (
+        str(entry["manager"])
+        for entry in _entries(manifest)
+        if added.intersection(_paths(entry.get("fieldsV1") or {}))
+    )
+    return " and ".join(dict.fromkeys(names))
+
+
+def without_added(manifest: Tree, manager: str) -> dict[str, Any]:
+    """A copy without the `added_paths`, and without what becomes empty with them."""
+    made: dict[str, Any] = copy.deepcopy(dict(manifest))
+    added = added_paths(manifest, manager)
+    for path in added:
+        if not any(path[:depth] in added for depth in range(1, len(path))):
+            _remove(made, path)
+    return made
+
+
+def handed_over(entries: Sequence[Tree], paths: Collection[Path], manager: str) -> list[Tree]:
+    """``entries`` in which what ``manager`` has applied includes ``paths``, and nothing else does.
+
+    Its next apply sets them, or deletes those that its manifest omits.
+    """
+    left: list[Tree] = []
+    for entry in entries:
+        is_own = (entry.get("manager"), entry.get("operation")) == (manager, "Apply")
+        found = set(_paths(entry.get("fieldsV1") or {}))
+        if tree := _tree(found | set(paths) if is_own else found - set(paths)):
+            left.append({**entry, "fieldsV1": tree})
+    return left
 
 
 def without_fields(entries: Sequence[Tree], paths: Collection[str], manager: str) -> list[Tree]:
@@ -21,6 +116,64 @@ def without_fields(entries: Sequence[Tree], paths: Collection[str], manager: str
         if tree:
             found.append({**entry, "fieldsV1": tree})
     return found
+
+
+def _entries(manifest: Tree) -> Sequence[Tree]:
+    return manifest["metadata"].get("managedFields") or ()
+
+
+def _paths(tree: Tree, path: Path = ()) -> Iterator[Path]:
+    """The owned fields; an element or a map that contains others is one too if it has a `.`."""
+    for key, inner in tree.items():
+        if key == ".":
+            yield path
+        elif inner:
+            yield from _paths(inner, (*path, key))
+        else:
+            yield (*path, key)
+
+
+def _tree(paths: Collection[Path]) -> dict[str, Any]:
+    """`fieldsV1` of the paths."""
+    tree: dict[str, Any] = {}
+    parents = {path[:depth] for path in paths for depth in range(1, len(path))}
+    for path in sorted(paths):
+        node = tree
+        for part in path:
+            node = node.setdefault(part, {})
+        if path in parents:
+            node["."] = {}
+    return tree
+
+
+def _remove(value: Any, path: Path) -> None:
+    head, *rest = path
+    place = _index(value, head)
+    if place is None:
+        return
+    if rest:
+        _remove(value[place], tuple(rest))
+    if not rest or value[place] in ({}, []):
+        del value[place]
+
+
+def _index(value: Any, key: str) -> Any:
+    """The name of the field or the index of the list's element; None if it is not there."""
+    kind, content = key[:2], key[2:]
+    if isinstance(value, Mapping):
+        return content if kind == "f:" and content in value else None
+    if not isinstance(value, list):
+        return None
+    wanted = json.loads(content) if kind in ("k:", "v:") else {}
+    for index, element in enumerate(value):
+        if kind == "v:" and element == wanted:
+            return index
+        if kind == "k:" and all(
+            element.get(name, KEY_DEFAULTS.get(name)) == expected
+            for name, expected in wanted.items()
+        ):
+            return index
+    return None
 
 
 def _pruned(tree: Tree, path: str, paths: Collection[str]) -> Tree:

@@ -9,56 +9,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from penstock.cluster.api import PLURALS
+from penstock.cluster.kinds import CHART_KINDS, CREATED_KINDS, GROUPS, PLURALS
 from penstock.cluster.workloads import Object
 
-# The kinds that the chart can render, with their API groups.
-CHART_KINDS: Mapping[str, str] = {
-    "BackendTrafficPolicy": "gateway.envoyproxy.io",
-    "ClientTrafficPolicy": "gateway.envoyproxy.io",
-    "ComputeDomain": "resource.nvidia.com",
-    "ConfigMap": "",
-    "Deployment": "apps",
-    "DynamoGraphDeployment": "nvidia.com",
-    "Gateway": "gateway.networking.k8s.io",
-    "HTTPRoute": "gateway.networking.k8s.io",
-    "HorizontalPodAutoscaler": "autoscaling",
-    "Job": "batch",
-    "LeaderWorkerSet": "leaderworkerset.x-k8s.io",
-    "NetworkPolicy": "networking.k8s.io",
-    "PersistentVolumeClaim": "",
-    "PodDisruptionBudget": "policy",
-    "PodMonitor": "monitoring.coreos.com",
-    "RoleBinding": "rbac.authorization.k8s.io",
-    "ScaledObject": "keda.sh",
-    "SecurityPolicy": "gateway.envoyproxy.io",
-    "Service": "",
-    "ServiceAccount": "",
-    "StatefulSet": "apps",
-}
-# The kinds that the controllers create between an object of the chart and its pods.
-CREATED_KINDS: Mapping[str, tuple[str, ...]] = {
-    "Deployment": ("ReplicaSet",),
-    "LeaderWorkerSet": ("StatefulSet",),
-    "DynamoGraphDeployment": (
-        "Deployment",
-        "DynamoComponentDeployment",
-        "LeaderWorkerSet",
-        "PodClique",
-        "PodCliqueScalingGroup",
-        "PodCliqueSet",
-        "ReplicaSet",
-        "StatefulSet",
-    ),
-}
-GROUPS: Mapping[str, str] = {
-    **CHART_KINDS,
-    "DynamoComponentDeployment": "nvidia.com",
-    "PodClique": "grove.io",
-    "PodCliqueScalingGroup": "grove.io",
-    "PodCliqueSet": "grove.io",
-    "ReplicaSet": "apps",
-}
 SECRETS = "secrets"  # Helm's records of the revisions
 
 

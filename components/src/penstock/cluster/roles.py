@@ -13,8 +13,8 @@ from typing import Any
 
 import yaml
 
+from penstock.cluster.kinds import CHART_KINDS
 from penstock.cluster.rights import (
-    CHART_KINDS,
     FAULT_RIGHTS,
     OTHER_PODS,
     ROLES,

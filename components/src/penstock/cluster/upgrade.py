@@ -7,7 +7,8 @@ cluster changes only under Helm's own lock, the record of the new revision.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 
 from penstock.cluster import helm_writer
 from penstock.cluster.api import Api
@@ -15,7 +16,8 @@ from penstock.cluster.change import Change, earlier_objects, has_drift, read_gra
 from penstock.cluster.diff import rejected_replica_changes
 from penstock.cluster.drift import replica_managers
 from penstock.cluster.generations import Transition, lines, marked_values, transition
-from penstock.cluster.helm_writer import FIELD_MANAGER
+from penstock.cluster.ownership import manager_of
+from penstock.cluster.progress import WORKLOAD_KINDS
 from penstock.cluster.release import (
     CHART,
     NOT_READY,
@@ -55,8 +57,8 @@ def install_or_upgrade(api: Api, change: Change, print_line: Callable[[str], Non
             print_line(line)
     change, values = checked, checked.values
     if revision is None:
-        return _write(target, api, (), lambda: helm_writer.install(target, chart, values))
-    return _write(target, api, change.after, lambda: helm_writer.upgrade(target, chart, values))
+        return _write(target, api, (), lambda _: helm_writer.install(target, chart, values))
+    return _write(target, api, change.after, partial(helm_writer.upgrade, target, chart, values))
 
 
 def _require_unchanged(target: ReleaseTarget, expected: Revision | None) -> Release | None:
@@ -158,24 +160,25 @@ def roll_back(target: ReleaseTarget, api: Api, number: int) -> Release:
     newest = require_release(target)
     found = _rollback_transition(target, api, newest, objects)
     if found is None or not found.needs_mark:
-        return _write(target, api, objects, lambda: helm_writer.rollback(target, number))
+        return _write(target, api, objects, partial(helm_writer.rollback, target, number))
     mark = str(newest.revision.number + 1)
     with stored_chart(api, target, number) as (chart, values):
         marked = marked_values(values, objects, mark)
         after = render(marked, name=target.name, namespace=target.namespace, chart=chart).objects
-        return _write(target, api, after, lambda: helm_writer.upgrade(target, chart, marked))
+        return _write(target, api, after, partial(helm_writer.upgrade, target, chart, marked))
 
 
 def _write(
-    target: ReleaseTarget, api: Api, objects: Iterable[Object], call: Callable[[], None]
+    target: ReleaseTarget, api: Api, objects: Iterable[Object], call: Callable[[str], None]
 ) -> Release:
-    """Take over the fields of ``objects``, then call Helm."""
+    """Take over the fields of ``objects``, then call Helm as the manager that applied them last."""
     objects = tuple(objects)
+    api.manager = manager_of(_live_workloads(api, objects))
     _keep_autoscaled_replicas(api, objects)
     for manifest in objects:
         api.take_over(_with_helm_metadata(manifest, target))
     try:
-        call_helm(target, "be written", call)
+        call_helm(target, "be written", lambda: call(api.manager))
     except LockedError:
         raise
     except ClusterError as error:
@@ -193,6 +196,12 @@ def _write(
     return release
 
 
+def _live_workloads(api: Api, objects: Iterable[Object]) -> Iterator[Object]:
+    for manifest in objects:
+        if manifest["kind"] in WORKLOAD_KINDS and (live := api.get(manifest)) is not None:
+            yield live
+
+
 def _keep_autoscaled_replicas(api: Api, objects: tuple[Object, ...]) -> None:
     """Keep the number of replicas of pools that get an autoscaler.
 
@@ -206,15 +215,15 @@ def _keep_autoscaled_replicas(api: Api, objects: tuple[Object, ...]) -> None:
         if live is None:
             continue
         counts = {n: w.replicas for n, w in workloads([live]).items() if n in own}
-        owned_by_helm = {n: c for n, c in counts.items() if _is_owned_by_helm(live, n)}
+        owned_by_helm = {n: c for n, c in counts.items() if _is_owned_by_helm(api, live, n)}
         if owned_by_helm:
             api.apply(_only_replicas(manifest, owned_by_helm), REPLICAS_MANAGER)
 
 
-def _is_owned_by_helm(live: Object, component: str) -> bool:
+def _is_owned_by_helm(api: Api, live: Object, component: str) -> bool:
     """Whether only Helm, or `penstock-replicas`, owns the component's replicas."""
     managers = set(replica_managers(live, component))
-    return bool(managers) and managers <= {FIELD_MANAGER, REPLICAS_MANAGER}
+    return bool(managers) and managers <= {api.manager, REPLICAS_MANAGER}
 
 
 def _only_replicas(manifest: Object, counts: Mapping[str, int]) -> Object:

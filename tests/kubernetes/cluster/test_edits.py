@@ -1,0 +1,201 @@
+"""Edits on the cluster: `diff` shows every one, and `apply` undoes it.
+
+`KUBECONFIG=… uv run pytest tests/kubernetes/cluster/test_edits.py -m cluster` does the same on a
+real cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.cluster.ownership import manager_of
+from tests.support.emulated_cluster.site import OPTIONS, Site, emulated, real
+
+MONITOR = "apis/monitoring.coreos.com/v1/podmonitors/contract-decode"
+NETWORK = "apis/networking.k8s.io/v1/networkpolicies/contract"
+SERVICE, DECODE = "api/v1/services/contract-frontend", "apis/apps/v1/deployments/contract-decode"
+ETCD, PEERS = "apis/apps/v1/statefulsets/contract-etcd", "api/v1/services/contract-etcd-peers"
+BUDGET = "apis/policy/v1/poddisruptionbudgets/contract-prefill"
+GRAPH = "apis/nvidia.com/v1beta1/dynamographdeployments/contract"
+POD = "/spec/template/spec/containers/0"
+# (object, JSON patch, what `diff` prints of it)
+Edit = tuple[str, list[dict[str, Any]], str]
+
+
+def change(path: str, place: str, value: Any, text: str, op: str = "replace") -> Edit:
+    return path, [{"op": op, "path": place, "value": value}], text
+
+
+EVERYWHERE: list[Edit] = [
+    change(
+        BUDGET,
+        "/spec/unhealthyPodEvictionPolicy",
+        "IfHealthyBudget",
+        "spec.unhealthyPodEvictionPolicy AlwaysAllow → IfHealthyBudget",
+    ),
+]
+MONITORED: list[Edit] = [
+    change(MONITOR, "/spec/podMetricsEndpoints", [], "spec.podMetricsEndpoints"),
+]
+GUARDED: list[Edit] = [
+    change(NETWORK, "/spec/ingress", [{}], "NetworkPolicy contract: spec.ingress"),
+]
+ON_PLAIN: list[Edit] = [
+    change(SERVICE, "/spec/selector", {"app": "gone"}, "spec.selector"),
+    change(SERVICE, "/spec/type", "LoadBalancer", "spec.type unset → LoadBalancer"),
+    change(PEERS, "/spec/ports/0/port", 9999, "Service contract-etcd-peers: spec.ports"),
+    change(ETCD, "/spec/replicas", 0, "spec.replicas 1 → 0"),
+    change(
+        DECODE,
+        "/spec/strategy/rollingUpdate/maxUnavailable",
+        "100%",
+        "spec.strategy.rollingUpdate.maxUnavailable",
+    ),
+    change(DECODE, "/spec/minReadySeconds", 77, "spec.minReadySeconds", "add"),
+    change(DECODE, f"{POD}/args/-", "--extra", "decode: args.--extra unset → true", "add"),
+    change(
+        DECODE,
+        f"{POD}/env/-",
+        {"name": "FOO", "value": "bar"},
+        "decode: env.FOO unset → bar since the release, by kubectl-edit",
+        "add",
+    ),
+    change(
+        DECODE,
+        "/spec/template/spec/tolerations",
+        [{"operator": "Exists"}],
+        "decode: pod.tolerations",
+        "add",
+    ),
+]
+COMPONENT = "/spec/components/2/podTemplate/spec/containers/0"
+ON_OPERATOR: list[Edit] = [
+    change(GRAPH, f"{COMPONENT}/args/-", "--extra", "decode: args.--extra unset → true", "add"),
+    change(
+        GRAPH,
+        f"{COMPONENT}/env/-",
+        {"name": "FOO", "value": "bar"},
+        "decode: env.FOO unset → bar since the release, by kubectl-edit",
+        "add",
+    ),
+    change(
+        GRAPH,
+        "/spec/components/1/sharedMemorySize",
+        "3Gi",
+        "prefill: sharedMemorySize",
+        "add",
+    ),
+]
+CASES = [
+    pytest.param("plain", id="plain"),
+    pytest.param("dynamo", id="dynamo"),
+    pytest.param("real", id="real", marks=pytest.mark.cluster),
+]
+
+
+@pytest.fixture(params=CASES)
+def site(
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[Site]:
+    """The installed quickstart, with monitors and a network policy where the cluster has them."""
+    is_real = request.param == "real"
+    cluster = {
+        key: value
+        for key, value in OPTIONS["cluster"].items()
+        if key != "monitoring" or not is_real
+    }
+    if is_real:
+        made = real(tmp_path, capsys, monkeypatch, {"cluster": cluster})
+    else:
+        made = emulated(tmp_path, capsys, monkeypatch, request.param, {"cluster": cluster})
+    with made as site:
+        code, output = site.apply()
+        assert code == 0, output
+        yield site
+
+
+def edits_of(site: Site) -> list[Edit]:
+    has_monitors = "pod_monitors" in site.graph.read_text()
+    found = [*EVERYWHERE, *GUARDED, *(MONITORED if has_monitors else [])]
+    return [*found, *(ON_PLAIN if site.is_plain else ON_OPERATOR)]
+
+
+def content(manifest: dict[str, Any]) -> dict[str, Any]:
+    """What a client sets of an object."""
+    rest = {key: value for key, value in manifest.items() if key not in ("metadata", "status")}
+    return {**rest, "labels": manifest["metadata"].get("labels")}
+
+
+def test_every_edit_is_seen_and_undone(site: Site) -> None:
+    edits = edits_of(site)
+    before = {path: content(site.read(path)) for path, _, _ in edits}
+    for path, operations, text in edits:
+        site.patch(path, operations, "kubectl-edit")
+        code, output = site.run("diff")
+        assert (code, text in output) == (2, True), (text, output)
+    code, output = site.apply()
+    assert code == 0, output
+    assert {path: content(site.read(path)) for path in before} == before
+    assert site.run("diff") == (0, site.run("diff")[1])
+
+
+def test_an_edit_that_the_release_cannot_coexist_with_is_undone(site: Site) -> None:
+    """A changed port: an apply would add the old one beside it, with the same name."""
+    if not site.is_plain:
+        pytest.skip("the operator makes the Services")
+    path = "api/v1/services/contract-etcd"
+    before = content(site.read(path))
+    site.patch(path, change(path, "/spec/ports/0/port", 9999, "")[1], "kubectl-edit")
+    code, output = site.run("diff")
+    assert code == 2
+    assert "rejected" not in output
+    assert "Service contract-etcd: spec.ports" in output
+    code, output = site.apply()
+    assert code == 0, output
+    assert content(site.read(path)) == before
+
+
+def test_what_controllers_and_other_tools_write_is_no_drift(site: Site) -> None:
+    annotation = {"op": "add", "path": "/metadata/annotations/example.com~1seen", "value": "yes"}
+    path = DECODE if site.is_plain else GRAPH
+    site.patch(path, [annotation], "some-tool")
+    if site.is_plain:
+        restart = {"kubectl.kubernetes.io/restartedAt": "2026-11-29T00:00:00Z"}
+        place = "/spec/template/metadata/annotations"
+        known = site.read(path)["spec"]["template"]["metadata"].get("annotations") or {}
+        operation = {"op": "add", "path": place, "value": {**known, **restart}}
+        site.patch(path, [operation], "kubectl-rollout")
+    code, output = site.run("diff")
+    assert code == 0, output
+
+
+def entry(manager: str, time: str, *names: str) -> dict[str, Any]:
+    fields = {"f:spec": {f"f:{name}": {} for name in names}}
+    return {"manager": manager, "operation": "Apply", "time": time, "fieldsV1": fields}
+
+
+@pytest.mark.parametrize(
+    ("entries", "expected"),
+    [
+        ([], "helm"),
+        ([entry("helm", "1", "a", "b", "c")], "helm"),
+        (
+            [entry("helm", "1", "a", "b"), entry("argocd-controller", "2", "a", "b")],
+            "argocd-controller",
+        ),
+        # An edit by `kubectl apply --server-side` of one field.
+        ([entry("helm", "1", "a", "b", "c"), entry("kubectl", "2", "d")], "helm"),
+        ([entry("helm", "1", "a"), entry("dynamo-operator", "2", "a")], "helm"),
+    ],
+)
+def test_the_manager_is_who_applied_the_whole_object_last(
+    entries: list[dict[str, Any]], expected: str
+) -> None:
+    assert manager_of([{"metadata": {"managedFields": entries}}]) == expected
