@@ -247,7 +247,7 @@ def test_no_secret_is_printed(released: Released) -> None:
 
 
 @pytest.mark.parametrize("manager", ["helm", "helm-controller", "argocd-controller"])
-def test_a_write_does_not_stand_in_the_way_of_the_client_that_installed_the_release(
+def test_the_client_that_installed_the_release_can_write_again_after_penstock(
     released: Released, manager: str
 ) -> None:
     """Its next apply without force has no conflict, and `penstock` follows a takeover."""

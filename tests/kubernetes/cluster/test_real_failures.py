@@ -55,7 +55,7 @@ def test_4_a_user_who_may_only_read_sees_the_difference(installed: Cluster) -> N
     installed.api.gate = gate
     code, output = installed.run("diff")
     assert code == 0, output
-    assert "dry run not possible: DynamoGraphDeployment default/quick: 403" in output
+    assert "dry run not possible for 4 objects: ConfigMap default/quick-" in output
     assert READ_ONLY in output
     installed.edit(decode={"replicas": 2})
     code, output = installed.run("diff")

@@ -25,19 +25,19 @@ OBJECTS = {entry["body"]["kind"]: entry for entry in RECORDED["objects"]}
 STRICT = "dryRun=All&fieldValidation=Strict"
 # Requests to which the emulated server responds differently, with the reason.
 ALSO = "the real server names the selector as a whole too"
-WHOLE = "the real server names the parent of the field"
+PARENT = "the real server names the parent of the field"
 FOR_LATER = "the emulated server does not look at a generated name's prefix"
 DIFFERENCES = {
     'Deployment {"spec/selector": {"matchExpressions"': ALSO,
-    'Deployment {"spec/strategy": {"type": "Rolling"}}': WHOLE,
-    'Deployment {"spec/template/metadata/labels"': WHOLE,
+    'Deployment {"spec/strategy": {"type": "Rolling"}}': PARENT,
+    'Deployment {"spec/template/metadata/labels"': PARENT,
     'Deployment {"spec/template/spec/containers/0/volumeMounts": [{"name": "v", "mountPath": "/a", '
-    '"subPath"': WHOLE,
-    'StatefulSet {"spec/updateStrategy"': WHOLE,
+    '"subPath"': PARENT,
+    'StatefulSet {"spec/updateStrategy"': PARENT,
     'StatefulSet {"spec/selector"': ALSO,
-    'ConfigMap {"metadata/ownerReferences"': WHOLE,
+    'ConfigMap {"metadata/ownerReferences"': PARENT,
     'ConfigMap {"metadata/generateName"': FOR_LATER,
-    'NetworkPolicy {"spec/policyTypes"': WHOLE,
+    'NetworkPolicy {"spec/policyTypes"': PARENT,
 }
 
 

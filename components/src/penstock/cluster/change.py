@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,9 @@ from penstock.cluster.current_state import (
 )
 from penstock.cluster.diff import Action, Diff, diff, is_worker
 from penstock.cluster.drift import Drift, drift
+from penstock.cluster.forbidden import grant
 from penstock.cluster.generations import RollingUpdate, Transition
+from penstock.cluster.kinds import PLURALS
 from penstock.cluster.progress import WORKLOAD_KINDS
 from penstock.cluster.release import (
     Release,
@@ -115,9 +117,9 @@ class Change:
         if self.before.revision:
             body += [f"chart: {reason}" for reason in chart_changes.reasons(self.diff)]
         body += [f"rejected by the API server: {reason}" for reason in self.before.rejected]
-        body += [f"dry run not possible: {problem}" for problem in self.before.unchecked]
-        body += [f"pods were not checked: {problem}" for problem in self.before.unchecked_pods]
-        body += [f"drift not checked: {problem}" for problem in self.before.unread]
+        body += _in_one_line("dry run not possible", "patch", self.before.unchecked)
+        body += _in_one_line("pods were not checked", "create", self.before.unchecked_pods)
+        body += _in_one_line("drift not checked", "get", self.before.unread)
         title = f"{self.target}, compared with {self.before.description}:"
         return [title, *(f"  {line}" for line in body)]
 
@@ -133,6 +135,16 @@ class Change:
             "repeats_failed_write": self.failed_write is not None,
             "drift_not_checked": list(map(str, self.before.unread)),
         }
+
+
+def _in_one_line(what: str, verb: str, problems: Sequence[Problem]) -> list[str]:
+    """Missing rights, which often are the same for all objects."""
+    if len(problems) < 2:
+        return [f"{what}: {problem}" for problem in problems]
+    kinds = dict.fromkeys(problem.place.partition(" ")[0] for problem in problems)
+    plurals = ", ".join(PLURALS[kind] for kind in kinds if kind in PLURALS)
+    first = f"{what} for {len(problems)} objects: {problems[0].place}: {problems[0].message}"
+    return [f"{first}. Fix: {grant(f'{verb} {plurals}')}"]
 
 
 def _not_upgradable(target: ReleaseTarget, revision: Revision) -> Problem:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.cluster.compare import FieldChange, differences, overwritten
-from penstock.cluster.ownership import HELM, other_managers
+from penstock.cluster.ownership import manager_of, other_managers
 from penstock.cluster.workloads import (
     COMPONENT,
     DEPLOYMENT,
@@ -21,6 +21,7 @@ from penstock.cluster.workloads import (
     workloads,
 )
 
+OF_PODS = (DGD, DEPLOYMENT, LEADER_WORKER_SET)  # kinds that contain components
 EXISTS = "exists"  # the path of a change of the object itself
 
 
@@ -54,12 +55,13 @@ def drift(
     """
     released_objects, live_objects, expected_objects = list(released), list(live), list(expected)
     entries = []
+    manager = manager_of(o for o in live_objects if o["kind"] in OF_PODS)
     live_workloads = workloads(live_objects)
     expected_workloads = workloads(expected_objects)
     for name, declared in workloads(released_objects).items():
         if name not in live_workloads:
             continue
-        managers = _managers(live_objects, name)
+        managers = _managers(live_objects, name, manager)
         spec = live_workloads[name].spec
         if name in expected_workloads:
             changes = [*differences(expected_workloads[name].spec, spec)]
@@ -80,11 +82,17 @@ def drift(
                     is_corrected_by_apply=declared.scaler is None or change.path != "replicas",
                 )
             )
-    return (*entries, *_outside_the_pods(released_objects, live_objects, expected_objects))
+    return (
+        *entries,
+        *_outside_the_pods(released_objects, live_objects, expected_objects, manager),
+    )
 
 
 def _outside_the_pods(
-    released: Iterable[Object], live: Iterable[Object], expected: Iterable[Object]
+    released: Iterable[Object],
+    live: Iterable[Object],
+    expected: Iterable[Object],
+    manager: str,
 ) -> Iterable[Drift]:
     by_name = {(o["kind"], o["metadata"]["name"]): o for o in live}
     declared = {(o["kind"], o["metadata"]["name"]): o for o in released}
@@ -94,7 +102,8 @@ def _outside_the_pods(
         if found is None or own is None:
             continue
         for change in differences(_content(manifest, own), _content(found, own)):
-            yield Drift(component=" ".join(key), change=change, manager=other_managers(found, HELM))
+            others = other_managers(found, manager)
+            yield Drift(component=" ".join(key), change=change, manager=others)
 
 
 def _content(manifest: Object, declared: Object) -> Mapping[str, Any]:
@@ -102,7 +111,7 @@ def _content(manifest: Object, declared: Object) -> Mapping[str, Any]:
     rest = {k: v for k, v in manifest.items() if k not in ("metadata", "status")}
     if manifest["kind"] == "ConfigMap":  # in components, and immutable
         return {}
-    if manifest["kind"] in (DGD, DEPLOYMENT, LEADER_WORKER_SET):
+    if manifest["kind"] in OF_PODS:
         of_pods = ("components", "replicas", "template", "leaderWorkerTemplate")
         rest["spec"] = {k: v for k, v in manifest.get("spec", {}).items() if k not in of_pods}
     for field in ("labels", "annotations"):
@@ -115,14 +124,14 @@ def _declared(manifest: Object, field: str) -> Mapping[str, Any]:
     return manifest["metadata"].get(field) or {}
 
 
-def _managers(objects: list[Object], component: str) -> dict[str, str]:
-    """The last field manager of the component's replicas, unless that is Helm; under "" those of
+def _managers(objects: list[Object], component: str, manager: str) -> dict[str, str]:
+    """The last field manager of the component's replicas other than ``manager``; under "" those of
     fields that were added."""
     found = {}
     for manifest in objects:
         if component in workloads([manifest]):
-            found[""] = other_managers(manifest, HELM)
-            if others := [m for m in replica_managers(manifest, component) if m != HELM]:
+            found[""] = other_managers(manifest, manager)
+            if others := [m for m in replica_managers(manifest, component) if m != manager]:
                 found["replicas"] = others[-1]
     return found
 

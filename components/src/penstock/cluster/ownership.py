@@ -48,8 +48,8 @@ def manager_of(objects: Iterable[Tree]) -> str:
                 found = [p for p in _paths(entry.get("fieldsV1") or {}) if p[0] not in NOT_CONTENT]
                 sizes[name] = sizes.get(name, 0) + len(found)
                 times[name] = max(times.get(name, ""), str(entry.get("time", "")))
-    whole = [name for name, size in sizes.items() if size and 2 * size >= max(sizes.values())]
-    return max(whole, key=lambda name: (times[name], name)) if whole else HELM
+    largest = [name for name, size in sizes.items() if size and 2 * size >= max(sizes.values())]
+    return max(largest, key=lambda name: (times[name], name)) if largest else HELM
 
 
 def added_paths(manifest: Tree, manager: str) -> frozenset[Path]:
@@ -164,13 +164,12 @@ def _index(value: Any, key: str) -> Any:
         return content if kind == "f:" and content in value else None
     if not isinstance(value, list):
         return None
-    wanted = json.loads(content) if kind in ("k:", "v:") else {}
+    key_of = json.loads(content) if kind in ("k:", "v:") else {}
     for index, element in enumerate(value):
-        if kind == "v:" and element == wanted:
+        if kind == "v:" and element == key_of:
             return index
         if kind == "k:" and all(
-            element.get(name, KEY_DEFAULTS.get(name)) == expected
-            for name, expected in wanted.items()
+            element.get(n, KEY_DEFAULTS.get(n)) == v for n, v in key_of.items()
         ):
             return index
     return None
