@@ -49,7 +49,7 @@ ON_PLAIN: list[Edit] = [
     change(SERVICE, "/spec/selector", {"app": "gone"}, "spec.selector"),
     change(SERVICE, "/spec/type", "LoadBalancer", "spec.type unset → LoadBalancer"),
     change(PEERS, "/spec/ports/0/port", 9999, "Service contract-etcd-peers: spec.ports"),
-    # An apply alone would add the old port beside it, with the same name.
+    # An apply alone would add the old port to it, with the same name.
     change(CLIENT, "/spec/ports/0/port", 9999, "Service contract-etcd: spec.ports"),
     change(ETCD, "/spec/replicas", 0, "spec.replicas 1 → 0"),
     change(

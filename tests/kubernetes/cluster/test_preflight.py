@@ -180,7 +180,8 @@ def test_status_and_diff_say_what_they_omit(secured: Cluster) -> None:
     code, output = user.run("diff")
     assert code == 0, output
     assert "drift not checked: PodDisruptionBudget default/quick-prefill: 403" in output
-    assert "dry run not possible: PodDisruptionBudget default/quick-prefill: 403" in output
+    assert "dry run not possible for 4 objects: ConfigMap default/quick-" in output
+    assert "patch configmaps, dynamographdeployments, poddisruptionbudgets" in output
     code, output = user.run("diff", "--json")
     assert json.loads(output)["drift_not_checked"]
 

@@ -15,6 +15,7 @@ Path = tuple[str, ...]
 HELM = "helm"
 # What they write is neither an edit nor an addition. `kubectl rollout restart` only sets a time.
 CONTROLLERS = (
+    "cloud-controller-manager",
     "cluster-autoscaler",
     "dynamo-operator",
     "keda-operator",
@@ -24,6 +25,7 @@ CONTROLLERS = (
     "kubeall",
     "kubectl-rollout",
     "kubelet",
+    "manager",  # the program of operators that kubebuilder generates, such as Dynamo's and LWS's
     "penstock-replicas",
     "vpa-updater",
 )
