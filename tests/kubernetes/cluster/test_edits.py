@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from penstock.cluster.ownership import manager_of
+from penstock.cluster.ownership import added_paths, manager_of
 from tests.support.emulated_cluster.site import OPTIONS, Site, emulated, real
 
 MONITOR = "apis/monitoring.coreos.com/v1/podmonitors/contract-decode"
@@ -187,3 +187,31 @@ def test_the_manager_is_who_applied_the_whole_object_last(
     entries: list[dict[str, Any]], expected: str
 ) -> None:
     assert manager_of([{"metadata": {"managedFields": entries}}]) == expected
+
+
+def owned(manager: str, operation: str, version: str = "v1", **fields: Any) -> dict[str, Any]:
+    entry = {"manager": manager, "operation": operation, "apiVersion": version}
+    return {**entry, "fieldsV1": {f"f:{name}": inner for name, inner in fields.items()}}
+
+
+OF_HELM = owned("helm", "Apply", spec={"f:ports": {}})
+
+
+@pytest.mark.parametrize(
+    ("entries", "count"),
+    [
+        ([OF_HELM, owned("kubectl-edit", "Update", spec={"f:type": {}})], 1),
+        ([OF_HELM, owned("kubectl-rollout", "Update", spec={"f:paused": {}})], 1),
+        # Whatever may be a controller: the pull secrets that OpenShift gives a ServiceAccount.
+        ([OF_HELM, owned("openshift.io/pull-secrets", "Apply", imagePullSecrets={})], 0),
+        ([OF_HELM, owned("kueue", "Update", spec={"f:suspend": {}})], 0),
+        # A claim keeps its volume, and an object that Helm did not apply all of its fields.
+        ([OF_HELM, owned("kubectl-patch", "Update", spec={"f:volumeName": {}})], 0),
+        ([owned("kubectl-create", "Update", spec={"f:type": {}})], 0),
+        # The paths of another version are those of another schema.
+        ([OF_HELM, owned("kubectl-edit", "Update", "v1alpha1", spec={"f:services": {}})], 0),
+    ],
+)
+def test_only_additions_by_kubectl_are_undone(entries: list[dict[str, Any]], count: int) -> None:
+    manifest = {"apiVersion": "v1", "metadata": {"managedFields": entries}}
+    assert len(added_paths(manifest, "helm")) == count

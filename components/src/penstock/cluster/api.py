@@ -140,7 +140,7 @@ class Api:
     def dry_run(self, manifest: Object, live: Object | None = None) -> DryRun:
         """What the API server would make of applying the manifest, or why it would reject it.
 
-        ``live``: the object, if it exists. What other clients added to it is left out, as
+        ``live``: the object, if it exists. What `kubectl` added to it is left out, as
         `take_over` does before a write. Raises ForbiddenError if the user may not apply it.
         """
         query = {
@@ -212,7 +212,7 @@ class Api:
 
     def take_over(self, manifest: Object) -> None:
         """Make `manager` the only owner of the fields that ``manifest`` sets to another value, and
-        of what other clients than controllers added, so that Helm's apply corrects both.
+        of what `kubectl` added, so that Helm's apply corrects both.
 
         No value changes, and no object is created. Conflicts that remain after CONFLICT_ATTEMPTS,
         because of constant other writes, are reported by Helm.

@@ -115,7 +115,6 @@ def read_cluster_state(
     require_crds(api, after)
     released = release.objects if release else ()
     live, unread = _read_objects(api, released)
-    api.manager = manager_of(o for o in live if o["kind"] in WORKLOAD_KINDS)
     dry_runs = DryRuns(api, live)
     errors: list[tuple[str, str]] = []
     forbidden: list[Problem] = []
@@ -161,6 +160,8 @@ class DryRuns:
     """The API server's responses to an apply of manifests, each asked for once."""
 
     def __init__(self, api: Api, live: Iterable[Object]) -> None:
+        live = tuple(live)
+        api.manager = manager_of(o for o in live if o["kind"] in WORKLOAD_KINDS)
         self._api = api
         self._live = {(o["kind"], o["metadata"]["name"]): o for o in live}
         self._found: dict[str, DryRun] = {}

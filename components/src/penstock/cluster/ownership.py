@@ -13,25 +13,15 @@ from typing import Any
 Tree = Mapping[str, Any]
 Path = tuple[str, ...]
 HELM = "helm"
-# What they write is neither an edit nor an addition. `kubectl rollout restart` only sets a time.
-CONTROLLERS = (
-    "cloud-controller-manager",
-    "cluster-autoscaler",
-    "dynamo-operator",
-    "keda-operator",
-    "kube-apiserver",
-    "kube-controller-manager",
-    "kube-scheduler",
-    "kubeall",
-    "kubectl-rollout",
-    "kubelet",
-    "manager",  # the program of operators that kubebuilder generates, such as Dynamo's and LWS's
-    "penstock-replicas",
-    "vpa-updater",
-)
+OPERATORS = ("dynamo-operator", "manager", "penstock-replicas")
+# What people write with: `kubectl-edit`, `kubectl-patch`. Only their additions are undone: what
+# another client adds may be a controller's, such as the pull secrets of OpenShift.
+EDITOR = "kubectl"
+RESTARTED = "f:kubectl.kubernetes.io/restartedAt"  # by `kubectl rollout restart`
 # Owned by the server, by many tools, or compared apart.
 NOT_CONTENT = ("f:apiVersion", "f:kind", "f:metadata", "f:status")
-REPLICAS = "f:replicas"
+# Compared apart, and a claim's volume, which cannot be unset.
+NEVER_ADDED = ("f:replicas", "f:volumeName")
 KEY_DEFAULTS = {"protocol": "TCP"}
 
 
@@ -46,7 +36,8 @@ def manager_of(objects: Iterable[Tree]) -> str:
     for manifest in objects:
         for entry in _entries(manifest):
             name = str(entry.get("manager"))
-            if entry.get("operation") == "Apply" and name not in CONTROLLERS:
+            is_edit = name.startswith(EDITOR) or "/" in name
+            if entry.get("operation") == "Apply" and name not in OPERATORS and not is_edit:
                 found = [p for p in _paths(entry.get("fieldsV1") or {}) if p[0] not in NOT_CONTENT]
                 sizes[name] = sizes.get(name, 0) + len(found)
                 times[name] = max(times.get(name, ""), str(entry.get("time", "")))
@@ -55,20 +46,25 @@ def manager_of(objects: Iterable[Tree]) -> str:
 
 
 def added_paths(manifest: Tree, manager: str) -> frozenset[Path]:
-    """The fields of the content that neither ``manager`` nor a controller owns, but another client.
+    """The fields of the content that only `kubectl` owns, on an object that ``manager`` applied.
 
     Numbers of replicas are not among them.
     """
     own: set[Path] = set()
     foreign: set[Path] = set()
     for entry in _entries(manifest):
-        if entry.get("subresource") == "status":
-            continue
         found = {path for path in _paths(entry.get("fieldsV1") or {}) if path[0] not in NOT_CONTENT}
-        is_own = entry.get("manager") in (manager, *CONTROLLERS)
-        (own if is_own else foreign).update(found)
+        is_same_version = entry.get("apiVersion") == manifest.get("apiVersion")
+        is_edit = str(entry.get("manager")).startswith(EDITOR) and is_same_version
+        restarts = {path for path in found if path[-1] == RESTARTED}
+        own |= restarts if is_edit else found
+        foreign |= found - restarts if is_edit else set()
+    if not any(
+        (e.get("manager"), e.get("operation")) == (manager, "Apply") for e in _entries(manifest)
+    ):
+        return frozenset()
     kept = {path[:depth] for path in own for depth in range(1, len(path) + 1)}
-    return frozenset(p for p in foreign if p not in kept and p[-1] != REPLICAS)
+    return frozenset(p for p in foreign if p not in kept and p[-1] not in NEVER_ADDED)
 
 
 def other_managers(manifest: Tree, manager: str) -> str:

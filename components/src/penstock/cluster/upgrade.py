@@ -173,7 +173,8 @@ def _write(
 ) -> Release:
     """Take over the fields of ``objects``, then call Helm as the manager that applied them last."""
     objects = tuple(objects)
-    api.manager = manager_of(_live_workloads(api, objects))
+    if live := list(_live_workloads(api, objects)):
+        api.manager = manager_of(live)
     _keep_autoscaled_replicas(api, objects)
     for manifest in objects:
         api.take_over(_with_helm_metadata(manifest, target))
