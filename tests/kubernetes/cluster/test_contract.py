@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import RolloutError
-from tests.support.emulated_cluster.site import OPTIONS, Site, emulated, real
+from tests.support.emulated_cluster.site import OPTIONS, Site, site_on
 
 MISSING = {"image": "registry.invalid/missing:1.6.1"}
 # Refusals of a writer that begins before, during or after the write of another one.
@@ -46,11 +46,7 @@ def site(
 ) -> Iterator[Site]:
     """The installed quickstart: one frontend, two prefill workers, one decode worker."""
     platform, options = request.param
-    if platform == "real":
-        made = real(tmp_path, capsys, monkeypatch, options)
-    else:
-        made = emulated(tmp_path, capsys, monkeypatch, platform, options)
-    with made as site:
+    with site_on(platform, tmp_path, capsys, monkeypatch, options) as site:
         code, output = site.apply()
         assert code == 0, output
         yield site

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from penstock.cluster.ownership import added_paths, manager_of
-from tests.support.emulated_cluster.site import OPTIONS, Site, emulated, real
+from tests.support.emulated_cluster.site import OPTIONS, Site, site_on
 
 MONITOR = "apis/monitoring.coreos.com/v1/podmonitors/contract-decode"
 NETWORK = "apis/networking.k8s.io/v1/networkpolicies/contract"
@@ -114,11 +114,8 @@ def site(
         for key, value in OPTIONS["cluster"].items()
         if key != "monitoring" or not is_real
     }
-    if is_real:
-        made = real(tmp_path, capsys, monkeypatch, {"cluster": cluster})
-    else:
-        made = emulated(tmp_path, capsys, monkeypatch, request.param, {"cluster": cluster})
-    with made as site:
+    options = {"cluster": cluster}
+    with site_on(request.param, tmp_path, capsys, monkeypatch, options) as site:
         code, output = site.apply()
         assert code == 0, output
         yield site

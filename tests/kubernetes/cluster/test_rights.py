@@ -16,7 +16,7 @@ import pytest
 from penstock.errors import ClusterError
 from tests.support.emulated_cluster.released import Penstock, certificate
 from tests.support.emulated_cluster.roles import as_role, role_file
-from tests.support.emulated_cluster.site import Site, emulated, real
+from tests.support.emulated_cluster.site import Site, site_on
 
 pytestmark = pytest.mark.program  # openssl
 WRITES = {
@@ -35,12 +35,8 @@ def site(
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Site]:
     """The quickstart, installed with the role for pipelines."""
-    if request.param == "real":
-        made = real(tmp_path, capsys, monkeypatch, {})
-    else:
-        tls = certificate(tmp_path)
-        made = emulated(tmp_path, capsys, monkeypatch, request.param, {}, tls)
-    with made as site:
+    tls = certificate(tmp_path)
+    with site_on(request.param, tmp_path, capsys, monkeypatch, {}, tls) as site:
         code, output = as_user(site, "ci").apply()
         assert code == 0, output
         yield site

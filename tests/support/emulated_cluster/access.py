@@ -84,13 +84,6 @@ class Access:
     def review(self, user: User | None, spec: Object) -> Object:
         """The status of a SelfSubjectAccessReview."""
         chosen = spec.get("resourceAttributes")
-        if chosen is None and "nonResourceAttributes" not in spec:
-            text = "Invalid value: null: exactly one of nonResourceAttributes or resourceAttributes"
-            text += " must be specified"
-            field = "spec.resourceAttributes"
-            causes = [{"reason": "FieldValueInvalid", "message": text, "field": field}]
-            message = f'.{REVIEWS} "" is invalid: {field}: {text}'
-            raise ApiError(422, "Invalid", message, {"group": REVIEWS, "causes": causes})
         if user is None:
             return {"allowed": True}
         if chosen is None:

@@ -11,13 +11,13 @@ from typing import Any
 
 from tests.support.emulated_cluster import fields
 from tests.support.emulated_cluster.store import ApiError, Key, Object, Store, invalid
+from tests.support.kubernetes_schemas.syntax import quantity
 
 ENFORCE = "pod-security.kubernetes.io/enforce"
 CAPABILITIES = (
     *("AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "MKNOD"),
     *("NET_BIND_SERVICE", "SETFCAP", "SETGID", "SETPCAP", "SETUID", "SYS_CHROOT"),
 )
-SUFFIXES = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "m": 0.001, "k": 1e3, "M": 1e6}
 
 
 def admit(store: Store, key: Key, made: Object) -> None:
@@ -146,13 +146,11 @@ def _counted(key: Key, made: Object, limit: str) -> float:
     return sum(amount(_resources(c, kind).get(resource, 0)) for c in containers)
 
 
-def amount(quantity: Any) -> float:
-    """A Kubernetes quantity as a number."""
-    text = str(quantity)
-    for suffix, factor in SUFFIXES.items():
-        if text.endswith(suffix):
-            return float(text.removesuffix(suffix)) * factor
-    return float(text)
+def amount(text: Any) -> float:
+    """A Kubernetes quantity, which is valid, as a number."""
+    number = quantity(text)
+    assert number is not None, text
+    return float(number)
 
 
 def violations(pod: Object, level: str) -> Iterator[str]:

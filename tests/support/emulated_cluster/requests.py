@@ -147,12 +147,16 @@ def require_place(key: Key, body: Object, name: str) -> None:
     if body.get("metadata", {}).get("namespace", namespace) != namespace:
         text = "the namespace of the provided object does not match the namespace sent on the"
         raise ApiError(400, "BadRequest", f"{text} request")
-    if not name and key[3]:
-        text = f"the name of the object ({key[3]} based on URL) was undeterminable"
-        raise ApiError(400, "BadRequest", f"{text}: name must be provided")
+    require_name(key, name)
     if name != key[3]:
         text = f"the name of the object ({name}) does not match the name on the URL ({key[3]})"
         raise ApiError(400, "BadRequest", text)
+
+
+def require_name(key: Key, name: str) -> None:
+    if not name and key[3]:
+        text = f"the name of the object ({key[3]} based on URL) was undeterminable"
+        raise ApiError(400, "BadRequest", f"{text}: name must be provided")
 
 
 def require_list(store: Store, query: Query) -> None:

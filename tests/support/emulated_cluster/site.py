@@ -8,7 +8,7 @@ import os
 import threading
 import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -246,6 +246,20 @@ def real(
     site = Site(kubeconfig=kubeconfig, namespace=namespace, graph=graph, capsys=capsys)
     with _in_namespace(site):
         yield site
+
+
+def site_on(
+    platform: str,
+    folder: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    options: Mapping[str, Any],
+    tls: tuple[Path, Path] | None = None,
+) -> AbstractContextManager[Site]:
+    """``platform``: of the emulated cluster, or "real"."""
+    if platform == "real":
+        return real(folder, capsys, monkeypatch, options)
+    return emulated(folder, capsys, monkeypatch, platform, options, tls)
 
 
 def _graph(folder: Path, platform: str, options: Mapping[str, Any]) -> tuple[Path, str]:

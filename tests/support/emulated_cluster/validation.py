@@ -92,7 +92,7 @@ def _of_types(body: Object) -> list[Problem]:
     return [p for p in found if p[1] == UNKNOWN_FIELD or WRONG_TYPE.search(p[1])]
 
 
-def _malformed(value: Any, place: str = "") -> Iterator[str]:
+def _malformed(value: Any) -> Iterator[str]:
     """Quantities and encoded bytes that cannot be decoded."""
     if isinstance(value, list):
         for item in value:

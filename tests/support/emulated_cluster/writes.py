@@ -132,9 +132,8 @@ def set_scale(
     """PUT or merge patch of the `scale` subresource."""
     with store.lock:
         old = existing(store, key)
-        if method == "PUT" and not (body.get("metadata") or {}).get("name"):
-            text = f"the name of the object ({key[3]} based on URL) was undeterminable"
-            raise ApiError(400, "BadRequest", f"{text}: name must be provided")
+        if method == "PUT":
+            requests.require_name(key, (body.get("metadata") or {}).get("name", ""))
         replicas = body["spec"]["replicas"]
         if replicas < 0:
             text = f"Invalid value: {replicas}: must be greater than or equal to 0"

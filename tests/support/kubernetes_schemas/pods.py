@@ -99,14 +99,9 @@ def refused_problems(template: Template, *, volumes: Collection[str] = ()) -> It
         if not container.get("image"):
             yield under(place, "image"), MISSING
         yield from _environment(container, place)
-        yield from _ports(container, place)
+        yield from _ports(container, place, is_on_host=bool(template.spec.get("hostNetwork")))
         yield from _handlers(container, place)
         yield from _resources(container.get("resources") or {}, under(place, "resources"))
-        for index, port in enumerate(container.get("ports") or ()):
-            number = port.get("containerPort")
-            if template.spec.get("hostNetwork") and port.get("hostPort", number) != number:
-                where = under(under(place, "ports"), index)
-                yield under(where, "hostPort"), "must match containerPort with hostNetwork"
     yield from _volumes(template, {*volumes})
     yield from _placement(template.spec, spec)
 
@@ -148,7 +143,7 @@ def _repeated_variables(container: Mapping[str, Any], place: str) -> Iterator[Pr
             yield under(under(place, "env"), index), f"second {name}"
 
 
-def _ports(container: Mapping[str, Any], place: str) -> Iterator[Problem]:
+def _ports(container: Mapping[str, Any], place: str, *, is_on_host: bool) -> Iterator[Problem]:
     declared: set[str] = set()
     for index, port in enumerate(container.get("ports") or ()):
         where = under(under(place, "ports"), index)
@@ -158,7 +153,10 @@ def _ports(container: Mapping[str, Any], place: str) -> Iterator[Problem]:
             if name in declared:
                 yield under(where, "name"), f"second port {name}"
             declared.add(name)
-        yield from number_problems(port.get("containerPort"), under(where, "containerPort"))
+        number = port.get("containerPort")
+        yield from number_problems(number, under(where, "containerPort"))
+        if is_on_host and port.get("hostPort", number) != number:
+            yield under(where, "hostPort"), "must match containerPort with hostNetwork"
     for where, target in _referenced_ports(container, place):
         if isinstance(target, str):
             yield from _fault(where, "port name", port_name_fault(target))

@@ -7,7 +7,7 @@ a ClusterError.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -23,10 +23,11 @@ from penstock.cluster.ownership import (
     HELM,
     added_paths,
     handed_over,
+    manager_of,
     without_added,
     without_fields,
 )
-from penstock.cluster.workloads import Object
+from penstock.cluster.workloads import WORKLOAD_KINDS, Object
 from penstock.errors import ClusterError, Problem
 from penstock.helm import ReleaseTarget
 
@@ -36,7 +37,6 @@ CONFLICT_ATTEMPTS = 5
 APPLY, JSON_PATCH = "application/apply-patch+yaml", "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 IDENTITY = ("apiVersion", "kind", "metadata")
-NOTHING: Object = {"metadata": {}}
 TRANSIENT_STATUS = (429, 500, 502, 503, 504)  # retried, like a broken connection
 
 
@@ -77,7 +77,7 @@ class Api:
         self._client = client
         self.namespace = namespace
         self.timeout_s: float = TIMEOUT_S
-        self.manager = HELM  # the field manager of the release's objects: see `manager_of`
+        self.manager = HELM  # the field manager of the release's objects: see `follow`
 
     @classmethod
     def connect(cls, target: ReleaseTarget) -> Api:
@@ -114,6 +114,11 @@ class Api:
         """Of the connection."""
         return self._client.configuration
 
+    def follow(self, live: Iterable[Object]) -> None:
+        """Write from now on as the client that applied these objects; no change without any."""
+        if found := [o for o in live if o["kind"] in WORKLOAD_KINDS]:
+            self.manager = manager_of(found)
+
     def get(self, manifest: Object) -> Object | None:
         """The live object of the manifest's kind and name; None if it does not exist."""
         try:
@@ -148,11 +153,11 @@ class Api:
             "fieldManager": self.manager,
             "fieldValidation": "Strict",
         }
-        path, added = self._path(manifest), added_paths(live or NOTHING, self.manager)
+        path = self._path(manifest)
         try:
             made = self._call("PATCH", path, {**query, "force": "true"}, manifest)
         except ApiException as error:
-            if not added or error.status != 422:
+            if error.status != 422 or not (live and added_paths(live, self.manager)):
                 return self._rejected(error, manifest)
             # Perhaps only together with the additions, such as a second port of the same name.
             content = {k: v for k, v in manifest.items() if k not in IDENTITY}

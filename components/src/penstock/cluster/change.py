@@ -26,7 +26,6 @@ from penstock.cluster.drift import Drift, drift
 from penstock.cluster.forbidden import grant
 from penstock.cluster.generations import RollingUpdate, Transition
 from penstock.cluster.kinds import PLURALS
-from penstock.cluster.progress import WORKLOAD_KINDS
 from penstock.cluster.release import (
     Release,
     Revision,
@@ -35,7 +34,7 @@ from penstock.cluster.release import (
     require_release,
     revisions,
 )
-from penstock.cluster.workloads import DGD, Object, workloads
+from penstock.cluster.workloads import DGD, WORKLOAD_KINDS, Object, workloads
 from penstock.errors import ClusterError, Problem
 from penstock.graph.load import LoadedGraph, parse_graph
 from penstock.helm import ReleaseTarget
@@ -252,7 +251,9 @@ def read_graph(
     """
     graphs = [o for o in release.objects if o["kind"] == DGD]
     live = [o for manifest in graphs if (o := api.get(manifest)) is not None]
-    return read_update(api, target, live), drift(graphs, live, DryRuns(api, live).expected(graphs))
+    api.follow(live)
+    expected = DryRuns(api, live).expected(graphs)
+    return read_update(api, target, live), drift(graphs, live, expected, api.manager)
 
 
 def against_file(loaded: LoadedGraph, target: ReleaseTarget, path: Path) -> Change:

@@ -17,14 +17,13 @@ from penstock.cluster.crds import require_crds
 from penstock.cluster.drift import EXISTS, Drift, drift
 from penstock.cluster.generations import RollingUpdate, is_updating, rolling_update
 from penstock.cluster.observe import read_objects
-from penstock.cluster.ownership import manager_of
 from penstock.cluster.pod_check import pod_refusals
-from penstock.cluster.progress import WORKLOAD_KINDS
 from penstock.cluster.release import Release, Revision
 from penstock.cluster.workloads import (
     DGD,
     POD_GRAPH,
     Object,
+    key_of,
     mounted_config_maps,
     workloads,
 )
@@ -115,6 +114,7 @@ def read_cluster_state(
     require_crds(api, after)
     released = release.objects if release else ()
     live, unread = _read_objects(api, released)
+    api.follow(live)
     dry_runs = DryRuns(api, live)
     errors: list[tuple[str, str]] = []
     forbidden: list[Problem] = []
@@ -144,7 +144,7 @@ def read_cluster_state(
         objects=(*_existing(release.objects, live), *deleted),
         replicas=replicas,
         drift=(
-            *drift(release.objects, with_files, dry_runs.expected(release.objects)),
+            *drift(release.objects, with_files, dry_runs.expected(release.objects), api.manager),
             *map(_deletion, deleted),
         ),
         rejected=rejected,
@@ -160,10 +160,8 @@ class DryRuns:
     """The API server's responses to an apply of manifests, each asked for once."""
 
     def __init__(self, api: Api, live: Iterable[Object]) -> None:
-        live = tuple(live)
-        api.manager = manager_of(o for o in live if o["kind"] in WORKLOAD_KINDS)
         self._api = api
-        self._live = {(o["kind"], o["metadata"]["name"]): o for o in live}
+        self._live = {key_of(o): o for o in live}
         self._found: dict[str, DryRun] = {}
 
     def apply(self, manifest: Object) -> DryRun:
@@ -171,7 +169,7 @@ class DryRuns:
         manifest = self._with_live_replicas(manifest)
         text = json.dumps(manifest, sort_keys=True, default=str)
         if text not in self._found:
-            live = self._live.get((manifest["kind"], manifest["metadata"]["name"]))
+            live = self._live.get(key_of(manifest))
             self._found[text] = self._api.dry_run(manifest, live)
         return self._found[text]
 
@@ -179,14 +177,14 @@ class DryRuns:
         """What the live objects of the release would be after an apply of it, as far as the user
         may ask."""
         for manifest in released:
-            if (manifest["kind"], manifest["metadata"]["name"]) in self._live:
+            if key_of(manifest) in self._live:
                 with contextlib.suppress(ForbiddenError):
                     if (made := self.apply(manifest).result) is not None:
                         yield made
 
     def _with_live_replicas(self, manifest: Object) -> Object:
         """As `upgrade` writes it: pools of a graph with an autoscaler keep their number."""
-        live = self._live.get((manifest["kind"], manifest["metadata"]["name"]))
+        live = self._live.get(key_of(manifest))
         if manifest["kind"] != DGD or live is None:
             return manifest
         scaled = {name for name, workload in workloads([manifest]).items() if workload.scaler}
@@ -243,8 +241,8 @@ def _existing(released: Sequence[Object], live: Sequence[Object]) -> tuple[Objec
     The live objects themselves carry defaults and status that no graph sets. Where they differ from
     the release, that is drift, which is reported apart from the change.
     """
-    existing = {(o["kind"], o["metadata"]["name"]) for o in live}
-    return tuple(o for o in released if (o["kind"], o["metadata"]["name"]) in existing)
+    existing = {key_of(o) for o in live}
+    return tuple(o for o in released if key_of(o) in existing)
 
 
 def _unrecorded_config_maps(api: Api, live: Sequence[Object]) -> Iterator[Object]:

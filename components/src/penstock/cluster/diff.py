@@ -18,6 +18,8 @@ from penstock.cluster.workloads import (
     LEADER_WORKER_SET,
     Object,
     Workload,
+    key_of,
+    outside_the_pods,
     workloads,
 )
 from penstock.manifests.scalers import BOUNDS, Scaler
@@ -264,21 +266,15 @@ def _objects(before: list[Object], after: list[Object]) -> Iterable[ObjectDiff]:
 def _other_objects(objects: list[Object]) -> dict[tuple[str, str], Object]:
     """By kind and name, without components and their config files."""
     reported_as_components = (DEPLOYMENT, LEADER_WORKER_SET, "ConfigMap")
-    return {
-        (o["kind"], o["metadata"]["name"]): o
-        for o in objects
-        if o["kind"] not in reported_as_components
-    }
+    return {key_of(o): o for o in objects if o["kind"] not in reported_as_components}
 
 
 def _content(manifest: Object) -> Mapping[str, object]:
     """The manifest without status, the chart's version, and a DGD's components."""
-    rest = {k: v for k, v in manifest.items() if k not in ("metadata", "status")}
-    if manifest["kind"] == DGD:
-        rest["spec"] = {k: v for k, v in manifest.get("spec", {}).items() if k != "components"}
     metadata = manifest["metadata"]
     labels = {k: v for k, v in (metadata.get("labels") or {}).items() if k != "helm.sh/chart"}
-    return {**rest, "labels": labels, "annotations": metadata.get("annotations") or {}}
+    annotations = metadata.get("annotations") or {}
+    return {**outside_the_pods(manifest), "labels": labels, "annotations": annotations}
 
 
 def _rejected(

@@ -11,17 +11,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.cluster.compare import FieldChange, differences, overwritten
-from penstock.cluster.ownership import manager_of, other_managers
+from penstock.cluster.ownership import HELM, other_managers
 from penstock.cluster.workloads import (
     COMPONENT,
-    DEPLOYMENT,
     DGD,
-    LEADER_WORKER_SET,
     Object,
+    key_of,
+    outside_the_pods,
     workloads,
 )
 
-OF_PODS = (DGD, DEPLOYMENT, LEADER_WORKER_SET)  # kinds that contain components
 EXISTS = "exists"  # the path of a change of the object itself
 
 
@@ -46,16 +45,19 @@ class Drift:
 
 
 def drift(
-    released: Iterable[Object], live: Iterable[Object], expected: Iterable[Object] = ()
+    released: Iterable[Object],
+    live: Iterable[Object],
+    expected: Iterable[Object] = (),
+    manager: str = HELM,
 ) -> tuple[Drift, ...]:
     """Compare the release with the live objects.
 
-    ``expected``: what the live objects would be after an apply of the release. Of a component that
-    is not among them, fields that only ``live`` has are ignored; other objects are not compared.
+    ``expected``: what the live objects would be after an apply of the release by ``manager``. Of a
+    component that is not among them, fields that only ``live`` has are ignored; other objects are
+    not compared.
     """
     released_objects, live_objects, expected_objects = list(released), list(live), list(expected)
     entries = []
-    manager = manager_of(o for o in live_objects if o["kind"] in OF_PODS)
     live_workloads = workloads(live_objects)
     expected_workloads = workloads(expected_objects)
     for name, declared in workloads(released_objects).items():
@@ -94,10 +96,10 @@ def _outside_the_pods(
     expected: Iterable[Object],
     manager: str,
 ) -> Iterable[Drift]:
-    by_name = {(o["kind"], o["metadata"]["name"]): o for o in live}
-    declared = {(o["kind"], o["metadata"]["name"]): o for o in released}
+    by_name = {key_of(o): o for o in live}
+    declared = {key_of(o): o for o in released}
     for manifest in expected:
-        key = manifest["kind"], manifest["metadata"]["name"]
+        key = key_of(manifest)
         found, own = by_name.get(key), declared.get(key)
         if found is None or own is None:
             continue
@@ -108,20 +110,13 @@ def _outside_the_pods(
 
 def _content(manifest: Object, declared: Object) -> Mapping[str, Any]:
     """What `drift` does not compare by component; of the metadata what the release declares."""
-    rest = {k: v for k, v in manifest.items() if k not in ("metadata", "status")}
     if manifest["kind"] == "ConfigMap":  # in components, and immutable
         return {}
-    if manifest["kind"] in OF_PODS:
-        of_pods = ("components", "replicas", "template", "leaderWorkerTemplate")
-        rest["spec"] = {k: v for k, v in manifest.get("spec", {}).items() if k not in of_pods}
+    rest = outside_the_pods(manifest)
     for field in ("labels", "annotations"):
-        values = manifest["metadata"].get(field) or {}
-        rest[field] = {k: v for k, v in values.items() if k in _declared(declared, field)}
+        values, own = (o["metadata"].get(field) or {} for o in (manifest, declared))
+        rest[field] = {k: v for k, v in values.items() if k in own}
     return rest
-
-
-def _declared(manifest: Object, field: str) -> Mapping[str, Any]:
-    return manifest["metadata"].get(field) or {}
 
 
 def _managers(objects: list[Object], component: str, manager: str) -> dict[str, str]:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from penstock.cluster.api import Api, ForbiddenError
 from penstock.cluster.diagnose import OWNER_KINDS
 from penstock.cluster.own_objects import OwnObjects
-from penstock.cluster.progress import WORKLOAD_KINDS, Observation, Progress, progress_of
+from penstock.cluster.progress import Observation, Progress, progress_of
 from penstock.cluster.release import Release
-from penstock.cluster.workloads import POD_GRAPH, Object
+from penstock.cluster.workloads import POD_GRAPH, WORKLOAD_KINDS, Object
 from penstock.helm import ReleaseTarget
 
 

@@ -13,7 +13,9 @@ from typing import Any
 Tree = Mapping[str, Any]
 Path = tuple[str, ...]
 HELM = "helm"
-OPERATORS = ("dynamo-operator", "manager", "penstock-replicas")
+# Owns a pool's replicas between Helm, which no longer sets them, and the autoscaler's first write.
+REPLICAS_MANAGER = "penstock-replicas"
+OPERATORS = ("dynamo-operator", "manager", REPLICAS_MANAGER)
 # What people write with: `kubectl-edit`, `kubectl-patch`. Only their additions are undone: what
 # another client adds may be a controller's, such as the pull secrets of OpenShift.
 EDITOR = "kubectl"

@@ -13,10 +13,10 @@ from penstock.cluster.compare import without_secrets
 from penstock.cluster.diagnose import UPDATE_CONFLICT, Diagnosis, diagnose, restarts
 from penstock.cluster.workloads import (
     COMPONENT,
-    DEPLOYMENT,
     DGD,
     LEADER_WORKER_SET,
     POD_COMPONENT,
+    WORKLOAD_KINDS,
     Object,
     workloads,
 )
@@ -27,7 +27,6 @@ SCALER_CONDITIONS = {
     "HorizontalPodAutoscaler": (("AbleToScale", "True"), ("ScalingActive", "True")),
     "ScaledObject": (("Ready", "True"), ("Paused", "False")),
 }
-WORKLOAD_KINDS = (DGD, DEPLOYMENT, LEADER_WORKER_SET, "StatefulSet")
 
 
 @dataclass(frozen=True, kw_only=True)

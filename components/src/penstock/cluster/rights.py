@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from penstock.cluster.kinds import CHART_KINDS, CREATED_KINDS, GROUPS, PLURALS
-from penstock.cluster.workloads import Object
+from penstock.cluster.workloads import Object, key_of
 
 SECRETS = "secrets"  # Helm's records of the revisions
 
@@ -129,8 +129,8 @@ def _writing(before: Sequence[Object], after: Sequence[Object]) -> Iterator[Need
     yield _need("patch", "", SECRETS, loss="`rollback` cannot tell which revisions were ready")
     # The API server asks for both if an apply creates the object.
     yield from _each(("create", "patch"), after)
-    kept = {(o["kind"], o["metadata"]["name"]) for o in after}
-    removed = [o for o in before if (o["kind"], o["metadata"]["name"]) not in kept]
+    kept = {key_of(o) for o in after}
+    removed = [o for o in before if key_of(o) not in kept]
     yield from _each(("delete",), removed)
     for manifest in after:
         if manifest["kind"] == "RoleBinding":

@@ -7,7 +7,7 @@ cluster changes only under Helm's own lock, the record of the new revision.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 from penstock.cluster import helm_writer
@@ -16,8 +16,7 @@ from penstock.cluster.change import Change, earlier_objects, has_drift, read_gra
 from penstock.cluster.diff import rejected_replica_changes
 from penstock.cluster.drift import replica_managers
 from penstock.cluster.generations import Transition, lines, marked_values, transition
-from penstock.cluster.ownership import manager_of
-from penstock.cluster.progress import WORKLOAD_KINDS
+from penstock.cluster.ownership import REPLICAS_MANAGER
 from penstock.cluster.release import (
     CHART,
     NOT_READY,
@@ -36,9 +35,6 @@ from penstock.cluster.workloads import DGD, Object, workloads
 from penstock.errors import ClusterError, Problem
 from penstock.helm import ReleaseTarget
 from penstock.manifests.render import chart_path, render
-
-# Owns a pool's replicas between Helm, which no longer sets them, and the autoscaler's first write.
-REPLICAS_MANAGER = "penstock-replicas"
 
 
 def install_or_upgrade(api: Api, change: Change, print_line: Callable[[str], None]) -> Release:
@@ -149,6 +145,7 @@ def roll_back(target: ReleaseTarget, api: Api, number: int) -> Release:
     old = read_release(target, number)
     objects = old.objects if old else ()
     live = [o for manifest in objects if (o := api.get(manifest)) is not None]
+    api.follow(live)
     if rejected := rejected_replica_changes(live, objects):
         place = f"release {target}"
         raise ClusterError(
@@ -173,8 +170,6 @@ def _write(
 ) -> Release:
     """Take over the fields of ``objects``, then call Helm as the manager that applied them last."""
     objects = tuple(objects)
-    if live := list(_live_workloads(api, objects)):
-        api.manager = manager_of(live)
     _keep_autoscaled_replicas(api, objects)
     for manifest in objects:
         api.take_over(_with_helm_metadata(manifest, target))
@@ -195,12 +190,6 @@ def _write(
     release = require_release(target)
     release_replicas(api, release)
     return release
-
-
-def _live_workloads(api: Api, objects: Iterable[Object]) -> Iterator[Object]:
-    for manifest in objects:
-        if manifest["kind"] in WORKLOAD_KINDS and (live := api.get(manifest)) is not None:
-            yield live
 
 
 def _keep_autoscaled_replicas(api: Api, objects: tuple[Object, ...]) -> None:

@@ -24,6 +24,8 @@ POD_COMPONENT = "penstock/component"
 DGD = "DynamoGraphDeployment"
 # Components on `platform: plain`, with one node or several nodes per replica.
 DEPLOYMENT, LEADER_WORKER_SET = "Deployment", "LeaderWorkerSet"
+# Kinds that own pods: the components and etcd.
+WORKLOAD_KINDS = (DGD, DEPLOYMENT, LEADER_WORKER_SET, "StatefulSet")
 FRONTEND = "frontend"
 # The generation of workers on `platform: plain`. The chart derives it from the rest of the pod, so
 # it is not a change of its own.
@@ -64,6 +66,20 @@ def workloads(objects: Iterable[Object]) -> dict[str, Workload]:
     files = {o["metadata"]["name"]: o.get("data") or {} for o in maps}
     owners = scalers(listed)
     return {workload.name: workload for o in listed for workload in _workloads_of(o, files, owners)}
+
+
+def key_of(manifest: Object) -> tuple[str, str]:
+    """The kind and the name, which tell the objects of a release apart."""
+    return manifest["kind"], manifest["metadata"]["name"]
+
+
+def outside_the_pods(manifest: Object) -> dict[str, Any]:
+    """The content without metadata and status, and without what `workloads` reads of components."""
+    rest = {k: v for k, v in manifest.items() if k not in ("metadata", "status")}
+    if manifest["kind"] in (DGD, DEPLOYMENT, LEADER_WORKER_SET):
+        of_pods = ("components", "replicas", "template", "leaderWorkerTemplate")
+        rest["spec"] = {k: v for k, v in manifest.get("spec", {}).items() if k not in of_pods}
+    return rest
 
 
 def mounted_config_maps(objects: Iterable[Object]) -> set[str]:

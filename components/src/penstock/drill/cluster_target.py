@@ -12,9 +12,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from penstock.cluster import pods as actions
 from penstock.cluster.api import Api, UnavailableError
 from penstock.cluster.pods import Pod, list_pods
-from penstock.cluster.progress import WORKLOAD_KINDS
 from penstock.cluster.release import Release
-from penstock.cluster.workloads import workloads
+from penstock.cluster.workloads import WORKLOAD_KINDS, workloads
 from penstock.drill.cluster_faults import (
     DRAIN,
     NODE,

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 from penstock.cluster.api import Api, ForbiddenError
 from penstock.cluster.observe import read_objects
 from penstock.cluster.own_objects import OwnObjects
-from penstock.cluster.progress import WORKLOAD_KINDS, Observation, progress_of
+from penstock.cluster.progress import Observation, progress_of
 from penstock.cluster.release import Release, read_release, require_release
 from penstock.cluster.status import HTTP_PORT, frontend_port
-from penstock.cluster.workloads import FRONTEND, POD_GRAPH, Object, workloads
+from penstock.cluster.workloads import FRONTEND, POD_GRAPH, WORKLOAD_KINDS, Object, workloads
 from penstock.helm import ReleaseTarget
 from penstock.live.cluster.state import ReleaseState, replicas_of, role_of
 from penstock.live.snapshot import ORDER
