@@ -3,6 +3,7 @@ that it does not carry."""
 
 from __future__ import annotations
 
+import contextlib
 from importlib.resources import files
 from pathlib import Path
 
@@ -13,6 +14,15 @@ def shipped(packaged: str, in_repository: str) -> Path:
     """The folder in the installed wheel, else in the checkout."""
     folder = files("penstock") / packaged
     return Path(str(folder)) if folder.is_dir() else CHECKOUT / in_repository
+
+
+def only_penstock(folder: Path) -> Path:
+    """The folder, made if it is missing, for PYTHONPATH of another environment's Python: it has
+    penstock and no other package of this environment."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(FileExistsError):
+        (folder / "penstock").symlink_to(Path(__file__).parent)
+    return folder
 
 
 def page(name: str) -> str:

@@ -149,10 +149,12 @@ def run(args: argparse.Namespace) -> int:
 def _install_missing(args: argparse.Namespace) -> None:
     from penstock.local.missing_environment import install_missing
 
-    if not args.no_install and args.engine is None:
-        install_missing(
-            args.graph, args.sets, lambda line: print(line, file=sys.stderr), quiet=args.quiet
-        )
+    def say(line: str) -> None:
+        print(line, file=sys.stderr)
+
+    if not args.no_install:
+        with_engine = args.engine is None
+        install_missing(args.graph, args.sets, say, with_engine=with_engine, quiet=args.quiet)
 
 
 def _check_timing_options(args: argparse.Namespace) -> None:

@@ -21,10 +21,10 @@ from penstock.engines.parser_messages import fix_of, names_an_argument, quoted_i
 from penstock.engines.startup_errors import StartupError, startup_errors
 from penstock.errors import LaunchError, MissingToolError, Problem
 from penstock.manifests.deployment import Launch
+from penstock.shipped import only_penstock
 
 TIME_LIMIT_S = 60.0  # the child needs about 1 s; a cold disk cache has taken 10 s
 ARGUMENTS = ("-P", "-m", "penstock.engines.parse_child")
-CHILD = (sys.executable, *ARGUMENTS)
 MODULES = (
     *("dynamo.frontend", "dynamo.mocker", "dynamo.trtllm", "dynamo.vllm"),
     "penstock.llamacpp",
@@ -88,14 +88,14 @@ def run_child(
 ) -> list[ParserOutput]:
     """Parse ``launches`` in a child process; MissingToolError if it fails or takes too long.
 
-    ``python``: of an environment with another version of Dynamo, which does not have penstock.
+    ``python``: with Dynamo; it need not have penstock.
     """
     try:
         # Dynamo's logging leaves a file in the temporary folder at each import.
         with tempfile.TemporaryDirectory(prefix="penstock-parse-") as folder:
             env = {**child_env(), "TMPDIR": folder}
             if python != sys.executable:
-                env["PYTHONPATH"] = only_penstock(Path(folder))
+                env["PYTHONPATH"] = str(only_penstock(Path(folder) / "path"))
             child = subprocess.run(
                 (python, *ARGUMENTS),
                 input=encode_launches(launches),
@@ -114,14 +114,6 @@ def run_child(
         last = child.stderr.strip().rsplit("\n", 1)[-1]
         raise MissingToolError(f"Dynamo's parsers do not run in this environment: {last}")
     return decode_outputs(child.stdout)
-
-
-def only_penstock(folder: Path) -> str:
-    """A folder for PYTHONPATH with penstock and no other package of this environment."""
-    path = folder / "path"
-    path.mkdir()
-    (path / "penstock").symlink_to(Path(__file__).parents[1])
-    return str(path)
 
 
 def parse_launches(

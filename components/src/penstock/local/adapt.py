@@ -258,9 +258,13 @@ class _Adapter:
         given = flags.without_flags(launch.arguments, *PLANE_FLAGS)
         model = self.find_gguf(flags.flag_value(given, "--model") or "")
         arguments = llamacpp_engine.arguments(given, model)
-        argv = (self._python(component), "-m", launch.module or "", *arguments)
+        python = self._python(component)
+        argv = (python, "-m", launch.module or "", *arguments)
         program = self._as_it_is(name, component, launch, component.role, argv)
-        first, last = llamacpp_engine.defaults(packages), llamacpp_engine.environment(packages)
+        first, last = (
+            llamacpp_engine.defaults(packages),
+            llamacpp_engine.environment(packages, python),
+        )
         program = replace(program, env={**first, **program.env, **last})
         return tool_template.with_tools(program, str(model.folder))
 

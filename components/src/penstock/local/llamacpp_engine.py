@@ -1,12 +1,14 @@
 """llama.cpp workers on this machine: where their packages and their model are.
 
-They run with the Python of this process, to which the environment `llamacpp` adds its packages, and
+They run with the Python that has Dynamo, to which the environment `llamacpp` adds its packages, and
 `llamacpp-nixl` those for KV transfers with NIXL.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +21,7 @@ from penstock.errors import InputError, MissingToolError, Problem
 from penstock.gguf import folder_of
 from penstock.manifests import flags
 from penstock.manifests.deployment import Component
+from penstock.shipped import only_penstock
 
 ENVIRONMENT = "llamacpp"
 NIXL_ENVIRONMENT = "llamacpp-nixl"
@@ -65,8 +68,11 @@ def find_gguf(model: str) -> GgufModel:
 
 def cache() -> Path:
     """Folder of the model folders that are made from GGUF files."""
-    xdg = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(xdg) / "penstock" / "gguf"
+    return _cache() / "gguf"
+
+
+def _cache() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "penstock"
 
 
 def require_packages(interpreters: Mapping[str, str], component: Component) -> Packages:
@@ -113,11 +119,17 @@ def defaults(packages: Packages) -> Mapping[str, str]:
     return {**VARIABLES, "UCX_LOG_LEVEL": "info"} if packages.nixl else VARIABLES
 
 
-def environment(packages: Packages) -> Mapping[str, str]:
-    """Variables of a worker that the graph does not override."""
+def environment(packages: Packages, python: str) -> Mapping[str, str]:
+    """Variables of a worker in ``python`` that the graph does not override."""
     libraries = openmp.search_path(packages.llamacpp.parents[2])
     found = {"LD_LIBRARY_PATH": str(libraries)} if libraries else {}
-    if packages.nixl is None:
-        return {"PYTHONPATH": str(packages.llamacpp), **found}
-    path = f"{packages.llamacpp}{os.pathsep}{packages.nixl}"
-    return {"PYTHONPATH": path, "UCX_NET_DEVICES": "lo", **found}
+    folders = [packages.llamacpp, packages.nixl, None if python == sys.executable else _penstock()]
+    path = os.pathsep.join(str(folder) for folder in folders if folder is not None)
+    return {"PYTHONPATH": path, **({"UCX_NET_DEVICES": "lo"} if packages.nixl else {}), **found}
+
+
+def _penstock() -> Path:
+    """A folder with penstock alone, for a worker in another Python: that of an environment or of
+    another version of Dynamo. Each installation of penstock has its own."""
+    package = str(Path(__file__).parents[1])
+    return only_penstock(_cache() / "import" / hashlib.sha256(package.encode()).hexdigest()[:16])

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from penstock.environments import environments_root, is_installed
+from penstock.environments.dynamo import dynamo_python
 from penstock.environments.harmony import vocabulary
 from penstock.environments.packaged_models import packaged_model
 from penstock.local import cpu_engine, llamacpp_engine
@@ -28,6 +29,7 @@ class Machine:
     read_gpus: Callable[[], Inventory] = Inventory
     """Reads the GPUs again: their memory is used and freed while penstock runs."""
     python: str = sys.executable
+    """With Dynamo, its router and its mocker."""
     interpreters: Mapping[str, str] = field(default_factory=dict)
     """Environment name → its Python, for each engine that this machine can run: `vllm-cpu`,
     `llamacpp` and `llamacpp-nixl`, and with a GPU the engine's own environment."""
@@ -38,6 +40,7 @@ class Machine:
 
 
 def inspect_machine() -> Machine:
+    """MissingToolError if Dynamo is not installed."""
     root = environments_root()
     inventory = read_this_machine()
     names = [cpu_engine.ENVIRONMENT, llamacpp_engine.ENVIRONMENT, llamacpp_engine.NIXL_ENVIRONMENT]
@@ -48,6 +51,7 @@ def inspect_machine() -> Machine:
         gpus=len(inventory.gpus),
         no_gpu=inventory.problem or Machine.no_gpu,
         read_gpus=read_this_machine,
+        python=dynamo_python(),
         interpreters={name: str(root / name / "bin" / "python") for name in usable},
         environments=root,
         harmony_vocabulary=vocabulary(),

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from penstock.engines.setting_names import LLAMACPP_KV_TRANSFER
-from penstock.environments import find_environment, install
+from penstock.environments import dynamo, find_environment, install
+from penstock.environments.dynamo import NAME as DYNAMO
 from penstock.graph.load import parse_graph
 from penstock.graph.model import Graph
 from penstock.graph.text_file import read_text_file
@@ -17,27 +18,33 @@ from penstock.local.llamacpp_engine import ENVIRONMENT, NIXL_ENVIRONMENT
 from penstock.manifests.source import MOST_BYTES, is_manifest
 
 # The megabytes that the packages of an environment have in the index.
-MEGABYTES = {ENVIRONMENT: 129, NIXL_ENVIRONMENT: 79}
+MEGABYTES = {DYNAMO: 142, ENVIRONMENT: 129, NIXL_ENVIRONMENT: 79}
 
 Say = Callable[[str], None]
 
 
-def install_missing(path: Path, sets: Sequence[str], say: Say, *, quiet: bool = False) -> None:
-    """Install the environments of the graph's engine that are small and not installed.
+def install_missing(
+    path: Path, sets: Sequence[str], say: Say, *, with_engine: bool = True, quiet: bool = False
+) -> None:
+    """Install the environments that the graph or manifest needs, are small and are not installed.
 
-    Any PenstockError of reading the graph, and MissingToolError when the installation fails.
+    ``with_engine``: also those of the graph's engine.
+
+    Any PenstockError of reading the file, and MissingToolError when the installation fails.
     """
     text = read_text_file(path, MOST_BYTES)
-    if is_manifest(text):
-        return
-    for name in _needed(parse_graph(text, str(path), sets).graph):
+    names = [] if dynamo.is_in_own_environment() else [DYNAMO]
+    if not is_manifest(text):
+        graph = parse_graph(text, str(path), sets).graph
+        names += _of_engine(graph) if with_engine else ()
+    for name in names:
         environment = find_environment(name)
         if environment.state != "installed":
             say(f"installing environment {name} ({MEGABYTES[name]} MB; disable with --no-install)")
             say(install(environment, quiet=quiet))
 
 
-def _needed(graph: Graph) -> Iterator[str]:
+def _of_engine(graph: Graph) -> Iterator[str]:
     if graph.engine.kind != "llamacpp":
         return
     yield ENVIRONMENT

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -107,9 +106,9 @@ class Preparer:
             for launch in component.launches
             if _key(component, launch) not in self._parsed
         ]
-        new.sort(key=lambda item: _python(item[0], versions))
+        new.sort(key=lambda item: self._python(item[0], versions))
         verdicts: list[ParseResult] = []
-        for python, group in groupby(new, key=lambda item: _python(item[0], versions)):
+        for python, group in groupby(new, key=lambda item: self._python(item[0], versions)):
             run = partial(run_child, python=python)
             launches = [(component.name, launch) for component, launch in group]
             verdicts += check_launches(launches, run=run)
@@ -120,6 +119,11 @@ class Preparer:
             if not isinstance(verdict, Rejected):
                 self._parsed[_key(component, launch)] = verdict
 
+    def _python(self, component: Component, versions: Mapping[str, Interpreters]) -> str:
+        """The Python with the component's version of Dynamo, whose parsers read its launches."""
+        other = versions.get(component.name)
+        return self._machine.python if other is None else other.python
+
     def _simulate(self, component: Component, launch: Launch) -> Simulation | NoSimulation:
         engine = component.engine or Engine.MOCKER
         return ENGINES[engine].simulate(component, launch, self._parsed[_key(component, launch)])
@@ -127,12 +131,6 @@ class Preparer:
     def _settings(self, component: Component, launch: Launch) -> Mapping[str, Any]:
         parsed = self._parsed[_key(component, launch)]
         return parsed.settings if isinstance(parsed, Parsed) else {}
-
-
-def _python(component: Component, versions: Mapping[str, Interpreters]) -> str:
-    """The Python with the component's version of Dynamo, whose parsers read its launches."""
-    other = versions.get(component.name)
-    return sys.executable if other is None else other.python
 
 
 def _key(component: Component, launch: Launch) -> tuple[str, ...]:

@@ -7,12 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from typing import Any
 
 from penstock.engines.engine import Effective, NoSimulation
-from penstock.engines.parsers import NotParsed, Parsed, ParseResult, Rejected, check_launches
+from penstock.engines.parsers import (
+    NotParsed,
+    Parsed,
+    ParseResult,
+    Rejected,
+    check_launches,
+    run_child,
+)
 from penstock.engines.table import ENGINES
+from penstock.environments.dynamo import parsers_python
 from penstock.errors import LaunchError, PenstockError, Problem, SimulationError
 from penstock.graph.slo import Slo
 from penstock.manifests.deployment import Engine, Launch, Role
@@ -58,7 +67,8 @@ def replayable_deployments(
     launches = [
         pair for one in launchables if isinstance(one, _Launchable) for pair in one.launches
     ]
-    results = iter(check_launches(launches))
+    run = partial(run_child, python=parsers_python()) if launches else run_child
+    results = iter(check_launches(launches, run=run))
     return tuple(
         _built(one, list(islice(results, len(one.launches))), acceptance)
         if isinstance(one, _Launchable)

@@ -144,12 +144,17 @@ def own() -> dict[str, Any]:
 
 def child(python: str) -> dict[str, Any]:
     """As `own`, of another interpreter."""
-    from penstock.engines.parsers import child_env, only_penstock
+    from penstock.engines.parsers import child_env
+    from penstock.shipped import only_penstock
 
     with tempfile.TemporaryDirectory(prefix="penstock-versions-") as folder:
         done = subprocess.run(
             [python, "-P", "-m", "penstock.engines.data.dump_dynamo_versions", "--own"],
-            env={**child_env(), "TMPDIR": folder, "PYTHONPATH": only_penstock(Path(folder))},
+            env={
+                **child_env(),
+                "TMPDIR": folder,
+                "PYTHONPATH": str(only_penstock(Path(folder) / "path")),
+            },
             capture_output=True,
             text=True,
             check=False,
