@@ -27,7 +27,6 @@ PLATFORMS = {
     "macOS x86-64": "x86_64-apple-darwin",
     "Windows x86-64": "x86_64-pc-windows-msvc",
 }
-OVERRIDES = ("--overrides", str(ROOT / "components" / "uv-overrides.txt"))
 NO_WHEEL = re.compile(r"Because (\S+?)==\S+ has no (?:usable )?wheels")
 
 
@@ -42,7 +41,7 @@ def resolved(requirement: str, platform: str, python: str, folder: str) -> str:
     file = Path(folder) / "in.txt"
     file.write_text(requirement)
     options = ["--only-binary", ":all:", "--python-platform", platform, "--python-version", python]
-    done = uv("pip", "compile", "--quiet", *options, *OVERRIDES, str(file), folder=folder)
+    done = uv("pip", "compile", "--quiet", *options, str(file), folder=folder)
     if done.returncode == 0:
         return "yes"
     found = NO_WHEEL.search(" ".join(done.stderr.split()))
@@ -54,7 +53,7 @@ def installed(wheel: Path, python: str, folder: str) -> dict[str, object]:
     made = Path(folder) / python
     if uv("venv", "--offline", "--python", python, str(made), folder=folder).returncode != 0:
         return {}
-    install = ("pip", "install", "--python", str(made / "bin" / "python"), *OVERRIDES, str(wheel))
+    install = ("pip", "install", "--python", str(made / "bin" / "python"), str(wheel))
     start = time.monotonic()
     done = uv(*install, folder=folder)
     if done.returncode != 0:

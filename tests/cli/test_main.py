@@ -14,6 +14,7 @@ import yaml
 
 from penstock import errors
 from penstock.cli import main as cli
+from penstock.cli.diff import EXIT_CHANGED
 from penstock.errors import PenstockError
 from tests.support.command_line import penstock
 
@@ -76,7 +77,7 @@ def test_exit_codes_are_unique_and_match_the_documentation() -> None:
     codes = {e.exit_code for e in error_classes()}
     assert len(codes) == len(error_classes())
     documented = {int(c) for c in re.findall(r"^\| (\d+) \|", COMMANDS_PAGE, re.MULTILINE)}
-    assert documented == codes | {0, cli.USAGE, cli.UNEXPECTED, cli.INTERRUPTED}
+    assert documented == codes | {0, EXIT_CHANGED, cli.USAGE, cli.UNEXPECTED, cli.INTERRUPTED}
 
 
 def test_an_unexpected_error_is_one_line_and_a_file_with_details(

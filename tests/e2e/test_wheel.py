@@ -1,4 +1,4 @@
-"""penstock from a wheel, without the repository, as the README installs it."""
+"""penstock without a checkout: as the hook of docs/check.md, which pre-commit installs with pip."""
 
 from __future__ import annotations
 
@@ -11,37 +11,96 @@ from pathlib import Path
 
 import httpx
 import pytest
+import yaml
 
-ROOT = Path(__file__).parents[2]
-OVERRIDES = ROOT / "components" / "uv-overrides.txt"
+from penstock.errors import MissingToolError
+from tests.support.documents import PAGES
+from tests.support.repository import ROOT
 
-
-def run(*command: str | Path, folder: Path) -> str:
-    """The output; fails with all of it."""
-    own = ("VIRTUAL_ENV", "PYTHONPATH")
-    env = {name: value for name, value in os.environ.items() if name not in own}
-    argv = [str(word) for word in command]
-    done = subprocess.run(argv, cwd=folder, env=env, text=True, capture_output=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+EXAMPLE = "quickstart-simulated"
 
 
-@pytest.fixture(scope="module", name="environment")
-def fixture_environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An environment with nothing but the wheel and what it needs."""
-    if shutil.which("uv") is None:
-        pytest.skip("uv is not installed")
+class User:
+    """A user who has a repository of graphs, and no environment of penstock."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / "theirs"
+        (self.folder / "deployments").mkdir(parents=True)
+        dropped = ("GIT_", "PENSTOCK_", "PYTHON", "VIRTUAL_ENV", "XDG_")
+        self.environ = {
+            **{k: v for k, v in os.environ.items() if not k.startswith(dropped)},
+            **dict.fromkeys(("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"), os.devnull),
+            **dict.fromkeys(("GIT_AUTHOR_NAME", "GIT_COMMITTER_NAME"), "a user"),
+            **dict.fromkeys(("GIT_AUTHOR_EMAIL", "GIT_COMMITTER_EMAIL"), "user@localhost"),
+            "PRE_COMMIT_HOME": str(folder / "pre-commit"),
+            "PENSTOCK_ENVIRONMENTS": str(folder / "environments"),
+            "PENSTOCK_STATE_HOME": str(folder / "state"),
+            "UV_COMPILE_BYTECODE": "0",  # takes longer than the test
+        }
+
+    def run(self, *command: str | Path, code: int = 0) -> str:
+        """The output; fails with all of it."""
+        argv = [str(word) for word in command]
+        done = subprocess.run(
+            argv, cwd=self.folder, env=self.environ, text=True, capture_output=True, check=False
+        )
+        assert done.returncode == code, done.stdout + done.stderr
+        return done.stdout
+
+
+def repository(folder: Path, user: User) -> str:
+    """A repository with the files of this one as they are now; its commit."""
+    listed = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
+    for name in subprocess.check_output(listed, cwd=ROOT, text=True).splitlines():
+        if (ROOT / name).is_file() and not name.startswith(("tests/", "docs/", "benchmarks/r")):
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, folder / name)
+    git = ("git", "-C", folder)
+    user.run("git", "init", "--quiet", folder)
+    user.run(*git, "add", "--all", "--force")
+    user.run(*git, "commit", "--quiet", "--message", "a release")
+    return user.run(*git, "rev-parse", "HEAD").strip()
+
+
+@pytest.fixture(scope="module", name="user")
+def fixture_user(tmp_path_factory: pytest.TempPathFactory) -> User:
+    """Has the hook, installed, and one graph with no finding."""
     folder = tmp_path_factory.mktemp("wheel")
-    run("uv", "build", "--quiet", "--wheel", "--out-dir", folder, ROOT, folder=folder)
-    (wheel,) = folder.glob("penstock-*.whl")
-    tools = [f"UV_TOOL_DIR={folder / 'tools'}", f"UV_TOOL_BIN_DIR={folder / 'bin'}"]
-    install = ["uv", "tool", "install", "--quiet", "--python", sys.executable]
-    run("env", *tools, *install, "--overrides", OVERRIDES, wheel, folder=folder)
-    return folder / "tools" / "penstock"
+    user = User(folder)
+    commit = repository(folder / "penstock", user)
+    text = next(b for b in PAGES["docs/check.md"].split("```yaml\n") if "pre-commit-config" in b)
+    hook = text.partition("```")[0].replace("URL-OF-THIS-REPOSITORY", str(folder / "penstock"))
+    config = user.folder / ".pre-commit-config.yaml"
+    config.write_text(hook.replace("TAG-OR-COMMIT", commit))
+    user.run("git", "init", "--quiet")
+    user.run("git", "add", "--all")
+    user.run(sys.executable, "-m", "pre_commit", "install-hooks")
+    return user
 
 
-def test_the_wheel_has_the_graphs_and_the_chart(environment: Path) -> None:
-    (package,) = environment.glob("lib/python*/site-packages/penstock")
+@pytest.fixture(scope="module", name="penstock")
+def fixture_penstock(user: User) -> Path:
+    """The program that pip installed for the hook."""
+    (program,) = Path(user.environ["PRE_COMMIT_HOME"]).glob("repo*/py_env-*/bin/penstock")
+    return program
+
+
+def test_the_hook_refuses_a_wrong_graph(user: User, penstock: Path) -> None:
+    graph = user.folder / "deployments" / f"{EXAMPLE}.yaml"
+    user.run(penstock, "init", graph, "--example", EXAMPLE)
+    user.run("git", "add", "--all")
+    hook = (sys.executable, "-m", "pre_commit", "run")
+    assert "Passed" in user.run(*hook)
+    values = yaml.safe_load(graph.read_text())
+    graph.write_text(yaml.safe_dump({**values, "decode": {"replicas": "two"}}))
+    user.run("git", "add", "--all")
+    refused = user.run(*hook, code=1)
+    assert 'decode.replicas: must be an integer, got the string "two"' in refused
+    graph.unlink()
+
+
+def test_the_wheel_has_the_graphs_and_the_chart(penstock: Path) -> None:
+    (package,) = penstock.parents[1].glob("lib/python*/site-packages/penstock")
     for inner, source in (("graphs", "dynamo_graphs"), ("chart", "helm/penstock")):
         files = {p.relative_to(ROOT / source) for p in (ROOT / source).rglob("*") if p.is_file()}
         assert files
@@ -49,15 +108,25 @@ def test_the_wheel_has_the_graphs_and_the_chart(environment: Path) -> None:
             assert (package / inner / file).read_bytes() == (ROOT / source / file).read_bytes()
 
 
-def test_a_graph_runs_without_the_repository(environment: Path, tmp_path: Path) -> None:
-    penstock = environment / "bin" / "penstock"
-    graph = "quickstart-simulated.yaml"
-    run(penstock, "init", "--example", "quickstart-simulated", folder=tmp_path)
-    assert "0 errors" in run(penstock, "check", graph, folder=tmp_path)
-    assert "kind: DynamoGraphDeployment" in run(penstock, "render", graph, folder=tmp_path)
-    run(penstock, "up", graph, "--detach", "--port", "0", folder=tmp_path)
+def test_dynamo_is_not_needed_to_write_check_render_and_explain(user: User, penstock: Path) -> None:
+    asked = ("--model", "gpt-oss-120b", "--gpu", "h200", "--gpus", "16", "--traffic", "chat")
+    user.run(penstock, "init", "first.yaml", *asked, "--concurrency", "32")
+    user.run(penstock, "init", "second.yaml", *asked, "--concurrency", "64")
+    assert "0 errors" in user.run(penstock, "check", "first.yaml")
+    assert "kind: DynamoGraphDeployment" in user.run(penstock, "render", "first.yaml")
+    assert "Role:          frontend" in user.run(penstock, "explain", "first.yaml")
+    assert "scaled 8" in user.run(penstock, "diff", "first.yaml", "--from", "second.yaml", code=1)
+    assert not Path(user.environ["PENSTOCK_ENVIRONMENTS"]).exists()
+
+
+def test_up_installs_dynamo_and_serves(user: User, penstock: Path) -> None:
+    graph = f"{EXAMPLE}.yaml"
+    user.run(penstock, "init", "--example", EXAMPLE)
+    up = (penstock, "up", graph, "--detach", "--port", "0")
+    user.run(*up, "--no-install", code=MissingToolError.exit_code)
+    user.run(*up)
     try:
-        url = json.loads(run(penstock, "status", graph, "--json", folder=tmp_path))["endpoint"]
+        url = json.loads(user.run(penstock, "status", graph, "--json"))["endpoint"]
         body = {
             "model": "openai/gpt-oss-20b",
             "messages": [{"role": "user", "content": "Hello"}],
@@ -67,4 +136,4 @@ def test_a_graph_runs_without_the_repository(environment: Path, tmp_path: Path) 
         assert response.status_code == 200, response.text
         assert response.json()["usage"]["completion_tokens"] == 8
     finally:
-        run(penstock, "down", graph, folder=tmp_path)
+        user.run(penstock, "down", graph)

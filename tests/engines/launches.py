@@ -5,11 +5,12 @@ from __future__ import annotations
 import functools
 import shlex
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 
 from penstock.engines.engine import Simulation
 from penstock.engines.parsers import (
-    CHILD,
+    ARGUMENTS,
     NotParsed,
     Parsed,
     ParseResult,
@@ -43,7 +44,9 @@ MODULES = {
 def parser_process() -> subprocess.Popen[str]:
     """One `parse_child` for all tests; it ends when pytest ends and so closes its stdin."""
     pipe = subprocess.PIPE
-    return subprocess.Popen(CHILD, stdin=pipe, stdout=pipe, text=True, env=child_env())
+    return subprocess.Popen(
+        (sys.executable, *ARGUMENTS), stdin=pipe, stdout=pipe, text=True, env=child_env()
+    )
 
 
 def run_in_shared_process(launches: Sequence[Launch]) -> list[ParserOutput]:

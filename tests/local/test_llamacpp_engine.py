@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+import penstock
 from penstock.environments.install import Environment
 from penstock.environments.packaged_models import SMOLLM2
 from penstock.errors import InputError, MissingToolError
@@ -31,7 +33,7 @@ def ready(tmp_path: Path) -> Machine:
     """A machine with the environment."""
     python = tmp_path / "llamacpp" / "bin" / "python"
     (tmp_path / "llamacpp" / "lib" / "python3.11" / "site-packages").mkdir(parents=True)
-    return Machine(gpus=0, python="/env/bin/python", interpreters={"llamacpp": str(python)})
+    return Machine(gpus=0, interpreters={"llamacpp": str(python)})
 
 
 def worker(*more: str, gpus: int = 0, **options: str) -> Component:
@@ -60,19 +62,29 @@ def adapted(
     )
 
 
-def test_a_worker_runs_in_the_core_environment_with_the_packages_of_its_own(
-    ready: Machine,
-) -> None:
+def test_a_worker_runs_with_dynamo_and_the_packages_of_its_own_environment(ready: Machine) -> None:
     program = adapted(ready).program("prefill")
     assert program is not None
     assert program.argv == (
-        *("/env/bin/python", "-m", "penstock.llamacpp"),
+        *(sys.executable, "-m", "penstock.llamacpp"),
         *("--model", "/models/a.gguf", "--model-folder", "/cache/a"),
         *("--served-model-name", "m", "--disaggregation-mode", "prefill"),
     )
     site = Path(ready.interpreters["llamacpp"]).parents[1] / "lib/python3.11/site-packages"
     assert program.env["PYTHONPATH"] == str(site)
     assert not program.is_substitute
+
+
+def test_another_python_finds_penstock_and_no_other_package_of_this_environment(
+    ready: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    for _ in range(2):
+        program = adapted(replace(ready, python="/dynamo/bin/python")).program("prefill")
+        assert program is not None
+        assert program.argv[0] == "/dynamo/bin/python"
+        _, own = program.env["PYTHONPATH"].split(":")
+        assert [p.resolve() for p in Path(own).iterdir()] == [Path(penstock.__file__).parent]
 
 
 def test_a_model_folder_of_the_manifest_is_replaced(ready: Machine) -> None:

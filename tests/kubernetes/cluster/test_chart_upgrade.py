@@ -18,6 +18,7 @@ import pytest
 import yaml
 
 from penstock.cli import main as cli
+from penstock.cli.diff import EXIT_CHANGED
 from penstock.cluster import chart_changes, helm_writer
 from penstock.cluster.diff import Action, Diff, diff
 from penstock.errors import ChartError
@@ -263,7 +264,7 @@ def test_an_affected_release_restarts_what_diff_says(
 ) -> None:
     install_old(fresh, old, platform=platform, **BUSY)
     code, output = fresh.run("diff")
-    assert code == 2, output
+    assert code == EXIT_CHANGED, output
     assert (
         f"chart: frontend: {STATUS} changed in the chart: in graphs with router.active_" in output
     )

@@ -15,6 +15,7 @@ import yaml
 from urllib3.exceptions import InsecureRequestWarning
 
 from penstock.cli import main as cli
+from penstock.cli.diff import EXIT_CHANGED
 from penstock.cluster import connect
 from penstock.errors import ClusterError
 from tests.kubernetes.cluster.test_recordings import RECORDINGS
@@ -227,7 +228,7 @@ def test_8_an_unverified_server_is_a_single_warning(
         warnings.simplefilter("always")
         code, output = secure.run("diff")
     assert not [w for w in found if issubclass(w.category, InsecureRequestWarning)]
-    assert code == 2, output
+    assert code == EXIT_CHANGED, output
     assert output.count("insecure-skip-tls-verify is set") == 1
 
 
@@ -269,7 +270,7 @@ def test_8_a_platform_without_the_operator_needs_no_crds(fresh: Cluster) -> None
     fresh.api.absent = {(V1BETA1, plural) for plural in RESOURCES[V1BETA1]}
     fresh.edit(platform="plain")
     code, output = fresh.run("diff")
-    assert code == 2, output
+    assert code == EXIT_CHANGED, output
     assert "rejected" not in output
 
 
@@ -288,7 +289,7 @@ def test_13_a_malformed_object_is_a_rejection(installed: Cluster) -> None:
     installed.api.gate = gate
     installed.edit(decode={"replicas": 2})
     code, output = installed.run("diff")
-    assert code == 2
+    assert code == EXIT_CHANGED
     assert "rejected by the API server: DynamoGraphDeployment quick: failed to create typed" in (
         output
     )

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from penstock.cli.diff import EXIT_CHANGED
 from penstock.errors import RolloutError
 from tests.support.emulated_cluster.site import OPTIONS, Site, site_on
 
@@ -162,14 +163,14 @@ def test_two_writers(site: Site) -> None:
         assert any(text in output for text in OF_THE_OTHER), output
     last, overwritten = (site, other) if site.run("diff")[0] == 0 else (other, site)
     assert last.run("diff")[0] == 0
-    assert overwritten.run("diff")[0] == 2
+    assert overwritten.run("diff")[0] == EXIT_CHANGED
     assert last.apply()[0] == 0
 
 
 def test_drift(site: Site) -> None:
     site.by_hand("decode", 3)
     code, output = site.run("diff")
-    assert code == 2
+    assert code == EXIT_CHANGED
     assert "drift: decode: replicas 1 → 3" in output
     code, output = site.apply()
     assert code == 0, output

@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from penstock.cli import main as cli
+from penstock.cli.diff import EXIT_CHANGED
 from penstock.cluster.kinds import CHART_KINDS, CREATED_KINDS, PLURALS
 from penstock.errors import ClusterError
 from penstock.graph.load import load_graph
@@ -61,7 +62,7 @@ def test_an_edit_is_reported_and_nothing_is_written(released: Released) -> None:
     released.edit(decode={"replicas": 3})
     before = dict(released.api.store.objects)
     code, output = released.diff()
-    assert code == 2
+    assert code == EXIT_CHANGED
     assert "decode: scaled 1 → 3, without restart" in output
     assert released.api.store.objects == before
 
@@ -70,7 +71,7 @@ def test_json_reports_the_same(released: Released) -> None:
     released.edit(prefill={"config": {"engine": {"block_size": 64}}})
     code, output = released.diff("--json")
     report = json.loads(output)
-    assert (code, report["release"], report["changed"]) == (2, NAME, True)
+    assert (code, report["release"], report["changed"]) == (EXIT_CHANGED, NAME, True)
     assert {c["name"]: c["action"] for c in report["components"]} == {
         "frontend": "unchanged",
         "prefill": "restarted",
@@ -80,7 +81,7 @@ def test_json_reports_the_same(released: Released) -> None:
 
 def test_a_missing_release_is_reported_as_all_new(released: Released) -> None:
     code, output = released.diff("--release", "other")
-    assert code == 2
+    assert code == EXIT_CHANGED
     assert "default/other, compared with no installed release" in output
     assert "prefill: created with 2 replicas" in output
 
@@ -91,7 +92,7 @@ def test_replicas_changed_by_hand_are_drift(released: Released) -> None:
     live["spec"]["components"][2]["replicas"] = 4
     httpx.put(f"{url}?fieldManager=kubectl-edit", json=live, trust_env=False).raise_for_status()
     code, output = released.diff()
-    assert code == 2
+    assert code == EXIT_CHANGED
     assert "drift: decode: replicas 1 → 4 since the release, by kubectl-edit" in output
     assert "decode: scaled 4 → 1, without restart" in output
 
@@ -100,7 +101,8 @@ def test_a_deleted_object_is_created_again(released: Released) -> None:
     key = ("policy/v1", "poddisruptionbudgets", "default", "quick-prefill")
     released.api.store.remove(key)
     code, output = released.diff()
-    assert (code, "also: PodDisruptionBudget quick-prefill: created" in output) == (2, True)
+    assert code == EXIT_CHANGED
+    assert "also: PodDisruptionBudget quick-prefill: created" in output
 
 
 def test_rejections_of_the_api_server_are_reported(released: Released) -> None:
@@ -114,7 +116,7 @@ def test_rejections_of_the_api_server_are_reported(released: Released) -> None:
     released.api.store.admission.append(reject)
     released.edit(decode={"replicas": 9})
     code, output = released.diff()
-    assert code == 2
+    assert code == EXIT_CHANGED
     error = "DynamoGraphDeployment quick: spec.components[2].replicas: must be at most 8"
     assert f"rejected by the API server: {error}" in output
 
@@ -181,7 +183,7 @@ def test_comparing_two_files_needs_no_cluster(released: Released, tmp_path: Path
     other.write_text(released.graph.read_text())
     assert cli.main(["diff", str(released.graph), "--from", str(other)]) == 0
     released.edit(decode={"replicas": 2})
-    assert cli.main(["diff", str(released.graph), "--from", str(other)]) == 2
+    assert cli.main(["diff", str(released.graph), "--from", str(other)]) == EXIT_CHANGED
     assert "decode: scaled 1 → 2" in released.capsys.readouterr().out
 
 

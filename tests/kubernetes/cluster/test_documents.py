@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from penstock.cli import main as cli
+from penstock.cli.diff import EXIT_CHANGED
 from penstock.manifests.render import chart_path
 from tests.support.documents import ROOT, Block, blocks
 from tests.support.emulated_cluster.released import Cluster
@@ -104,7 +105,7 @@ def test_a_release_can_be_operated(fresh: Cluster) -> None:
 def test_a_release_can_be_updated(installed: Cluster) -> None:
     installed.edit(decode={"env": {"LEVEL": "debug"}})
     diff, apply, rollback = block_of("docs/cluster.md", "penstock", "diff").commands()
-    assert "decode: restarted" in penstock(installed, diff, expected=2)  # there are changes
+    assert "decode: restarted" in penstock(installed, diff, expected=EXIT_CHANGED)
     assert "revision 2 is ready" in penstock(installed, apply)
     assert "revision 3 is ready" in penstock(installed, rollback)
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from penstock.cli.diff import EXIT_CHANGED
 from penstock.cluster.ownership import added_paths, manager_of
 from tests.support.emulated_cluster.site import OPTIONS, Site, site_on
 
@@ -139,7 +140,7 @@ def test_every_edit_is_seen_and_undone(site: Site) -> None:
     for path, operations, text in edits:
         site.patch(path, operations, "kubectl-edit")
         code, output = site.run("diff")
-        assert (code, text in output) == (2, True), (text, output)
+        assert (code, text in output) == (EXIT_CHANGED, True), (text, output)
         assert "rejected" not in output
     code, output = site.apply()
     assert code == 0, output

@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from penstock.cli import main as cli
+from penstock.cli.diff import EXIT_CHANGED
 from penstock.cluster.api import Api
 from penstock.cluster.diff import diff
 from penstock.cluster.pod_check import pod_refusals, pod_templates
@@ -49,7 +50,7 @@ def refused(cluster: Cluster, *texts: str) -> None:
     """`diff` and `apply` both give the texts, and nothing is written."""
     version = cluster.api.store.version
     code, output = cluster.run("diff")
-    assert code == 2, output
+    assert code == EXIT_CHANGED, output
     for text in (*texts, FIX):
         assert text in output
     code, output = cluster.apply("--skip-check")
@@ -78,7 +79,7 @@ def test_7_the_charts_pods_fit_a_restricted_namespace(fresh: Cluster, platform: 
     enforce(fresh, "restricted")
     fresh.edit(platform=platform)
     code, output = fresh.run("diff")
-    assert code == 2, output
+    assert code == EXIT_CHANGED, output
     assert "rejected" not in output
 
 
@@ -155,7 +156,7 @@ def test_7_the_releases_own_service_account_is_no_problem(fresh: Cluster) -> Non
     used = {t["spec"].get("serviceAccountName") for _, t in pod_templates(objects)}
     assert account in used
     code, output = fresh.run("diff")
-    assert code == 2, output
+    assert code == EXIT_CHANGED, output
     assert "rejected" not in output
 
 
@@ -187,7 +188,7 @@ def test_7_pods_that_already_run_are_not_checked(installed: Cluster) -> None:
 
 def test_7_nothing_is_created_by_the_dry_run(fresh: Cluster) -> None:
     before = fresh.api.store.version
-    assert fresh.run("diff")[0] == 2
+    assert fresh.run("diff")[0] == EXIT_CHANGED
     created = [r for r in fresh.api.requests if r.startswith("POST") and "/pods?" in r]
     assert len(created) == 3  # one per component
     assert all("dryRun=All" in request for request in created)

@@ -9,6 +9,7 @@ import json
 
 import pytest
 
+from penstock.cli.diff import EXIT_CHANGED
 from penstock.cluster.api import Api
 from penstock.cluster.diagnose import Diagnosis, diagnose
 from penstock.cluster.observe import baseline, observe
@@ -59,7 +60,7 @@ def test_4_a_user_who_may_only_read_sees_the_difference(installed: Cluster) -> N
     assert READ_ONLY in output
     installed.edit(decode={"replicas": 2})
     code, output = installed.run("diff")
-    assert code == 2
+    assert code == EXIT_CHANGED
     assert "decode: scaled 1 → 2" in output
     code, output = installed.apply()
     assert code == ClusterError.exit_code
@@ -80,7 +81,7 @@ def test_5_a_config_map_outside_the_record_is_no_drift(installed: Cluster) -> No
     assert installed.apply()[0] == ClusterError.exit_code
     installed.api.gate = lambda _: None
     code, output = installed.run("diff")
-    assert code == 2
+    assert code == EXIT_CHANGED
     assert "drift: prefill: config.engine.block_size 64 → unset since the release" in output
     assert "backend" not in output  # the file of the revision before is read
 
@@ -91,7 +92,7 @@ def test_5_a_deleted_config_map_restarts_nothing(installed: Cluster) -> None:
     store.remove(key)
     pods = {p["metadata"]["name"] for p in store.of_kind("Pod")}
     code, output = installed.run("diff")
-    assert code == 2
+    assert code == EXIT_CHANGED
     assert f"drift: ConfigMap {key[3]}: deleted since the release" in output
     assert "restart" not in output
     assert installed.apply()[0] == 0

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from penstock.cli.diff import EXIT_CHANGED
 from penstock.errors import ClusterError, RolloutError
 from tests.kubernetes.cluster.test_recordings import RECORDINGS
 from tests.support.charts import ROOT
@@ -193,7 +194,7 @@ def names_the_reason(output: str, rejection: Rejection) -> bool:
 def is_applied_when_the_cause_is_gone(cluster: Cluster) -> None:
     cluster.api.gate = lambda _: None
     code, output = cluster.run("diff")
-    assert code == 2, output
+    assert code == EXIT_CHANGED, output
     code, output = cluster.apply()
     assert code == 0, output
     assert cluster.run("diff")[0] == 0

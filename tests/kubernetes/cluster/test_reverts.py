@@ -12,6 +12,7 @@ from collections.abc import Callable
 import pytest
 
 from penstock.cli import arguments
+from penstock.cli.diff import EXIT_CHANGED
 from penstock.cluster.generations import ROLLOUT
 from penstock.errors import GraphError, RolloutError
 from tests.support.emulated_cluster.graphs import GENERATION
@@ -106,7 +107,7 @@ def test_the_diff_states_what_returning_at_once_would_leave(slow: Cluster) -> No
     text = begin_update(slow, has_no_old_decode)
     slow.graph.write_text(text)
     code, output = slow.run("diff")
-    assert code == 2
+    assert code == EXIT_CHANGED
     assert "rolling update in progress (" in output
     assert "decode: 0 of 2 old and 2 new pods ready" in output
     assert "rollout: a direct revert would leave" in output

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from penstock.cli.diff import EXIT_CHANGED
 from penstock.errors import ClusterError
 from tests.support.emulated_cluster.released import Penstock, certificate
 from tests.support.emulated_cluster.roles import as_role, role_file
@@ -92,7 +93,7 @@ def test_an_operator_runs_every_verb(site: Site) -> None:
     site.edit(decode={"replicas": 2})
     for verb in (("diff",), *WRITES.values()):
         code, output = operator.run(*verb)
-        assert code == (2 if verb == ("diff",) else 0), output
+        assert code == (EXIT_CHANGED if verb == ("diff",) else 0), output
         assert "dry run not possible" not in output
         assert "missing permission" not in output
 

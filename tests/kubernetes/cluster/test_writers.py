@@ -7,6 +7,7 @@ import signal
 import threading
 from pathlib import Path
 
+from penstock.cli.diff import EXIT_CHANGED
 from penstock.errors import ClusterError
 from tests.support.emulated_cluster.released import NAME, PROCESS_S, Cluster
 from tests.support.emulated_cluster.store import ApiError, Object
@@ -108,7 +109,7 @@ def test_a_failed_write_is_a_difference(installed: Cluster) -> None:
     installed.api.gate = lambda _: None
     assert installed.replicas()["decode"] == 1
     code, output = installed.run("diff")
-    assert code == 2, output
+    assert code == EXIT_CHANGED, output
     assert "compared with revision 2 (failed)" in output
     assert "decode: replicas 2 → 1" in output
     assert installed.apply()[0] == 0

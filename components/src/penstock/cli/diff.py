@@ -13,7 +13,7 @@ from penstock.cli import arguments
 if TYPE_CHECKING:
     from penstock.errors import Problem
 
-EXIT_CHANGED = 2
+EXIT_CHANGED = 1  # as `diff` and `kubectl diff`
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

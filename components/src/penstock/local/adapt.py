@@ -261,11 +261,8 @@ class _Adapter:
         python = self._python(component)
         argv = (python, "-m", launch.module or "", *arguments)
         program = self._as_it_is(name, component, launch, component.role, argv)
-        first, last = (
-            llamacpp_engine.defaults(packages),
-            llamacpp_engine.environment(packages, python),
-        )
-        program = replace(program, env={**first, **program.env, **last})
+        env = llamacpp_engine.variables(program.env, packages, python)
+        program = replace(program, env=env)
         return tool_template.with_tools(program, str(model.folder))
 
     def _substitute(self, name: str, component: Component, launch: Launch) -> list[Program]:

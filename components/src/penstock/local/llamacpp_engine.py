@@ -113,19 +113,16 @@ def arguments(given: tuple[str, ...], model: GgufModel) -> tuple[str, ...]:
     return ("--model", str(model.file), "--model-folder", str(model.folder), *rest)
 
 
-def defaults(packages: Packages) -> Mapping[str, str]:
-    """Variables of a worker that the graph's ``env`` overrides."""
-    # UCX logs each transport, for `penstock verify`.
-    return {**VARIABLES, "UCX_LOG_LEVEL": "info"} if packages.nixl else VARIABLES
-
-
-def environment(packages: Packages, python: str) -> Mapping[str, str]:
-    """Variables of a worker in ``python`` that the graph does not override."""
-    libraries = openmp.search_path(packages.llamacpp.parents[2])
-    found = {"LD_LIBRARY_PATH": str(libraries)} if libraries else {}
+def variables(own: Mapping[str, str], packages: Packages, python: str) -> dict[str, str]:
+    """Variables of a worker in ``python``; ``own``: those of the graph."""
     folders = [packages.llamacpp, packages.nixl, None if python == sys.executable else _penstock()]
-    path = os.pathsep.join(str(folder) for folder in folders if folder is not None)
-    return {"PYTHONPATH": path, **({"UCX_NET_DEVICES": "lo"} if packages.nixl else {}), **found}
+    made = {"PYTHONPATH": os.pathsep.join(str(folder) for folder in folders if folder is not None)}
+    if libraries := openmp.search_path(packages.llamacpp.parents[2]):
+        made["LD_LIBRARY_PATH"] = str(libraries)
+    if packages.nixl is None:
+        return {**VARIABLES, **own, **made}
+    # UCX logs each transport, for `penstock verify`.
+    return {**VARIABLES, "UCX_LOG_LEVEL": "info", **own, **made, "UCX_NET_DEVICES": "lo"}
 
 
 def _penstock() -> Path:
