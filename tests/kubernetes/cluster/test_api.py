@@ -10,7 +10,8 @@ import kmock as mocked
 import pytest
 
 import kubernetes
-from penstock.cluster.api import Api, UnavailableError
+from penstock.cluster.api import Api
+from penstock.cluster.api_errors import UnavailableError
 from penstock.errors import ClusterError
 from tests.support.scripted_http import send_always, serving
 

@@ -14,7 +14,8 @@ import pytest
 import yaml
 
 from penstock.cluster import kinds, preflight, rights, roles
-from penstock.cluster.api import Api, ForbiddenError
+from penstock.cluster.api import Api
+from penstock.cluster.api_errors import ForbiddenError
 from penstock.cluster.preflight import Preflight, by_resource
 from penstock.cluster.release import require_release
 from penstock.cluster.rights import Need, Right, Role, Verb, needs_of

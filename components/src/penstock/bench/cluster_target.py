@@ -7,10 +7,10 @@ from contextlib import contextmanager
 
 from penstock.cluster.api import Api
 from penstock.cluster.frontends import forwarded
+from penstock.cluster.installed import require_installed
 from penstock.cluster.observe import read_progress
 from penstock.cluster.own_objects import OwnObjects
 from penstock.cluster.preflight import Preflight
-from penstock.cluster.release import require_release
 from penstock.cluster.rights import Verb
 from penstock.errors import BenchError, Problem
 from penstock.helm import ReleaseTarget
@@ -24,7 +24,7 @@ def forwarded_release(target: ReleaseTarget, say: Callable[[str], None]) -> Iter
     """
     api = Api.connect(target)
     Preflight(api, target, Verb.BENCH, say).require()
-    release = require_release(target)
+    release = require_installed(target, api)
     progress = read_progress(OwnObjects(api, target), release)
     if not progress.is_done:
         fix = "Wait until `penstock status --cluster` shows it as ready."

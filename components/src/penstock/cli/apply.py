@@ -22,6 +22,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="roll back to the previous revision if the rollout fails",
     )
     parser.add_argument(
+        "--adopt",
+        action="store_true",
+        help="make objects that another tool, such as Argo CD, installed from the chart a release "
+        "of Helm; stop that tool from writing them first",
+    )
+    parser.add_argument(
         "--skip-check",
         action="store_true",
         help="apply even if `penstock check` finds errors",
@@ -57,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
     rollout = arguments.rollout_of(args, api, target)
     if change.is_applied:
         return rollout.resume(rollback_on_failure=args.rollback_on_failure)
-    change.require_possible()
+    change.require_possible(adopts=args.adopt)
     if not arguments.confirm(args, f"apply to {target}"):
         return 0
     return rollout.upgrade(change, rollback_on_failure=args.rollback_on_failure)

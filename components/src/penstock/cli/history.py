@@ -15,16 +15,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from penstock.cluster.api import Api
-    from penstock.cluster.release import history
+    from penstock.cluster.installed import require_installed
+    from penstock.cluster.release import HistoryEntry, history
     from penstock.cluster.report import history_change
 
     target = arguments.target_of(args)
-    Api.connect(target)  # names mistakes of the kubeconfig
-    entries = history(target)
+    api = Api.connect(target)
+    revision = require_installed(target, api).revision
+    entries = (
+        history(target) if revision.is_recorded else (HistoryEntry(revision=revision, diff=None),)
+    )
     if args.json:
         rows = [
             {
-                "revision": e.revision.number,
+                "revision": e.revision.number or None,
                 "status": e.revision.status,
                 "at": e.revision.at,
                 "change": history_change(e),
@@ -37,5 +41,5 @@ def run(args: argparse.Namespace) -> int:
         return 0
     for e in entries:
         r = e.revision
-        print(f"{r.number:>4}  {r.at:<20}  {r.status:<16}  {history_change(e)}".rstrip())
+        print(f"{r.number or '–':>4}  {r.at:<20}  {r.status:<16}  {history_change(e)}".rstrip())
     return 0

@@ -15,18 +15,12 @@ import urllib3
 from kubernetes.client.exceptions import ApiException
 
 import kubernetes
-from penstock.cluster import api_errors
+from penstock.cluster import api_errors, ownership
+from penstock.cluster.api_errors import ForbiddenError, UnavailableError
 from penstock.cluster.connect import configuration_of, no_tls_connection
 from penstock.cluster.forbidden import resource_of
 from penstock.cluster.kinds import PLURALS
-from penstock.cluster.ownership import (
-    HELM,
-    added_paths,
-    handed_over,
-    manager_of,
-    without_added,
-    without_fields,
-)
+from penstock.cluster.ownership import HELM, added_paths
 from penstock.cluster.workloads import WORKLOAD_KINDS, Object
 from penstock.errors import ClusterError, Problem
 from penstock.helm import ReleaseTarget
@@ -62,14 +56,6 @@ class DryRun:
     errors: tuple[str, ...] = ()
 
 
-class UnavailableError(ClusterError):
-    """The API server did not respond, or responded with a transient error; a retry may succeed."""
-
-
-class ForbiddenError(ClusterError):
-    """The user lacks permission for the request (403)."""
-
-
 class Api:
     """One namespace of one cluster. Methods raise ClusterError unless stated otherwise."""
 
@@ -101,13 +87,7 @@ class Api:
 
         Raises ForbiddenError if the user may not read it.
         """
-        try:
-            document: Object = self._call("GET", path)
-        except ApiException as error:
-            if error.status == 404:
-                return None
-            raise self._cluster_error(error, "get", _named("APIResourceList", path), path) from None
-        return document
+        return self._found(path, _named("APIResourceList", path), path)
 
     @property
     def configuration(self) -> kubernetes.client.Configuration:
@@ -117,29 +97,26 @@ class Api:
     def follow(self, live: Iterable[Object]) -> None:
         """Write from now on as the client that applied these objects; no change without any."""
         if found := [o for o in live if o["kind"] in WORKLOAD_KINDS]:
-            self.manager = manager_of(found)
+            self.manager = ownership.manager_of(found)
 
     def get(self, manifest: Object) -> Object | None:
         """The live object of the manifest's kind and name; None if it does not exist."""
-        try:
-            live: Object = self._call("GET", self._path(manifest))
-        except ApiException as error:
-            if error.status == 404:
-                return None
-            raise self._cluster_error(error, "get", manifest) from None
-        return live
+        return self._found(self._path(manifest), manifest)
 
     def definition(self, name: str) -> Object | None:
         """The CustomResourceDefinition of that name; None if it does not exist."""
         path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}"
+        about = _named("CustomResourceDefinition", name)
+        return self._found(path, about, "customresourcedefinitions")
+
+    def _found(self, path: str, about: Object, resource: str = "") -> Object | None:
+        """The object at the path; None if there is none."""
         try:
             found: Object = self._call("GET", path)
         except ApiException as error:
             if error.status == 404:
                 return None
-            manifest = _named("CustomResourceDefinition", name)
-            resource = "customresourcedefinitions"
-            raise self._cluster_error(error, "get", manifest, resource) from None
+            raise self._cluster_error(error, "get", about, resource) from None
         return found
 
     def dry_run(self, manifest: Object, live: Object | None = None) -> DryRun:
@@ -166,7 +143,7 @@ class Api:
                 made = self._call("PATCH", path, query, patch, JSON_PATCH)
             except ApiException as second:
                 return self._rejected(second, manifest)
-        return DryRun(result=without_added(made, self.manager))
+        return DryRun(result=ownership.without_added(made, self.manager))
 
     def _rejected(self, error: ApiException, manifest: Object) -> DryRun:
         if not api_errors.is_rejection(error):
@@ -191,13 +168,18 @@ class Api:
             raise self._cluster_error(error, "create", pod) from None
         return []
 
-    def list(self, kind: str, labels: str = "", fields: str = "") -> list[Object]:
-        """The namespace's objects of a core (v1) kind that match the selectors."""
+    def list(
+        self, kind: str, labels: str = "", fields: str = "", *, version: str = "v1"
+    ) -> list[Object]:
+        """The namespace's objects of a kind that match the selectors; none if the cluster does not
+        have the kind."""
         selectors = {"labelSelector": labels, "fieldSelector": fields}
         query = {name: value for name, value in selectors.items() if value}
         try:
-            page = self._call("GET", f"/api/v1/namespaces/{self.namespace}/{PLURALS[kind]}", query)
+            page = self._call("GET", self._collection(version, kind), query)
         except ApiException as error:
+            if error.status == 404 and version != "v1":
+                return []
             raise self._cluster_error(error, "list", _named(kind, "*")) from None
         items = page.get("items") or [] if isinstance(page, dict) else None
         if not isinstance(items, list):
@@ -205,7 +187,7 @@ class Api:
             host = self._client.configuration.host
             raise ClusterError(Problem(place=host, message=message, fix=api_errors.ADDRESS))
         # Items of a list come without apiVersion and kind.
-        return [{"apiVersion": "v1", "kind": kind, **item} for item in items]
+        return [{"apiVersion": version, "kind": kind, **item} for item in items]
 
     def apply(self, manifest: Object, manager: str) -> None:
         """Server-side apply as ``manager``, taking over fields that other managers own."""
@@ -214,6 +196,16 @@ class Api:
             self._call("PATCH", self._path(manifest), query, manifest)
         except ApiException as error:
             raise self._cluster_error(error, "patch", manifest) from None
+
+    def annotate(self, manifest: Object, annotations: Mapping[str, str]) -> None:
+        """Set the annotations of the object, if it exists."""
+        patch = {"metadata": {"annotations": dict(annotations)}}
+        query = {"fieldManager": self.manager}
+        try:
+            self._call("PATCH", self._path(manifest), query, patch, MERGE_PATCH)
+        except ApiException as error:
+            if error.status != 404:
+                raise self._cluster_error(error, "patch", manifest) from None
 
     def take_over(self, manifest: Object) -> None:
         """Make `manager` the only owner of the fields that ``manifest`` sets to another value, and
@@ -228,9 +220,9 @@ class Api:
                 return
             entries = live["metadata"].get("managedFields") or []
             if added := added_paths(live, self.manager):
-                owned = handed_over(entries, added, self.manager)
+                owned = ownership.handed_over(entries, added, self.manager)
             elif fields := self._conflicts(manifest):
-                owned = without_fields(entries, fields, self.manager)
+                owned = ownership.without_fields(entries, fields, self.manager)
             else:
                 return
             patch = {
@@ -320,9 +312,11 @@ class Api:
             raise ClusterError(
                 Problem(place=kind, message="the chart renders no object of this kind")
             )
+        return f"{self._collection(version, kind)}/{manifest['metadata']['name']}"
+
+    def _collection(self, version: str, kind: str) -> str:
         root = "/api/v1" if version == "v1" else f"/apis/{version}"
-        name = manifest["metadata"]["name"]
-        return f"{root}/namespaces/{self.namespace}/{PLURALS[kind]}/{name}"
+        return f"{root}/namespaces/{self.namespace}/{PLURALS[kind]}"
 
     def _call(
         self,

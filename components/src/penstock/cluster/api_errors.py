@@ -11,10 +11,19 @@ from kubernetes.client.exceptions import ApiException
 from penstock.cluster.compare import without_secrets
 from penstock.cluster.forbidden import grant
 from penstock.cluster.workloads import Object
-from penstock.errors import Problem
+from penstock.errors import ClusterError, Problem
 from penstock.shipped import page
 
+
 # A 403 of a quota or a policy has another text.
+class UnavailableError(ClusterError):
+    """The API server did not respond, or responded with a transient error; a retry may succeed."""
+
+
+class ForbiddenError(ClusterError):
+    """The user lacks permission for the request (403)."""
+
+
 RBAC_DENIED = re.compile("cannot (patch|create) resource")
 WEBHOOK = re.compile("failed calling webhook|conversion webhook for")
 MALFORMED = "failed to create typed patch object"  # in a 500 without a reason

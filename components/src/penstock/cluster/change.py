@@ -25,6 +25,7 @@ from penstock.cluster.diff import Action, Diff, diff, is_worker
 from penstock.cluster.drift import Drift, drift
 from penstock.cluster.forbidden import grant
 from penstock.cluster.generations import RollingUpdate, Transition
+from penstock.cluster.installed import read_installed
 from penstock.cluster.kinds import PLURALS
 from penstock.cluster.release import (
     Release,
@@ -84,8 +85,13 @@ class Change:
         revision = self.before.revision
         return revision if self.is_empty and revision and revision.is_failed else None
 
-    def require_possible(self) -> None:
-        """Raises ClusterError with every reason why the change would be rejected."""
+    def require_possible(self, *, adopts: bool = False) -> None:
+        """Raises ClusterError with every reason why the change would be rejected.
+
+        ``adopts``: the user wants what another tool installed to become Helm's.
+        """
+        if self.before.installer and not adopts:
+            raise ClusterError(_not_of_helm(self.target, self.before.installer))
         revision = self.before.revision
         if revision and (revision.is_pending or revision.is_uninstalled):
             raise ClusterError(_not_upgradable(self.target, revision))
@@ -109,6 +115,7 @@ class Change:
             available_gpus=self.available_gpus,
             kv_tokens=kv_tokens(self.before.objects),
             transition=self.transition,
+            manager=self.before.manager,
         )
         if failed := self.failed_write:
             text = f"revision {failed.number} failed: apply writes it again and restarts nothing"
@@ -146,6 +153,15 @@ def _in_one_line(what: str, verb: str, problems: Sequence[Problem]) -> list[str]
     return [f"{first}. Fix: {grant(f'{verb} {plurals}')}"]
 
 
+def _not_of_helm(target: ReleaseTarget, installer: str) -> Problem:
+    return Problem(
+        place=f"release {target}",
+        message=f"was {installer}, whose next sync would undo this change",
+        fix="Change the graph where that tool reads it. To manage it with Helm instead, stop the "
+        "tool from writing it, and add --adopt.",
+    )
+
+
 def _not_upgradable(target: ReleaseTarget, revision: Revision) -> Problem:
     state = f"revision {revision.number} is {revision.status}"
     if not revision.is_pending:
@@ -172,7 +188,7 @@ def against_cluster(
     """
     after = render_graph(loaded, target.namespace, name=target.name).objects
     require_rights(after)
-    release = read_release(target)
+    release = read_installed(target, api, after)
     current = release.objects if release else ()
     mark = generations.mark(current)
     generations.require_unmarked(loaded.values, mark)
@@ -198,7 +214,7 @@ def _during(
         update,
         change.after,
         release.objects,
-        earlier_objects(change.target, release.revision.number),
+        earlier_objects(change.target, release.revision),
         has_drift=has_drift(entries, workers),
     )
     change = replace(change, transition=transition)
@@ -223,11 +239,12 @@ def _as_new_generation(change: Change, number: int) -> Change:
     )
 
 
-def earlier_objects(target: ReleaseTarget, newest: int) -> Iterator[tuple[Object, ...]]:
+def earlier_objects(target: ReleaseTarget, newest: Revision) -> Iterator[tuple[Object, ...]]:
     """The objects of each stored revision of this chart before the newest."""
-    for revision in revisions(target):
+    for revision in revisions(target) if newest.is_recorded else ():
         with contextlib.suppress(ClusterError):  # of another chart
-            stored = read_release(target, revision.number) if revision.number < newest else None
+            is_earlier = revision.number < newest.number
+            stored = read_release(target, revision.number) if is_earlier else None
             if stored is not None:
                 yield stored.objects
 

@@ -138,6 +138,26 @@ def overwritten(declared: Any, live: Any, path: str = "") -> Iterator[FieldChang
         yield FieldChange(path=path, before=declared, after=live)
 
 
+def without_defaults(found: Any, made: Any, declared: Any) -> Any:
+    """``found`` as its manifest declared it: what equals ``made``, which the API server makes of
+    ``declared``, is as in ``declared``. ABSENT for what only the server sets."""
+    if found == made:
+        return declared
+    named = _by_name(found)
+    if isinstance(named, Mapping):
+        values = (_by_name(value) for value in (made, declared))
+        others = [value if isinstance(value, Mapping) else {} for value in values]
+        left = {
+            k: without_defaults(v, *(other.get(k, ABSENT) for other in others))
+            for k, v in named.items()
+        }
+        left = {k: v for k, v in left.items() if v is not ABSENT}
+        return left if named is found else list(left.values())
+    if _are_parallel(found, made) and _are_parallel(found, declared):
+        return [without_defaults(*values) for values in zip(found, made, declared, strict=True)]
+    return found
+
+
 def _same(before: Any, after: Any) -> bool:
     """Compared as JSON: in Python 1 equals True, for an engine it does not."""
     if ABSENT in (before, after):

@@ -5,18 +5,20 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from penstock.cluster.api import Api, DryRun, ForbiddenError
-from penstock.cluster.compare import FieldChange
+from penstock.cluster.api import Api, DryRun
+from penstock.cluster.api_errors import ForbiddenError
+from penstock.cluster.compare import FieldChange, without_defaults
 from penstock.cluster.crds import require_crds
 from penstock.cluster.drift import EXISTS, Drift, drift
 from penstock.cluster.generations import RollingUpdate, is_updating, rolling_update
 from penstock.cluster.observe import read_objects
+from penstock.cluster.ownership import HELM
 from penstock.cluster.pod_check import pod_refusals
 from penstock.cluster.release import Release, Revision
 from penstock.cluster.workloads import (
@@ -55,8 +57,12 @@ class CurrentState:
     unchecked_pods: tuple[Problem, ...] = ()
     # Why live objects could not be read: missing rights. They are taken to be as released.
     unread: tuple[Problem, ...] = ()
-    # None if nothing is installed.
+    # Helm's; None if it has no record.
     revision: Revision | None = None
+    # How the graph was installed without Helm; "" if it was not.
+    installer: str = ""
+    # The field manager that applied it last.
+    manager: str = HELM
     # The operator's, if one is in progress.
     update: RollingUpdate | None = None
 
@@ -137,10 +143,13 @@ def read_cluster_state(
             unchecked=unchecked,
             unchecked_pods=pods.unchecked,
         )
+    is_recorded = release.revision.is_recorded
+    if not is_recorded:
+        release = replace(release, manifest=_declared(release.objects, after, dry_runs))
     deleted = _deleted_config_maps(release.objects, live)
     with_files = (*live, *_unrecorded_config_maps(api, live), *deleted)
     return CurrentState(
-        description=f"revision {release.revision.number} ({release.revision.status})",
+        description=str(release.revision) if is_recorded else f"objects {release.revision}",
         objects=(*_existing(release.objects, live), *deleted),
         replicas=replicas,
         drift=(
@@ -151,8 +160,22 @@ def read_cluster_state(
         unchecked=unchecked,
         unchecked_pods=pods.unchecked,
         unread=unread,
-        revision=release.revision,
+        revision=release.revision if is_recorded else None,
+        installer="" if is_recorded else release.revision.status,
+        manager=api.manager,
         update=read_update(api, target, live),
+    )
+
+
+def _declared(found: Sequence[Object], after: Sequence[Object], dry_runs: DryRuns) -> str:
+    """Objects that are known from the cluster only, as a manifest would declare them: in fields
+    that are applied as a unit, such as `fieldRef`, they have the API server's defaults."""
+    declared = {key_of(o): o for o in after}
+    made = {key_of(o): o for o in dry_runs.expected(after)}
+    keys = map(key_of, found)
+    return yaml.safe_dump_all(
+        without_defaults(o, made.get(key), declared.get(key))
+        for o, key in zip(found, keys, strict=True)
     )
 
 

@@ -13,8 +13,10 @@ from enum import StrEnum
 from typing import Any
 
 from penstock.cluster.diagnose import is_ready
+from penstock.cluster.ownership import HELM
 from penstock.cluster.workloads import DGD, NO_RESTART, POD_COMPONENT, Object, workloads
 from penstock.errors import GraphError, Problem
+from penstock.shipped import page
 
 # The annotation of worker pods that makes a new generation of the same content.
 ROLLOUT = "penstock/rollout"
@@ -164,15 +166,15 @@ def transition(
     content = _worker_content(after)
     if content == _worker_content(current) and not has_drift:
         return Transition(update=update, course=Course.CONTINUES)
-    known = [_worker_content(objects) for objects in (current, *earlier)]
-    if content not in known:
-        return Transition(update=update, course=Course.REPLACES)
     is_active = bool(update.active_pods) and all(
         _is_of(pod, content[name]["podTemplate"]["spec"])
         for name, pod in update.active_pods.items()
         if name in content
     )
-    returns = is_active and update.is_untouched
+    is_known = content in [_worker_content(objects) for objects in (current, *earlier)]
+    if not (is_known or is_active):
+        return Transition(update=update, course=Course.REPLACES)
+    returns = is_known and is_active and update.is_untouched
     return Transition(update=update, course=Course.RETURNS if returns else Course.ROLLS_FORWARD)
 
 
@@ -246,8 +248,9 @@ def require_unmarked(values: Mapping[str, Any], current: str | None) -> None:
             raise GraphError(problem)
 
 
-def lines(change: Transition) -> Iterator[str]:
-    """The transition as `penstock diff` prints it."""
+def lines(change: Transition, manager: str = HELM) -> Iterator[str]:
+    """The transition as `penstock diff` prints it. ``manager``: the client that writes the graph;
+    one that renders it from Git cannot make a new generation of the same content."""
     pools = change.update.pools
     if not change.update.is_observed:
         yield "the operator has not seen the last change yet"
@@ -271,6 +274,11 @@ def lines(change: Transition) -> Iterator[str]:
             if left:
                 yield (
                     f"rollout: a direct revert would leave {left} workers until new ones are ready"
+                )
+            if left and manager != HELM:
+                yield (
+                    f"rollout: {manager} would do so, unless the commit also sets an annotation of "
+                    f"each worker pool to a new value: see {page('cluster')}"
                 )
             yield (
                 "rollout: the earlier configuration starts as a new generation instead "

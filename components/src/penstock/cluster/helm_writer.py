@@ -21,9 +21,11 @@ from penstock.cluster.ownership import HELM
 from penstock.helm import HelmError, HelmErrorKind, ReleaseTarget
 
 
-def install(target: ReleaseTarget, chart: Path, values: Mapping[str, object]) -> None:
+def install(
+    target: ReleaseTarget, chart: Path, values: Mapping[str, object], manager: str = HELM
+) -> None:
     """Like `helm.install`. Raises HelmError, as do the functions below."""
-    _run("install", target, HELM, {"chart": str(chart), "values": dict(values)})
+    _run("install", target, manager, {"chart": str(chart), "values": dict(values)})
 
 
 def upgrade(target: ReleaseTarget, chart: Path, values: Mapping[str, object], manager: str) -> None:

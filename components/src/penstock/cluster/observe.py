@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from penstock.cluster.api import Api, ForbiddenError
+from penstock.cluster.api import Api
+from penstock.cluster.api_errors import ForbiddenError
 from penstock.cluster.diagnose import OWNER_KINDS
 from penstock.cluster.own_objects import OwnObjects
 from penstock.cluster.progress import Observation, Progress, progress_of

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from penstock.cluster.api import Api, ForbiddenError
+from penstock.cluster.api import Api
+from penstock.cluster.api_errors import ForbiddenError
 from penstock.cluster.kinds import PLURALS
 from penstock.cluster.release import CHART
 from penstock.cluster.workloads import COMPONENT, POD_COMPONENT, POD_GRAPH, Object

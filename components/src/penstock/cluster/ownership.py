@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 Tree = Mapping[str, Any]
@@ -25,6 +26,33 @@ NOT_CONTENT = ("f:apiVersion", "f:kind", "f:metadata", "f:status")
 # Compared apart, and a claim's volume, which cannot be unset.
 NEVER_ADDED = ("f:replicas", "f:volumeName")
 KEY_DEFAULTS = {"protocol": "TCP"}
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Client:
+    """A field manager."""
+
+    name: str
+    # Of its last write, as the API server formats it.
+    at: str
+
+
+def applied(manifest: Tree) -> tuple[Client, dict[str, Any]]:
+    """The client that set most of the object's content, and the manifest that it applied."""
+    entry = max(
+        (e for e in _entries(manifest) if e.get("manager") not in OPERATORS),
+        key=lambda e: sum(path[0] not in NOT_CONTENT for path in _paths(e.get("fieldsV1") or {})),
+        default={},
+    )
+    client = Client(name=str(entry.get("manager", "")), at=str(entry.get("time", "")))
+    text = (manifest["metadata"].get("annotations") or {}).get(LAST_APPLIED)
+    if text is not None and entry.get("operation") == "Update":
+        return client, json.loads(text)
+    metadata = {k: v for k, v in manifest["metadata"].items() if k in ("name", "namespace")}
+    part = _part(manifest, entry.get("fieldsV1") or {})
+    identity = {"apiVersion": manifest["apiVersion"], "kind": manifest["kind"]}
+    return client, {**identity, **part, "metadata": {**metadata, **part.get("metadata", {})}}
 
 
 def manager_of(objects: Iterable[Tree]) -> str:
@@ -144,6 +172,19 @@ def _tree(paths: Collection[Path]) -> dict[str, Any]:
         if path in parents:
             node["."] = {}
     return tree
+
+
+def _part(value: Any, tree: Tree) -> Any:
+    """What an entry with the fields ``tree`` owns of ``value``."""
+    fields = {key: inner for key, inner in tree.items() if key != "."}
+    places = {
+        place: inner for k, inner in fields.items() if (place := _index(value, k)) is not None
+    }
+    if isinstance(value, Mapping) and fields:
+        return {name: _part(value[name], inner) for name, inner in places.items()}
+    if isinstance(value, list) and fields:
+        return [_part(value[index], places[index]) for index in sorted(places)]
+    return value
 
 
 def _remove(value: Any, path: Path) -> None:

@@ -11,7 +11,8 @@ from kubernetes.client.exceptions import ApiException
 from websocket import WebSocketException
 
 import kubernetes
-from penstock.cluster.api import Api, ForbiddenError
+from penstock.cluster.api import Api
+from penstock.cluster.api_errors import ForbiddenError
 from penstock.cluster.diagnose import is_ready, restarts
 from penstock.cluster.forbidden import grant
 from penstock.cluster.workloads import POD_COMPONENT, POD_GRAPH, Object

@@ -12,7 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 
-from penstock.cluster.api import Api, ForbiddenError, UnavailableError
+from penstock.cluster.api import Api
+from penstock.cluster.api_errors import ForbiddenError, UnavailableError
 from penstock.cluster.release import read_release
 from penstock.cluster.rights import SECRETS, Need, Right, Verb, needs_of, role_for
 from penstock.cluster.upgrade import rollback_revision

@@ -16,8 +16,15 @@ from typing import Any, TypeVar
 import yaml
 
 from penstock import helm
-from penstock.cluster.api import Api, ForbiddenError, UnavailableError
-from penstock.cluster.api_errors import ANONYMOUS, LATER, TOO_MANY, WITHOUT_CREDENTIALS
+from penstock.cluster.api import Api
+from penstock.cluster.api_errors import (
+    ANONYMOUS,
+    LATER,
+    TOO_MANY,
+    WITHOUT_CREDENTIALS,
+    ForbiddenError,
+    UnavailableError,
+)
 from penstock.cluster.compare import without_secrets
 from penstock.cluster.diff import Diff, diff
 from penstock.cluster.forbidden import grant
@@ -43,8 +50,9 @@ class LockedError(ClusterError):
 
 @dataclass(frozen=True, kw_only=True)
 class Revision:
-    """One revision of a release."""
+    """One revision of a release, or what another client applied without Helm."""
 
+    # 0 without Helm.
     number: int
     # Helm's: deployed, superseded, failed, pending-upgrade, uninstalled, …
     status: str
@@ -53,6 +61,14 @@ class Revision:
     chart: str = CHART
     # READY or NOT_READY, as a waiting penstock saw it; "" if none did.
     outcome: str = field(default="", compare=False)
+
+    def __str__(self) -> str:
+        return f"revision {self.number} ({self.status})" if self.is_recorded else self.status
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether Helm has a record of it."""
+        return self.number > 0
 
     @property
     def is_deployed(self) -> bool:
@@ -141,9 +157,9 @@ def require_release(target: ReleaseTarget) -> Release:
         raise ClusterError(
             Problem(
                 place=f"release {target}",
-                message="is not installed",
+                message="is not installed with Helm",
                 fix="Install it with `penstock apply`, or select another release with --release "
-                "and --namespace.",
+                "and --namespace. If another tool installed it, such as Argo CD, change it there.",
             )
         )
     return release
@@ -156,7 +172,7 @@ def revisions(target: ReleaseTarget) -> tuple[Revision, ...]:
 
 
 def history(target: ReleaseTarget) -> tuple[HistoryEntry, ...]:
-    """The stored revisions with their changes, oldest first. Raises ClusterError."""
+    """The revisions that Helm stores, with their changes, oldest first. Raises ClusterError."""
     entries: list[HistoryEntry] = []
     previous: Release | None = None
     contents: dict[str, int] = {}

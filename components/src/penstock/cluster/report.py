@@ -11,6 +11,7 @@ from penstock.cluster.compare import ABSENT, FieldChange
 from penstock.cluster.diff import Action, ComponentDiff, Diff, ObjectDiff, is_worker
 from penstock.cluster.drift import Drift
 from penstock.cluster.generations import Course, Transition
+from penstock.cluster.ownership import HELM
 from penstock.cluster.release import CHART, NOT_READY, HistoryEntry
 
 NO_CHANGES = "no changes"
@@ -24,12 +25,13 @@ def as_lines(
     available_gpus: int | None = None,
     kv_tokens: Mapping[str, int] | None = None,
     transition: Transition | None = None,
+    manager: str = HELM,
 ) -> list[str]:
     """The diff as text.
 
     ``available_gpus``: GPUs of the graph's nodes, None if not set; ``kv_tokens``: KV cache of one
     replica by pool, in tokens, for the pools where it is known; ``transition``: if a rolling update
-    is in progress.
+    is in progress; ``manager``: the client that applied the graph last.
     """
     returns = transition is not None and transition.course is Course.RETURNS
     lines = [
@@ -40,7 +42,7 @@ def as_lines(
             for line in _component(component, diff, keeps_pods=returns and is_worker(component))
         ),
         *(() if returns else _rollout(diff, available_gpus, kv_tokens or {})),
-        *(generations.lines(transition) if transition else ()),
+        *(generations.lines(transition, manager) if transition else ()),
         *_gpus(diff, available_gpus),
         *(f"also: {_object(o)}" for o in diff.objects),
         *(f"rejected: {rejected}. Fix: {rejected.fix}" for rejected in diff.rejected),

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import chain
 
 from penstock.cluster.kinds import CHART_KINDS, CREATED_KINDS, GROUPS, PLURALS
-from penstock.cluster.workloads import Object, key_of
+from penstock.cluster.workloads import WORKLOAD_VERSIONS, Object, key_of
 
 SECRETS = "secrets"  # Helm's records of the revisions
 
@@ -123,6 +124,13 @@ def _status(before: Sequence[Object], after: Sequence[Object]) -> Iterator[Need]
     yield _need("get", "", "pods/proxy", loss="the frontends' metrics are not shown")
 
 
+def _without_helm() -> Iterator[Need]:
+    """To find what another tool installed."""
+    loss = "a graph that was installed without Helm is not found"
+    for kind in WORKLOAD_VERSIONS:
+        yield _need("list", GROUPS[kind], PLURALS[kind], loss=loss)
+
+
 def _writing(before: Sequence[Object], after: Sequence[Object]) -> Iterator[Need]:
     yield from _diff(before, after)
     yield from _secrets("create", "update", "delete")
@@ -209,9 +217,9 @@ def _forwarding() -> Iterator[Need]:
 
 
 _TABLE: Mapping[Verb, Callable[[Sequence[Object], Sequence[Object]], Iterator[Need]]] = {
-    Verb.DIFF: _diff,
-    Verb.STATUS: _status,
-    Verb.HISTORY: lambda before, after: _secrets("get", "list"),
+    Verb.DIFF: lambda before, after: chain(_diff(before, after), _without_helm()),
+    Verb.STATUS: lambda before, after: chain(_status(before, after), _without_helm()),
+    Verb.HISTORY: lambda before, after: chain(_secrets("get", "list"), _without_helm()),
     Verb.APPLY: _writing,
     Verb.ROLLBACK: _writing,
     Verb.SCALE: _writing,

@@ -6,12 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock.cluster.api import Api, UnavailableError
+from penstock.cluster.api import Api
+from penstock.cluster.api_errors import UnavailableError
 from penstock.cluster.diagnose import is_ready
+from penstock.cluster.installed import require_installed
 from penstock.cluster.observe import observe
 from penstock.cluster.own_objects import OwnObjects
 from penstock.cluster.progress import Observation, Progress, progress_of
-from penstock.cluster.release import Release, Revision, require_release
+from penstock.cluster.release import Release, Revision
 from penstock.cluster.workloads import FRONTEND, POD_COMPONENT, workloads
 from penstock.errors import ClusterError
 from penstock.helm import ReleaseTarget
@@ -49,7 +51,7 @@ class StatusReader:
 
     def read(self) -> Status:
         """Raises ClusterError."""
-        release = require_release(self.target)
+        release = require_installed(self.target, self.api)
         observation = observe(self._own, release)
         metrics: FrontendMetrics | None = None
         metrics_error = observation.forbidden.get("Pod", "no frontend is ready")
@@ -87,7 +89,7 @@ def as_text(status: Status) -> str:
     newest, observed = progress.generation
     generation = f", generation {newest}" if newest else ""
     behind = f" (observed by the operator: {observed})" if observed < newest else ""
-    title = f"{status.target}: revision {revision.number} ({revision.status})"
+    title = f"{status.target}: {revision}"
     lines = [
         f"{title}{generation}{behind}: {state}",
         f"  {'pool':<12} {'ready':>7} {'updated':>8} {'restarts':>9} {'GPUs':>5}",
@@ -125,7 +127,7 @@ def as_dict(status: Status) -> dict[str, Any]:
     return {
         "release": status.target.name,
         "namespace": status.target.namespace,
-        "revision": status.revision.number,
+        "revision": status.revision.number or None,
         "status": status.revision.status,
         "generation": dict(zip(("desired", "observed"), progress.generation, strict=True)),
         "ready": progress.is_done,

@@ -12,7 +12,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from penstock.cluster import helm_writer
-from penstock.cluster.api import Api, ForbiddenError
+from penstock.cluster.api import Api
+from penstock.cluster.api_errors import ForbiddenError
 from penstock.cluster.own_objects import INSTANCE, NAME
 from penstock.cluster.release import CHART, Release, call_helm, helm_annotations
 from penstock.cluster.wait import Clock

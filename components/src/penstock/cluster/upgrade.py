@@ -53,7 +53,10 @@ def install_or_upgrade(api: Api, change: Change, print_line: Callable[[str], Non
             print_line(line)
     change, values = checked, checked.values
     if revision is None:
-        return _write(target, api, (), lambda _: helm_writer.install(target, chart, values))
+        existing = change.after if change.before.installer else ()
+        for manifest in existing:  # Helm installs only over objects with these
+            api.annotate(manifest, helm_annotations(target))
+        return _write(target, api, existing, partial(helm_writer.install, target, chart, values))
     return _write(target, api, change.after, partial(helm_writer.upgrade, target, chart, values))
 
 
@@ -130,7 +133,7 @@ def _rollback_transition(
     update, entries = read_graph(api, target, newest)
     if update is None:
         return None
-    earlier = earlier_objects(target, newest.revision.number)
+    earlier = earlier_objects(target, newest.revision)
     workers = {name for name, w in workloads(newest.objects).items() if w.is_worker}
     differs = has_drift(entries, workers)
     return transition(update, objects, newest.objects, earlier, has_drift=differs)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from penstock.cluster.api import UnavailableError
+from penstock.cluster.api_errors import UnavailableError
 from penstock.cluster.compare import without_secrets
 from penstock.cluster.diagnose import Diagnosis
 from penstock.cluster.observe import NOTHING, Baseline, read_progress

@@ -12,6 +12,7 @@ from typing import Any
 
 import yaml
 
+from penstock.manifests.pods import V1BETA1
 from penstock.manifests.scalers import Scaler, adapter_name, scalers
 from penstock.strict_yaml.loader import load
 
@@ -25,7 +26,13 @@ DGD = "DynamoGraphDeployment"
 # Components on `platform: plain`, with one node or several nodes per replica.
 DEPLOYMENT, LEADER_WORKER_SET = "Deployment", "LeaderWorkerSet"
 # Kinds that own pods: the components and etcd.
-WORKLOAD_KINDS = (DGD, DEPLOYMENT, LEADER_WORKER_SET, "StatefulSet")
+WORKLOAD_VERSIONS = {
+    DGD: V1BETA1,
+    DEPLOYMENT: "apps/v1",
+    LEADER_WORKER_SET: "leaderworkerset.x-k8s.io/v1",
+    "StatefulSet": "apps/v1",
+}
+WORKLOAD_KINDS = tuple(WORKLOAD_VERSIONS)
 FRONTEND = "frontend"
 # The generation of workers on `platform: plain`. The chart derives it from the rest of the pod, so
 # it is not a change of its own.

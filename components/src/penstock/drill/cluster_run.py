@@ -10,10 +10,11 @@ import httpx
 
 from penstock.cluster.api import Api
 from penstock.cluster.frontends import forwarded
+from penstock.cluster.installed import require_installed
 from penstock.cluster.observe import read_progress
 from penstock.cluster.own_objects import OwnObjects
 from penstock.cluster.preflight import Preflight
-from penstock.cluster.release import Release, require_release
+from penstock.cluster.release import Release
 from penstock.cluster.rights import Verb, needs_to_drill
 from penstock.drill.cluster_faults import KINDS, ClusterChoice
 from penstock.drill.cluster_target import ClusterRelease
@@ -76,7 +77,7 @@ class ClusterDrill:
             say,
             lambda before, after: needs_to_drill(before, kinds, forwards=self.url is None),
         ).require()
-        release = require_release(self.target)
+        release = require_installed(self.target, api)
         progress = read_progress(OwnObjects(api, self.target), release)
         if not progress.is_done:
             raise DrillError(

@@ -10,7 +10,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from penstock.cluster import pods as actions
-from penstock.cluster.api import Api, UnavailableError
+from penstock.cluster.api import Api
+from penstock.cluster.api_errors import UnavailableError
 from penstock.cluster.pods import Pod, list_pods
 from penstock.cluster.release import Release
 from penstock.cluster.workloads import WORKLOAD_KINDS, workloads

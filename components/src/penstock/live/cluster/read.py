@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from penstock.cluster.api import Api, ForbiddenError
+from penstock.cluster.api import Api
+from penstock.cluster.api_errors import ForbiddenError
+from penstock.cluster.installed import read_installed, require_installed
 from penstock.cluster.observe import read_objects
 from penstock.cluster.own_objects import OwnObjects
 from penstock.cluster.progress import Observation, progress_of
-from penstock.cluster.release import Release, read_release, require_release
+from penstock.cluster.release import Release
 from penstock.cluster.status import HTTP_PORT, frontend_port
 from penstock.cluster.workloads import FRONTEND, POD_GRAPH, WORKLOAD_KINDS, Object, workloads
 from penstock.helm import ReleaseTarget
@@ -47,7 +49,7 @@ class ReleaseReader:
 
     def first(self) -> None:
         """Raises ClusterError if the release is not installed."""
-        self._release = require_release(self.target)
+        self._release = require_installed(self.target, self.api)
 
     def read(self, now_s: float) -> ReleaseState | None:
         """The current state; None if the release is not installed any more. ``now_s``: monotonic.
@@ -55,7 +57,8 @@ class ReleaseReader:
         Raises ClusterError: ForbiddenError if the user may not list pods.
         """
         if now_s - self._release_at_s >= RELEASE_S or self._release is None:
-            self._release, self._release_at_s = read_release(self.target), now_s
+            self._release = read_installed(self.target, self.api)
+            self._release_at_s = now_s
         release = self._release
         if release is None or release.revision.is_uninstalled:
             return None

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
-from penstock.cluster.api import ForbiddenError
+from penstock.cluster.api_errors import ForbiddenError
 from penstock.errors import ClusterError
 from penstock.live.cluster.state import PodReplica
 from penstock.live.scrape import Scrape, metrics_of

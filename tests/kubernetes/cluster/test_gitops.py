@@ -1,0 +1,162 @@
+"""A graph that a GitOps controller installed from the chart, without Helm's records."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from penstock.cli.diff import EXIT_CHANGED
+from penstock.cluster.api import Api
+from penstock.cluster.ownership import LAST_APPLIED
+from penstock.errors import ClusterError
+from penstock.helm import ReleaseTarget
+from penstock.manifests.source import open_source, render_graph
+from tests.kubernetes.cluster.test_reverts import STEPS, has_no_old_decode
+from tests.support.emulated_cluster.released import Cluster
+from tests.support.emulated_cluster.site import Site, site_on
+
+ARGO_CD = "argocd-controller"
+CASES = ["plain", "dynamo", pytest.param("real", marks=pytest.mark.cluster)]
+
+
+def sync(cluster: Cluster | Site, *, server_side: bool = True) -> list[str]:
+    """Apply what the chart renders, as Argo CD does; the objects' kinds and names.
+
+    ``server_side``: with the option ServerSideApply; without it Argo CD applies as kubectl does.
+    """
+    namespace = cluster.namespace or "default"
+    loaded = open_source(cluster.graph, (), namespace).loaded
+    assert loaded is not None
+    name = cluster.graph.stem
+    objects = render_graph(loaded, namespace, name=name).objects
+    target = ReleaseTarget(name=name, namespace=namespace, kubeconfig=cluster.kubeconfig)
+    api = Api.connect(target)
+    for manifest in objects:
+        if server_side:
+            api.apply(manifest, ARGO_CD)
+            continue
+        note = {LAST_APPLIED: json.dumps(manifest)}
+        metadata = manifest["metadata"]
+        annotations = {**(metadata.get("annotations") or {}), **note}
+        made = {**manifest, "metadata": {**metadata, "annotations": annotations}}
+        path = api._path(manifest).rpartition("/")[0]
+        api._call("POST", path, {"fieldManager": ARGO_CD}, made, "application/json")
+    return [f"{o['kind']} {o['metadata']['name']}" for o in objects]
+
+
+@pytest.fixture(params=CASES)
+def site(
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[Site]:
+    with site_on(request.param, tmp_path, capsys, monkeypatch, {}) as site:
+        yield site
+
+
+def wait_until_ready(site: Site) -> str:
+    deadline = site.clock.now() + 60
+    while (found := site.run("status", "--cluster"))[0] != 0:
+        assert site.clock.now() < deadline, found
+        site.clock.sleep(site.every_s)
+    return found[1]
+
+
+def pods(site: Site) -> set[str]:
+    return {p["metadata"]["uid"] for name in ("prefill", "decode") for p in site.pods(name)}
+
+
+@pytest.mark.parametrize("server_side", [True, False], ids=["server-side", "client-side"])
+def test_it_is_read_and_changed_only_on_request(site: Site, server_side: bool) -> None:
+    sync(site, server_side=server_side)
+    assert f"applied by {ARGO_CD} without Helm" in wait_until_ready(site)
+    status = json.loads(site.run("status", "--cluster", "--json")[1])
+    assert (status["revision"], status["ready"]) == (None, True)
+    code, output = site.run("history")
+    assert (code, f"applied by {ARGO_CD}" in output) == (0, True), output
+    code, output = site.run("diff")
+    assert output.splitlines()[1:] == ["  no changes"], output
+    assert code == 0
+
+    site.edit(decode={"replicas": 2})
+    code, output = site.run("diff")
+    assert (code, "decode: scaled 1 → 2, without restart" in output) == (EXIT_CHANGED, True), output
+    assert output.count("created") == 1  # the disruption budget of two replicas
+    serving = pods(site)
+    code, output = site.apply()
+    assert code == ClusterError.exit_code
+    assert f"was applied by {ARGO_CD} without Helm" in output
+    assert "--adopt" in output
+    for verb in (("rollback",), ("scale", "--cluster", "decode=2"), ("uninstall",)):
+        code, output = site.run(*verb, "--yes")
+        assert code == ClusterError.exit_code, output
+        assert "Argo CD" in output
+    assert site.replicas()["decode"] == 1
+
+    code, output = site.apply("--adopt")
+    assert code == 0, output
+    assert "revision 1 is ready" in output
+    assert site.replicas()["decode"] == 2
+    assert serving <= pods(site)
+    assert site.run("diff")[0] == 0
+    site.edit(decode={"replicas": 1})
+    code, output = site.apply()
+    assert code == 0, output
+    assert "revision 2 is ready" in output
+    code, output = site.run("uninstall", "--yes")
+    assert code == 0, output
+
+
+def test_an_edit_of_another_client_is_drift(site: Site) -> None:
+    sync(site)
+    wait_until_ready(site)
+    site.patch(
+        "apis/policy/v1/poddisruptionbudgets/contract-prefill",
+        [{"op": "replace", "path": "/spec/unhealthyPodEvictionPolicy", "value": "IfHealthyBudget"}],
+        "kubectl-edit",
+    )
+    code, output = site.run("diff")
+    assert code == EXIT_CHANGED
+    assert "PodDisruptionBudget contract-prefill: spec.unhealthyPod" in output
+
+
+def test_no_graph_is_found_by_its_name_alone(site: Site) -> None:
+    """Objects of the same names that the chart did not make."""
+    code, output = site.run("history")
+    assert (code, "is not installed with Helm" in output) == (ClusterError.exit_code, True)
+
+
+@pytest.fixture
+def synced(fresh: Cluster) -> Cluster:
+    """Three prefill and two decode workers, whose update has replaced decode but not prefill."""
+    fresh.operator.machine.steps_to_ready = lambda args: 10**6 if "--slow" in args else STEPS
+    fresh.edit(prefill={"replicas": 3}, decode={"replicas": 2})
+    sync(fresh)
+    fresh.wait_until(lambda: fresh.run("status", "--cluster")[0] == 0)
+    return fresh
+
+
+@pytest.mark.parametrize("renews", [False, True], ids=["same-content", "renewed-annotation"])
+def test_a_revert_in_git_needs_a_renewed_annotation(synced: Cluster, renews: bool) -> None:
+    """The procedure of docs/cluster.md."""
+    before = synced.graph.read_text()
+    synced.edit(prefill={"config": {"engine": {"block_size": 64}}})
+    sync(synced)
+    synced.wait_until(lambda: has_no_old_decode(synced))
+    since = len(synced.operator.serving)
+    synced.graph.write_text(before)
+    code, output = synced.run("diff")
+    assert code == EXIT_CHANGED
+    assert "would leave prefill with 1 of 3 and decode with 0 of 2 workers" in output
+    assert f"rollout: {ARGO_CD} would do so, unless the commit also sets an annotation" in output
+    if renews:
+        for pool in ("prefill", "decode"):
+            synced.edit(**{pool: {"annotations": {"example.com/revert": "1"}}})
+    sync(synced)
+    synced.wait_until(lambda: synced.run("status", "--cluster")[0] == 0)
+    lowest = {name: synced.operator.lowest(name, since) for name in ("prefill", "decode")}
+    assert lowest == ({"prefill": 3, "decode": 2} if renews else {"prefill": 1, "decode": 0})
