@@ -50,6 +50,51 @@ def edit_kubeconfig(cluster: Cluster, edit: Edit) -> None:
     cluster.kubeconfig.write_text(yaml.safe_dump(content))
 
 
+def behind_proxy(cluster: Cluster, url: str) -> None:
+    """Only the proxy, which the emulated server is too, knows the address of the API server."""
+
+    def edit(content: dict[str, Any]) -> None:
+        cluster_of_context = content["clusters"][0]["cluster"]
+        cluster_of_context |= {"server": "http://api.invalid", "proxy-url": url}
+
+    edit_kubeconfig(cluster, edit)
+
+
+def test_every_request_goes_through_the_proxy_of_the_kubeconfig(fresh: Cluster) -> None:
+    behind_proxy(fresh, fresh.api.url)
+    code, output = fresh.apply()
+    assert code == 0, output
+    assert fresh.run("diff")[0] == 0
+    direct = [r for r in fresh.api.requests if not r.split()[1].startswith("http://api.invalid/")]
+    assert not direct
+
+
+def test_the_proxy_of_the_environment_is_used_as_helm_does(
+    installed: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a process: Helm's library reads the environment once."""
+    behind_proxy(installed, "")
+    monkeypatch.setenv("HTTP_PROXY", installed.api.url)
+    shown, _ = installed.start("history").communicate(timeout=60)
+    assert "deployed" in shown
+    monkeypatch.setenv("NO_PROXY", ".invalid")
+    shown, _ = installed.start("history").communicate(timeout=60)
+    assert "http://api.invalid: the API server does not respond" in shown
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_dead_proxy_is_named(fresh: Cluster, verb: str) -> None:
+    behind_proxy(fresh, "http://127.0.0.1:9")
+    output = failing(fresh, verb)
+    assert "http://api.invalid: cannot be reached through the proxy http://127.0.0.1:9" in output
+    assert "Fix: Correct proxy-url of the cluster in the kubeconfig" in output
+
+
+def test_a_proxy_of_another_protocol_is_refused(fresh: Cluster) -> None:
+    behind_proxy(fresh, "socks5://127.0.0.1:1080")
+    assert "proxy-url socks5://127.0.0.1:1080 is not supported" in failing(fresh, "status")
+
+
 @pytest.mark.parametrize("verb", VERBS)
 def test_8_a_context_that_does_not_exist(fresh: Cluster, verb: str) -> None:
     output = failing(fresh, verb, "--context", "emulate")

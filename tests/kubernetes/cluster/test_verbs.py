@@ -435,3 +435,10 @@ def test_the_default_namespace_is_the_contexts(fresh: Cluster) -> None:
     assert "serving/quick, compared with no installed release" in output
     assert {key[2] for key in fresh.api.store.objects if key[1] == "configmaps"} == {"serving"}
     assert fresh.run("history", "--namespace", "default")[0] == ClusterError.exit_code
+
+
+@pytest.mark.parametrize("verb", [("status", "--cluster"), ("history",)])
+def test_a_missing_namespace_is_named(installed: Cluster, verb: tuple[str, ...]) -> None:
+    code, output = installed.run(*verb, "--namespace", "serving")
+    assert code == ClusterError.exit_code
+    assert "namespace serving: does not exist. Fix: Select another one with --namespace" in output

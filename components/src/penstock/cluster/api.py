@@ -368,15 +368,7 @@ class Api:
             reason = str(error.reason).removeprefix("SSLError\n")
             raise no_tls_connection(self._client.configuration.host, reason) from None
         except urllib3.exceptions.HTTPError as error:
-            host = self._client.configuration.host
-            raise UnavailableError(
-                Problem(
-                    place=host,
-                    message=f"the API server does not respond: {api_errors.short(error)}",
-                    fix="Check the connection with `kubectl cluster-info`, or select another "
-                    "cluster with --context.",
-                )
-            ) from None
+            raise api_errors.no_response(error, self._client.configuration) from None
 
     def _cluster_error(
         self, error: ApiException, verb: str, manifest: Object, resource: str = ""

@@ -6,24 +6,17 @@ import json
 import re
 from collections.abc import Iterable
 
+import urllib3
 from kubernetes.client.exceptions import ApiException
 
+import kubernetes
 from penstock.cluster.compare import without_secrets
 from penstock.cluster.forbidden import grant
 from penstock.cluster.workloads import Object
 from penstock.errors import ClusterError, Problem
 from penstock.shipped import page
 
-
 # A 403 of a quota or a policy has another text.
-class UnavailableError(ClusterError):
-    """The API server did not respond, or responded with a transient error; a retry may succeed."""
-
-
-class ForbiddenError(ClusterError):
-    """The user lacks permission for the request (403)."""
-
-
 RBAC_DENIED = re.compile("cannot (patch|create) resource")
 WEBHOOK = re.compile("failed calling webhook|conversion webhook for")
 MALFORMED = "failed to create typed patch object"  # in a 500 without a reason
@@ -36,6 +29,14 @@ INSTALL_CRD = "Install the operator that provides this CRD, or turn off what nee
 RENEW = "Renew the credentials of the kubeconfig's user, for example by logging in again."
 # How a message about a pod begins; it never existed.
 REFUSED = re.compile('^(?:pods|Pod) "[^"]*" is (?:forbidden|invalid): ')
+
+
+class UnavailableError(ClusterError):
+    """The API server did not respond, or responded with a transient error; a retry may succeed."""
+
+
+class ForbiddenError(ClusterError):
+    """The user lacks permission for the request (403)."""
 
 
 def first_request(error: ApiException, host: str) -> Problem:
@@ -117,6 +118,33 @@ def status_of(error: ApiException) -> Object:
     except (TypeError, ValueError):
         return {}
     return status if isinstance(status, dict) else {}
+
+
+NOT_CONNECTED = (
+    urllib3.exceptions.ProxyError,
+    urllib3.exceptions.NewConnectionError,
+    urllib3.exceptions.ConnectTimeoutError,
+)
+
+
+def no_response(
+    error: urllib3.exceptions.HTTPError, configuration: kubernetes.client.Configuration
+) -> UnavailableError:
+    """The connection failed, or that to the proxy."""
+    cause = getattr(error, "reason", error)
+    if configuration.proxy and isinstance(cause, NOT_CONNECTED):
+        proxy = without_secrets(str(configuration.proxy))
+        message = f"cannot be reached through the proxy {proxy}: {short(error)}"
+        fix = "Correct proxy-url of the cluster in the kubeconfig, or HTTPS_PROXY and NO_PROXY."
+        return UnavailableError(Problem(place=configuration.host, message=message, fix=fix))
+    return UnavailableError(
+        Problem(
+            place=configuration.host,
+            message=f"the API server does not respond: {short(error)}",
+            fix="Check the connection with `kubectl cluster-info`, or select another cluster with "
+            "--context.",
+        )
+    )
 
 
 def short(error: Exception) -> str:

@@ -11,9 +11,12 @@ import difflib
 import logging
 import os
 import sys
+import urllib.request
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 
 import urllib3
 import yaml
@@ -67,11 +70,12 @@ def configuration_of(target: ReleaseTarget) -> kubernetes.client.Configuration:
             _load_pod(configuration)
         else:
             _require_files(files)
-            _require_context(target, files)
+            cluster = _require_context(target, files)
             with _failed_logins() as failed:
                 kubernetes.config.load_kube_config(
                     _text(target.kubeconfig), target.context, configuration
                 )
+            configuration.proxy = proxy_of(cluster, configuration.host)
             if failed:
                 raise _no_credentials(", ".join(map(str, files)), failed)
     except UNREADABLE as error:
@@ -133,8 +137,29 @@ def _require_files(files: list[Path]) -> None:
         raise _unusable(names, "the kubeconfig does not exist")
 
 
-def _require_context(target: ReleaseTarget, files: list[Path]) -> None:
-    """ClusterError unless the context exists, and its cluster and its user."""
+def proxy_of(cluster: Mapping[str, Any], host: str) -> str | None:
+    """The URL of the proxy to the API server: `proxy-url` of the cluster in the kubeconfig, else
+    that of the environment, as for kubectl and Helm; None without one.
+
+    The Python client reads neither.
+    """
+    if url := cluster.get("proxy-url"):
+        if urlsplit(str(url)).scheme not in ("http", "https"):
+            message = f"proxy-url {url} is not supported"
+            fix = "Set proxy-url of the cluster to a proxy with http or https."
+            raise ClusterError(Problem(place="kubeconfig", message=message, fix=fix))
+        return str(url)
+    server = urlsplit(host)
+    name = server.hostname or ""
+    is_loopback = name == "localhost" or name.startswith("127.") or name == "::1"
+    if is_loopback or urllib.request.proxy_bypass_environment(server.netloc):  # type: ignore[attr-defined]
+        return None
+    return urllib.request.getproxies_environment().get(server.scheme)
+
+
+def _require_context(target: ReleaseTarget, files: list[Path]) -> Mapping[str, Any]:
+    """The cluster of the context. ClusterError unless the context exists, and its cluster and its
+    user."""
     place = os.pathsep.join(map(str, files))
     merged = kubernetes.config.kube_config.KubeConfigMerger(place).config.value
     named = {
@@ -155,6 +180,8 @@ def _require_context(target: ReleaseTarget, files: list[Path]) -> None:
         if (part := context.get(kind)) and part not in named[kind]:
             fix = f"Set `{kind}` of context {name} to one that exists, or use another --context."
             raise _missing(f"{kind} {part} of context {name}", named[kind], fix)
+    found = named["cluster"].get(str(context.get("cluster")), {})
+    return found.get("cluster") or {}
 
 
 def _select(contexts: list[str]) -> str:

@@ -30,6 +30,7 @@ from penstock.cluster.workloads import (
     key_of,
     mounted_config_maps,
 )
+from penstock.errors import ClusterError, Problem
 from penstock.helm import ReleaseTarget
 
 
@@ -42,8 +43,19 @@ def read_installed(target: ReleaseTarget, api: Api, after: Iterable[Object] = ()
 
 
 def require_installed(target: ReleaseTarget, api: Api) -> Release:
-    """Raises ClusterError if nothing is installed."""
-    return read_installed(target, api) or require_release(target)
+    """Raises ClusterError if nothing is installed, or the namespace does not exist."""
+    found = read_installed(target, api)
+    if found is None and not _has_namespace(api):
+        place, message = f"namespace {target.namespace}", "does not exist"
+        fix = "Select another one with --namespace, or another cluster with --context."
+        raise ClusterError(Problem(place=place, message=message, fix=fix))
+    return found or require_release(target)
+
+
+def _has_namespace(api: Api) -> bool:
+    with contextlib.suppress(ForbiddenError):
+        return api.served(f"/api/v1/namespaces/{api.namespace}") is not None
+    return True
 
 
 def _read_unrecorded(target: ReleaseTarget, api: Api, after: Iterable[Object]) -> Release | None:
