@@ -278,3 +278,12 @@ def test_a_pool_given_twice_to_scale_is_an_error(tmp_path: Path) -> None:
     done = penstock("scale", str(graph), "decode=2", "decode=3")
     assert done.returncode == errors.GraphError.exit_code
     assert "given twice" in done.stderr
+
+
+def test_render_prints_the_images_to_copy() -> None:
+    graph = str(ROOT / "dynamo_graphs" / "gpt-oss-20b-h100.yaml")
+    shown = penstock("render", graph, "--set", "platform=plain", "--images")
+    assert shown.stdout.splitlines() == [
+        "nvcr.io/nvidia/ai-dynamo/tensorrtllm-runtime:1.6.1",
+        "quay.io/coreos/etcd:v3.5.21",
+    ]

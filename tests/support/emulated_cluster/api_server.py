@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import ssl
 import threading
 import time
@@ -135,6 +136,10 @@ class ApiServer:
                 "contexts": [{"name": "emulated", "context": context}],
             }
         )
+
+
+# How a line of a log begins, if a test reads it with timestamps.
+STAMP = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z ")
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -303,7 +308,8 @@ class _Handler(BaseHTTPRequestHandler):
             ):
                 return None  # 404 of the pod
             case ["api", "v1", "namespaces", _, "pods", pod, "log"]:
-                return 200, self.api.logs.get(pod, "")
+                query = parse_qs(urlsplit(self.path).query)
+                return 200, _log(self.api.logs.get(pod, ""), query)
             case ["api", "v1", "namespaces", _, "pods", pod, "proxy", *rest]:
                 name, of_all = ("/".join([n, *rest]) for n in (pod, pod.partition(":")[2]))
                 answer = self.api.served.get(name, self.api.served.get(of_all))
@@ -438,3 +444,17 @@ def _selected(made: Object, query: Object) -> bool:
     return chosen in ("", f"type={made.get('type')}", f"spec.nodeName={node}") and all(
         labels.get(name.rstrip("=")) == value.lstrip("=") for name, value in selectors
     )
+
+
+def _log(text: str, query: dict[str, list[str]]) -> str:
+    """The last `tailLines` of a log. Each of its lines begins with its timestamp, which the server
+    prints only with `timestamps`. With `sinceTime`, of which it reads whole seconds: those since.
+    """
+    lines = text.splitlines(keepends=True)
+    if since := query.get("sinceTime"):
+        lines = [line for line in lines if line[:19] >= since[0][:19]]
+    if count := query.get("tailLines"):
+        lines = lines[-int(count[0]) :] if int(count[0]) else []
+    if query.get("timestamps") != ["true"]:
+        lines = [line.partition(" ")[2] if STAMP.match(line) else line for line in lines]
+    return "".join(lines)

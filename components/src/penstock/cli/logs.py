@@ -1,4 +1,5 @@
-"""`penstock logs GRAPH [NAME]`: print the logs of a graph's processes, also after `down`."""
+"""`penstock logs GRAPH [NAME]`: print the logs of a graph's processes, also after `down`, or with
+`--cluster` those of its pods."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "name",
         metavar="NAME",
         nargs="?",
-        help="print only a component (decode) or one process (decode.0)",
+        help="print only a component (decode), one process (decode.0) or one pod",
     )
     parser.add_argument(
         "-n",
@@ -25,6 +26,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="lines of each log to print (default: 50)",
     )
     parser.add_argument("-f", "--follow", action="store_true", help="print new lines until Ctrl-C")
+    parser.add_argument(
+        "--cluster",
+        action="store_true",
+        help="print the logs of a release on a cluster instead of local processes",
+    )
+    parser.add_argument(
+        "--previous",
+        action="store_true",
+        help="with --cluster: print the log before the last restart of each container",
+    )
+    arguments.add_cluster(parser, "--namespace")
 
 
 def _count(text: str) -> int:
@@ -34,6 +46,12 @@ def _count(text: str) -> int:
 
 
 def run(args: argparse.Namespace) -> int:
+    if args.cluster:
+        return _show_pods(args)
+    if args.previous:
+        from penstock.errors import UsageError
+
+        raise UsageError("--previous needs --cluster")
     from penstock.local.control import require_same_sets
     from penstock.local.logs import show_logs
     from penstock.local.state import StateDir
@@ -41,4 +59,17 @@ def run(args: argparse.Namespace) -> int:
     state = StateDir(args.graph)
     require_same_sets(state, args.sets)
     show_logs(state, args.name, args.lines, args.follow)
+    return 0
+
+
+def _show_pods(args: argparse.Namespace) -> int:
+    from penstock.cluster.api import Api
+    from penstock.cluster.logs import PodLogs
+
+    target = arguments.target_of(args)
+    api = Api.connect(target)
+    logs = PodLogs(api=api, target=target, name=args.name or "", previous=args.previous)
+    logs.show(args.lines)
+    if args.follow:
+        logs.follow(arguments.clock())
     return 0

@@ -1,4 +1,4 @@
-"""`penstock render GRAPH`: print the manifests, as `helm template` does."""
+"""`penstock render GRAPH`: print the manifests, as `helm template` does, or the images in them."""
 
 from __future__ import annotations
 
@@ -12,12 +12,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_sets(parser)
     arguments.add_namespace(parser)
     arguments.add_generated_output(parser)
+    parser.add_argument(
+        "--images",
+        action="store_true",
+        help="print only the container images, one a line, for example to copy them to a registry",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     from penstock.graph.load import load_graph
+    from penstock.manifests.images import images
     from penstock.manifests.source import render_graph
 
     rendered = render_graph(load_graph(args.graph, args.sets), args.namespace)
+    if args.images:
+        print(*images(rendered.objects), sep="\n")
+        return 0
     arguments.write_generated(args, rendered.text, "# Source: penstock/templates/")
     return 0

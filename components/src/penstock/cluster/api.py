@@ -298,6 +298,17 @@ class Api:
                 continue  # 400: there is no previous container
         return ""
 
+    def log(self, pod: str, container: str, query: Mapping[str, str]) -> str:
+        """The container's log, each line after its timestamp and a space; "" if it has none, for
+        example because the container has not started."""
+        path = f"/api/v1/namespaces/{self.namespace}/pods/{pod}/log"
+        try:
+            return self._text(path, {"container": container, "timestamps": "true", **query})
+        except ApiException as error:
+            if error.status in (400, 404):
+                return ""
+            raise self._cluster_error(error, "get", _named("Pod", pod), "pods/log") from None
+
     def get_from_pod(self, pod: str, port: int, path: str) -> str:
         """The body of an HTTP GET to a pod, through the API server's proxy."""
         proxied = f"/api/v1/namespaces/{self.namespace}/pods/{pod}:{port}/proxy/{path}"

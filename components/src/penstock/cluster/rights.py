@@ -22,6 +22,7 @@ class Verb(StrEnum):
     DIFF = "diff"
     STATUS = "status"
     HISTORY = "history"
+    LOGS = "logs"
     APPLY = "apply"
     ROLLBACK = "rollback"
     SCALE = "scale"
@@ -75,7 +76,7 @@ class Role:
 
 
 READING = (Verb.DIFF, Verb.STATUS, Verb.HISTORY)
-WRITING = (Verb.APPLY, Verb.ROLLBACK, Verb.SCALE)
+WRITING = (Verb.LOGS, Verb.APPLY, Verb.ROLLBACK, Verb.SCALE)
 ROLES = (
     Role(name="viewer", about="Reads releases: diff (without a dry run), status.", verbs=READING),
     Role(name="ci", about="Writes releases from a pipeline.", verbs=(*READING, *WRITING)),
@@ -122,6 +123,11 @@ def _status(before: Sequence[Object], after: Sequence[Object]) -> Iterator[Need]
     yield _need("list", "", "pods", loss="the problems of pods are not shown")
     yield from _warnings((*before, *after))
     yield _need("get", "", "pods/proxy", loss="the frontends' metrics are not shown")
+
+
+def _logs(before: Sequence[Object], after: Sequence[Object]) -> Iterator[Need]:
+    yield _need("list", "", "pods")
+    yield _need("get", "", "pods/log")
 
 
 def _without_helm() -> Iterator[Need]:
@@ -220,6 +226,7 @@ _TABLE: Mapping[Verb, Callable[[Sequence[Object], Sequence[Object]], Iterator[Ne
     Verb.DIFF: lambda before, after: chain(_diff(before, after), _without_helm()),
     Verb.STATUS: lambda before, after: chain(_status(before, after), _without_helm()),
     Verb.HISTORY: lambda before, after: chain(_secrets("get", "list"), _without_helm()),
+    Verb.LOGS: _logs,
     Verb.APPLY: _writing,
     Verb.ROLLBACK: _writing,
     Verb.SCALE: _writing,

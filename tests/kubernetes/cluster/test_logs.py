@@ -1,0 +1,66 @@
+"""`penstock logs --cluster`: the logs of a release's pods."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.errors import ClusterError, UsageError
+from tests.support.emulated_cluster.released import Cluster
+
+STAMPS = ("2026-11-29T08:00:00.9Z", "2026-11-29T08:00:01.10Z", "2026-11-29T08:00:01.123456789Z")
+
+
+@pytest.fixture
+def names(installed: Cluster) -> dict[str, str]:
+    """Each pod of a component; the pods have two lines each."""
+    found = {}
+    for pod in installed.api.store.of_kind("Pod"):
+        name, component = pod["metadata"]["name"], pod["metadata"]["labels"]["penstock/component"]
+        found[component] = name
+        lines = (f"{stamp} line {i} of {name}\n" for i, stamp in enumerate(STAMPS[:2]))
+        installed.api.logs[name] = "".join(lines)
+    return found
+
+
+def test_the_last_lines_of_every_pod(installed: Cluster, names: dict[str, str]) -> None:
+    code, output = installed.run("logs", "--cluster", "-n", "1")
+    lines = [line.split(" | ") for line in output.splitlines()]
+    assert code == 0
+    assert len(lines) == 4
+    assert all(text == f"line 1 of {name.rstrip()}" for name, text in lines)
+    assert {name.rstrip() for name, _ in lines} >= set(names.values())
+
+
+@pytest.mark.parametrize("by", ["component", "pod"])
+def test_one_component_or_pod(installed: Cluster, names: dict[str, str], by: str) -> None:
+    name = names["decode"]
+    _, output = installed.run("logs", "decode" if by == "component" else name, "--cluster")
+    assert output == f"{name} | line 0 of {name}\n{name} | line 1 of {name}\n"
+
+
+def test_following_prints_each_new_line_once(
+    installed: Cluster, names: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, polls = names["decode"], []
+
+    def sleep(seconds: float) -> None:
+        polls.append(seconds)
+        if len(polls) == 2:
+            installed.api.logs[name] += f"{STAMPS[2]} line 2 of {name}\n"
+        if len(polls) == 4:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(installed.clock, "sleep", sleep)
+    code, output = installed.run("logs", "decode", "--cluster", "--follow")
+    assert code == 130
+    printed = [line for line in output.splitlines() if " | " in line]
+    assert printed == [f"{name} | line {i} of {name}" for i in range(3)]
+
+
+def test_what_is_wrong_is_named(installed: Cluster, names: dict[str, str]) -> None:
+    code, output = installed.run("logs", "decoder", "--cluster")
+    assert code == UsageError.exit_code
+    assert "called 'decoder'. Fix: Use one of decode, frontend, prefill, or" in output
+    code, output = installed.run("logs", "--cluster", "--release", "other")
+    assert (code, "release default/other: has no pods" in output) == (ClusterError.exit_code, True)
+    assert installed.run("logs", "--previous")[0] == UsageError.exit_code
