@@ -6,18 +6,20 @@ With real graphs behind it: tests/e2e/test_gateway.py.
 from __future__ import annotations
 
 import json
+import socket
 import ssl
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 
 from penstock.gateway import envoy as envoy_config
-from penstock.gateway.envoy import BUFFER, Certificate, LocalSetup, config
+from penstock.gateway.envoy import BUFFER, Certificate, Config, LocalSetup, config
 from penstock.gateway.load import load_gateway
 from penstock.gateway.policy import Policy, build_policy
 from penstock.local import run_envoy
@@ -40,11 +42,21 @@ def bearer(client: str = "alice") -> dict[str, str]:
 
 
 @contextmanager
-def serving(policy: Policy, buffered: bool = True, **ports: int) -> Iterator[httpx.Client]:
-    """A client of Envoy with the policy's configuration; keeps its connection."""
+def serving(
+    policy: Policy,
+    buffered: bool = True,
+    *,
+    edit: Callable[[list[Config]], None] = lambda _: None,
+    **ports: int,
+) -> Iterator[httpx.Client]:
+    """A client of Envoy with the policy's configuration; keeps its connection.
+
+    ``edit``: changes the listener's filters.
+    """
     ports = {"listen": Ports().free(), **ports}
     setup = local(policy, KEYS, **ports)
     made = config(policy, setup) if buffered else without_buffer(policy, setup)
+    edit(made["static_resources"]["listeners"][0]["filter_chains"][0]["filters"])
     with run_envoy.start_envoy(run_envoy.require_envoy(), made, KEYS) as envoy:
         envoy.wait_until_listening(setup.listen)
         url = f"http://127.0.0.1:{setup.listen.port}"
@@ -55,7 +67,7 @@ def serving(policy: Policy, buffered: bool = True, **ports: int) -> Iterator[htt
 def without_buffer(policy: Policy, setup: LocalSetup) -> dict[str, object]:
     made = config(policy, setup)
     chain = made["static_resources"]["listeners"][0]["filter_chains"][0]
-    manager = chain["filters"][0]["typed_config"]
+    manager = chain["filters"][-1]["typed_config"]
     manager["http_filters"] = [f for f in manager["http_filters"] if f["name"] != BUFFER]
     return made
 
@@ -100,6 +112,64 @@ def test_without_a_known_key_no_frontend_is_reached(headers: dict[str, str]) -> 
             assert client.post("/v1/chat/completions", headers=bearer()).status_code == 200
             shadow.wait_for_requests(1)
     assert (len(stable.seen), len(shadow.seen)) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("x-dynamo-request-priority", "X-Dynamo-Request-Strict-Priority"),
+        *("x-dynamo-worker-instance-id", "x-worker-instance-id", "x-dp-rank"),
+        *("x-dynamo-prefill-instance-id", "x-prefill-instance-id", "x-prefill-dp-rank"),
+        *("x-dynamo-dp-rank", "x-dynamo-prefill-dp-rank", "x-data-parallel-rank"),
+        *("x-dynamo-meta-policy-class", "x-tenant-id"),
+    ],
+)
+def test_no_client_controls_the_router(name: str) -> None:
+    sent = {name: "1", "x-dynamo-session-id": "s", "x-request-id": "r", **bearer()}
+    with Frontend("stable") as stable, Frontend("candidate") as shadow:
+        made = policy(BACKENDS + SHADOW.replace("20", "100"))
+        with serving(made, stable=stable.port, candidate=shadow.port) as client:
+            assert client.post("/v1/chat/completions", headers=sent).status_code == 200
+            shadow.wait_for_requests(1)
+    for seen in (*stable.seen, *shadow.seen):
+        names = {header.lower() for header in seen}
+        assert name.lower() not in names
+        assert {"x-dynamo-session-id", "x-request-id"} <= names
+
+
+def test_headers_that_never_end_are_given_up() -> None:
+    def shorten(filters: Any) -> None:
+        assert filters[-1]["typed_config"]["request_headers_timeout"] == "10s"
+        filters[-1]["typed_config"]["request_headers_timeout"] = "0.3s"
+
+    with (
+        Frontend("stable") as stable,
+        serving(policy(BACKENDS), edit=shorten, stable=stable.port) as client,
+        socket.create_connection((client.base_url.host, int(client.base_url.port or 0))) as slow,
+    ):
+        slow.settimeout(10)
+        slow.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: gateway\r\n")
+        assert slow.recv(100).startswith(b"HTTP/1.1 408")
+    assert not stable.seen
+
+
+def test_connections_above_the_cap_are_closed() -> None:
+    def lower(filters: Any) -> None:
+        assert filters[0]["typed_config"]["max_connections"] == 16_384
+        filters[0]["typed_config"]["max_connections"] = 2
+
+    with (
+        Frontend("stable") as stable,
+        serving(policy(BACKENDS), edit=lower, stable=stable.port) as client,
+        ExitStack() as stack,
+    ):
+        address = client.base_url.host, int(client.base_url.port or 0)
+        assert client.post("/v1/chat/completions", headers=bearer()).status_code == 200
+        stack.enter_context(socket.create_connection(address))
+        third = stack.enter_context(socket.create_connection(address))
+        third.settimeout(10)
+        assert third.recv(100) == b""
+        assert client.post("/v1/chat/completions", headers=bearer()).status_code == 200
 
 
 def test_a_key_is_accepted_with_or_without_bearer_and_not_forwarded() -> None:

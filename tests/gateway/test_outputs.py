@@ -41,6 +41,12 @@ def of_manifests(rest: str) -> Found:
         "request": traffic["timeout"]["http"]["requestTimeout"],
         "idle": traffic["timeout"]["http"]["streamIdleTimeout"],
         "upload": client["timeout"]["http"]["requestReceivedTimeout"],
+        "headers": client["timeout"]["http"]["requestHeadersReceivedTimeout"],
+        "clients": client["connection"]["connectionLimit"]["value"],
+        "removed": [
+            (match["type"].lower(), match["value"])
+            for match in client["headers"]["earlyRequestHeaders"]["removeOnMatch"]
+        ],
         "retries": traffic["retry"]["numRetries"],
         "retry_on": traffic["retry"]["retryOn"]["triggers"],
         "retry_status": traffic["retry"]["retryOn"]["httpStatusCodes"],
@@ -55,7 +61,11 @@ def of_manifests(rest: str) -> Found:
 def of_envoy(rest: str) -> Found:
     """The same numbers, read back from the local Envoy's configuration."""
     static = envoy(policy(rest))["static_resources"]
-    manager = static["listeners"][0]["filter_chains"][0]["filters"][0]["typed_config"]
+    connections, manager = (
+        f["typed_config"] for f in static["listeners"][0]["filter_chains"][0]["filters"]
+    )
+    (mutation,) = manager["early_header_mutation_extensions"]
+    removed = mutation["typed_config"]["mutations"]
     filters = {f["name"]: f["typed_config"] for f in manager["http_filters"]}
     route = manager["route_config"]["virtual_hosts"][0]["routes"][0]
     keys = route["typed_per_filter_config"]["envoy.filters.http.api_key_auth"]
@@ -79,6 +89,11 @@ def of_envoy(rest: str) -> Found:
         "request": action["timeout"],
         "idle": action["idle_timeout"],
         "upload": manager["request_timeout"],
+        "headers": manager["request_headers_timeout"],
+        "clients": connections["max_connections"],
+        "removed": [
+            pair for one in removed for pair in one["remove_on_match"]["key_matcher"].items()
+        ],
         "retries": action["retry_policy"]["num_retries"],
         "retry_on": action["retry_policy"]["retry_on"].split(","),
         "retry_status": action["retry_policy"]["retriable_status_codes"],
@@ -107,7 +122,7 @@ def test_a_limit_counts_clients_separately_or_together(per: str) -> None:
     rule = kinds(rest)["BackendTrafficPolicy"]["rateLimit"]["local"]["rules"][0]
     assert ("clientSelectors" in rule) == (per == "client")
     config = envoy(policy(rest))["static_resources"]["listeners"][0]["filter_chains"][0]
-    route = config["filters"][0]["typed_config"]["route_config"]["virtual_hosts"][0]["routes"][0]
+    route = config["filters"][-1]["typed_config"]["route_config"]["virtual_hosts"][0]["routes"][0]
     limit = route["typed_per_filter_config"]["envoy.filters.http.local_ratelimit"]
     assert ("descriptors" in limit) == (per == "client")
     assert (limit["token_bucket"]["max_tokens"] == 7) == (per == "everyone")
@@ -143,7 +158,7 @@ def test_a_backend_without_weight_gets_nothing_and_needs_no_address() -> None:
 def test_the_filters_are_key_then_buffer_then_limit_then_router() -> None:
     """Envoy Gateway's own order, in its internal/xds/translator/httpfilters.go."""
     chain = envoy(policy(ODD))["static_resources"]["listeners"][0]["filter_chains"][0]
-    names = [f["name"] for f in chain["filters"][0]["typed_config"]["http_filters"]]
+    names = [f["name"] for f in chain["filters"][-1]["typed_config"]["http_filters"]]
     assert [name.rsplit(".", 1)[1] for name in names] == [
         "api_key_auth",
         "buffer",

@@ -15,8 +15,12 @@ from penstock.gateway.errors import local_replies, route_metadata
 from penstock.gateway.policy import (
     CLIENT_HEADER,
     CONNECTION_BUFFER_BYTES,
+    CONTROL_HEADERS,
+    CONTROL_PREFIXES,
+    HEADERS_S,
     MIRROR_BOUND,
     MIRROR_CONNECT_S,
+    MOST_CONNECTIONS,
     MOST_PARALLEL_RETRIES,
     PATHS,
     RETRY_ON,
@@ -70,7 +74,7 @@ def config(policy: Policy, local: LocalSetup, live: Config | None = None) -> Con
 
     ``live``: where Envoy reads its routes instead; the keys are then not in the configuration.
     """
-    chain: Config = {"filters": [_connection_manager(policy, local, live)]}
+    chain: Config = {"filters": [_connection_limit(), _connection_manager(policy, local, live)]}
     if local.certificate is not None:
         chain["transport_socket"] = _tls(local.certificate)
     listener = {
@@ -111,6 +115,23 @@ def _tls(certificate: Certificate) -> Config:
     }
 
 
+def _connection_limit() -> Config:
+    message = "extensions.filters.network.connection_limit.v3.ConnectionLimit"
+    limit = typed(message, stat_prefix="gateway", max_connections=MOST_CONNECTIONS)
+    return {"name": "envoy.filters.network.connection_limit", "typed_config": limit}
+
+
+def _without_control_headers() -> Config:
+    matchers = [
+        *({"exact": name} for name in CONTROL_HEADERS),
+        *({"prefix": prefix} for prefix in CONTROL_PREFIXES),
+    ]
+    mutations = [{"remove_on_match": {"key_matcher": matcher}} for matcher in matchers]
+    name = "early_header_mutation.header_mutation"
+    config = typed(f"extensions.http.{name}.v3.HeaderMutation", mutations=mutations)
+    return {"name": f"envoy.http.{name}", "typed_config": config}
+
+
 def _connection_manager(policy: Policy, local: LocalSetup, live: Config | None) -> Config:
     if live is None:
         hosts = [{"name": policy.name, "domains": ["*"], "routes": [route(policy, local)]}]
@@ -127,7 +148,9 @@ def _connection_manager(policy: Policy, local: LocalSetup, live: Config | None) 
             merge_slashes=True,
             path_with_escaped_slashes_action="UNESCAPE_AND_REDIRECT",
             use_remote_address=True,
+            request_headers_timeout=f"{HEADERS_S}s",
             request_timeout=f"{policy.upload_s}s",
+            early_header_mutation_extensions=[_without_control_headers()],
             local_reply_config=local_replies(policy),
             http_filters=_filters(policy),
             **routes,

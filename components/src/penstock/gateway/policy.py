@@ -15,6 +15,18 @@ from penstock.graph.gateway import GatewaySection, Limits, RateLimit
 
 PATHS = "/v1"  # the OpenAI API; a frontend's /metrics, /health and /busy_threshold are not exposed
 CLIENT_HEADER = "x-penstock-client"  # set from the key; overwrites what the client sent
+# With these headers a client sets its priority in the queue, chooses the worker, or is of another
+# tenant or class. Found in the binary of ai-dynamo 1.6.1; the session headers stay.
+CONTROL_HEADERS = (
+    *("x-tenant-id", "x-worker-instance-id", "x-prefill-instance-id"),
+    *("x-dp-rank", "x-prefill-dp-rank", "x-data-parallel-rank"),
+)
+CONTROL_PREFIXES = (
+    *("x-dynamo-dp-", "x-dynamo-meta-", "x-dynamo-prefill-", "x-dynamo-request-"),
+    "x-dynamo-worker-",
+)
+HEADERS_S = 10  # until the headers of a request must be complete
+MOST_CONNECTIONS = 16_384  # of clients, for each Envoy
 SERVICE_PORT = 8000  # of the Service of the frontends
 UNIT_S = {"second": 1, "minute": 60, "hour": 3600}
 

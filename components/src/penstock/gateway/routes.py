@@ -14,6 +14,10 @@ import yaml
 from penstock.gateway.errors import headers_of, numbers_of, statuses_of
 from penstock.gateway.policy import (
     CLIENT_HEADER,
+    CONTROL_HEADERS,
+    CONTROL_PREFIXES,
+    HEADERS_S,
+    MOST_CONNECTIONS,
     MOST_PARALLEL_RETRIES,
     PATHS,
     RETRY_ON,
@@ -173,7 +177,18 @@ def _client_traffic(policy: Policy) -> Object:
     spec: Object = {"targetRefs": _targets(policy, "Gateway")}
     if policy.tls_secret is not None:
         spec["tls"] = {"minVersion": "1.2"}
-    spec["timeout"] = {"http": {"requestReceivedTimeout": f"{policy.upload_s}s"}}
+    spec["timeout"] = {
+        "http": {
+            "requestHeadersReceivedTimeout": f"{HEADERS_S}s",
+            "requestReceivedTimeout": f"{policy.upload_s}s",
+        }
+    }
+    spec["connection"] = {"connectionLimit": {"value": MOST_CONNECTIONS}}
+    matches = [
+        *({"type": "Exact", "value": name} for name in CONTROL_HEADERS),
+        *({"type": "Prefix", "value": prefix} for prefix in CONTROL_PREFIXES),
+    ]
+    spec["headers"] = {"earlyRequestHeaders": {"removeOnMatch": matches}}
     return _object(policy, EXTENSIONS, "v1alpha1", "ClientTrafficPolicy", spec)
 
 
