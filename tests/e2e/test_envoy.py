@@ -18,6 +18,7 @@ from penstock.local.envoy import Envoy
 from penstock.local.launch import fill
 from penstock.local.ports import Ports
 from penstock.local.services import envoy_binary
+from tests.local.test_request_adapter import HOSTS
 from tests.support.scripted_http import QuietServer
 
 pytestmark = pytest.mark.needs("envoy")
@@ -91,7 +92,8 @@ def endpoint(
     assert binary is not None
     ports = Ports()
     port, health = ports.free(), ports.free()
-    envoy = Envoy(binary, tmp_path_factory.mktemp("envoy"), "127.0.0.1", port)
+    folder = tmp_path_factory.mktemp("envoy")
+    envoy = Envoy(binary, folder, "127.0.0.1", port, hosts=["gpu-1.example.com"])
     argv = [fill(part, {"health": health}) for part in envoy.program().argv]
     envoy.list_frontends(upstream)
     with log.open("wb") as output:
@@ -124,6 +126,23 @@ def _reset() -> None:
 
 def post(url: str, model: str = "m") -> httpx.Response:
     return httpx.post(url, json={"model": model})
+
+
+@pytest.mark.parametrize(("host", "status"), [*HOSTS.items(), ("GPU-1.example.com:80", 200)])
+def test_only_names_of_this_machine_are_served(endpoint: str, host: str, status: int) -> None:
+    response = httpx.post(endpoint + CHAT, json={"model": "m"}, headers={"Host": host})
+    assert response.status_code == status
+    if status == 421:
+        assert response.json()["error"]["code"] == "unknown_host"
+        assert "--allow-host NAME" in response.json()["error"]["message"]
+
+
+def test_the_settings_of_frontends_cannot_be_reached(endpoint: str) -> None:
+    before = len(Frontend.ports)
+    for path in ("/busy_threshold", "/v1/../busy_threshold", "/engine/control"):
+        assert httpx.post(f"{endpoint}{path}", json={}).status_code == 404
+    assert len(Frontend.ports) == before
+    assert httpx.get(f"{endpoint}/metrics").status_code == 200
 
 
 def test_the_empty_404_of_a_model_without_workers_becomes_a_503(endpoint: str) -> None:

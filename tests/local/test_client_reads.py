@@ -84,7 +84,7 @@ async def measured(
 
 def _read(port: int, headers: dict[str, str], clock: Clock) -> int:
     body = b'{"model": "m", "max_tokens": 8}'
-    head = f"POST {CHAT} HTTP/1.1\r\nhost: x\r\ncontent-length: {len(body)}\r\n"
+    head = f"POST {CHAT} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {len(body)}\r\n"
     head += "".join(f"{name}: {value}\r\n" for name, value in headers.items() if name and value)
     size = 0
     with socket.socket() as connection:

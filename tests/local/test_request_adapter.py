@@ -12,6 +12,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+import yarl
 from aiohttp import web
 
 from penstock.local.adapt import Overrides, adapt
@@ -98,6 +99,14 @@ class Played:
             raise
 
 
+# Host → status, without names that `--allow-host` adds.
+HOSTS = {
+    **dict.fromkeys(("localhost:8000", "LOCALHOST", "127.0.0.1", "10.1.2.3:80", "[::1]:8000"), 200),
+    **dict.fromkeys(("evil.example", "127.0.0.1.evil.example", "localhost.evil.example"), 421),
+    **dict.fromkeys(("evil.example:127", "x@localhost", "localhost:8000:1"), 421),
+}
+
+
 @asynccontextmanager
 async def adapted(
     played: Played, engine: str = "mocker", tool_call_parser: str | None = None
@@ -119,7 +128,7 @@ async def adapted(
         await adapter.stop()
 
 
-async def post(url: str, body: Any) -> tuple[int, Any, Any]:
+async def post(url: str | yarl.URL, body: Any) -> tuple[int, Any, Any]:
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
     async with aiohttp.ClientSession() as client, client.post(url, data=data) as answer:
         return answer.status, await answer.read(), answer.headers
@@ -255,11 +264,31 @@ async def test_an_unknown_path_of_the_api_is_an_error_in_openais_format() -> Non
 
     async with adapted(Played(unknown)) as url:
         status, raw, _ = await post(f"{url}/v1/nope", {})
-        other = await post(f"{url}/nope", {})
     error = json.loads(raw)["error"]
     assert (status, error["type"], error["code"]) == (404, "invalid_request_error", None)
     assert "/v1/nope" in error["message"]
-    assert "error" not in json.loads(other[1])
+
+
+@pytest.mark.asyncio
+async def test_a_page_that_was_rebound_to_this_machine_reaches_nothing() -> None:
+    """Its own name is in the header Host; localhost and addresses cannot be rebound."""
+    played = Played(_ok)
+    async with adapted(played) as url, aiohttp.ClientSession() as client:
+        for host, status in HOSTS.items():
+            body = json.dumps({"model": "m"})
+            async with client.post(f"{url}{CHAT}", data=body, headers={"Host": host}) as answer:
+                assert (host, answer.status) == (host, status)
+    assert len(played.bodies) == list(HOSTS.values()).count(200)
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("path", ["/busy_threshold", "/v1/../busy_threshold", "/engine/control"])
+async def test_no_request_changes_the_frontend(path: str) -> None:
+    played = Played(_ok)
+    async with adapted(played) as url:
+        status, raw, _ = await post(yarl.URL(url + path, encoded=True), {})
+    assert (status, json.loads(raw)["error"]["code"]) == (404, "unknown_url")
+    assert not played.bodies
 
 
 @pytest.mark.asyncio

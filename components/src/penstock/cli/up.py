@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -56,17 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="do not install the environments llamacpp (129 MB) and llamacpp-nixl (79 MB) if a "
         "graph of llama.cpp needs them",
     )
-    parser.add_argument(
-        "--port",
-        type=_port,
-        help="port of the endpoint (default: the graph's; 0: any free port)",
-    )
-    parser.add_argument(
-        "--host",
-        type=_address,
-        default="127.0.0.1",
-        help="address of the endpoint; all other sockets stay on loopback (default: 127.0.0.1)",
-    )
+    _add_address(parser)
     parser.add_argument(
         "--detach",
         action="store_true",
@@ -83,6 +74,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_trace(parser)
     _add_gateway(parser)
     add_progress(parser)
+
+
+def _add_address(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--port",
+        type=_port,
+        help="port of the endpoint (default: the graph's; 0: any free port)",
+    )
+    parser.add_argument(
+        "--host",
+        type=_address,
+        default="127.0.0.1",
+        help="address of the endpoint; all other sockets stay on loopback (default: 127.0.0.1)",
+    )
+    parser.add_argument(
+        "--allow-host",
+        metavar="NAME",
+        type=_host_name,
+        action="append",
+        default=[],
+        help="also accept requests whose header Host is NAME, besides localhost and IP addresses; "
+        "repeatable",
+    )
 
 
 def _add_trace(parser: argparse.ArgumentParser) -> None:
@@ -131,6 +145,12 @@ def _address(text: str) -> str:
         return str(socket.getaddrinfo(text or "?", None, type=socket.SOCK_STREAM)[0][4][0])
     except OSError:
         raise argparse.ArgumentTypeError(f"{text!r} is not an address of this machine") from None
+
+
+def _host_name(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?", text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a host name, such as gpu-1.example.com")
+    return text
 
 
 def run(args: argparse.Namespace) -> int:
@@ -219,7 +239,11 @@ def _foreground(args: argparse.Namespace) -> int:
     twin = _twin(args)
     options = UpOptions(
         sets=tuple(args.sets),
-        overrides=Overrides(engine=Engine(args.engine) if args.engine else None, port=args.port),
+        overrides=Overrides(
+            engine=Engine(args.engine) if args.engine else None,
+            port=args.port,
+            hosts=tuple(args.allow_host),
+        ),
         host=args.host,
         start_timeout_s=args.start_timeout_s,
         is_checked=not args.skip_check,

@@ -180,6 +180,7 @@ def route(policy: Policy, local: LocalSetup) -> Config:
     """The route of the clients; it contains the keys."""
     action: Config = {
         "cluster": BACKENDS,
+        "host_rewrite_literal": "localhost",  # the endpoint of `up` accepts no other names
         "timeout": f"{policy.request_s}s",
         "idle_timeout": f"{policy.idle_s}s",
         "retry_policy": _retry(policy),

@@ -42,8 +42,7 @@ from penstock.tokenizer import FOLDER
 SERVING = (Role.PREFILL, Role.DECODE, Role.WORKER)
 # What replaces a component that the image or the operator starts.
 NOT_STARTED = {
-    Role.EPP: "an endpoint picker, which needs the inference gateway of a cluster; the frontends "
-    "choose the workers",
+    Role.EPP: "an endpoint picker, which only a cluster has; the frontends choose the workers",
     Role.PLANNER: "the planner, which scales the pools of a cluster",
 }
 ROLES = {"agg": Role.WORKER, "prefill": Role.PREFILL, "decode": Role.DECODE}
@@ -57,6 +56,7 @@ class Overrides:
 
     engine: Engine | None = None  # --engine mocker
     port: int | None = None
+    hosts: tuple[str, ...] = ()
 
 
 FindModel = Callable[[str], Path | None]
@@ -101,7 +101,7 @@ def adapt(
     )
     programs = [p for c in deployment.components for p in adapter.programs(c)]
     require_frontend_and_worker(deployment, programs, adapter.not_started)
-    programs, adapted = adapter_launch.with_adapter(programs)
+    programs, adapted = adapter_launch.with_adapter(programs, overrides.hosts)
     if adapted is not None:
         adapter.notes.setdefault(adapter_launch.note(adapted))
     return LocalDeployment(

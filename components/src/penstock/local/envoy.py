@@ -17,6 +17,13 @@ from typing import Any
 
 from penstock.local.deployment import Program
 from penstock.local.ports import LOOPBACK
+from penstock.local.request_adapter.hosts import (
+    API,
+    MISDIRECTED,
+    READABLE,
+    UNKNOWN_HOST,
+    pattern,
+)
 from penstock.local.services import service
 
 CLUSTER = "frontends"
@@ -104,12 +111,20 @@ class Envoy:
     """Envoy's configuration and its list of frontends, both in ``folder``."""
 
     def __init__(
-        self, binary: Path, folder: Path, host: str, port: int, retries: int = RETRIES
+        self,
+        binary: Path,
+        folder: Path,
+        host: str,
+        port: int,
+        retries: int = RETRIES,
+        hosts: Sequence[str] = (),
     ) -> None:
+        """``hosts``: names in the header Host that are accepted, besides IP addresses."""
         self._binary = binary
         self._config = folder / "envoy.json"
         self._list = folder / "frontends.json"
         self._host, self._port, self._retries = host, port, retries
+        self._hosts = hosts
         self._listed: list[int] | None = None
 
     def program(self) -> Program:
@@ -126,7 +141,8 @@ class Envoy:
         return replace(program, replicas=2, ports=(HEALTH_PORT,))
 
     def _configuration(self) -> dict[str, Any]:
-        return _config(self._host, self._port, self._list, self._retries)
+        routes = _routes(self._host, self._retries, self._hosts)
+        return _config(self._host, self._port, self._list, routes)
 
     def list_frontends(self, ports: Sequence[int]) -> None:
         """Replace the list atomically: Envoy reacts to the rename."""
@@ -168,13 +184,13 @@ def _health_listener() -> str:
     return json.dumps({"static_resources": {"listeners": [listener]}})
 
 
-def _config(host: str, port: int, endpoints: Path, retries: int) -> dict[str, Any]:
+def _config(host: str, port: int, endpoints: Path, routes: list[dict[str, Any]]) -> dict[str, Any]:
     # Both have an effect only on routes that configure them. Responses pass the last filter first.
     filters = [
         {"name": CUSTOM_RESPONSE, "typed_config": _typed(CUSTOM_RESPONSE_TYPE)},
         {"name": LUA, "typed_config": _typed("filters.http.lua.v3.Lua")},
     ]
-    manager = _connection_manager("openai", _routes(host, retries), filters)
+    manager = _connection_manager("openai", routes, filters)
     openai = {
         "name": "openai",
         "address": _address(host, port),
@@ -194,14 +210,15 @@ def _config(host: str, port: int, endpoints: Path, retries: int) -> dict[str, An
     }
 
 
-def _routes(host: str, retries: int) -> list[dict[str, Any]]:
-    """Everything on loopback; elsewhere only the API, not the metrics and settings of frontends."""
+def _routes(host: str, retries: int, hosts: Sequence[str]) -> list[dict[str, Any]]:
+    """The API; on loopback also what is readable of frontends, but not their settings."""
     is_open = ip_address(host).is_loopback
-    others = (
-        [{"prefix": "/"}] if is_open else [{"path_separated_prefix": "/v1"}, {"path": "/health"}]
-    )
+    others: list[dict[str, Any]] = [{"path_separated_prefix": API}, {"path": "/health"}]
+    if is_open:
+        others += [{"path_separated_prefix": path} for path in READABLE]
     retry = RETRY | {"num_retries": retries}
     action = {"cluster": CLUSTER, "timeout": "0s", "idle_timeout": "0s", "retry_policy": retry}
+    action |= {"host_rewrite_literal": "localhost"}  # for the request adapter, which checks it too
     generating = {
         "match": {"safe_regex": {"regex": GENERATING}},
         "route": action,
@@ -209,9 +226,24 @@ def _routes(host: str, retries: int) -> list[dict[str, Any]]:
     }
     shown = [{"header": {"key": FRONTEND_HEADER, "value": "%UPSTREAM_HOST%"}}] if is_open else []
     return [
+        _refused_hosts(hosts),
         generating | {"response_headers_to_add": shown},
         *({"match": match, "route": action} for match in others),
     ]
+
+
+def _refused_hosts(hosts: Sequence[str]) -> dict[str, Any]:
+    """A response to requests whose header Host is none of the accepted names."""
+    known = {"name": ":authority", "string_match": {"safe_regex": {"regex": pattern(hosts)}}}
+    body = {"inline_string": json.dumps(UNKNOWN_HOST.body())}
+    header = {"key": "content-type", "value": "application/json"}
+    return {
+        "match": {"prefix": "/", "headers": [known | {"invert_match": True}]},
+        "direct_response": {"status": MISDIRECTED, "body": body},
+        "response_headers_to_add": [
+            {"header": header, "append_action": "OVERWRITE_IF_EXISTS_OR_ADD"}
+        ],
+    }
 
 
 def _typed(message: str, **fields: Any) -> dict[str, Any]:

@@ -239,7 +239,8 @@ class Up:
             return services, Endpoint(host=host, port=port, frontend=frontend)
         section = deployment.gateway if self._gateway else None
         retries = (section or GatewaySection()).retries
-        envoy = Envoy(binary, self._state.files / "envoy", host, port, retries)
+        hosts = self._options.overrides.hosts
+        envoy = Envoy(binary, self._state.files / "envoy", host, port, retries, hosts)
         services = replace(services, programs=(*services.programs, envoy.program()))
         return services, Endpoint(host=host, port=port, frontend=frontend, envoy=envoy)
 

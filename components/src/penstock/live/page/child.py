@@ -29,6 +29,12 @@ MOST_TOKENS = 512  # of an answer in the chat
 MOST_BYTES = 200_000  # of a request to the server
 REPLY_S = 30  # after which an edit that penstock has not confirmed is reported
 LONGEST_ID = 200  # characters; x-request-id is chosen by clients
+# Styles and scripts are inline, as NiceGUI writes them; nothing comes from elsewhere.
+POLICY = (
+    b"default-src 'self' 'unsafe-inline' 'unsafe-eval' data: ws:; "
+    b"frame-ancestors 'none'; form-action 'self'; base-uri 'self'"
+)
+UNFRAMED = ((b"x-frame-options", b"DENY"), (b"content-security-policy", POLICY))
 ORDERS = ("newest", "slowest")
 CHARTS = (("Latency", "ms", ("TTFT p50", "ITL p50")), ("Throughput", "1/s", ("requests", "tokens")))
 
@@ -99,7 +105,7 @@ class Guard:
             text = {"error": "the request comes from another site"}
             await JSONResponse(text, status_code=403)(scope, receive, send)
             return
-        await self._inner(scope, receive, send)
+        await self._inner(scope, receive, lambda message: send(_unframed(message)))
 
     def _is_own(self, scope: Any) -> bool:
         headers = {
@@ -112,6 +118,14 @@ class Guard:
         else:
             is_same = origin.removeprefix("http://") in self._hosts
         return headers.get("host") in self._hosts and is_same
+
+
+def _unframed(message: dict[str, Any]) -> dict[str, Any]:
+    """The beginning of a response with headers that forbid other sites to show it in a frame, in
+    which a user could be led to click on an edit."""
+    if message["type"] != "http.response.start":
+        return message
+    return {**message, "headers": [*message.get("headers", ()), *UNFRAMED]}
 
 
 def page(live: Live) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import re
 import sys
 from collections.abc import AsyncIterator, Iterable, Sequence
 from functools import cached_property
@@ -20,6 +21,7 @@ from aiohttp import web
 
 from .calls import Asked, CorrectedCalls, with_tokens
 from .client_reads import ClientRead, ClientReads
+from .hosts import UNKNOWN_HOST, is_served, not_served, pattern
 from .model import TOKENIZER, read_model
 from .prompt import Body, prompt_ids, prompt_text
 from .refusal import Refusal
@@ -72,6 +74,7 @@ def split(argv: list[str]) -> tuple[argparse.Namespace, list[str]]:
     parser.add_argument("--adapter-model", type=Path, default=None)
     parser.add_argument("--adapter-template", type=Path, default=None)
     parser.add_argument("--adapter-tool-call-parser", default=None)
+    parser.add_argument("--adapter-allow-host", action="append", default=[])
     parser.add_argument("--http-host", required=True)
     parser.add_argument("--http-port", type=int, required=True)
     options, rest = parser.parse_known_args(argv)
@@ -85,7 +88,8 @@ async def _serve(options: argparse.Namespace) -> None:
     upstream = f"http://127.0.0.1:{options.adapter_inner_port}"
     facts = options.adapter_model, options.adapter_template, options.adapter_tool_call_parser
     reads = ClientReads.of_environment()
-    adapter = Adapter(options.adapter_engine, upstream, *facts, client_reads=reads)
+    names = options.adapter_allow_host
+    adapter = Adapter(options.adapter_engine, upstream, *facts, client_reads=reads, hosts=names)
     await adapter.start(options.http_host, options.http_port)
     try:
         await async_main()  # type: ignore[no-untyped-call]
@@ -104,10 +108,12 @@ class Adapter:
         template: Path | None = None,
         tool_call_parser: str | None = None,
         client_reads: ClientReads | None = None,
+        hosts: Iterable[str] = (),
     ) -> None:
         """``folder``, ``template`` and ``tool_call_parser``: of the model; see `read_model`."""
         self._engine, self._upstream, self._folder = engine, upstream, folder
         self._reads = client_reads
+        self._hosts = re.compile(pattern(hosts))
         self._model = read_model(folder, template, tool_call_parser)
         self._client: aiohttp.ClientSession | None = None
         self._runner: web.AppRunner | None = None
@@ -140,6 +146,10 @@ class Adapter:
             await self._client.close()
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
+        if not self._hosts.fullmatch(request.headers.get("host", "")):
+            return _error(UNKNOWN_HOST)
+        if not is_served(request.path):
+            return _error(not_served(request.path))
         raw = await request.read()
         has_rules = request.method == "POST" and request.path in LIMITS
         if has_rules and not _is_utf8(raw):
