@@ -14,7 +14,7 @@ from tests.support.command_line import penstock
 
 # The words of each command line; an option and its value stay together.
 LINES: tuple[tuple[str, tuple[tuple[str, ...], ...]], ...] = (
-    ("logs", (("g.yaml",), ("decode",), ("-n", "5"), ("-f",))),
+    ("logs", (("g.yaml",), ("decode",), ("--lines", "5"), ("-f",))),
     ("logs", (("g.yaml",), ("decode.0",), ("-fn5",), ("--set=a=b",))),
     ("scale", (("g.yaml",), ("decode=2",), ("prefill=3",), ("--set", "a=b"), ("--yes",))),
     ("drill", (("g.yaml",), ("--count", "3"), ("--set", "a=b"), ("--json",))),
@@ -76,7 +76,7 @@ def test_every_option_takes_one_value_or_none(command: str) -> None:
         ("up g.yaml --engine moker", "Did you mean mocker?"),
         ("env instal sim", "Did you mean install?"),
         ("logs -n", "argument -n/--lines: expected one argument"),
-        ("logs -n -f g.yaml", "argument -n/--lines: expected one argument"),
+        ("logs --lines -f g.yaml", "argument --lines: expected one argument"),
         ("logs -f", "the following arguments are required: GRAPH"),
         ("down a.yaml b.yaml", "unexpected argument 'b.yaml'\nUsage: penstock down GRAPH "),
         ("down a b c", "unexpected arguments 'b', 'c'\nUsage: penstock down GRAPH [OPTIONS]. "),
@@ -93,7 +93,7 @@ def test_every_option_takes_one_value_or_none(command: str) -> None:
         ("simulate g.yaml --ttft 0ms", "--ttft: '0ms' is not a duration above 0 in ms, s or m"),
         ("simulate g.yaml --rate 1e12", "'1e12' is not a number above 0 and below 1,000,000,000"),
         ("simulate g.yaml --attain 95%", "'95%' is not a share above 0 and up to 1; write 95% as "),
-        ("logs g.yaml -n -5", "argument -n/--lines: '-5' is not a number of lines"),
+        ("logs g.yaml --lines -5", "argument --lines: '-5' is not a number of lines"),
         ("up g.yaml --port x", "argument --port: 'x' is not an integer from 0 to 65535"),
         ("up g.yaml --start-timeout-s nan", "'nan' is not a number above 0"),
         ("apply g.yaml --timeout-s -1", "argument --timeout-s: '-1' is not a number above 0"),

@@ -202,7 +202,7 @@ def processes(lines: list[str]) -> list[str]:
 
 
 def test_logs_of_a_component_are_prefixed_with_its_processes(mockers: GraphProcess) -> None:
-    shown = mockers.penstock("logs", str(mockers.graph), "prefill", "-n", "3")
+    shown = mockers.penstock("logs", str(mockers.graph), "prefill", "--lines", "3")
     assert shown.returncode == 0, shown.stderr
     names = {line.split(" | ")[0].strip() for line in shown.stdout.splitlines()}
     assert names == {"prefill.0", "prefill.1"}

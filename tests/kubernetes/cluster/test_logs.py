@@ -23,7 +23,7 @@ def names(installed: Cluster) -> dict[str, str]:
 
 
 def test_the_last_lines_of_every_pod(installed: Cluster, names: dict[str, str]) -> None:
-    code, output = installed.run("logs", "--cluster", "-n", "1")
+    code, output = installed.run("logs", "--cluster", "--lines", "1")
     lines = [line.split(" | ") for line in output.splitlines()]
     assert code == 0
     assert len(lines) == 4
@@ -63,4 +63,5 @@ def test_what_is_wrong_is_named(installed: Cluster, names: dict[str, str]) -> No
     assert "called 'decoder'. Fix: Use one of decode, frontend, prefill, or" in output
     code, output = installed.run("logs", "--cluster", "--release", "other")
     assert (code, "release default/other: has no pods" in output) == (ClusterError.exit_code, True)
-    assert installed.run("logs", "--previous")[0] == UsageError.exit_code
+    code, output = installed.run("logs", "--previous")
+    assert (code, "--kubeconfig needs --cluster" in output) == (UsageError.exit_code, True)

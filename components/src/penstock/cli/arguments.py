@@ -66,10 +66,9 @@ def add_namespace(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_cluster(parser: argparse.ArgumentParser, *namespace: str) -> None:
-    """Select a cluster and a release. ``namespace``: its flags; by default -n and --namespace."""
-    flags = namespace or ("-n", "--namespace")
-    parser.add_argument(*flags, help="Kubernetes namespace (default: the context's)")
+def add_cluster(parser: argparse.ArgumentParser) -> None:
+    """Select a cluster and a release."""
+    parser.add_argument("-n", "--namespace", help="Kubernetes namespace (default: the context's)")
     parser.add_argument(
         "--release", metavar="NAME", help="name of the Helm release (default: the file's name)"
     )

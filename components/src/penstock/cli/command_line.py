@@ -16,9 +16,9 @@ _NEGATIVE_NUMBER = re.compile(r"-\d+(\.\d*)?|-\.\d+")
 class CommandParser(argparse.ArgumentParser):
     """A parser whose options may stand before, between and after the arguments.
 
-    argparse assigns a run of arguments at once, so that in `logs GRAPH -n 5 decode` the optional
-    NAME is already empty when `decode` comes. `parse_intermixed_args` loses `--`; sorting the
-    command line first, as getopt does, has neither problem. Options take one value or none.
+    argparse assigns a run of arguments at once, so that in `logs GRAPH -f decode` the optional NAME
+    is already empty when `decode` comes. `parse_intermixed_args` loses `--`; sorting the command
+    line first, as getopt does, has neither problem. Options take one value or none.
     """
 
     def __init__(self, **options: Any) -> None:

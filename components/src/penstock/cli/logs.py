@@ -18,7 +18,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="print only a component (decode), one process (decode.0) or one pod",
     )
     parser.add_argument(
-        "-n",
         "--lines",
         type=_count,
         default=50,
@@ -36,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="with --cluster: print the log before the last restart of each container",
     )
-    arguments.add_cluster(parser, "--namespace")
+    arguments.add_cluster(parser)
 
 
 def _count(text: str) -> int:
@@ -48,10 +47,11 @@ def _count(text: str) -> int:
 def run(args: argparse.Namespace) -> int:
     if args.cluster:
         return _show_pods(args)
-    if args.previous:
-        from penstock.errors import UsageError
+    for option in ("namespace", "release", "kubeconfig", "context", "previous"):
+        if getattr(args, option):
+            from penstock.errors import UsageError
 
-        raise UsageError("--previous needs --cluster")
+            raise UsageError(f"--{option} needs --cluster (--lines sets the number of lines)")
     from penstock.local.control import require_same_sets
     from penstock.local.logs import show_logs
     from penstock.local.state import StateDir
