@@ -75,7 +75,7 @@ def test_every_option_takes_one_value_or_none(command: str) -> None:
         ("logs g.yaml -x", "unknown option -x"),
         ("up g.yaml --engine moker", "Did you mean mocker?"),
         ("env instal sim", "Did you mean install?"),
-        ("logs -n", "argument -n/--lines: expected one argument"),
+        ("logs -n", "argument -n/--namespace: expected one argument"),
         ("logs --lines -f g.yaml", "argument --lines: expected one argument"),
         ("logs -f", "the following arguments are required: GRAPH"),
         ("down a.yaml b.yaml", "unexpected argument 'b.yaml'\nUsage: penstock down GRAPH "),

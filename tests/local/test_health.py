@@ -48,7 +48,13 @@ class Machine:
         self.lines: list[str] = []
         endpoint = Endpoint(host="127.0.0.1", port=8000, frontend="frontend")
         fake: Any = self
-        self.check = HealthCheck(endpoint, fake, fake, lambda: self.now, self.lines.append)
+        self.cpu_share: dict[str, float] = {}
+        self.check = HealthCheck(
+            endpoint, fake, fake, lambda: self.now, self.lines.append, self.cpu_s
+        )
+
+    def cpu_s(self, replica: Replica) -> float:
+        return self.now * self.cpu_share.get(replica.name, 0.0)
 
     # As Prober
 
@@ -170,6 +176,18 @@ def test_a_worker_that_shuts_down_gets_its_grace_period(
     graph[1].program = replace(graph[1].program, grace_s=60)
     assert machine.run(graph, 60)["decode.1"] is Verdict.SERVES
     assert machine.run(graph, 1)["decode.1"] is Verdict.HUNG
+
+
+@pytest.mark.parametrize(("share", "seconds"), [(0.0, 10), (0.3, 10), (0.9, 30)])
+def test_a_busy_process_is_not_a_dead_one(
+    machine: Machine, graph: list[Replica], share: float, seconds: int
+) -> None:
+    """A frontend that computes may respond soon, but not for ever."""
+    machine.run(graph, 1)
+    machine.cpu_share = {"frontend.0": share}
+    machine.silent = {100}
+    assert machine.run(graph, seconds)["frontend.0"] is Verdict.SERVES
+    assert machine.run(graph, 1)["frontend.0"] is Verdict.HUNG
 
 
 def test_a_check_that_fails_is_reported_once_and_repeated(machine: Machine) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -20,12 +21,14 @@ from penstock.local.adapter_launch import with_adapter
 from penstock.local.deployment import Program
 from penstock.local.launch import arguments
 from penstock.local.ports import LOOPBACK, Ports
+from penstock.local.request_adapter import limits, server
 from penstock.local.request_adapter.rules import (
     CHAT,
     COMPLETIONS,
     DEFAULT_MAX_TOKENS,
 )
 from penstock.local.request_adapter.server import IGNORED_HEADER, Adapter, split
+from penstock.local.request_adapter.watch import Watch
 from penstock.manifests.deployment import Role
 from penstock.tokenizer import FOLDER
 from tests.local.builders import deployment, frontend, mocker
@@ -151,7 +154,7 @@ async def test_a_request_passes_with_its_default_and_the_response_unchanged() ->
 @pytest.mark.asyncio
 async def test_a_body_that_is_not_a_json_object_is_left_to_the_frontend() -> None:
     played = Played(_ok)
-    bodies = [b"{", b"[]", b"[" * 100_000 + b"]" * 100_000]
+    bodies = [b"{", b"[]", b"[" * 30_000 + b"]" * 30_000]
     async with adapted(played) as url:
         for body in bodies:
             assert (await post(f"{url}{CHAT}", body))[0] == 200
@@ -267,6 +270,73 @@ async def test_an_unknown_path_of_the_api_is_an_error_in_openais_format() -> Non
     error = json.loads(raw)["error"]
     assert (status, error["type"], error["code"]) == (404, "invalid_request_error", None)
     assert "/v1/nope" in error["message"]
+
+
+LARGE = "hello " * 11_050  # 66,300 bytes; the context of 50 tokens allows 66,336
+LONG = {"role": "user", "content": "hello " * 50_000}  # more than 256 KiB
+BATCH = ["a prompt"] * 1025
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("path", "body", "param"),
+    [
+        (CHAT, {"messages": [{"role": "user", "content": LARGE}]}, "messages"),
+        (CHAT, {"messages": [{"role": "user", "content": ""}] * 1025}, "messages"),
+        ("/v1/completions", {"prompt": LARGE, "suffix": "of more than 36 bytes in all"}, "prompt"),
+        ("/v1/completions", {"prompt": BATCH}, "prompt"),
+        ("/v1/responses", {"input": [{"role": "user", "content": "a"}] * 1025}, "input"),
+    ],
+)
+async def test_a_request_that_is_too_large_is_refused_before_it_costs_time(
+    path: str, body: dict[str, Any], param: str
+) -> None:
+    played = Played(_ok)
+    async with adapted(played) as url:
+        status, raw, _ = await post(f"{url}{path}", {"model": "m", **body})
+    error = json.loads(raw)["error"]
+    assert (status, error["param"], error["code"]) == (413, param, "request_too_large")
+    assert not played.bodies
+
+
+@pytest.mark.asyncio
+async def test_what_is_below_the_limits_passes() -> None:
+    played = Played(_ok)
+    many = {"model": "m", "messages": [{"role": "user", "content": ""}] * 1024}
+    tokens = {"model": "m", "prompt": [1] * 2000}
+    long = {"model": "m", "prompt": "x" * 66_000}
+    async with adapted(played) as url:
+        assert (await post(f"{url}{CHAT}", many))[0] == 200
+        assert (await post(f"{url}/v1/completions", tokens))[0] == 200
+        assert (await post(f"{url}/v1/completions", long))[0] == 200
+    assert len(played.bodies) == 3
+
+
+@pytest.mark.asyncio
+async def test_a_long_text_is_not_tokenized_in_the_process_of_the_frontend(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def fails(_: web.Request) -> web.StreamResponse:
+        return web.json_response({"message": "internal"}, status=500)
+
+    monkeypatch.setattr(limits, "BYTES_PER_TOKEN", 10**6)
+    monkeypatch.setattr(server.Adapter, "_tokenizer", None)  # its use would fail
+    async with adapted(Played(fails)) as url:
+        status, raw, _ = await post(f"{url}{CHAT}", {"model": "m", "messages": [LONG]})
+    assert (status, json.loads(raw)["error"]["code"]) == (400, "context_length_exceeded")
+
+
+@pytest.mark.asyncio
+async def test_the_request_at_which_the_loop_stands_is_named() -> None:
+    lines: list[str] = []
+    told = threading.Event()
+    watch = Watch(lambda line: (lines.append(line), told.set()), stalled_s=0.3)
+    watch.begin()
+    with watch.on("POST /v1/chat/completions of 1,900,000 bytes"):
+        assert told.wait(LIMIT_S)
+    watch.end()
+    assert len(lines) == 1
+    assert lines[0].endswith("at POST /v1/chat/completions of 1,900,000 bytes")
 
 
 @pytest.mark.asyncio

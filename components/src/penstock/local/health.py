@@ -11,6 +11,8 @@ import math
 from collections.abc import Callable, Sequence
 from enum import Enum, auto
 
+import psutil
+
 from penstock.local.discovery import Discovery, Instance
 from penstock.local.generations import is_complete
 from penstock.local.ports import LOOPBACK
@@ -20,6 +22,9 @@ from penstock.local.starter import Endpoint
 from penstock.manifests.deployment import Role
 
 INTERVAL_S = 1.0
+# A process that computes may respond soon: a frontend that reads a long prompt is not dead.
+BUSY_HUNG_S = 30.0
+BUSY_SHARE = 0.5  # of one core, since the last check
 # If no process responds, the machine is probably suspended or overloaded: wait longer.
 ALL_HUNG_S = 30.0
 NOT_FOUND_S = 5.0
@@ -41,6 +46,15 @@ def _verdict(health: Health, now: float, hung_s: float) -> Verdict:
     return Verdict.SERVES
 
 
+def cpu_seconds(replica: Replica) -> float:
+    """The CPU time of the replica's process; 0 if it has ended."""
+    try:
+        times = psutil.Process(replica.child.pid).cpu_times()
+    except psutil.Error:
+        return 0.0
+    return float(times.user + times.system)
+
+
 class HealthCheck:
     """Probes replicas and updates their `health`. ``say`` prints one line for the operator."""
 
@@ -51,9 +65,10 @@ class HealthCheck:
         prober: Prober,
         clock: Callable[[], float],
         say: Callable[[str], None],
+        cpu_s: Callable[[Replica], float] = cpu_seconds,
     ) -> None:
         self._endpoint, self._discovery, self._prober = endpoint, discovery, prober
-        self._clock, self._say = clock, say
+        self._clock, self._say, self._cpu_s = clock, say, cpu_s
         self._last: float | None = None  # the last progress of a check
         self._failure = ""
 
@@ -74,6 +89,8 @@ class HealthCheck:
     def _hung_s(self, replica: Replica, *, none_responds: bool) -> float:
         """How long a process may not respond."""
         hung_s = ALL_HUNG_S if none_responds else replica.program.hung_s
+        if replica.health is not None and replica.health.is_busy:
+            hung_s = max(hung_s, BUSY_HUNG_S)
         if replica.worker_id is not None and self._discovery.has_left(replica.worker_id):
             return max(hung_s, replica.program.grace_s)  # it finishes its requests
         return hung_s
@@ -166,9 +183,14 @@ class HealthCheck:
         health = replica.health  # it may crash meanwhile, and then has none
         if health is None:
             return
+        before, began = health.cpu_s, self._clock()
         health.responds = await self._responds(replica)
+        health.cpu_s = self._cpu_s(replica)
         if health.responds:
             health.responded = self._clock()
+        # A probe without a response took its time limit; one that failed at once shows no progress.
+        took_s = self._clock() - began + INTERVAL_S
+        health.is_busy = not health.responds and health.cpu_s - before >= BUSY_SHARE * took_s
 
     async def _responds(self, replica: Replica) -> bool:
         if replica.program.greets:

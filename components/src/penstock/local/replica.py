@@ -31,6 +31,10 @@ class Health:
     """The discovery folders that it has watched since it became ready, see `Discovery`."""
     responds: bool = True
     """In the last check."""
+    cpu_s: float = 0.0
+    """CPU time of its process at the last check."""
+    is_busy: bool = False
+    """It computed instead of responding to the last check."""
     is_found: bool = True
     """In the last check."""
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
 import re
 import sys
@@ -22,6 +23,7 @@ from aiohttp import web
 from .calls import Asked, CorrectedCalls, with_tokens
 from .client_reads import ClientRead, ClientReads
 from .hosts import UNKNOWN_HOST, is_served, not_served, pattern
+from .limits import MOST_PARSED_BYTES, too_large, too_many
 from .model import TOKENIZER, read_model
 from .prompt import Body, prompt_ids, prompt_text
 from .refusal import Refusal
@@ -40,6 +42,7 @@ from .rules import (
     too_long,
     unwrapped_error,
 )
+from .watch import Watch
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -54,6 +57,8 @@ HOP = frozenset(
 )
 IGNORED_HEADER = "x-penstock-ignored"
 STOP_S = 5.0  # for open responses, after the frontend has ended
+# A longer text is not tokenized in this process: it would stand still.
+MOST_COUNTED, CHARACTERS_PER_TOKEN = 256 * 2**10, 4
 TEMPLATE_TOKENS = 64  # the chat template's own tokens, at most; plus 8 per message
 EVENT = b"data: "
 EVENT_ERROR = EVENT + b'{"error"'
@@ -113,6 +118,8 @@ class Adapter:
         """``folder``, ``template`` and ``tool_call_parser``: of the model; see `read_model`."""
         self._engine, self._upstream, self._folder = engine, upstream, folder
         self._reads = client_reads
+        self._watch = Watch()
+        self._context: int | None = None
         self._hosts = re.compile(pattern(hosts))
         self._model = read_model(folder, template, tool_call_parser)
         self._client: aiohttp.ClientSession | None = None
@@ -136,8 +143,10 @@ class Adapter:
         await site.start()
         if self._reads is not None:
             self._reads.start(self._client)
+        self._watch.begin()
 
     async def stop(self) -> None:
+        self._watch.end()
         if self._runner is not None:
             await self._runner.cleanup()
         if self._client is not None:
@@ -154,10 +163,17 @@ class Adapter:
         has_rules = request.method == "POST" and request.path in LIMITS
         if has_rules and not _is_utf8(raw):
             return _error(NOT_UTF8)
-        body = _parsed(raw) if has_rules else None
-        verdict = Verdict()
-        if body is not None:
-            verdict = review(request.path, body, self._engine, self._model)
+        body, verdict = None, Verdict()
+        if has_rules:
+            context = await self._longest_context()
+            if len(raw) > MOST_PARSED_BYTES and (refusal := too_large(len(raw), None, context)):
+                return _error(refusal)
+            with self._watch.on(f"{request.method} {request.path} of {len(raw):,} bytes"):
+                body = _parsed(raw)
+                if refusal := too_large(len(raw), body, context) or too_many(body or {}):
+                    return _error(refusal)
+                if body is not None:
+                    verdict = review(request.path, body, self._engine, self._model)
         if verdict.refusal is not None:
             return _error(verdict.refusal)
         if body is not None and verdict.changed:
@@ -230,7 +246,7 @@ class Adapter:
 
     async def _too_long(self, path: str, body: Body) -> Refusal | None:
         """The mocker reports a prompt above the context length as an internal error."""
-        limit = await self._context_length(str(body.get("model")))
+        limit = (await self._context_lengths()).get(str(body.get("model")))
         tokens = max(prompt_ids(body), await asyncio.to_thread(self._count, prompt_text(body)))
         messages = body.get("messages") or body.get("input")
         count = len(messages) if isinstance(messages, list) else 0
@@ -238,18 +254,26 @@ class Adapter:
             return None
         return too_long(path, limit, max(tokens, limit + 1))
 
-    async def _context_length(self, model: str) -> int | None:
+    async def _longest_context(self) -> int | None:
+        """Of all models; read once."""
+        if self._context is None:
+            with contextlib.suppress(aiohttp.ClientError):
+                self._context = max((await self._context_lengths()).values(), default=None)
+        return self._context
+
+    async def _context_lengths(self) -> dict[str, int]:
+        """Model → its context length in tokens."""
         assert self._client is not None
         async with self._client.get(f"{self._upstream}/v1/models") as answer:
-            listed = _parsed(await answer.read()) or {}
-        for entry in listed.get("data", ()):
-            if entry.get("id") == model and isinstance(entry.get("context_window"), int):
-                return int(entry["context_window"])
-        return None
+            listed = (_parsed(await answer.read()) or {}).get("data") or ()
+        known = (entry for entry in listed if isinstance(entry.get("context_window"), int))
+        return {str(entry.get("id")): int(entry["context_window"]) for entry in known}
 
     def _count(self, text: str) -> int:
         if self._folder is None or not text:
             return 0
+        if len(text) > MOST_COUNTED:
+            return len(text) // CHARACTERS_PER_TOKEN
         return len(self._tokenizer.encode(text, add_special_tokens=False).ids)
 
     def _decode(self, tokens: Sequence[int]) -> str:

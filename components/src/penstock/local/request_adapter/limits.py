@@ -1,0 +1,62 @@
+"""How large a request may be: what a frontend computes for it before it can refuse it. Pure.
+
+Dynamo renders the chat template and counts the tokens of a prompt in the frontend. 16,000 empty
+messages take it 8 to 10 s, also after the client has left.
+"""
+
+from __future__ import annotations
+
+from .prompt import Body, media
+from .refusal import Refusal
+
+MOST_MESSAGES = 1024
+# More than almost all text has: English about 4 to 5. JSON writes some characters with 6.
+BYTES_PER_TOKEN = 16
+OTHER_BYTES = 64 * 2**10  # of tools, parameters and the format
+UNKNOWN_BYTES = 2 * 2**20  # if the context length is not known
+MOST_PARSED_BYTES = 32 * 2**20
+CODE = "request_too_large"
+
+
+def most_bytes(context_tokens: int | None) -> int:
+    """Of a request's body, for a model with this context length."""
+    if context_tokens is None:
+        return UNKNOWN_BYTES
+    return BYTES_PER_TOKEN * context_tokens + OTHER_BYTES
+
+
+def too_large(size: int, body: Body | None, context_tokens: int | None) -> Refusal | None:
+    """``size``: in bytes; ``body``: None if it was not parsed. Media is refused by its own rule."""
+    limit = most_bytes(context_tokens)
+    if size <= limit or (body is not None and media(body) is not None):
+        return None
+    known = f" for a context of {context_tokens} tokens" if context_tokens else ""
+    return Refusal(
+        message=f"The request has {size} bytes, more than the limit of {limit}{known}. Shorten the "
+        "prompt.",
+        param=_prompt(body),
+        code=CODE,
+        status=413,
+    )
+
+
+def too_many(body: Body) -> Refusal | None:
+    """For a list of more messages, input items or prompts than are accepted."""
+    for name in ("messages", "input", "prompt"):
+        items = body.get(name)
+        if isinstance(items, list) and len(items) > MOST_MESSAGES:
+            if all(isinstance(item, int) for item in items):
+                continue  # one prompt, as token ids
+            return Refusal(
+                message=f"{name} has {len(items)} elements, more than the limit of "
+                f"{MOST_MESSAGES}.",
+                param=name,
+                code=CODE,
+                status=413,
+            )
+    return None
+
+
+def _prompt(body: Body | None) -> str | None:
+    """The field with the prompt."""
+    return next((n for n in ("messages", "input", "prompt") if (body or {}).get(n)), None)
