@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -21,6 +22,7 @@ import pytest
 import recovery
 from penstock.drill.graph_process import GraphProcess
 from penstock.drill.traffic import Traffic
+from penstock.errors import AlreadyUpError
 from penstock.graph.edit import set_replicas
 from penstock.local.discovery import TTL_S
 from tests.support.local_graphs import (
@@ -126,6 +128,24 @@ def test_a_removed_discovery_folder_is_restored(running: GraphProcess) -> None:
     # If a check ran while the folder was being removed, a worker's records return in two parts.
     restored = [line.split()[0] for line in messages if "registered it again" in line]
     assert set(restored) == {"prefill.0", "prefill.1", "decode.0", "decode.1"}, restored
+
+
+def test_a_deleted_state_folder_is_made_again(running: GraphProcess) -> None:
+    """The commands must know the graph, although its lock and state were deleted too."""
+    old = {*running.pids("event-broker"), *running.pids("frontend")}
+    (folder,) = Path(running.state()["discovery"]["folder"]).parents[1:2]
+
+    def remove() -> None:
+        shutil.rmtree(folder)
+        running.wait_for(lambda s: not old & {r["pid"] for r in s["replicas"]})
+        all_ready(running)
+
+    traffic, messages = printed_during(running, remove)
+    assert not traffic.results[-1].error
+    assert any(f"{folder} was deleted while the graph was up" in line for line in messages)
+    assert str(running.graph) in running.penstock("ls").stdout
+    again = running.penstock("up", str(running.graph))
+    assert again.returncode == AlreadyUpError.exit_code, again.stderr
 
 
 def measured(

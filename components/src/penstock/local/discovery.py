@@ -19,7 +19,8 @@ from typing import Any, Protocol
 
 import httpx
 
-from penstock.local.state_file import DiscoveryState, EtcdDiscoveryState
+from penstock.local.deployment import Infrastructure
+from penstock.local.state_file import DiscoveryState, EtcdDiscoveryState, FileDiscoveryState
 
 CARDS = "mdc"  # model deployment cards
 INSTANCES = "instances"
@@ -70,6 +71,13 @@ class Discovery(Protocol):
 
         A watch of inotify ends with its folder, and Dynamo does not watch the one that replaces it.
         """
+
+
+def discovery_state(planes: Infrastructure, folder: Path, namespace: str) -> DiscoveryState:
+    """Where the workers register, as the state file names it."""
+    if planes.discovery == "etcd":
+        return EtcdDiscoveryState(endpoint=planes.etcd_endpoints[0], namespace=namespace)
+    return FileDiscoveryState(folder=str(folder), namespace=namespace)
 
 
 def open_discovery(state: DiscoveryState) -> Discovery:

@@ -130,6 +130,7 @@ class Envoy:
     def program(self) -> Program:
         """Write both files and return the program; the list is empty until `list_frontends`."""
         self._config.parent.mkdir(parents=True, exist_ok=True)
+        self._listed = None
         self.list_frontends([])
         self._config.write_text(json.dumps(self._configuration()))
         argv = [

@@ -117,6 +117,21 @@ class StateDir:
         lock.flush()
         self._lock = lock
 
+    def restore(self) -> bool:
+        """Make the folder again if it was deleted while this process has the lock; whether it was.
+
+        AlreadyUpError when another process took the lock since.
+        """
+        if self._lock is None:
+            return False
+        lock = self.path / "lock"
+        if lock.exists() and lock.samefile(f"/proc/self/fd/{self._lock.fileno()}"):
+            return False
+        self.acquire()
+        for folder in (self.logs, self.discovery, self.files, self.scratch):
+            folder.mkdir(parents=True, exist_ok=True)
+        return True
+
     def owner_pid(self) -> int:
         """The pid of the process that runs the graph; call only while `is_locked`.
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from penstock.errors import PenstockError
 from penstock.local.deployment import LocalDeployment, Program
-from penstock.local.discovery import open_discovery
+from penstock.local.discovery import discovery_state, open_discovery
 from penstock.local.drain import SETTLE_S, drain, in_stop_order
 from penstock.local.first_completion import FirstCompletion
 from penstock.local.generations import (
@@ -43,7 +43,6 @@ from penstock.local.services import Services
 from penstock.local.start_errors import exited_during_startup, not_ready_in_time
 from penstock.local.starter import Endpoint, Starter, accepts
 from penstock.local.state import StateDir
-from penstock.local.state_file import DiscoveryState, EtcdDiscoveryState, FileDiscoveryState
 from penstock.manifests.deployment import Role
 
 POLL_S = 0.2
@@ -74,11 +73,13 @@ class Supervisor:
         self.models: tuple[str, ...] = ()
         self._services_were_ready = False
         self._state, self._services, self._say = state, services, say
-        self._discovery = open_discovery(self.discovery())
+        planes, namespace = services.infrastructure, deployment.namespace
+        self.discovery = discovery_state(planes, state.discovery, namespace)
+        self._discovery = open_discovery(self.discovery)
         self._prober = Prober()
         self._tasks: set[asyncio.Task[None]] = set()
         self._clock = asyncio.get_running_loop().time
-        context = RunContext.of(state, services, deployment.namespace)
+        context = RunContext.of(state, services, namespace)
         self._starter = Starter(context, endpoint, ports, gpus, self._clock)
         self._health = HealthCheck(endpoint, self._discovery, self._prober, self._clock, say)
         self._first = FirstCompletion(self._prober, self._clock, self._reap)
@@ -326,16 +327,15 @@ class Supervisor:
 
     def _publish_frontends(self) -> None:
         if self.endpoint.envoy is not None:
-            self.endpoint.envoy.list_frontends(
-                [r.port or 0 for r in self.frontends() if r.state is ReplicaState.READY]
-            )
+            ready = [r for r in self.frontends() if r.state is ReplicaState.READY]
+            self.endpoint.envoy.list_frontends([r.port or 0 for r in ready])
 
-    def discovery(self) -> DiscoveryState:
-        """Where the workers register, for `status` to read."""
-        infra, namespace = self._services.infrastructure, self.deployment.namespace
-        if infra.discovery == "etcd":
-            return EtcdDiscoveryState(endpoint=infra.etcd_endpoints[0], namespace=namespace)
-        return FileDiscoveryState(folder=str(self._state.discovery), namespace=namespace)
+    def restore(self) -> None:
+        """After the state folder was deleted and made again: replace what uses files in it."""
+        if self.endpoint.envoy is not None:
+            self.endpoint.envoy.program()
+        for replica in [r for r in self.replicas if r.program.service]:
+            self._begin_drain(replica)
 
     def frontends(self) -> list[Replica]:
         return [r for r in self.replicas if r.program.role is Role.FRONTEND]

@@ -291,12 +291,25 @@ class Up:
     ) -> None:
         while not stopping.is_set():
             self._follow_edits(supervisor, preparer)
+            self._restore(supervisor)
             await supervisor.step()
             if self._gateway is not None:
                 await self._gateway.step()
             self._publish(supervisor)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(stopping.wait(), POLL_S)
+
+    def _restore(self, supervisor: Supervisor) -> None:
+        try:
+            if not self._state.restore():
+                return
+        except (OSError, PenstockError):  # a full disk, or another `up`: try again
+            return
+        supervisor.restore()
+        self._say(
+            f"{self._state.path} was deleted while the graph was up, and made again; replacing the "
+            "processes that need its files. Requests fail meanwhile. The old logs are lost"
+        )
 
     def _follow_edits(self, supervisor: Supervisor, preparer: Preparer) -> None:
         """Prepare a saved edit in a thread, and apply it when it is ready."""
@@ -359,7 +372,7 @@ class Up:
             notes=supervisor.deployment.notes,
             rejected_edit=self._rejected_edit,
             desired_replicas={p.name: p.replicas for p in supervisor.deployment.programs},
-            discovery=supervisor.discovery(),
+            discovery=supervisor.discovery,
             replicas=tuple(replica.status() for replica in supervisor.replicas),
         )
         try:
