@@ -182,7 +182,7 @@ def test_a_worker_that_shuts_down_gets_its_grace_period(
 def test_a_busy_process_is_not_a_dead_one(
     machine: Machine, graph: list[Replica], share: float, seconds: int
 ) -> None:
-    """A frontend that computes may respond soon, but not for ever."""
+    """A frontend that computes may respond soon, but not forever."""
     machine.run(graph, 1)
     machine.cpu_share = {"frontend.0": share}
     machine.silent = {100}

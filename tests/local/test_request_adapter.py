@@ -329,11 +329,11 @@ async def test_a_long_text_is_not_tokenized_in_the_process_of_the_frontend(
 @pytest.mark.asyncio
 async def test_the_request_at_which_the_loop_stands_is_named() -> None:
     lines: list[str] = []
-    told = threading.Event()
-    watch = Watch(lambda line: (lines.append(line), told.set()), stalled_s=0.3)
+    reported = threading.Event()
+    watch = Watch(lambda line: (lines.append(line), reported.set()), stalled_s=0.3)
     watch.begin()
     with watch.on("POST /v1/chat/completions of 1,900,000 bytes"):
-        assert told.wait(LIMIT_S)
+        assert reported.wait(LIMIT_S)
     watch.end()
     assert len(lines) == 1
     assert lines[0].endswith("at POST /v1/chat/completions of 1,900,000 bytes")

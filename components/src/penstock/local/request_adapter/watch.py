@@ -1,6 +1,6 @@
 """Names the request at which the adapter's event loop stands still, in the frontend's log.
 
-While it stands, the frontend responds to nobody, also not to the check of its health.
+While it stands, the frontend sends no response, also not to the check of its health.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ class Watch:
             await asyncio.sleep(BEAT_S)
 
     def _run(self) -> None:
-        told = 0.0
+        reported = 0.0
         while not self._ended.wait(BEAT_S):
             beat_at, current = self._beat_at, self._current
             stands_s = time.monotonic() - beat_at
-            if stands_s > self._stalled_s and told != beat_at:
-                told = beat_at
+            if stands_s > self._stalled_s and reported != beat_at:
+                reported = beat_at
                 what = current or "no request of the adapter: the frontend itself holds it"
                 self._say(f"request adapter: the event loop stands for {stands_s:.1f} s at {what}")
