@@ -287,3 +287,26 @@ def test_render_prints_the_images_to_copy() -> None:
         "nvcr.io/nvidia/ai-dynamo/tensorrtllm-runtime:1.6.1",
         "quay.io/coreos/etcd:v3.5.21",
     ]
+
+
+def test_env_alone_lists_the_environments() -> None:
+    shown, listed = penstock("env"), penstock("env", "list")
+    assert (shown.returncode, shown.stdout) == (0, listed.stdout)
+    assert "llamacpp" in shown.stdout
+
+
+def test_several_environments_are_named_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PENSTOCK_ENVIRONMENTS", str(tmp_path))
+    done = penstock("env", "remove", "sim", "page")
+    assert done.stdout.splitlines() == ["sim was not installed", "page was not installed"]
+    done = penstock("env", "remove", "sim", "pge")
+    assert (done.returncode, done.stdout) == (8, "")  # nothing is removed if a name is wrong
+
+
+@pytest.mark.parametrize("verb", ["down", "logs", "trace"])
+def test_a_misspelled_file_is_suggested(verb: str) -> None:
+    done = penstock(verb, str(ROOT / "dynamo_graphs" / "quickstar.yaml"))
+    assert done.returncode == 11
+    assert f"Did you mean {ROOT / 'dynamo_graphs' / 'quickstart.yaml'}?" in done.stderr

@@ -19,14 +19,16 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "action",
+        nargs="?",
+        default="list",
         choices=["install", "list", "remove"],
-        help="install, list or remove environments",
+        help="install, list or remove environments (default: list)",
     )
     parser.add_argument(
-        "name",
+        "names",
         metavar="NAME",
-        nargs="?",
-        help="environment to install or remove; `penstock env list` prints the names",
+        nargs="*",
+        help="environments to install or remove; `penstock env` prints the names",
     )
     arguments.add_json(parser)
     parser.add_argument(
@@ -55,8 +57,8 @@ def run(args: argparse.Namespace) -> int:
     if args.json and args.action != "list":
         fix = "Remove --json, or run `penstock env list --json`."
         raise UsageError(Problem(message=f"{args.action} has no --json", fix=fix))
-    if args.action == "list" and args.name:
-        message, fix = f"unexpected argument {args.name!r}", "Run `penstock env list` without it."
+    if args.action == "list" and args.names:
+        message, fix = f"unexpected argument {args.names[0]!r}", "Run `penstock env` without it."
         raise UsageError(Problem(message=message, fix=fix))
     if args.action == "list" and args.json:
         print(json.dumps([environment.as_dict() for environment in list_environments()], indent=1))
@@ -64,12 +66,12 @@ def run(args: argparse.Namespace) -> int:
     if args.action == "list":
         print(*_table(list_environments(), wide=args.wide), sep="\n")
         return 0
-    environment = find_environment(args.name)
-    if args.action == "remove":
-        print(remove(environment))
-        return 0
-    started = time.monotonic()
-    done = install(environment, quiet=args.quiet)
-    took_s = time.monotonic() - started
-    print(f"{done} ({duration_text(took_s)})" if took_s > FIRST_S else done)
+    for environment in [find_environment(name) for name in args.names or (None,)]:
+        if args.action == "remove":
+            print(remove(environment))
+            continue
+        started = time.monotonic()
+        done = install(environment, quiet=args.quiet)
+        took_s = time.monotonic() - started
+        print(f"{done} ({duration_text(took_s)})" if took_s > FIRST_S else done)
     return 0

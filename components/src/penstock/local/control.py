@@ -17,7 +17,7 @@ from penstock.errors import GraphError, NotUpError, Problem, StartError
 from penstock.graph.edit import set_replicas
 from penstock.graph.text_file import read_text_file
 from penstock.local.discovery import Instance, open_discovery
-from penstock.local.file_kind import LIST_GRAPHS, not_servable
+from penstock.local.file_kind import LIST_GRAPHS, fix_of_missing, not_servable
 from penstock.local.load import GraphLoad, LoadSampler
 from penstock.local.process import leftover_processes, terminate
 from penstock.local.reconcile import ReplicaState
@@ -223,7 +223,8 @@ def _up(path: Path) -> StateDir:
 
 def _not_up(path: Path, fix: str = LIST_GRAPHS) -> NotUpError:
     if not path.exists():
-        message, fix = "no such file, and no graph of this name is up", LIST_GRAPHS
+        message = "no such file, and no graph of this name is up"
+        fix = fix_of_missing(path)
         return NotUpError(Problem(file=str(path), message=message, fix=fix))
     problem = not_servable(path) or Problem(file=str(path), message="the graph is not up", fix=fix)
     return NotUpError(problem)

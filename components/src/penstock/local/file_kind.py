@@ -10,9 +10,16 @@ from penstock.graph.load import read_draft
 from penstock.graph.text_file import read_text_file
 from penstock.manifests.read import read_manifests
 from penstock.manifests.source import MOST_BYTES, is_manifest
+from penstock.nearest import nearest
 
 LIST_GRAPHS = "Run `penstock ls`, which lists the graphs that are up."
 OTHER_KINDS = (ProblemKind.NOTHING_TO_READ, ProblemKind.OTHER_FILE)
+
+
+def fix_of_missing(path: Path) -> str:
+    """The fix for a file that does not exist: the YAML file next to it that was probably meant."""
+    near = nearest(path.name, (file.name for file in path.parent.glob("*.y*ml")))
+    return f"Did you mean {path.with_name(near)}? {LIST_GRAPHS}" if near else LIST_GRAPHS
 
 
 def not_servable(path: Path) -> Problem | None:

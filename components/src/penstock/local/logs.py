@@ -8,7 +8,7 @@ from typing import IO
 
 from penstock.command_text import command
 from penstock.errors import NotUpError, Problem, UsageError
-from penstock.local.file_kind import LIST_GRAPHS, not_servable
+from penstock.local.file_kind import fix_of_missing, not_servable
 from penstock.local.process import last_lines
 from penstock.local.state import StateDir
 
@@ -41,7 +41,8 @@ def choose(state: StateDir, name: str | None) -> list[Path]:
     if state.source.exists():
         other = not_servable(state.source)
     else:
-        message, fix = "no such file, and no graph of this name was ever up", LIST_GRAPHS
+        message = "no such file, and no graph of this name was ever up"
+        fix = fix_of_missing(state.source)
     raise NotUpError(other or Problem(file=str(state.source), message=message, fix=fix))
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from penstock.command_text import command
 from penstock.errors import NotUpError, PenstockError, Problem, UsageError
-from penstock.local.file_kind import LIST_GRAPHS, not_servable
+from penstock.local.file_kind import fix_of_missing, not_servable
 from penstock.local.ports import LOOPBACK
 from penstock.local.state import StateDir
 from penstock.manifests.deployment import Deployment, Role
@@ -118,7 +118,8 @@ def require_traces(state: StateDir) -> None:
         if other := not_servable(state.source):
             raise NotUpError(other)
     else:
-        message, fix = "no such file, and no graph of this name was ever up", LIST_GRAPHS
+        message = "no such file, and no graph of this name was ever up"
+        fix = fix_of_missing(state.source)
     raise NotUpError(Problem(file=str(state.source), message=message, fix=fix))
 
 
