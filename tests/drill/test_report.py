@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+
 import pytest
 
 from penstock.drill.evaluate import evaluate
@@ -44,6 +47,16 @@ def test_the_summary_begins_with_the_verdict() -> None:
     verdict, failure = summary(result(CUT))
     assert verdict == "failed: 2 faults, 30 requests, 1 failed, 0 unavoidable"
     assert failure.startswith("request 9: truncated after kill decode.0 (19 tokens")
+
+
+def test_mockers_are_named_in_every_output(capsys: pytest.CaptureFixture[str]) -> None:
+    mocked = replace(result(), engine_is_substitute=True)
+    print_result(mocked, "penstock drill g.yaml")
+    assert capsys.readouterr().out.startswith("no engine ran: mockers simulated it")
+    assert json.loads(as_json(mocked, ""))["engine_is_substitute"] is True
+    assert "mockers simulated it" in report_of("g.yaml", mocked, ()).subtitle
+    print_result(result(), "penstock drill g.yaml")
+    assert "mockers" not in capsys.readouterr().out
 
 
 def test_many_failures_are_shortened() -> None:

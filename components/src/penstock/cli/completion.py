@@ -106,7 +106,7 @@ def _words() -> dict[tuple[str, str], list[str]]:
     pools = ("frontend", "worker", "prefill", "decode")
     return {
         ("", "gpu"): list(GPUS),
-        ("env", "name"): [environment.name for environment in list_environments()],
+        ("env", "names"): [environment.name for environment in list_environments()],
         ("explain", "component"): list(pools),
         ("logs", "name"): list(pools),
         ("plan", "model"): [name.rpartition("/")[2] for name in MODELS],

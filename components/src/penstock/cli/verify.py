@@ -77,18 +77,19 @@ def run(args: argparse.Namespace) -> int:
         progress = Progress(args, "running probes")
         with progress.running():
             results = _hiding(progress, run_probes(target, args.only))
-            shown = print_json(results) if args.json else print_results(results)
+            show = print_json if args.json else print_results
+            shown = show(results, is_mocked=target.is_mocked)
     finally:
         target.close()
     if args.report is not None:
-        _write_report(args, shown)
+        _write_report(args, shown, is_mocked=target.is_mocked)
     failed = [probe.name for probe in shown if not probe.ok]
     if failed:
         raise NotVerifiedError(f"not verified: {', '.join(failed)}")
     return 0
 
 
-def _write_report(args: argparse.Namespace, probes: Sequence[ProbeRun]) -> None:
+def _write_report(args: argparse.Namespace, probes: Sequence[ProbeRun], *, is_mocked: bool) -> None:
     from penstock.cli.graph_output import own_command
     from penstock.reports.provenance import provenance
     from penstock.verify.page import write_page
@@ -96,7 +97,8 @@ def _write_report(args: argparse.Namespace, probes: Sequence[ProbeRun]) -> None:
 
     named = [] if is_url(args.target) else [Path(args.target)]
     files = [*named, *([args.graph] if args.graph else [])]
-    write_page(args.report, args.target, probes, provenance(own_command(), files=files))
+    made_by = provenance(own_command(), files=files)
+    write_page(args.report, args.target, probes, made_by, is_mocked=is_mocked)
 
 
 def _hiding(progress: Progress, results: Iterator[ProbeRun]) -> Iterator[ProbeRun]:

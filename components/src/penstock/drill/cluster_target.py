@@ -34,6 +34,8 @@ UNCORDON_ATTEMPTS, UNCORDON_WAIT_S = 10, 3.0
 class ClusterRelease:
     """An installed release whose pods are ready."""
 
+    is_mocked: bool | None = None
+
     def __init__(
         self,
         api: Api,

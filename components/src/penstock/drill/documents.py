@@ -59,6 +59,8 @@ class DrillDocument(Document):
     """Version of this schema."""
     passed: bool
     """Whether no more requests failed than permitted, and all processes recovered."""
+    engine_is_substitute: bool | None
+    """Whether mockers ran instead of the engine; null if it is not known."""
     interrupted: bool
     """Whether the drill ended early, so that the result is partial."""
     command: str

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.drill.evaluate import FailureType, FaultRecord
-from penstock.drill.report import COLUMNS, cells, memory_line, summary
+from penstock.drill.report import COLUMNS, ON_MOCKERS, cells, memory_line, summary
 from penstock.drill.run import DrillResult
 from penstock.reports.charts import Chart, Trace, curve, over_time, stacked, wrapped
 from penstock.reports.page import (
@@ -38,9 +38,10 @@ def write_page(
 
 def report_of(target: str, result: DrillResult, provenance: Sequence[tuple[str, str]]) -> Report:
     options = result.options
+    load = f"{options.streams} concurrent requests of {options.tokens} output tokens"
     return Report(
         title=f"Drill of {target}",
-        subtitle=f"{options.streams} concurrent requests of {options.tokens} output tokens",
+        subtitle=f"{load}; {ON_MOCKERS}" if result.engine_is_substitute else load,
         verdicts=list(_verdicts(result)),
         tiles=list(_tiles(result)),
         sections=[

@@ -19,12 +19,15 @@ from penstock.drill.run import DrillResult
 from penstock.terminal import fitted
 
 SHOWN_FAILURES = 10
+ON_MOCKERS = "no engine ran: mockers simulated it, so an engine may take longer to recover"
 COLUMNS = ("kind", "target", "faults", "requests", "failed", "unavoidable", "recovery (s)")
 
 
 def print_result(result: DrillResult, repeat: str) -> None:
     """``repeat``: the command that runs the same kinds of faults with the same seed."""
     console = Console(highlight=False, soft_wrap=True)
+    if result.engine_is_substitute:
+        console.print("\n".join(fitted(ON_MOCKERS)), markup=False)
     table = Table(*COLUMNS)
     for row in result.evaluation.rows:
         table.add_row(*cells(row))
@@ -92,6 +95,7 @@ def as_document(result: DrillResult, repeat: str) -> DrillDocument:
     return DrillDocument(
         schema_version=SCHEMA_VERSION,
         passed=evaluation.passes,
+        engine_is_substitute=result.engine_is_substitute,
         interrupted=result.was_interrupted,
         command=repeat,
         seed=result.options.seed,

@@ -80,6 +80,8 @@ class DrillResult:
     seconds: float
     was_interrupted: bool = False
     """By Ctrl-C; the fault and the requests of that moment are missing."""
+    engine_is_substitute: bool | None = None
+    """Whether mockers ran instead of the engine; None if it is not known."""
 
 
 def drill_graph(
@@ -194,6 +196,7 @@ class _Drill:
             memory=self._memory.trends(),
             seconds=max((r.ended_s for r in history), default=0.0),
             was_interrupted=self._was_interrupted,
+            engine_is_substitute=self._target.is_mocked,
         )
 
     def run(self) -> None:

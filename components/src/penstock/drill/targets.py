@@ -44,6 +44,10 @@ class Target(Protocol):
     def model(self) -> str:
         """The served name to request."""
 
+    @property
+    def is_mocked(self) -> bool | None:
+        """Whether mockers run instead of the engine; None if it is not known."""
+
     def next(self) -> Fault | None:
         """The next fault; None if none is possible."""
 
@@ -67,11 +71,14 @@ class Target(Protocol):
 class LocalGraph:
     """A graph that the drill itself started."""
 
+    is_mocked: bool | None
+
     def __init__(self, process: GraphProcess, choices: Sequence[Choice], seed: int) -> None:
         self._process = process
         self._schedule = Schedule(possible(choices, process.graph.read_text("utf-8")), seed)
         state = current(process)
         self.endpoint, self.model = state.endpoint, state.models[0]
+        self.is_mocked = state.has_substitute
         require_programs(choices, {replica.program for replica in state.replicas})
 
     def next(self) -> Fault | None:
@@ -121,6 +128,8 @@ class RemoteEndpoint:
 
     DrillError when it does not list a model.
     """
+
+    is_mocked: bool | None = None
 
     def __init__(
         self,

@@ -38,5 +38,7 @@ class VerifyDocument(Document):
     """Version of this schema."""
     ok: bool
     """Whether no probe is a failure."""
+    engine_is_substitute: bool
+    """Whether mockers run instead of the engine."""
     probes: Sequence[ProbeDocument]
     """Results in order of the probes."""

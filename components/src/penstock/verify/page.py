@@ -19,6 +19,7 @@ from penstock.reports.charts import (
     rounded,
 )
 from penstock.reports.page import Report, Section, State, Table, Tile, Verdict, write_report
+from penstock.verify.report import ON_MOCKERS
 from penstock.verify.result import Verdict as ProbeVerdict
 from penstock.verify.run_probes import ProbeRun
 
@@ -27,19 +28,29 @@ ICONS = {ProbeVerdict.PASS: "✓", ProbeVerdict.FAIL: "✗", ProbeVerdict.CANNOT
 
 
 def write_page(
-    path: Path, target: str, probes: Sequence[ProbeRun], provenance: Sequence[tuple[str, str]]
+    path: Path,
+    target: str,
+    probes: Sequence[ProbeRun],
+    provenance: Sequence[tuple[str, str]],
+    *,
+    is_mocked: bool = False,
 ) -> None:
     """``target``: what was verified. InputError if the file cannot be written."""
-    write_report(path, report_of(target, probes, provenance))
+    write_report(path, report_of(target, probes, provenance, is_mocked=is_mocked))
 
 
 def report_of(
-    target: str, probes: Sequence[ProbeRun], provenance: Sequence[tuple[str, str]]
+    target: str,
+    probes: Sequence[ProbeRun],
+    provenance: Sequence[tuple[str, str]],
+    *,
+    is_mocked: bool = False,
 ) -> Report:
+    subtitle = "probes of a running deployment, compared with its graph"
     heads = ("probe", "verdict", "duration (s)", "required", "detail", "hint")
     return Report(
         title=f"Verification of {target}",
-        subtitle="probes of a running deployment, compared with its graph",
+        subtitle=f"{subtitle}; {ON_MOCKERS}" if is_mocked else subtitle,
         verdicts=[_verdict(probes)],
         tiles=list(_tiles(probes)),
         sections=[

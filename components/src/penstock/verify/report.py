@@ -12,13 +12,18 @@ from penstock.verify.documents import SCHEMA_VERSION, ProbeDocument, VerifyDocum
 from penstock.verify.result import Verdict
 from penstock.verify.run_probes import ProbeRun
 
+ON_MOCKERS = (
+    "no engine runs: mockers simulate it, so the probes test the frontend, the router and the graph"
+)
 MARGIN = 40  # columns before a detail
 COLOR = {Verdict.PASS: "green", Verdict.FAIL: "red", Verdict.CANNOT_TELL: "yellow"}
 
 
-def print_results(results: Iterable[ProbeRun]) -> list[ProbeRun]:
+def print_results(results: Iterable[ProbeRun], *, is_mocked: bool = False) -> list[ProbeRun]:
     """Print each result when its probe ends, then the counts; return all results."""
     console = Console(highlight=False, soft_wrap=True)
+    if is_mocked:
+        console.print("\n".join(fitted(ON_MOCKERS)), markup=False)
     shown = []
     for probe in results:
         shown.append(probe)
@@ -37,12 +42,13 @@ def print_results(results: Iterable[ProbeRun]) -> list[ProbeRun]:
     return shown
 
 
-def print_json(results: Iterable[ProbeRun]) -> list[ProbeRun]:
+def print_json(results: Iterable[ProbeRun], *, is_mocked: bool = False) -> list[ProbeRun]:
     """Print all results as one JSON document; return them."""
     shown = list(results)
     document = VerifyDocument(
         schema_version=SCHEMA_VERSION,
         ok=all(r.ok for r in shown),
+        engine_is_substitute=is_mocked,
         probes=[
             ProbeDocument(
                 name=r.name,
