@@ -40,6 +40,15 @@ def too_large(size: int, body: Body | None, context_tokens: int | None) -> Refus
     )
 
 
+def too_many_roles(raw: bytes, param: str) -> Refusal | None:
+    """For a body that is not parsed yet: each message has the key `role`, and quotes in a text are
+    escaped. To parse 16,000 messages takes 10 ms. ``param``: the field with the messages."""
+    if raw.count(b'"role"') <= MOST_MESSAGES:
+        return None
+    message = f"{param} has more elements than the limit of {MOST_MESSAGES}."
+    return Refusal(message=message, param=param, code=CODE, status=413)
+
+
 def too_many(body: Body) -> Refusal | None:
     """For a list of more messages, input items or prompts than are accepted."""
     for name in ("messages", "input", "prompt"):

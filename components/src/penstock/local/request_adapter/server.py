@@ -23,7 +23,12 @@ from aiohttp import web
 from .calls import Asked, CorrectedCalls, with_tokens
 from .client_reads import ClientRead, ClientReads
 from .hosts import UNKNOWN_HOST, is_served, not_served, pattern
-from .limits import MOST_PARSED_BYTES, too_large, too_many
+from .limits import (
+    MOST_PARSED_BYTES,
+    too_large,
+    too_many,
+    too_many_roles,
+)
 from .model import TOKENIZER, read_model
 from .prompt import Body, prompt_ids, prompt_text
 from .refusal import Refusal
@@ -33,6 +38,7 @@ from .rules import (
     LIMITS,
     MOCKER,
     NOT_UTF8,
+    RESPONSES,
     Verdict,
     context_error,
     event_error,
@@ -167,6 +173,9 @@ class Adapter:
         if has_rules:
             context = await self._longest_context()
             if len(raw) > MOST_PARSED_BYTES and (refusal := too_large(len(raw), None, context)):
+                return _error(refusal)
+            param = "input" if request.path == RESPONSES else "messages"
+            if refusal := too_many_roles(raw, param):
                 return _error(refusal)
             with self._watch.on(f"{request.method} {request.path} of {len(raw):,} bytes"):
                 body = _parsed(raw)

@@ -1,0 +1,236 @@
+"""What eight hostile clients cost the other clients of a local graph.
+
+    python benchmarks/attacks.py [ATTACK…]
+
+Each attack sends requests from ATTACKERS clients, one at a time each, while ORDINARY clients send
+short requests. Compared is the same graph with ordinary clients in place of the attackers, in turns
+of SLICE_S seconds within one run, so that a noisy machine changes both alike. Bounds: the slices,
+one graph at a time, and MOST_RSS_MIB, above which the run ends the graph.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+
+from penstock.drill.graph_process import GraphProcess
+from penstock.simulate.window import percentile
+from report import RESULTS, write_result
+
+GRAPHS = Path(__file__).parents[1] / "dynamo_graphs"
+ATTACKERS = ORDINARY = 8
+SLICE_S, SLICES = 8.0, 3
+MOST_RSS_MIB = 6000
+CHAT = "/v1/chat/completions"
+Send = Callable[[httpx.AsyncClient, str], Any]
+
+
+def _posts(fields: Mapping[str, Any], **headers: str) -> Send:
+    """Posts a chat completion; its body is encoded once, so that the client costs little."""
+    short = [{"role": "user", "content": "What is the capital of Japan?"}]
+    bodies: dict[str, bytes] = {}
+    sent = {"content-type": "application/json", **headers}
+
+    async def send(client: httpx.AsyncClient, model: str) -> int:
+        if model not in bodies:
+            body = {"model": model, "messages": short, "max_tokens": 8, **fields}
+            bodies[model] = json.dumps(body).encode()
+        return (await client.post(CHAT, content=bodies[model], headers=sent)).status_code
+
+    return send
+
+
+def _schema(**schema: Any) -> dict[str, Any]:
+    made = {"type": "json_schema", "json_schema": {"name": "a", "schema": schema}}
+    return {"response_format": made}
+
+
+def _messages(content: str, count: int) -> dict[str, Any]:
+    return {"messages": [{"role": "user", "content": content}] * count}
+
+
+async def _busy_threshold(client: httpx.AsyncClient, model: str) -> int:
+    body = {"model": model, "active_decode_blocks_threshold": 0.0}
+    return (await client.post("/busy_threshold", json=body)).status_code
+
+
+async def _half_a_request(client: httpx.AsyncClient, model: str) -> int:
+    """Headers that never end, as long as the endpoint waits."""
+    url = client.base_url
+    _, writer = await asyncio.open_connection(url.host, url.port)
+    writer.write(b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\n")
+    await asyncio.sleep(1)
+    writer.close()
+    return 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attack:
+    """One kind of hostile request. ``item``: of the issue that found it."""
+
+    item: str
+    send: Send
+    graph: str = "quickstart-simulated"
+    settings: tuple[str, ...] = ("model.context_length=131072",)
+
+
+LLAMACPP = {"graph": "quickstart", "settings": ()}
+REBOUND = {"Host": "evil.example"}
+ATTACKS: Mapping[str, Attack] = {
+    "long-array": Attack(
+        item="B1",
+        send=_posts(_schema(type="array", items={"type": "boolean"}, maxItems=10**9)),
+        **LLAMACPP,  # type: ignore[arg-type]
+    ),
+    "long-prompt": Attack(item="B2", send=_posts(_messages("hello world " * 160_000, 1))),
+    "many-messages": Attack(item="B2", send=_posts(_messages("", 16_000))),
+    "half-a-request": Attack(item="B4", send=_half_a_request),
+    "rebound-host": Attack(item="C2", send=_posts({}, **REBOUND)),
+    "busy-threshold": Attack(item="C2", send=_busy_threshold),
+}
+
+
+@dataclass
+class Slice:
+    """What the ordinary clients saw in one slice."""
+
+    seconds: list[float] = field(default_factory=list)
+    statuses: Counter[str] = field(default_factory=Counter)
+
+
+async def _client(url: str, model: str, send: Send, until: float, seen: Slice) -> None:
+    async with httpx.AsyncClient(base_url=url, timeout=60, trust_env=False) as client:
+        while (began := time.monotonic()) < until:
+            try:
+                status = str(await send(client, model))
+            except httpx.HTTPError as error:
+                status = type(error).__name__
+            seen.seconds.append(time.monotonic() - began)
+            seen.statuses[status] += 1
+
+
+async def _slice(url: str, model: str, other: str) -> tuple[Slice, Slice]:
+    """What the ordinary clients saw, and the other ones, whose attack is ``other`` ("": none); the
+    latter run in a process of their own."""
+    argv = [sys.executable, __file__, "--as-clients", url, model, other]
+    child = await asyncio.create_subprocess_exec(*argv, stdout=asyncio.subprocess.PIPE)
+    assert child.stdout is not None
+    await child.stdout.readline()  # it has imported its modules
+    ordinary, _ = await asyncio.gather(_clients(url, model, _posts({}), ORDINARY), child.wait())
+    statuses = json.loads(await child.stdout.read())
+    return ordinary, Slice(statuses=Counter(statuses))
+
+
+async def _clients(url: str, model: str, send: Send, count: int) -> Slice:
+    seen, until = Slice(), time.monotonic() + SLICE_S
+    await asyncio.gather(*(_client(url, model, send, until, seen) for _ in range(count)))
+    return seen
+
+
+def as_clients(url: str, model: str, attack: str) -> None:
+    """The child process of `_slice`."""
+    print(flush=True)
+    send = ATTACKS[attack].send if attack else _posts({})
+    seen = asyncio.run(_clients(url, model, send, ATTACKERS))
+    print(json.dumps(seen.statuses))
+
+
+def _memory_mib(state: dict[str, Any]) -> dict[str, int]:
+    found = {}
+    for replica in state["replicas"]:
+        try:
+            info = psutil.Process(replica["pid"]).memory_info()
+        except psutil.Error:
+            continue
+        found[replica["name"]] = info.rss >> 20
+    return found
+
+
+async def _watch(graph: GraphProcess, most: dict[str, int]) -> None:
+    """The highest memory of each process; ends the graph before the machine runs out."""
+    while True:
+        for name, mib in _memory_mib(graph.state()).items():
+            most[name] = max(most.get(name, 0), mib)
+        if sum(most.values()) > MOST_RSS_MIB:
+            graph.stop()
+            raise MemoryError(f"the graph used {most}")
+        await asyncio.sleep(0.2)
+
+
+async def _measure(graph: GraphProcess, name: str) -> dict[str, Any]:
+    attack, state = ATTACKS[name], graph.state()
+    url, model = state["endpoint"].removesuffix("/v1"), state["models"][0]
+    most: dict[str, int] = {}
+    watch = asyncio.create_task(_watch(graph, most))
+    attacked, quiet, sent = Slice(), Slice(), Slice()
+    for _ in range(SLICES):
+        for other, total in (("", quiet), (name, attacked)):
+            found, others = await _slice(url, model, other)
+            total.seconds += found.seconds
+            total.statuses += found.statuses
+            if total is attacked:
+                sent.statuses += others.statuses
+    watch.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await watch  # raises its error
+    p99 = {name: percentile(s.seconds, 0.99) for name, s in (("a", attacked), ("q", quiet))}
+    restarts = {r["program"]: r["restarts"] for r in graph.state()["replicas"] if r["restarts"]}
+    return {
+        "item": attack.item,
+        "graph": attack.graph,
+        "attackers_got": dict(sent.statuses.most_common(4)),
+        "others_got": dict(attacked.statuses),
+        "p99_ratio": round(p99["a"] / p99["q"], 2),
+        "p99_attacked_s": round(p99["a"], 3),
+        "p99_ordinary_s": round(p99["q"], 3),
+        "restarts": restarts,
+        "most_memory_mib": dict(sorted(most.items())),
+    }
+
+
+def measure(name: str, folder: Path) -> dict[str, Any]:
+    attack = ATTACKS[name]
+    copy = folder / "graph.yaml"
+    copy.write_text((GRAPHS / f"{attack.graph}.yaml").read_text())
+    arguments = ["--port", "0"]
+    for setting in attack.settings:
+        arguments += ["--set", setting]
+    with GraphProcess(copy, folder, arguments) as graph:
+        graph.wait_ready()
+        found = asyncio.run(_measure(graph, name))
+        graph.stop()
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="measure what hostile clients cost the others")
+    parser.add_argument("attacks", nargs="*", help=f"of {', '.join(ATTACKS)} (default: all)")
+    file = RESULTS / "attacks.json"
+    results = json.loads(file.read_text())["attacks"] if file.exists() else {}
+    for name in parser.parse_args().attacks or ATTACKS:
+        print(f"{name}:", flush=True)
+        with tempfile.TemporaryDirectory() as folder:
+            results[name] = measure(name, Path(folder))
+        print(json.dumps(results[name], indent=1), flush=True)
+        figures = {"attackers": ATTACKERS, "ordinary_clients": ORDINARY, "attacks": results}
+        write_result("attacks", "python benchmarks/attacks.py", figures, show=False)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--as-clients"]:
+        as_clients(*sys.argv[2:])
+    else:
+        main()
