@@ -8,8 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
+import penstock
 from penstock.cli.main import main
+from penstock.manifests.render import chart_path
 from penstock.shipped import in_repository, page
 
 PACKAGE = Path(__file__).parents[1] / "components" / "src" / "penstock"
@@ -74,3 +77,9 @@ def test_an_empty_workload_names_a_file_that_exists(
     fix = re.search(r"Start from (\S+)\.$", capsys.readouterr().err.strip())
     assert fix
     assert Path(fix[1]).is_file()
+
+
+def test_the_chart_has_the_version_of_penstock() -> None:
+    """Otherwise the label `helm.sh/chart` is the same on objects of different charts."""
+    chart = yaml.safe_load((chart_path() / "Chart.yaml").read_text())
+    assert chart["version"] == penstock.__version__.replace(".dev", "-dev.")
