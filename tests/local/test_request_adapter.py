@@ -104,7 +104,9 @@ class Played:
 
 # Host → status, without names that `--allow-host` adds.
 HOSTS = {
-    **dict.fromkeys(("localhost:8000", "LOCALHOST", "127.0.0.1", "10.1.2.3:80", "[::1]:8000"), 200),
+    **dict.fromkeys(
+        ("localhost:8000", "LOCALHOST", "127.0.0.1", "10.1.2.3:80", "[::1]:8000", "localhost."), 200
+    ),
     **dict.fromkeys(("evil.example", "127.0.0.1.evil.example", "localhost.evil.example"), 421),
     **dict.fromkeys(("evil.example:127", "x@localhost", "localhost:8000:1"), 421),
 }
@@ -352,7 +354,29 @@ async def test_a_page_that_was_rebound_to_this_machine_reaches_nothing() -> None
 
 
 @pytest.mark.asyncio
-@pytest.mark.parametrize("path", ["/busy_threshold", "/v1/../busy_threshold", "/engine/control"])
+@pytest.mark.parametrize(
+    "head",
+    ["GET http://localhost/v1/other HTTP/1.1\r\nHost: localhost", "GET /v1/other HTTP/1.0"],
+)
+async def test_other_forms_of_a_request_are_served(head: str) -> None:
+    """An absolute URL, and a client without the header Host."""
+    played = Played(_ok)
+    async with adapted(played) as url:
+        reader, writer = await asyncio.open_connection(LOOPBACK, int(url.rpartition(":")[2]))
+        writer.write(f"{head}\r\nConnection: close\r\n\r\n".encode())
+        status = await reader.readline()
+        writer.close()
+    assert b" 200 " in status
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("/busy_threshold", "/v1/../busy_threshold", "/engine/control"),
+        *("/v1/./chat/completions", "/v1/x/%2e%2e/chat/completions"),  # rules are by the path
+    ],
+)
 async def test_no_request_changes_the_frontend(path: str) -> None:
     played = Played(_ok)
     async with adapted(played) as url:

@@ -91,8 +91,32 @@ def test_a_dead_proxy_is_named(fresh: Cluster, verb: str) -> None:
 
 
 def test_a_proxy_of_another_protocol_is_refused(fresh: Cluster) -> None:
-    behind_proxy(fresh, "socks5://127.0.0.1:1080")
-    assert "proxy-url socks5://127.0.0.1:1080 is not supported" in failing(fresh, "status")
+    behind_proxy(fresh, "socks5://user:hunter2@127.0.0.1:1080")
+    output = failing(fresh, "status")
+    assert "proxy-url of the kubeconfig: socks5://" in output
+    assert "is not supported" in output
+    assert "hunter2" not in output
+
+
+@pytest.mark.parametrize(
+    ("server", "exempt", "proxy"),
+    [
+        ("https://10.1.2.3:6443", "10.0.0.0/8", None),
+        ("https://10.1.2.3:6443", "192.168.0.0/16, x", "http://127.0.0.1:9"),
+        ("https://api.example.com", ".example.com", None),
+        ("https://127.0.0.1:6443", "", None),
+        ("https://[::1]:6443", "", None),
+        ("https://api.example.org", "", "http://127.0.0.1:9"),
+    ],
+)
+def test_the_environment_is_read_as_kubectl_does(
+    monkeypatch: pytest.MonkeyPatch, server: str, exempt: str, proxy: str | None
+) -> None:
+    for name in ("https_proxy", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HTTPS_PROXY", "127.0.0.1:9")
+    monkeypatch.setenv("NO_PROXY", exempt)
+    assert connect.proxy_of({}, server) == proxy
 
 
 @pytest.mark.parametrize("verb", VERBS)

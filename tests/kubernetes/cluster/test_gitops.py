@@ -10,8 +10,10 @@ import pytest
 
 from penstock.cli.diff import EXIT_CHANGED
 from penstock.cluster.api import Api
+from penstock.cluster.own_objects import INSTANCE
 from penstock.cluster.ownership import LAST_APPLIED
-from penstock.errors import ClusterError
+from penstock.cluster.release import helm_annotations
+from penstock.errors import ClusterError, UsageError
 from penstock.helm import ReleaseTarget
 from penstock.manifests.source import open_source, render_graph
 from tests.kubernetes.cluster.test_reverts import STEPS, has_no_old_decode
@@ -73,7 +75,7 @@ def pods(site: Site) -> set[str]:
 @pytest.mark.parametrize("server_side", [True, False], ids=["server-side", "client-side"])
 def test_it_is_read_and_changed_only_on_request(site: Site, server_side: bool) -> None:
     sync(site, server_side=server_side)
-    assert f"applied by {ARGO_CD} without Helm" in wait_until_ready(site)
+    assert f"applied by {ARGO_CD} without a record of Helm" in wait_until_ready(site)
     status = json.loads(site.run("status", "--cluster", "--json")[1])
     assert (status["revision"], status["ready"]) == (None, True)
     code, output = site.run("history")
@@ -89,7 +91,7 @@ def test_it_is_read_and_changed_only_on_request(site: Site, server_side: bool) -
     serving = pods(site)
     code, output = site.apply()
     assert code == ClusterError.exit_code
-    assert f"was applied by {ARGO_CD} without Helm" in output
+    assert f"was applied by {ARGO_CD} without a record of Helm" in output
     assert "--adopt" in output
     for verb in (("rollback",), ("scale", "--cluster", "decode=2"), ("uninstall",)):
         code, output = site.run(*verb, "--yes")
@@ -97,6 +99,7 @@ def test_it_is_read_and_changed_only_on_request(site: Site, server_side: bool) -
         assert "Argo CD" in output
     assert site.replicas()["decode"] == 1
 
+    assert site.apply("--adopt", "--rollback-on-failure")[0] == UsageError.exit_code
     code, output = site.apply("--adopt")
     assert code == 0, output
     assert "revision 1 is ready" in output
@@ -128,6 +131,53 @@ def test_no_graph_is_found_by_its_name_alone(site: Site) -> None:
     """Objects of the same names that the chart did not make."""
     code, output = site.run("history")
     assert (code, "is not installed with Helm" in output) == (ClusterError.exit_code, True)
+
+
+def test_what_belongs_to_another_release_is_not_adopted(site: Site) -> None:
+    """Helm would refuse it in the middle of its write."""
+    sync(site)
+    wait_until_ready(site)
+    site.edit(decode={"replicas": 2})  # which adds a disruption budget
+    site.create(
+        "apis/policy/v1/poddisruptionbudgets",
+        {
+            "apiVersion": "policy/v1",
+            "kind": "PodDisruptionBudget",
+            "metadata": {"name": "contract-decode", "labels": {INSTANCE: "other"}},
+            "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "other"}}},
+        },
+    )
+    message = "contract-decode: exists already and belongs to other, not to contract"
+    assert f"not possible: PodDisruptionBudget {site.namespace}/{message}" in site.run("diff")[1]
+    code, output = site.apply("--adopt")
+    assert (code, message in output) == (ClusterError.exit_code, True), output
+    budget = site.read("apis/policy/v1/poddisruptionbudgets/contract-prefill")
+    assert "meta.helm.sh/release-name" not in (budget["metadata"].get("annotations") or {})
+
+
+@pytest.mark.parametrize("by", ["adoption", "helm"])
+def test_annotations_of_helm_do_not_hide_a_graph(site: Site, by: str) -> None:
+    """An adoption failed after it had set them, or Helm's records were deleted."""
+    if by == "helm":
+        assert site.apply()[0] == 0
+        for secret in site.core.list_namespaced_secret(site.namespace).items:
+            site.core.delete_namespaced_secret(secret.metadata.name, site.namespace)
+    sync(site)
+    wait_until_ready(site)
+    target = ReleaseTarget(name="contract", namespace=site.namespace, kubeconfig=site.kubeconfig)
+    api = Api.connect(target)
+    budget = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget"}
+    named = {**budget, "metadata": {"name": "contract-prefill"}}
+    api.annotate(named, helm_annotations(target))
+    assert "without a record of Helm" in site.run("status", "--cluster")[1]
+    assert site.run("diff")[0] == 0
+    serving = pods(site)
+    code, output = site.apply()
+    assert (code, "--adopt" in output) == (ClusterError.exit_code, True), output
+    code, output = site.apply("--adopt")
+    assert code == 0, output
+    assert pods(site) == serving
+    assert site.run("diff")[0] == 0
 
 
 @pytest.fixture

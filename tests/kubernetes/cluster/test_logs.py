@@ -65,3 +65,30 @@ def test_what_is_wrong_is_named(installed: Cluster, names: dict[str, str]) -> No
     assert (code, "release default/other: has no pods" in output) == (ClusterError.exit_code, True)
     code, output = installed.run("logs", "--previous")
     assert (code, "--kubeconfig needs --cluster" in output) == (UsageError.exit_code, True)
+
+
+def test_following_survives_a_progress_bar_a_missing_pod_and_a_failed_request(
+    installed: Cluster, names: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, polls = names["decode"], []
+    key = ("v1", "pods", "default", name)
+    pod = installed.api.store.objects[key]
+
+    def sleep(seconds: float) -> None:
+        polls.append(seconds)
+        match len(polls):
+            case 1:
+                installed.api.logs[name] += f"{STAMPS[2]} Loading: 10%\rLoading: 20%\n"
+            case 2:
+                installed.api.store.remove(key)
+            case 3:
+                installed.api.store.write(key, pod, trusted=True)
+                installed.api.logs[name] = "2026-11-29T08:00:09Z ready\n"  # of the new pod
+            case 5:
+                raise KeyboardInterrupt
+
+    monkeypatch.setattr(installed.clock, "sleep", sleep)
+    code, output = installed.run("logs", "decode", "--cluster", "--follow")
+    assert code == 130, output
+    assert output.count("Loading: 10%\rLoading: 20%") == 1
+    assert output.count("| ready") == 1

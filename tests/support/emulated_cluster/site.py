@@ -114,11 +114,16 @@ class Site(Penstock):
         """A JSON patch, as `kubectl edit` or a GitOps controller sends it."""
         self._send("PATCH", path, operations, manager)
 
+    def create(self, path: str, manifest: dict[str, Any]) -> None:
+        """Create the object in the collection at a path such as `api/v1/services`."""
+        self._send("POST", f"{path}/", manifest)
+
     def _send(self, method: str, path: str, body: Any = None, manager: str = "") -> dict[str, Any]:
         group, plural, name = path.rsplit("/", 2)
-        media = {"Content-Type": "application/json-patch+json"} if body else {}
+        kind = "json-patch+json" if method == "PATCH" else "json"
+        media = {"Content-Type": f"application/{kind}"} if body else {}
         made: dict[str, Any] = self.core.api_client.call_api(
-            f"/{group}/namespaces/{self.namespace}/{plural}/{name}",
+            f"/{group}/namespaces/{self.namespace}/{plural}/{name}".rstrip("/"),
             method,
             query_params=[("fieldManager", manager)] if manager else [],
             header_params={"Accept": "application/json", **media},

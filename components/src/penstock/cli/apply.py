@@ -40,9 +40,14 @@ def run(args: argparse.Namespace) -> int:
     from penstock.cluster.change import against_cluster
     from penstock.cluster.preflight import Preflight
     from penstock.cluster.rights import Verb
-    from penstock.errors import GraphError, Problem
+    from penstock.errors import GraphError, Problem, UsageError
     from penstock.manifests.source import open_source
 
+    if args.adopt and args.rollback_on_failure:
+        raise UsageError(
+            "--adopt makes the first revision, so --rollback-on-failure has none to roll back to: "
+            "adopt the graph as it is, then apply the change"
+        )
     target = arguments.target_of(args)
     source = open_source(args.graph, args.sets, target.namespace)
     if source.loaded is None:

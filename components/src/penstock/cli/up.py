@@ -54,8 +54,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--no-install",
         action="store_true",
-        help="do not install the environments llamacpp (129 MB) and llamacpp-nixl (79 MB) if a "
-        "graph of llama.cpp needs them",
+        help="do not install missing environments: dynamo-1.6 (142 MB), except in a checkout, and "
+        "for a graph of llama.cpp llamacpp (129 MB) and llamacpp-nixl (79 MB)",
     )
     _add_address(parser)
     parser.add_argument(

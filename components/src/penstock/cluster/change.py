@@ -71,7 +71,8 @@ class Change:
     def is_empty(self) -> bool:
         """Whether the cluster already matches the graph."""
         has_drift = any(entry.is_corrected_by_apply for entry in self.before.drift)
-        return self.diff.is_empty and not has_drift and not self.before.rejected
+        refused = self.before.rejected or self.before.foreign
+        return self.diff.is_empty and not has_drift and not refused
 
     @property
     def is_applied(self) -> bool:
@@ -104,7 +105,7 @@ class Change:
                 )
             )
         rejected = [Problem(place=place, message=reason) for reason in self.before.rejected]
-        if problems := (*rejected, *self.before.unchecked):
+        if problems := (*self.before.foreign, *rejected, *self.before.unchecked):
             raise ClusterError(*problems)
 
     def lines(self) -> list[str]:
@@ -122,6 +123,7 @@ class Change:
             body = [*(line for line in body if line != report.NO_CHANGES), text]
         if self.before.revision:
             body += [f"chart: {reason}" for reason in chart_changes.reasons(self.diff)]
+        body += [f"not possible: {problem}" for problem in self.before.foreign]
         body += [f"rejected by the API server: {reason}" for reason in self.before.rejected]
         body += _in_one_line("dry run not possible", "patch", self.before.unchecked)
         body += _in_one_line("pods were not checked", "create", self.before.unchecked_pods)
@@ -134,6 +136,7 @@ class Change:
             "release": self.target.name,
             **report.as_dict(self.diff, self.before.drift, self.transition),
             "chart_changes": [*chart_changes.reasons(self.diff)] if self.before.revision else [],
+            "not_possible": list(map(str, self.before.foreign)),
             "rejected_by_server": list(self.before.rejected),
             "not_checked_by_server": list(
                 map(str, (*self.before.unchecked, *self.before.unchecked_pods))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import binascii
 import contextlib
 import difflib
+import ipaddress
 import logging
 import os
 import sys
@@ -16,12 +17,13 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 import urllib3
 import yaml
 
 import kubernetes
+from penstock.cluster.compare import without_secrets
 from penstock.errors import ClusterError, Problem
 from penstock.helm import ReleaseTarget
 
@@ -76,6 +78,7 @@ def configuration_of(target: ReleaseTarget) -> kubernetes.client.Configuration:
                     _text(target.kubeconfig), target.context, configuration
                 )
             configuration.proxy = proxy_of(cluster, configuration.host)
+            configuration.proxy_headers = _proxy_headers(configuration.proxy or "") or None
             if failed:
                 raise _no_credentials(", ".join(map(str, files)), failed)
     except UNREADABLE as error:
@@ -143,18 +146,48 @@ def proxy_of(cluster: Mapping[str, Any], host: str) -> str | None:
 
     The Python client reads neither.
     """
-    if url := cluster.get("proxy-url"):
-        if urlsplit(str(url)).scheme not in ("http", "https"):
-            message = f"proxy-url {url} is not supported"
-            fix = "Set proxy-url of the cluster to a proxy with http or https."
-            raise ClusterError(Problem(place="kubeconfig", message=message, fix=fix))
-        return str(url)
     server = urlsplit(host)
+    url = str(cluster.get("proxy-url") or "")
+    name = "proxy-url of the kubeconfig"
+    if not url and not _is_direct(server):
+        url = urllib.request.getproxies_environment().get(server.scheme, "")
+        name = f"{server.scheme.upper()}_PROXY"
+    if url and "://" not in url:
+        url = f"http://{url}"
+    if url and urlsplit(url).scheme not in ("http", "https"):
+        message = f"{without_secrets(url)} is not supported"
+        fix = "Set it to a proxy with http or https."
+        raise ClusterError(Problem(place=name, message=message, fix=fix))
+    return url or None
+
+
+def _is_direct(server: SplitResult) -> bool:
+    """Whether the environment exempts the server from its proxy: loopback, and NO_PROXY as Go reads
+    it, with networks."""
     name = server.hostname or ""
-    is_loopback = name == "localhost" or name.startswith("127.") or name == "::1"
-    if is_loopback or urllib.request.proxy_bypass_environment(server.netloc):  # type: ignore[attr-defined]
-        return None
-    return urllib.request.getproxies_environment().get(server.scheme)
+    if name == "localhost" or urllib.request.proxy_bypass_environment(server.netloc):  # type: ignore[attr-defined]
+        return True
+    try:
+        address = ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    exempt = urllib.request.getproxies_environment().get("no", "")
+    networks = (word.strip() for word in exempt.split(",") if "/" in word)
+    return address.is_loopback or any(_has(network, address) for network in networks)
+
+
+def _has(network: str, address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
+    with contextlib.suppress(ValueError):
+        return address in ipaddress.ip_network(network, strict=False)
+    return False
+
+
+def _proxy_headers(url: str) -> dict[str, str]:
+    parts = urlsplit(url)
+    if parts.username is None:
+        return {}
+    user = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+    return dict(urllib3.make_headers(proxy_basic_auth=user))
 
 
 def _require_context(target: ReleaseTarget, files: list[Path]) -> Mapping[str, Any]:

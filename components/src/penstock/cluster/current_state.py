@@ -17,6 +17,7 @@ from penstock.cluster.compare import FieldChange, without_defaults
 from penstock.cluster.crds import require_crds
 from penstock.cluster.drift import EXISTS, Drift, drift
 from penstock.cluster.generations import RollingUpdate, is_updating, rolling_update
+from penstock.cluster.installed import foreign
 from penstock.cluster.observe import read_objects
 from penstock.cluster.ownership import HELM
 from penstock.cluster.pod_check import pod_refusals
@@ -49,6 +50,8 @@ class CurrentState:
     # The live number by component.
     replicas: Mapping[str, int] = field(default_factory=dict)
     drift: tuple[Drift, ...] = ()
+    # Objects of others that have the name of a new one.
+    foreign: tuple[Problem, ...] = ()
     # Why the API server would reject the new manifests.
     rejected: tuple[str, ...] = ()
     # Why the API server could not check them: missing rights.
@@ -131,6 +134,8 @@ def read_cluster_state(
             forbidden += error.problems
         else:
             errors += [(_kind_and_name(manifest), text) for text in found.errors]
+    known = {key_of(o) for o in released}
+    others = tuple(foreign(target, api, (o for o in after if key_of(o) not in known)))
     replicas = {name: w.replicas for name, w in workloads(live).items()}
     pods = pod_refusals(api, _existing(released, live), after, replicas)
     rejected = _group_by_reason([*errors, *pods.errors])
@@ -139,6 +144,7 @@ def read_cluster_state(
         return CurrentState(
             description="no installed release",
             objects=(),
+            foreign=others,
             rejected=rejected,
             unchecked=unchecked,
             unchecked_pods=pods.unchecked,
@@ -156,6 +162,7 @@ def read_cluster_state(
             *drift(release.objects, with_files, dry_runs.expected(release.objects), api.manager),
             *map(_deletion, deleted),
         ),
+        foreign=others,
         rejected=rejected,
         unchecked=unchecked,
         unchecked_pods=pods.unchecked,

@@ -7,7 +7,7 @@ has no record of that, but the API server keeps what each client applied.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import yaml
 
@@ -32,6 +32,8 @@ from penstock.cluster.workloads import (
 )
 from penstock.errors import ClusterError, Problem
 from penstock.helm import ReleaseTarget
+
+RELEASE = "meta.helm.sh/release-name"
 
 
 def read_installed(target: ReleaseTarget, api: Api, after: Iterable[Object] = ()) -> Release | None:
@@ -58,20 +60,45 @@ def _has_namespace(api: Api) -> bool:
     return True
 
 
+def foreign(target: ReleaseTarget, api: Api, new: Iterable[Object]) -> Iterator[Problem]:
+    """Objects that exist under the names of ``new``, which the release does not have yet, and are
+    not the graph's: Helm refuses them in the middle of its write."""
+    for live in _existing(api, new):
+        if not _is_own(target, live):
+            labels = live["metadata"].get("labels") or {}
+            owner = _annotations(live).get(RELEASE) or labels.get(INSTANCE)
+            yield Problem(
+                place=f"{live['kind']} {target.namespace}/{live['metadata']['name']}",
+                message=f"exists already and belongs to {owner or 'something else'}, not to "
+                f"{target.name}",
+                fix="Rename or delete it, or select another name with --release.",
+            )
+
+
+def _is_own(target: ReleaseTarget, live: Object) -> bool:
+    """By the labels of the chart; Helm's annotations, if any, do not name another release."""
+    labels, own = live["metadata"].get("labels") or {}, helm_annotations(target)
+    annotated = {k: v for k, v in _annotations(live).items() if k in own}
+    is_of_chart = (labels.get(NAME), labels.get(INSTANCE)) == (CHART, target.name)
+    return is_of_chart and annotated.items() <= own.items()
+
+
 def _read_unrecorded(target: ReleaseTarget, api: Api, after: Iterable[Object]) -> Release | None:
-    """Objects with the chart's labels and without Helm's annotations, as they were applied."""
+    """The graph's objects as they were applied, if one of them owns pods.
+
+    Helm's annotations decide nothing: they stay if its records are deleted, and are set first by an
+    adoption, which can fail afterwards.
+    """
     workloads = _workloads(target, api)
     files = map(_config_map, mounted_config_maps(workloads))
-    live = {key_of(o): o for o in (*workloads, *_existing(api, (*files, *after)))}
-    own = helm_annotations(target).items()
-    others = [o for o in live.values() if not own <= (_annotations(o)).items()]
-    found = [(o["kind"], *applied(o)) for o in others]
+    existing = (o for o in _existing(api, (*files, *after)) if _is_own(target, o))
+    live = {key_of(o): o for o in (*workloads, *existing)}
+    found = [(o["kind"], *applied(o)) for o in live.values()]
     clients = [client for kind, client, _ in found if kind in WORKLOAD_KINDS]
-    if not clients:  # the ConfigMaps that Helm keeps, or objects that only have the same name
+    if not clients:  # nothing, or the ConfigMaps that Helm keeps
         return None
-    revision = Revision(
-        number=0, status=f"applied by {clients[0].name} without Helm", at=clients[0].at
-    )
+    status = f"applied by {clients[0].name} without a record of Helm"
+    revision = Revision(number=0, status=status, at=clients[0].at)
     return Release(revision=revision, manifest=yaml.safe_dump_all([m for _, _, m in found]))
 
 
@@ -81,7 +108,8 @@ def _workloads(target: ReleaseTarget, api: Api) -> list[Object]:
     for kind, version in WORKLOAD_VERSIONS.items():
         with contextlib.suppress(ForbiddenError):
             found += api.list(kind, f"{NAME}={CHART},{INSTANCE}={target.name}", version=version)
-    return [o for o in found if not o["metadata"].get("ownerReferences")]
+    not_own = ("ownerReferences", "deletionTimestamp")
+    return [o for o in found if not any(o["metadata"].get(field) for field in not_own)]
 
 
 def _config_map(name: str) -> Object:
@@ -95,5 +123,6 @@ def _existing(api: Api, manifests: Iterable[Object]) -> Iterator[Object]:
                 yield found
 
 
-def _annotations(manifest: Object) -> dict[str, str]:
-    return manifest["metadata"].get("annotations") or {}
+def _annotations(manifest: Object) -> Mapping[str, str]:
+    found: Mapping[str, str] = manifest["metadata"].get("annotations") or {}
+    return found

@@ -6,17 +6,20 @@ connection or a restarted container loses no line.
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator
+import contextlib
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from penstock.cluster.api import Api
+from penstock.cluster.api_errors import UnavailableError
 from penstock.cluster.pods import Pod, list_pods
 from penstock.cluster.wait import Clock
 from penstock.errors import ClusterError, Problem, UsageError
 from penstock.helm import ReleaseTarget
 
 POLL_S = 2.0
+STAMP = re.compile(r"\d{4}-\d\d-\d\dT")
 
 
 @dataclass(kw_only=True)
@@ -33,27 +36,35 @@ class PodLogs:
 
     def show(self, lines: int) -> None:
         """Print the last ``lines`` of each log. Raises ClusterError, UsageError."""
-        self._print({"tailLines": str(lines)})
+        self._print(self._required(), {"tailLines": str(lines)})
 
     def follow(self, clock: Clock) -> None:
-        """Print what is logged after `show`, also by new pods, until Ctrl-C."""
+        """Print what is logged after `show`, also by new pods, until Ctrl-C.
+
+        A pool can be without a pod for a while, and a request can fail.
+        """
         while True:
             clock.sleep(POLL_S)
-            self._print({})
+            with contextlib.suppress(UnavailableError):
+                self._print(self._chosen(), {})
 
-    def _print(self, query: dict[str, str]) -> None:
-        pods = self._pods()
-        width = max(len(pod.name) for pod in pods)
+    def _print(self, pods: Sequence[Pod], query: dict[str, str]) -> None:
+        width = max((len(pod.name) for pod in pods), default=0)
         for pod in pods:
             for line in self._new_lines(pod, query):
                 print(f"{pod.name:<{width}} | {line}", flush=True)
 
+    def _chosen(self) -> list[Pod]:
+        return [pod for pod in self._pods() if self.name in ("", pod.component, pod.name)]
+
     def _pods(self) -> list[Pod]:
-        pods = [pod for pod in list_pods(self.api, self.target.name) if pod.component]
-        chosen = [pod for pod in pods if self.name in ("", pod.component, pod.name)]
-        if chosen:
+        return [pod for pod in list_pods(self.api, self.target.name) if pod.component]
+
+    def _required(self) -> list[Pod]:
+        """Those that are chosen. ClusterError without pods, UsageError if none has the name."""
+        if chosen := self._chosen():
             return chosen
-        if pods:
+        if pods := self._pods():
             names = ", ".join(dict.fromkeys(pod.component for pod in pods))
             message = f"no component or pod of it is called {self.name!r}"
             fix = f"Use one of {names}, or the name of a pod."
@@ -66,11 +77,13 @@ class PodLogs:
         since = {"sinceTime": last} if last else {}
         previous = {"previous": "true"} if self.previous else {}
         text = self.api.log(pod.name, pod.container, {**query, **since, **previous})
-        stamped = (line.partition(" ") for line in text.splitlines())
-        new = itertools.dropwhile(lambda found: _order(found[0]) <= _order(last), stamped)
-        for stamp, _, line in new:
-            self._last[pod.uid] = stamp
-            yield line
+        for line in text.split("\n"):  # a line may contain \r, as that of a progress bar
+            stamp, _, rest = line.partition(" ")
+            if not STAMP.match(stamp):  # the end, or a message of the kubelet
+                yield from [line] if line else []
+            elif _order(stamp) > _order(last):
+                self._last[pod.uid] = stamp
+                yield rest
 
 
 def _order(stamp: str) -> tuple[str, str]:

@@ -188,7 +188,13 @@ def route(policy: Policy, local: LocalSetup) -> Config:
     if policy.shadow is not None:
         share = {"numerator": policy.shadow.share, "denominator": "HUNDRED"}
         fraction = {"default_value": share}
-        action["request_mirror_policies"] = [{"cluster": SHADOW, "runtime_fraction": fraction}]
+        action["request_mirror_policies"] = [
+            {
+                "cluster": SHADOW,
+                "runtime_fraction": fraction,
+                "disable_shadow_host_suffix_append": True,  # `localhost-shadow` would be refused
+            }
+        ]
     size = {"max_request_bytes": policy.max_request_bytes}
     filters = {
         KEYS: _keys(policy, local.keys),

@@ -31,13 +31,16 @@ def pattern(names: Iterable[str] = ()) -> str:
     An IP address cannot be rebound, so each one is accepted, besides localhost and ``names``.
     """
     others = "|".join(map(re.escape, names))
-    known = rf"localhost|[0-9]+(?:\.[0-9]+){{3}}|\[[0-9a-f:.]+\]{'|' if others else ''}{others}"
-    return rf"(?i)(?:{known})(?::[0-9]+)?"
+    local = r"(?:[a-z0-9-]+\.)?localhost\.?"
+    address = r"[0-9]+(?:\.[0-9]+){3}|\[[0-9a-f:.]+(?:%[a-z0-9.%_~-]+)?\]"
+    known = "|".join(part for part in (local, address, others) if part)
+    return rf"(?i)(?:{known})(?::[0-9]*)?"
 
 
 def is_served(path: str) -> bool:
-    """``path``: without percent-encoding."""
-    path = posixpath.normpath(path)
+    """``path``: without percent-encoding. One with `.` or `..` would reach another rule."""
+    if posixpath.normpath(path) != (path.rstrip("/") or "/"):
+        return False
     return path == API or path.startswith((f"{API}/", "/docs/")) or path in READABLE
 
 

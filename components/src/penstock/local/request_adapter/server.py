@@ -161,7 +161,8 @@ class Adapter:
             await self._client.close()
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
-        if not self._hosts.fullmatch(request.headers.get("host", "")):
+        host = request.headers.get("host")  # browsers send it; HTTP/1.0 has none
+        if host is not None and not self._hosts.fullmatch(host):
             return _error(UNKNOWN_HOST)
         if not is_served(request.path):
             return _error(not_served(request.path))
@@ -209,7 +210,7 @@ class Adapter:
         if read is not None:
             headers = [(name, value) for name, value in headers if name.lower() != "traceparent"]
             headers.append(("traceparent", read.traceparent))
-        url = self._upstream + request.raw_path
+        url = self._upstream + request.rel_url.raw_path_qs
         async with self._client.request(
             request.method, url, headers=headers, data=raw or None, allow_redirects=False
         ) as answer:
