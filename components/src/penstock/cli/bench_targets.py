@@ -166,8 +166,10 @@ def _started(
     """The graph, which runs until the end."""
     from penstock.drill.graph_process import GraphProcess
     from penstock.errors import StartError
+    from penstock.local.missing_environment import install_missing
     from penstock.local.ports import Ports
 
+    install_missing(graph, args.sets, with_engine=args.engine is None)
     folder.mkdir()
     options = ["--port", str(Ports().free())]
     for name, flag in OF_STARTED.items():

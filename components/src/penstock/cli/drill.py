@@ -177,12 +177,14 @@ def _drill_graph(args: argparse.Namespace) -> DrillResult:
     from penstock.drill.run import drill_graph
     from penstock.drill.targets import require_programs
     from penstock.graph.load import load_graph
+    from penstock.local.missing_environment import install_missing
 
     if args.model is not None:
         message, fix = "a graph names its own model", "Remove --model."
         raise UsageError(Problem(place="--model", message=message, fix=fix))
     # Load the original first, so that errors name the user's file and not the copy.
     graph = load_graph(Path(args.target), args.sets).graph
+    install_missing(Path(args.target), args.sets, with_engine=args.engine is None)
     limits, servers = graph.drill, graph.infrastructure
     choices = _choices(args, bool(servers.etcd_endpoints or servers.nats_url))
     # Before the start; which services there are, and whether it has a planner, is known only then.

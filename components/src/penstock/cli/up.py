@@ -169,12 +169,9 @@ def run(args: argparse.Namespace) -> int:
 def _install_missing(args: argparse.Namespace) -> None:
     from penstock.local.missing_environment import install_missing
 
-    def say(line: str) -> None:
-        print(line, file=sys.stderr)
-
     if not args.no_install:
         with_engine = args.engine is None
-        install_missing(args.graph, args.sets, say, with_engine=with_engine, quiet=args.quiet)
+        install_missing(args.graph, args.sets, with_engine=with_engine, quiet=args.quiet)
 
 
 def _check_timing_options(args: argparse.Namespace) -> None:

@@ -5,6 +5,7 @@ Packages come from the package index, pinned. A model never comes from a hub (de
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -23,8 +24,17 @@ MEGABYTES = {DYNAMO: 142, ENVIRONMENT: 129, NIXL_ENVIRONMENT: 79}
 Say = Callable[[str], None]
 
 
+def _to_stderr(line: str) -> None:
+    print(line, file=sys.stderr)
+
+
 def install_missing(
-    path: Path, sets: Sequence[str], say: Say, *, with_engine: bool = True, quiet: bool = False
+    path: Path,
+    sets: Sequence[str],
+    say: Say = _to_stderr,
+    *,
+    with_engine: bool = True,
+    quiet: bool = False,
 ) -> None:
     """Install the environments that the graph or manifest needs, are small and are not installed.
 
