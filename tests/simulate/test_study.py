@@ -264,3 +264,16 @@ def test_the_narrow_table_fits_80_columns_and_keeps_long_names() -> None:
     (_, full) = table([row])
     assert short.split()[2] == "/".join(full.split()[2:5:2])
     assert head.split()[:3] == ["graph", "GPUs", "TTFT"]
+
+
+def test_the_narrow_table_keeps_the_cost_that_an_option_asked_for() -> None:
+    answer = steady()
+    row = Row(
+        replayable=replace(replayed_deployment(), gpu_hour_price=3.5),
+        metrics=(replay_metrics(answer, 1, WELL),),
+        results=(answer,),
+    )
+    head, *_, cells = narrow_table([row])
+    assert head.endswith("cost/Mtok")
+    assert cells.split()[-1] == list(table([row]))[1].split()[-1]
+    assert max(map(len, (head, cells))) <= 80

@@ -44,6 +44,7 @@ COLUMNS = (
     GPU_HOURS,
     "GPU-h/Mtok",
 )
+COST = "cost/Mtok"  # after all others, if a price is set
 # Columns of the table that fits 80 columns, and the format of their cells.
 NARROW = {
     "GPUs": "{}",
@@ -110,12 +111,16 @@ def marked(rows: Sequence[Row]) -> list[Row]:
 
 
 def narrow_table(rows: Sequence[Row]) -> Iterator[str]:
-    """The main columns in 80 columns; a graph with a long name has a line of its own for it."""
-    found = [dict(zip(COLUMNS, _cells(row, has_price=False), strict=False)) for row in rows]
-    heads = [column.removesuffix(" (ms)").replace(" / ", "/") for column in NARROW]
+    """The main columns in 80 columns, and the cost if a price is set; a graph with a long name has
+    a line of its own for it."""
+    has_price = any(row.replayable.gpu_hour_price for row in rows)
+    forms = {**NARROW, **({COST: "{}"} if has_price else {})}
+    names = (*COLUMNS, COST)
+    found = [dict(zip(names, _cells(row, has_price=has_price), strict=False)) for row in rows]
+    heads = [column.removesuffix(" (ms)").replace(" / ", "/") for column in forms]
     lines = [("graph", heads)]
     for cells in found:
-        texts = [form.format(cells[column]) for column, form in NARROW.items()]
+        texts = [form.format(cells[column]) for column, form in forms.items()]
         lines.append((cells["graph"], [text.replace(" / ", "/") for text in texts]))
     widths = [max(map(len, column)) for column in zip(*(texts for _, texts in lines), strict=True)]
     most = NARROW_WIDTH - sum(width + 2 for width in widths)
@@ -143,7 +148,7 @@ def table(rows: Sequence[Row]) -> Iterator[str]:
 def table_cells(rows: Sequence[Row]) -> list[list[str]]:
     """The headings, then the cells of each row, in all columns that apply."""
     has_price = any(row.replayable.gpu_hour_price for row in rows)
-    columns = [*COLUMNS, *(["cost/Mtok"] if has_price else [])]
+    columns = [*COLUMNS, *([COST] if has_price else [])]
     lines = [columns, *(list(_cells(row, has_price=has_price)) for row in rows)]
     hidden = [DECODE_QUEUE] if all(len(row.replayable.pools) == 1 for row in rows) else []
     if not any(row.replayable.planner for row in rows):
