@@ -262,7 +262,7 @@ def drill_without_requests() -> Report:
 
 def verify() -> Report:
     results = {
-        "reachable": passed("200 in 3 ms"),
+        "topology": passed("200 in 3 ms"),
         "streaming": failed("12 chunks of 20 tokens", "Set `frontend.stream: true`."),
         "prefix-cache": cannot_tell(f"no metric {NASTY}", "Name the metrics with --metrics."),
     }

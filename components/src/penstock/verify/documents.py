@@ -20,6 +20,8 @@ class ProbeDocument(Document):
     """Whether the deployment does what the graph declares."""
     detail: str
     """What was observed."""
+    not_covered: str
+    """What the probe does not test, also if it passes."""
     hint: str
     """Likely cause, or what to do; empty if there is none."""
     seconds: float

@@ -19,6 +19,7 @@ from penstock.reports.charts import (
     rounded,
 )
 from penstock.reports.page import Report, Section, State, Table, Tile, Verdict, write_report
+from penstock.verify.probes import NOT_COVERED
 from penstock.verify.report import ON_MOCKERS
 from penstock.verify.result import Verdict as ProbeVerdict
 from penstock.verify.run_probes import ProbeRun
@@ -47,7 +48,7 @@ def report_of(
     is_mocked: bool = False,
 ) -> Report:
     subtitle = "probes of a running deployment, compared with its graph"
-    heads = ("probe", "verdict", "duration (s)", "required", "detail", "hint")
+    heads = ("probe", "verdict", "duration (s)", "required", "detail", "not covered", "hint")
     return Report(
         title=f"Verification of {target}",
         subtitle=f"{subtitle}; {ON_MOCKERS}" if is_mocked else subtitle,
@@ -88,6 +89,7 @@ def _row(probe: ProbeRun) -> tuple[str, ...]:
         f"{probe.seconds:.1f}",
         "yes" if probe.required else "no",
         result.detail,
+        NOT_COVERED[probe.name],
         result.hint or "-",
     )
 

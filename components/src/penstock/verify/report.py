@@ -7,8 +7,10 @@ from collections.abc import Iterable
 from rich.console import Console
 from rich.markup import escape
 
+from penstock.shipped import page
 from penstock.terminal import fitted
 from penstock.verify.documents import SCHEMA_VERSION, ProbeDocument, VerifyDocument
+from penstock.verify.probes import NOT_COVERED
 from penstock.verify.result import Verdict
 from penstock.verify.run_probes import ProbeRun
 
@@ -39,6 +41,9 @@ def print_results(results: Iterable[ProbeRun], *, is_mocked: bool = False) -> li
             console.print(line, markup=False)
     count = {v: sum(r.result.verdict is v for r in shown) for v in Verdict}
     console.print(", ".join(f"{number} {verdict}" for verdict, number in count.items()))
+    if count[Verdict.PASS]:
+        text = f"What a pass does not cover: --json, --report and {page('verify')} state it."
+        console.print("\n".join(fitted(text)), markup=False)
     return shown
 
 
@@ -54,6 +59,7 @@ def print_json(results: Iterable[ProbeRun], *, is_mocked: bool = False) -> list[
                 name=r.name,
                 verdict=r.result.verdict,
                 detail=r.result.detail,
+                not_covered=NOT_COVERED[r.name],
                 hint=r.result.hint,
                 seconds=round(r.seconds, 3),
                 required=r.required,

@@ -1,7 +1,8 @@
 """The probes: one module each, registered in `PROBES`.
 
 To add one, write a module with `probe(target) -> ProbeResult`, add its name to `Probe` in
-`graph/`, a row to `PROBES`, and a section to the reference in `docs/verify.md`.
+`graph/`, a row to `PROBES` and to
+`NOT_COVERED`, and a row to the table in `docs/verify.md`.
 """
 
 from __future__ import annotations
@@ -49,4 +50,25 @@ PROBES: Mapping[str, Callable[[ProbeTarget], ProbeResult]] = {
     "tool-call-parser": tool_call_parser.probe,
     "cancel": cancel.probe,
     "migration": migration.probe,
+}
+
+# Probe → what it does not cover, so that nobody reads more into a pass.
+NOT_COVERED: Mapping[str, str] = {
+    "topology": "whether a registered worker computes correctly",
+    "models": "the text of the responses, and other endpoints than `/v1/completions`",
+    "unknown-model": "other endpoints than completions and chat completions",
+    "disaggregation": "requests under load, and short prompts, which a decode worker may compute",
+    "kv-transfer": "whether the transferred KV is correct, and requests under load",
+    "transport": "bandwidth, and connections that are opened later",
+    "kv-routing": "choices under load, and of several frontends",
+    "kv-events": "events that are lost under load, and evicted blocks",
+    "block-size": "engines that do not report it (TensorRT-LLM, SGLang)",
+    "prefix-cache": "a full cache, and KV that is moved to the CPU or to disk",
+    "context-length": "several long requests at once",
+    "streaming": "chat completions, and streams of many clients",
+    "greedy": "whether the output is the model's: a wrong output that repeats passes",
+    "reasoning-parser": "streams, and other prompts",
+    "tool-call-parser": "streams, several calls, and other tools",
+    "cancel": "requests in a queue or in prefill, and requests without a stream",
+    "migration": "whether a request survives the loss of its worker, which `penstock drill` tests",
 }
