@@ -35,7 +35,7 @@ def test_the_list_is_json_too(root: Path) -> None:
     )
     done = penstock("env", "list", "sim")
     assert (done.returncode, done.stdout) == (2, "")
-    assert "unexpected argument 'sim'. Fix: Run `penstock env list` without it." in done.stderr
+    assert "unexpected argument 'sim'. Fix: Run `penstock env` without it." in done.stderr
 
 
 @pytest.fixture

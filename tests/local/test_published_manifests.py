@@ -50,7 +50,7 @@ def test_an_endpoint_picker_is_reported_and_its_frontends_route_by_themselves() 
     made = adapted(graph)
     assert flag_value(arguments(made, "worker-1"), "--router-mode") == "kv"
     notes = "\n".join(made.notes)
-    assert "Epp: not started on this machine (an endpoint picker, which needs the" in notes
+    assert "Epp: not started on this machine (an endpoint picker, which only a cluster has" in notes
     assert "worker-1: using --router-mode kv instead of direct" in notes
 
 
