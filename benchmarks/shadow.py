@@ -177,13 +177,13 @@ def hanging(folder: Path) -> Iterator[None]:
         send(signal.SIGCONT, folder)
 
 
-def graph_in(folder: Path, port: int = 0) -> GraphProcess:
-    """The quickstart graph with one worker per pool, in its own folder."""
+def graph_in(folder: Path, port: int = 0, *arguments: str) -> GraphProcess:
+    """The quickstart graph with one worker per pool, in its own folder. ``arguments``: of `up`."""
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "quickstart.yaml"
     file.write_text(set_replicas(GRAPH.read_text(), {"prefill": 1}))
     environment = {"PENSTOCK_ENVIRONMENTS": str(folder / "none")}
-    return GraphProcess(file, folder, ["--port", str(port)], environment)
+    return GraphProcess(file, folder, ["--port", str(port), *arguments], environment)
 
 
 class Bench:

@@ -44,7 +44,7 @@ def script(input_tokens: int) -> Response:
 
 def allowed(true_ms: float) -> float:
     """Of a busy client, which reads late; the scripted delays differ by more."""
-    return 5.0 + 0.1 * true_ms
+    return 10.0 + 0.15 * true_ms
 
 
 def values_of(run: Finished, measured: Callable[[Any], float]) -> list[float]:

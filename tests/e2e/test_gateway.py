@@ -59,7 +59,9 @@ class Pair:
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     folder = tmp_path_factory.mktemp("gateway")
-    stable, candidate = graph_in(folder / "stable"), graph_in(folder / "candidate")
+    # A context for which requests of 8 MB are accepted; no check, as the model supports less.
+    long = ("--set", "model.context_length=524288", "--skip-check")
+    stable, candidate = (graph_in(folder / n, 0, *long) for n in ("stable", "candidate"))
     try:
         stable.start()
         candidate.start()
