@@ -52,7 +52,7 @@ PROBES: Mapping[str, Callable[[ProbeTarget], ProbeResult]] = {
     "migration": migration.probe,
 }
 
-# Probe → what it does not cover, so that nobody reads more into a pass.
+# Probe → what it does not cover, also if it passes.
 NOT_COVERED: Mapping[str, str] = {
     "topology": "whether a registered worker computes correctly",
     "models": "the text of the responses, and other endpoints than `/v1/completions`",
