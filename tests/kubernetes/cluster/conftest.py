@@ -1,11 +1,14 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.support.emulated_cluster.released import Cluster, cluster
+from tests.support.emulated_cluster.site import OnSite, Site, site_on
 
 # Fixtures with an emulated cluster, whose rollouts take seconds.
 EMULATED = frozenset({"fresh", "released", "site"})
@@ -15,6 +18,22 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     """Leave the tests on an emulated cluster out of `make unit`."""
     if EMULATED.intersection(getattr(item, "fixturenames", ())):
         item.add_marker(pytest.mark.slow)
+
+
+@pytest.fixture
+def on_site(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> OnSite:
+    """`site_on` in the folder and with the fixtures of the test."""
+
+    def made(
+        platform: str,
+        options: Mapping[str, Any] | None = None,
+        tls: tuple[Path, Path] | None = None,
+    ) -> AbstractContextManager[Site]:
+        return site_on(platform, tmp_path, capsys, monkeypatch, options or {}, tls)
+
+    return made
 
 
 @pytest.fixture

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from penstock.cli.diff import EXIT_CHANGED
 from penstock.errors import RolloutError
-from tests.support.emulated_cluster.site import OPTIONS, Site, site_on
+from tests.support.emulated_cluster.site import OPTIONS, OnSite, Site
 
 MISSING = {"image": "registry.invalid/missing:1.6.1"}
 # Refusals of a writer that begins before, during or after the write of another one.
@@ -39,15 +38,10 @@ CASES = [
 
 
 @pytest.fixture(params=CASES)
-def site(
-    request: pytest.FixtureRequest,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> Iterator[Site]:
+def site(request: pytest.FixtureRequest, on_site: OnSite) -> Iterator[Site]:
     """The installed quickstart: one frontend, two prefill workers, one decode worker."""
     platform, options = request.param
-    with site_on(platform, tmp_path, capsys, monkeypatch, options) as site:
+    with on_site(platform, options) as site:
         code, output = site.apply()
         assert code == 0, output
         yield site

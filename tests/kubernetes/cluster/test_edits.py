@@ -7,14 +7,13 @@ real cluster.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from penstock.cli.diff import EXIT_CHANGED
 from penstock.cluster.ownership import added_paths, manager_of
-from tests.support.emulated_cluster.site import OPTIONS, Site, site_on
+from tests.support.emulated_cluster.site import OPTIONS, OnSite, Site
 
 MONITOR = "apis/monitoring.coreos.com/v1/podmonitors/contract-decode"
 NETWORK = "apis/networking.k8s.io/v1/networkpolicies/contract"
@@ -102,12 +101,7 @@ CASES = [
 
 
 @pytest.fixture(params=CASES)
-def site(
-    request: pytest.FixtureRequest,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> Iterator[Site]:
+def site(request: pytest.FixtureRequest, on_site: OnSite) -> Iterator[Site]:
     """The installed quickstart, with monitors and a network policy where the cluster has them."""
     is_real = request.param == "real"
     cluster = {
@@ -116,7 +110,7 @@ def site(
         if key != "monitoring" or not is_real
     }
     options = {"cluster": cluster}
-    with site_on(request.param, tmp_path, capsys, monkeypatch, options) as site:
+    with on_site(request.param, options) as site:
         code, output = site.apply()
         assert code == 0, output
         yield site

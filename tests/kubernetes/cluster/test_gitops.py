@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -18,14 +17,14 @@ from penstock.helm import ReleaseTarget
 from penstock.manifests.source import open_source, render_graph
 from tests.kubernetes.cluster.test_reverts import STEPS, has_no_old_decode
 from tests.support.emulated_cluster.released import Cluster
-from tests.support.emulated_cluster.site import Site, site_on
+from tests.support.emulated_cluster.site import OnSite, Site
 
 ARGO_CD = "argocd-controller"
 CASES = ["plain", "dynamo", pytest.param("real", marks=pytest.mark.cluster)]
 
 
-def sync(cluster: Cluster | Site, *, server_side: bool = True) -> list[str]:
-    """Apply what the chart renders, as Argo CD does; the objects' kinds and names.
+def sync(cluster: Cluster | Site, *, server_side: bool = True) -> None:
+    """Apply what the chart renders, as Argo CD does.
 
     ``server_side``: with the option ServerSideApply; without it Argo CD applies as kubectl does.
     """
@@ -46,17 +45,11 @@ def sync(cluster: Cluster | Site, *, server_side: bool = True) -> list[str]:
         made = {**manifest, "metadata": {**metadata, "annotations": annotations}}
         path = api._path(manifest).rpartition("/")[0]
         api._call("POST", path, {"fieldManager": ARGO_CD}, made, "application/json")
-    return [f"{o['kind']} {o['metadata']['name']}" for o in objects]
 
 
 @pytest.fixture(params=CASES)
-def site(
-    request: pytest.FixtureRequest,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> Iterator[Site]:
-    with site_on(request.param, tmp_path, capsys, monkeypatch, {}) as site:
+def site(request: pytest.FixtureRequest, on_site: OnSite) -> Iterator[Site]:
+    with on_site(request.param) as site:
         yield site
 
 

@@ -17,7 +17,7 @@ from penstock.cli.diff import EXIT_CHANGED
 from penstock.errors import ClusterError
 from tests.support.emulated_cluster.released import Penstock, certificate
 from tests.support.emulated_cluster.roles import as_role, role_file
-from tests.support.emulated_cluster.site import Site, site_on
+from tests.support.emulated_cluster.site import OnSite, Site
 
 pytestmark = pytest.mark.program  # openssl
 WRITES = {
@@ -29,15 +29,10 @@ WRITES = {
 
 
 @pytest.fixture(params=["dynamo", "plain", pytest.param("real", marks=pytest.mark.cluster)])
-def site(
-    request: pytest.FixtureRequest,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> Iterator[Site]:
+def site(request: pytest.FixtureRequest, on_site: OnSite, tmp_path: Path) -> Iterator[Site]:
     """The quickstart, installed with the role for pipelines."""
     tls = certificate(tmp_path)
-    with site_on(request.param, tmp_path, capsys, monkeypatch, {}, tls) as site:
+    with on_site(request.param, {}, tls) as site:
         code, output = as_user(site, "ci").apply()
         assert code == 0, output
         yield site

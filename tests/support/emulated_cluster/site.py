@@ -7,7 +7,7 @@ import json
 import os
 import threading
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -251,6 +251,9 @@ def real(
     site = Site(kubeconfig=kubeconfig, namespace=namespace, graph=graph, capsys=capsys)
     with _in_namespace(site):
         yield site
+
+
+OnSite = Callable[..., AbstractContextManager[Site]]
 
 
 def site_on(

@@ -17,7 +17,7 @@ from penstock.cluster.compare import FieldChange, without_defaults
 from penstock.cluster.crds import require_crds
 from penstock.cluster.drift import EXISTS, Drift, drift
 from penstock.cluster.generations import RollingUpdate, is_updating, rolling_update
-from penstock.cluster.installed import foreign
+from penstock.cluster.installed import config_map, existing, foreign
 from penstock.cluster.observe import read_objects
 from penstock.cluster.ownership import HELM
 from penstock.cluster.pod_check import pod_refusals
@@ -279,11 +279,7 @@ def _unrecorded_config_maps(api: Api, live: Sequence[Object]) -> Iterator[Object
     """ConfigMaps that live pod templates mount and the release does not contain, such as those of
     the revision before after a failed write."""
     known = {o["metadata"]["name"] for o in live if o["kind"] == CONFIG_MAP}
-    for name in sorted(mounted_config_maps(live) - known):
-        named = {"apiVersion": "v1", "kind": CONFIG_MAP, "metadata": {"name": name}}
-        with contextlib.suppress(ForbiddenError):  # reported for the released ones
-            if (found := api.get(named)) is not None:
-                yield found
+    yield from existing(api, map(config_map, sorted(mounted_config_maps(live) - known)))
 
 
 def _deleted_config_maps(released: Sequence[Object], live: Sequence[Object]) -> tuple[Object, ...]:

@@ -63,7 +63,7 @@ def _has_namespace(api: Api) -> bool:
 def foreign(target: ReleaseTarget, api: Api, new: Iterable[Object]) -> Iterator[Problem]:
     """Objects that exist under the names of ``new``, which the release does not have yet, and are
     not the graph's: Helm refuses them in the middle of its write."""
-    for live in _existing(api, new):
+    for live in existing(api, new):
         if not _is_own(target, live):
             labels = live["metadata"].get("labels") or {}
             owner = _annotations(live).get(RELEASE) or labels.get(INSTANCE)
@@ -90,9 +90,9 @@ def _read_unrecorded(target: ReleaseTarget, api: Api, after: Iterable[Object]) -
     adoption, which can fail afterwards.
     """
     workloads = _workloads(target, api)
-    files = map(_config_map, mounted_config_maps(workloads))
-    existing = (o for o in _existing(api, (*files, *after)) if _is_own(target, o))
-    live = {key_of(o): o for o in (*workloads, *existing)}
+    files = map(config_map, mounted_config_maps(workloads))
+    others = (o for o in existing(api, (*files, *after)) if _is_own(target, o))
+    live = {key_of(o): o for o in (*workloads, *others)}
     found = [(o["kind"], *applied(o)) for o in live.values()]
     clients = [client for kind, client, _ in found if kind in WORKLOAD_KINDS]
     if not clients:  # nothing, or the ConfigMaps that Helm keeps
@@ -112,11 +112,12 @@ def _workloads(target: ReleaseTarget, api: Api) -> list[Object]:
     return [o for o in found if not any(o["metadata"].get(field) for field in not_own)]
 
 
-def _config_map(name: str) -> Object:
+def config_map(name: str) -> Object:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}
 
 
-def _existing(api: Api, manifests: Iterable[Object]) -> Iterator[Object]:
+def existing(api: Api, manifests: Iterable[Object]) -> Iterator[Object]:
+    """The live objects of the manifests, without those that the user may not read."""
     for manifest in manifests:
         with contextlib.suppress(ForbiddenError):
             if (found := api.get(manifest)) is not None:

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import importlib.metadata
 import sys
-from pathlib import Path
 
-from penstock.environments import environments_root, is_installed
+from penstock.environments.paths import installed_python
 from penstock.errors import MissingToolError, Problem
 from penstock.graph.versions import DEFAULT, minor
 
@@ -43,11 +42,10 @@ def parsers_python() -> str:
 def _python(*names: str) -> str:
     if is_in_own_environment():
         return sys.executable
-    folders: list[Path] = [environments_root() / name for name in names]
-    folder = next((f for f in folders if is_installed(f)), None)
-    if folder is None:
+    python = next(filter(None, map(installed_python, names)), None)
+    if python is None:
         message = f"Dynamo {DEFAULT} is not installed"
         raise MissingToolError(
             Problem(message=message, fix=f"Run `penstock env install {NAME}` (0.6 GB, once).")
         )
-    return str(folder / "bin" / "python")
+    return str(python)

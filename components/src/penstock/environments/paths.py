@@ -29,11 +29,17 @@ def is_installed(environment: Path) -> bool:
     return (environment / STAMP).exists()
 
 
+def installed_python(name: str) -> Path | None:
+    """The Python of an environment; None if it is not installed."""
+    folder = environments_root() / name
+    return folder / "bin" / "python" if is_installed(folder) else None
+
+
 def require_python(name: str, missing: str, size: str) -> Path:
     """The Python of an environment; MissingToolError with ``missing`` if it is not installed.
     ``size``: of the installation."""
-    folder = environments_root() / name
-    if not is_installed(folder):
+    python = installed_python(name)
+    if python is None:
         fix = f"Run `penstock env install {name}` ({size}, once)."
         raise MissingToolError(Problem(message=missing, fix=fix))
-    return folder / "bin" / "python"
+    return python

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
-from penstock.environments import environments_root, is_installed
+from penstock.environments.paths import installed_python
 from penstock.errors import MissingToolError, Problem
 from penstock.graph.versions import DEFAULT, VERSIONS, minor
 from penstock.local import cpu_engine
@@ -36,8 +35,8 @@ def environment_of(version: str, base: str = "dynamo") -> str:
 
 def python_of(version: str, base: str = "dynamo") -> str | None:
     """Its Python; None if it is not installed."""
-    folder: Path = environments_root() / environment_of(version, base)
-    return str(folder / "bin" / "python") if is_installed(folder) else None
+    python = installed_python(environment_of(version, base))
+    return None if python is None else str(python)
 
 
 def interpreters(source: Source) -> tuple[dict[str, Interpreters], tuple[str, ...]]:

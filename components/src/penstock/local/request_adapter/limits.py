@@ -15,7 +15,6 @@ BYTES_PER_TOKEN = 16
 OTHER_BYTES = 64 * 2**10  # of tools, parameters and the format
 UNKNOWN_BYTES = 2 * 2**20  # if the context length is not known
 MOST_PARSED_BYTES = 32 * 2**20
-CODE = "request_too_large"
 
 
 def most_bytes(context_tokens: int | None) -> int:
@@ -31,13 +30,8 @@ def too_large(size: int, body: Body | None, context_tokens: int | None) -> Refus
     if size <= limit or (body is not None and media(body) is not None):
         return None
     known = f" for a context of {context_tokens} tokens" if context_tokens else ""
-    return Refusal(
-        message=f"The request has {size} bytes, more than the limit of {limit}{known}. Shorten the "
-        "prompt.",
-        param=_prompt(body),
-        code=CODE,
-        status=413,
-    )
+    message = f"The request has {size} bytes, more than the limit of {limit}{known}."
+    return _refused(f"{message} Shorten the prompt.", _prompt(body))
 
 
 def too_many_roles(raw: bytes, param: str) -> Refusal | None:
@@ -45,8 +39,7 @@ def too_many_roles(raw: bytes, param: str) -> Refusal | None:
     escaped. To parse 16,000 messages takes 10 ms. ``param``: the field with the messages."""
     if raw.count(b'"role"') <= MOST_MESSAGES:
         return None
-    message = f"{param} has more elements than the limit of {MOST_MESSAGES}."
-    return Refusal(message=message, param=param, code=CODE, status=413)
+    return _refused(f"{param} has more elements than the limit of {MOST_MESSAGES}.", param)
 
 
 def too_many(body: Body) -> Refusal | None:
@@ -56,14 +49,13 @@ def too_many(body: Body) -> Refusal | None:
         if isinstance(items, list) and len(items) > MOST_MESSAGES:
             if all(isinstance(item, int) for item in items):
                 continue  # one prompt, as token ids
-            return Refusal(
-                message=f"{name} has {len(items)} elements, more than the limit of "
-                f"{MOST_MESSAGES}.",
-                param=name,
-                code=CODE,
-                status=413,
-            )
+            message = f"{name} has {len(items)} elements, more than the limit of {MOST_MESSAGES}."
+            return _refused(message, name)
     return None
+
+
+def _refused(message: str, param: str | None) -> Refusal:
+    return Refusal(message=message, param=param, code="request_too_large", status=413)
 
 
 def _prompt(body: Body | None) -> str | None:

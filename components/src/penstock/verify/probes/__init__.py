@@ -1,8 +1,7 @@
 """The probes: one module each, registered in `PROBES`.
 
 To add one, write a module with `probe(target) -> ProbeResult`, add its name to `Probe` in
-`graph/`, a row to `PROBES` and to
-`NOT_COVERED`, and a row to the table in `docs/verify.md`.
+`graph/`, and a row to `PROBES`, to `NOT_COVERED` and to the table in `docs/verify.md`.
 """
 
 from __future__ import annotations
