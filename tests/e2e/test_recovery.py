@@ -136,7 +136,8 @@ def test_a_deleted_state_folder_is_made_again(running: GraphProcess) -> None:
     (folder,) = Path(running.state()["discovery"]["folder"]).parents[1:2]
 
     def remove() -> None:
-        shutil.rmtree(folder)
+        # At once: processes write in the folder, which a deletion file by file may then not empty.
+        shutil.rmtree(folder.rename(folder.with_suffix(".deleted")), ignore_errors=True)
         running.wait_for(lambda s: not old & {r["pid"] for r in s["replicas"]})
         all_ready(running)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import socket
 from pathlib import Path
 
@@ -293,6 +294,22 @@ def test_only_the_user_can_read_the_state_folder(tmp_path: Path) -> None:
     made = StateDir(tmp_path / "g.yaml", tmp_path / "s")
     made.acquire()
     assert made.path.stat().st_mode & 0o077 == 0
+    made.release()
+
+
+@pytest.mark.parametrize("deleted", [".", "lock", "run", "run/files"])
+def test_what_was_deleted_of_the_state_folder_is_made_again(deleted: str, tmp_path: Path) -> None:
+    """`rm -r` may delete other files after the lock was made again."""
+    made = StateDir(tmp_path / "g.yaml", tmp_path / "s")
+    made.acquire()
+    made.prepare()
+    assert not made.restore()
+    gone = made.path / deleted
+    gone.unlink() if gone.is_file() else shutil.rmtree(gone)
+    assert made.restore()
+    assert made.files.is_dir()
+    assert StateDir(tmp_path / "g.yaml", tmp_path / "s").is_locked()
+    assert not made.restore()
     made.release()
 
 

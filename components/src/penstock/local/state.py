@@ -125,12 +125,18 @@ class StateDir:
         if self._lock is None:
             return False
         lock = self.path / "lock"
-        if lock.exists() and lock.samefile(f"/proc/self/fd/{self._lock.fileno()}"):
+        has_lock = lock.exists() and lock.samefile(f"/proc/self/fd/{self._lock.fileno()}")
+        # `rm -r` takes time: it may delete files after the lock was made again.
+        if has_lock and self.files.exists() and self.scratch.exists():
             return False
-        self.acquire()
+        if not has_lock:
+            self.acquire()
+        self._make_folders()
+        return True
+
+    def _make_folders(self) -> None:
         for folder in (self.logs, self.discovery, self.files, self.scratch):
             folder.mkdir(parents=True, exist_ok=True)
-        return True
 
     def owner_pid(self) -> int:
         """The pid of the process that runs the graph; call only while `is_locked`.
@@ -164,8 +170,7 @@ class StateDir:
         """Create empty folders for this run; deletes the logs of the last one."""
         self.clear()
         shutil.rmtree(self.logs, ignore_errors=True)
-        for folder in (self.logs, self.discovery, self.files, self.scratch):
-            folder.mkdir(parents=True, exist_ok=True)
+        self._make_folders()
 
     def clear(self) -> None:
         """Remove everything except the logs."""
