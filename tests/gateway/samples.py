@@ -32,6 +32,7 @@ rate_limit: {requests: 17, unit: hour, per: client}
 timeouts: {connect_s: 3, idle_s: 411, upload_s: 29, request_s: 1711}
 retries: 4
 max_request_kib: 777
+max_messages: 1303
 max_parallel_requests: 5309
 """
 

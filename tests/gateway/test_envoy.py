@@ -33,6 +33,7 @@ KEYS = {"alice": PLANTED, "bob": f"{PLANTED}-bob"}
 TWO = "backends: [{release: stable, weight: 50}, {release: canary, weight: 50}]\n"
 LIMITED = BACKENDS + "rate_limit: {requests: 3, unit: hour, per: client}\n"
 # More than the sockets between Envoy and a shadow that does not read can hold.
+COUNTED = policy(BACKENDS + "max_messages: 20\n")
 LARGE = BACKENDS + SHADOW.replace("20", "100") + "max_request_kib: 8192\n"
 TOGETHER = LIMITED.replace("per: client", "per: everyone")
 
@@ -220,6 +221,45 @@ def test_a_request_above_the_size_limit_is_rejected_and_one_below_arrives() -> N
                 answer = client.post("/v1/x", content=content, headers=bearer())
                 assert answer.status_code == status
         assert len(stable.seen) == 1
+
+
+ROLE = {"role": "user", "content": ""}
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ({"messages": [ROLE] * 20}, 200),
+        ({"messages": [ROLE] * 21}, 413),
+        ({"input": [ROLE] * 21}, 413),
+        ({"prompt": ["x"] * 21}, 413),
+        ({"prompt": [[1, 2]] * 21}, 413),
+        ({"prompt": [1] * 5000}, 200),  # token ids
+        ({"messages": [{"role": "user", "content": [{"type": "text", "text": "x"}] * 30}]}, 200),
+        ({"tools": [{"function": {"enum": ["x"] * 30}}], "messages": [ROLE]}, 200),
+        ({"logit_bias": {str(n): 1 for n in range(30)}, "messages": [ROLE]}, 200),
+        ({"messages": [{"role": "user", "content": '"},{' * 30 + "\\"}]}, 200),
+        ({"x": "\\", "messages": [{"role": "user", "content": '\\"' * 30}] * 21}, 413),
+        ([1, [ROLE] * 20], 200),
+        ("x" * 30, 200),
+    ],
+)
+def test_more_messages_than_the_limit_are_refused(body: object, status: int) -> None:
+    for content in (json.dumps(body), json.dumps(body, indent=1)):
+        with Frontend("stable") as stable, serving(COUNTED, stable=stable.port) as client:
+            answer = client.post("/v1/x", content=content, headers=bearer())
+        assert (answer.status_code, len(stable.seen)) == (status, int(status == 200))
+        if status == 413:
+            error = answer.json()["error"]
+            assert (error["code"], "20 messages" in error["message"]) == ("request_too_large", True)
+
+
+def test_a_name_that_is_escaped_does_not_hide_messages() -> None:
+    content = '{"mess\\u0061ges": [' + ",".join(['{"r\\u006fle": "user"}'] * 21) + "]}"
+    assert len(json.loads(content)["messages"]) == 21
+    with Frontend("stable") as stable, serving(COUNTED, stable=stable.port) as client:
+        assert client.post("/v1/x", content=content, headers=bearer()).status_code == 413
+        assert client.get("/v1/models", headers=bearer()).status_code == 200
 
 
 def test_a_large_request_passes_a_shadow_that_does_not_read() -> None:

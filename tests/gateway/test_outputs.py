@@ -51,6 +51,7 @@ def of_manifests(rest: str) -> Found:
         "retry_on": traffic["retry"]["retryOn"]["triggers"],
         "retry_status": traffic["retry"]["retryOn"]["httpStatusCodes"],
         "bytes": int(traffic["requestBuffer"]["limit"].removesuffix("Ki")) * 1024,
+        "messages": found["EnvoyExtensionPolicy"]["lua"][0]["inline"],
         "connections": bounds["maxConnections"],
         "pending": bounds["maxPendingRequests"],
         "parallel": bounds["maxParallelRequests"],
@@ -98,6 +99,9 @@ def of_envoy(rest: str) -> Found:
         "retry_on": action["retry_policy"]["retry_on"].split(","),
         "retry_status": action["retry_policy"]["retriable_status_codes"],
         "bytes": filters["envoy.filters.http.buffer"]["max_request_bytes"],
+        "messages": route["typed_per_filter_config"]["envoy.filters.http.lua"]["source_code"][
+            "inline_string"
+        ],
         "connections": bounds["max_connections"],
         "pending": bounds["max_pending_requests"],
         "parallel": bounds["max_requests"],
@@ -114,6 +118,13 @@ def test_every_number_is_the_same_in_both() -> None:
         for v in (value if isinstance(value, list) else [value])
     ]
     assert odd <= set(flat)
+    assert "local MOST = 1303\n" in of_envoy(ODD)["messages"]
+
+
+def test_without_a_limit_of_messages_no_lua_is_rendered() -> None:
+    """Envoy Gateway refuses every request of a route with Lua, unless Lua is enabled."""
+    assert "EnvoyExtensionPolicy" not in kinds(BACKENDS)
+    assert "envoy_on_request" not in str(envoy(policy(BACKENDS)))
 
 
 @pytest.mark.parametrize("per", ["client", "everyone"])
@@ -155,13 +166,14 @@ def test_a_backend_without_weight_gets_nothing_and_needs_no_address() -> None:
     assert [r["locality"]["region"] for r in regions] == ["stable"]
 
 
-def test_the_filters_are_key_then_buffer_then_limit_then_router() -> None:
+def test_the_filters_are_key_buffer_lua_limit_router() -> None:
     """Envoy Gateway's own order, in its internal/xds/translator/httpfilters.go."""
     chain = envoy(policy(ODD))["static_resources"]["listeners"][0]["filter_chains"][0]
     names = [f["name"] for f in chain["filters"][-1]["typed_config"]["http_filters"]]
     assert [name.rsplit(".", 1)[1] for name in names] == [
         "api_key_auth",
         "buffer",
+        "lua",
         "local_ratelimit",
         "router",
     ]

@@ -78,6 +78,13 @@ def test_the_frontend_of_engines_on_gpus_is_unchanged() -> None:
     made, engine = with_adapter([launch, on_cpu])
     assert engine == "vllm"
     assert "request_adapter" in made[0].argv[1]
+    (limited, _), _ = with_adapter([launch, on_cpu], max_messages=7)
+    assert (
+        split([*limited.argv[2:], "--http-host", LOOPBACK, "--http-port", "1"])[
+            0
+        ].adapter_max_messages
+        == 7
+    )
 
 
 # --- the server ----------------------------------------------------------------------------
@@ -114,7 +121,7 @@ HOSTS = {
 
 @asynccontextmanager
 async def adapted(
-    played: Played, engine: str = "mocker", tool_call_parser: str | None = None
+    played: Played, engine: str = "mocker", tool_call_parser: str | None = None, **options: Any
 ) -> AsyncIterator[str]:
     """The URL of an adapter in front of ``played``."""
     ports = Ports()
@@ -124,7 +131,9 @@ async def adapted(
     runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
     await runner.setup()
     await web.TCPSite(runner, LOOPBACK, inner).start()
-    adapter = Adapter(engine, f"http://{LOOPBACK}:{inner}", FOLDER, None, tool_call_parser)
+    adapter = Adapter(
+        engine, f"http://{LOOPBACK}:{inner}", FOLDER, None, tool_call_parser, **options
+    )
     await adapter.start(LOOPBACK, outer)
     try:
         yield f"http://{LOOPBACK}:{outer}"
@@ -299,6 +308,14 @@ async def test_a_request_that_is_too_large_is_refused_before_it_costs_time(
     error = json.loads(raw)["error"]
     assert (status, error["param"], error["code"]) == (413, param, "request_too_large")
     assert not played.bodies
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(("count", "status"), [(30, 200), (31, 413)])
+async def test_the_graph_sets_the_limit_of_messages(count: int, status: int) -> None:
+    body = {"model": "m", "messages": [{"role": "user", "content": ""}] * count}
+    async with adapted(Played(_ok), max_messages=30) as url:
+        assert (await post(f"{url}{CHAT}", body))[0] == status
 
 
 @pytest.mark.asyncio

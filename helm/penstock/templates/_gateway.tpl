@@ -4,6 +4,14 @@
 {{- $defaults := include "penstock.defaults" . | fromJson -}}
 {{- $gateway := $defaults.gateway -}}
 {{- include "penstock.merge" (list $gateway .Values.gateway) -}}
+{{- if kindIs "invalid" $gateway.max_request_kib -}}
+  {{- $kib := 2048 -}}
+  {{- with .Values.model.context_length -}}
+    {{- /* 16 bytes per token, rounded up, and 64 KiB for tools and parameters. */ -}}
+    {{- $kib = add (div (add (mul 16 (int64 .)) 1023) 1024) 64 -}}
+  {{- end -}}
+  {{- $_ := set $gateway "max_request_kib" $kib -}}
+{{- end -}}
 {{- if kindIs "map" $gateway.rate_limit -}}
   {{- $limit := $defaults.rate_limit -}}
   {{- include "penstock.merge" (list $limit $gateway.rate_limit) -}}
@@ -26,7 +34,11 @@
 {{/* A text of files/gateway-errors.yaml with the numbers of a gateway: (list gateway text). */}}
 {{- define "penstock.gateway.filled" -}}
 {{- $gateway := index . 0 -}}
-{{- $numbers := dict "max_request_kib" (int64 $gateway.max_request_kib) "upload_s" (int64 $gateway.timeouts.upload_s) -}}
+{{- $largest := printf "%d KiB" (int64 $gateway.max_request_kib) -}}
+{{- with $gateway.max_messages -}}
+  {{- $largest = printf "%s or %d messages" $largest (int64 .) -}}
+{{- end -}}
+{{- $numbers := dict "largest_request" $largest "upload_s" (int64 $gateway.timeouts.upload_s) -}}
 {{- with $gateway.rate_limit -}}
   {{- $requests := int64 .requests -}}
   {{- $seconds := get (dict "second" 1 "minute" 60 "hour" 3600) .unit -}}

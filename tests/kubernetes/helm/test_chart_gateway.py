@@ -14,7 +14,8 @@ from penstock.graph.gateway import GatewaySection
 from penstock.manifests.render import Rendered, render
 from tests.support.kubernetes_schemas.references import set_problems
 
-KINDS = ("Gateway", "HTTPRoute", "SecurityPolicy", "BackendTrafficPolicy", "ClientTrafficPolicy")
+KINDS = {"Gateway", "HTTPRoute", "SecurityPolicy", "BackendTrafficPolicy", "ClientTrafficPolicy"}
+LUA = "EnvoyExtensionPolicy"
 # No number here is a default or is used twice, so the two cannot agree by accident.
 ODD = """
 hostname: llm.example.com
@@ -25,14 +26,17 @@ rate_limit: {requests: 17, unit: hour, per: everyone}
 timeouts: {connect_s: 3, idle_s: 411, upload_s: 29, request_s: 1711}
 retries: 4
 max_request_kib: 777
+max_messages: 1303
 max_parallel_requests: 5309
 """
 
 
-def graph(gateway: str | None, platform: str = "dynamo") -> dict[str, Any]:
+def graph(
+    gateway: str | None, platform: str = "dynamo", context: int | None = None
+) -> dict[str, Any]:
     values: dict[str, Any] = {
         "platform": platform,
-        "model": {"id": "openai/gpt-oss-20b"},
+        "model": {"id": "openai/gpt-oss-20b"} | ({"context_length": context} if context else {}),
         "engine": {"kind": "mocker"},
         "worker": {"replicas": 2},
         "frontend": {"port": 9000},
@@ -41,7 +45,7 @@ def graph(gateway: str | None, platform: str = "dynamo") -> dict[str, Any]:
 
 
 def specs(rendered: Rendered) -> dict[str, Any]:
-    return {o["kind"]: o["spec"] for o in rendered.objects if o["kind"] in KINDS}
+    return {o["kind"]: o["spec"] for o in rendered.objects if o["kind"] in {*KINDS, LUA}}
 
 
 @pytest.mark.parametrize("platform", ["dynamo", "plain"])
@@ -49,12 +53,22 @@ def specs(rendered: Rendered) -> dict[str, Any]:
     "gateway",
     ["{}", ODD, "rate_limit: {requests: 600, unit: minute}", "tls: {secret: t}\nretries: 0"],
 )
-def test_the_chart_renders_what_the_gateway_file_renders(gateway: str, platform: str) -> None:
-    rendered = render(graph(gateway, platform), name="demo")
+@pytest.mark.parametrize("context", [None, 8192, 131_072, 40_001])
+def test_the_chart_renders_what_the_gateway_file_renders(
+    gateway: str, platform: str, context: int | None
+) -> None:
+    rendered = render(graph(gateway, platform, context), name="demo")
     section = GatewaySection.model_validate(yaml.safe_load(gateway))
-    expected = {o["kind"]: o["spec"] for o in objects(policy_of_graph(section, "demo", "default"))}
-    assert set(expected) == set(KINDS)
+    policy = policy_of_graph(section, "demo", "default", context)
+    expected = {o["kind"]: o["spec"] for o in objects(policy)}
+    assert set(expected) == KINDS | ({LUA} if gateway == ODD else set())
     assert specs(rendered) == expected
+
+
+@pytest.mark.parametrize(("context", "kib"), [(None, 2048), (8192, 192), (131_072, 2112)])
+def test_the_largest_request_depends_on_the_context(context: int | None, kib: int) -> None:
+    traffic = specs(render(graph("{}", context=context), name="demo"))["BackendTrafficPolicy"]
+    assert traffic["requestBuffer"] == {"limit": f"{kib}Ki"}
 
 
 def test_every_object_has_the_name_of_the_release_and_the_labels_of_the_chart() -> None:
@@ -75,7 +89,7 @@ def test_the_section_changes_no_other_object() -> None:
     """So a gateway is added to a running release without a restart of its pods."""
 
     def others(rendered: Rendered) -> list[Any]:
-        return [dict(o) for o in rendered.objects if o["kind"] not in KINDS]
+        return [dict(o) for o in rendered.objects if o["kind"] not in {*KINDS, LUA}]
 
     before = others(render(graph(None), name="demo"))
     assert others(render(graph(ODD), name="demo")) == before

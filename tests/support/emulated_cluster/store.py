@@ -55,6 +55,7 @@ RESOURCES = {
     "gateway.envoyproxy.io/v1alpha1": {
         "backendtrafficpolicies": "BackendTrafficPolicy",
         "clienttrafficpolicies": "ClientTrafficPolicy",
+        "envoyextensionpolicies": "EnvoyExtensionPolicy",
         "securitypolicies": "SecurityPolicy",
     },
     "scheduling.k8s.io/v1": {"priorityclasses": "PriorityClass"},

@@ -1,7 +1,7 @@
 """The configuration of a local Envoy for a Policy, with the same filters as Envoy Gateway.
 
-The order of the filters (key, buffer, limit, router) and the bounds of the shadow's cluster are
-Envoy Gateway's. TLS needs a certificate. The configuration contains the keys: never print it.
+The order of the filters (key, buffer, Lua, limit, router) and the bounds of the shadow's cluster
+are Envoy Gateway's. TLS needs a certificate. The configuration contains the keys: never print it.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ Config = dict[str, Any]
 BACKENDS, SHADOW = "backends", "shadow"
 KEYS = "envoy.filters.http.api_key_auth"
 BUFFER = "envoy.filters.http.buffer"
+LUA = "envoy.filters.http.lua"
 LIMIT = "envoy.filters.http.local_ratelimit"
 ROUTER = "envoy.filters.http.router"
 UNLIMITED = 4_294_967_295  # as Envoy Gateway writes it
@@ -161,7 +162,7 @@ def _connection_manager(policy: Policy, local: LocalSetup, live: Config | None) 
 def _filters(policy: Policy) -> list[Config]:
     message = "extensions.filters.http"
     keys = typed(f"{message}.api_key_auth.v3.ApiKeyAuth")
-    size = typed(f"{message}.buffer.v3.Buffer", max_request_bytes=policy.max_request_bytes)
+    size = typed(f"{message}.buffer.v3.Buffer", max_request_bytes=policy.max_request_kib * 1024)
     limit = typed(
         f"{message}.local_ratelimit.v3.LocalRateLimit",
         stat_prefix="gateway",
@@ -171,6 +172,7 @@ def _filters(policy: Policy) -> list[Config]:
     return [
         {"name": KEYS, "disabled": True, "typed_config": keys},  # enabled by the route
         {"name": BUFFER, "typed_config": size},
+        {"name": LUA, "typed_config": typed(f"{message}.lua.v3.Lua")},  # its code is the route's
         {"name": LIMIT, "typed_config": limit},
         {"name": ROUTER, "typed_config": router},
     ]
@@ -195,11 +197,14 @@ def route(policy: Policy, local: LocalSetup) -> Config:
                 "disable_shadow_host_suffix_append": True,  # `localhost-shadow` would be refused
             }
         ]
-    size = {"max_request_bytes": policy.max_request_bytes}
+    size = {"max_request_bytes": policy.max_request_kib * 1024}
     filters = {
         KEYS: _keys(policy, local.keys),
         BUFFER: typed("extensions.filters.http.buffer.v3.BufferPerRoute", buffer=size),
     }
+    if policy.count_messages:
+        code = {"inline_string": policy.count_messages}
+        filters[LUA] = typed("extensions.filters.http.lua.v3.LuaPerRoute", source_code=code)
     if policy.limit is not None:
         filters[LIMIT] = _limit(policy.limit)
     return {

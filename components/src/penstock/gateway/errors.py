@@ -14,17 +14,23 @@ from penstock.graph.openai_errors import ERRORS, INVALID, filled
 Config = dict[str, Any]
 
 NAMESPACE = "penstock"  # of the route's metadata
-ROUTE_NUMBERS = ("max_request_kib", "requests", "unit", "retry_after_s")
+ROUTE_NUMBERS = ("largest_request", "requests", "unit", "retry_after_s")
 
 
 def numbers_of(policy: Policy) -> Mapping[str, object]:
     """The numbers in messages and headers."""
-    numbers = {"upload_s": policy.upload_s, "max_request_kib": policy.max_request_bytes // 1024}
+    numbers = {"upload_s": policy.upload_s, "largest_request": largest_request(policy)}
     if policy.limit is None:
         return numbers
     limit = policy.limit
     rate = {"requests": limit.requests, "unit": limit.unit, "retry_after_s": limit.retry_after_s}
     return {**numbers, **rate}
+
+
+def largest_request(policy: Policy) -> str:
+    """For people, with units."""
+    messages = f" or {policy.max_messages} messages" if policy.max_messages else ""
+    return f"{policy.max_request_kib} KiB{messages}"
 
 
 def headers_of(status: int, policy: Policy) -> dict[str, str]:

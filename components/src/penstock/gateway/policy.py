@@ -11,7 +11,13 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from penstock.gateway.model import Backend, Gateway, Shadow
-from penstock.graph.gateway import GatewaySection, Limits, RateLimit
+from penstock.graph.gateway import (
+    COUNT_MESSAGES,
+    UNKNOWN_KIB,
+    GatewaySection,
+    Limits,
+    RateLimit,
+)
 
 PATHS = "/v1"  # the OpenAI API; a frontend's /metrics, /health and /busy_threshold are not exposed
 CLIENT_HEADER = "x-penstock-client"  # set from the key; overwrites what the client sent
@@ -98,8 +104,17 @@ class Policy:
     request_s: int
     """0: no limit."""
     retries: int
-    max_request_bytes: int
+    max_request_kib: int
+    max_messages: int | None
+    """None: not counted."""
     max_parallel_requests: int
+
+    @property
+    def count_messages(self) -> str:
+        """Lua that refuses requests with more messages; empty if they are not counted."""
+        if self.max_messages is None:
+            return ""
+        return COUNT_MESSAGES.replace("{max_messages}", str(self.max_messages))
 
     @property
     def targets(self) -> tuple[BackendTarget, ...]:
@@ -114,7 +129,7 @@ def build_policy(gateway: Gateway) -> Policy:
         return BackendTarget(release=part.release, namespace=namespace, port=part.port, share=share)
 
     return _policy(
-        gateway,
+        gateway.for_context(None),
         name=gateway.name,
         namespace=gateway.namespace,
         gateway_class=gateway.gateway_class,
@@ -127,11 +142,13 @@ def build_policy(gateway: Gateway) -> Policy:
     )
 
 
-def policy_of_graph(section: GatewaySection, release: str, namespace: str) -> Policy:
+def policy_of_graph(
+    section: GatewaySection, release: str, namespace: str, context_length: int | None = None
+) -> Policy:
     """The policy of a graph's own gateway; the graph is its only backend."""
     backend = BackendTarget(release=release, namespace=namespace, port=SERVICE_PORT, share=1)
     return _policy(
-        section,
+        section.for_context(context_length),
         name=release,
         namespace=namespace,
         gateway_class=section.gateway_class,
@@ -153,7 +170,8 @@ def _policy(limits: Limits, **rest: Any) -> Policy:
         upload_s=limits.timeouts.upload_s,
         request_s=limits.timeouts.request_s or 0,
         retries=limits.retries,
-        max_request_bytes=limits.max_request_kib * 1024,
+        max_request_kib=limits.max_request_kib or UNKNOWN_KIB,
+        max_messages=limits.max_messages,
         max_parallel_requests=limits.max_parallel_requests,
         **rest,
     )

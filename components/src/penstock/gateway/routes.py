@@ -47,13 +47,14 @@ def manifests(policy: Policy, source: str) -> str:
 
 
 def objects(policy: Policy) -> list[Object]:
-    """Gateway, HTTPRoute, the three policies, and a ReferenceGrant for each other namespace."""
+    """Gateway, HTTPRoute, the policies, and a ReferenceGrant for each other namespace."""
     return [
         _gateway(policy),
         _route(policy),
         _security(policy),
         _backend_traffic(policy),
         _client_traffic(policy),
+        *_extension(policy),
         *_grants(policy),
     ]
 
@@ -143,7 +144,7 @@ def _backend_traffic(policy: Policy) -> Object:
             "maxParallelRequests": policy.max_parallel_requests,
             "maxParallelRetries": MOST_PARALLEL_RETRIES,
         },
-        "requestBuffer": {"limit": f"{policy.max_request_bytes // 1024}Ki"},
+        "requestBuffer": {"limit": f"{policy.max_request_kib}Ki"},
         "responseOverride": [_error(status, policy) for status in statuses_of(policy)],
     }
     if policy.limit is not None:
@@ -190,6 +191,16 @@ def _client_traffic(policy: Policy) -> Object:
     ]
     spec["headers"] = {"earlyRequestHeaders": {"removeOnMatch": matches}}
     return _object(policy, EXTENSIONS, "v1alpha1", "ClientTrafficPolicy", spec)
+
+
+def _extension(policy: Policy) -> list[Object]:
+    """Only on request: unless an administrator enables Lua, Envoy Gateway 1.9 responds 500 to every
+    request of a route with it."""
+    if not policy.count_messages:
+        return []
+    lua = {"type": "Inline", "inline": policy.count_messages}
+    spec = {"targetRefs": _targets(policy, "HTTPRoute"), "lua": [lua]}
+    return [_object(policy, EXTENSIONS, "v1alpha1", "EnvoyExtensionPolicy", spec)]
 
 
 def _grants(policy: Policy) -> list[Object]:

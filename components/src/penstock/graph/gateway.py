@@ -5,13 +5,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from pathlib import Path
+from typing import Annotated, Literal, Self
 
 from pydantic import Field
 
 from penstock.strict_yaml.base import HEADER_NAME, Count, ObjectName, Positive, Spec
 
 TokenCount = Annotated[int, Field(ge=1, le=4_294_967_295)]
+# The frontends render and tokenize the prompt before they can refuse it: larger requests do not
+# reach them. Almost all text has fewer bytes per token: English about 4 to 5.
+BYTES_PER_TOKEN = 16
+OTHER_KIB = 64  # of tools, parameters and the format
+UNKNOWN_KIB = 2048  # if the context length is not known
+# Lua that counts the messages of a request, in Envoy and in Envoy Gateway; with `{max_messages}`.
+COUNT_MESSAGES = (Path(__file__).parent / "limit_messages.lua").read_text()
 HeaderName = Annotated[str, Field(pattern=HEADER_NAME)]
 
 
@@ -76,11 +84,22 @@ class Limits(Spec):
             "twice."
         ),
     )
-    max_request_kib: Positive = Field(
-        default=2048,
+    max_request_kib: Positive | None = Field(
+        default=None,
         description=(
-            "Size of the largest request in KiB; larger requests get status 413. Envoy buffers a "
-            "request completely before it forwards it, but does not buffer responses."
+            "Size of the largest request in KiB; larger requests get status 413. If unset: 16 "
+            "bytes for each token of model.context_length, plus 64 KiB; without a context length, "
+            "2,048 KiB. Envoy buffers a request completely before it forwards it, but does not "
+            "buffer responses."
+        ),
+    )
+    max_messages: Positive | None = Field(
+        default=None,
+        description=(
+            "Maximum number of messages, input items or prompts of a request; more get status 413. "
+            "If unset, the gateway does not count them. On a cluster, this field needs an Envoy "
+            "Gateway with `extensionApis.enableLua: true`: without it, every request gets status "
+            "500. `up` always limits them, to 1,024 if the field is unset."
         ),
     )
     max_parallel_requests: Positive = Field(
@@ -90,6 +109,13 @@ class Limits(Spec):
             "at Envoy's own limit of 1024, Envoy would return 503 long before Dynamo does."
         ),
     )
+
+    def for_context(self, tokens: int | None) -> Self:
+        """With the size of the largest request for a model with this context length."""
+        if self.max_request_kib is not None:
+            return self
+        kib = UNKNOWN_KIB if tokens is None else -(-BYTES_PER_TOKEN * tokens // 1024) + OTHER_KIB
+        return self.model_copy(update={"max_request_kib": kib})
 
 
 class Tls(Spec):

@@ -15,6 +15,7 @@ from typing import get_args
 
 import yaml
 
+from penstock.graph.gateway import COUNT_MESSAGES
 from penstock.graph.hardware import Hardware
 from penstock.graph.messages import (
     KEYS_OF_OWNER,
@@ -93,6 +94,7 @@ def generated_files() -> dict[str, str]:
         + yaml.safe_dump(_requirements(), sort_keys=False, width=WIDTH, allow_unicode=True),
         "helm/penstock/files/gateway-errors.yaml": f"# {BY_ERRORS}\n{ABOUT_ERRORS}"
         + yaml.safe_dump(chart_errors(), sort_keys=False, width=WIDTH),
+        "helm/penstock/files/limit-messages.lua": COUNT_MESSAGES,
         "docs/graph.md": f"<!-- {BY} -->\n{ABOUT_REFERENCE}\n" + reference_markdown(),
     }
 

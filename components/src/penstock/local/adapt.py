@@ -57,6 +57,7 @@ class Overrides:
     engine: Engine | None = None  # --engine mocker
     port: int | None = None
     hosts: tuple[str, ...] = ()
+    max_messages: int | None = None  # of the section `gateway`
 
 
 FindModel = Callable[[str], Path | None]
@@ -101,7 +102,9 @@ def adapt(
     )
     programs = [p for c in deployment.components for p in adapter.programs(c)]
     require_frontend_and_worker(deployment, programs, adapter.not_started)
-    programs, adapted = adapter_launch.with_adapter(programs, overrides.hosts)
+    programs, adapted = adapter_launch.with_adapter(
+        programs, overrides.hosts, overrides.max_messages
+    )
     if adapted is not None:
         adapter.notes.setdefault(adapter_launch.note(adapted))
     return LocalDeployment(

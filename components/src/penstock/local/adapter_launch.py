@@ -26,11 +26,12 @@ MODEL_FOLDERS = {
 
 
 def with_adapter(
-    programs: Iterable[Program], hosts: Iterable[str] = ()
+    programs: Iterable[Program], hosts: Iterable[str] = (), max_messages: int | None = None
 ) -> tuple[list[Program], str | None]:
     """The programs with the adapter in their frontends, and the engine whose rules it applies.
 
-    ``hosts``: names in the header Host that it accepts.
+    ``hosts``: names in the header Host that it accepts; ``max_messages``: of a request, None for
+    the adapter's default.
 
     None when every worker runs on a GPU: there the frontend gets the requests unchanged.
     """
@@ -52,6 +53,7 @@ def with_adapter(
     options += [] if template is None else ["--adapter-template", template]
     parser = next((name for p in programs if (name := tool_template.parser(p))), None)
     options += [] if parser is None else ["--adapter-tool-call-parser", parser]
+    options += [] if max_messages is None else ["--adapter-max-messages", str(max_messages)]
     options += [word for name in hosts for word in ("--adapter-allow-host", name)]
     written = {path: text for path, text in files.items() if path == template}
     adapted = [_adapted(p, options, written) if p.role is Role.FRONTEND else p for p in programs]

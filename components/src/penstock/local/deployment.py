@@ -88,8 +88,8 @@ class LocalDeployment:
     """Lines for the operator: substitutes, and what is skipped on this machine."""
     is_traced: bool = False
     """Its components export traces on a cluster; `up` then records them on this machine."""
-    gateway: GatewaySection | None = None
-    """The graph's section; None also for a manifest."""
+    gateway: GatewaySection = field(default_factory=GatewaySection)
+    """The graph's section, with its defaults; of a manifest only the defaults."""
 
     @property
     def disaggregated(self) -> bool:

@@ -19,6 +19,7 @@ import httpx
 
 from penstock.errors import InputError, StartError
 from penstock.gateway.envoy import Address, Certificate, LocalSetup, config
+from penstock.gateway.errors import largest_request
 from penstock.gateway.keys import load_keys
 from penstock.gateway.live import PROBE_HEADER, PROBE_PATH, LiveRoutes
 from penstock.gateway.policy import Policy, policy_of_graph
@@ -69,14 +70,14 @@ class LocalGateway:
         graph: str,
         options: GatewayOptions,
         places: Places,
-        section: GatewaySection | None,
+        section: GatewaySection,
         say: Callable[[str], None],
     ) -> None:
         self._graph, self._options, self._places, self._say = graph, options, places, say
         self._binary = require_envoy()
         self._watch = FileWatch(options.keys)  # before the first read: misses no save
         self._keys: Mapping[str, str] = load_keys(options.keys)
-        self._section = section or GatewaySection()
+        self._section = section
         self._stack = contextlib.ExitStack()
         self._process: EnvoyProcess | None = None
         self._restart_at: float | None = None
@@ -101,7 +102,7 @@ class LocalGateway:
         rate = f"{limit.requests} requests per {limit.unit} {per}" if limit else "no rate limit"
         count = len(self._keys)
         clients = f"API keys of {count} client{'' if count == 1 else 's'}"
-        return f"{clients}, {rate}, requests up to {self._section.max_request_kib} KiB"
+        return f"{clients}, {rate}, requests up to {largest_request(self._policy)}"
 
     async def start(self, *, disaggregated: bool) -> None:
         """Return after a completion for every model through Envoy.
@@ -150,14 +151,13 @@ class LocalGateway:
             self._has_changed = False
             await self._apply()
 
-    def change(self, section: GatewaySection | None) -> None:
+    def change(self, section: GatewaySection) -> None:
         """Take over an edit of the graph, in which no setting of `fixed_setting` differs.
 
         The next `step` applies it.
         """
-        new = section or GatewaySection()
-        self._has_changed = self._has_changed or new != self._section
-        self._section = new
+        self._has_changed = self._has_changed or section != self._section
+        self._section = section
 
     def status(self) -> GatewayStatus:
         return GatewayStatus(
@@ -254,11 +254,10 @@ class LocalGateway:
         )
 
 
-def fixed_setting(old: GatewaySection | None, new: GatewaySection | None) -> str:
+def fixed_setting(old: GatewaySection, new: GatewaySection) -> str:
     """The changed setting that a running gateway cannot apply; empty when there is none."""
-    before, after = (section or GatewaySection() for section in (old, new))
     for place in FIXED:
-        if _value(before, place) != _value(after, place):
+        if _value(old, place) != _value(new, place):
             return f"gateway.{place}"
     return ""
 

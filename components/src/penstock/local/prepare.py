@@ -21,6 +21,7 @@ from penstock.engines.parsers import (
 )
 from penstock.engines.table import ENGINES
 from penstock.errors import GraphError, InputError, Problem
+from penstock.graph.gateway import GatewaySection
 from penstock.local.adapt import Overrides, adapt
 from penstock.local.deployment import LocalDeployment
 from penstock.local.gpus.notes import gpu_notes
@@ -69,10 +70,13 @@ class Preparer:
         versions, version_notes = interpreters(source)
         self._parse(source, versions)
         timing = self._timing(source) if self._timing else None
+        graph = source.loaded.graph if source.loaded else None
+        section = graph.gateway if graph else None
+        gateway = section or GatewaySection()
         deployment = adapt(
             source.deployment,
             self._machine,
-            self._overrides,
+            replace(self._overrides, max_messages=gateway.max_messages),
             model_folder,
             self._simulate,
             self._settings,
@@ -84,11 +88,11 @@ class Preparer:
             require_pairs(source.deployment, deployment.programs)
         # Graphs of the same name may share an etcd: the digest of the folder keeps them apart.
         digest = StateDir(self._path).path.name.rsplit("-", 1)[1]
-        gateway = source.loaded.graph.gateway if source.loaded else None
         notes = (*deployment.notes, *self._gpu_notes(source, deployment), *version_notes, *warnings)
-        if gateway is not None and not self._has_gateway:
+        if section is not None and not self._has_gateway:
             notes += ("gateway: not started, as no API keys are given: add `--gateway FILE`",)
         namespace = f"{deployment.namespace}-{digest}"
+        gateway = gateway.for_context(graph.model.context_length if graph else None)
         return replace(deployment, namespace=namespace, notes=notes, gateway=gateway)
 
     def _gpu_notes(self, source: Source, deployment: LocalDeployment) -> tuple[str, ...]:

@@ -237,8 +237,7 @@ class Up:
             )
         if binary is None:
             return services, Endpoint(host=host, port=port, frontend=frontend)
-        section = deployment.gateway if self._gateway else None
-        retries = (section or GatewaySection()).retries
+        retries = (deployment.gateway if self._gateway else GatewaySection()).retries
         hosts = self._options.overrides.hosts
         envoy = Envoy(binary, self._state.files / "envoy", host, port, retries, hosts)
         services = replace(services, programs=(*services.programs, envoy.program()))

@@ -34,22 +34,22 @@ def too_large(size: int, body: Body | None, context_tokens: int | None) -> Refus
     return _refused(f"{message} Shorten the prompt.", _prompt(body))
 
 
-def too_many_roles(raw: bytes, param: str) -> Refusal | None:
+def too_many_roles(raw: bytes, param: str, most: int = MOST_MESSAGES) -> Refusal | None:
     """For a body that is not parsed yet: each message has the key `role`, and quotes in a text are
     escaped. To parse 16,000 messages takes 10 ms. ``param``: the field with the messages."""
-    if raw.count(b'"role"') <= MOST_MESSAGES:
+    if raw.count(b'"role"') <= most:
         return None
-    return _refused(f"{param} has more elements than the limit of {MOST_MESSAGES}.", param)
+    return _refused(f"{param} has more elements than the limit of {most}.", param)
 
 
-def too_many(body: Body) -> Refusal | None:
+def too_many(body: Body, most: int = MOST_MESSAGES) -> Refusal | None:
     """For a list of more messages, input items or prompts than are accepted."""
     for name in ("messages", "input", "prompt"):
         items = body.get(name)
-        if isinstance(items, list) and len(items) > MOST_MESSAGES:
+        if isinstance(items, list) and len(items) > most:
             if all(isinstance(item, int) for item in items):
                 continue  # one prompt, as token ids
-            message = f"{name} has {len(items)} elements, more than the limit of {MOST_MESSAGES}."
+            message = f"{name} has {len(items)} elements, more than the limit of {most}."
             return _refused(message, name)
     return None
 

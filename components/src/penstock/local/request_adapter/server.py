@@ -24,6 +24,7 @@ from .calls import Asked, CorrectedCalls, with_tokens
 from .client_reads import ClientRead, ClientReads
 from .hosts import UNKNOWN_HOST, is_served, not_served, pattern
 from .limits import (
+    MOST_MESSAGES,
     MOST_PARSED_BYTES,
     too_large,
     too_many,
@@ -85,6 +86,7 @@ def split(argv: list[str]) -> tuple[argparse.Namespace, list[str]]:
     parser.add_argument("--adapter-model", type=Path, default=None)
     parser.add_argument("--adapter-template", type=Path, default=None)
     parser.add_argument("--adapter-tool-call-parser", default=None)
+    parser.add_argument("--adapter-max-messages", type=int, default=MOST_MESSAGES)
     parser.add_argument("--adapter-allow-host", action="append", default=[])
     parser.add_argument("--http-host", required=True)
     parser.add_argument("--http-port", type=int, required=True)
@@ -99,8 +101,14 @@ async def _serve(options: argparse.Namespace) -> None:
     upstream = f"http://127.0.0.1:{options.adapter_inner_port}"
     facts = options.adapter_model, options.adapter_template, options.adapter_tool_call_parser
     reads = ClientReads.of_environment()
-    names = options.adapter_allow_host
-    adapter = Adapter(options.adapter_engine, upstream, *facts, client_reads=reads, hosts=names)
+    adapter = Adapter(
+        options.adapter_engine,
+        upstream,
+        *facts,
+        client_reads=reads,
+        hosts=options.adapter_allow_host,
+        max_messages=options.adapter_max_messages,
+    )
     await adapter.start(options.http_host, options.http_port)
     try:
         await async_main()  # type: ignore[no-untyped-call]
@@ -120,10 +128,12 @@ class Adapter:
         tool_call_parser: str | None = None,
         client_reads: ClientReads | None = None,
         hosts: Iterable[str] = (),
+        max_messages: int = MOST_MESSAGES,
     ) -> None:
         """``folder``, ``template`` and ``tool_call_parser``: of the model; see `read_model`."""
         self._engine, self._upstream, self._folder = engine, upstream, folder
         self._reads = client_reads
+        self._max_messages = max_messages
         self._watch = Watch()
         self._context: int | None = None
         self._hosts = re.compile(pattern(hosts))
@@ -176,11 +186,12 @@ class Adapter:
             if len(raw) > MOST_PARSED_BYTES and (refusal := too_large(len(raw), None, context)):
                 return _error(refusal)
             param = "input" if request.path == RESPONSES else "messages"
-            if refusal := too_many_roles(raw, param):
+            if refusal := too_many_roles(raw, param, self._max_messages):
                 return _error(refusal)
             with self._watch.on(f"{request.method} {request.path} of {len(raw):,} bytes"):
                 body = _parsed(raw)
-                if refusal := too_large(len(raw), body, context) or too_many(body or {}):
+                refusal = too_large(len(raw), body, context)
+                if refusal := refusal or too_many(body or {}, self._max_messages):
                     return _error(refusal)
                 if body is not None:
                     verdict = review(request.path, body, self._engine, self._model)
