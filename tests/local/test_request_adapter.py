@@ -79,12 +79,8 @@ def test_the_frontend_of_engines_on_gpus_is_unchanged() -> None:
     assert engine == "vllm"
     assert "request_adapter" in made[0].argv[1]
     (limited, _), _ = with_adapter([launch, on_cpu], max_messages=7)
-    assert (
-        split([*limited.argv[2:], "--http-host", LOOPBACK, "--http-port", "1"])[
-            0
-        ].adapter_max_messages
-        == 7
-    )
+    argv = arguments(limited, {}, {"inner": 21000}, host=LOOPBACK, port=8000)
+    assert argv[argv.index("--adapter-max-messages") + 1] == "7"
 
 
 # --- the server ----------------------------------------------------------------------------
