@@ -21,7 +21,7 @@ from penstock.local.adapter_launch import with_adapter
 from penstock.local.deployment import Program
 from penstock.local.launch import arguments
 from penstock.local.ports import LOOPBACK, Ports
-from penstock.local.request_adapter import limits, server
+from penstock.local.request_adapter import limits, server, watch
 from penstock.local.request_adapter.rules import (
     CHAT,
     COMPLETIONS,
@@ -352,6 +352,35 @@ async def test_the_request_at_which_the_loop_stands_is_named() -> None:
     watch.end()
     assert len(lines) == 1
     assert lines[0].endswith("at POST /v1/chat/completions of 1,900,000 bytes")
+
+
+@pytest.mark.asyncio
+async def test_a_request_at_which_the_frontend_hangs_is_named(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Such as in a chat template without an end."""
+    monkeypatch.setattr(watch, "UNANSWERED_S", 0.3)
+    ends = asyncio.Event()
+
+    async def hangs(request: web.Request) -> web.StreamResponse:
+        if "slow" in await request.text():
+            await ends.wait()
+        return await _ok(request)
+
+    slow, quick = (
+        {"model": "m", "messages": [{"role": "user", "content": c}]} for c in ("slow", "a")
+    )
+    async with adapted(Played(hangs)) as url:
+        first = asyncio.create_task(post(f"{url}{CHAT}", slow))
+        assert (await post(f"{url}{CHAT}", quick))[0] == 200
+        logged = ""
+        while "has no response" not in logged:
+            await asyncio.sleep(0.05)
+            logged += capfd.readouterr().err
+        ends.set()
+        assert (await first)[0] == 200
+    assert logged.startswith(f"request adapter: POST {CHAT} of ")
+    assert logged.count("has no response") == 1
 
 
 @pytest.mark.asyncio

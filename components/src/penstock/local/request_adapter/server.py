@@ -188,7 +188,7 @@ class Adapter:
             param = "input" if request.path == RESPONSES else "messages"
             if refusal := too_many_roles(raw, param, self._max_messages):
                 return _error(refusal)
-            with self._watch.on(f"{request.method} {request.path} of {len(raw):,} bytes"):
+            with self._watch.on(_name(request, raw)):
                 body = _parsed(raw)
                 refusal = too_large(len(raw), body, context)
                 if refusal := refusal or too_many(body or {}, self._max_messages):
@@ -222,20 +222,23 @@ class Adapter:
             headers = [(name, value) for name, value in headers if name.lower() != "traceparent"]
             headers.append(("traceparent", read.traceparent))
         url = self._upstream + request.rel_url.raw_path_qs
-        async with self._client.request(
+        asks = self._client.request(
             request.method, url, headers=headers, data=raw or None, allow_redirects=False
-        ) as answer:
-            first = b""
-            if request.path in (*LIMITS, EMBEDDINGS) or _has_no_route(request, answer):
-                first = await answer.content.readany()
-                first += await answer.content.read() if answer.status >= 400 else b""
-                refusal = await self._rewritten(request, body, answer.status, first)
-                if refusal is not None:
-                    return _error(refusal, _passed(answer.headers.items()))
-            calls = None
-            if body is not None and verdict.checks_calls:
-                calls = await self._corrected_calls(body)
-            return await _pass_on(request, answer, first, verdict.ignored, calls, read)
+        )
+        with self._watch.unanswered(_name(request, raw)) as unanswered:
+            async with asks as answer:
+                first = b""
+                if request.path in (*LIMITS, EMBEDDINGS) or _has_no_route(request, answer):
+                    first = await answer.content.readany()
+                    first += await answer.content.read() if answer.status >= 400 else b""
+                    refusal = await self._rewritten(request, body, answer.status, first)
+                    if refusal is not None:
+                        return _error(refusal, _passed(answer.headers.items()))
+                unanswered.cancel()
+                calls = None
+                if body is not None and verdict.checks_calls:
+                    calls = await self._corrected_calls(body)
+                return await _pass_on(request, answer, first, verdict.ignored, calls, read)
 
     async def _corrected_calls(self, body: Body) -> CorrectedCalls:
         await asyncio.to_thread(lambda: self._tokenizer)
@@ -307,6 +310,11 @@ class Adapter:
 
         assert self._folder is not None
         return Tokenizer.from_file(str(self._folder / TOKENIZER))
+
+
+def _name(request: web.Request, raw: bytes) -> str:
+    """In the log; without the prompt."""
+    return f"{request.method} {request.path} of {len(raw):,} bytes"
 
 
 def _passed(headers: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:

@@ -1,6 +1,7 @@
-"""Names the request at which the adapter's event loop stands still, in the frontend's log.
+"""Names a request at which the adapter or the frontend behind it stands still, in its log.
 
-While it stands, the frontend sends no response, also not to the check of its health.
+While the event loop stands, the frontend sends no response, also not to the check of its health.
+Dynamo renders chat templates in threads of its own: a template that hangs stops one after another.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 BEAT_S, STALLED_S = 0.25, 2.0
+UNANSWERED_S = 20.0  # less than the time after which a frontend that hangs is replaced
 
 
 class Watch:
@@ -45,6 +47,19 @@ class Watch:
             yield
         finally:
             self._current = ""
+
+    @contextmanager
+    def unanswered(self, what: str) -> Iterator[asyncio.TimerHandle]:
+        """Names ``what`` after UNANSWERED_S, unless it is cancelled at the first byte."""
+        line = (
+            f"request adapter: {what} has no response after {UNANSWERED_S:.0f} s: it waits for a "
+            "worker, or the model's chat template does not end"
+        )
+        timer = asyncio.get_running_loop().call_later(UNANSWERED_S, self._say, line)
+        try:
+            yield timer
+        finally:
+            timer.cancel()
 
     async def _beat(self) -> None:
         while True:
