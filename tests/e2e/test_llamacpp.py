@@ -117,6 +117,25 @@ def test_a_stream_has_the_same_text_and_a_usage_with_cached_tokens(graph: GraphP
     assert usage["prompt_tokens_details"]["cached_tokens"] == usage["prompt_tokens"] - 1
 
 
+def test_a_request_without_an_output_limit_gets_a_default_that_its_response_states(
+    graph: GraphProcess,
+) -> None:
+    header, limit = "x-penstock-default-max-tokens", "512"
+    endless: dict[str, Any] = {"ignore_eos": True}
+    response = _post(graph, "Count.", **endless)
+    assert response.headers[header] == limit
+    assert response.json()["choices"][0]["finish_reason"] == "length"
+    assert response.json()["usage"]["completion_tokens"] == int(limit)
+    given = _post(graph, "Count.", **endless, max_tokens=int(limit) + 8)
+    assert header not in given.headers
+    assert given.json()["usage"]["completion_tokens"] == int(limit) + 8
+    url = f"{graph.state()['endpoint']}/responses"
+    for stream in (False, True):
+        body = {"model": SMOLLM2, "input": "What is the capital of Germany?", "stream": stream}
+        response = httpx.post(url, json={**body, "temperature": 0}, timeout=120, trust_env=False)
+        assert response.headers[header] == limit, response.text
+
+
 def test_emoji_and_cjk_arrive_whole(graph: GraphProcess) -> None:
     answer = _chat(graph, "Repeat: 😀 漢字", guided_choice=["😀 漢字かな", "né 👩‍👧"], **GREEDY)
     assert _text(answer) in ("😀 漢字かな", "né 👩‍👧")

@@ -17,17 +17,18 @@ import yarl
 from aiohttp import web
 
 from penstock.local.adapt import Overrides, adapt
-from penstock.local.adapter_launch import with_adapter
+from penstock.local.adapter_launch import MOCKER_LIMIT, note, output_limit, with_adapter
 from penstock.local.deployment import Program
 from penstock.local.launch import arguments
 from penstock.local.ports import LOOPBACK, Ports
 from penstock.local.request_adapter import limits, server, watch
-from penstock.local.request_adapter.rules import (
-    CHAT,
-    COMPLETIONS,
-    DEFAULT_MAX_TOKENS,
+from penstock.local.request_adapter.rules import CHAT, COMPLETIONS, RESPONSES
+from penstock.local.request_adapter.server import (
+    DEFAULT_LIMIT_HEADER,
+    IGNORED_HEADER,
+    Adapter,
+    split,
 )
-from penstock.local.request_adapter.server import IGNORED_HEADER, Adapter, split
 from penstock.local.request_adapter.watch import Watch
 from penstock.manifests.deployment import Role
 from penstock.tokenizer import FOLDER
@@ -49,6 +50,7 @@ def test_the_frontend_of_mockers_starts_with_the_adapter_and_a_port_of_its_own()
     assert argv[argv.index("--adapter-engine") + 1] == "mocker"
     assert argv[argv.index("--adapter-inner-port") + 1] == "21000"
     assert argv[argv.index("--adapter-model") + 1] == str(FOLDER)
+    assert argv[argv.index("--adapter-output-limit") + 1] == str(MOCKER_LIMIT)
     assert argv[-4:] == ["--http-host", LOOPBACK, "--http-port", "8000"]
     assert "--router-mode" in argv
 
@@ -81,6 +83,24 @@ def test_the_frontend_of_engines_on_gpus_is_unchanged() -> None:
     (limited, _), _ = with_adapter([launch, on_cpu], max_messages=7)
     argv = arguments(limited, {}, {"inner": 21000}, host=LOOPBACK, port=8000)
     assert argv[argv.index("--adapter-max-messages") + 1] == "7"
+
+
+def test_the_adapter_gets_the_output_limit_of_the_llamacpp_workers() -> None:
+    options = {"name": "a", "component": "a", "replicas": 1, "env": {}, "grace_s": 1}
+    argv = ("python", "-m", "dynamo.frontend")
+    launch = Program(**options, role=Role.FRONTEND, argv=argv)
+    argv = ("python", "-m", "penstock.llamacpp", "--config", "/engine.yaml")
+    worker = Program(**options, role=Role.WORKER, argv=argv)
+    for content, limit in (("n_predict: 512", 512), ("n_parallel: 4", None), ("", None)):
+        programs = [launch, replace(worker, files={"/engine.yaml": content})]
+        (adapted, _), engine = with_adapter(programs)
+        assert engine == "llamacpp"
+        assert output_limit(programs, engine) == limit
+        argv = arguments(adapted, {}, {"inner": 21000}, host=LOOPBACK, port=8000)
+        given, _ = split(argv[2:])
+        assert given.adapter_output_limit == limit
+        assert ("sets a missing max_tokens to 512" in note(engine, programs)) == (limit is not None)
+    assert output_limit([launch, worker], "vllm") is None
 
 
 # --- the server ----------------------------------------------------------------------------
@@ -151,11 +171,30 @@ async def _ok(_: web.Request) -> web.StreamResponse:
 @pytest.mark.asyncio
 async def test_a_request_passes_with_its_default_and_the_response_unchanged() -> None:
     played = Played(_ok)
-    async with adapted(played) as url:
+    async with adapted(played, output_limit=64) as url:
         status, raw, headers = await post(f"{url}{CHAT}", {"model": "m", "temperature": 0.5})
     assert (status, json.loads(raw), headers["x-own"]) == (200, {"ok": True}, "1")
     assert headers[IGNORED_HEADER] == "temperature"
-    assert json.loads(played.bodies[0])["max_tokens"] == DEFAULT_MAX_TOKENS
+    assert json.loads(played.bodies[0])["max_tokens"] == 64
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("engine", ["mocker", "llamacpp"])
+async def test_a_response_states_the_default_output_limit_and_only_that(engine: str) -> None:
+    played = Played(_ok)
+    own = {CHAT: "max_completion_tokens", COMPLETIONS: "max_tokens", RESPONSES: "max_output_tokens"}
+    async with adapted(played, engine, output_limit=64) as url:
+        for path, name in own.items():
+            for stream in (False, True):
+                _, _, headers = await post(f"{url}{path}", {"model": "m", "stream": stream})
+                assert headers[DEFAULT_LIMIT_HEADER] == "64"
+                body = {"model": "m", "stream": stream, name: 9}
+                _, _, headers = await post(f"{url}{path}", body)
+                assert DEFAULT_LIMIT_HEADER not in headers
+                assert json.loads(played.bodies[-1]) == body
+    async with adapted(played, engine) as url:
+        _, _, headers = await post(f"{url}{CHAT}", {"model": "m"})
+    assert DEFAULT_LIMIT_HEADER not in headers
 
 
 @pytest.mark.asyncio

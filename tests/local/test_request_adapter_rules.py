@@ -13,7 +13,7 @@ from penstock.local.request_adapter.prompt import prompt_ids, prompt_text
 from penstock.local.request_adapter.rules import (
     CHAT,
     COMPLETIONS,
-    DEFAULT_MAX_TOKENS,
+    ENGINES,
     RESPONSES,
     Verdict,
     context_error,
@@ -187,21 +187,25 @@ def test_best_of_up_to_n_is_left_to_the_engine() -> None:
 @pytest.mark.parametrize(
     ("path", "body", "added"),
     [
-        (CHAT, {}, {"max_tokens": DEFAULT_MAX_TOKENS}),
-        (CHAT, {"max_tokens": None}, {"max_tokens": DEFAULT_MAX_TOKENS}),
+        (CHAT, {}, {"max_tokens": 512}),
+        (CHAT, {"max_tokens": None}, {"max_tokens": 512}),
         (CHAT, {"max_tokens": 0}, {}),  # Dynamo explains that it is too small
         (CHAT, {"max_completion_tokens": 5}, {}),
-        (COMPLETIONS, {}, {"max_tokens": DEFAULT_MAX_TOKENS}),
-        (RESPONSES, {}, {"max_output_tokens": DEFAULT_MAX_TOKENS}),
+        (COMPLETIONS, {}, {"max_tokens": 512}),
+        (RESPONSES, {}, {"max_output_tokens": 512}),
         (RESPONSES, {"max_output_tokens": 3}, {}),
         ("/v1/models", {}, {}),
     ],
 )
-def test_a_missing_limit_is_set_for_the_mocker_only(
+def test_a_missing_limit_is_set_where_the_graph_has_a_default(
     path: str, body: dict[str, Any], added: dict[str, int]
 ) -> None:
-    assert review(path, body, "mocker").changed == added
-    assert review(path, body, "vllm").changed == {}
+    for engine in ENGINES:
+        verdict = review_for(path, body, engine, Model(), 512)
+        assert verdict.changed == added
+        assert verdict.default_limit == (512 if added else None)
+        verdict = review(path, body, engine)
+        assert (verdict.changed, verdict.default_limit) == ({}, None)
 
 
 def test_parameters_without_effect_are_listed() -> None:

@@ -92,6 +92,12 @@ class LlamaCppConfig(Spec):
             "llamacpp-nixl. Aggregated workers ignore this option."
         ),
     )
+    n_predict: Positive | None = Field(
+        default=None,
+        description=(
+            "Output limit in tokens of requests that set none; if unset, the rest of the context."
+        ),
+    )
     sampling: Sampling = Field(
         default=Sampling(), description="Sampling parameters of requests that do not set them."
     )

@@ -106,7 +106,7 @@ def adapt(
         programs, overrides.hosts, overrides.max_messages
     )
     if adapted is not None:
-        adapter.notes.setdefault(adapter_launch.note(adapted))
+        adapter.notes.setdefault(adapter_launch.note(adapted, programs))
     return LocalDeployment(
         name=deployment.name,
         namespace=f"{deployment.namespace}-{deployment.name}".replace(".", "-"),

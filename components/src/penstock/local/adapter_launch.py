@@ -6,15 +6,21 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+import yaml
+
+from penstock.as_mapping import as_mapping
 from penstock.local import tool_template
 from penstock.local.deployment import Program
+from penstock.local.request_adapter.rules import MOCKER
 from penstock.manifests import flags
 from penstock.manifests.deployment import Role
+from penstock.positive_int import positive_int
 from penstock.shipped import page
 
 FOLDER = Path(__file__).parent / "request_adapter"
 FRONTEND = ("-m", "dynamo.frontend")
 INNER_PORT = "inner"
+MOCKER_LIMIT = 128  # tokens; the mocker never ends its output by itself, and requires a limit
 CPU_VARIABLE = "VLLM_CPU_OMP_THREADS_BIND"  # of cpu_engine.environment
 # Module of a worker → the adapter's rules. With several, the first: the mocker's are the strictest.
 RULES = {"dynamo.mocker": "mocker", "dynamo.vllm": "vllm", "penstock.llamacpp": "llamacpp"}
@@ -54,6 +60,8 @@ def with_adapter(
     parser = next((name for p in programs if (name := tool_template.parser(p))), None)
     options += [] if parser is None else ["--adapter-tool-call-parser", parser]
     options += [] if max_messages is None else ["--adapter-max-messages", str(max_messages)]
+    limit = output_limit(programs, engine)
+    options += [] if limit is None else ["--adapter-output-limit", str(limit)]
     options += [word for name in hosts for word in ("--adapter-allow-host", name)]
     written = {path: text for path, text in files.items() if path == template}
     adapted = [_adapted(p, options, written) if p.role is Role.FRONTEND else p for p in programs]
@@ -71,6 +79,21 @@ def _model_folder(worker: Program) -> str | None:
     return flags.flag_value(worker.argv, option) if option else None
 
 
+def output_limit(programs: Iterable[Program], engine: str) -> int | None:
+    """In tokens, of requests that set none; None: the engine's own. ``engine``: of the rules."""
+    if engine == MOCKER:
+        return MOCKER_LIMIT
+    return min((limit for p in programs if (limit := _n_predict(p)) is not None), default=None)
+
+
+def _n_predict(worker: Program) -> int | None:
+    """The option of `engine.config`, from the file that the worker reads."""
+    if worker.argv[2:3] != ("penstock.llamacpp",):
+        return None
+    file = worker.files.get(flags.flag_value(worker.argv, "--config") or "")
+    return positive_int(as_mapping(yaml.safe_load(file or "")).get("n_predict"))
+
+
 def _adapted(frontend: Program, options: Iterable[str], files: Mapping[str, str]) -> Program:
     python, *rest = frontend.argv
     if tuple(rest[:2]) != FRONTEND:
@@ -83,9 +106,10 @@ def _adapted(frontend: Program, options: Iterable[str], files: Mapping[str, str]
     )
 
 
-def note(engine: str) -> str:
+def note(engine: str, programs: Iterable[Program]) -> str:
     """The line for the operator about what differs from the cluster."""
-    default = "sets max_tokens where it is missing and " if engine == "mocker" else ""
+    limit = output_limit(programs, engine)
+    default = "" if limit is None else f"sets a missing max_tokens to {limit} and "
     return (
         f"frontend: an adapter {default}rejects parameters that would be ignored "
         f"(see {page('local-engines')})"

@@ -24,7 +24,6 @@ MOCKER = "mocker"
 LLAMACPP = "llamacpp"
 ENGINES = (MOCKER, "vllm", LLAMACPP)
 
-DEFAULT_MAX_TOKENS = 128
 LIMITS = {
     CHAT: ("max_tokens", "max_completion_tokens"),
     COMPLETIONS: ("max_tokens",),
@@ -81,6 +80,8 @@ class Verdict:
     """Parameters to set or to replace."""
     ignored: tuple[str, ...] = ()
     """Parameters of the request that have no effect."""
+    default_limit: int | None = None
+    """Output limit in tokens that was set because the request has none; None: it has one."""
     checks_calls: bool = False
     """Whether the response contains the generated tokens, for `calls.CorrectedCalls`."""
 
@@ -208,8 +209,13 @@ RULES = (
 )
 
 
-def review(path: str, body: Body, engine: str, model: Model) -> Verdict:
-    """``body``: the request's JSON object. A path without rules is passed on unchanged."""
+def review(
+    path: str, body: Body, engine: str, model: Model, output_limit: int | None = None
+) -> Verdict:
+    """``body``: the request's JSON object. A path without rules is passed on unchanged.
+
+    ``output_limit``: in tokens, of requests that set none; None: the engine's own.
+    """
     if path not in LIMITS:
         return Verdict()
     for found in CONTRADICTIONS:
@@ -228,10 +234,10 @@ def review(path: str, body: Body, engine: str, model: Model) -> Verdict:
     )
     if refusal is not None:
         return Verdict(refusal=refusal)
-    if engine == MOCKER:
-        changed = _default_limit(path, body) | renderable(body, model)
-    else:
-        changed = renderable(body, model) | understood(body)
+    has_limit = any(body.get(name) is not None for name in LIMITS[path])
+    default_limit = None if has_limit else output_limit
+    changed = {} if default_limit is None else {LIMITS[path][0]: default_limit}
+    changed |= renderable(body, model) | ({} if engine == MOCKER else understood(body))
     makes_calls = path == CHAT and engine != MOCKER
     checks_calls = makes_calls and calls.are_checked(body | changed, model)
     if checks_calls and _several("n")(body):
@@ -239,6 +245,7 @@ def review(path: str, body: Body, engine: str, model: Model) -> Verdict:
     return Verdict(
         changed=changed | (calls.with_tokens(body) if checks_calls else {}),
         ignored=tuple(name for name in _ignored(body, engine, model) if _is_given(body.get(name))),
+        default_limit=default_limit,
         checks_calls=checks_calls,
     )
 
@@ -250,14 +257,6 @@ def _ignored(body: Body, engine: str, model: Model) -> tuple[str, ...]:
     is_rendered = model.renders_tools and not excludes_calls(body)
     has_effect = is_rendered or body.get("tool_choice") not in (None, "auto")
     return IGNORED_BY_DYNAMO if has_effect else (*IGNORED_BY_DYNAMO, "tools")
-
-
-def _default_limit(path: str, body: Body) -> Body:
-    """The mocker never ends its output by itself and requires a limit. It shortens one that
-    exceeds the rest of the context."""
-    if any(body.get(name) is not None for name in LIMITS[path]):
-        return {}
-    return {LIMITS[path][0]: DEFAULT_MAX_TOKENS}
 
 
 def _refusal(rule: Rule, engine: str) -> Refusal:

@@ -63,6 +63,7 @@ HOP = frozenset(
     }
 )
 IGNORED_HEADER = "x-penstock-ignored"
+DEFAULT_LIMIT_HEADER = "x-penstock-default-max-tokens"
 STOP_S = 5.0  # for open responses, after the frontend has ended
 # A longer text is not tokenized in this process: it would stand still.
 MOST_COUNTED, CHARACTERS_PER_TOKEN = 256 * 2**10, 4
@@ -87,6 +88,7 @@ def split(argv: list[str]) -> tuple[argparse.Namespace, list[str]]:
     parser.add_argument("--adapter-template", type=Path, default=None)
     parser.add_argument("--adapter-tool-call-parser", default=None)
     parser.add_argument("--adapter-max-messages", type=int, default=MOST_MESSAGES)
+    parser.add_argument("--adapter-output-limit", type=int, default=None)
     parser.add_argument("--adapter-allow-host", action="append", default=[])
     parser.add_argument("--http-host", required=True)
     parser.add_argument("--http-port", type=int, required=True)
@@ -108,6 +110,7 @@ async def _serve(options: argparse.Namespace) -> None:
         client_reads=reads,
         hosts=options.adapter_allow_host,
         max_messages=options.adapter_max_messages,
+        output_limit=options.adapter_output_limit,
     )
     await adapter.start(options.http_host, options.http_port)
     try:
@@ -129,10 +132,12 @@ class Adapter:
         client_reads: ClientReads | None = None,
         hosts: Iterable[str] = (),
         max_messages: int = MOST_MESSAGES,
+        output_limit: int | None = None,
     ) -> None:
-        """``folder``, ``template`` and ``tool_call_parser``: of the model; see `read_model`."""
+        """``folder``, ``template`` and ``tool_call_parser``: of the model; see `read_model`.
+        ``output_limit``: see `review`."""
         self._engine, self._upstream, self._folder = engine, upstream, folder
-        self._reads = client_reads
+        self._reads, self._output_limit = client_reads, output_limit
         self._max_messages = max_messages
         self._watch = Watch()
         self._context: int | None = None
@@ -194,7 +199,8 @@ class Adapter:
                 if refusal := refusal or too_many(body or {}, self._max_messages):
                     return _error(refusal)
                 if body is not None:
-                    verdict = review(request.path, body, self._engine, self._model)
+                    facts = self._engine, self._model, self._output_limit
+                    verdict = review(request.path, body, *facts)
         if verdict.refusal is not None:
             return _error(verdict.refusal)
         if body is not None and verdict.changed:
@@ -238,7 +244,7 @@ class Adapter:
                 calls = None
                 if body is not None and verdict.checks_calls:
                     calls = await self._corrected_calls(body)
-                return await _pass_on(request, answer, first, verdict.ignored, calls, read)
+                return await _pass_on(request, answer, first, verdict, calls, read)
 
     async def _corrected_calls(self, body: Body) -> CorrectedCalls:
         await asyncio.to_thread(lambda: self._tokenizer)
@@ -325,14 +331,16 @@ async def _pass_on(
     request: web.Request,
     answer: aiohttp.ClientResponse,
     first: bytes,
-    ignored: tuple[str, ...],
+    verdict: Verdict,
     calls: CorrectedCalls | None,
     read: ClientRead | None,
 ) -> web.StreamResponse:
     """``first``: the beginning of the body; ``calls``: corrects the calls of the body."""
     headers = _passed(answer.headers.items())
-    if ignored:
-        headers.append((IGNORED_HEADER, ", ".join(ignored)))
+    if verdict.ignored:
+        headers.append((IGNORED_HEADER, ", ".join(verdict.ignored)))
+    if verdict.default_limit is not None:
+        headers.append((DEFAULT_LIMIT_HEADER, str(verdict.default_limit)))
     response = web.StreamResponse(status=answer.status, reason=answer.reason)
     response.headers.extend(headers)
     if answer.content_length is not None and calls is None:
