@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from penstock.local.request_adapter.model import Model, read_model
+from penstock.local.request_adapter.patterns import nested_repetitions
 from penstock.local.request_adapter.prompt import prompt_ids, prompt_text
 from penstock.local.request_adapter.rules import (
     CHAT,
@@ -388,3 +389,58 @@ def test_a_required_call_ends_the_output_unless_the_request_allows_several(choic
     several = body | {"tool_choice": choice, "parallel_tool_calls": True}
     assert "parallel_tool_calls" not in review(CHAT, several, "vllm").changed
     assert "parallel_tool_calls" not in review(CHAT, body, "vllm").changed
+
+
+@pytest.mark.parametrize(
+    ("pattern", "repetitions"),
+    [
+        ("^(.{1,100}){1,100}$", 10_000),
+        ("^.{1,10000}$", 1),
+        ("^([A-Za-z]{1,20} ?){1,50}$", 1000),
+        ("(.+){1,1000}", 10_000),
+        ("((a{1,2}){3}){4}", 24),
+        ("(.{30}){40}", 1),  # an engine has no choice in it
+        ("(.{1,30}){40}", 1200),
+        ("(a{1,5}|b{1,7}){1,9}", 63),
+        ("a{1,40}{1,40}", 1600),
+        ("([)(]{1,50}){1,50}", 2500),
+        (r"(\(.{1,50}\)){1,50}", 2500),
+        ("(.{1,}){1,100}", 1100),
+        (r"^\d{4}-\d{2}-\d{2}(T\d{2}(:\d{2}){1,2})?$", 1),
+        ("^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==)?$", 1),
+        ('root ::= ("{9}" [a-z]{1,100}){1,100}', 10_000),
+        ("(.{1,9" + "9" * 90 + "}){1,9}", 10**9),
+        ("(" * 1000 + "{1,9}" * 1000, 10**9),
+        (")){5}){1,2}", 1),
+    ],
+)
+def test_repetitions_within_each_other_are_counted(pattern: str, repetitions: int) -> None:
+    assert nested_repetitions(pattern) == repetitions
+
+
+COSTLY = {"type": "string", "pattern": "^(.{1,100}){1,100}$"}
+FORMAT = {"type": "json_schema", "json_schema": {"name": "a", "schema": {"items": COSTLY}}}
+TOOL = {"type": "function", "function": {"name": "f", "parameters": {"anyOf": [COSTLY]}}}
+
+
+@pytest.mark.parametrize(
+    ("path", "param", "value"),
+    [
+        (CHAT, "response_format", FORMAT),
+        (CHAT, "tools", [TOOL]),
+        (CHAT, "guided_json", {"patternProperties": {COSTLY["pattern"]: {}}}),
+        (CHAT, "guided_regex", COSTLY["pattern"]),
+        (COMPLETIONS, "guided_grammar", "root ::= ([a-z]{1,100}){1,100}"),
+        (RESPONSES, "text", {"format": FORMAT["json_schema"]}),
+    ],
+)
+def test_vllm_gets_no_pattern_that_it_would_compile_for_minutes(
+    path: str, param: str, value: object
+) -> None:
+    prompts = {CHAT: ("messages", []), COMPLETIONS: ("prompt", "a"), RESPONSES: ("input", "a")}
+    body = dict([("model", "m"), prompts[path], (param, value)])
+    refusal = review(path, body, "vllm", Model()).refusal
+    assert refusal is not None
+    assert (refusal.param, refusal.status, "{1,100}" in refusal.message) == (param, 400, True)
+    shorter = json.loads(json.dumps(body).replace("1,100", "1,10"))
+    assert review(path, shorter, "vllm", Model()).refusal is None

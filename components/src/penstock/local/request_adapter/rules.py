@@ -12,6 +12,7 @@ from typing import Any
 
 from . import calls
 from .model import Model
+from .patterns import costly
 from .prompt import Body, renderable
 from .prompt_rules import review_prompt
 from .refusal import UNSUPPORTED, Refusal
@@ -22,7 +23,8 @@ CHAT, COMPLETIONS, RESPONSES = "/v1/chat/completions", "/v1/completions", "/v1/r
 EMBEDDINGS = "/v1/embeddings"
 MOCKER = "mocker"
 LLAMACPP = "llamacpp"
-ENGINES = (MOCKER, "vllm", LLAMACPP)
+VLLM = "vllm"
+ENGINES = (MOCKER, VLLM, LLAMACPP)
 
 LIMITS = {
     CHAT: ("max_tokens", "max_completion_tokens"),
@@ -225,6 +227,8 @@ def review(
         if path in rule.paths and engine in rule.engines and rule.is_used(body):
             return Verdict(refusal=_refusal(rule, engine))
     refusal = review_fields(body) if path == RESPONSES else None
+    if engine == VLLM:  # llama.cpp's worker compiles in a child process with limits
+        refusal = refusal or costly(body)
     refusal = refusal or review_prompt(
         body,
         _prompt_param(path),
