@@ -28,7 +28,7 @@ from observation_overhead import GRAPH, change, closed_loop
 from penstock.cli.main import main as penstock
 from penstock.drill.graph_process import GraphProcess
 from penstock.local import tracing
-from penstock.manifests.deployment import Role
+from penstock.local.deployment import Program
 from report import write_result
 
 WARM_UP_S, MEASURED_S = 4.0, 5.0
@@ -52,8 +52,8 @@ def up_with(changes: Changes, arguments: list[str]) -> int:
     """`penstock up`, whose traced processes get changed variables."""
     original = tracing.environment
 
-    def changed(url: str, component: str, role: Role) -> dict[str, str]:
-        env: dict[str, str | None] = {**original(url, component, role), **changes}
+    def changed(url: str, program: Program) -> dict[str, str]:
+        env: dict[str, str | None] = {**original(url, program), **changes}
         return {name: value for name, value in env.items() if value is not None}
 
     tracing.environment = changed

@@ -11,7 +11,9 @@ import pytest
 from penstock.capture.documents import KINDS
 from penstock.capture.record import LeftOut
 from penstock.cli.main import main
+from penstock.local.state import StateDir
 from tests.capture.logs import entry, record
+from tests.local.builders import running
 from tests.support.outputs import read_output
 
 
@@ -86,3 +88,27 @@ def test_an_error_is_on_stderr_and_prints_no_document(
     printed = capsys.readouterr()
     assert printed.out == ""
     assert "9 of 9 lines are broken" in printed.err
+
+
+@pytest.mark.parametrize(("worker", "expected"), [(0xAB, True), (0xCD, False), (0xEF, None)])
+def test_a_capture_of_mockers_of_this_machine_says_so(
+    worker: int,
+    expected: bool | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """As far as the graphs that are up have the workers of the records."""
+    monkeypatch.setenv("PENSTOCK_STATE_HOME", str(tmp_path / "state"))
+    state = running()
+    engine = state.replicas[0].model_copy(
+        update={"worker_id": "cd", "is_mocker": False, "is_substitute": False}
+    )
+    folder = StateDir(tmp_path / "g.yaml")
+    folder.create()
+    folder.write(state.model_copy(update={"replicas": (*state.replicas, engine)}))
+    log = _written(tmp_path, record(1, worker={"decode_worker_id": worker}), record(2, worker={}))
+    assert _document(log, capsys)["engine_is_substitute"] is expected
+    assert main(["capture", str(log), "-o", str(tmp_path / "t.jsonl"), "--force"]) == 0
+    says_so = capsys.readouterr().out.startswith("no engine ran: mockers simulated it")
+    assert says_so is bool(expected)

@@ -84,6 +84,7 @@ def running(pid: int = 1, sets: tuple[str, ...] = ()) -> LocalState:
         exit_code=None,
         log="/tmp/decode.0.log",
         is_substitute=True,
+        is_mocker=True,
     )
     return LocalState(
         pid=pid,

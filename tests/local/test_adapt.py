@@ -130,6 +130,7 @@ def test_a_mocker_graph_runs_unchanged_and_a_note_names_the_packaged_tokenizer()
     assert str(FOLDER) in prefill.argv
     assert prefill.argv[5:7] == ("--model-name", "acme/model")
     assert not prefill.is_substitute
+    assert prefill.is_mocker
     assert any("acme/model" in note and "tokenizer" in note for note in made.notes)
 
 
@@ -149,6 +150,7 @@ def test_an_engine_without_a_gpu_is_substituted_and_notes_list_what_is_lost() ->
     decode = made.program("decode")
     assert decode is not None
     assert decode.is_substitute
+    assert decode.is_mocker
     assert decode.role is Role.DECODE
     assert "dynamo.mocker" in decode.argv
     assert "decode: using mocker instead of trtllm (no GPU on this machine)" in made.notes

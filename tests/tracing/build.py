@@ -32,12 +32,14 @@ class Trace:
             "skew_ms": 0.0,
             "kv_router": True,
             "outcome": "success",
+            "mocker": False,
             "read": None,  # (end in ms, blocked in ms) of the client
         } | given
         self.id, self.at_ms, self.values = request_id, at_ms, values
 
     def messages(self, *, record: bool = True) -> list[Message]:
-        traces = Message(kind=Kind.TRACES, body=self._spans().SerializeToString())
+        kind = Kind.MOCKER_TRACES if self.values["mocker"] else Kind.TRACES
+        traces = Message(kind=kind, body=self._spans().SerializeToString())
         logs = Message(kind=Kind.LOGS, body=self._logs().SerializeToString())
         messages = [traces, logs] if record else [traces]
         if self.values["read"] is not None:

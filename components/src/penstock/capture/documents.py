@@ -78,6 +78,9 @@ class CaptureDocument(Document):
     """Version of this schema."""
     error: str | None
     """Why the capture failed or ended early; null if it did not."""
+    engine_is_substitute: bool | None
+    """Whether mockers simulated the engine, so that output lengths and cached tokens are theirs;
+    null if it is not known: workers are known while their graph is up on this machine."""
     files: FilesDocument
     """Files that were written."""
     records: int
@@ -128,6 +131,7 @@ def as_json(
     return CaptureDocument(
         schema_version=SCHEMA_VERSION,
         error=str(error) if error else None,
+        engine_is_substitute=found.engine_is_substitute,
         files=FilesDocument(
             trace=str(files.trace),
             workload=str(files.workload),

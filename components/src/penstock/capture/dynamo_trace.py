@@ -29,6 +29,11 @@ class _Replay(msgspec.Struct):
     input_sequence_hashes: list[int]
 
 
+class _Workers(msgspec.Struct):
+    prefill_worker_id: int | None = None
+    decode_worker_id: int | None = None
+
+
 class _Request(msgspec.Struct):
     request_id: str
     input_tokens: int | None = None
@@ -36,6 +41,7 @@ class _Request(msgspec.Struct):
     cached_tokens: int | None = None
     request_received_ms: int | None = None
     total_time_ms: float | None = None
+    worker: _Workers | None = None
     replay: _Replay | None = None
 
 
@@ -108,6 +114,8 @@ def _request_record(
             prefixes = prefixes_of(replay.input_sequence_hashes, block_tokens, tokens)
         except OverflowError:
             raise BrokenRecordError("a prefix hash is no unsigned 64-bit integer") from None
+    worker = request.worker or _Workers()
+    ids = (worker.prefill_worker_id, worker.decode_worker_id)
     fields = {} if prefixes is None else {"prefixes": prefixes}
     return RequestRecord(
         key=request.request_id,
@@ -118,5 +126,6 @@ def _request_record(
         output_tokens=checked_tokens(request.output_tokens, "output_tokens"),
         cached_tokens=checked_tokens(request.cached_tokens, "cached_tokens"),
         block_tokens=trace_block_tokens(block_tokens),
+        workers=tuple(id_ for id_ in ids if id_ is not None),
         **fields,
     )

@@ -42,6 +42,7 @@ class RequestRecord:
     # One for each block of `block_tokens` of the input; equal ones stand for equal prefixes.
     prefixes: array[int] = field(default_factory=lambda: array("Q"))
     block_tokens: int = BLOCK_TOKENS
+    workers: tuple[int, ...] = ()  # Dynamo's IDs of those that served it
 
 
 def trace_block_tokens(block_tokens: int) -> int:

@@ -12,6 +12,7 @@ from penstock.capture.record import RequestRecord
 from penstock.capture.trace_file import BlockIds
 from penstock.significant import significant
 
+ON_MOCKERS = "no engine ran: mockers simulated it, so output lengths and cached tokens are theirs"
 PAUSE_MS = 3600 * 1000.0  # a warning names a longer one
 
 
@@ -19,11 +20,22 @@ PAUSE_MS = 3600 * 1000.0  # a warning names a longer one
 class Report:
     lines: list[str]  # the result
     warnings: list[str]
+    engine_is_substitute: bool | None  # None: not known
 
 
-def report(captured: Captured, requests: Sequence[TimedRequest], ids: BlockIds) -> Report:
+def report(
+    captured: Captured,
+    requests: Sequence[TimedRequest],
+    ids: BlockIds,
+    *,
+    engine_is_substitute: bool | None,
+) -> Report:
     """``requests``: those of the trace, in order of arrival and with lengths."""
-    return Report(lines=_summary(captured, requests), warnings=_warnings(captured, requests, ids))
+    return Report(
+        lines=[ON_MOCKERS] * bool(engine_is_substitute) + _summary(captured, requests),
+        warnings=_warnings(captured, requests, ids),
+        engine_is_substitute=engine_is_substitute,
+    )
 
 
 def _summary(captured: Captured, requests: Sequence[TimedRequest]) -> list[str]:

@@ -236,9 +236,16 @@ def _finish(
     from penstock.capture import report
     from penstock.capture.lengths import with_lengths
     from penstock.capture.request_texts import text_warnings
+    from penstock.local.graphs import are_mockers
 
     requests = with_lengths(captured, option)
-    result = report(captured, requests, files.write(requests))
+    workers = {worker for request in requests for worker in request.record.workers}
+    result = report(
+        captured,
+        requests,
+        files.write(requests),
+        engine_is_substitute=are_mockers(workers),
+    )
     known = texts.known(requests) if texts is not None else 0
     if texts is not None and known:
         texts.write(files.requests, requests)

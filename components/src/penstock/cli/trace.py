@@ -70,12 +70,13 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _list(args: argparse.Namespace, requests: Sequence[TracedRequest]) -> int:
-    from penstock.terminal import add_plain_row, columns, console
+    from penstock.terminal import add_plain_row, columns, console, fitted
     from penstock.tracing.report import (
         LIST_HEADINGS,
         LIST_NUMBERS,
         list_rows,
         listed,
+        on_mockers,
         request_document,
     )
 
@@ -89,5 +90,7 @@ def _list(args: argparse.Namespace, requests: Sequence[TracedRequest]) -> int:
     table = columns(*LIST_HEADINGS, numbers=LIST_NUMBERS)
     for row in list_rows(shown):
         add_plain_row(table, row)  # a client's ID may contain `[/b]`
+    for line in on_mockers(shown):
+        print("\n".join(fitted(line)))
     console().print(table)
     return 0

@@ -78,7 +78,7 @@ class LocalGraph:
         self._schedule = Schedule(possible(choices, process.graph.read_text("utf-8")), seed)
         state = current(process)
         self.endpoint, self.model = state.endpoint, state.models[0]
-        self.is_mocked = state.has_substitute
+        self.is_mocked = state.has_mocker
         require_programs(choices, {replica.program for replica in state.replicas})
 
     def next(self) -> Fault | None:

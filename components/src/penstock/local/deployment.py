@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from penstock.graph.gateway import GatewaySection
+from penstock.local.mocker_flags import MODULE
 from penstock.manifests.deployment import Role
 
 
@@ -61,6 +62,11 @@ class Program:
     """Size of the model's weight files, if it runs on GPUs; 0: unknown."""
     ports: tuple[str, ...] = ()
     """NAMEs of `{port:NAME}` in ``argv`` and ``env``; each replica gets its own ports."""
+
+    @property
+    def is_mocker(self) -> bool:
+        """Whether no engine runs: the mocker simulates it, instead of it or as the graph says."""
+        return self.is_substitute or MODULE in self.argv
 
     @property
     def service(self) -> bool:

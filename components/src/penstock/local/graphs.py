@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -80,6 +80,18 @@ def list_graphs(root: Path | None = None) -> list[LocalGraph]:
     folders = sorted((root or state_root()).glob("*/lock"))
     found = [graph for lock in folders for graph in _graph(lock.parent)]
     return sorted(found, key=lambda graph: (graph.name, graph.source or ""))
+
+
+def are_mockers(workers: Collection[int]) -> bool | None:
+    """Whether one of the workers with these IDs of Dynamo simulates its engine; None if it is not
+    known, because a worker is of no graph that is up on this machine."""
+    folders = [lock.parent for lock in state_root().glob("*/lock")]
+    states = [_state(StateDir.of_folder(folder))[0] for folder in folders]
+    known = {r.worker_id: r.is_mocker for state in states if state for r in state.replicas}
+    found = [known.get(f"{worker:x}") for worker in workers]
+    if any(found):
+        return True
+    return None if not found or None in found else False
 
 
 def _graph(folder: Path) -> Iterator[LocalGraph]:

@@ -113,7 +113,7 @@ def environment(
     """Variables to add to the user's environment: the manifest's, then those of this run."""
     env = {name: fill(relocate(value, files), ports) for name, value in program.env.items()}
     env |= _planes(context) | _loopback() | _folders(context.state)
-    env |= tracing.environment(context.traces_url, program.component, program.role)
+    env |= tracing.environment(context.traces_url, program)
     if context.infrastructure.discovery == "etcd":
         env.setdefault("ETCD_LEASE_TTL", str(LEASE_S))
     env |= {"DYN_NAMESPACE": context.namespace, "PYTHONUNBUFFERED": "1"}

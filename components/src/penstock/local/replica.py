@@ -116,6 +116,7 @@ class Replica:
             exit_code=self.child.exit_code(),
             log=str(self.child.log),
             is_substitute=self.program.is_substitute,
+            is_mocker=self.program.is_mocker,
             gpus=self.gpus,
         )
 

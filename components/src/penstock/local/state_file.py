@@ -75,6 +75,8 @@ class ReplicaStatus(StateModel):
     log: str
     is_substitute: bool
     """A mocker runs instead of the graph's engine."""
+    is_mocker: bool = False
+    """A mocker simulates the engine: instead of it, or because the graph says so."""
     gpus: tuple[int, ...] = ()
     """Indices of its GPUs, as in `nvidia-smi`."""
 
@@ -132,6 +134,10 @@ class LocalState(StateModel):
     @property
     def has_substitute(self) -> bool:
         return any(replica.is_substitute for replica in self.replicas)
+
+    @property
+    def has_mocker(self) -> bool:
+        return any(replica.is_mocker for replica in self.replicas)
 
 
 def dump_state(state: LocalState) -> str:

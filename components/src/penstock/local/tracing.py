@@ -12,12 +12,13 @@ from pathlib import Path
 
 from penstock.command_text import command
 from penstock.errors import NotUpError, PenstockError, Problem, UsageError
+from penstock.local.deployment import Program
 from penstock.local.file_kind import fix_of_missing, not_servable
 from penstock.local.ports import LOOPBACK
 from penstock.local.state import StateDir
 from penstock.manifests.deployment import Deployment, Role
 from penstock.nearest import nearest
-from penstock.tracing.receiver import Receiver
+from penstock.tracing.receiver import MOCKER_TRACES, TRACES, Receiver
 from penstock.tracing.requests import TracedRequest
 
 ENABLED = "OTEL_EXPORT_ENABLED"
@@ -67,7 +68,7 @@ def notes(deployment: Deployment) -> tuple[str, ...]:
     return ()
 
 
-def environment(url: str, component: str, role: Role) -> dict[str, str]:
+def environment(url: str, program: Program) -> dict[str, str]:
     """Variables of one process; nothing without a receiver.
 
     The sampling ratio is 1, so that every request can be explained. The frontend's request
@@ -75,17 +76,18 @@ def environment(url: str, component: str, role: Role) -> dict[str, str]:
     """
     if not url:
         return {}
+    path = MOCKER_TRACES if program.is_mocker else TRACES
     env = {
         ENABLED: "true",
         "OTEL_EXPORTER_OTLP_ENDPOINT": url,
-        "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": f"{url}/v1/traces",
+        "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": f"{url}{path}",
         "OTEL_EXPORTER_OTLP_LOGS_ENDPOINT": f"{url}/v1/logs",
         "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
-        "OTEL_SERVICE_NAME": component,
+        "OTEL_SERVICE_NAME": program.component,
         SAMPLE_RATIO: "1.0",
         "OTEL_BSP_SCHEDULE_DELAY": "1000",
     }
-    if role is Role.FRONTEND:
+    if program.role is Role.FRONTEND:
         env |= {"DYN_REQUEST_TRACE": "1", "DYN_REQUEST_TRACE_SINKS": "otel"}
     return env
 

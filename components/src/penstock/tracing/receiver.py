@@ -15,8 +15,11 @@ from typing import Any
 from penstock.tracing.store import Kind, Message, Writer
 
 SCHEMA = b"dynamo.request.trace.v1"  # of a request record, in the OTLP log that contains it
+TRACES = "/v1/traces"
+MOCKER_TRACES = "/mocker/v1/traces"
 PATHS = {
-    "/v1/traces": Kind.TRACES,
+    TRACES: Kind.TRACES,
+    MOCKER_TRACES: Kind.MOCKER_TRACES,
     "/v1/logs": Kind.LOGS,
     "/penstock/client-reads": Kind.CLIENT_READS,  # `PATH` of local/request_adapter/client_reads.py
 }

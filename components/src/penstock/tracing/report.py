@@ -5,13 +5,14 @@ The live page places the same texts.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from penstock.tracing.explain import PEERS, Explanation, StageComparison
 from penstock.tracing.requests import TracedRequest, Visit
 
+ON_MOCKERS = "no engine ran: mockers simulated it, so these times are not those of the model"
 BAR = 32  # columns of the bar of times
 LIST_HEADINGS = ("request", "at (UTC)", "total", "TTFT", "input", "cached", "output", "client ID")
 LIST_NUMBERS = ("total", "TTFT", "input", "cached", "output")
@@ -23,6 +24,11 @@ def listed(
     """The newest requests, or the slowest ones; at most ``count``."""
     ordered = sorted(requests, key=lambda r: r.total_ms if slowest else r.start_ns)
     return ordered[::-1][:count]
+
+
+def on_mockers(requests: Iterable[TracedRequest]) -> list[str]:
+    """A line of caution if a mocker served one of the requests."""
+    return [ON_MOCKERS] if any(request.engine_is_substitute for request in requests) else []
 
 
 def list_rows(requests: Sequence[TracedRequest]) -> list[list[str]]:
@@ -62,6 +68,7 @@ def summary_lines(request: TracedRequest) -> list[str]:
     return [
         f"request {request.request_id} at {_at(request)} UTC: {request.outcome}, "
         f"{milliseconds(request.total_ms)}",
+        *on_mockers([request]),
         *([f"client ID {request.client_id}"] if request.client_id else []),
         f"input {request.input_tokens} tokens{_cached(request)}, output {request.output_tokens} "
         f"tokens{_latencies(request)}",
@@ -173,6 +180,7 @@ def request_document(request: TracedRequest) -> dict[str, Any]:
         "ttft_ms": request.ttft_ms,
         "itl_ms": request.itl_ms,
         "model": request.model,
+        "engine_is_substitute": request.engine_is_substitute,
         "input_tokens": request.input_tokens,
         "cached_tokens": request.cached_tokens,
         "output_tokens": request.output_tokens,
@@ -189,6 +197,7 @@ def explanation_document(explanation: Explanation) -> dict[str, Any]:
     slow = explanation.slow
     return {
         "request": request_document(explanation.request),
+        "engine_is_substitute": explanation.request.engine_is_substitute,
         "peers": explanation.peers,
         "stages": [_stage_document(compared) for compared in explanation.stages],
         "slow_stage": None if slow is None else str(slow.stage.name),

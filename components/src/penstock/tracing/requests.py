@@ -76,6 +76,8 @@ class Visit:
     start_ns: int
     end_ns: int
     attempt: int
+    is_at_mocker: bool
+    """The worker simulates the engine."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,6 +114,10 @@ class TracedRequest:
     @property
     def total_ms(self) -> float:
         return (self.end_ns - self.start_ns) / 1e6
+
+    @property
+    def engine_is_substitute(self) -> bool:
+        return any(visit.is_at_mocker for visit in (self.prefill, self.decode) if visit)
 
     def stage_ms(self, name: StageName) -> float:
         return sum(stage.ms for stage in self.stages if stage.name is name)
@@ -197,6 +203,7 @@ def _visit(
         start_ns=min(max(work.start_ns, route.start_ns), route.end_ns),
         end_ns=max(min(work.end_ns, route.end_ns), route.start_ns),
         attempt=_integer(route.attributes.get("request.attempt")) or 0,
+        is_at_mocker=work.is_of_mocker,
     )
 
 

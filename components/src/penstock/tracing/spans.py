@@ -27,6 +27,8 @@ class Span:
     start_ns: int
     end_ns: int
     attributes: Mapping[str, str]
+    is_of_mocker: bool
+    """The process that sent it simulates the engine."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,8 +64,8 @@ def decode(messages: Iterable[Message]) -> Decoded:
     unreadable = 0
     for message in messages:
         try:
-            if message.kind is Kind.TRACES:
-                spans += _spans(message.body)
+            if message.kind in (Kind.TRACES, Kind.MOCKER_TRACES):
+                spans += _spans(message)
             elif message.kind is Kind.LOGS:
                 records.update(_records(message.body))
             elif message.kind is Kind.CLIENT_READS:
@@ -77,10 +79,10 @@ def decode(messages: Iterable[Message]) -> Decoded:
     )
 
 
-def _spans(body: bytes) -> Iterator[Span]:
+def _spans(message: Message) -> Iterator[Span]:
     from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-    for resource in ExportTraceServiceRequest.FromString(body).resource_spans:
+    for resource in ExportTraceServiceRequest.FromString(message.body).resource_spans:
         service = _attributes(resource.resource.attributes).get("service.name", "")
         for scope in resource.scope_spans:
             for span in scope.spans:
@@ -93,6 +95,7 @@ def _spans(body: bytes) -> Iterator[Span]:
                     start_ns=span.start_time_unix_nano,
                     end_ns=span.end_time_unix_nano,
                     attributes=_attributes(span.attributes),
+                    is_of_mocker=message.kind is Kind.MOCKER_TRACES,
                 )
 
 

@@ -27,6 +27,7 @@ class Kind(IntEnum):
     TRACES = 1
     LOGS = 2
     CLIENT_READS = 3
+    MOCKER_TRACES = 4  # of a process that simulates the engine
 
 
 STORED = frozenset(Kind) - {Kind.DAMAGED}

@@ -26,6 +26,7 @@ from penstock.tracing.report import (
     list_rows,
     listed,
     milliseconds,
+    on_mockers,
     path_steps,
     summary_lines,
     verdict,
@@ -97,7 +98,12 @@ def list_reply(loaded: Loaded, order: str) -> Reply:
     return {
         "headings": [[heading, heading in LIST_NUMBERS] for heading in LIST_HEADINGS],
         "rows": list_rows(shown),
-        "note": f"{len(shown)} of {len(loaded.requests)} recorded requests{damaged}",
+        "note": "; ".join(
+            [
+                f"{len(shown)} of {len(loaded.requests)} recorded requests{damaged}",
+                *on_mockers(shown),
+            ]
+        ),
     }
 
 
