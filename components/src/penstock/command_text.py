@@ -1,16 +1,68 @@
-"""A command line of penstock in a message, as a shell reads it: paths may have spaces."""
+"""A command line of penstock in a message, as a shell reads it: paths may have spaces.
+
+Messages say `penstock`; `as_invoked` prints them with the words with which the user ran it.
+"""
 
 from __future__ import annotations
 
 import shlex
+import shutil
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TextIO
+
+NAME = "penstock"
+UV = ("uv", "uvx")
+
+
+class _Invocation:
+    words = NAME
 
 
 def command(verb: str, file: Path | str, *options: str) -> str:
     """`penstock VERB FILE OPTIONS`, in backticks."""
-    return f"`{shlex.join(['penstock', verb, str(file), *options])}`"
+    return f"`{shlex.join([NAME, verb, str(file), *options])}`"
 
 
 def restart(file: Path | str) -> str:
     """The two commands that stop a graph and start it again."""
     return f"{command('down', file)}, then {command('up', file)}"
+
+
+def as_invoked(text: str) -> str:
+    """``text`` for the user: its commands in backticks start with the words of `invocation`."""
+    return text.replace(f"`{NAME} ", f"`{_Invocation.words} ")
+
+
+def invocation() -> str:
+    """The words before the command, such as `uv run penstock`; a next step starts with them."""
+    return _Invocation.words
+
+
+def set_invocation(parent: Sequence[str], own: Sequence[str]) -> None:
+    """How the user ran this process: ``parent`` is the command line of the parent process, and
+    ``own`` that of this one, the program first."""
+    program, *arguments = own
+    before = parent[: len(parent) - len(arguments)]
+    if before and Path(before[0]).name in UV and list(parent[len(before) :]) == arguments:
+        _Invocation.words = shlex.join([Path(before[0]).name, *before[1:]])
+    elif Path(program).name == NAME and not _is_on_path(Path(program)):
+        _Invocation.words = shlex.quote(program)
+
+
+def _is_on_path(program: Path) -> bool:
+    found = shutil.which(NAME)
+    return found is not None and Path(found).resolve() == program.resolve()
+
+
+class Messages:
+    """Standard error, whose commands are printed `as_invoked`."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        return self._stream.write(as_invoked(text))
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._stream, name)

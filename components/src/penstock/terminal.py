@@ -21,6 +21,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from penstock.command_text import as_invoked
+
 QUIT = ("q", "Q")  # keys that end a command that refreshes
 NARROW = 80  # columns of the narrowest terminal, which tables fit without --wide
 UNLIMITED = 1000  # columns; a pipe or a file has no width, and wrapped rows cannot be searched
@@ -39,7 +41,11 @@ def width_of(to: TextIO | None = None) -> int | None:
 
 
 def fitted(line: str, indent: int = 2, to: TextIO | None = None) -> list[str]:
-    """``line`` in lines that fit the terminal, the later ones indented; unchanged elsewhere."""
+    """``line`` in lines that fit the terminal, the later ones indented; one line elsewhere.
+
+    Commands are those that the user types.
+    """
+    line = as_invoked(line)
     width = width_of(to)
     if width is None or len(line) <= width:
         return [line]

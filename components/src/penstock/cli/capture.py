@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from penstock.cli.arguments import add_json, require_absent, require_writable
 from penstock.cli.progress import add_progress
 from penstock.cli.replay_arguments import integer_between, positive_number
+from penstock.command_text import invocation
 
 if TYPE_CHECKING:
     from penstock.capture import Captured, LengthOption, TraceFiles
@@ -261,4 +262,4 @@ def _finish(
     names = [str(path) for path in (files.trace, files.workload)]
     names += [str(files.requests)] if known else []
     print(f"\nwrote {', '.join(names[:-1])} and {names[-1]}")
-    print(f"penstock simulate GRAPH --workload {files.workload}")
+    print(f"{invocation()} simulate GRAPH --workload {files.workload}")

@@ -17,6 +17,7 @@ from penstock.cli import arguments
 from penstock.cli.progress import no_progress
 from penstock.cli.replay_arguments import integer_between
 from penstock.cli.report_output import add_report, require_report
+from penstock.command_text import invocation
 from penstock.errors import DrillError, Problem, UsageError
 from penstock.graph.choices import AnyFaultKind, FaultKind
 from penstock.shipped import in_repository
@@ -381,7 +382,7 @@ def _repeat(args: argparse.Namespace, result: DrillResult) -> str:
     """The command that injects the same faults in the same order."""
     exact = argparse.Namespace(**vars(args) | {"minutes": None, "count": len(result.faults)})
     exact.report, exact.json = None, False
-    return shlex.join(["penstock", *_again(exact)])
+    return f"{invocation()} {shlex.join(_again(exact))}"
 
 
 def _say(line: str) -> None:

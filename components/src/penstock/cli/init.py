@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 from penstock.cli import arguments
 from penstock.cli.graph_output import print_prerequisites
 from penstock.cli.replay_arguments import duration_ms, integer_between
+from penstock.command_text import invocation
 
 if TYPE_CHECKING:
     from penstock.checks.run import Tally
@@ -130,7 +131,7 @@ def _copy(args: argparse.Namespace) -> int:
     name = shlex.quote(str(file))
     print(f"wrote {file}")
     if not args.quiet:
-        print(f"\nnext steps:\n  penstock check {name}\n  penstock up {name}")
+        print(f"\nnext steps:\n  {invocation()} check {name}\n  {invocation()} up {name}")
     return 0
 
 
@@ -282,13 +283,13 @@ def _next_steps(file: Path, graph: StartingGraph) -> Iterator[str]:
     from penstock.simulate.timing import SYSTEMS
 
     request, name = graph.request, shlex.quote(str(file))
-    yield f"penstock check {name}"
-    yield f"penstock up {name} --engine mocker"
+    yield f"{invocation()} check {name}"
+    yield f"{invocation()} up {name} --engine mocker"
     if request.gpu.name in SYSTEMS and request.gpus <= MAX_PLANNED:
         model = request.model.rpartition("/")[2]
         limits = f"--ttft {request.slo.ttft_ms or 500:g}ms --itl {request.slo.itl_ms or 20:g}ms"
         concurrency = f" --concurrency {graph.concurrency}" if graph.concurrency else ""
         yield (
-            f"penstock plan --model {model} --gpu {request.gpu.name} --gpus {request.gpus} "
+            f"{invocation()} plan --model {model} --gpu {request.gpu.name} --gpus {request.gpus} "
             f"--workload {WORKLOADS[graph.traffic]} {limits}{concurrency}"
         )

@@ -17,6 +17,7 @@ from pathlib import Path
 from types import ModuleType
 
 import penstock
+from penstock import command_text
 from penstock.cli import deprecations
 from penstock.cli.command_line import CommandParser
 from penstock.errors import InputError, PenstockError, Problem
@@ -115,6 +116,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     Without a command it prints the help and returns 0, as kubectl and helm do: nothing failed.
     """
     _repair_streams()
+    if argv is None:
+        _note_invocation()
     command, *rest = (sys.argv[1:] if argv is None else argv) or ["--help"]
     if command == "help" and rest:
         command, rest = rest[0], [*rest[1:], "--help"]
@@ -156,6 +159,15 @@ def _repair_streams() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+
+
+def _note_invocation() -> None:
+    """So that messages name commands as the user types them."""
+    with contextlib.suppress(OSError):  # no /proc: not Linux
+        parent = Path(f"/proc/{os.getppid()}/cmdline").read_text("utf-8", "surrogateescape")
+        command_text.set_invocation(parent.split("\0")[:-1], sys.argv)
+    if command_text.invocation() != command_text.NAME:
+        sys.stderr = command_text.Messages(sys.stderr)
 
 
 def _run(command: str, arguments: Sequence[str]) -> int:

@@ -31,6 +31,7 @@ from penstock.cli.replay_arguments import (
     share,
 )
 from penstock.cli.report_output import add_report, replay_provenance, require_new_report
+from penstock.command_text import invocation
 
 if TYPE_CHECKING:
     from penstock.plan.planning import Plan
@@ -262,8 +263,8 @@ def _print_partial(
 def _next_steps(args: argparse.Namespace, result: Plan) -> Iterator[str]:
     file = shlex.quote(args.output)
     folder = "" if result.request.shape.is_gpt_oss else " --model DIR"
-    yield f"  penstock check {file}{folder}"
-    yield f"  penstock up {file} --engine mocker"
-    yield f"  penstock apply {file}"
+    yield f"  {invocation()} check {file}{folder}"
+    yield f"  {invocation()} up {file} --engine mocker"
+    yield f"  {invocation()} apply {file}"
     if folder:
         yield f"DIR: the folder with config.json of {result.request.model}"

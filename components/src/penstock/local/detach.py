@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from time import monotonic, sleep
 
-from penstock.command_text import command
+from penstock.command_text import as_invoked, command
 from penstock.errors import AlreadyUpError, InputError, Problem, StartError
 from penstock.local.state import StateDir
 from penstock.local.state_file import LocalState, Phase
@@ -71,9 +71,9 @@ def detach(path: Path, argv: list[str], timeout_s: float) -> int:
 
 def _print_ready(state: LocalState, pid: int, path: Path) -> None:
     for note in state.notes:
-        print(note)
+        print(as_invoked(note))
     url = state.gateway.url if state.gateway else state.endpoint
-    print(f"ready: {url} (pid {pid}; stop it with {command('down', path)})")
+    print(as_invoked(f"ready: {url} (pid {pid}; stop it with {command('down', path)})"))
 
 
 def _stop(child: subprocess.Popen[bytes]) -> None:

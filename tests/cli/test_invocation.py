@@ -1,0 +1,69 @@
+"""Messages and next steps name commands as the user ran penstock."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from penstock import command_text
+from penstock.command_text import as_invoked, command, invocation, set_invocation
+from penstock.terminal import fitted
+from tests.support.command_line import ROOT, penstock
+
+
+@pytest.fixture(autouse=True)
+def restored() -> Iterator[None]:
+    before = invocation()
+    yield
+    command_text._Invocation.words = before
+
+
+@pytest.mark.parametrize(
+    ("parent", "own", "words"),
+    [
+        (["uv", "run", "penstock", "up", "g"], ["/v/bin/penstock", "up", "g"], "uv run penstock"),
+        (["/b/uvx", "penstock", "ls"], ["/cache/bin/penstock", "ls"], "uvx penstock"),
+        (["uv", "run", "-p", "a b", "penstock"], ["penstock"], "uv run -p 'a b' penstock"),
+        (["uv", "run", "pytest"], ["/v/bin/main.py", "up", "g"], "penstock"),
+        (["bash"], ["/none/bin/penstock", "ls"], "/none/bin/penstock"),
+        (["bash"], ["/v/penstock/cli/main.py", "ls"], "penstock"),
+    ],
+)  # fmt: skip
+def test_the_words_are_those_of_the_users_command_line(
+    parent: list[str], own: list[str], words: str
+) -> None:
+    set_invocation(parent, own)
+    assert invocation() == words
+    assert as_invoked(f"Run {command('up', 'g.yaml')}.") == f"Run `{words} up g.yaml`."
+    assert fitted("See `penstock ls`.") == [f"See `{words} ls`."]
+
+
+def test_a_penstock_on_the_path_is_not_named_by_its_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "penstock"
+    program.touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    set_invocation(["bash"], [str(program), "ls"])
+    assert invocation() == "penstock"
+
+
+def test_next_steps_start_with_the_same_words(tmp_path: Path) -> None:
+    set_invocation(["uv", "run", "penstock"], ["penstock"])
+    made = penstock("init", "g.yaml", "--example", "quickstart", folder=tmp_path)
+    assert "next steps:\n  uv run penstock check g.yaml\n  uv run penstock up" in made.stdout
+
+
+@pytest.mark.program
+@pytest.mark.skipif(shutil.which("uv") is None, reason="needs uv")
+def test_under_uv_run_errors_name_uv_run(tmp_path: Path) -> None:
+    (tmp_path / "g.yaml").write_text("model: {}\n")
+    words = ["uv", "run", "--no-sync", "--project", str(ROOT), "penstock"]
+    done = subprocess.run(
+        [*words, "logs", "g.yaml"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert f"Run `{' '.join(words)} up g.yaml`" in done.stderr.replace(f"{tmp_path}/", "")
