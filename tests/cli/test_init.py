@@ -10,7 +10,7 @@ import yaml
 
 from penstock.checks.finding import Level
 from penstock.checks.run import check_file
-from penstock.cli.init import MAX_GPUS, TRAFFIC
+from penstock.cli.init import MAX_GPUS, WORKLOADS
 from penstock.errors import GraphError, InputError, UsageError
 from penstock.hardware import GPUS
 from penstock.plan import starting_graph as starting
@@ -24,9 +24,10 @@ from penstock.plan.starting_graph import (
 )
 from penstock.serving.understand import Hints
 from penstock.workload import find_workload
+from penstock.workload.load import SAME_LENGTHS, ready_names
 from tests.support.command_line import ROOT, penstock
 
-ANSWERS = ("--model", "gpt-oss-120b", "--gpu", "h100", "--gpus", "8", "--traffic", "chat")
+ANSWERS = ("--model", "gpt-oss-120b", "--gpu", "h100", "--gpus", "8", "--workload", "short-chat")
 # GPUs for each traffic: fewer than one node, one node with a remainder, several nodes.
 COUNTS = (2, 7, 20)
 
@@ -95,7 +96,7 @@ def test_the_next_steps_can_be_pasted_for_a_folder_with_spaces(tmp_path: Path) -
 
 
 def test_the_options_are_those_that_are_planned() -> None:
-    assert tuple(Traffic) == TRAFFIC
+    assert tuple(Traffic) == WORKLOADS
     assert starting.MAX_GPUS == MAX_GPUS
 
 
@@ -157,7 +158,7 @@ def test_gpus_stay_free_for_updates_if_each_pool_keeps_two_workers() -> None:
 
 
 def test_an_update_that_is_not_possible_is_reported_with_its_suppression(tmp_path: Path) -> None:
-    words = (*ANSWERS[:-2], "--traffic", "documents")
+    words = (*ANSWERS[:-2], "--workload", "document")
     done = penstock("init", str(tmp_path / "a.yaml"), *words)
     assert "no rolling update is possible: an update starts one more worker of each" in done.stdout
     assert "(6 GPUs), but no GPU of hardware.nodes is free. Before an update add" in done.stdout
@@ -167,12 +168,12 @@ def test_an_update_that_is_not_possible_is_reported_with_its_suppression(tmp_pat
 
 def test_the_help_has_the_lengths_of_the_workloads() -> None:
     text = " ".join(penstock("init", "--help").stdout.split())
-    for kind, name in (("chat", "short-chat"), ("documents", "document"), ("agentic", "agentic")):
+    for name in ("short-chat", "document", "agentic"):
         workload = find_workload(name).workload
-        own = text.partition(f"{kind}: ")[2].partition(";")[0]
+        own = text.partition(f"{name}: ")[2].partition(";")[0]
         lengths = [workload.input, workload.output, workload.system_prompts]
         numbers = [str(round(getattr(one, "mean", 0) or one.tokens)) for one in lengths if one]
-        assert all(number in own for number in numbers), (kind, own)
+        assert all(number in own for number in numbers), (name, own)
 
 
 def test_a_file_is_never_overwritten(tmp_path: Path) -> None:
@@ -199,7 +200,7 @@ def test_a_file_is_never_overwritten(tmp_path: Path) -> None:
         (("--gpu", "rtx-pro-6000"), UsageError, "is not supported"),
         (("--gpus", "0"), UsageError, "'0' is not an integer from 1 to 1024"),
         (("--gpus", "1"), UsageError, "too small for openai/gpt-oss-120b. Fix: Use at least 2"),
-        (("--traffic", "chats"), UsageError, "Did you mean chat?"),
+        (("--workload", "short-chats"), UsageError, "Did you mean short-chat?"),
         (("--ttft", "500"), UsageError, "write it as 500ms"),
     ],
 )
@@ -286,3 +287,38 @@ def test_a_wrong_example(tmp_path: Path, arguments: tuple[str, ...], message: st
 def test_a_missing_file_with_the_name_of_an_example(tmp_path: Path) -> None:
     done = penstock("check", "dynamo_graphs/quickstart.yaml", folder=tmp_path)
     assert "`penstock init --example quickstart` writes a copy of this graph." in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "notes"),
+    [
+        (("--traffic", "short-chat"), ["--traffic is now --workload"]),
+        (("--workload", "chat"), ["chat is now short-chat"]),
+        (("--traffic", "chat"), ["chat is now short-chat", "--traffic is now --workload"]),
+        (("--workload", "short-chat"), []),
+    ],
+)
+def test_the_old_names_of_workloads_are_accepted_with_a_note(
+    words: tuple[str, ...], notes: list[str], tmp_path: Path
+) -> None:
+    done = penstock("init", "g.yaml", *ANSWERS[:-2], *words, folder=tmp_path)
+    assert "--workload short-chat" in (tmp_path / "g.yaml").read_text()
+    warnings = [line for line in done.stderr.splitlines() if "warning" in line]
+    end = "; the old name is accepted for one release"
+    assert warnings == [f"penstock init: warning: {note}{end}" for note in notes]
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [("chat", "short-chat"), ("documents", "document"), ("latency", "short-chat"),
+     ("batch", "document"), ("chatt", "short-chat"), ("long_context", "long-context")],
+)  # fmt: skip
+def test_other_commands_suggest_the_workload_with_the_lengths_of_a_name_of_init(
+    name: str, meant: str
+) -> None:
+    with pytest.raises(InputError, match=f"Did you mean {meant}"):
+        find_workload(name)
+
+
+def test_each_workload_of_init_is_ready_made_or_names_one() -> None:
+    assert {SAME_LENGTHS.get(name, name) for name in WORKLOADS} <= set(ready_names())

@@ -109,7 +109,7 @@ def test_the_wheel_has_the_graphs_and_the_chart(penstock: Path) -> None:
 
 
 def test_dynamo_is_not_needed_to_write_check_render_and_explain(user: User, penstock: Path) -> None:
-    asked = ("--model", "gpt-oss-120b", "--gpu", "h200", "--gpus", "16", "--traffic", "chat")
+    asked = ("--model", "gpt-oss-120b", "--gpu", "h200", "--gpus", "16", "--workload", "short-chat")
     user.run(penstock, "init", "first.yaml", *asked, "--concurrency", "32")
     user.run(penstock, "init", "second.yaml", *asked, "--concurrency", "64")
     assert "0 errors" in user.run(penstock, "check", "first.yaml")

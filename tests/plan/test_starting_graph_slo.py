@@ -26,7 +26,7 @@ CASES = [*IN_CI, *(pytest.param(*case, marks=pytest.mark.nightly) for case in RE
 
 @pytest.mark.parametrize(("gpu", "concurrency"), CASES)
 def test_a_chat_graph_meets_its_own_slo(gpu: str, concurrency: int, tmp_path: Path) -> None:
-    answers = f"--model gpt-oss-120b --gpu {gpu} --gpus 16 --traffic chat"
+    answers = f"--model gpt-oss-120b --gpu {gpu} --gpus 16 --workload short-chat"
     words = shlex.split(f"init g.yaml {answers} --concurrency {concurrency}")
     done = penstock(*words, folder=tmp_path)
     assert done.returncode == 0, done.stderr

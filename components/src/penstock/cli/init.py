@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from penstock.cli import arguments
+from penstock.cli.command_line import did_you_mean
 from penstock.cli.graph_output import print_prerequisites
 from penstock.cli.replay_arguments import duration_ms, integer_between
 from penstock.command_text import invocation
@@ -21,17 +22,12 @@ if TYPE_CHECKING:
     from penstock.plan.starting_graph import StartingGraph, Traffic
 
 MAX_GPUS = 1024
-QUESTIONS = ("model", "gpu", "gpus", "traffic")
-TRAFFIC = ("chat", "documents", "agentic", "latency", "batch")
-# The workload of `penstock plan` that is most similar.
-WORKLOADS = {
-    "chat": "short-chat",
-    "documents": "document",
-    "agentic": "agentic",
-    "latency": "short-chat",
-    "batch": "document",
-}
-GIVEN = "Give them as options, such as `--model gpt-oss-20b --gpu h100 --gpus 1 --traffic chat`."
+QUESTIONS = ("model", "gpu", "gpus", "workload")
+WORKLOADS = ("short-chat", "document", "agentic", "latency", "batch")
+RENAMED = {"chat": "short-chat", "documents": "document"}  # accepted for one release
+GIVEN = (
+    "Give them as options, such as `--model gpt-oss-20b --gpu h100 --gpus 1 --workload short-chat`."
+)
 Answer = TypeVar("Answer")
 
 
@@ -40,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "file",
         metavar="FILE",
         nargs="?",
-        help="graph YAML to write; must not exist (default: MODEL-GPU-TRAFFIC.yaml)",
+        help="graph YAML to write; must not exist (default: MODEL-GPU-WORKLOAD.yaml)",
     )
     parser.add_argument(
         "--example",
@@ -54,12 +50,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--gpus", type=_gpus, metavar="N", help="number of GPUs that the graph may use"
     )
     parser.add_argument(
+        "--workload",
+        type=_current_name,
+        choices=WORKLOADS,
+        help="short-chat: many users, about 1024 tokens input (ISL) and 1024 output (OSL); "
+        "document: ISL 8192, OSL 1024; agentic: 8 turns of ISL 1500 and OSL 300 after a shared "
+        "system prompt of 12288; latency: as short-chat, few users, lowest inter-token latency; "
+        "batch: as document, the most tokens/s per GPU",
+    )
+    parser.add_argument(
         "--traffic",
-        choices=TRAFFIC,
-        help="chat: many users, about 1024 tokens input (ISL) and 1024 output (OSL); documents: "
-        "ISL 8192, OSL 1024; agentic: 8 turns of ISL 1500 and OSL 300 after a shared system prompt "
-        "of 12288; latency: as chat, few users, lowest inter-token latency; batch: as documents, "
-        "the most tokens/s per GPU",
+        dest="workload",
+        type=_current_name,
+        choices=WORKLOADS,
+        action=_Traffic,
+        help=argparse.SUPPRESS,
     )
     parser.add_argument(
         "--concurrency",
@@ -76,12 +81,39 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+class _Traffic(argparse.Action):
+    """The old name of --workload."""
+
+    def __call__(self, parser: object, args: argparse.Namespace, value: object, *_: object) -> None:
+        _warn_renamed("--traffic", "--workload")
+        args.workload = value
+
+
+def _current_name(text: str) -> str:
+    """The name of a workload, also for one that was renamed."""
+    name = RENAMED.get(text, text)
+    if name != text:
+        _warn_renamed(text, name)
+    return name
+
+
+def _warn_renamed(old: str, new: str) -> None:
+    print(
+        f"penstock init: warning: {old} is now {new}; the old name is accepted for one release",
+        file=sys.stderr,
+    )
+
+
 def _traffic(text: str) -> Traffic:
     from penstock.plan.starting_graph import Traffic
 
-    if text not in TRAFFIC:
-        raise argparse.ArgumentTypeError(f"{text!r} is not one of {', '.join(TRAFFIC)}")
-    return Traffic(text)
+    name = _current_name(text)
+    if name not in WORKLOADS:
+        suggestion = did_you_mean(name, WORKLOADS)
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not one of {', '.join(WORKLOADS)}{suggestion}"
+        )
+    return Traffic(name)
 
 
 def _gpus(text: str) -> int:
@@ -148,11 +180,11 @@ def _graph(args: argparse.Namespace) -> StartingGraph:
     )
 
     _require_answers(args)
-    kinds = "".join(f"  {kind:<9}  {what}\n" for kind, what in DESCRIPTIONS.items())
+    kinds = "".join(f"  {kind:<10}  {what}\n" for kind, what in DESCRIPTIONS.items())
     model = _answer(args.model, f"Model ({', '.join(MODELS)})", MODELS[0], find_model_id)
     gpu: Gpu = _answer(args.gpu, f"GPU ({', '.join(GPU_NAMES)})", "h100", graph_gpu)
     gpus = _answer(args.gpus, "Number of GPUs", str(gpu.gpus_per_node), _gpus)
-    traffic: Traffic = _answer(args.traffic, f"{kinds}Traffic", "chat", _traffic)
+    traffic: Traffic = _answer(args.workload, f"{kinds}Workload", "short-chat", _traffic)
     slo = Slo(ttft_ms=args.ttft, itl_ms=args.itl)
     return starting_graph(model, gpu, gpus, traffic, slo=slo, concurrency=args.concurrency)
 
@@ -245,7 +277,7 @@ def _command(args: argparse.Namespace, file: Path, graph: StartingGraph) -> str:
     """The command line that writes the same graph without questions."""
     request = graph.request
     words = ["penstock", "init", file.name, "--model", request.model, "--gpu", request.gpu.name]
-    words += ["--gpus", str(request.gpus), "--traffic", graph.traffic]
+    words += ["--gpus", str(request.gpus), "--workload", graph.traffic]
     words += ["--concurrency", str(args.concurrency)] if args.concurrency else []
     words += ["--ttft", f"{args.ttft:g}ms"] if args.ttft else []
     words += ["--itl", f"{args.itl:g}ms"] if args.itl else []
@@ -281,6 +313,7 @@ def _print_advice(file: Path, graph: StartingGraph) -> None:
 def _next_steps(file: Path, graph: StartingGraph) -> Iterator[str]:
     from penstock.plan.request import MAX_GPUS as MAX_PLANNED
     from penstock.simulate.timing import SYSTEMS
+    from penstock.workload.load import SAME_LENGTHS
 
     request, name = graph.request, shlex.quote(str(file))
     yield f"{invocation()} check {name}"
@@ -291,5 +324,5 @@ def _next_steps(file: Path, graph: StartingGraph) -> Iterator[str]:
         concurrency = f" --concurrency {graph.concurrency}" if graph.concurrency else ""
         yield (
             f"{invocation()} plan --model {model} --gpu {request.gpu.name} --gpus {request.gpus} "
-            f"--workload {WORKLOADS[graph.traffic]} {limits}{concurrency}"
+            f"--workload {SAME_LENGTHS.get(graph.traffic, graph.traffic)} {limits}{concurrency}"
         )

@@ -33,7 +33,7 @@ UNUSABLE = {
     errno.EACCES: (USED, "Change its permissions, or use another file or folder."),
 }
 COMMANDS = {
-    "init": "write a first graph for a model, GPUs and traffic",
+    "init": "write a first graph for a model, GPUs and a workload",
     "up": "run a graph or a DGD manifest on this machine",
     "status": "show the processes of a running graph, or with --cluster a release",
     "top": "show a live view of a running graph in the terminal",

@@ -33,10 +33,10 @@ WIDTH = 110  # of the comment's lines
 
 
 class Traffic(StrEnum):
-    """What the deployment serves."""
+    """What the deployment serves: a ready-made workload, or one with another goal."""
 
-    CHAT = "chat"
-    DOCUMENTS = "documents"
+    CHAT = "short-chat"
+    DOCUMENTS = "document"
     AGENTIC = "agentic"
     LATENCY = "latency"
     BATCH = "batch"

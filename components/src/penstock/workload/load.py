@@ -25,6 +25,13 @@ from penstock.workload.trace import Recorded, format_of, read_trace
 Change = Callable[[tuple[Request, ...]], tuple[Request, ...]]
 GRAPH_KEY = re.compile(r"^(model|engine)\s*:", re.MULTILINE)  # every graph has both
 READY = shipped("workloads", "benchmarks/workloads")
+# What `penstock init` also knows by name, and the ready-made workload with the same lengths.
+SAME_LENGTHS = {
+    "chat": "short-chat",
+    "documents": "document",
+    "latency": "short-chat",
+    "batch": "document",
+}
 WORKLOAD = DocumentKind(name="a workload", example=str(READY / "short-chat.yaml"))
 
 
@@ -153,7 +160,7 @@ def find_workload(name: str, trace: Path | None = None) -> LoadedWorkload:
 
 
 def _unknown(name: str) -> Problem:
-    close = nearest(name, ready_names())
+    close = SAME_LENGTHS.get(name) or nearest(name, ready_names(), cutoff=0.5)
     fix = (
         f"Did you mean {close}?" if close else f"Use a file, or one of {', '.join(ready_names())}."
     )
