@@ -107,7 +107,7 @@ def test_ctrl_c_ends_the_tool(tmp_path: Path) -> None:
         (("agentperf",), "Run `penstock env install harmony`."),
     ],
 )
-def test_without_its_environments_the_fix_installs_them(
+def test_with_no_install_the_fix_installs_its_environments(
     installed: tuple[str, ...],
     words: str,
     tmp_path: Path,
@@ -118,5 +118,5 @@ def test_without_its_environments_the_fix_installs_them(
         (tmp_path / name).mkdir()
         (tmp_path / name / "installed.txt").write_text("")
     monkeypatch.setenv("PENSTOCK_ENVIRONMENTS", str(tmp_path))
-    assert main(["bench", "http://127.0.0.1:1", *AGENTPERF]) == MISSING
+    assert main(["bench", "http://127.0.0.1:1", *AGENTPERF, "--no-install"]) == MISSING
     assert words in capsys.readouterr().err

@@ -26,6 +26,7 @@ from penstock.tokenizer import FOLDER as TOKENIZER
 from penstock.verify.target import LOOPBACK
 
 NAME = "aiperf"
+SIZE = "0.8 GB"  # of the installation
 CHILD = Path(__file__).parent / "aiperf_child.py"
 VERSION = "AIPerf 0.13.0"  # of the environment
 TOKENIZER_NAME, REVISION = "local/packaged", "0" * 40
@@ -66,7 +67,7 @@ class Run:
 
 def require_environment() -> Path:
     """The environment's Python; MissingToolError if it is not installed."""
-    return require_python(NAME, "AIPerf, which sends the requests, is not installed", "0.8 GB")
+    return require_python(NAME, "AIPerf, which sends the requests, is not installed", SIZE)
 
 
 def run(python: Path, runs: Sequence[Run], progress: Callable[[int], None]) -> None:

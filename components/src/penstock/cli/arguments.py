@@ -248,6 +248,21 @@ def add_output(parser: argparse.ArgumentParser, default: str | None = "-") -> No
     )
 
 
+def add_no_install(parser: argparse.ArgumentParser, what: str) -> None:
+    """``what``: the environments that the command installs, with their sizes."""
+    parser.add_argument(
+        "--no-install", action="store_true", help=f"do not install missing environments: {what}"
+    )
+
+
+def install_tool(args: argparse.Namespace, name: str, size: str) -> None:
+    """Install a missing environment, unless --no-install is given."""
+    from penstock.local.missing_environment import install_tool
+
+    if not args.no_install:
+        install_tool(name, size, quiet=args.quiet)
+
+
 def add_force(parser: argparse.ArgumentParser, what: str) -> None:
     parser.add_argument("--force", action="store_true", help=f"replace FILE if {what}")
 

@@ -186,7 +186,7 @@ def _limit(text: str) -> Limit:
 
 
 def run(args: argparse.Namespace) -> int:
-    from penstock.bench.aiperf import require_environment
+    from penstock.bench.aiperf import NAME, SIZE, require_environment
 
     require_fitting_method(args)
     if args.method:
@@ -194,11 +194,12 @@ def run(args: argparse.Namespace) -> int:
         with _folder(args.out) as folder:
             run_method(args, folder)
         return 0
-    require_environment()
     _require_fitting_arguments(args)
     require_outputs(args)
-    end_as_interrupted()
     workload = requested_workload(args)
+    arguments.install_tool(args, NAME, SIZE)
+    require_environment()
+    end_as_interrupted()
     progress = Progress(args, "starting AIPerf", line_interval_s=LINE_INTERVAL_S)
     with _folder(args.out) as folder, requested_targets(args, folder, progress) as targets:
         if len(targets) == 1:

@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Iterable
 from pathlib import Path
 
+from penstock.cli import arguments
 from penstock.cli.bench_targets import Target, requested_targets, require_started
 from penstock.cli.progress import LINE_INTERVAL_S, Progress
 from penstock.cli.replay_arguments import duration_ms, integer_between
@@ -142,20 +143,22 @@ def _accepted(method: str | None, part: str) -> tuple[str, ...]:
 def run_method(args: argparse.Namespace, folder: Path) -> None:
     """Measure, and print the figures. ``folder``: for all files."""
     run = {SYSTEM_LOAD: _system_load, AGENTPERF: _agentperf, "": _openrouter}
-    _require_environment(_chosen(args))
+    _require_environment(args, _chosen(args))
     progress = Progress(args, "connecting", line_interval_s=LINE_INTERVAL_S)
     with requested_targets(args, folder, progress) as targets:
         run.get(_chosen(args), _part)(args, targets, folder, progress)
 
 
-def _require_environment(part: str) -> None:
+def _require_environment(args: argparse.Namespace, part: str) -> None:
     """Before a graph is started."""
     from penstock.bench import aiperf
     from penstock.bench.methods import agentperf
 
     if part == AGENTPERF:
+        arguments.install_tool(args, agentperf.NAME, agentperf.SIZE)
         agentperf.require_environment()
     elif part:
+        arguments.install_tool(args, aiperf.NAME, aiperf.SIZE)
         aiperf.require_environment()
 
 

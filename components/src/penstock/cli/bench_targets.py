@@ -93,6 +93,9 @@ def add_targets(parser: argparse.ArgumentParser) -> None:
         "simulated time (default: 1)",
     )
     add_acceptance(parser)
+    arguments.add_no_install(
+        parser, "aiperf (0.8 GB), agentperf (0.1 GB), and with --start those of `penstock up`"
+    )
     parser.add_argument(
         "--cluster",
         action="store_true",
@@ -169,7 +172,8 @@ def _started(
     from penstock.local.missing_environment import install_missing
     from penstock.local.ports import Ports
 
-    install_missing(graph, args.sets, with_engine=args.engine is None)
+    if not args.no_install:
+        install_missing(graph, args.sets, with_engine=args.engine is None, quiet=args.quiet)
     folder.mkdir()
     options = ["--port", str(Ports().free())]
     for name, flag in OF_STARTED.items():

@@ -6,6 +6,7 @@ import argparse
 import asyncio
 from typing import TYPE_CHECKING
 
+from penstock.cli import arguments
 from penstock.cli.live_source import add_source, source_of
 from penstock.cli.replay_arguments import integer_between
 
@@ -33,14 +34,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="let the page change the replicas in the graph file, as `penstock scale` does",
     )
+    arguments.add_no_install(parser, "page (82 MB)")
 
 
 def run(args: argparse.Namespace) -> int:
     from penstock.live.page.request_path import RecordedRequests
-    from penstock.live.page.serve import PageOptions, require_environment
+    from penstock.live.page.serve import NAME, SIZE, PageOptions, require_environment
     from penstock.local.state import StateDir
 
     _check(args)
+    arguments.install_tool(args, NAME, SIZE)
     require_environment()
     graph = source_of(args, args.url and args.url.rstrip("/"))
     recorded = None if args.cluster else RecordedRequests(StateDir(args.graph))

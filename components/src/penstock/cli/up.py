@@ -51,11 +51,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="start even if `penstock check` finds errors",
     )
-    parser.add_argument(
-        "--no-install",
-        action="store_true",
-        help="do not install missing environments: dynamo-1.6 (142 MB), except in a checkout, and "
-        "for a graph of llama.cpp llamacpp (129 MB) and llamacpp-nixl (79 MB)",
+    arguments.add_no_install(
+        parser,
+        "dynamo-1.6 (142 MB), except in a checkout, for a graph of llama.cpp llamacpp (129 MB) and "
+        "llamacpp-nixl (79 MB), and for --page page (82 MB)",
     )
     _add_address(parser)
     parser.add_argument(
@@ -194,10 +193,11 @@ def _check_page_options(args: argparse.Namespace) -> None:
     for option in ("detach", "timing"):
         if getattr(args, option):
             raise UsageError(f"--page and --{option} cannot be combined: use `penstock page` later")
-    from penstock.live.page.serve import require_environment, require_free_port
+    from penstock.live.page.serve import NAME, SIZE, require_environment, require_free_port
 
-    require_environment()
     require_free_port(args.page_port or 0, "--page-port")
+    arguments.install_tool(args, NAME, SIZE)
+    require_environment()
 
 
 def _check_gateway_options(args: argparse.Namespace) -> None:

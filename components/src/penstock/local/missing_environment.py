@@ -1,4 +1,4 @@
-"""Environments that `up` installs by itself: those that are small.
+"""Environments that `up`, `page` and `bench` install by themselves.
 
 Packages come from the package index, pinned. A model never comes from a hub (decision 4).
 """
@@ -48,10 +48,15 @@ def install_missing(
         graph = parse_graph(text, str(path), sets).graph
         names += _of_engine(graph) if with_engine else ()
     for name in names:
-        environment = find_environment(name)
-        if environment.state != "installed":
-            say(f"installing environment {name} ({MEGABYTES[name]} MB; disable with --no-install)")
-            say(install(environment, quiet=quiet))
+        install_tool(name, f"{MEGABYTES[name]} MB", say, quiet=quiet)
+
+
+def install_tool(name: str, size: str, say: Say = _to_stderr, *, quiet: bool = False) -> None:
+    """Install one environment if it is not installed; first say its ``size``."""
+    environment = find_environment(name)
+    if environment.state != "installed":
+        say(f"installing environment {name} ({size}; disable with --no-install)")
+        say(install(environment, quiet=quiet))
 
 
 def _of_engine(graph: Graph) -> Iterator[str]:

@@ -27,6 +27,7 @@ from penstock.local.process import end_with_parent
 from penstock.verify.preflight import KEY
 
 NAME = "agentperf"
+SIZE = "0.1 GB"  # of the installation
 VERSION = "agentperf-local 0.3.4"  # of the environment
 REPLAYS = ("agentperf-default-v1", "aa-mini-v1")  # the first one is the tool's default
 COMPARABLE = REPLAYS[0]
@@ -56,7 +57,7 @@ class AgentPerf:
 
 def require_environment() -> Path:
     """The environment's Python; MissingToolError if it or the vocabulary is not installed."""
-    python = require_python(NAME, "agentperf-local, which sends the requests, is missing", "0.1 GB")
+    python = require_python(NAME, "agentperf-local, which sends the requests, is missing", SIZE)
     if harmony.tiktoken_cache() is None:
         fix = f"Run `penstock env install {harmony.NAME}`."
         message = "o200k_base.tiktoken, with which agentperf-local counts tokens, is missing"

@@ -27,6 +27,7 @@ from penstock.local.ports import LOOPBACK, Ports, require_free
 from penstock.local.process import end_with_parent
 
 NAME = "page"
+SIZE = "82 MB"  # of the installation
 CHILD = Path(__file__).with_name("child.py")
 NO_CHAT = "No endpoint is known. For the chat, start the page with --url URL."
 POINT_S = 2.0  # between two points of the charts
@@ -59,7 +60,7 @@ class PageOptions:
 
 def require_environment() -> Path:
     """The environment's Python; MissingToolError if it is not installed."""
-    return require_python(NAME, "NiceGUI, which serves the page, is not installed", "82 MB")
+    return require_python(NAME, "NiceGUI, which serves the page, is not installed", SIZE)
 
 
 async def serve(source: Source, options: PageOptions, ready: Callable[[str], None]) -> None:

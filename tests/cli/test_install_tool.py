@@ -1,0 +1,67 @@
+"""`page` and `bench` install the environment that they need, after they said its size."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from penstock.environments import Environment
+from penstock.local import missing_environment
+from tests.support.command_line import penstock
+
+PAGE = ("page", "dynamo_graphs/quickstart.yaml")
+BENCH = ("bench", "http://127.0.0.1:9", "--workload", "short-chat")
+AGENTPERF = (
+    "bench",
+    "http://127.0.0.1:9",
+    "--method",
+    "artificial-analysis",
+    "--part",
+    "agentperf",
+)
+CASES = [
+    (PAGE, "page", "82 MB"),
+    (BENCH, "aiperf", "0.8 GB"),
+    (AGENTPERF, "agentperf", "0.1 GB"),
+    (("up", PAGE[1], "--engine", "mocker", "--page"), "page", "82 MB"),
+]  # fmt: skip
+
+
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Names of the environments that would be installed."""
+    names: list[str] = []
+
+    def install(environment: Environment, *, quiet: bool) -> str:
+        names.append(environment.name)
+        return "installed"
+
+    monkeypatch.setenv("PENSTOCK_ENVIRONMENTS", str(tmp_path / "none"))
+    monkeypatch.setattr(missing_environment, "install", install)
+    return names
+
+
+@pytest.mark.parametrize(("words", "name", "size"), CASES)
+def test_a_missing_environment_is_installed_after_its_size_is_said(
+    words: tuple[str, ...], name: str, size: str, installed: list[str]
+) -> None:
+    done = penstock(*words)
+    assert installed == [name]
+    first = f"installing environment {name} ({size}; disable with --no-install)\ninstalled\n"
+    assert first in done.stderr
+
+
+@pytest.mark.parametrize(("words", "name", "size"), CASES)
+def test_with_no_install_it_is_an_error(
+    words: tuple[str, ...], name: str, size: str, installed: list[str]
+) -> None:
+    done = penstock(*words, "--no-install")
+    assert (done.returncode, installed) == (8, [])
+    assert f"Run `penstock env install {name}` ({size}, once)" in done.stderr
+
+
+def test_nothing_is_installed_for_arguments_that_do_not_fit(installed: list[str]) -> None:
+    assert penstock(*BENCH[:-1], "none").returncode == 3
+    assert penstock(*BENCH, "--gap", "2s").returncode == 2
+    assert installed == []
