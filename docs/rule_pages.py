@@ -149,7 +149,7 @@ def _failing(example: Example, excerpt: Excerpt) -> str:
 
 def _output(example: Example, name: str) -> Iterator[str]:
     for finding in example.findings:
-        yield one_line(replace(finding, file=name), lambda text, _: text)
+        yield one_line(replace(finding, file=name))
 
 
 def _file_name(example: Example) -> str:

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from penstock.terminal import fitted, keys, width_of
+from penstock.fitted import fitted, width_of
+from penstock.terminal import keys
 
 
 @pytest.fixture

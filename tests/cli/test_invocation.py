@@ -11,7 +11,7 @@ import pytest
 
 from penstock import command_text
 from penstock.command_text import as_invoked, command, invocation, set_invocation
-from penstock.terminal import fitted
+from penstock.fitted import fitted
 from tests.support.command_line import ROOT, penstock
 
 

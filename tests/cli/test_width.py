@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from penstock.cli.main import COMMANDS
+from penstock.cli.main import COMMANDS, main
 from penstock.drill.report import print_result
 from penstock.local.load import GraphLoad, WorkerLoad
 from penstock.local.reconcile import ReplicaState
@@ -20,7 +20,7 @@ from penstock.verify.result import failed
 from penstock.verify.run_probes import ProbeRun
 from tests.drill.test_report import CUT, REPEAT, result
 from tests.local.builders import running
-from tests.support.command_line import penstock
+from tests.support.command_line import ROOT, penstock
 
 NARROW = 80
 
@@ -50,7 +50,7 @@ def test_the_environments_fit_and_wide_prints_one_in_each_line() -> None:
 def test_the_questions_of_init_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", Terminal("\n\n\n\n"))
     done = penstock("init", str(tmp_path / "mine.yaml"))
-    assert "  documents  long prompts" in done.stdout
+    assert "  document    long prompts" in done.stdout
     questions = done.stdout.partition(str(tmp_path))[0].replace("]: ", "]: \n")  # the answers
     assert questions.count("]: \n") == 4
     assert too_wide(questions) == []
@@ -93,3 +93,22 @@ def test_the_status_of_a_busy_graph_fits() -> None:
     Console(file=output, width=200).print(overview(state, load))
     assert "event-broker.10" in output.getvalue()
     assert too_wide("\n".join(map(str.rstrip, output.getvalue().splitlines()))) == []
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["dynamo_graphs/gpt-oss-120b-h200-disagg.yaml --full", "--explain PS202", "--list-rules"],
+)
+def test_check_fits_a_terminal_and_a_pipe_gets_whole_lines(
+    words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    piped = penstock("check", *words.split()).stdout
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("COLUMNS", str(NARROW))
+    screen = Terminal()
+    monkeypatch.setattr("sys.stdout", screen)
+    assert main(["check", *words.split()]) == 0
+    text = re.sub(r"\x1b\[[0-9;]*m", "", screen.getvalue())
+    assert too_wide(text) == []
+    assert text.split() == piped.split()
+    assert too_wide(piped) != []

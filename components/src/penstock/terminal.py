@@ -13,15 +13,11 @@ import time
 import tty
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from shutil import get_terminal_size
-from textwrap import wrap
 from typing import TextIO
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
-
-from penstock.command_text import as_invoked
 
 QUIT = ("q", "Q")  # keys that end a command that refreshes
 NARROW = 80  # columns of the narrowest terminal, which tables fit without --wide
@@ -33,30 +29,6 @@ def console(to: TextIO | None = None) -> Console:
     stream = to or sys.stdout
     found = Console(file=stream, highlight=False)
     return found if found.is_terminal else Console(file=stream, highlight=False, width=UNLIMITED)
-
-
-def width_of(to: TextIO | None = None) -> int | None:
-    """Columns of the terminal ``to`` (default: standard output); None for a pipe or a file."""
-    return get_terminal_size().columns if (to or sys.stdout).isatty() else None
-
-
-def fitted(line: str, indent: int = 2, to: TextIO | None = None) -> list[str]:
-    """``line`` in lines that fit the terminal, the later ones indented; one line elsewhere.
-
-    Commands are those that the user types.
-    """
-    line = as_invoked(line)
-    width = width_of(to)
-    if width is None or len(line) <= width:
-        return [line]
-    indent = indent if indent < width // 2 + 1 else 2
-    return wrap(
-        line,
-        width,
-        subsequent_indent=" " * indent,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
 
 
 def columns(*headings: str, numbers: tuple[str, ...] = ()) -> Table:

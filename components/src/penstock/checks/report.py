@@ -13,6 +13,7 @@ from penstock.checks.finding import Finding, Level
 from penstock.checks.registry import RULES, by_id
 from penstock.checks.run import Tally, tally
 from penstock.checks.suppress import ALWAYS
+from penstock.fitted import fitted
 
 COLOR: dict[Level, Style] = {Level.ERROR: "red", Level.WARNING: "yellow", Level.NOTE: "cyan"}
 # Most findings without a summary by rule.
@@ -48,16 +49,17 @@ def print_text(report: CheckReport, *, is_full: bool = False, is_quiet: bool = F
     paint = painter(sys.stdout)
     findings = by_level(report.findings)
     for finding in findings:
-        print(one_line(finding, paint, is_full=is_full))
+        print(_painted(finding, paint, is_full=is_full))
         for line in _details(finding) if is_full else ():
-            print(f"    {line}")
+            is_yaml = line.startswith(" ")  # which is copied
+            print(*([f"    {line}"] if is_yaml else fitted(f"    {line}", 9)), sep="\n")
     if is_quiet:
         return
     counted = [finding for finding in findings if not finding.suppressed]
     if len(counted) > FEW:
         print("", *_summary(counted, paint), "", sep="\n")
     for line in (*_skipped(report.skipped, is_full=is_full), *_totals(report)):
-        print(line)
+        print(*fitted(line), sep="\n")
     if counted and not is_full:
         print("Add --full for reasons and fixes, or --explain PSnnn for a rule.")
 
@@ -75,9 +77,21 @@ def subject(finding: Finding) -> str:
     return finding.subject or finding.place
 
 
-def one_line(finding: Finding, paint: Paint, *, is_full: bool = False) -> str:
+def _painted(finding: Finding, paint: Paint, *, is_full: bool) -> str:
+    """`one_line` in lines that fit the terminal, with colors."""
+    text = "\n".join(fitted(one_line(finding, is_full=is_full), 4))
+    start = len(position(finding))  # a path may contain the same words
+    about = text[start:].replace(finding.rule, paint(finding.rule, "bold"), 1)
+    word = _word(finding)
+    return text[:start] + about.replace(word, paint(word, COLOR[finding.level]), 1)
+
+
+def _word(finding: Finding) -> str:
+    return "suppressed" if finding.suppressed else str(finding.level)
+
+
+def one_line(finding: Finding, *, is_full: bool = False) -> str:
     """`graph.yaml:8:5 PS124 error prefill: …`"""
-    word = "suppressed" if finding.suppressed else str(finding.level)
     about = finding.place if is_full and not finding.also else subject(finding)
     if finding.message.startswith(f"{about} "):
         about = ""  # the message begins with it
@@ -85,7 +99,7 @@ def one_line(finding: Finding, paint: Paint, *, is_full: bool = False) -> str:
     if finding.rule in ALWAYS and finding.level is Level.ERROR and finding.fix and not is_full:
         more = f". {finding.fix}"  # a name that was meant, mostly
     return (
-        f"{position(finding)} {paint(finding.rule, 'bold')} {paint(word, COLOR[finding.level])} "
+        f"{position(finding)} {finding.rule} {_word(finding)} "
         f"{f'{about}: ' if about else ''}{finding.message}{more}"
     )
 

@@ -263,7 +263,7 @@ def _frontends(args: argparse.Namespace, named: str, target: Target) -> list[str
 
 
 def print_output(output: str | Iterable[str]) -> None:
-    from penstock.terminal import fitted
+    from penstock.fitted import fitted
 
     if isinstance(output, str):
         print(output)

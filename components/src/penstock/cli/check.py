@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from penstock.checks.select import Selection
 
 FORMATS = ("concise", "full", "json", "sarif", "github")
+INDENT = 9  # of the continued lines of --explain and --list-rules
 LEVELS = ("error", "warning", "note")
 EPILOG = """\
 exit codes:
@@ -127,10 +128,10 @@ def run(args: argparse.Namespace) -> int:
     from penstock.errors import UsageError
 
     if args.explain:
-        print(report.explain(known_rule(args.explain)))
+        _print_fitted(report.explain(known_rule(args.explain)).splitlines())
         return 0
     if args.list_rules:
-        print("\n".join(report.rule_lines()))
+        _print_fitted(report.rule_lines())
         return 0
     if not args.files:
         raise UsageError("pass a graph or a manifest to check, or --explain PSnnn")
@@ -201,6 +202,13 @@ def _without_accepted(
     return replace(
         result, findings=matched.findings, accepted=matched.accepted, stale=len(matched.stale)
     )
+
+
+def _print_fitted(lines: Iterable[str]) -> None:
+    from penstock.fitted import fitted
+
+    for line in lines:
+        print(*fitted(line, INDENT), sep="\n")
 
 
 def _print(result: CheckReport, form: str, *, is_quiet: bool) -> None:

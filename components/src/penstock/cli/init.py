@@ -143,7 +143,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _print(line: str, indent: int = 2) -> None:
     """Print it wrapped for the terminal."""
-    from penstock.terminal import fitted
+    from penstock.fitted import fitted
 
     print(*fitted(line, indent), sep="\n")
 

@@ -127,12 +127,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         code = _run(command, rest)
         sys.stdout.flush()
-        return code
+        return _interrupted(name) if code == INTERRUPTED else code
     except PenstockError as error:
         _complain(f"{name}: {error}")
         return error.exit_code
-    except KeyboardInterrupt:
-        return INTERRUPTED
+    except KeyboardInterrupt as interrupt:
+        return _interrupted(name, *map(str, interrupt.args))
     except BrokenPipeError:
         _discard_output()  # its reader (head, less) has exited
         return 0
@@ -202,6 +202,12 @@ def _complain(text: str) -> None:
     """Print an error; one that cannot be printed does not change the exit code."""
     with contextlib.suppress(OSError):
         print(text, file=sys.stderr, flush=True)
+
+
+def _interrupted(name: str, *effects: str) -> int:
+    """``effects``: of Ctrl-C, such as that nothing was written."""
+    _complain("; ".join((f"{name}: interrupted", *effects)))
+    return INTERRUPTED
 
 
 def _discard_output() -> None:

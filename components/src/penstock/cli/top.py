@@ -7,6 +7,7 @@ import asyncio
 import sys
 from typing import TYPE_CHECKING
 
+from penstock.ansi import obeys_codes
 from penstock.cli import arguments
 from penstock.cli.live_source import add_source, source_of
 
@@ -19,14 +20,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--once",
         action="store_true",
-        help="print one snapshot and exit (the default if stdin or stdout is not a terminal)",
+        help="print one snapshot and exit (the default if stdin or stdout is not a terminal, and "
+        "with TERM=dumb)",
     )
     arguments.add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     graph = source_of(args)
-    is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
+    is_terminal = sys.stdin.isatty() and obeys_codes(sys.stdout)
     if args.once or args.json or not is_terminal:
         from penstock.live.once import print_once
 

@@ -81,8 +81,7 @@ def run(args: argparse.Namespace) -> int:
             tuning = tune(deployment, parts_of(workload, replays, args.seeds), args.seeds, progress)
         except KeyboardInterrupt:
             progress.hide()
-            print("penstock tune: interrupted; nothing was written", file=sys.stderr)
-            raise
+            raise KeyboardInterrupt("nothing was written") from None
     return _print(args, tuning)
 
 
