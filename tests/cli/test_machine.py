@@ -16,7 +16,7 @@ from tests.support.local_graphs import QUICKSTART
 from tests.support.waiting import LIMIT_S, wait_for
 
 CTRL_C = "\x03"
-ANSWERS = {"model": "gpt-oss-20b", "gpu": "h100", "gpus": "1", "traffic": "chat"}
+ANSWERS = {"model": "gpt-oss-20b", "gpu": "h100", "gpus": "1", "workload": "short-chat"}
 OPTIONS = [word for name, value in ANSWERS.items() for word in (f"--{name}", value)]
 
 
@@ -158,7 +158,7 @@ def is_reading(pid: int) -> bool:
         ("\x04", 2, ["\npenstock init: the input ended before all", "Fix: Give them as options"]),
         ("llama\n\x04", 2, ["llama is not known. Fix: "]),
         ("\n\n0\nmany\n2\nchats\n\n", 0, ["'0' is not an integer from 1 to", "'many' is not an in",
-                                           "'chats' is not one of chat, documents"]),
+                                           "'chats' is not one of short-chat, d"]),
     ],
 )  # fmt: skip
 def test_wrong_answers_are_asked_again_and_the_end_of_the_input_is_an_error(

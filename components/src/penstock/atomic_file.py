@@ -13,6 +13,23 @@ PRIVATE = 0o600
 USUAL = 0o666  # without the bits of the umask
 
 
+@contextlib.contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """An OSError of the block has a file name: Python gives none to that of a write, for example
+    to a full disk."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = error.filename or str(path)
+        raise
+
+
+def write_file(path: Path, text: str | bytes) -> None:
+    """Write a file in place. OSError, which names it; it may then be incomplete."""
+    with naming(path):
+        path.write_bytes(text.encode() if isinstance(text, str) else text)
+
+
 def write_atomically(path: Path, text: str) -> None:
     """Raises OSError; the file is then as before, and nothing else remains."""
     with replacing(path) as file:
@@ -39,13 +56,14 @@ def replacing(path: Path, mode: int = USUAL) -> Iterator[BinaryIO]:
     A device or a FIFO is written instead: as root, `/dev/null` could be replaced.
     """
     if path.exists() and not path.is_file():  # a device or a FIFO
-        with path.open("wb") as file:
+        with naming(path), path.open("wb") as file:
             yield file
         return
     draft = path.absolute().with_name(f".{path.name}.penstock")
     try:
         draft.unlink(missing_ok=True)  # a file that is there would keep its mode
-        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+        handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        with naming(path), os.fdopen(handle, "wb") as file:
             yield file
         draft.replace(path)
     except OSError:

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import httpx
 
+from penstock.atomic_file import write_file
 from penstock.environments.paths import require_python
 from penstock.errors import BenchError, Problem
 from penstock.local.process import end_with_parent
@@ -187,7 +188,7 @@ def _write_tokenizer(home: Path) -> None:
     folder = home / "hub" / f"models--{TOKENIZER_NAME.replace('/', '--')}"
     shutil.copytree(TOKENIZER, folder / "snapshots" / REVISION)
     (folder / "refs").mkdir()
-    (folder / "refs" / "main").write_text(REVISION)
+    write_file(folder / "refs" / "main", REVISION)
 
 
 class _Count:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from penstock.atomic_file import naming
 from penstock.workload import Request
 from penstock.workload.prompt_text import prompt_text
 from penstock.workload.request import with_blocks
@@ -66,7 +67,7 @@ def write_trace(
         _timing(key, request, is_scheduled=is_scheduled) | {"payload": body(request, model, salt)}
         for key, request in requests.items()
     )
-    with path.open("w") as file:
+    with naming(path), path.open("w") as file:
         for number, line in enumerate(lines, start=1):
             file.write(json.dumps(line) + "\n")
             written(number)

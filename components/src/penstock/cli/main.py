@@ -140,7 +140,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if error.errno not in UNUSABLE:
             return _unexpected(name)
         problem, fix = UNUSABLE[error.errno]
-        if problem == WRITTEN:
+        if problem == WRITTEN and not error.filename:
             _discard_output()
         where = error.filename or "the output"
         _complain(f"{name}: {where} {problem}: {error.strerror}. Fix: {fix}")

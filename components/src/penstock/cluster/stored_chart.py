@@ -17,6 +17,7 @@ from typing import Any
 
 import yaml
 
+from penstock.atomic_file import write_file
 from penstock.cluster.api import Api
 from penstock.cluster.release import record_name
 from penstock.errors import ClusterError, Problem
@@ -41,10 +42,10 @@ def stored_chart(api: Api, target: ReleaseTarget, revision: int) -> Iterator[tup
     with TemporaryDirectory(prefix="penstock-chart-") as folder:
         root = Path(folder) / "chart"
         root.mkdir()
-        (root / "Chart.yaml").write_text(yaml.safe_dump(chart["metadata"]))
-        (root / "values.yaml").write_text(yaml.safe_dump(chart.get("values") or {}))
+        write_file(root / "Chart.yaml", yaml.safe_dump(chart["metadata"]))
+        write_file(root / "values.yaml", yaml.safe_dump(chart.get("values") or {}))
         if schema := chart.get("schema"):
-            (root / "values.schema.json").write_bytes(base64.b64decode(schema))
+            write_file(root / "values.schema.json", base64.b64decode(schema))
         for file in (*(chart.get("templates") or ()), *(chart.get("files") or ())):
             _write(root, str(file["name"]), base64.b64decode(file["data"]))
         yield root, record.get("config") or {}
@@ -58,4 +59,4 @@ def _write(root: Path, name: str, content: bytes) -> None:
         raise ClusterError(Problem(message=message))
     file = root / path
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_bytes(content)
+    write_file(file, content)

@@ -13,6 +13,7 @@ from typing import Any
 
 import yaml
 
+from penstock.atomic_file import write_file
 from penstock.drill.faults import (
     Apply,
     Choice,
@@ -174,12 +175,12 @@ def _resized(graph: GraphProcess, sizes: Mapping[str, int]) -> str:
 @contextlib.contextmanager
 def _edited(graph: GraphProcess, changed: str) -> Iterator[None]:
     text = graph.graph.read_text("utf-8")
-    graph.graph.write_text(changed, "utf-8")
+    write_file(graph.graph, changed)
     try:
         time.sleep(1.0)  # an editor saves once; `up` reads a file that has not changed for 0.2 s
         yield
     finally:
-        graph.graph.write_text(text, "utf-8")
+        write_file(graph.graph, text)
 
 
 def _of_process(name: str, apply: Apply, lasts_s: float = 0.0, **more: Any) -> Kind:

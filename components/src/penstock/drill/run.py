@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from penstock.atomic_file import write_file
 from penstock.drill import interrupts
 from penstock.drill.evaluate import Evaluation, FaultRecord, evaluate, with_pauses
 from penstock.drill.faults import Choice, Fault
@@ -101,7 +102,7 @@ def drill_graph(
     replicas, others = _replicas(sets)
     text = read_text_file(graph)
     # `--set` would override the edits of the faults.
-    copy.write_text(set_replicas(text, replicas, str(graph)) if replicas else text, "utf-8")
+    write_file(copy, set_replicas(text, replicas, str(graph)) if replicas else text)
     # The port stays the same if `penstock up` is started again.
     arguments = ["--port", str(Ports().free()), *up_arguments]
     for expression in others:

@@ -10,12 +10,14 @@ import contextlib
 import shutil
 from pathlib import Path
 
+from penstock.atomic_file import write_file
+
 
 def begin(path: Path) -> None:
     """Make the empty folder, and record that its content is penstock's."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.mkdir()
-    _record(path).write_text(str(path.stat().st_ino))
+    write_file(_record(path), str(path.stat().st_ino))
 
 
 def complete(path: Path) -> None:

@@ -16,6 +16,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from penstock.atomic_file import write_file
 from penstock.environments import folder
 from penstock.environments.gpu_engines import require_platform
 from penstock.environments.interpreter import (
@@ -152,7 +153,7 @@ def _create(environment: Environment, flags: list[str], content: str) -> None:
         _install_packages(environment, flags)
         if step := POST_INSTALL.get(environment.name):
             step.run(environment.path)
-        (environment.path / STAMP).write_text(content)
+        write_file(environment.path / STAMP, content)
         folder.complete(environment.path)
     except BaseException:
         # Even with -q: without this line an interrupt seems to have no effect for seconds.

@@ -16,6 +16,7 @@ from typing import Any
 
 from tokenizers import AddedToken, Tokenizer, decoders, models
 
+from penstock.atomic_file import write_file
 from penstock.errors import InputError, Problem
 from penstock.gguf.pre_tokenizers import PRE_TOKENIZERS
 
@@ -57,7 +58,7 @@ def write_folder(file: Path, folder: Path) -> None:
         else:
             tokenizer(metadata, file).save(str(made / TOKENIZER))
         for name, content in _files(metadata).items():
-            (made / name).write_text(json.dumps(content, indent=1), "utf-8")
+            write_file(made / name, json.dumps(content, indent=1))
         _rename(made, folder)
 
 

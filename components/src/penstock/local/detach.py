@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 from time import monotonic, sleep
 
+from penstock.atomic_file import write_file
 from penstock.command_text import as_invoked, command
 from penstock.errors import AlreadyUpError, InputError, Problem, StartError
 from penstock.local.state import StateDir
@@ -39,7 +40,7 @@ def detach(path: Path, argv: list[str], timeout_s: float) -> int:
         )
     state.create()
     log = state.path / "up.log"
-    log.write_bytes(b"")
+    write_file(log, b"")
     with log.open("ab") as output:  # another `up` of the graph at this moment appends too
         child = subprocess.Popen(
             [sys.executable, "-P", "-m", "penstock.cli.main", *argv],
@@ -84,11 +85,16 @@ def _stop(child: subprocess.Popen[bytes]) -> None:
 
 
 def _failed(code: int, path: Path, log: Path) -> int:
-    """The exit code of a child that exited; StartError if a signal ended it without a message."""
+    """The exit code of a child that exited; StartError if a signal ended it without a message, or
+    if its log is empty, as on a full disk."""
     _print(log)
     if code < 0:
         message = f"`up` was ended by {signal.Signals(-code).name} before the graph was ready"
         raise StartError(Problem(file=str(path), message=message, fix=f"Read the log: {log}."))
+    if not log.stat().st_size:
+        message = f"`up` ended with exit code {code}, and could not write its log"
+        fix = f"Free space on the file system of {log}."
+        raise StartError(Problem(file=str(path), message=message, fix=fix))
     return code or StartError.exit_code  # 0: stopped before it was ready
 
 

@@ -19,6 +19,7 @@ from typing import Any, Protocol
 
 import httpx
 
+from penstock.atomic_file import write_file
 from penstock.local.deployment import Infrastructure
 from penstock.local.state_file import DiscoveryState, EtcdDiscoveryState, FileDiscoveryState
 
@@ -193,7 +194,7 @@ class FileDiscovery:
         draft = path.with_name(f".tmp_{path.name[-16:]}")  # Dynamo's watchers ignore this prefix
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            draft.write_text(record.text)
+            write_file(draft, record.text)
             draft.replace(path)
         except OSError:
             return False  # a full disk: the worker is replaced

@@ -15,6 +15,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
+from penstock.atomic_file import write_file
 from penstock.local.deployment import Program
 from penstock.local.ports import LOOPBACK
 from penstock.local.request_adapter.hosts import (
@@ -132,7 +133,7 @@ class Envoy:
         self._config.parent.mkdir(parents=True, exist_ok=True)
         self._listed = None
         self.list_frontends([])
-        self._config.write_text(json.dumps(self._configuration()))
+        write_file(self._config, json.dumps(self._configuration()))
         argv = [
             str(self._binary),
             *("-c", str(self._config), "--config-yaml", _health_listener()),
@@ -151,7 +152,7 @@ class Envoy:
             return
         self._listed = list(ports)
         draft = self._list.with_suffix(".draft")
-        draft.write_text(json.dumps(_endpoints(ports)))
+        write_file(draft, json.dumps(_endpoints(ports)))
         draft.replace(self._list)
 
 

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from penstock.atomic_file import write_file
 from penstock.local.reconcile import ReplicaState
 from penstock.local.state_file import LocalState, ReplicaStatus
 
@@ -80,7 +81,7 @@ class EventLog:
             if self._count + len(events) > MOST:
                 lines = self._file.read_text().splitlines(keepends=True)[-KEPT:]
                 draft = self._file.with_suffix(".draft")
-                draft.write_text("".join(lines))
+                write_file(draft, "".join(lines))
                 draft.replace(self._file)
                 self._count = len(lines)
             with self._file.open("a") as file:

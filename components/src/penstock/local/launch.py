@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from penstock.atomic_file import write_file
 from penstock.errors import ManifestError, Problem
 from penstock.local import tracing
 from penstock.local.deployment import Infrastructure, Program
@@ -67,7 +68,7 @@ def write_files(state: StateDir, program: Program) -> Mapping[str, Path]:
                 )
             )
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(text, "utf-8")
+        write_file(target, text)
         local_paths[path] = target
     return local_paths
 

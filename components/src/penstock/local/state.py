@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 from typing import IO
 
+from penstock.atomic_file import naming, write_file
 from penstock.command_text import command, restart
 from penstock.errors import AlreadyUpError, InputError, Problem
 from penstock.local.state_file import LocalState, dump_state, load_state
@@ -112,9 +113,10 @@ class StateDir:
                     f"again, run {command('down', self.source)} first.",
                 )
             ) from None
-        lock.truncate(0)
-        lock.write(str(os.getpid()))
-        lock.flush()
+        with naming(self.path / "lock"):
+            lock.truncate(0)
+            lock.write(str(os.getpid()))
+            lock.flush()
         self._lock = lock
 
     def restore(self) -> bool:
@@ -185,7 +187,7 @@ class StateDir:
         """Replace the state file in one step: a reader sees the old or the new content."""
         self.path.mkdir(parents=True, exist_ok=True)
         draft = self.path / f"state.json.{os.getpid()}"
-        draft.write_text(dump_state(state))
+        write_file(draft, dump_state(state))
         draft.replace(self.state_file)
 
     def read(self) -> LocalState | None:

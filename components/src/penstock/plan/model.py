@@ -9,6 +9,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from penstock.atomic_file import write_file
 from penstock.errors import InputError, Problem
 from penstock.models import ModelShape
 from penstock.models.config import UnknownShapeError, shape_of
@@ -50,5 +51,5 @@ def planned_model(name: str, scratch: Path) -> PlannedModel:
         raise InputError(
             Problem(place="--model", message=message, fix="Choose another model.")
         ) from None
-    (scratch / "config.json").write_text(text)
+    write_file(scratch / "config.json", text)
     return PlannedModel(id=full, shape=shape, folder=scratch)

@@ -11,6 +11,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from penstock.atomic_file import write_file
 from penstock.environments.paths import STAMP
 
 MAX_FILES = 2000
@@ -56,7 +57,7 @@ class Cache:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             temporary = path.with_suffix(f".{os.getpid()}")
-            temporary.write_bytes(gzip.compress(json.dumps(result).encode(), 1))
+            write_file(temporary, gzip.compress(json.dumps(result).encode(), 1))
             temporary.replace(path)
             self._prune(path.parent)
         except OSError:

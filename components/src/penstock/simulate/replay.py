@@ -20,6 +20,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import IO, Any
 
+from penstock.atomic_file import write_file
 from penstock.environments.paths import require_python
 from penstock.errors import MissingToolError, Problem, SimulationError
 from penstock.simulate.cache import Cache
@@ -251,7 +252,7 @@ class Replays:
             with self._lock:
                 self._refuse_when_over()
                 if not file.exists():
-                    file.write_text(job.trace, "utf-8")
+                    write_file(file, job.trace)
             result = child.run(json.dumps(job.content(str(file))))
         self.replayed += 1
         self._results[job.key] = result

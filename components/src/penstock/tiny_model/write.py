@@ -10,6 +10,7 @@ from pathlib import Path
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
+from penstock.atomic_file import write_file
 from penstock.errors import InputError, Problem
 from penstock.tiny_model.architectures import ARCHITECTURES, Architecture
 from penstock.tiny_model.weights import random_weights
@@ -73,4 +74,4 @@ def _write(folder: Path, architecture: Architecture, made_by: dict[str, object])
     for name in TOKENIZER_FILES:
         shutil.copyfile(TOKENIZER / name, folder / name)
     config = {**architecture.config, MADE_BY: made_by}
-    (folder / "config.json").write_text(json.dumps(config, indent=1) + "\n")
+    write_file(folder / "config.json", json.dumps(config, indent=1) + "\n")

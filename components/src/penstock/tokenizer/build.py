@@ -12,6 +12,7 @@ from pydoc_data.topics import topics
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
+from penstock.atomic_file import write_file
 from penstock.tokenizer import FOLDER
 
 VOCABULARY = 4096
@@ -87,7 +88,7 @@ def write(folder: Path = FOLDER) -> None:
         },
     }
     for name, content in parts.items():
-        (folder / name).write_text(json.dumps(content, indent=1) + "\n")
+        write_file(folder / name, json.dumps(content, indent=1) + "\n")
 
 
 if __name__ == "__main__":
