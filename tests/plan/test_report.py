@@ -16,6 +16,7 @@ from penstock.plan.request import Objective
 from penstock.plan.sensitivity import COMPARED, Headroom, compared
 from penstock.plan.space import Candidate
 from penstock.plan.trials import Deadline, TrialSpec
+from penstock.simulate.report import table
 from tests.plan.simulated_study import (
     LOADED,
     Behavior,
@@ -67,7 +68,7 @@ def test_a_plan_for_outputs_of_one_token_has_no_figures_of_tokens_per_user() -> 
     plan = without_itl(planned(aggregated(1), is_late=False, unfinished={}))
     assert reason(plan).startswith("1 GPU suffices; no replayed disaggregated graph met the SLO")
     printed = list(lines(plan, 0.95))
-    head, cells = (line.split("  ") for line in printed[2:4])
+    head, cells = (line.split("  ") for line in table([plan.winner.row]))
     found = dict(zip(filter(None, head), filter(None, cells), strict=True))
     texts = {name.strip(): cell.strip() for name, cell in found.items()}
     assert texts["ITL p50 / p99 (ms)"] == "- / -"

@@ -10,11 +10,19 @@ import pytest
 
 from penstock.errors import InputError
 from penstock.graph.slo import Slo
+from penstock.plan.report import table_width
 from penstock.simulate.cache import Cache
 from penstock.simulate.metrics import replay_metrics
 from penstock.simulate.model import InputLimit, Replayable
 from penstock.simulate.replay import Job, Replays, Result
-from penstock.simulate.report import narrow_table, notes, sustained_load_line, table, title
+from penstock.simulate.report import (
+    fitting_table,
+    narrow_table,
+    notes,
+    sustained_load_line,
+    table,
+    title,
+)
 from penstock.simulate.study import LONG, Row, Study
 from penstock.workload import find_workload
 from penstock.workload.duration import MAX_SEARCHED_REQUESTS
@@ -277,3 +285,17 @@ def test_the_narrow_table_keeps_the_cost_that_an_option_asked_for() -> None:
     assert head.endswith("cost/Mtok")
     assert cells.split()[-1] == list(table([row]))[1].split()[-1]
     assert max(map(len, (head, cells))) <= 80
+
+
+@pytest.mark.parametrize("width", [None, 80, 100, 120, 150, 300])
+@pytest.mark.parametrize("length", [5, 50, 75])
+def test_a_table_of_plan_fits_120_columns_with_the_cost(width: int | None, length: int) -> None:
+    answer = steady()
+    row = Row(
+        replayable=replace(replayed_deployment(), name="x" * length, gpu_hour_price=3.5),
+        metrics=(replay_metrics(answer, 1, WELL),),
+        results=(answer,),
+    )
+    head, *cells = fitting_table([row], table_width(width))
+    assert max(map(len, (head, *cells))) <= min(width or 120, 120)
+    assert head.endswith("cost/Mtok")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from penstock.plan.evidence import surest_trials
-from penstock.plan.report import objective_line
+from penstock.plan.report import objective_line, table_width
 from penstock.plan.request import PlanRequest
 from penstock.plan.score import Score, score_of
 from penstock.plan.trials import Trial
@@ -31,7 +31,7 @@ def partial_lines(
     yield f"partial result: {why} after {count}{most}; no recommendation"
     if best:
         yield f"SLO: {objective_line(request, attain)}"
-        yield from fitting_table([trial.row for trial in best[:PARTIAL_ROWS]], width)
+        yield from fitting_table([trial.row for trial in best[:PARTIAL_ROWS]], table_width(width))
         yield "best first; further replays may change the order"
 
 

@@ -30,6 +30,7 @@ from penstock.simulate.study import Row
 
 WIDTH = 110  # of the header's lines
 NEXT_STEP = SCALE_STEP * 1.01  # times the sustained scale: no scale in between is ever replayed
+TABLE_WIDTH = 120  # columns, also where there is no terminal
 LATE = "--time-limit was reached: fewer graphs and scales were replayed than possible"
 LEFT_OUT = "--confidence leaves out disaggregated graphs, which have no measured points"
 NOT_TRIED = (
@@ -39,13 +40,18 @@ NOT_TRIED = (
 NO_DRAFT = "speculative decoding (add --acceptance)"
 
 
+def table_width(width: int | None) -> int:
+    """Of a table, from the columns of the terminal; None: there is none."""
+    return min(width or TABLE_WIDTH, TABLE_WIDTH)
+
+
 def lines(plan: Plan, attain: float, width: int | None = None) -> Iterator[str]:
     """Everything that is printed. ``width``: columns of the terminal, None for no limit."""
     yield f"{title(plan)}; simulated, not measured"
     yield f"SLO: {objective_line(plan.request, attain)}"
     if plan.is_late:
         yield LATE
-    yield from fitting_table(marked([trial.row for trial in shown(plan)]), width)
+    yield from fitting_table(marked([trial.row for trial in shown(plan)]), table_width(width))
     yield f"recommended: {plan.winner.candidate}: {reason(plan)}"
     yield f"router: {plan.routing.reason}"
     yield from (f"speculation: {line}" for line in speculation(plan))

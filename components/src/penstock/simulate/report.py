@@ -110,9 +110,9 @@ def marked(rows: Sequence[Row]) -> list[Row]:
     ]
 
 
-def narrow_table(rows: Sequence[Row]) -> Iterator[str]:
-    """The main columns in 80 columns, and the cost if a price is set; a graph with a long name has
-    a line of its own for it."""
+def narrow_table(rows: Sequence[Row], most: int = NARROW_WIDTH) -> Iterator[str]:
+    """The main columns, and the cost if a price is set; a graph whose name would make its line
+    longer than ``most`` columns has a line of its own for it."""
     has_price = any(row.replayable.gpu_hour_price for row in rows)
     forms = {**NARROW, **({COST: "{}"} if has_price else {})}
     names = (*COLUMNS, COST)
@@ -123,7 +123,7 @@ def narrow_table(rows: Sequence[Row]) -> Iterator[str]:
         texts = [form.format(cells[column]) for column, form in forms.items()]
         lines.append((cells["graph"], [text.replace(" / ", "/") for text in texts]))
     widths = [max(map(len, column)) for column in zip(*(texts for _, texts in lines), strict=True)]
-    most = NARROW_WIDTH - sum(width + 2 for width in widths)
+    most -= sum(width + 2 for width in widths)
     margin = max(len(name) for name, _ in lines if len(name) <= max(most, len("graph")))
     for name, texts in lines:
         if len(name) > margin:
@@ -137,7 +137,7 @@ def fitting_table(rows: Sequence[Row], width: int | None) -> list[str]:
     """All columns if they fit ``width`` columns, else the main ones. None: no limit."""
     lines = list(table(rows))
     fits = width is None or all(len(line) <= width for line in lines)
-    return lines if fits else list(narrow_table(rows))
+    return lines if fits else list(narrow_table(rows, max(width or 0, NARROW_WIDTH)))
 
 
 def table(rows: Sequence[Row]) -> Iterator[str]:
