@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.significant import significant
+from penstock.graph.slo import Slo
+from penstock.significant import limit_text, significant
 
 PACKAGE = Path(__file__).parents[1] / "components" / "src" / "penstock"
 # Shares of at most 100 %, and the values of a chart's data.
@@ -42,3 +43,16 @@ def test_no_other_code_formats_with_exponents() -> None:
         if re.search(r":[+,]?\.\dg\}", line) and not OF_SMALL_VALUES.search(line)
     ]
     assert found == [], "use penstock.significant"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(500.0, "500"), (0.5, "0.5"), (16.95, "16.95"), (999_999.0, "999999"),
+     (1_000_000.0, "1,000,000"), (2_500_000.0, "2,500,000"), (0.00001, "0.00001")],
+)  # fmt: skip
+def test_a_limit_has_the_digits_that_were_written_and_no_exponent(value: float, text: str) -> None:
+    assert limit_text(value) == text
+
+
+def test_an_slo_of_20_minutes_has_no_exponent() -> None:
+    assert str(Slo(e2e_ms=1_200_000)) == "end to end ≤ 1,200,000 ms"

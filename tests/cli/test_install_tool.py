@@ -43,7 +43,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.mark.parametrize(("words", "name", "size"), CASES)
-def test_a_missing_environment_is_installed_after_its_size_is_said(
+def test_a_missing_environment_is_installed_after_its_size_is_printed(
     words: tuple[str, ...], name: str, size: str, installed: list[str]
 ) -> None:
     done = penstock(*words)

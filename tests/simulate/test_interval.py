@@ -9,11 +9,12 @@ import pytest
 
 from penstock.graph.slo import Slo
 from penstock.simulate.acceptance import Acceptance
-from penstock.simulate.accuracy import accuracy_line, conditions_of, evidence, row_intervals
+from penstock.simulate.accuracy import accuracy_line, conditions_of, evidence, row_intervals, span
 from penstock.simulate.interval import (
     FEWEST,
     NEAREST,
     Conditions,
+    Interval,
     MeasuredPoint,
     family,
     interval,
@@ -122,7 +123,7 @@ def test_a_row_has_an_interval_from_its_own_conditions() -> None:
     factors = row_intervals(found)
     assert set(factors) == {"itl", "ttft", "rate"}
     assert "tok/s/GPU" in line
-    assert f"ITL p50 {10 * factors['itl'].low:.3g} to {10 * factors['itl'].high:.3g}" in line
+    assert f"ITL p50 {span(10, factors['itl'])}" in line
 
 
 @pytest.mark.slow
@@ -149,3 +150,17 @@ def test_evidence_without_a_replay_is_the_range_of_all_points() -> None:
     assert "measured points of gpt-oss-120b, trtllm, b200 is 0." in text
     assert text.endswith(" times the predicted one")
     assert evidence(of("gpt-oss-120b-b200-disagg")).startswith("no measured point for a disagg")
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "text"),
+    [
+        (0.8, 1.2, "80 to 120"),
+        (0.5, 1.5, "50 to 150"),
+        (0.5, 1.6, "not known"),
+    ],
+)
+def test_an_interval_wider_than_a_factor_of_3_is_not_known(
+    low: float, high: float, text: str
+) -> None:
+    assert span(100.0, Interval(low=low, high=high, points=12)) == text

@@ -3,6 +3,16 @@
 from __future__ import annotations
 
 
+def limit_text(value: float) -> str:
+    """A number that a user wrote, such as a limit: all its digits up to six, and never an exponent.
+
+    >>> limit_text(500.0), limit_text(0.5), limit_text(2_500_000.0)
+    ('500', '0.5', '2,500,000')
+    """
+    text = f"{value:g}"
+    return significant(value, 6) if "e" in text else text
+
+
 def significant(value: float, digits: int = 3) -> str:
     """``value`` with so many significant digits; from 1,000 on whole, with a separator.
 

@@ -30,6 +30,7 @@ from penstock.reports.page import (
     Verdict,
     write_report,
 )
+from penstock.significant import limit_text
 from penstock.simulate.metrics import MAX_REFUSED
 from penstock.simulate.report import arrival_of
 from penstock.simulate.window import ServedRequest
@@ -113,7 +114,7 @@ def tiles(bench: Bench) -> Iterator[Tile]:
 def _latency_tile(
     name: str, values: Percentiles | None, limit_ms: float | None, decimals: int
 ) -> Tile:
-    note = f"SLO: ≤ {limit_ms:g} ms" if limit_ms is not None else ""
+    note = f"SLO: ≤ {limit_text(limit_ms)} ms" if limit_ms is not None else ""
     if values is None:
         return Tile(name=name, value="-", note=note)
     p99 = "-" if values.p99 is None else f"{values.p99:,.{decimals}f}"
@@ -164,7 +165,11 @@ def percentile_table(bench: Bench) -> Table:
     rows = []
     for name, key in ROWS.items():
         limit = limits.get(key)
-        cells = [name, *_three(getattr(found, key)), "-" if limit is None else f"{limit:g}"]
+        cells = [
+            name,
+            *_three(getattr(found, key)),
+            "-" if limit is None else limit_text(limit),
+        ]
         if prediction:
             cells += _three(getattr(prediction, key, None))
         rows.append(cells)

@@ -19,6 +19,7 @@ from penstock.reports.charts import (
     steps,
 )
 from penstock.reports.samples import at_once, bin_width, binned
+from penstock.significant import limit_text
 from penstock.simulate.window import ServedRequest, percentile, tokens_between
 
 SHARES = (0.5, 0.9)
@@ -114,7 +115,7 @@ def _latencies(
         ]
         if limit is not None:
             end = x[-1] + width
-            traces.append(horizontal_limit(f"SLO: {name} ≤ {limit:g} ms", limit, 0, end))
+            traces.append(horizontal_limit(f"SLO: {name} ≤ {limit_text(limit)} ms", limit, 0, end))
         yield over_time(f"{name} by the time sent", f"{name} (ms)", traces, **window)
 
 
@@ -122,7 +123,7 @@ def _percentile_curve(
     share: float, number: int, x: Sequence[float], some: Sequence[Sequence[float]]
 ) -> Trace:
     y = [percentile(values, share) if values else None for values in some]
-    trace = curve(f"p{share * 100:g}", x, y, number, "ms")
+    trace = curve(f"p{limit_text(share * 100)}", x, y, number, "ms")
     return {**trace, "mode": "lines+markers", "marker": {"size": 4}}
 
 
@@ -137,5 +138,5 @@ def _failures(
         stacked(reason, middles, [len(b) for b in binned(at, at, width, len(x))], n, "requests")
         for n, (reason, at) in enumerate(by_reason.items())
     ]
-    title = f"Failed requests by the time sent (per {width:g} s)"
+    title = f"Failed requests by the time sent (per {limit_text(width)} s)"
     return over_time(title, "requests", traces, barmode="stack", **window)

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from penstock.significant import limit_text
 from penstock.strict_yaml.base import Spec
 
 Milliseconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -33,4 +34,6 @@ class Slo(Spec):
 
     def __str__(self) -> str:
         objectives = {"TTFT": self.ttft_ms, "ITL": self.itl_ms, "end to end": self.e2e_ms}
-        return ", ".join(f"{what} ≤ {ms:g} ms" for what, ms in objectives.items() if ms is not None)
+        return ", ".join(
+            f"{what} ≤ {limit_text(ms)} ms" for what, ms in objectives.items() if ms is not None
+        )

@@ -27,7 +27,7 @@ from penstock.reports.charts import (
     shorter,
     wrapped,
 )
-from penstock.significant import significant
+from penstock.significant import limit_text, significant
 from penstock.simulate.study import Row
 
 MARKS = {False: ("aggregated", "circle", 0), True: ("disaggregated", "square", 1)}
@@ -48,7 +48,7 @@ def pareto_plot(replayed: Replayed, choice_name: str) -> Chart:
     itl_ms = replayed.request.slo.itl_ms
     if itl_ms is not None:
         top = MARGIN * max(map(y, replayed.trials))
-        name = f"SLO: {significant(1000 / itl_ms, 4)} tokens/s/user (ITL {itl_ms:g} ms)"
+        name = f"SLO: {significant(1000 / itl_ms, 4)} tokens/s/user (ITL {limit_text(itl_ms)} ms)"
         traces.append(limit_line(name, 1000 / itl_ms, top=top))
     layout = {
         **FRAME,
@@ -78,7 +78,7 @@ def cost_plot(replayed: Replayed, choice_name: str) -> Chart:
     top = MARGIN * max(map(cost, replayed.trials))
     traces = [
         *_points(replayed, choice_name, latency, cost, hover),
-        limit_line(f"SLO: {part} ≤ {limit:g} ms", limit, top=top),
+        limit_line(f"SLO: {part} ≤ {limit_text(limit)} ms", limit, top=top),
     ]
     layout = {
         **FRAME,

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.reports.samples import nearest_rank, quantiles
+from penstock.significant import limit_text
 
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 DASHES = ("solid", "dash", "dot", "dashdot")
@@ -137,7 +138,7 @@ def distribution(
     for number, (name, values) in enumerate(shown.items()):
         traces += _cumulative(name, values, number, latency)
     if limit_ms is not None:
-        traces.append(limit_line(f"SLO: {latency} ≤ {limit_ms:g} ms", limit_ms, top=100))
+        traces.append(limit_line(f"SLO: {latency} ≤ {limit_text(limit_ms)} ms", limit_ms, top=100))
     layout = {
         **FRAME,
         "xaxis": axis(f"{latency} (ms)", **scale_of(shown.values(), limit_ms)),
@@ -157,7 +158,7 @@ def _cumulative(name: str, values: Sequence[float], number: int, latency: str) -
         "x": rounded(marks),
         "y": [100 * share for share in MARKED],
         "meta": wrapped(name),
-        "text": [f"p{share * 100:g}" for share in MARKED],
+        "text": [f"p{limit_text(share * 100)}" for share in MARKED],
         "marker": {"size": 8, "color": color_of(number), "symbol": SYMBOLS[number % len(SYMBOLS)]},
         "hovertemplate": f"{latency} %{{text}}: %{{x:,.4~g}} ms<extra>%{{meta}}</extra>",
         "showlegend": False,
@@ -178,7 +179,7 @@ def percentile_chart(
             {
                 "type": "scatter",
                 "mode": "markers",
-                "name": f"p{share * 100:g}",
+                "name": f"p{limit_text(share * 100)}",
                 "x": rounded(values),
                 "y": list(range(len(names))),
                 "customdata": [wrapped(name) for name in samples],
@@ -187,7 +188,7 @@ def percentile_chart(
             }
         )
     if limit_ms is not None:
-        name = f"SLO: {latency} ≤ {limit_ms:g} ms"
+        name = f"SLO: {latency} ≤ {limit_text(limit_ms)} ms"
         traces.append({**limit_line(name, limit_ms), "y": [-0.5, len(names) - 0.5]})
     layout = {
         **FRAME,

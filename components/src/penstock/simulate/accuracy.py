@@ -22,12 +22,13 @@ from penstock.simulate.model import Replayable
 from penstock.simulate.study import Row
 from penstock.simulate.window import percentile
 
-# Of each metric of `interval`: the metric of the row, and the text of its interval.
+# Of each metric of `interval`: the metric of the row, its name and its unit.
 METRICS = {
-    "itl": ("itl_p50_ms", "ITL p50 {} to {} ms"),
-    "ttft": ("ttft_p50_ms", "TTFT p50 {} to {} ms"),
-    "rate": ("gpu_rate", "{} to {} tok/s/GPU"),
+    "itl": ("itl_p50_ms", "ITL p50", "ms"),
+    "ttft": ("ttft_p50_ms", "TTFT p50", "ms"),
+    "rate": ("gpu_rate", "", "tok/s/GPU"),
 }
+WIDEST = 3.0  # a wider interval, as a factor, says nothing about the figure
 
 
 def accuracy_line(row: Row) -> str:
@@ -37,16 +38,26 @@ def accuracy_line(row: Row) -> str:
         return no_points(row.replayable)
     values = dict(spreads(row.metrics))
     texts = [
-        text.format(
-            significant(values[name].median * found[metric].low),
-            significant(values[name].median * found[metric].high),
-        )
-        for metric, (name, text) in METRICS.items()
+        _text(what, unit, values[name].median, found[metric])
+        for metric, (name, what, unit) in METRICS.items()
         if metric in found and name in values
     ]
     points = max(one.points for one in found.values())
     where = ", ".join(_group(row.replayable))
     return f"{COVERAGE:.0%} interval: {', '.join(texts)} ({points} measured points of {where})"
+
+
+def span(predicted: float, found: Interval) -> str:
+    """`6.8 to 8.1`, or `not known` if it is wider than WIDEST."""
+    if found.high > WIDEST * found.low:
+        return "not known"
+    return f"{significant(predicted * found.low)} to {significant(predicted * found.high)}"
+
+
+def _text(name: str, unit: str, predicted: float, found: Interval) -> str:
+    text = span(predicted, found)
+    is_known = found.high <= WIDEST * found.low
+    return f"{name} {text} {unit}".strip() if is_known else f"{name or unit} {text}"
 
 
 def no_points(deployment: Replayable) -> str:
@@ -67,6 +78,8 @@ def evidence(deployment: Replayable) -> str:
         return no_points(deployment)
     low, high = (percentile(ratios, (1 + sign * COVERAGE) / 2) for sign in (-1, 1))
     where = f"{len(ratios)} measured points of {model}, {engine}, {gpu}"
+    if high > WIDEST * low:
+        return f"ITL of {where} differs from the predicted one by more than a factor of {WIDEST:g}"
     return (
         f"ITL of {where} is {significant(low, 2)} to {significant(high, 2)} times the predicted one"
     )

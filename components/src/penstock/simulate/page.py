@@ -21,8 +21,7 @@ from penstock.reports.page import (
     Verdict,
     write_report,
 )
-from penstock.significant import significant
-from penstock.simulate.accuracy import METRICS, row_intervals
+from penstock.simulate.accuracy import METRICS, row_intervals, span
 from penstock.simulate.interval import COVERAGE
 from penstock.simulate.metrics import served_requests, spreads, steady_requests
 from penstock.simulate.page_charts import load_charts, pareto, time_charts
@@ -197,10 +196,9 @@ def _intervals(rows: Sequence[Row]) -> Iterator[Part]:
     for row in rows:
         values, intervals = dict(spreads(row.metrics)), row_intervals(row)
         cells = [row.replayable.name]
-        for metric, (name, _) in METRICS.items():
+        for metric, (name, *_) in METRICS.items():
             if metric in intervals and name in values:
-                middle, one = values[name].median, intervals[metric]
-                cells.append(f"{significant(middle * one.low)} to {significant(middle * one.high)}")
+                cells.append(span(values[name].median, intervals[metric]))
             else:
                 cells.append("-")
         points = [one.points for one in intervals.values()]

@@ -21,7 +21,7 @@ from penstock.reports.charts import (
     points,
     steps,
 )
-from penstock.significant import significant
+from penstock.significant import limit_text, significant
 from penstock.simulate.accuracy import row_intervals
 from penstock.simulate.study import Row, SustainedLoad
 
@@ -35,7 +35,8 @@ def pareto(loads: Sequence[Sequence[Row]], slo: Slo, meets: Callable[[Row], bool
     traces = [_graph(rows, number, meets) for number, rows in enumerate(known) if rows]
     rates = [row.metrics[0].gpu_rate for rows in known for row in rows]
     if slo.itl_ms is not None and rates:
-        name = f"SLO: {significant(1000 / slo.itl_ms, 4)} tokens/s/user (ITL {slo.itl_ms:g} ms)"
+        rate = significant(1000 / slo.itl_ms, 4)
+        name = f"SLO: {rate} tokens/s/user (ITL {limit_text(slo.itl_ms)} ms)"
         traces.append(limit_line(name, 1000 / slo.itl_ms, top=max(rates) * MARGIN))
     layout = {
         **FRAME,
@@ -98,7 +99,7 @@ def load_charts(sustained: Sequence[SustainedLoad], slo: Slo) -> Iterator[Chart]
         traces = [_by_rate(metric, load, number) for number, load in enumerate(sustained)]
         rates = [rate for trace in traces for rate in trace["x"]]
         if limit is not None and rates:
-            traces.append(horizontal_limit(f"SLO: ≤ {limit:g} ms", limit, 0, max(rates)))
+            traces.append(horizontal_limit(f"SLO: ≤ {limit_text(limit)} ms", limit, 0, max(rates)))
         layout = {
             **FRAME,
             "xaxis": axis("requests/s", rangemode="tozero"),

@@ -9,6 +9,7 @@ from penstock.checks.rule import rule
 from penstock.checks.version_range import ARITHMETIC
 from penstock.engines.settings import Location
 from penstock.serving.deployment import ServingDeployment
+from penstock.significant import limit_text
 
 # Milliseconds. A frontend, tokenizer and router alone need more than the first of each pair; the
 # second is ten minutes.
@@ -32,10 +33,10 @@ def unit_of_objective(deployment: ServingDeployment) -> Iterable[RuleResult]:
         value = getattr(deployment.slo, name, None)
         if value is None or least <= value <= most:
             continue
-        near = f"{value * 1000:g}" if value < least else f"{value / 1000:g}"
+        near = f"{limit_text(value * 1000)}" if value < least else f"{limit_text(value / 1000)}"
         yield RuleResult(
             location=Location("", "graph", ("slo", name)),
-            message=f"slo.{name} is {value:g} ms",
+            message=f"slo.{name} is {limit_text(value)} ms",
             fix=Fix(text=f"Did you mean {near} ms?", graph={f"slo.{name}": float(near)}),
         )
 
@@ -59,6 +60,6 @@ def contradicting_objectives(deployment: ServingDeployment) -> Iterable[RuleResu
     if ttft is not None and total is not None and total < ttft:
         yield RuleResult(
             location=Location("", "graph", ("slo", "e2e_ms")),
-            message=f"slo.e2e_ms is {total:g}, but slo.ttft_ms is {ttft:g}",
-            fix=Fix(text=f"Raise e2e_ms above {ttft:g}."),
+            message=f"slo.e2e_ms is {limit_text(total)}, but slo.ttft_ms is {limit_text(ttft)}",
+            fix=Fix(text=f"Raise e2e_ms above {limit_text(ttft)}."),
         )
