@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -59,7 +58,6 @@ def test_next_steps_start_with_the_same_words(tmp_path: Path) -> None:
 
 
 @pytest.mark.program
-@pytest.mark.skipif(shutil.which("uv") is None, reason="needs uv")
 def test_under_uv_run_errors_name_uv_run(tmp_path: Path) -> None:
     (tmp_path / "g.yaml").write_text("model: {}\n")
     words = ["uv", "run", "--no-sync", "--project", str(ROOT), "penstock"]

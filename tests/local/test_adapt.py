@@ -8,8 +8,8 @@ import pytest
 
 from penstock.engines.engine import NoSimulation, Simulation
 from penstock.errors import ManifestError, UsageError
-from penstock.local.adapt import Overrides, adapt
-from penstock.local.deployment import LocalDeployment
+from penstock.local.adapt import adapt
+from penstock.local.deployment import LocalDeployment, Overrides
 from penstock.local.machine import Machine
 from penstock.local.ports import is_local
 from penstock.local.predicted_timing import FILE, PredictedTiming

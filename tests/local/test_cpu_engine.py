@@ -11,8 +11,8 @@ import pytest
 
 from penstock.environments.packaged_models import SMOLLM2
 from penstock.errors import InputError, MissingToolError
-from penstock.local.adapt import Overrides, adapt
-from penstock.local.deployment import LocalDeployment, Program
+from penstock.local.adapt import adapt
+from penstock.local.deployment import LocalDeployment, Overrides, Program
 from penstock.local.launch import fill
 from penstock.local.machine import Machine
 from penstock.manifests.deployment import Component, Engine, Launch, Role

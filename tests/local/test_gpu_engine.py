@@ -10,8 +10,8 @@ import pytest
 
 from penstock.errors import InputError, ManifestError
 from penstock.local import gpu_engine
-from penstock.local.adapt import Overrides, adapt
-from penstock.local.deployment import Program
+from penstock.local.adapt import adapt
+from penstock.local.deployment import Overrides, Program
 from penstock.local.machine import Machine
 from penstock.manifests.deployment import Component, Engine, Launch, Role
 from tests.local.builders import component, deployment, frontend

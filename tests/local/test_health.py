@@ -423,7 +423,7 @@ def test_a_disk_that_is_full_restores_nothing(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     shutil.rmtree(tmp_path / "v1" / "instances")
-    monkeypatch.setattr(Path, "write_text", full)
+    monkeypatch.setattr(Path, "write_bytes", full)
     assert files.register_again({0xAB, 0xCD}) == set()
 
 

@@ -13,8 +13,8 @@ from penstock.environments.install import Environment
 from penstock.environments.packaged_models import SMOLLM2
 from penstock.errors import InputError, MissingToolError
 from penstock.local import llamacpp_engine, missing_environment
-from penstock.local.adapt import Overrides, adapt
-from penstock.local.deployment import LocalDeployment
+from penstock.local.adapt import adapt
+from penstock.local.deployment import LocalDeployment, Overrides
 from penstock.local.llamacpp_engine import GgufModel
 from penstock.local.machine import Machine
 from penstock.manifests.deployment import Component, Engine, KnownConfig, Role

@@ -16,9 +16,9 @@ import pytest
 import yarl
 from aiohttp import web
 
-from penstock.local.adapt import Overrides, adapt
+from penstock.local.adapt import adapt
 from penstock.local.adapter_launch import MOCKER_LIMIT, note, output_limit, with_adapter
-from penstock.local.deployment import Program
+from penstock.local.deployment import Overrides, Program
 from penstock.local.launch import arguments
 from penstock.local.ports import LOOPBACK, Ports
 from penstock.local.request_adapter import limits, server, watch
@@ -34,7 +34,7 @@ from penstock.manifests.deployment import Role
 from penstock.tokenizer import FOLDER
 from tests.local.builders import deployment, frontend, mocker
 from tests.local.test_adapt import LAPTOP, no_settings, simulate
-from tests.support.waiting import LIMIT_S
+from tests.support.waiting import LIMIT_S, first
 
 
 def _programs(*components: Any) -> tuple[Program, ...]:
@@ -80,7 +80,7 @@ def test_the_frontend_of_engines_on_gpus_is_unchanged() -> None:
     made, engine = with_adapter([launch, on_cpu])
     assert engine == "vllm"
     assert "request_adapter" in made[0].argv[1]
-    (limited, _), _ = with_adapter([launch, on_cpu], max_messages=7)
+    (limited, _), _ = with_adapter([launch, on_cpu], Overrides(max_messages=7))
     argv = arguments(limited, {}, {"inner": 21000}, host=LOOPBACK, port=8000)
     assert argv[argv.index("--adapter-max-messages") + 1] == "7"
 
@@ -406,18 +406,21 @@ async def test_a_request_at_which_the_frontend_hangs_is_named(
             await ends.wait()
         return await _ok(request)
 
+    log: list[str] = []
+
+    async def read() -> str:
+        log.append(capfd.readouterr().err)
+        return "".join(log)
+
     slow, quick = (
         {"model": "m", "messages": [{"role": "user", "content": c}]} for c in ("slow", "a")
     )
     async with adapted(Played(hangs)) as url:
-        first = asyncio.create_task(post(f"{url}{CHAT}", slow))
+        hanging = asyncio.create_task(post(f"{url}{CHAT}", slow))
         assert (await post(f"{url}{CHAT}", quick))[0] == 200
-        logged = ""
-        while "has no response" not in logged:
-            await asyncio.sleep(0.05)
-            logged += capfd.readouterr().err
+        logged = await first(read, lambda text: "has no response" in text, "the line in the log")
         ends.set()
-        assert (await first)[0] == 200
+        assert (await hanging)[0] == 200
     assert logged.startswith(f"request adapter: POST {CHAT} of ")
     assert logged.count("has no response") == 1
 

@@ -227,7 +227,7 @@ def _foreground_argv() -> list[str]:
 
 
 def _foreground(args: argparse.Namespace) -> int:
-    from penstock.local.adapt import Overrides
+    from penstock.local.deployment import Overrides
     from penstock.local.machine import inspect_machine
     from penstock.local.status_table import Screen
     from penstock.local.up import Up, UpOptions

@@ -27,7 +27,7 @@ from penstock.local import (
     tracing,
     untrusted,
 )
-from penstock.local.deployment import Infrastructure, LocalDeployment, Program
+from penstock.local.deployment import Infrastructure, LocalDeployment, Overrides, Program
 from penstock.local.frontend_flags import FRONTEND
 from penstock.local.machine import Machine
 from penstock.local.planes import CLUSTER_VARIABLES, PLANE_FLAGS, infrastructure
@@ -48,16 +48,6 @@ NOT_STARTED = {
 ROLES = {"agg": Role.WORKER, "prefill": Role.PREFILL, "decode": Role.DECODE}
 # Variables of Dynamo's runtime that also a mocker in place of an engine reads.
 LIMITS = ("DYN_ENGINE_REQUEST_LIMIT", "DYN_DYNAMO_REQUEST_QUEUE_LIMIT")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Overrides:
-    """Options of `up` that override the graph."""
-
-    engine: Engine | None = None  # --engine mocker
-    port: int | None = None
-    hosts: tuple[str, ...] = ()
-    max_messages: int | None = None  # of the section `gateway`
 
 
 FindModel = Callable[[str], Path | None]
@@ -102,9 +92,7 @@ def adapt(
     )
     programs = [p for c in deployment.components for p in adapter.programs(c)]
     require_frontend_and_worker(deployment, programs, adapter.not_started)
-    programs, adapted = adapter_launch.with_adapter(
-        programs, overrides.hosts, overrides.max_messages
-    )
+    programs, adapted = adapter_launch.with_adapter(programs, overrides)
     if adapted is not None:
         adapter.notes.setdefault(adapter_launch.note(adapted, programs))
     return LocalDeployment(

@@ -10,13 +10,14 @@ import yaml
 
 from penstock.as_mapping import as_mapping
 from penstock.local import tool_template
-from penstock.local.deployment import Program
+from penstock.local.deployment import Overrides, Program
 from penstock.local.request_adapter.rules import MOCKER
 from penstock.manifests import flags
 from penstock.manifests.deployment import Role
 from penstock.positive_int import positive_int
 from penstock.shipped import page
 
+NO_OVERRIDES = Overrides()
 FOLDER = Path(__file__).parent / "request_adapter"
 FRONTEND = ("-m", "dynamo.frontend")
 INNER_PORT = "inner"
@@ -32,12 +33,9 @@ MODEL_FOLDERS = {
 
 
 def with_adapter(
-    programs: Iterable[Program], hosts: Iterable[str] = (), max_messages: int | None = None
+    programs: Iterable[Program], overrides: Overrides = NO_OVERRIDES
 ) -> tuple[list[Program], str | None]:
     """The programs with the adapter in their frontends, and the engine whose rules it applies.
-
-    ``hosts``: names in the header Host that it accepts; ``max_messages``: of a request, None for
-    the adapter's default.
 
     None when every worker runs on a GPU: there the frontend gets the requests unchanged.
     """
@@ -59,10 +57,11 @@ def with_adapter(
     options += [] if template is None else ["--adapter-template", template]
     parser = next((name for p in programs if (name := tool_template.parser(p))), None)
     options += [] if parser is None else ["--adapter-tool-call-parser", parser]
-    options += [] if max_messages is None else ["--adapter-max-messages", str(max_messages)]
+    most = overrides.max_messages
+    options += [] if most is None else ["--adapter-max-messages", str(most)]
     limit = output_limit(programs, engine)
     options += [] if limit is None else ["--adapter-output-limit", str(limit)]
-    options += [word for name in hosts for word in ("--adapter-allow-host", name)]
+    options += [word for name in overrides.hosts for word in ("--adapter-allow-host", name)]
     written = {path: text for path, text in files.items() if path == template}
     adapted = [_adapted(p, options, written) if p.role is Role.FRONTEND else p for p in programs]
     return adapted, engine

@@ -13,7 +13,7 @@ from functools import cached_property
 
 from penstock.graph.gateway import GatewaySection
 from penstock.local.mocker_flags import MODULE
-from penstock.manifests.deployment import Role
+from penstock.manifests.deployment import Engine, Role
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,6 +78,16 @@ class Program:
         """A running process with an equal key already has this configuration."""
         content = [self.argv, sorted(self.env.items()), sorted(self.files.items()), self.gpus]
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:12]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Overrides:
+    """Options of `up` that override the graph."""
+
+    engine: Engine | None = None  # --engine mocker
+    port: int | None = None
+    hosts: tuple[str, ...] = ()
+    max_messages: int | None = None  # of the section `gateway`, not an option
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,8 +22,8 @@ from penstock.engines.parsers import (
 from penstock.engines.table import ENGINES
 from penstock.errors import GraphError, InputError, Problem
 from penstock.graph.gateway import GatewaySection
-from penstock.local.adapt import Overrides, adapt
-from penstock.local.deployment import LocalDeployment
+from penstock.local.adapt import adapt
+from penstock.local.deployment import LocalDeployment, Overrides
 from penstock.local.gpus.notes import gpu_notes
 from penstock.local.launch_errors import launch_error
 from penstock.local.machine import Machine, model_folder

@@ -19,8 +19,7 @@ from typing import Any
 from penstock.errors import MissingToolError, PenstockError, Problem
 from penstock.gateway.envoy import Address
 from penstock.graph.gateway import GatewaySection
-from penstock.local.adapt import Overrides
-from penstock.local.deployment import LocalDeployment
+from penstock.local.deployment import LocalDeployment, Overrides
 from penstock.local.edited import change_lines, fixed_setting, replaced_programs
 from penstock.local.envoy import Envoy
 from penstock.local.events import EventLog
