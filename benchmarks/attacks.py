@@ -26,11 +26,12 @@ from typing import Any
 import httpx
 import psutil
 
+from graphs import copy_graph
 from penstock.drill.graph_process import GraphProcess
 from penstock.simulate.window import percentile
 from report import RESULTS, write_result
 
-GRAPHS = Path(__file__).parents[1] / "dynamo_graphs"
+START_S = 240  # vLLM on two cores
 ATTACKERS = ORDINARY = 8
 SLICE_S, SLICES = 8.0, 3
 MOST_RSS_MIB = 6000
@@ -85,21 +86,33 @@ class Attack:
     send: Send
     graph: str = "quickstart-simulated"
     settings: tuple[str, ...] = ("model.context_length=131072",)
+    has_gateway: bool = False
+
+
+def _attack(item: str, send: Send, **fields: Any) -> Attack:
+    return Attack(item=item, send=send, **fields)
 
 
 LLAMACPP = {"graph": "quickstart", "settings": ()}
+VLLM = {"graph": "cpu-aggregated", "settings": ()}
+GATEWAY = {"has_gateway": True, "settings": ("gateway.max_messages=1024",)}
+KEY = "a-key-of-ordinary-clients"
+LONG_ARRAY = _schema(type="array", items={"type": "boolean"}, maxItems=10**9)
+NESTED = _schema(type="string", pattern="^(.{1,100}){1,100}$")
+PRIORITY = {"x-dynamo-request-priority": "1000", "x-dynamo-request-strict-priority": "1000"}
 REBOUND = {"Host": "evil.example"}
 ATTACKS: Mapping[str, Attack] = {
-    "long-array": Attack(
-        item="B1",
-        send=_posts(_schema(type="array", items={"type": "boolean"}, maxItems=10**9)),
-        **LLAMACPP,  # type: ignore[arg-type]
-    ),
-    "long-prompt": Attack(item="B2", send=_posts(_messages("hello world " * 160_000, 1))),
-    "many-messages": Attack(item="B2", send=_posts(_messages("", 16_000))),
-    "half-a-request": Attack(item="B4", send=_half_a_request),
-    "rebound-host": Attack(item="C2", send=_posts({}, **REBOUND)),
-    "busy-threshold": Attack(item="C2", send=_busy_threshold),
+    "long-array": _attack("B1", _posts(LONG_ARRAY), **LLAMACPP),
+    "long-array-vllm": _attack("B1", _posts(LONG_ARRAY), **VLLM),
+    "nested-pattern-vllm": _attack("B1", _posts(NESTED), **VLLM),
+    "long-prompt": _attack("B2", _posts(_messages("hello world " * 160_000, 1))),
+    "many-messages": _attack("B2", _posts(_messages("", 16_000))),
+    "many-messages-gateway": _attack("B2", _posts(_messages("", 16_000)), **GATEWAY),
+    "half-a-request": _attack("B4", _half_a_request),
+    "wrong-key": _attack("B4", _posts({}, authorization="Bearer wrong"), **GATEWAY),
+    "rebound-host": _attack("C2", _posts({}, **REBOUND)),
+    "busy-threshold": _attack("C2", _busy_threshold),
+    "priority": _attack("C3", _posts({}, **PRIORITY), **GATEWAY),
 }
 
 
@@ -112,7 +125,9 @@ class Slice:
 
 
 async def _client(url: str, model: str, send: Send, until: float, seen: Slice) -> None:
-    async with httpx.AsyncClient(base_url=url, timeout=60, trust_env=False) as client:
+    headers = {"authorization": f"Bearer {KEY}"}
+    options: dict[str, Any] = {"headers": headers, "timeout": 60, "trust_env": False}
+    async with httpx.AsyncClient(base_url=url, **options) as client:
         while (began := time.monotonic()) < until:
             try:
                 status = str(await send(client, model))
@@ -172,7 +187,8 @@ async def _watch(graph: GraphProcess, most: dict[str, int]) -> None:
 
 async def _measure(graph: GraphProcess, name: str) -> dict[str, Any]:
     attack, state = ATTACKS[name], graph.state()
-    url, model = state["endpoint"].removesuffix("/v1"), state["models"][0]
+    url, model = (state["gateway"] or {}).get("url", state["endpoint"]), state["models"][0]
+    url = url.removesuffix("/v1")
     most: dict[str, int] = {}
     watch = asyncio.create_task(_watch(graph, most))
     attacked, quiet, sent = Slice(), Slice(), Slice()
@@ -203,13 +219,17 @@ async def _measure(graph: GraphProcess, name: str) -> dict[str, Any]:
 
 def measure(name: str, folder: Path) -> dict[str, Any]:
     attack = ATTACKS[name]
-    copy = folder / "graph.yaml"
-    copy.write_text((GRAPHS / f"{attack.graph}.yaml").read_text())
+    copy = copy_graph(attack.graph, folder)
     arguments = ["--port", "0"]
+    if attack.has_gateway:
+        keys = folder / "keys.env"
+        keys.touch(mode=0o600)
+        keys.write_text(f"ordinary={KEY}\n")
+        arguments += ["--gateway", str(keys)]
     for setting in attack.settings:
         arguments += ["--set", setting]
     with GraphProcess(copy, folder, arguments) as graph:
-        graph.wait_ready()
+        graph.wait_ready(START_S)
         found = asyncio.run(_measure(graph, name))
         graph.stop()
     return found
