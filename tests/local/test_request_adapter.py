@@ -367,6 +367,32 @@ async def test_what_is_below_the_limits_passes() -> None:
 
 
 @pytest.mark.asyncio
+@pytest.mark.parametrize(("size", "at_once"), [(66_000, 1), (60_000, 4)])
+async def test_requests_that_are_probably_too_long_wait_for_each_other(
+    size: int, at_once: int
+) -> None:
+    """Dynamo counts the tokens of each on a core of its own, before it refuses it."""
+    active, most = 0, 0
+    all_are_here = asyncio.Event()
+
+    async def counts(request: web.Request) -> web.StreamResponse:
+        nonlocal active, most
+        active += 1
+        most = max(most, active)
+        if active == at_once:
+            all_are_here.set()
+        await all_are_here.wait()
+        active -= 1
+        return await _ok(request)
+
+    body = {"model": "m", "prompt": "x" * size}
+    async with adapted(Played(counts)) as url:
+        sent = (post(f"{url}/v1/completions", body) for _ in range(4))
+        statuses = [status for status, _, _ in await asyncio.gather(*sent)]
+    assert (statuses, most) == ([200] * 4, at_once)
+
+
+@pytest.mark.asyncio
 async def test_a_long_text_is_not_tokenized_in_the_process_of_the_frontend(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -13,6 +13,9 @@ MOST_MESSAGES = 1024
 # More than almost all text has: English about 4 to 5. JSON writes some characters with 6.
 BYTES_PER_TOKEN = 16
 OTHER_BYTES = 64 * 2**10  # of tools, parameters and the format
+# A longer prompt is probably refused. Such requests wait for each other: Dynamo would count the
+# tokens of each on a core of its own.
+LIKELY_BYTES_PER_TOKEN = 8
 UNKNOWN_BYTES = 2 * 2**20  # if the context length is not known
 MOST_PARSED_BYTES = 32 * 2**20
 
@@ -22,6 +25,13 @@ def most_bytes(context_tokens: int | None) -> int:
     if context_tokens is None:
         return UNKNOWN_BYTES
     return BYTES_PER_TOKEN * context_tokens + OTHER_BYTES
+
+
+def is_probably_too_long(size: int, context_tokens: int | None) -> bool:
+    """Whether a prompt has more bytes than almost all that fit the context length."""
+    if context_tokens is None:
+        return False
+    return size > LIKELY_BYTES_PER_TOKEN * context_tokens + OTHER_BYTES
 
 
 def too_large(size: int, body: Body | None, context_tokens: int | None) -> Refusal | None:

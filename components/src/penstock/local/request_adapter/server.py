@@ -26,6 +26,7 @@ from .hosts import UNKNOWN_HOST, is_served, not_served, pattern
 from .limits import (
     MOST_MESSAGES,
     MOST_PARSED_BYTES,
+    is_probably_too_long,
     too_large,
     too_many,
     too_many_roles,
@@ -120,7 +121,7 @@ class Adapter:
         self._engine, self._upstream, self._folder = engine, upstream, folder
         self._reads, self._output_limit = client_reads, output_limit
         self._max_messages = max_messages
-        self._watch = Watch()
+        self._watch, self._long = Watch(), asyncio.Lock()
         self._context: int | None = None
         self._hosts = re.compile(pattern(hosts))
         self._model = read_model(folder, template, tool_call_parser)
@@ -186,9 +187,11 @@ class Adapter:
             return _error(verdict.refusal)
         if body is not None and verdict.changed:
             raw = json.dumps(body | dict(verdict.changed)).encode()
+        is_long = has_rules and is_probably_too_long(len(raw), self._context)
         read = self._reads.begin(request) if self._reads is not None and has_rules else None
         try:
-            return await self._forward(request, raw, body, verdict, read)
+            async with self._long if is_long else contextlib.nullcontext():
+                return await self._forward(request, raw, body, verdict, read)
         except aiohttp.ClientConnectorError:
             return _unavailable()
         finally:
