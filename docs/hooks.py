@@ -54,7 +54,8 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Insert the reference of the commands, and point links out of docs/ at the copies."""
-    markdown = markdown.replace(COMMANDS_MARK, command_reference())
+    if COMMANDS_MARK in markdown:  # on one page only, and the reference takes a while to write
+        markdown = markdown.replace(COMMANDS_MARK, command_reference())
     # In the repository the folder is the list of decisions; the site generates a page of it.
     markdown = markdown.replace("](decisions)", "](decisions/index.md)")
     return with_copies(markdown, page.file.src_uri)
