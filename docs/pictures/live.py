@@ -1,14 +1,16 @@
-"""Take pictures of `penstock top` and of the page of `penstock page`, for docs/live.md.
+"""Take pictures of `penstock top`, `penstock page` and `penstock trace`, for the documentation.
 
-`make screenshots` runs it, for two minutes. They show one graph of mockers under load, which is
-scaled meanwhile. The page shows the path of its slowest request. It needs the environment page, and
-Debian's `chromium`.
+`make screenshots` runs it, for four minutes. Those of top and page show one graph of mockers under
+load, which is scaled meanwhile. The page shows the path of its slowest request. It needs the
+environment page, and Debian's `chromium`. That of trace shows one request with a long prompt, to
+mockers with slow prefill; `python docs/pictures/live.py trace` takes it alone.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 import os
 import random
 import re
@@ -18,12 +20,14 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import httpx
+from rich.console import Console
+from rich.text import Text
 
 if TYPE_CHECKING:
     from penstock.live.source import LiveGraph
@@ -41,6 +45,14 @@ USERS, PAUSE_S = 8, 1.0  # seconds between two requests of a user, on average
 SHARED = "The pressure at the gate rises with the level of the lake behind it. " * 40
 WIDTHS = (80, 160)  # columns of the terminal
 LINES = 26
+# The outlier of trace: one long prompt, on mockers whose prefill takes about 50 s for it.
+OUTLIER = [
+    *("--set", "model.context_length=131072"),
+    *("--set", "prefill.config.engine.speedup_ratio=0.03"),
+]
+OUTLIER_PROMPT = "lake " * 40_000  # two tokens each
+OUTLIER_COLUMNS = 100
+RECORDED_S = 4.0  # until the receiver has the spans of a request
 HEIGHT = 1080  # pixels, about those of the page
 WINDOW_S = 8.0  # longer than the window of the rates
 CHARTS_S = 30.0  # that the charts of the page show at least
@@ -68,6 +80,34 @@ async def take_top(source: LiveGraph, width: int, picture: Path) -> None:
 def cleaned(svg: str) -> str:
     """Without remote fonts, and with the same names in each run."""
     return NUMBERED.sub("terminal-", FONT.sub("", svg)).rstrip() + "\n"
+
+
+def take_trace(picture: Path) -> None:
+    """What `penstock trace` prints of a request with a long prompt, as SVG."""
+    from penstock.drill.graph_process import GraphProcess
+
+    with tempfile.TemporaryDirectory() as scratch:
+        graph = Path(scratch) / QUICKSTART.name
+        shutil.copy(QUICKSTART, graph)
+        options = ["--engine", "mocker", "--port", "0", "--trace", *OUTLIER]
+        with GraphProcess(graph, graph.parent, options) as process:
+            with httpx.Client(base_url=process.wait_ready(300.0), timeout=300.0) as client:
+                model = client.get("models").json()["data"][0]["id"]
+                messages = [{"role": "user", "content": OUTLIER_PROMPT}]
+                body = {"model": model, "messages": messages, "max_tokens": 4}
+                reply = client.post("chat/completions", json=body).raise_for_status()
+            time.sleep(RECORDED_S)
+            done = process.penstock("trace", str(graph), reply.json()["id"], *OUTLIER)
+            done.check_returncode()
+    title = f"penstock trace {QUICKSTART.name} {reply.json()['id']}"
+    picture.write_text(terminal(done.stdout, title), "utf-8")
+
+
+def terminal(text: str, title: str) -> str:
+    """A terminal with this text, as SVG."""
+    screen = Console(record=True, width=OUTLIER_COLUMNS, file=io.StringIO(), highlight=False)
+    screen.print(Text(text.rstrip()))
+    return cleaned(screen.export_svg(title=title, unique_id="terminal"))
 
 
 def take_page(url: str, folder: Path) -> None:
@@ -125,11 +165,11 @@ def _load(endpoint: str) -> Iterator[None]:
         one.result()  # raises what a request has raised
 
 
-def main() -> None:
+def take_live() -> None:
+    """The pictures of top and page."""
     from penstock.drill.graph_process import GraphProcess
     from penstock.live.source import LiveGraph
 
-    PICTURES.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         graph = folder / QUICKSTART.name
@@ -149,5 +189,12 @@ def main() -> None:
                 take_page(url, PICTURES)
 
 
+def main(argv: Sequence[str]) -> None:
+    PICTURES.mkdir(exist_ok=True)
+    if "trace" not in argv:
+        take_live()
+    take_trace(PICTURES / "trace.svg")
+
+
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -1,8 +1,8 @@
 """Make a report of each kind, and take pictures of it with Chromium, for docs/reports.md.
 
-`make screenshots` runs it, for some minutes. It needs the environments aiperf, llamacpp and sim,
-and Debian's `chromium` and `poppler-utils`. A test compares the titles in the pictures with those
-of today.
+`make screenshots` runs it, for some minutes. `python docs/pictures/screenshots.py bench` makes only
+the reports of these names. It needs the environments aiperf, llamacpp and sim, and Debian's
+`chromium` and `poppler-utils`. A test compares the titles in the pictures with those of today.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from random import Random
@@ -37,7 +37,7 @@ FAULTS = ["--faults", "kill:decode", "--count", "4", "--streams", "8", "--seed",
 PLANNED = ["--model", "gpt-oss-120b", "--gpu", "b200", "--gpus", "8", "--replays", "12"]
 # Name of the pictures → the command that writes the report.
 REPORTS: Mapping[str, Sequence[str]] = {
-    "bench": ["bench", QUICKSTART, *STARTED, "--rate", "6", "--requests", "200", *SLOW_SLO],
+    "bench": ["bench", QUICKSTART, *STARTED, "--rate", "2", "--requests", "200", *SLOW_SLO],
     "sweep": [
         *("bench", QUICKSTART, *STARTED, "--sweep", "1,2,4", "--gpus", "2"),
         *("--rate", "3", "--requests", "90", *SLOW_SLO),
@@ -84,18 +84,24 @@ def take(page: Page, report: Path, folder: Path) -> None:
         page.screenshot(folder / f"{report.stem}-print.webp", quality=QUALITY)
 
 
-def make(folder: Path) -> None:
-    """Write a report of each kind. CalledProcessError if a command fails."""
+def make(folder: Path, names: Collection[str]) -> None:
+    """Write the reports of these names. CalledProcessError if a command fails."""
+    for name in names:
+        if not RUNNING & set(REPORTS[name]):
+            _run(name, REPORTS[name], folder)
+    if "verify" in names:
+        _verify(folder)
+    if "shadow" in names:
+        _compare_responses(folder)
+
+
+def _verify(folder: Path) -> None:
     from penstock.drill.graph_process import GraphProcess
 
-    for name, command in REPORTS.items():
-        if not RUNNING & set(command):
-            _run(name, command, folder)
     graph = folder / Path(QUICKSTART).name
     shutil.copy(ROOT / QUICKSTART, graph)
     with GraphProcess(graph, folder, ["--engine", "mocker"]) as process:
         _run_with("verify", folder, URL=process.wait_ready(300.0))
-    _compare_responses(folder)
 
 
 def _compare_responses(folder: Path) -> None:
@@ -142,25 +148,29 @@ def _run(name: str, command: Sequence[str], folder: Path) -> None:
         raise subprocess.CalledProcessError(done.returncode, list(command))
 
 
-def main() -> None:
+def main(argv: Sequence[str]) -> None:
+    names = argv or list(REPORTS)
+    if unknown := set(names) - set(REPORTS):
+        sys.exit(f"unknown: {', '.join(sorted(unknown))}; known: {', '.join(REPORTS)}")
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        make(folder)
-        picture_all(folder)
+        make(folder, names)
+        picture_all(folder, names)
 
 
-def picture_all(folder: Path) -> None:
-    """``folder``: with the report of each kind."""
+def picture_all(folder: Path, names: Collection[str]) -> None:
+    """``folder``: with the reports of these names. Other pictures stay."""
     PICTURES.mkdir(exist_ok=True)
-    shown = {}
+    shown = json.loads(TITLES.read_text()) if TITLES.exists() else {}
     with browser() as page:
-        for name, command in REPORTS.items():
+        for name in names:
             report = folder / f"{name}.html"
             take(page, report, PICTURES)
-            text = report.read_text("utf-8")
-            shown[name] = {"command": " ".join(command), "titles": titles(text)}
-    TITLES.write_text(json.dumps(shown, indent=1) + "\n")
+            command = " ".join(REPORTS[name])
+            shown[name] = {"command": command, "titles": titles(report.read_text("utf-8"))}
+    ordered = {name: shown[name] for name in REPORTS if name in shown}
+    TITLES.write_text(json.dumps(ordered, indent=1) + "\n")
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

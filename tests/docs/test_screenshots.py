@@ -14,15 +14,22 @@ import pytest
 
 from penstock.live.text import columns_for
 from penstock.reports.page import report_html
+from penstock.tracing.explain import Cause, explain
+from penstock.tracing.report import ON_MOCKERS, verdict
 from tests.docs.test_documents import module
 from tests.reports.constructed import REPORTS, Report
 from tests.support.documents import PAGES, ROOT
+from tests.tracing.build import Trace, requests
 
 SCREENSHOTS = module(ROOT / "docs" / "pictures" / "screenshots.py")
 LIVE = module(ROOT / "docs" / "pictures" / "live.py")
 SHOWN = json.loads(SCREENSHOTS.TITLES.read_text())
 NAMES = {"compare": "comparison_of_two"}  # of the constructed report, if it is another
 NEEDED_BYTES, MAX_BYTES = 5_000, 3_500_000
+
+
+def without_figures(text: str) -> str:
+    return " ".join(re.sub(r"\d[\d.,]*", "#", text).split())
 
 
 def constructed(name: str) -> Report:
@@ -52,23 +59,57 @@ def test_the_pictures_are_small() -> None:
     assert sum(picture.stat().st_size for picture in pictures) < MAX_BYTES
 
 
-def test_the_pictures_of_the_live_view_are_shown_and_small() -> None:
+def test_the_pictures_of_the_live_view_and_of_trace_are_shown_and_small() -> None:
     pictures = {one.name: one.stat().st_size for one in LIVE.PICTURES.iterdir()}
-    assert sorted(pictures) == ["page-dark.webp", "page.webp", "top-160.svg", "top-80.svg"]
+    pages = {"page-dark.webp", "page.webp", "top-160.svg", "top-80.svg", "trace.svg"}
+    assert set(pictures) == pages
     for name, size in pictures.items():
         assert NEEDED_BYTES < size < (100_000 if name.endswith(".svg") else 200_000)
-        shown = re.search(rf"!\[(.+?)\]\(pictures/live/{name}\)", PAGES["docs/live.md"], re.DOTALL)
+        page = PAGES["docs/tracing.md" if name == "trace.svg" else "docs/live.md"]
+        shown = re.search(rf"!\[(.+?)\]\(pictures/live/{name}\)", page, re.DOTALL)
         assert shown, name
         assert len(shown[1]) > 30, "the picture needs a text for those who do not see it"
 
 
+def text_of(picture: str) -> str:
+    """The text in an SVG of the live view or of trace, which loads nothing."""
+    svg = (LIVE.PICTURES / picture).read_text("utf-8")
+    assert "url(http" not in svg.replace('"', "")
+    return html.unescape(re.sub(r"<[^>]+>", " ", svg)).replace("\xa0", " ")
+
+
 @pytest.mark.parametrize("width", LIVE.WIDTHS)
 def test_the_pictures_of_top_have_the_columns_of_today_and_load_nothing(width: int) -> None:
-    svg = (LIVE.PICTURES / f"top-{width}.svg").read_text("utf-8")
-    assert "url(http" not in svg.replace('"', "")
-    text = html.unescape(re.sub(r"<[^>]+>", " ", svg)).replace("\xa0", " ")
     titles = [column.title for column in columns_for(width)]
+    text = text_of(f"top-{width}.svg")
     assert re.search(r"\s+".join(map(re.escape, titles)), text), "run `make screenshots`"
+
+
+def test_the_picture_of_trace_has_the_verdict_of_today_on_an_outlier() -> None:
+    given = {"prefill_ms": 52_370.0, "input": 90_000, "cached": 0, "mocker": True}
+    outlier = explain(requests(Trace("slow", **given)), "slow")
+    assert outlier.cause is Cause.LONG_PROMPT
+    lines = [ON_MOCKERS, *(f"{label}: {text}" for label, text in verdict(outlier))]
+    picture = without_figures(text_of("trace.svg"))
+    missing = [line for line in lines if without_figures(line) not in picture]
+    assert missing == [], "run `make screenshots`"
+
+
+def test_the_page_about_traces_has_the_figures_of_its_picture() -> None:
+    text = text_of("trace.svg")
+    shown = re.search(r"!\[(.+?)\]\(pictures/live/trace.svg\)", PAGES["docs/tracing.md"])
+    assert shown
+    figures = re.findall(r"[\d,.]*\d(?: s)?", shown[1])
+    assert figures
+    assert [figure for figure in figures if figure not in text] == []
+
+
+def test_the_page_about_bench_shows_the_report_of_a_run_on_mockers() -> None:
+    assert "--engine mocker" in SHOWN["bench"]["command"]
+    for page in ("docs/bench.md", "docs/reports.md"):
+        shown = re.search(r"!\[(.+?)\]\(pictures/reports/bench-1280.webp\)", PAGES[page])
+        assert shown, page
+        assert "no engine ran" in shown[1]
 
 
 @pytest.mark.needs("chromium", "poppler")
