@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -211,3 +212,16 @@ def test_a_gateway_that_dies_is_restarted_with_its_keys(guarded: Guarded) -> Non
     until(lambda: bool(guarded.process.state()["gateway"]["is_running"]))
     assert guarded.client(ALICE, retries=5).models.list().data
     assert not guarded.is_accepted(BOB)
+
+
+def test_after_its_folder_was_deleted_a_gateway_follows_edits(guarded: Guarded) -> None:
+    """Envoy watches the deleted folder for new routes, so it must be replaced."""
+    before = guarded.process.state()["gateway"]["pid"]
+    (files,) = guarded.process.log.parent.glob("state/*/run/files")
+    shutil.rmtree(files.rename(files.with_suffix(".deleted")), ignore_errors=True)
+    until(lambda: guarded.process.state()["gateway"]["pid"] not in (0, before))
+    until(lambda: "or a part of it was deleted while" in guarded.process.log.read_text())
+    assert guarded.client(ALICE, retries=5).models.list().data
+    guarded.write_keys(carol=CAROL)
+    until(lambda: guarded.is_accepted(CAROL))
+    assert not guarded.is_accepted(ALICE)

@@ -151,6 +151,12 @@ class LocalGateway:
             self._has_changed = False
             await self._apply()
 
+    def restore(self) -> None:
+        """After the folder was deleted: Envoy watches the deleted one, so `step` starts another."""
+        self._places.folder.mkdir(parents=True, exist_ok=True)
+        if self._process is not None:
+            self._process.end()
+
     def change(self, section: GatewaySection) -> None:
         """Take over an edit of the graph, in which no setting of `fixed_setting` differs.
 
@@ -188,10 +194,10 @@ class LocalGateway:
     async def _apply(self) -> None:
         if self._process is not None:
             self._process.redact(self._keys)
-        self._write_routes()
         try:
+            self._write_routes()
             await self._until_applied()
-        except StartError as error:
+        except (OSError, StartError) as error:  # such as a full disk
             self._rejected = tuple(str(error).splitlines())
             self._say(str(error))
         else:

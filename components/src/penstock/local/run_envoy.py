@@ -181,6 +181,10 @@ class EnvoyProcess:
         """Hide these keys in the output too."""
         self._keys = tuple({*self._keys, *keys.values()})
 
+    def end(self) -> None:
+        """Without waiting for it; `exit_code` is None until then."""
+        self._child.terminate()
+
     def wait_until_listening(self, listen: Address) -> None:
         deadline = time.monotonic() + READY_S
         while time.monotonic() < deadline:

@@ -304,9 +304,11 @@ class Up:
         except (OSError, PenstockError):  # a full disk, or another `up`: try again
             return
         supervisor.restore()
+        if self._gateway is not None:
+            self._gateway.restore()
         self._say(
-            f"{self._state.path} was deleted while the graph was up, and made again; replacing the "
-            "processes that need its files. Requests fail meanwhile. The old logs are lost"
+            f"{self._state.path} or a part of it was deleted while the graph was up, and made "
+            "again; replacing the processes that need its files. Requests fail meanwhile"
         )
 
     def _follow_edits(self, supervisor: Supervisor, preparer: Preparer) -> None:
