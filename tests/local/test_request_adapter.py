@@ -16,12 +16,15 @@ import pytest
 import yarl
 from aiohttp import web
 
+from penstock.graph.gateway import Limits
 from penstock.local.adapt import adapt
 from penstock.local.adapter_launch import MOCKER_LIMIT, note, output_limit, with_adapter
 from penstock.local.deployment import Overrides, Program
 from penstock.local.launch import arguments
 from penstock.local.ports import LOOPBACK, Ports
 from penstock.local.request_adapter import limits, server, watch
+from penstock.local.request_adapter.limits import SizeLimits
+from penstock.local.request_adapter.options import size_limits
 from penstock.local.request_adapter.rules import CHAT, COMPLETIONS, RESPONSES
 from penstock.local.request_adapter.server import (
     DEFAULT_LIMIT_HEADER,
@@ -80,9 +83,12 @@ def test_the_frontend_of_engines_on_gpus_is_unchanged() -> None:
     made, engine = with_adapter([launch, on_cpu])
     assert engine == "vllm"
     assert "request_adapter" in made[0].argv[1]
-    (limited, _), _ = with_adapter([launch, on_cpu], Overrides(max_messages=7))
+    (limited, _), _ = with_adapter(
+        [launch, on_cpu], Overrides(limits=Limits(max_messages=7, max_request_kib=9))
+    )
     argv = arguments(limited, {}, {"inner": 21000}, host=LOOPBACK, port=8000)
-    assert argv[argv.index("--adapter-max-messages") + 1] == "7"
+    options, _ = split(argv[2:])
+    assert size_limits(options) == SizeLimits(max_messages=7, max_bytes=9 * 1024)
 
 
 def test_the_adapter_gets_the_output_limit_of_the_llamacpp_workers() -> None:
@@ -349,8 +355,37 @@ async def test_a_request_that_is_too_large_is_refused_before_it_costs_time(
 @pytest.mark.parametrize(("count", "status"), [(30, 200), (31, 413)])
 async def test_the_graph_sets_the_limit_of_messages(count: int, status: int) -> None:
     body = {"model": "m", "messages": [{"role": "user", "content": ""}] * count}
-    async with adapted(Played(_ok), max_messages=30) as url:
+    async with adapted(Played(_ok), limits=SizeLimits(max_messages=30)) as url:
         assert (await post(f"{url}{CHAT}", body))[0] == status
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(("size", "status"), [(900, 200), (1100, 413)])
+async def test_the_graph_sets_the_limit_of_bytes(size: int, status: int) -> None:
+    async with adapted(Played(_ok), limits=SizeLimits(max_bytes=1000)) as url:
+        assert (await post(f"{url}/v1/completions", {"model": "m", "prompt": "x" * size}))[
+            0
+        ] == status
+
+
+def test_the_size_of_a_request_is_that_of_the_gateway() -> None:
+    for context in (None, 1, 50, 8192, 40_001, 131_072):
+        kib = Limits().for_context(context).max_request_kib
+        assert kib is not None
+        assert 0 <= kib * 1024 - limits.most_bytes(context) < 1024
+
+
+@pytest.mark.asyncio
+async def test_properties_of_tools_are_no_messages() -> None:
+    parameters = {"properties": {"role": {}}, "required": ["role"]}
+    tool = {"type": "function", "function": {"name": "f", "parameters": parameters}}
+    body = {
+        "model": "m",
+        "messages": [{"role": "user", "content": ""}] * 1000,
+        "tools": [tool] * 128,
+    }
+    async with adapted(Played(_ok)) as url:
+        assert (await post(f"{url}{CHAT}", body))[0] == 200
 
 
 @pytest.mark.asyncio

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from penstock.local.request_adapter.model import Model, read_model
-from penstock.local.request_adapter.patterns import nested_repetitions
+from penstock.local.request_adapter.patterns import in_grammar, nested_repetitions
 from penstock.local.request_adapter.prompt import prompt_ids, prompt_text
 from penstock.local.request_adapter.rules import (
     CHAT,
@@ -401,14 +401,16 @@ def test_a_required_call_ends_the_output_unless_the_request_allows_several(choic
         ("((a{1,2}){3}){4}", 24),
         ("(.{30}){40}", 1),  # an engine has no choice in it
         ("(.{1,30}){40}", 1200),
-        ("(a{1,5}|b{1,7}){1,9}", 63),
+        ("(a{1,5}|b{1,7}){1,9}", 108),
         ("a{1,40}{1,40}", 1600),
         ("([)(]{1,50}){1,50}", 2500),
         (r"(\(.{1,50}\)){1,50}", 2500),
         ("(.{1,}){1,100}", 1100),
         (r"^\d{4}-\d{2}-\d{2}(T\d{2}(:\d{2}){1,2})?$", 1),
         ("^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==)?$", 1),
-        ('root ::= ("{9}" [a-z]{1,100}){1,100}', 10_000),
+        ('"(.{1,100}){1,100}"', 10_000),
+        ("((.{1,30}|b)(.{1,20}|c)){1,33}", 1650),
+        ("(a{1,9}b?c){2}(d{1,9}){3}", 27),
         ("(.{1,9" + "9" * 90 + "}){1,9}", 10**9),
         ("(" * 1000 + "{1,9}" * 1000, 10**9),
         (")){5}){1,2}", 1),
@@ -416,6 +418,21 @@ def test_a_required_call_ends_the_output_unless_the_request_allows_several(choic
 )
 def test_repetitions_within_each_other_are_counted(pattern: str, repetitions: int) -> None:
     assert nested_repetitions(pattern) == repetitions
+
+
+@pytest.mark.parametrize(
+    ("grammar", "repetitions"),
+    [
+        ('root ::= ("{9}" [a-z]{1,100}){1,100}', 10_000),
+        ('root ::= "(a{1,100}){1,100}"', 1),
+        ("root ::= a{1,100}\na ::= b{1,100}\nb ::= [^x]\n", 10_000),
+        ("b ::= c{1,10}\na ::= b{1,10}\nroot ::= a{1,10} | b\nc ::= [0-9]\n", 1000),
+        ("root ::= word{1,100} number{1,100}\nword ::= [a-z]+\nnumber ::= [0-9]\n", 1000),
+        ('root ::= "a" root | [a-z]{1,100}', 1),
+    ],
+)
+def test_rules_of_a_grammar_repeat_each_other(grammar: str, repetitions: int) -> None:
+    assert in_grammar(grammar) == repetitions
 
 
 COSTLY = {"type": "string", "pattern": "^(.{1,100}){1,100}$"}
@@ -429,7 +446,10 @@ TOOL = {"type": "function", "function": {"name": "f", "parameters": {"anyOf": [C
         (CHAT, "response_format", FORMAT),
         (CHAT, "tools", [TOOL]),
         (CHAT, "guided_json", {"patternProperties": {COSTLY["pattern"]: {}}}),
+        (CHAT, "guided_json", json.dumps(COSTLY)),
         (CHAT, "guided_regex", COSTLY["pattern"]),
+        (CHAT, "structural_tag", {"format": {"grammar": "root ::= ([a-z]{1,100}){1,100}"}}),
+        (COMPLETIONS, "guided_whitespace_pattern", COSTLY["pattern"]),
         (COMPLETIONS, "guided_grammar", "root ::= ([a-z]{1,100}){1,100}"),
         (RESPONSES, "text", {"format": FORMAT["json_schema"]}),
     ],

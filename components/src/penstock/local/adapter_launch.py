@@ -57,8 +57,10 @@ def with_adapter(
     options += [] if template is None else ["--adapter-template", template]
     parser = next((name for p in programs if (name := tool_template.parser(p))), None)
     options += [] if parser is None else ["--adapter-tool-call-parser", parser]
-    most = overrides.max_messages
-    options += [] if most is None else ["--adapter-max-messages", str(most)]
+    limits = overrides.limits
+    sizes = {"messages": limits.max_messages, "request-kib": limits.max_request_kib}
+    for name, size in sizes.items():
+        options += [] if size is None else [f"--adapter-max-{name}", str(size)]
     limit = output_limit(programs, engine)
     options += [] if limit is None else ["--adapter-output-limit", str(limit)]
     options += [word for name in overrides.hosts for word in ("--adapter-allow-host", name)]

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from penstock.graph.gateway import GatewaySection
+from penstock.graph.gateway import GatewaySection, Limits
 from penstock.local.mocker_flags import MODULE
 from penstock.manifests.deployment import Engine, Role
 
@@ -87,7 +87,7 @@ class Overrides:
     engine: Engine | None = None  # --engine mocker
     port: int | None = None
     hosts: tuple[str, ...] = ()
-    max_messages: int | None = None  # of the section `gateway`, not an option
+    limits: Limits = field(default_factory=GatewaySection)  # of the graph
 
 
 @dataclass(frozen=True, kw_only=True)

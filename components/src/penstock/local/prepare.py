@@ -76,7 +76,7 @@ class Preparer:
         deployment = adapt(
             source.deployment,
             self._machine,
-            replace(self._overrides, max_messages=gateway.max_messages),
+            replace(self._overrides, limits=gateway),
             model_folder,
             self._simulate,
             self._settings,

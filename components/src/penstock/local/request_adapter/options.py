@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from .limits import MOST_MESSAGES
+from .limits import MOST_MESSAGES, SizeLimits
 from .rules import ENGINES
 
 
@@ -19,6 +19,7 @@ def split(argv: list[str]) -> tuple[argparse.Namespace, list[str]]:
     parser.add_argument("--adapter-template", type=Path, default=None)
     parser.add_argument("--adapter-tool-call-parser", default=None)
     parser.add_argument("--adapter-max-messages", type=int, default=MOST_MESSAGES)
+    parser.add_argument("--adapter-max-request-kib", type=int, default=None)
     parser.add_argument("--adapter-output-limit", type=int, default=None)
     parser.add_argument("--adapter-allow-host", action="append", default=[])
     parser.add_argument("--http-host", required=True)
@@ -26,3 +27,11 @@ def split(argv: list[str]) -> tuple[argparse.Namespace, list[str]]:
     options, rest = parser.parse_known_args(argv)
     inner = ["--http-host", "127.0.0.1", "--http-port", str(options.adapter_inner_port)]
     return options, ["dynamo.frontend", *rest, *inner]
+
+
+def size_limits(options: argparse.Namespace) -> SizeLimits:
+    """Those of the graph, or the defaults."""
+    kib = options.adapter_max_request_kib
+    return SizeLimits(
+        max_messages=options.adapter_max_messages, max_bytes=None if kib is None else kib * 1024
+    )

@@ -24,15 +24,11 @@ from .calls import Asked, CorrectedCalls, with_tokens
 from .client_reads import ClientRead, ClientReads
 from .hosts import UNKNOWN_HOST, is_served, not_served, pattern
 from .limits import (
-    MOST_MESSAGES,
-    MOST_PARSED_BYTES,
+    SizeLimits,
     is_probably_too_long,
-    too_large,
-    too_many,
-    too_many_roles,
 )
 from .model import TOKENIZER, read_model
-from .options import split
+from .options import size_limits, split
 from .prompt import Body, prompt_ids, prompt_text
 from .refusal import Refusal
 from .rules import (
@@ -55,6 +51,7 @@ from .watch import Watch
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
+DEFAULT_LIMITS = SizeLimits()
 BODY_LIMIT = 192 * 2**20  # bytes; Dynamo's default
 # Of one hop (RFC 9110), and Host and Content-Length, which aiohttp writes.
 HOP = frozenset(
@@ -91,7 +88,7 @@ async def _serve(options: argparse.Namespace) -> None:
         *facts,
         client_reads=reads,
         hosts=options.adapter_allow_host,
-        max_messages=options.adapter_max_messages,
+        limits=size_limits(options),
         output_limit=options.adapter_output_limit,
     )
     await adapter.start(options.http_host, options.http_port)
@@ -113,14 +110,14 @@ class Adapter:
         tool_call_parser: str | None = None,
         client_reads: ClientReads | None = None,
         hosts: Iterable[str] = (),
-        max_messages: int = MOST_MESSAGES,
+        limits: SizeLimits = DEFAULT_LIMITS,
         output_limit: int | None = None,
     ) -> None:
         """``folder``, ``template`` and ``tool_call_parser``: of the model; see `read_model`.
         ``output_limit``: see `review`."""
         self._engine, self._upstream, self._folder = engine, upstream, folder
         self._reads, self._output_limit = client_reads, output_limit
-        self._max_messages = max_messages
+        self._limits = limits
         self._watch, self._long = Watch(), asyncio.Lock()
         self._context: int | None = None
         self._hosts = re.compile(pattern(hosts))
@@ -170,15 +167,12 @@ class Adapter:
         body, verdict = None, Verdict()
         if has_rules:
             context = await self._longest_context()
-            if len(raw) > MOST_PARSED_BYTES and (refusal := too_large(len(raw), None, context)):
-                return _error(refusal)
             param = "input" if request.path == RESPONSES else "messages"
-            if refusal := too_many_roles(raw, param, self._max_messages):
+            if refusal := self._limits.refused_unparsed(raw, param, context):
                 return _error(refusal)
             with self._watch.on(_name(request, raw)):
                 body = _parsed(raw)
-                refusal = too_large(len(raw), body, context)
-                if refusal := refusal or too_many(body or {}, self._max_messages):
+                if refusal := self._limits.refused(len(raw), body, context):
                     return _error(refusal)
                 if body is not None:
                     facts = self._engine, self._model, self._output_limit

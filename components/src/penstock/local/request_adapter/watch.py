@@ -53,7 +53,7 @@ class Watch:
         """Names ``what`` after UNANSWERED_S, unless it is cancelled at the first byte."""
         line = (
             f"request adapter: {what} has no response after {UNANSWERED_S:.0f} s: it waits for a "
-            "worker, or the model's chat template does not end"
+            "worker, its output is not streamed, or the model's chat template does not end"
         )
         timer = asyncio.get_running_loop().call_later(UNANSWERED_S, self._say, line)
         try:
