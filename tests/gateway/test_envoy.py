@@ -236,7 +236,10 @@ ROLE = {"role": "user", "content": ""}
         ({"prompt": [[1, 2]] * 21}, 413),
         ({"prompt": [1] * 5000}, 200),  # token ids
         ({"messages": [{"role": "user", "content": [{"type": "text", "text": "x"}] * 30}]}, 200),
-        ({"tools": [{"function": {"enum": ["x"] * 30}}], "messages": [ROLE]}, 200),
+        ({"tools": [{"function": {"enum": ["x"] * 30}}] * 30, "messages": [ROLE]}, 200),
+        ({"tools": [], "messages": [ROLE] * 21}, 413),
+        ({"model": "tools", "messages": [ROLE] * 21}, 413),
+        ({"tools": "messages", "prompt": ["x"] * 21}, 413),
         ({"logit_bias": {str(n): 1 for n in range(30)}, "messages": [ROLE]}, 200),
         ({"messages": [{"role": "user", "content": '"},{' * 30 + "\\"}]}, 200),
         ({"x": "\\", "messages": [{"role": "user", "content": '\\"' * 30}] * 21}, 413),

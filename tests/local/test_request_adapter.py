@@ -16,6 +16,7 @@ import pytest
 import yarl
 from aiohttp import web
 
+from penstock.graph import gateway
 from penstock.graph.gateway import Limits
 from penstock.local.adapt import adapt
 from penstock.local.adapter_launch import MOCKER_LIMIT, note, output_limit, with_adapter
@@ -373,6 +374,15 @@ def test_the_size_of_a_request_is_that_of_the_gateway() -> None:
         kib = Limits().for_context(context).max_request_kib
         assert kib is not None
         assert 0 <= kib * 1024 - limits.most_bytes(context) < 1024
+    assert limits.MOST_MESSAGES == gateway.MOST_MESSAGES
+
+
+def test_an_edit_below_the_limits_of_a_frontend_replaces_no_frontend() -> None:
+    lower = Limits(max_messages=1024, max_request_kib=192)
+    assert lower.above_defaults(8192) == Limits()
+    higher = Limits(max_messages=1025, max_request_kib=193)
+    assert higher.above_defaults(8192) == higher
+    assert higher.above_defaults(None) == Limits(max_messages=1025)
 
 
 @pytest.mark.asyncio

@@ -10,7 +10,7 @@
     {{- /* 16 bytes per token, rounded up, and 64 KiB for tools and parameters. */ -}}
     {{- $kib = add (div (add (mul 16 (int64 .)) 1023) 1024) 64 -}}
   {{- end -}}
-  {{- $_ := set $gateway "max_request_kib" $kib -}}
+  {{- $_ := set $gateway "max_request_kib" (min $kib 4194303) -}}
 {{- end -}}
 {{- if kindIs "map" $gateway.rate_limit -}}
   {{- $limit := $defaults.rate_limit -}}

@@ -17,9 +17,12 @@ TokenCount = Annotated[int, Field(ge=1, le=4_294_967_295)]
 # reach them. Almost all text has fewer bytes per token: English about 4 to 5.
 BYTES_PER_TOKEN = 16
 OTHER_KIB = 64  # of tools, parameters and the format
+MOST_MESSAGES = 1024  # for a local frontend
 UNKNOWN_KIB = 2048  # if the context length is not known
+MOST_KIB = 4_194_303  # Envoy's number of bytes has 32 bits
 # Lua that counts the messages of a request, in Envoy and in Envoy Gateway; with `{max_messages}`.
 COUNT_MESSAGES = (Path(__file__).parent / "limit_messages.lua").read_text()
+KibCount = Annotated[int, Field(ge=1, le=MOST_KIB)]
 HeaderName = Annotated[str, Field(pattern=HEADER_NAME)]
 
 
@@ -84,13 +87,13 @@ class Limits(Spec):
             "twice."
         ),
     )
-    max_request_kib: Positive | None = Field(
+    max_request_kib: KibCount | None = Field(
         default=None,
         description=(
             "Size of the largest request in KiB; larger requests get status 413. If unset: 16 "
             "bytes for each token of model.context_length, plus 64 KiB; without a context length, "
-            "2,048 KiB. Envoy buffers a request completely before it forwards it, but does not "
-            "buffer responses."
+            "2,048 KiB. Requests with images may need more. Envoy buffers a request completely "
+            "before it forwards it, but does not buffer responses."
         ),
     )
     max_messages: Positive | None = Field(
@@ -99,7 +102,8 @@ class Limits(Spec):
             "Maximum number of messages, input items or prompts of a request; more get status 413. "
             "If unset, the gateway does not count them. On a cluster, this field needs an Envoy "
             "Gateway with `extensionApis.enableLua: true`: without it, every request gets status "
-            "500. `up` always limits them, to 1,024 if the field is unset."
+            "500. With the local engines, the frontends of `up` accept 1,024, or this number if it "
+            "is larger."
         ),
     )
     max_parallel_requests: Positive = Field(
@@ -115,7 +119,17 @@ class Limits(Spec):
         if self.max_request_kib is not None:
             return self
         kib = UNKNOWN_KIB if tokens is None else -(-BYTES_PER_TOKEN * tokens // 1024) + OTHER_KIB
-        return self.model_copy(update={"max_request_kib": kib})
+        return self.model_copy(update={"max_request_kib": min(kib, MOST_KIB)})
+
+    def above_defaults(self, tokens: int | None) -> Limits:
+        """Only the sizes above the defaults of local frontends. The gateway enforces lower ones, so
+        an edit of those replaces no frontend."""
+        kib = Limits().for_context(tokens).max_request_kib or 0
+        is_larger = (self.max_request_kib or 0) > kib
+        return Limits(
+            max_request_kib=self.max_request_kib if is_larger else None,
+            max_messages=self.max_messages if (self.max_messages or 0) > MOST_MESSAGES else None,
+        )
 
 
 class Tls(Spec):

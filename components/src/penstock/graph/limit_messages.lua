@@ -1,9 +1,10 @@
 -- Refuses a request with more messages, input items or prompts than the limit. The frontend would
 -- render the chat template for all of them: 16,000 empty messages take it 8 to 10 s.
--- Counted are the elements of each array that is a field of the request. Token ids do not count.
+-- Counted are the elements of each array that is a field of the request, except `tools`. Token ids
+-- do not count. Compressed bodies are not read.
 local MOST = {max_messages}
 
-local byte, find = string.byte, string.find
+local byte, find, sub = string.byte, string.find, string.sub
 
 -- The place of the quote that ends the string which begins at `first`.
 local function end_of_string(text, first)
@@ -18,7 +19,7 @@ local function end_of_string(text, first)
 end
 
 local function has_too_many(text)
-  local depth, counts, elements, place, size = 0, false, 0, 1, #text
+  local depth, counts, elements, place, size, name = 0, false, 0, 1, #text, ""
   while place <= size do
     local char = byte(text, place)
     local opens = char == 123 or char == 91 -- { or [
@@ -27,10 +28,12 @@ local function has_too_many(text)
       if elements > MOST then return true end
     end
     if char == 34 then
-      place = end_of_string(text, place)
+      local last = end_of_string(text, place)
+      if depth == 1 then name = sub(text, place, last) end
+      place = last
     elseif opens then
       depth = depth + 1
-      if depth == 2 then counts, elements = char == 91, 0 end
+      if depth == 2 then counts, elements = char == 91 and name ~= '"tools"', 0 end
     elseif char == 125 or char == 93 then -- } or ]
       depth = depth - 1
     end

@@ -87,7 +87,7 @@ class Overrides:
     engine: Engine | None = None  # --engine mocker
     port: int | None = None
     hosts: tuple[str, ...] = ()
-    limits: Limits = field(default_factory=GatewaySection)  # of the graph
+    limits: Limits = field(default_factory=Limits)  # of the graph, where above the defaults
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -73,10 +73,11 @@ class Preparer:
         graph = source.loaded.graph if source.loaded else None
         section = graph.gateway if graph else None
         gateway = section or GatewaySection()
+        context = graph.model.context_length if graph else None
         deployment = adapt(
             source.deployment,
             self._machine,
-            replace(self._overrides, limits=gateway),
+            replace(self._overrides, limits=gateway.above_defaults(context)),
             model_folder,
             self._simulate,
             self._settings,
@@ -92,7 +93,7 @@ class Preparer:
         if section is not None and not self._has_gateway:
             notes += ("gateway: not started, as no API keys are given: add `--gateway FILE`",)
         namespace = f"{deployment.namespace}-{digest}"
-        gateway = gateway.for_context(graph.model.context_length if graph else None)
+        gateway = gateway.for_context(context)
         return replace(deployment, namespace=namespace, notes=notes, gateway=gateway)
 
     def _gpu_notes(self, source: Source, deployment: LocalDeployment) -> tuple[str, ...]:
