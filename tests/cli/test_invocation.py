@@ -21,6 +21,9 @@ def restored() -> Iterator[None]:
     command_text._Invocation.words = before
 
 
+URL = "https://ci:TOKEN@host/simple"
+
+
 @pytest.mark.parametrize(
     ("parent", "own", "words"),
     [
@@ -39,6 +42,35 @@ def test_the_words_are_those_of_the_users_command_line(
     assert invocation() == words
     assert as_invoked(f"Run {command('up', 'g.yaml')}.") == f"Run `{words} up g.yaml`."
     assert fitted("See `penstock ls`.") == [f"See `{words} ls`."]
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (f"uv run --default-index {URL} penstock", "uv run penstock"),
+        (f"uv run --default-index={URL} penstock", "uv run penstock"),
+        (f"uv --default-index {URL} run penstock", "uv run penstock"),
+        (f"uv run --project . --index {URL} penstock", "uv run penstock"),
+        ("uv run --env-file TOKEN penstock", "uv run penstock"),
+        ("uv run TOKEN=1 penstock", "uv run penstock"),
+        (f"uv run --with {URL} penstock", "uv run penstock"),
+        (f"uv run --with={URL} penstock", "uv run penstock"),
+        ("uv run --with pkg@ci:TOKEN@host penstock", "uv run penstock"),
+        (f"uv run {URL}", "uv run penstock"),
+        ("uv run env TOKEN=1 penstock", "uv run penstock"),
+        ("uv run --project penstock", "uv run penstock"),
+        ("uv run python -m penstock", "uv run penstock"),
+        (f"uvx --from git+{URL} penstock", "uvx penstock"),
+        (f"uvx --index {URL} penstock", "uvx penstock"),
+        (f"uvx git+{URL}", "uvx penstock"),
+        ("uv run --no-sync --project=. --extra x penstock", None),
+        ("uv run --directory d --group g --with w --python 3.12 penstock", None),
+        ("uvx penstock@0.2.0", None),
+    ],
+)
+def test_options_of_uv_that_may_hold_a_secret_are_left_out(line: str, words: str | None) -> None:
+    set_invocation([*line.split(), "ls"], ["/v/bin/penstock", "ls"])
+    assert invocation() == (words or line)
 
 
 def test_a_penstock_on_the_path_is_not_named_by_its_path(

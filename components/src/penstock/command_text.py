@@ -5,14 +5,21 @@ Messages say `penstock`; `as_invoked` prints them with the words with which the 
 
 from __future__ import annotations
 
+import re
 import shlex
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TextIO
 
 NAME = "penstock"
 UV = ("uv", "uvx")
+# Options of uv that messages repeat. Others, and values with a colon such as URLs, may be secrets.
+UV_OPTIONS = frozenset(
+    ("--project", "--directory", "--from", "-p", "--python", "--with", "--group", "--extra")
+)
+UV_FLAG = "--no-sync"
+PROGRAM = re.compile(rf"{NAME}(@[\w.]+)?")  # penstock@latest
 
 
 class _Invocation:
@@ -45,9 +52,32 @@ def set_invocation(parent: Sequence[str], own: Sequence[str]) -> None:
     program, *arguments = own
     before = parent[: len(parent) - len(arguments)]
     if before and Path(before[0]).name in UV and list(parent[len(before) :]) == arguments:
-        _Invocation.words = shlex.join([Path(before[0]).name, *before[1:]])
+        _Invocation.words = shlex.join(_uv_words(before))
     elif Path(program).name == NAME and not _is_on_path(Path(program)):
         _Invocation.words = shlex.quote(program)
+
+
+def _uv_words(before: Sequence[str]) -> list[str]:
+    """``before``, a command line of uv up to `penstock`, or without its options if one may hold a
+    secret."""
+    name, *rest = Path(before[0]).name, *before[1:]
+    start = ["uvx"] if name == "uvx" else ["uv", "run"]
+    *options, program = rest[len(start) - 1 :] or [""]
+    if [name, *rest][: len(start)] == start and PROGRAM.fullmatch(program) and _may_print(options):
+        return [*start, *options, program]
+    return [*start, NAME]
+
+
+def _may_print(options: Sequence[str]) -> bool:
+    words: Iterator[str] = iter(options)
+    for word in words:
+        option, equals, value = word.partition("=")
+        if word == UV_FLAG:
+            continue
+        value = value if equals else next(words, ":")  # without a value: not printed
+        if option not in UV_OPTIONS or ":" in value:
+            return False
+    return True
 
 
 def _is_on_path(program: Path) -> bool:
