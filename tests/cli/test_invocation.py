@@ -73,6 +73,20 @@ def test_options_of_uv_that_may_hold_a_secret_are_left_out(line: str, words: str
     assert invocation() == (words or line)
 
 
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("uv tool uvx --from . penstock", "uvx --from . penstock"),
+        ("/b/uv tool run penstock@latest", "uvx penstock@latest"),
+        (f"uv tool uvx --index {URL} penstock", "uvx penstock"),
+        (f"uv tool run git+{URL}", "uvx penstock"),
+    ],
+)
+def test_uvx_is_named_although_it_runs_uv_tool(line: str, words: str) -> None:
+    set_invocation([*line.split(), "ls"], ["/cache/bin/penstock", "ls"])
+    assert invocation() == words
+
+
 def test_a_penstock_on_the_path_is_not_named_by_its_path(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -59,8 +59,10 @@ def set_invocation(parent: Sequence[str], own: Sequence[str]) -> None:
 
 def _uv_words(before: Sequence[str]) -> list[str]:
     """``before``, a command line of uv up to `penstock`, or without its options if one may hold a
-    secret."""
+    secret. uvx runs `uv tool uvx`."""
     name, *rest = Path(before[0]).name, *before[1:]
+    if name == "uv" and rest[:2] in (["tool", "uvx"], ["tool", "run"]):
+        name, rest = "uvx", rest[2:]
     start = ["uvx"] if name == "uvx" else ["uv", "run"]
     *options, program = rest[len(start) - 1 :] or [""]
     if [name, *rest][: len(start)] == start and PROGRAM.fullmatch(program) and _may_print(options):
