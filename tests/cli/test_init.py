@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import yaml
 
 from penstock.checks.finding import Level
 from penstock.checks.run import check_file
+from penstock.cli.command_line import CommandParser
 from penstock.cli.init import MAX_GPUS, WORKLOADS
 from penstock.errors import GraphError, InputError, UsageError
 from penstock.hardware import GPUS
@@ -201,6 +203,8 @@ def test_a_file_is_never_overwritten(tmp_path: Path) -> None:
         (("--gpus", "0"), UsageError, "'0' is not an integer from 1 to 1024"),
         (("--gpus", "1"), UsageError, "too small for openai/gpt-oss-120b. Fix: Use at least 2"),
         (("--workload", "short-chats"), UsageError, "Did you mean short-chat?"),
+        (("--workload", "docs"), UsageError, "Did you mean document?"),
+        (("--workload", "chatt"), UsageError, "Did you mean short-chat?"),
         (("--ttft", "500"), UsageError, "write it as 500ms"),
     ],
 )
@@ -306,6 +310,19 @@ def test_the_old_names_of_workloads_are_accepted_with_a_note(
     warnings = [line for line in done.stderr.splitlines() if "warning" in line]
     end = "; the old name is accepted for one release"
     assert warnings == [f"penstock init: warning: {note}{end}" for note in notes]
+
+
+@pytest.mark.parametrize("command", ["simulate", "plan", "bench", "tune"])
+def test_other_commands_accept_the_old_names_too(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parser = CommandParser(prog=f"penstock {command}")
+    import_module(f"penstock.cli.{command}").add_arguments(parser)
+    (workload,) = [action for action in parser.actions() if action.dest == "workload"]
+    assert callable(workload.type)
+    assert [workload.type(name) for name in ("documents", "g.yaml")] == ["document", "g.yaml"]
+    note = "documents is now document; the old name is accepted for one release"
+    assert capsys.readouterr().err == f"penstock {command}: warning: {note}\n"
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,8 @@ from difflib import get_close_matches
 
 # For a key of a file: `modle` is `model`; `tokenizer` is not `token_secret`.
 KEY_CUTOFF = 0.75
+# For one of a few names: `docs` is `document`.
+CHOICE_CUTOFF = 0.5
 
 
 def nearest(word: str, names: Iterable[str], cutoff: float = 0.6) -> str:

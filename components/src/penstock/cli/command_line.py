@@ -88,9 +88,7 @@ class CommandParser(argparse.ArgumentParser):
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         """As in argparse, with a suggestion."""
         if action.choices is not None and value not in action.choices:
-            names = ", ".join(map(str, action.choices))
-            suggestion = did_you_mean(str(value), map(str, action.choices))
-            message = f"{value!r} is not one of {names}{suggestion}"
+            message = not_a_choice(str(value), [str(choice) for choice in action.choices])
             raise argparse.ArgumentError(action, message)
 
     def error(self, message: str) -> NoReturn:
@@ -116,3 +114,12 @@ def did_you_mean(word: str, names: Iterable[str]) -> str:
 
     near = nearest(word, names)
     return f". Did you mean {near}?" if near else ""
+
+
+def not_a_choice(word: str, choices: Sequence[str]) -> str:
+    """That ``word`` is none of the choices, with a suggestion if one is similar."""
+    from penstock.nearest import CHOICE_CUTOFF, nearest
+
+    near = nearest(word, choices, CHOICE_CUTOFF)
+    suggestion = f". Did you mean {near}?" if near else ""
+    return f"{word!r} is not one of {', '.join(choices)}{suggestion}"

@@ -7,13 +7,19 @@ import os
 import shlex
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from penstock.cli import arguments
-from penstock.cli.command_line import did_you_mean
+from penstock.cli.command_line import not_a_choice
 from penstock.cli.graph_output import print_prerequisites
-from penstock.cli.replay_arguments import duration_ms, integer_between
+from penstock.cli.replay_arguments import (
+    current_workload,
+    duration_ms,
+    integer_between,
+    warn_renamed,
+)
 from penstock.command_text import invocation
 
 if TYPE_CHECKING:
@@ -21,10 +27,10 @@ if TYPE_CHECKING:
     from penstock.hardware import Gpu
     from penstock.plan.starting_graph import StartingGraph, Traffic
 
+PROG = "penstock init"
 MAX_GPUS = 1024
 QUESTIONS = ("model", "gpu", "gpus", "workload")
 WORKLOADS = ("short-chat", "document", "agentic", "latency", "batch")
-RENAMED = {"chat": "short-chat", "documents": "document"}  # accepted for one release
 GIVEN = (
     "Give them as options, such as `--model gpt-oss-20b --gpu h100 --gpus 1 --workload short-chat`."
 )
@@ -51,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--workload",
-        type=_current_name,
+        type=partial(current_workload, PROG),
         choices=WORKLOADS,
         help="short-chat: many users, about 1024 tokens input (ISL) and 1024 output (OSL); "
         "document: ISL 8192, OSL 1024; agentic: 8 turns of ISL 1500 and OSL 300 after a shared "
@@ -61,7 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--traffic",
         dest="workload",
-        type=_current_name,
+        type=partial(current_workload, PROG),
         choices=WORKLOADS,
         action=_Traffic,
         help=argparse.SUPPRESS,
@@ -85,34 +91,16 @@ class _Traffic(argparse.Action):
     """The old name of --workload."""
 
     def __call__(self, parser: object, args: argparse.Namespace, value: object, *_: object) -> None:
-        _warn_renamed("--traffic", "--workload")
+        warn_renamed(PROG, "--traffic", "--workload")
         args.workload = value
-
-
-def _current_name(text: str) -> str:
-    """The name of a workload, also for one that was renamed."""
-    name = RENAMED.get(text, text)
-    if name != text:
-        _warn_renamed(text, name)
-    return name
-
-
-def _warn_renamed(old: str, new: str) -> None:
-    print(
-        f"penstock init: warning: {old} is now {new}; the old name is accepted for one release",
-        file=sys.stderr,
-    )
 
 
 def _traffic(text: str) -> Traffic:
     from penstock.plan.starting_graph import Traffic
 
-    name = _current_name(text)
+    name = current_workload(PROG, text)
     if name not in WORKLOADS:
-        suggestion = did_you_mean(name, WORKLOADS)
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not one of {', '.join(WORKLOADS)}{suggestion}"
-        )
+        raise argparse.ArgumentTypeError(not_a_choice(name, WORKLOADS))
     return Traffic(name)
 
 

@@ -7,6 +7,7 @@ import re
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -59,6 +60,7 @@ def add_workload(parser: argparse.ArgumentParser, *, required: bool = True) -> N
     parser.add_argument(
         "--workload",
         required=required,
+        type=partial(current_workload, parser.prog),
         metavar="NAME|FILE",
         help="workload file, or one of short-chat, document, long-context, agentic, conversation",
     )
@@ -93,6 +95,21 @@ def add_workload(parser: argparse.ArgumentParser, *, required: bool = True) -> N
         const="--scale",
         help=argparse.SUPPRESS,
     )
+
+
+def current_workload(prog: str, name: str) -> str:
+    """The name of a workload, also for one that was renamed, with a warning of ``prog``."""
+    from penstock.workload.load import RENAMED
+
+    current = RENAMED.get(name, name)
+    if current != name:
+        warn_renamed(prog, name, current)
+    return current
+
+
+def warn_renamed(prog: str, old: str, new: str) -> None:
+    message = f"{old} is now {new}; the old name is accepted for one release"
+    print(f"{prog}: warning: {message}", file=sys.stderr)
 
 
 def load_argument(args: argparse.Namespace, loaded: LoadedWorkload, times: float) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 from penstock.errors import GraphError, InputError, Problem, UsageError
 from penstock.graph.not_a_graph import kind_of_manifest
 from penstock.graph.text_file import read_text_file
-from penstock.nearest import nearest
+from penstock.nearest import CHOICE_CUTOFF, nearest
 from penstock.shipped import shipped
 from penstock.strict_yaml.kind import DocumentKind
 from penstock.strict_yaml.parse import parse_strictly
@@ -25,13 +25,9 @@ from penstock.workload.trace import Recorded, format_of, read_trace
 Change = Callable[[tuple[Request, ...]], tuple[Request, ...]]
 GRAPH_KEY = re.compile(r"^(model|engine)\s*:", re.MULTILINE)  # every graph has both
 READY = shipped("workloads", "benchmarks/workloads")
+RENAMED = {"chat": "short-chat", "documents": "document"}  # commands accept them for one release
 # What `penstock init` also knows by name, and the ready-made workload with the same lengths.
-SAME_LENGTHS = {
-    "chat": "short-chat",
-    "documents": "document",
-    "latency": "short-chat",
-    "batch": "document",
-}
+SAME_LENGTHS = {**RENAMED, "latency": "short-chat", "batch": "document"}
 WORKLOAD = DocumentKind(name="a workload", example=str(READY / "short-chat.yaml"))
 
 
@@ -160,7 +156,7 @@ def find_workload(name: str, trace: Path | None = None) -> LoadedWorkload:
 
 
 def _unknown(name: str) -> Problem:
-    close = SAME_LENGTHS.get(name) or nearest(name, ready_names(), cutoff=0.5)
+    close = SAME_LENGTHS.get(name) or nearest(name, ready_names(), CHOICE_CUTOFF)
     fix = (
         f"Did you mean {close}?" if close else f"Use a file, or one of {', '.join(ready_names())}."
     )
