@@ -44,6 +44,11 @@ def test_a_wrong_parser_of_a_llamacpp_graph_is_found(
     )
 
 
+def test_the_limit_of_the_output_is_one_of_up() -> None:
+    texts = {name: text for name, _, text in options()}
+    assert "Only `up` applies it" in texts["n_predict"]
+
+
 def test_the_table_has_every_option_and_a_changed_page_is_stale() -> None:
     names = [name for name, _, _ in options()]
     fields = [*LlamaCppConfig.model_fields]

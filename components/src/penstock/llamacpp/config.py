@@ -95,7 +95,8 @@ class LlamaCppConfig(Spec):
     n_predict: Positive | None = Field(
         default=None,
         description=(
-            "Output limit in tokens of requests that set none; if unset, the rest of the context."
+            "Output limit in tokens of requests that set none; if unset, the rest of the context. "
+            "Only `up` applies it, in its request adapter; the worker ignores this option."
         ),
     )
     sampling: Sampling = Field(
