@@ -149,7 +149,7 @@ def test_a_signal_ends_the_replays_too(number: signal.Signals, tmp_path: Path) -
     assert children
     process.send_signal(number)
     output, _ = process.communicate(timeout=30)
-    assert (process.returncode, output) == (130, "")
+    assert (process.returncode, output) == (130, "penstock simulate: interrupted\n")
     assert not psutil.wait_procs(children, timeout=5)[1]
     assert not list(tmp_path.iterdir())
 
