@@ -1,4 +1,4 @@
-"""Which packaged small model answers ordinary questions best, for quickstart.yaml.
+"""Compare packaged small models on simple questions, to choose the model of quickstart.yaml.
 
     python benchmarks/quickstart_model.py [--set PATH=VALUE] [FILE.gguf…]
 
@@ -94,7 +94,9 @@ def _completion(question: str) -> tuple[str, dict[str, Any]]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("files", nargs="*", type=Path, metavar="FILE.gguf")
-    parser.add_argument("--set", default="", metavar="PATH=VALUE", help="also try the graph so")
+    parser.add_argument(
+        "--set", default="", metavar="PATH=VALUE", help="measure the graph with it too"
+    )
     options = parser.parse_args()
     models = {"quickstart.yaml": measured(quickstart(), find_gguf(SMOLLM2).file)}
     if options.set:

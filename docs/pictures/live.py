@@ -1,9 +1,9 @@
 """Take pictures of `penstock top`, `penstock page` and `penstock trace`, for the documentation.
 
-`make screenshots` runs it, for four minutes. Those of top and page show one graph of mockers under
-load, which is scaled meanwhile. The page shows the path of its slowest request. It needs the
-environment page, and Debian's `chromium`. That of trace shows one request with a long prompt, to
-mockers with slow prefill; `python docs/pictures/live.py trace` takes it alone.
+`make screenshots` runs it, for four minutes. The pictures of top and page show a graph of mockers
+under load while it is scaled. The page shows the path of its slowest request. The picture of trace
+shows a request with a long prompt to mockers with slow prefill; `python docs/pictures/live.py
+trace` takes only this one. It needs the environment page, and Debian's `chromium`.
 """
 
 from __future__ import annotations

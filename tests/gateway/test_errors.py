@@ -74,7 +74,7 @@ def test_openais_client_raises_the_exception_of_each_error() -> None:
     assert missing.value.response.headers["www-authenticate"] == "Bearer"
     assert large.value.status_code == 413
     assert error_of(large.value)["message"] == (
-        "The request is larger than 64 KiB, the limit of this gateway."
+        "The request exceeds the limit of this gateway: 64 KiB."
     )
     body = error_of(limit.value)
     assert (body["type"], body["code"]) == ("rate_limit_error", "rate_limit_exceeded")

@@ -15,8 +15,8 @@ USUAL = 0o666  # without the bits of the umask
 
 @contextlib.contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """An OSError of the block has a file name: Python gives none to that of a write, for example
-    to a full disk."""
+    """Add ``path`` to an OSError of the block: Python sets no file name if a write fails, for
+    example on a full disk."""
     try:
         yield
     except OSError as error:
@@ -25,7 +25,7 @@ def naming(path: Path) -> Iterator[None]:
 
 
 def write_file(path: Path, text: str | bytes) -> None:
-    """Write a file in place. OSError, which names it; it may then be incomplete."""
+    """Write a file in place. OSError names the file, which may then be incomplete."""
     with naming(path):
         path.write_bytes(text.encode() if isinstance(text, str) else text)
 

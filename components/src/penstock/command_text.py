@@ -1,6 +1,7 @@
 """A command line of penstock in a message, as a shell reads it: paths may have spaces.
 
-Messages say `penstock`; `as_invoked` prints them with the words with which the user ran it.
+Messages contain `penstock …`; `as_invoked` replaces it by the user's own form, such as
+`uv run penstock …`.
 """
 
 from __future__ import annotations
@@ -58,8 +59,10 @@ def set_invocation(parent: Sequence[str], own: Sequence[str]) -> None:
 
 
 def _uv_words(before: Sequence[str]) -> list[str]:
-    """``before``, a command line of uv up to `penstock`, or without its options if one may hold a
-    secret. uvx runs `uv tool uvx`."""
+    """The words of ``before`` (uv's command line up to `penstock`) that messages may repeat.
+
+    No options are repeated if one of them may hold a secret. The process of uvx has the command
+    line `uv tool uvx`."""
     name, *rest = Path(before[0]).name, *before[1:]
     if name == "uv" and rest[:2] in (["tool", "uvx"], ["tool", "run"]):
         name, rest = "uvx", rest[2:]

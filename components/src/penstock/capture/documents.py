@@ -79,8 +79,9 @@ class CaptureDocument(Document):
     error: str | None
     """Why the capture failed or ended early; null if it did not."""
     engine_is_substitute: bool | None
-    """Whether mockers simulated the engine, so that output lengths and cached tokens are theirs;
-    null if it is not known: workers are known while their graph is up on this machine."""
+
+    """Whether a mocker simulated the engine for at least one request; null if it is not known.
+    Only workers of graphs that are up on this machine are known."""
     files: FilesDocument
     """Files that were written."""
     records: int

@@ -12,7 +12,7 @@ from penstock.capture.record import RequestRecord
 from penstock.capture.trace_file import BlockIds
 from penstock.significant import significant
 
-ON_MOCKERS = "no engine ran: mockers simulated it, so output lengths and cached tokens are theirs"
+ON_MOCKERS = "no engine ran: mockers simulated the output lengths and the cached tokens"
 PAUSE_MS = 3600 * 1000.0  # a warning names a longer one
 
 

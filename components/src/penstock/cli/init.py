@@ -59,10 +59,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--workload",
         type=partial(current_workload, PROG),
         choices=WORKLOADS,
-        help="short-chat: many users, about 1024 tokens input (ISL) and 1024 output (OSL); "
+        help="short-chat: high concurrency, about 1024 input (ISL) and 1024 output tokens (OSL); "
         "document: ISL 8192, OSL 1024; agentic: 8 turns of ISL 1500 and OSL 300 after a shared "
-        "system prompt of 12288; latency: as short-chat, few users, lowest inter-token latency; "
-        "batch: as document, the most tokens/s per GPU",
+        "system prompt of 12288 tokens; latency: lengths of short-chat, low concurrency, lowest "
+        "inter-token latency; batch: lengths of document, highest tokens/s per GPU",
     )
     parser.add_argument(
         "--traffic",

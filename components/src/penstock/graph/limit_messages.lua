@@ -1,7 +1,7 @@
 -- Refuses a request with more messages, input items or prompts than the limit. The frontend would
 -- render the chat template for all of them: 16,000 empty messages take it 8 to 10 s.
--- Counted are the elements of each array that is a field of the request, except `tools`. Token ids
--- do not count. Compressed bodies are not read.
+-- Counts the strings, objects and arrays in each array that is a field of the request, except
+-- `tools`. It does not count token IDs, and does not read compressed bodies.
 local MOST = {max_messages}
 
 local byte, find, sub = string.byte, string.find, string.sub

@@ -57,7 +57,7 @@ ERRORS: Mapping[int, OpenAIError] = {
         code="request_timeout",
     ),
     413: OpenAIError(
-        message="The request is larger than {largest_request}, the limit of this gateway.",
+        message="The request exceeds the limit of this gateway: {largest_request}.",
         type=INVALID,
         code="request_too_large",
     ),

@@ -65,7 +65,7 @@ class Program:
 
     @property
     def is_mocker(self) -> bool:
-        """Whether no engine runs: the mocker simulates it, instead of it or as the graph says."""
+        """Whether a mocker runs: as a substitute, or because the graph sets it as the engine."""
         return self.is_substitute or MODULE in self.argv
 
     @property
@@ -82,12 +82,12 @@ class Program:
 
 @dataclass(frozen=True, kw_only=True)
 class Overrides:
-    """Options of `up` that override the graph."""
+    """Options of `up` that override the graph, and limits that it passes to the adapter."""
 
     engine: Engine | None = None  # --engine mocker
     port: int | None = None
     hosts: tuple[str, ...] = ()
-    limits: Limits = field(default_factory=Limits)  # of the graph, where above the defaults
+    limits: Limits = field(default_factory=Limits)  # of the graph, above the adapter's own
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -92,8 +92,8 @@ def _failed(code: int, path: Path, log: Path) -> int:
         message = f"`up` was ended by {signal.Signals(-code).name} before the graph was ready"
         raise StartError(Problem(file=str(path), message=message, fix=f"Read the log: {log}."))
     if not log.stat().st_size:
-        message = f"`up` ended with exit code {code}, and could not write its log"
-        fix = f"Free space on the file system of {log}."
+        message = f"`up` ended with exit code {code} and an empty log; the disk may be full"
+        fix = f"Check the free space on the file system of {log}."
         raise StartError(Problem(file=str(path), message=message, fix=fix))
     return code or StartError.exit_code  # 0: stopped before it was ready
 

@@ -76,7 +76,7 @@ class ReplicaStatus(StateModel):
     is_substitute: bool
     """A mocker runs instead of the graph's engine."""
     is_mocker: bool = False
-    """A mocker simulates the engine: instead of it, or because the graph says so."""
+    """Whether a mocker runs: as a substitute, or because the graph sets it as the engine."""
     gpus: tuple[int, ...] = ()
     """Indices of its GPUs, as in `nvidia-smi`."""
 

@@ -79,7 +79,7 @@ def evidence(deployment: Replayable) -> str:
     low, high = (percentile(ratios, (1 + sign * COVERAGE) / 2) for sign in (-1, 1))
     where = f"{len(ratios)} measured points of {model}, {engine}, {gpu}"
     if high > WIDEST * low:
-        return f"ITL of {where} differs from the predicted one by more than a factor of {WIDEST:g}"
+        return f"the ratio of measured to predicted ITL varies by over {WIDEST:g}× among {where}"
     return (
         f"ITL of {where} is {significant(low, 2)} to {significant(high, 2)} times the predicted one"
     )

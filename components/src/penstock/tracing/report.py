@@ -12,7 +12,7 @@ from typing import Any
 from penstock.tracing.explain import PEERS, Explanation, StageComparison
 from penstock.tracing.requests import TracedRequest, Visit
 
-ON_MOCKERS = "no engine ran: mockers simulated it, so these times are not those of the model"
+ON_MOCKERS = "no engine ran: mockers simulated the times of prefill and decode"
 BAR = 32  # columns of the bar of times
 LIST_HEADINGS = ("request", "at (UTC)", "total", "TTFT", "input", "cached", "output", "client ID")
 LIST_NUMBERS = ("total", "TTFT", "input", "cached", "output")

@@ -1,8 +1,8 @@
-"""Regular expressions and grammars that vLLM computes with for a minute or more. Pure.
+"""Regular expressions and grammars that vLLM compiles for a minute or more. Pure.
 
-So it does with `(.{1,100}){1,100}`, the pattern of a string in a JSON schema, and other requests
-wait meanwhile (benchmarks/attacks.py). `.{1,10000}`, `maxItems` and `maxLength` cost it little.
-What counts is how often one repetition repeats another: a text then has many readings.
+An example is `(.{1,100}){1,100}` as the pattern of a string in a JSON schema; all other requests
+wait meanwhile (benchmarks/attacks.py). `.{1,10000}`, `maxItems` and `maxLength` compile fast. The
+cost grows with the product of the counts of nested repetitions.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ def costly(body: Body) -> Refusal | None:
             count = in_grammar if key in GRAMMARS else nested_repetitions
             if (found := count(pattern)) > MOST_REPETITIONS:
                 message = (
-                    f"{name!r} has a pattern in which a repetition repeats another {found} times, "
-                    f"more than the limit of {MOST_REPETITIONS}: the engine may compute with it "
-                    f"for minutes, while all other requests wait. Shorten it: {pattern[:60]!r}."
+                    f"{name!r} has a pattern whose nested repetitions multiply to {found}, more "
+                    f"than the limit of {MOST_REPETITIONS}. The engine could compile it for "
+                    f"minutes and block all other requests. Lower the counts in {pattern[:60]!r}."
                 )
                 return Refusal(message=message, param=name, code="invalid_value")
     return None

@@ -83,7 +83,7 @@ class Verdict:
     ignored: tuple[str, ...] = ()
     """Parameters of the request that have no effect."""
     default_limit: int | None = None
-    """Output limit in tokens that was set because the request has none; None: it has one."""
+    """Output limit in tokens that the adapter added to the request; None: it added none."""
     checks_calls: bool = False
     """Whether the response contains the generated tokens, for `calls.CorrectedCalls`."""
 

@@ -1,7 +1,7 @@
-"""Names a request at which the adapter or the frontend behind it stands still, in its log.
+"""Log which request blocks the adapter's event loop, or has no response from the frontend.
 
-While the event loop stands, the frontend sends no response, also not to the check of its health.
-Dynamo renders chat templates in threads of its own: a template that hangs stops one after another.
+While the event loop is blocked, the frontend responds to no request and no health check. Dynamo
+renders chat templates in threads: each rendering that does not end occupies one of them.
 """
 
 from __future__ import annotations
