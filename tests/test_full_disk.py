@@ -59,7 +59,7 @@ def test_a_full_state_folder_is_named(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_a_detached_graph_that_could_not_write_its_log_says_so(tmp_path: Path) -> None:
     log = tmp_path / "up.log"
     log.touch()
-    with pytest.raises(StartError, match="ended with exit code 3, and an empty log"):
+    with pytest.raises(StartError, match="ended with exit code 3 and an empty log"):
         _failed(3, tmp_path / "g.yaml", log)
 
 
