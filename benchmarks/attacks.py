@@ -14,6 +14,8 @@ import argparse
 import asyncio
 import contextlib
 import json
+import os
+import shutil
 import sys
 import tempfile
 import time
@@ -35,6 +37,7 @@ START_S = 240  # vLLM on two cores
 ATTACKERS = ORDINARY = 8
 SLICE_S, SLICES = 8.0, 3
 MOST_RSS_MIB = 6000
+STATE = "PENSTOCK_ATTACKED_STATE"  # variable of the attackers' process
 CHAT = "/v1/chat/completions"
 Send = Callable[[httpx.AsyncClient, str], Any]
 
@@ -78,6 +81,15 @@ async def _half_a_request(client: httpx.AsyncClient, model: str) -> int:
     return 0
 
 
+async def _delete_the_state(client: httpx.AsyncClient, model: str) -> int:
+    """Once in a slice: the first attacker deletes the state folder of the running graph."""
+    folder = Path(os.environ[STATE])
+    with contextlib.suppress(FileNotFoundError):
+        shutil.rmtree(folder.rename(folder.with_suffix(".deleted")), ignore_errors=True)
+    await asyncio.sleep(SLICE_S)
+    return 0
+
+
 @dataclass(frozen=True, kw_only=True)
 class Attack:
     """One kind of hostile request. ``item``: of the issue that found it."""
@@ -112,6 +124,7 @@ ATTACKS: Mapping[str, Attack] = {
     "wrong-key": _attack("B4", _posts({}, authorization="Bearer wrong"), **GATEWAY),
     "rebound-host": _attack("C2", _posts({}, **REBOUND)),
     "busy-threshold": _attack("C2", _busy_threshold),
+    "delete-state": _attack("C4", _delete_the_state),
     "priority": _attack("C3", _posts({}, **PRIORITY), **GATEWAY),
 }
 
@@ -137,11 +150,12 @@ async def _client(url: str, model: str, send: Send, until: float, seen: Slice) -
             seen.statuses[status] += 1
 
 
-async def _slice(url: str, model: str, other: str) -> tuple[Slice, Slice]:
+async def _slice(url: str, model: str, other: str, folder: Path) -> tuple[Slice, Slice]:
     """What the ordinary clients saw, and the other ones, whose attack is ``other`` ("": none); the
     latter run in a process of their own."""
     argv = [sys.executable, __file__, "--as-clients", url, model, other]
-    child = await asyncio.create_subprocess_exec(*argv, stdout=asyncio.subprocess.PIPE)
+    env = {**os.environ, STATE: str(folder)}
+    child = await asyncio.create_subprocess_exec(*argv, stdout=asyncio.subprocess.PIPE, env=env)
     assert child.stdout is not None
     await child.stdout.readline()  # it has imported its modules
     ordinary, _ = await asyncio.gather(_clients(url, model, _posts({}), ORDINARY), child.wait())
@@ -189,12 +203,13 @@ async def _measure(graph: GraphProcess, name: str) -> dict[str, Any]:
     attack, state = ATTACKS[name], graph.state()
     url, model = (state["gateway"] or {}).get("url", state["endpoint"]), state["models"][0]
     url = url.removesuffix("/v1")
+    folder = Path(state["discovery"]["folder"]).parents[1]
     most: dict[str, int] = {}
     watch = asyncio.create_task(_watch(graph, most))
     attacked, quiet, sent = Slice(), Slice(), Slice()
     for _ in range(SLICES):
         for other, total in (("", quiet), (name, attacked)):
-            found, others = await _slice(url, model, other)
+            found, others = await _slice(url, model, other, folder)
             total.seconds += found.seconds
             total.statuses += found.statuses
             if total is attacked:

@@ -110,5 +110,5 @@ def test_a_capture_of_mockers_of_this_machine_says_so(
     log = _written(tmp_path, record(1, worker={"decode_worker_id": worker}), record(2, worker={}))
     assert _document(log, capsys)["engine_is_substitute"] is expected
     assert main(["capture", str(log), "-o", str(tmp_path / "t.jsonl"), "--force"]) == 0
-    says_so = capsys.readouterr().out.startswith("no engine ran: mockers simulated it")
+    says_so = capsys.readouterr().out.startswith("no engine ran: mockers simulated")
     assert says_so is bool(expected)

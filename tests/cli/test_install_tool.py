@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from penstock.cli import page
+from penstock.cli.live_source import source_of
 from penstock.environments import Environment
+from penstock.errors import NotUpError
 from penstock.local import missing_environment
 from tests.support.command_line import penstock
 
@@ -39,6 +42,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setenv("PENSTOCK_ENVIRONMENTS", str(tmp_path / "none"))
     monkeypatch.setattr(missing_environment, "install", install)
+    monkeypatch.setattr(page, "source_of", lambda *_: None)  # of a graph that is up
     return names
 
 
@@ -59,6 +63,14 @@ def test_with_no_install_it_is_an_error(
     done = penstock(*words, "--no-install")
     assert (done.returncode, installed) == (8, [])
     assert f"Run `penstock env install {name}` ({size}, once)" in done.stderr
+
+
+def test_nothing_is_installed_for_the_page_of_a_graph_that_is_not_up(
+    installed: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(page, "source_of", source_of)
+    assert penstock(*PAGE).returncode == NotUpError.exit_code
+    assert installed == []
 
 
 def test_nothing_is_installed_for_arguments_that_do_not_fit(installed: list[str]) -> None:

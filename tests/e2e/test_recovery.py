@@ -7,24 +7,29 @@ checked the health of what it runs. One graph serves the tests without a variant
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 import signal
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 import recovery
+from graphs import copy_graph
 from penstock.drill.graph_process import GraphProcess
 from penstock.drill.traffic import Traffic
 from penstock.errors import AlreadyUpError
 from penstock.graph.edit import set_replicas
 from penstock.local.discovery import TTL_S
+from penstock.tokenizer import FOLDER
 from tests.support.local_graphs import (
     QUICKSTART,
     assert_nothing_left,
@@ -161,6 +166,42 @@ def measured(
     assert set(result["states"]) == {"ready"}, result["messages"]
     assert result["started_after_the_fault"] > 0
     return result
+
+
+HANGS = """\
+{% for message in messages %}{% if message.content == "hang" %}
+{% for i in range(10000) %}{% for j in range(10000) %}{% for k in range(10000) %}
+{% endfor %}{% endfor %}{% endfor %}
+{% endif %}{{ message.content }}{% endfor %}
+"""
+
+
+@pytest.mark.nightly
+def test_a_frontend_whose_chat_template_hangs_is_replaced(tmp_path: Path) -> None:
+    """Each rendering occupies a thread of Dynamo; with as many as it has, the frontend hangs."""
+    model = shutil.copytree(FOLDER, tmp_path / "model")
+    config = model / "tokenizer_config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"chat_template": HANGS}))
+    arguments = ["--port", "0", "--set", f"model.path={model}"]
+    with GraphProcess(copy_graph("quickstart-simulated", tmp_path), tmp_path, arguments) as graph:
+        graph.wait_ready()
+        (frontend,) = graph.pids("frontend")
+
+        def ask(content: str) -> int:
+            messages = [{"role": "user", "content": content}]
+            body = {"model": graph.state()["models"][0], "messages": messages, "max_tokens": 2}
+            url = f"{graph.state()['endpoint']}/chat/completions"
+            return httpx.post(url, json=body, timeout=90, trust_env=False).status_code
+
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            hanging = [pool.submit(ask, "hang") for _ in range(os.cpu_count() or 1)]
+            graph.wait_for(lambda s: frontend not in {r["pid"] for r in s["replicas"]}, 90)
+            assert {done.result() for done in hanging} == {503}
+        graph.wait_ready()
+        assert ask("hello") == 200
+        assert "frontend.0 stopped responding and was killed" in graph.log.read_text()
+        log = graph.penstock("logs", str(graph.graph), "frontend").stdout
+        assert "has no response after 20 s" in log
 
 
 @pytest.mark.nightly

@@ -43,9 +43,9 @@ def run(args: argparse.Namespace) -> int:
     from penstock.local.state import StateDir
 
     _check(args)
+    graph = source_of(args, args.url and args.url.rstrip("/"))
     arguments.install_tool(args, NAME, SIZE)
     require_environment()
-    graph = source_of(args, args.url and args.url.rstrip("/"))
     recorded = None if args.cluster else RecordedRequests(StateDir(args.graph))
     options = PageOptions(
         graph=args.graph, port=args.port, allow_edit=args.allow_edit, requests=recorded
