@@ -179,7 +179,7 @@ def as_clients(url: str, model: str, attack: str) -> None:
 
 def _memory_mib(state: dict[str, Any]) -> dict[str, int]:
     found = {}
-    for replica in state["replicas"]:
+    for replica in state.get("replicas", ()):  # none while the state folder is deleted
         try:
             info = psutil.Process(replica["pid"]).memory_info()
         except psutil.Error:
