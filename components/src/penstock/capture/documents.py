@@ -79,7 +79,6 @@ class CaptureDocument(Document):
     error: str | None
     """Why the capture failed or ended early; null if it did not."""
     engine_is_substitute: bool | None
-
     """Whether a mocker simulated the engine for at least one request; null if it is not known.
     Only workers of graphs that are up on this machine are known."""
     files: FilesDocument

@@ -13,7 +13,6 @@ from typing import Any, Literal
 from penstock.gateway.model import Backend, Gateway, Shadow
 from penstock.graph.gateway import (
     COUNT_MESSAGES,
-    UNKNOWN_KIB,
     GatewaySection,
     Limits,
     RateLimit,
@@ -129,7 +128,8 @@ def build_policy(gateway: Gateway) -> Policy:
         return BackendTarget(release=part.release, namespace=namespace, port=part.port, share=share)
 
     return _policy(
-        gateway.for_context(None),
+        gateway,
+        None,
         name=gateway.name,
         namespace=gateway.namespace,
         gateway_class=gateway.gateway_class,
@@ -148,7 +148,8 @@ def policy_of_graph(
     """The policy of a graph's own gateway; the graph is its only backend."""
     backend = BackendTarget(release=release, namespace=namespace, port=SERVICE_PORT, share=1)
     return _policy(
-        section.for_context(context_length),
+        section,
+        context_length,
         name=release,
         namespace=namespace,
         gateway_class=section.gateway_class,
@@ -161,7 +162,7 @@ def policy_of_graph(
     )
 
 
-def _policy(limits: Limits, **rest: Any) -> Policy:
+def _policy(limits: Limits, context_length: int | None, **rest: Any) -> Policy:
     limit = limits.rate_limit
     return Policy(
         limit=None if limit is None else _limit(limit),
@@ -170,7 +171,7 @@ def _policy(limits: Limits, **rest: Any) -> Policy:
         upload_s=limits.timeouts.upload_s,
         request_s=limits.timeouts.request_s or 0,
         retries=limits.retries,
-        max_request_kib=limits.max_request_kib or UNKNOWN_KIB,
+        max_request_kib=limits.request_kib(context_length),
         max_messages=limits.max_messages,
         max_parallel_requests=limits.max_parallel_requests,
         **rest,

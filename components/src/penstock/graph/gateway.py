@@ -114,18 +114,21 @@ class Limits(Spec):
         ),
     )
 
-    def for_context(self, tokens: int | None) -> Self:
-        """With the size of the largest request for a model with this context length."""
+    def request_kib(self, tokens: int | None) -> int:
+        """Size of the largest request in KiB for a model with this context length."""
         if self.max_request_kib is not None:
-            return self
+            return self.max_request_kib
         kib = UNKNOWN_KIB if tokens is None else -(-BYTES_PER_TOKEN * tokens // 1024) + OTHER_KIB
-        return self.model_copy(update={"max_request_kib": min(kib, MOST_KIB)})
+        return min(kib, MOST_KIB)
+
+    def for_context(self, tokens: int | None) -> Self:
+        """With `request_kib` as the size of the largest request."""
+        return self.model_copy(update={"max_request_kib": self.request_kib(tokens)})
 
     def above_defaults(self, tokens: int | None) -> Limits:
         """Only the sizes above the defaults of local frontends. The gateway enforces lower ones, so
         an edit of those replaces no frontend."""
-        kib = Limits().for_context(tokens).max_request_kib or 0
-        is_larger = (self.max_request_kib or 0) > kib
+        is_larger = (self.max_request_kib or 0) > Limits().request_kib(tokens)
         return Limits(
             max_request_kib=self.max_request_kib if is_larger else None,
             max_messages=self.max_messages if (self.max_messages or 0) > MOST_MESSAGES else None,

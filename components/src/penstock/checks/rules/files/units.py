@@ -33,7 +33,7 @@ def unit_of_objective(deployment: ServingDeployment) -> Iterable[RuleResult]:
         value = getattr(deployment.slo, name, None)
         if value is None or least <= value <= most:
             continue
-        near = f"{limit_text(value * 1000)}" if value < least else f"{limit_text(value / 1000)}"
+        near = limit_text(value * 1000 if value < least else value / 1000)
         yield RuleResult(
             location=Location("", "graph", ("slo", name)),
             message=f"slo.{name} is {limit_text(value)} ms",
