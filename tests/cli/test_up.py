@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from penstock.cli.main import main
-from penstock.errors import MissingToolError, SimulationError, UsageError
+from penstock.errors import MissingToolError, PortInUseError, SimulationError, UsageError
+from penstock.local.ports import LOOPBACK, Ports, reserved
+from tests.support.local_graphs import QUICKSTART, assert_nothing_left
 
 GRAPHS = Path(__file__).parents[2] / "dynamo_graphs"
 DISAGG = str(GRAPHS / "gpt-oss-120b-b200-disagg.yaml")
@@ -61,3 +63,16 @@ def test_a_graph_of_mockers_has_no_hardware_to_predict(
     argv = ["up", str(graph), "--engine", "mocker", "--timing", "model", "--port", "0"]
     assert main(argv) == SimulationError.exit_code
     assert "runs the mocker, whose step times were not measured" in capsys.readouterr().err
+
+
+def test_a_port_of_a_graph_that_is_starting_is_in_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PENSTOCK_ENVIRONMENTS", str(tmp_path / "none"))
+    monkeypatch.setenv("PENSTOCK_STATE_HOME", str(tmp_path / "state"))
+    port = Ports().free()
+    argv = ["up", str(QUICKSTART), "--no-install", "--port", str(port)]
+    with reserved(LOOPBACK, port):
+        assert main(argv) == PortInUseError.exit_code
+    assert f"cannot listen on {LOOPBACK}:{port}: Address already in use" in capsys.readouterr().err
+    assert_nothing_left(tmp_path)

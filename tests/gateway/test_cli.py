@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from penstock.cli import gateway
-from penstock.local.ports import Ports
+from penstock.local.ports import LOOPBACK, Ports, reserved
 from penstock.local.run_envoy import redact_keys
 from shadow import KEY, GatewayProcess
 from tests.gateway.samples import (
@@ -99,6 +99,18 @@ def test_a_port_in_use_is_reported(tmp_path: Path) -> None:
         with pytest.raises(TimeoutError, match="choose another port with --port N"), second:
             pass
         assert second.code == 9
+
+
+@pytest.mark.needs("envoy")
+def test_a_port_of_a_gateway_that_is_starting_is_in_use(files: tuple[str, str]) -> None:
+    """Two Envoys of one user can listen on the same port."""
+    port = Ports().free()
+    argv = ["up", files[0], "--keys", files[1], "--shadow", "http://127.0.0.1:2"]
+    argv += ["--backend", "stable=http://127.0.0.1:1", "--port", str(port)]
+    with reserved(LOOPBACK, port):
+        done = penstock(*argv)
+    assert done.returncode == 9
+    assert f"--port: cannot listen on {LOOPBACK}:{port}" in done.stderr
 
 
 @pytest.mark.needs("envoy")

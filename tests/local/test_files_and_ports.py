@@ -34,7 +34,7 @@ from penstock.local.launch import (
     relocate,
     write_files,
 )
-from penstock.local.ports import HIGHEST, LOWEST, Ports, require_free
+from penstock.local.ports import HIGHEST, LOWEST, Ports, require_free, reserved
 from penstock.local.process import child_environment
 from penstock.local.starter import Endpoint, Starter
 from penstock.local.state import StateDir
@@ -84,6 +84,32 @@ def test_a_port_in_use_is_an_error_with_its_number_and_a_fix() -> None:
         port = listener.getsockname()[1]
         with pytest.raises(PortInUseError, match=rf"127.0.0.1:{port}.*--port"):
             require_free("127.0.0.1", port)
+
+
+def test_a_port_on_which_another_penstock_will_listen_is_in_use() -> None:
+    port = Ports().free()
+    with reserved("127.0.0.1", port):
+        require_free("127.0.0.1", port)  # for the child that will listen
+        with (
+            pytest.raises(PortInUseError, match=rf"127.0.0.1:{port}: Address already in use"),
+            reserved("127.0.0.1", port),
+        ):
+            pass
+        with reserved("127.0.0.2", port):
+            pass
+    with reserved("127.0.0.1", port):
+        pass
+
+
+def test_a_port_in_use_is_not_reserved() -> None:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        port = listener.getsockname()[1]
+        with pytest.raises(PortInUseError), reserved("127.0.0.1", port):
+            pass
+    with reserved("127.0.0.1", port):
+        pass
 
 
 def test_a_second_up_of_a_graph_is_an_error(tmp_path: Path) -> None:

@@ -7,6 +7,8 @@ import itertools
 import os
 import re
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from ipaddress import ip_address
 from urllib.parse import SplitResult, urlsplit
 
@@ -81,11 +83,31 @@ def _why_taken(host: str, port: int) -> OSError | None:
     return None
 
 
+@contextmanager
+def reserved(host: str, port: int) -> Iterator[None]:
+    """Keep ``host``:``port`` from other penstocks on this machine until the end of the block.
+
+    A child binds the port seconds after it was found free, and two Envoys of one user can even bind
+    the same. PortInUseError when it cannot be bound, or another penstock has reserved it.
+    """
+    # An abstract socket: binding it is atomic, its names are those of the network namespace, as
+    # ports are, and the kernel releases it when penstock ends in any way.
+    with socket.socket(socket.AF_UNIX) as reservation:
+        try:
+            reservation.bind(f"\0penstock {host}:{port}")
+        except OSError as error:
+            raise _refused(host, port, error) from None
+        require_free(host, port)
+        yield
+
+
 def require_free(host: str, port: int) -> None:
     """PortInUseError when ``host``:``port`` cannot be bound."""
-    error = _why_taken(host, port)
-    if error is None:
-        return
+    if error := _why_taken(host, port):
+        raise _refused(host, port, error)
+
+
+def _refused(host: str, port: int, error: OSError) -> PortInUseError:
     if error.errno == errno.EADDRNOTAVAIL:
         place, fix = "--host", "Give an address of this machine."
     elif error.errno == errno.EACCES:
@@ -93,7 +115,7 @@ def require_free(host: str, port: int) -> None:
     else:
         place, fix = "frontend.port", f"{_free(port)}, or choose another port with --port N."
     message = f"cannot listen on {host}:{port}: {error.strerror or error}"
-    raise PortInUseError(Problem(place=place, message=message, fix=fix))
+    return PortInUseError(Problem(place=place, message=message, fix=fix))
 
 
 def _free(port: int) -> str:

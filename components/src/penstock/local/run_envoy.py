@@ -24,7 +24,7 @@ from penstock.environments import environments_root
 from penstock.errors import MissingToolError, PortInUseError, Problem, StartError
 from penstock.gateway.envoy import Address, LocalSetup, config
 from penstock.gateway.policy import Policy
-from penstock.local.ports import require_free
+from penstock.local.ports import reserved
 from penstock.local.process import end_with_parent
 from penstock.local.services import envoy_binary
 from penstock.local.starter import accepts
@@ -38,8 +38,12 @@ LAST_LINES = 8
 def run_envoy(policy: Policy, local: LocalSetup) -> int:
     """Serve until Ctrl-C or SIGTERM; return 0. StartError when Envoy exits or never listens."""
     binary = require_envoy()
-    _require_port(local.listen)
-    with _signals_as_interrupt(), start_envoy(binary, config(policy, local), local.keys) as envoy:
+    configuration = config(policy, local)
+    with (
+        _signals_as_interrupt(),
+        _reserved(local.listen),
+        start_envoy(binary, configuration, local.keys) as envoy,
+    ):
         try:
             envoy.wait_until_listening(local.listen)
             print(_ready(policy, local), flush=True)
@@ -57,9 +61,11 @@ def require_envoy() -> Path:
     return binary
 
 
-def _require_port(listen: Address) -> None:
+@contextmanager
+def _reserved(listen: Address) -> Iterator[None]:
     try:
-        require_free(listen.host, listen.port)
+        with reserved(listen.host, listen.port):
+            yield
     except PortInUseError as error:
         raise PortInUseError(replace(error.problems[0], place="--port")) from None
 

@@ -31,7 +31,7 @@ from penstock.local.generations import with_generations
 from penstock.local.gpus.needs import gpu_needs
 from penstock.local.gpus.pool import GpuPool
 from penstock.local.machine import Machine
-from penstock.local.ports import LOOPBACK, Ports, require_free
+from penstock.local.ports import LOOPBACK, Ports, reserved
 from penstock.local.predicted_timing import TimingSource
 from penstock.local.prepare import Preparer
 from penstock.local.process import leftover_processes, terminate
@@ -120,7 +120,12 @@ class Up:
     async def _serve(self, deployment: LocalDeployment, preparer: Preparer) -> int:
         ports = Ports()
         port = deployment.port or ports.free()
-        require_free(self._options.host, port)
+        with reserved(self._options.host, port):
+            return await self._serve_at(port, ports, deployment, preparer)
+
+    async def _serve_at(
+        self, port: int, ports: Ports, deployment: LocalDeployment, preparer: Preparer
+    ) -> int:
         services = plan_services(deployment.infrastructure, self._state, ports)
         require_reachable(deployment.infrastructure)
         # Before the state is cleared, like every check that may stop the start.
