@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from penstock.cli import page
+from penstock.cli import arguments, page
 from penstock.cli.live_source import source_of
 from penstock.environments import Environment
-from penstock.errors import NotUpError
+from penstock.errors import MissingToolError, NotUpError
 from penstock.local import missing_environment
 from tests.support.command_line import penstock
 
@@ -77,3 +79,19 @@ def test_nothing_is_installed_for_arguments_that_do_not_fit(installed: list[str]
     assert penstock(*BENCH[:-1], "none").returncode == 3
     assert penstock(*BENCH, "--gap", "2s").returncode == 2
     assert installed == []
+
+
+@pytest.mark.parametrize("no_install", [False, True])
+def test_a_tool_is_required_whether_or_not_it_is_installed(
+    no_install: bool, installed: list[str]
+) -> None:
+    """Its module can need more than its environment, such as a vocabulary."""
+
+    def require_environment() -> Path:
+        raise MissingToolError("the vocabulary is missing")
+
+    tool = SimpleNamespace(NAME="aiperf", SIZE="1 GB", require_environment=require_environment)
+    args = Namespace(no_install=no_install, quiet=False)
+    with pytest.raises(MissingToolError, match="vocabulary"):
+        arguments.require_tool(args, tool)
+    assert installed == ([] if no_install else ["aiperf"])

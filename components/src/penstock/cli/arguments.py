@@ -7,7 +7,7 @@ import contextlib
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from penstock.cli.progress import Progress, add_progress, no_progress, print_line
 from penstock.cli.replay_arguments import positive_number
@@ -255,12 +255,22 @@ def add_no_install(parser: argparse.ArgumentParser, what: str) -> None:
     )
 
 
-def install_tool(args: argparse.Namespace, name: str, size: str) -> None:
-    """Install a missing environment, unless --no-install is given."""
+class Tool(Protocol):
+    """A module that needs an environment: its name, and the size of the installation."""
+
+    NAME: str
+    SIZE: str
+
+    def require_environment(self) -> Path: ...
+
+
+def require_tool(args: argparse.Namespace, tool: Tool) -> None:
+    """Install a missing environment, unless --no-install is given: MissingToolError without it."""
     from penstock.local.missing_environment import install_tool
 
     if not args.no_install:
-        install_tool(name, size, quiet=args.quiet)
+        install_tool(tool.NAME, tool.SIZE, quiet=args.quiet)
+    tool.require_environment()
 
 
 def add_force(parser: argparse.ArgumentParser, what: str) -> None:

@@ -186,7 +186,7 @@ def _limit(text: str) -> Limit:
 
 
 def run(args: argparse.Namespace) -> int:
-    from penstock.bench.aiperf import NAME, SIZE, require_environment
+    from penstock.bench import aiperf
 
     require_fitting_method(args)
     if args.method:
@@ -197,8 +197,7 @@ def run(args: argparse.Namespace) -> int:
     _require_fitting_arguments(args)
     require_outputs(args)
     workload = requested_workload(args)
-    arguments.install_tool(args, NAME, SIZE)
-    require_environment()
+    arguments.require_tool(args, aiperf)
     end_as_interrupted()
     progress = Progress(args, "starting AIPerf", line_interval_s=LINE_INTERVAL_S)
     with _folder(args.out) as folder, requested_targets(args, folder, progress) as targets:

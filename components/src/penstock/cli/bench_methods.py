@@ -142,24 +142,16 @@ def _accepted(method: str | None, part: str) -> tuple[str, ...]:
 
 def run_method(args: argparse.Namespace, folder: Path) -> None:
     """Measure, and print the figures. ``folder``: for all files."""
-    run = {SYSTEM_LOAD: _system_load, AGENTPERF: _agentperf, "": _openrouter}
-    _require_environment(args, _chosen(args))
-    progress = Progress(args, "connecting", line_interval_s=LINE_INTERVAL_S)
-    with requested_targets(args, folder, progress) as targets:
-        run.get(_chosen(args), _part)(args, targets, folder, progress)
-
-
-def _require_environment(args: argparse.Namespace, part: str) -> None:
-    """Before a graph is started."""
     from penstock.bench import aiperf
     from penstock.bench.methods import agentperf
 
-    if part == AGENTPERF:
-        arguments.install_tool(args, agentperf.NAME, agentperf.SIZE)
-        agentperf.require_environment()
-    elif part:
-        arguments.install_tool(args, aiperf.NAME, aiperf.SIZE)
-        aiperf.require_environment()
+    part = _chosen(args)
+    run = {SYSTEM_LOAD: _system_load, AGENTPERF: _agentperf, "": _openrouter}
+    if part:  # before a graph is started
+        arguments.require_tool(args, agentperf if part == AGENTPERF else aiperf)
+    progress = Progress(args, "connecting", line_interval_s=LINE_INTERVAL_S)
+    with requested_targets(args, folder, progress) as targets:
+        run.get(part, _part)(args, targets, folder, progress)
 
 
 def _part(

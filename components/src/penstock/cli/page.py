@@ -38,16 +38,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from penstock.live.page import serve
     from penstock.live.page.request_path import RecordedRequests
-    from penstock.live.page.serve import NAME, SIZE, PageOptions, require_environment
     from penstock.local.state import StateDir
 
     _check(args)
     graph = source_of(args, args.url and args.url.rstrip("/"))
-    arguments.install_tool(args, NAME, SIZE)
-    require_environment()
+    arguments.require_tool(args, serve)
     recorded = None if args.cluster else RecordedRequests(StateDir(args.graph))
-    options = PageOptions(
+    options = serve.PageOptions(
         graph=args.graph, port=args.port, allow_edit=args.allow_edit, requests=recorded
     )
     asyncio.run(_serve(graph, options))

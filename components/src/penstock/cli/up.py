@@ -193,11 +193,10 @@ def _check_page_options(args: argparse.Namespace) -> None:
     for option in ("detach", "timing"):
         if getattr(args, option):
             raise UsageError(f"--page and --{option} cannot be combined: use `penstock page` later")
-    from penstock.live.page.serve import NAME, SIZE, require_environment, require_free_port
+    from penstock.live.page import serve
 
-    require_free_port(args.page_port or 0, "--page-port")
-    arguments.install_tool(args, NAME, SIZE)
-    require_environment()
+    serve.require_free_port(args.page_port or 0, "--page-port")
+    arguments.require_tool(args, serve)
 
 
 def _check_gateway_options(args: argparse.Namespace) -> None:
