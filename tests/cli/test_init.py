@@ -102,6 +102,12 @@ def test_the_options_are_those_that_are_planned() -> None:
     assert starting.MAX_GPUS == MAX_GPUS
 
 
+def test_the_command_for_a_long_latency_has_no_exponent(tmp_path: Path) -> None:
+    done = penstock("init", str(tmp_path / "mine.yaml"), *ANSWERS, "--ttft", "20m")
+    assert "--ttft 1200000ms" in done.stdout
+    assert "ttft_ms: 1200000" in (tmp_path / "mine.yaml").read_text()
+
+
 def test_the_file_has_the_answers_and_the_next_steps_name_it(tmp_path: Path) -> None:
     file = tmp_path / "mine.yaml"
     slo = ("--ttft", "500ms", "--itl", "0.02s", "--concurrency", "40")

@@ -67,6 +67,7 @@ def test_rate_lasts_as_long_as_the_workload() -> None:
         (["--concurrency", "40"], 0.16, "--concurrency 6"),
         (["--concurrency", "1"], 0.16, "--concurrency 1"),
         (["--rate", "20"], 0.25, "--rate 5"),
+        (["--rate", "4000000"], 0.5, "--rate 2000000"),
         (["--scale", "3"], 0.5, "--scale 1.5"),
         ([], 0.32, "--scale 0.32"),
     ],

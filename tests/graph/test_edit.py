@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import GraphError
-from penstock.graph.edit import set_replicas, write_text
+from penstock.graph.edit import set_replicas, set_values, write_text
 from penstock.strict_yaml.limits import MOST_REPLICAS
 from tests.graph.texts import HEAD, SMALL
 
@@ -138,6 +138,14 @@ def test_all_wrong_changes_are_named_at_once() -> None:
 def test_a_graph_that_does_not_load_is_not_edited() -> None:
     with pytest.raises(GraphError, match="unknown key"):
         set_replicas(SMALL + "x: 1\n", {"worker": 2})
+
+
+@pytest.mark.parametrize("value", [1_000_000.0, 1_234_567.5, 0.00001])
+def test_a_large_or_tiny_number_is_written_as_it_is(value: float) -> None:
+    """YAML reads `1e+06` as text."""
+    edited = set_values(SMALL + "slo: {ttft_ms: 500}\n", "slo", {"ttft_ms": value})
+    assert yaml.safe_load(edited)["slo"] == {"ttft_ms": value}
+    assert "e+" not in edited
 
 
 def test_the_file_is_replaced_with_its_mode_and_through_its_link(tmp_path: Path) -> None:

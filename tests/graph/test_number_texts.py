@@ -32,6 +32,8 @@ CASES = (
     ("gateway.max_request_kib", "16MB", "16384; the unit is KiB"),
     ("gateway.max_request_kib", "64Gi", "67108864; the unit is KiB"),
     ("router.temperature", "50%", "0.5"),
+    ("router.temperature", "0.001%", "Write 0.00001."),
+    ("slo.ttft_ms", "1234567.5ms", "1234567.5; the unit is milliseconds"),
 )
 
 

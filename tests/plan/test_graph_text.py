@@ -8,6 +8,7 @@ import pytest
 
 from penstock.checks.finding import Level
 from penstock.checks.run import check_source
+from penstock.graph.slo import Slo
 from penstock.manifests.source import graph_source
 from penstock.plan.graph_text import graph_text
 from penstock.plan.space import candidates, layouts
@@ -44,6 +45,14 @@ def test_the_graph_has_the_values_of_the_candidate() -> None:
     assert graph.hardware.gpu_hour_price == 2.5
     assert graph.hardware.fabric == "ib"
     assert source.loaded.text.startswith("# Why: tests.\nmodel:\n")
+
+
+def test_an_slo_of_1000_seconds_is_a_number() -> None:
+    """YAML reads `1e+06` as text."""
+    question = replace(request(), slo=Slo(e2e_ms=1_000_000))
+    source = graph_source(graph_text(question, aggregated(2)), "planned.yaml")
+    assert source.loaded
+    assert source.loaded.graph.slo.e2e_ms == 1_000_000
 
 
 def test_one_pool_needs_no_fabric() -> None:

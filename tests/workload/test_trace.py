@@ -53,12 +53,21 @@ def test_a_line_beyond_the_limit_is_not_checked() -> None:
     [
         ("{nonsense", "invalid JSON at column 2"),
         ("[1]", "must be a JSON object"),
-        (row(at=-1), "timestamp is -1, not a number of at least 0 and less than 1e+15"),
-        (row(at=1e18), "timestamp is 1e+18, not a number of at least 0 and less than 1e+15"),
+        (
+            row(at=-1),
+            "timestamp is -1, not a number of at least 0 and less than 1,000,000,000,000,000",
+        ),
+        (
+            row(at=1e18),
+            "timestamp is 1e+18, not a number of at least 0 and less than 1,000,000,000,000,000",
+        ),
         (row(at="5"), 'timestamp is "5", not a number of'),
         (row(at=float("inf")), "timestamp is Infinity"),
         ('{"timestamp": ' + "9" * 5000 + "}", "invalid JSON: "),
-        (row(tokens=0), "input_length is 0, not an integer of at least 1 and less than 1e+15"),
+        (
+            row(tokens=0),
+            "input_length is 0, not an integer of at least 1 and less than 1,000,000,000,000,000",
+        ),
         (row(output=True), "output_length is true"),
         (row(ids=[1]), "1 hash_ids instead of 2 for "),
         (row(ids=["a", "b"]), "hash_ids must be a list of integers"),

@@ -2,6 +2,18 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
+
+def plain_number(value: float, digits: int = 15) -> str:
+    """A number to write into a file or a command: without an exponent or a separator.
+
+    >>> plain_number(1_200_000.0), plain_number(0.00001)
+    ('1200000', '0.00001')
+    """
+    text = f"{value:.{digits}g}"
+    return f"{Decimal(text):f}" if "e" in text else text
+
 
 def limit_text(value: float) -> str:
     """A number that a user wrote, such as a limit: all its digits up to six, and never an exponent.
@@ -21,6 +33,6 @@ def significant(value: float, digits: int = 3) -> str:
     """
     text = f"{value:.{digits}g}"
     if "e-" in text:
-        return f"{float(text):.12f}".rstrip("0")
+        return f"{float(text):.12f}".rstrip("0").rstrip(".")
     rounded = float(text)
     return f"{rounded:,.0f}" if "e" in text or abs(rounded) >= 1000 else text

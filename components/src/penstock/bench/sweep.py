@@ -10,6 +10,12 @@ from penstock.bench.report import Bench
 from penstock.bench.run import INTERRUPTED, BenchRequest, bench, new_folder
 from penstock.bench.watch import Progress
 from penstock.errors import BenchError
+from penstock.significant import plain_number
+
+
+def scale_text(scale: float) -> str:
+    """As it is printed, and in the names of its folder and files."""
+    return plain_number(scale, 6)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,6 +25,10 @@ class Level:
     scale: float
     """Times the load of the request."""
     found: Bench
+
+    @property
+    def name(self) -> str:
+        return scale_text(self.scale)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,10 +85,10 @@ def sweep(
         workload = request.workload.at_scale(scale) if scale != 1 else request.workload
 
         def at_scale(text: str, done: int, total: int, scale: float = scale) -> None:
-            progress(f"scale {scale:g}: {text}", done, total)
+            progress(f"scale {scale_text(scale)}: {text}", done, total)
 
         try:
-            own = new_folder(folder / f"scale-{scale:g}")
+            own = new_folder(folder / f"scale-{scale_text(scale)}")
             found = bench(replace(request, workload=workload), own, at_scale)
         except (BenchError, KeyboardInterrupt) as error:
             if not levels:

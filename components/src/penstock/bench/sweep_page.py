@@ -40,7 +40,7 @@ from penstock.reports.page import (
     Verdict,
     write_report,
 )
-from penstock.significant import significant
+from penstock.significant import limit_text, significant
 from penstock.simulate.report import arrival_of
 
 MARGIN = 1.12  # of an axis above its highest value, for the texts of points
@@ -55,11 +55,9 @@ def write_page(path: Path, found: Sweep, provenance: Sequence[tuple[str, str]]) 
 
 def report_of(found: Sweep, provenance: Sequence[tuple[str, str]]) -> Report:
     first = found.levels[0].found
-    samples = {f"scale {one.scale:g}": counted_requests(one.found) for one in found.levels}
+    samples = {f"scale {one.name}": counted_requests(one.found) for one in found.levels}
     charts = [pareto(found), *_by_load(found), *distributions(samples, first.slo)]
-    notes = [
-        f"scale {one.scale:g}: {remark}" for one in found.levels for remark in remarks(one.found)
-    ]
+    notes = [f"scale {one.name}: {remark}" for one in found.levels for remark in remarks(one.found)]
     table = Table(
         headings=[name or "front" for name in headings(found)],
         rows=[
@@ -99,11 +97,11 @@ def _tiles(found: Sweep) -> Iterator[Tile]:
     highest = found.highest
     if found.levels[0].found.slo:
         load = arrival_of(highest.found.workload) if highest else ""
-        value = f"scale {highest.scale:g}" if highest else "none"
+        value = f"scale {highest.name}" if highest else "none"
         yield Tile(name="Highest load within the SLO", value=value, note=load)
     best = max(found.levels, key=lambda one: one.found.measurement.output_rate)
     rate = best.found.measurement.output_rate
-    yield Tile(name="Most output", value=f"{rate:,.0f} tokens/s", note=f"scale {best.scale:g}")
+    yield Tile(name="Most output", value=f"{rate:,.0f} tokens/s", note=f"scale {best.name}")
     gpu_rate = found.gpu_rate(best)
     if gpu_rate is not None:
         value = f"{gpu_rate:,.0f} tokens/s/GPU"
@@ -111,7 +109,7 @@ def _tiles(found: Sweep) -> Iterator[Tile]:
     fastest = max(found.levels, key=lambda one: one.found.measurement.user_rate or 0.0)
     user = fastest.found.measurement.user_rate
     if user is not None:
-        note = f"scale {fastest.scale:g}"
+        note = f"scale {fastest.name}"
         yield Tile(name="Fastest for a user", value=f"{user:.1f} tokens/s", note=note)
 
 
@@ -139,7 +137,7 @@ def pareto(found: Sweep) -> Chart:
     right = max(rates(one)[0] for one in found.levels)
     itl_ms = found.levels[0].found.slo.itl_ms
     if itl_ms is not None:
-        name = f"SLO: {significant(1000 / itl_ms, 4)} tokens/s/user (ITL {itl_ms:g} ms)"
+        name = f"SLO: {significant(1000 / itl_ms, 4)} tokens/s/user (ITL {limit_text(itl_ms)} ms)"
         top = MARGIN * max(rates(one)[1] for one in found.levels)
         traces.append(limit_line(name, 1000 / itl_ms, top=top))
         right = max(right, 1000 / itl_ms)
@@ -158,7 +156,7 @@ def _load(level: Level) -> str:
     if workload.concurrency:
         return f"concurrency {workload.concurrency}"
     rate = level.found.workload.mean_rate()
-    return f"{significant(rate)} requests/s" if rate else f"scale {level.scale:g}"
+    return f"{significant(rate)} requests/s" if rate else f"scale {level.name}"
 
 
 def _by_load(found: Sweep) -> Iterator[Chart]:
@@ -179,7 +177,7 @@ def _latency_by_load(name: str, key: str, limit_ms: float | None, found: Sweep) 
         for number, percentile in enumerate(("p50", "p90", "p99"))
     ]
     if limit_ms is not None:
-        traces.append(horizontal_limit(f"SLO: ≤ {limit_ms:g} ms", limit_ms, 0, max(x)))
+        traces.append(horizontal_limit(f"SLO: ≤ {limit_text(limit_ms)} ms", limit_ms, 0, max(x)))
     layout = {
         **FRAME,
         "xaxis": axis("requests/s served", rangemode="tozero"),

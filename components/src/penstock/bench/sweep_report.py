@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from penstock.bench.documents import SCHEMA_VERSION, LevelDocument, SweepDocument
 from penstock.bench.measurement import Percentiles
 from penstock.bench.report import Bench, failures_line, limits_of, on_mockers, run_fields
-from penstock.bench.sweep import Level, Sweep
+from penstock.bench.sweep import Level, Sweep, scale_text
 from penstock.simulate.report import aligned, arrival_of
 
 FRONT = "*"
@@ -21,7 +21,7 @@ def lines(found: Sweep) -> Iterator[str]:
     yield from aligned([headings(found), *(tuple(cells(found, level)) for level in found.levels)])
     yield f"{FRONT}: on the Pareto front of tokens/s per user and tokens/s"
     for level in found.levels:
-        yield from (f"scale {level.scale:g}: {remark}" for remark in remarks(level.found))
+        yield from (f"scale {level.name}: {remark}" for remark in remarks(level.found))
     if found.interrupted:
         yield f"incomplete: {found.interrupted}"
     yield from highest_lines(found)
@@ -37,7 +37,7 @@ def headings(found: Sweep) -> tuple[str, ...]:
 def cells(found: Sweep, level: Level) -> Iterator[str]:
     bench, measured = level.found, level.found.measurement
     yield FRONT if level in found.front else ""
-    yield f"{level.scale:g}"
+    yield level.name
     yield arrival_of(bench.workload)
     yield f"{measured.request_rate:.2f}"
     yield f"{measured.output_rate:.0f}"
@@ -74,10 +74,10 @@ def highest_lines(found: Sweep) -> Iterator[str]:
     if highest is None:
         yield f"the SLO ({last.found.slo}) is missed at the lowest scale"
     else:
-        more = "" if last.found.meets_slo else f", and missed at {last.scale:g}"
-        yield f"the SLO ({last.found.slo}) is met up to scale {highest.scale:g}{more}"
+        more = "" if last.found.meets_slo else f", and missed at {last.name}"
+        yield f"the SLO ({last.found.slo}) is met up to scale {highest.name}{more}"
     if found.unmeasured:
-        rest = ", ".join(f"{scale:g}" for scale in found.unmeasured)
+        rest = ", ".join(map(scale_text, found.unmeasured))
         yield f"not measured: {rest}"
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from math import ceil, lcm
 
+from penstock.significant import limit_text
 from penstock.workload.request import BLOCK_TOKENS
 
 LARGEST_TOKENS = 10**9
@@ -70,7 +71,7 @@ def prefixes_of(hashes: list[int], block_tokens: int, input_tokens: int) -> arra
 def checked_time(ms: float, name: str) -> float:
     """BrokenRecordError for a number that is no Unix time in ms."""
     if not 0 < ms < LARGEST_MS:
-        raise BrokenRecordError(f"{name} is {ms:g}, not a Unix time in ms")
+        raise BrokenRecordError(f"{name} is {limit_text(ms)}, not a Unix time in ms")
     return ms
 
 

@@ -168,8 +168,10 @@ def _add_arguments_of_two(parser: argparse._ArgumentGroup) -> None:
 
 
 def _scales(text: str) -> tuple[float, ...]:
+    from penstock.bench.sweep import scale_text
+
     scales = tuple(positive_number(one) for one in text.split(","))
-    names = {f"{scale:g}" for scale in scales}  # of their folders and files
+    names = {scale_text(scale) for scale in scales}  # of their folders and files
     if len(scales) < 2 or len(names) < len(scales) or list(scales) != sorted(scales):
         message = f"{text!r} does not have two or more rising numbers, such as 1,2,4"
         raise argparse.ArgumentTypeError(message)

@@ -83,7 +83,9 @@ def _report_paths(args: argparse.Namespace) -> list[Path]:
 
 
 def _of_scale(path: Path, scale: float) -> Path:
-    return path.with_name(f"{path.stem}-scale-{scale:g}{path.suffix}")
+    from penstock.bench.sweep import scale_text
+
+    return path.with_name(f"{path.stem}-scale-{scale_text(scale)}{path.suffix}")
 
 
 def write_run(

@@ -21,6 +21,7 @@ from penstock.cli.replay_arguments import (
     warn_renamed,
 )
 from penstock.command_text import invocation
+from penstock.significant import plain_number
 
 if TYPE_CHECKING:
     from penstock.checks.run import Tally
@@ -267,8 +268,8 @@ def _command(args: argparse.Namespace, file: Path, graph: StartingGraph) -> str:
     words = ["penstock", "init", file.name, "--model", request.model, "--gpu", request.gpu.name]
     words += ["--gpus", str(request.gpus), "--workload", graph.traffic]
     words += ["--concurrency", str(args.concurrency)] if args.concurrency else []
-    words += ["--ttft", f"{args.ttft:g}ms"] if args.ttft else []
-    words += ["--itl", f"{args.itl:g}ms"] if args.itl else []
+    words += ["--ttft", f"{plain_number(args.ttft)}ms"] if args.ttft else []
+    words += ["--itl", f"{plain_number(args.itl)}ms"] if args.itl else []
     return shlex.join(words)
 
 
@@ -308,7 +309,10 @@ def _next_steps(file: Path, graph: StartingGraph) -> Iterator[str]:
     yield f"{invocation()} up {name} --engine mocker"
     if request.gpu.name in SYSTEMS and request.gpus <= MAX_PLANNED:
         model = request.model.rpartition("/")[2]
-        limits = f"--ttft {request.slo.ttft_ms or 500:g}ms --itl {request.slo.itl_ms or 20:g}ms"
+        slo = request.slo
+        limits = (
+            f"--ttft {plain_number(slo.ttft_ms or 500)}ms --itl {plain_number(slo.itl_ms or 20)}ms"
+        )
         concurrency = f" --concurrency {graph.concurrency}" if graph.concurrency else ""
         yield (
             f"{invocation()} plan --model {model} --gpu {request.gpu.name} --gpus {request.gpus} "

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.significant import significant
+from penstock.significant import plain_number, significant
 
 if TYPE_CHECKING:
     from penstock.graph.slo import Slo
@@ -118,8 +118,8 @@ def load_argument(args: argparse.Namespace, loaded: LoadedWorkload, times: float
     if args.concurrency:
         return f"--concurrency {loaded.scaled(times).workload.concurrency}"
     if args.rate:
-        return f"--rate {args.rate * times:g}"
-    return f"--scale {args.scale * times:g}"
+        return f"--rate {plain_number(args.rate * times, 6)}"
+    return f"--scale {plain_number(args.scale * times, 6)}"
 
 
 def requested_workload(args: argparse.Namespace) -> LoadedWorkload:

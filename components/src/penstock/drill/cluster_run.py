@@ -22,6 +22,7 @@ from penstock.drill.run import DrillOptions, DrillResult, drill_endpoint
 from penstock.drill.targets import first_model
 from penstock.errors import DrillError, Problem
 from penstock.helm import ReleaseTarget
+from penstock.significant import limit_text
 
 TIMEOUT_S = 30.0
 
@@ -96,7 +97,8 @@ class ClusterDrill:
         for kind, target in faults.possible:
             targets.setdefault(kind, []).append(target)
         options = self.options
-        length = f"for {options.minutes:g} min" if options.minutes else f"{options.count} faults"
+        minutes = options.minutes and limit_text(options.minutes)
+        length = f"for {minutes} min" if minutes else f"{options.count} faults"
         return "\n".join(
             [
                 f"The drill will change the release {self.target} on "

@@ -7,6 +7,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from penstock.graph.messages import KEYS_OF_OWNER, OWN_KEY_OF_OWNER, TARGET_LIMITS, problem
+from penstock.significant import limit_text
 from penstock.strict_yaml.base import Items, Opaque, Positive, Spec
 from penstock.strict_yaml.limits import MOST_REPLICAS
 
@@ -95,7 +96,7 @@ class Autoscaling(Spec):
             raise problem(
                 "target",
                 "target_too_large",
-                target=f"{self.target:g}",
+                target=limit_text(self.target),
                 signal=self.signal,
                 largest=limit.largest,
                 fix=limit.fix,

@@ -22,6 +22,7 @@ from penstock.errors import GraphError, InputError, Problem
 from penstock.graph.load import LoadedGraph, parse_graph
 from penstock.graph.renamed_keys import warn_of
 from penstock.graph.text_file import read_text_file
+from penstock.significant import plain_number
 from penstock.strict_yaml.limits import MOST_REPLICAS
 from penstock.strict_yaml.loader import SafeLoader
 from penstock.strict_yaml.places import Path, place_of
@@ -55,7 +56,7 @@ def set_values(
     unset = [key for key, value in changes.items() if value is None]
     for key in [*reversed(unset), *(key for key in changes if key not in unset)]:
         value = changes[key]
-        entry = f"{value:g}" if isinstance(value, float | int) else value or "null"
+        entry = plain_number(value) if isinstance(value, float | int) else value or "null"
         text = _with_entry(text, section, key, entry, source)
     return text
 

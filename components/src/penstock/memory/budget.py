@@ -13,6 +13,7 @@ from math import log2
 
 from penstock.hardware import Gpu
 from penstock.models import ModelShape
+from penstock.significant import limit_text
 
 GIB = 2**30
 # AISimulate's figures for TensorRT-LLM's memory outside of PyTorch (context, kernels, NCCL).
@@ -241,7 +242,7 @@ def weights(inputs: MemoryInputs) -> Line:
     how = f"{parts.total / GIB:.1f} GiB of checkpoint ({model.quantization}) {spread}{padded}"
     gib = (layers + tables) / GIB
     if inputs.offload_gib:
-        how += f", {inputs.offload_gib:g} GiB of them in host memory"
+        how += f", {limit_text(inputs.offload_gib)} GiB of them in host memory"
     return Line(Use.WEIGHTS, max(0.0, gib - inputs.offload_gib), how)
 
 

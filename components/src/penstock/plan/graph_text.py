@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from penstock.plan.request import ENGINE, PlanRequest
 from penstock.plan.space import Candidate, Layout, PoolCandidate
+from penstock.significant import plain_number
 from penstock.tune.settings import shown
 
 FABRIC = "ib"
@@ -89,7 +90,7 @@ def _hardware(request: PlanRequest, candidate: Candidate) -> str:
     if candidate.is_disaggregated:
         fields.append(f"fabric: {_fabric(request)}")
     if request.gpu_hour_price:
-        fields.append(f"gpu_hour_price: {request.gpu_hour_price:g}")
+        fields.append(f"gpu_hour_price: {plain_number(request.gpu_hour_price)}")
     return f"hardware: {{{', '.join(fields)}}}"
 
 
@@ -100,7 +101,8 @@ def _fabric(request: PlanRequest) -> str:
 def _slo(request: PlanRequest) -> Iterator[str]:
     limits = {k: v for k, v in request.slo.model_dump().items() if v is not None}
     if limits:
-        yield f"slo: {{{', '.join(f'{key}: {value:g}' for key, value in limits.items())}}}"
+        entries = (f"{key}: {plain_number(value)}" for key, value in limits.items())
+        yield f"slo: {{{', '.join(entries)}}}"
         yield ""
 
 

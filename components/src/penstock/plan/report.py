@@ -14,7 +14,7 @@ from penstock.plan.score import EQUAL, SCALE_STEP, TIE, score_of
 from penstock.plan.sensitivity import Comparison
 from penstock.plan.space import BATCHES, STEPS
 from penstock.plan.trials import Trial
-from penstock.significant import significant
+from penstock.significant import limit_text, significant
 from penstock.simulate.accuracy import accuracy_line
 from penstock.simulate.interval import COVERAGE
 from penstock.simulate.metrics import spreads
@@ -213,7 +213,7 @@ def speculation(plan: Plan) -> Iterator[str]:
     """What speculative decoding is assumed to accept and what it changes, if it was considered."""
     if (draft := plan.request.draft) is None:
         return
-    rates = ", ".join(f"{rate:g}" for rate in draft.rates)
+    rates = ", ".join(limit_text(rate) for rate in draft.rates)
     own, other = plan.winner, plan.other_decoding
     used, kind = ("", "without") if own.candidate.drafts else (" is not used", "with")
     best = f"no replayed graph {kind} {METHOD} met the SLO"
@@ -233,7 +233,7 @@ def headroom(plan: Plan, attain: float) -> Iterator[str]:
         share = f"{one.name} p{attain * 100:.4g}"
         yield f"{share} {shown_ms(took)} ms of {shown_ms(limit)} ms ({1 - took / limit:.0%} left)"
     if plan.headroom.sustained:
-        yield f"meets the SLO at scale × {plan.headroom.sustained:g}"
+        yield f"meets the SLO at scale × {limit_text(plan.headroom.sustained)}"
     if plan.headroom.failing:
         yield f"misses the SLO at scale × {significant(plan.headroom.failing)}"
     is_exact = plan.headroom.failing is not None and plan.headroom.failing <= NEXT_STEP
@@ -313,7 +313,7 @@ def disaggregation(plan: Plan) -> str:
         return f"not worth it at scale {_scales(met)}{end}: {pair}"
     where = f"{'only ' if len(favoring) < len(met) else ''}at scale {_scales(favoring)}"
     if len(favoring) > 1 and favoring == met[-len(favoring) :]:
-        where = f"from scale × {favoring[0].scale:g} on"
+        where = f"from scale × {limit_text(favoring[0].scale)} on"
     return f"worth it {where} ({_difference(favoring[0])}){end}: {pair}"
 
 
@@ -333,7 +333,7 @@ def _is_met(one: Comparison) -> bool:
 
 
 def _scales(some: Sequence[Comparison]) -> str:
-    return ", ".join(f"× {one.scale:g}" for one in some)
+    return ", ".join(f"× {limit_text(one.scale)}" for one in some)
 
 
 def _difference(one: Comparison) -> str:

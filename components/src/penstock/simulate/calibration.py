@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import AfterValidator, Field
 
 from penstock.manifests.deployment import Role
-from penstock.significant import significant
+from penstock.significant import limit_text, significant
 from penstock.simulate.interval import family
 from penstock.simulate.model import PoolReplay, Replayable
 from penstock.strict_yaml.base import Items, Positive, Spec, Text, invalid
@@ -33,7 +33,7 @@ Share = Annotated[float, Field(allow_inf_nan=False)]
 def _ordered(limits: Sequence[float]) -> Sequence[float]:
     low, high = limits
     if low > high:
-        message = f"the lower limit {low:g} is above the upper limit {high:g}"
+        message = f"the lower limit {limit_text(low)} is above the upper limit {limit_text(high)}"
         raise invalid("", message, "Exchange the limits.")
     return limits
 

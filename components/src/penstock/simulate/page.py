@@ -21,6 +21,7 @@ from penstock.reports.page import (
     Verdict,
     write_report,
 )
+from penstock.significant import limit_text
 from penstock.simulate.accuracy import METRICS, row_intervals, span
 from penstock.simulate.interval import COVERAGE
 from penstock.simulate.metrics import served_requests, spreads, steady_requests
@@ -203,7 +204,7 @@ def _intervals(rows: Sequence[Row]) -> Iterator[Part]:
                 cells.append("-")
         points = [one.points for one in intervals.values()]
         if points:
-            lines.append([*cells, f"{median(points):g}"])
+            lines.append([*cells, limit_text(median(points))])
     if lines:
         head = ["graph", "ITL p50 (ms)", "TTFT p50 (ms)", "tok/s/GPU", "measured points"]
         yield f"{COVERAGE:.0%} of the measurements are expected in these ranges."

@@ -21,6 +21,7 @@ from penstock.serving.planner import (
 )
 from penstock.serving.understand import Hints, understand
 from penstock.serving.worker import WORKERS
+from penstock.significant import limit_text
 from penstock.simulate.model import Planner, PoolReplay, Replayable
 from penstock.simulate.replayable import not_replayable
 
@@ -157,7 +158,8 @@ def _target_latencies(config: Mapping[str, Any]) -> Slo:
 
 
 def _assumed(config: Mapping[str, Any], startup_s: float) -> Iterator[str]:
-    yield f"an added worker is ready {startup_s:g} s after the planner's decision (--startup)"
+    startup = limit_text(startup_s)
+    yield f"an added worker is ready {startup} s after the planner's decision (--startup)"
     if config.get("optimization_target", "throughput") == "sla":
         yield KNOWN_TIMES
     if config.get("advisory"):

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from statistics import median
 from typing import Any
 
-from penstock.significant import significant
+from penstock.significant import limit_text, significant
 from penstock.simulate.accuracy import accuracy_line, row_intervals
 from penstock.simulate.documents import (
     SCHEMA_VERSION,
@@ -86,12 +86,11 @@ def arrival_of(loaded: LoadedWorkload) -> str:
     if arrival.ramp is not None:
         ramp = arrival.ramp
         start, end = significant(ramp.start), significant(ramp.end)
-        return f"ramp from {start} to {end} {unit} in {ramp.seconds:g} s"
+        return f"ramp from {start} to {end} {unit} in {limit_text(ramp.seconds)} s"
     if arrival.bursts is not None:
         bursts = arrival.bursts
-        peak = (
-            f"{significant(bursts.peak)} {unit} for {bursts.seconds:g} s every {bursts.every:g} s"
-        )
+        seconds, every = limit_text(bursts.seconds), limit_text(bursts.every)
+        peak = f"{significant(bursts.peak)} {unit} for {seconds} s every {every} s"
         return f"bursts: {significant(bursts.rate)} {unit}, {peak}"
     name, rate = ("Poisson", arrival.poisson) if arrival.poisson else ("constant", arrival.constant)
     return f"{name}, {significant(rate or 0.0)} {unit}"

@@ -6,6 +6,8 @@ import re
 import unicodedata
 from fractions import Fraction
 
+from penstock.significant import plain_number
+
 _UNITS = {"s": 1, "sec": 1, "m": 60, "min": 60, "h": 3600}
 SECONDS = {"ms": Fraction(1, 1000)} | {unit: Fraction(count) for unit, count in _UNITS.items()}
 MULTIPLES = "kmgt"  # of 1024
@@ -46,11 +48,6 @@ def quantity_fix(text: str) -> str:
     """The fix for a size that is not written as Kubernetes does; empty if it is no size."""
     size = QUANTITY.fullmatch(text.strip())
     return f'Write "{size[1]}{size[2].upper()}i".' if size else ""
-
-
-def plain_number(number: float) -> str:
-    """Without an exponent, up to 15 digits."""
-    return f"{number:.15g}"
 
 
 def unusual_character(text: str) -> str:
@@ -124,8 +121,8 @@ def _duration_fix(field: str, text: str, seconds: Fraction, is_integer: bool) ->
     number = seconds * unit
     if number.denominator == 1 or not is_integer:
         return f"Write {_shown(number)}; the unit is {words}."
-    return f"Write an integer, at least 1: the unit is {words}, and {text} is {float(number):g}."
+    return f"Write an integer, at least 1: the unit is {words}, and {text} is {_shown(number)}."
 
 
 def _shown(number: Fraction) -> str:
-    return str(number.numerator) if number.denominator == 1 else f"{float(number):g}"
+    return str(number.numerator) if number.denominator == 1 else plain_number(float(number))

@@ -13,6 +13,7 @@ from pydantic_core import ErrorDetails
 
 from penstock.errors import Problem, ProblemKind
 from penstock.nearest import KEY_CUTOFF, nearest
+from penstock.significant import plain_number
 from penstock.strict_yaml.base import (
     FOLDER_PATH,
     HEADER_NAME,
@@ -24,7 +25,6 @@ from penstock.strict_yaml.base import (
 from penstock.strict_yaml.limits import MOST_PROBLEMS
 from penstock.strict_yaml.number_fixes import (
     number_fix,
-    plain_number,
     quantity_fix,
     unusual_character,
 )

@@ -10,6 +10,7 @@ from typing import Annotated, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
+from penstock.significant import limit_text
 from penstock.strict_yaml.base import Positive, Spec, Text
 
 Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -76,8 +77,10 @@ class Bursts(Spec):
     @model_validator(mode="after")
     def _check(self) -> Self:
         if self.seconds >= self.every:
-            later = f"{self.every:g} s later"
-            message = f"a burst of {self.seconds:g} s does not end before the next, {later}"
+            later = f"{limit_text(self.every)} s later"
+            message = (
+                f"a burst of {limit_text(self.seconds)} s does not end before the next, {later}"
+            )
             raise field_error("seconds", message, "Lower `seconds` or raise `every`.")
         return self
 

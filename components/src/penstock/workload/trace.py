@@ -17,6 +17,7 @@ from math import ceil
 from typing import Any
 
 from penstock.errors import InputError, Problem
+from penstock.significant import limit_text
 from penstock.workload.model import Trace
 from penstock.workload.request import BLOCK_TOKENS, Request
 
@@ -184,5 +185,5 @@ def _integer(row: dict[str, Any], name: str, least: int) -> int:
 
 
 def _mismatch(kind: str, name: str, value: Any, least: int) -> str:
-    most = f"less than {LARGEST:g}"
+    most = f"less than {limit_text(LARGEST)}"
     return f"{name} is {json.dumps(value)}, not {kind} of at least {least} and {most}"

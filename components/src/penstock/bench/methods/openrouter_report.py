@@ -17,6 +17,7 @@ from penstock.bench.methods.frontend_counters import Counters
 from penstock.bench.methods.histogram import Estimate, quantile
 from penstock.bench.methods.openrouter import DURATION_S, POLL_S, Observation
 from penstock.bench.methods.request_speeds import Bounds, fastest
+from penstock.significant import limit_text
 from penstock.simulate.report import aligned
 from penstock.terminal import duration_text
 
@@ -57,13 +58,13 @@ def _rows(found: Observation) -> Iterator[tuple[str, ...]]:
 def _estimate(one: Estimate | None) -> str:
     if one is None:
         return "-"
-    return f"above {one.low * MS:g}" if one.value is None else f"{one.value * MS:.1f}"
+    return f"above {limit_text(one.low * MS)}" if one.value is None else f"{one.value * MS:.1f}"
 
 
 def _bucket(one: Estimate | None) -> str:
     if one is None:
         return "-"
-    return f"{one.low * MS:g} to {'∞' if one.high == inf else f'{one.high * MS:g}'}"
+    return f"{limit_text(one.low * MS)} to {'∞' if one.high == inf else limit_text(one.high * MS)}"
 
 
 def _bounds(one: Bounds | None) -> str:

@@ -9,6 +9,7 @@ from penstock.checks.rule import rule
 from penstock.checks.rules.kv_transfer.lmcache import LMCacheSettings, lmcache_workers
 from penstock.checks.version_range import Versions
 from penstock.serving.deployment import ServingDeployment
+from penstock.significant import limit_text
 
 SIZE, DISK, DISK_SIZE = "max_local_cpu_size", "local_disk", "max_local_disk_size"
 VERIFIED = Versions(every="LMCache 0.3.9 to 0.5.6")
@@ -64,11 +65,13 @@ def _buffer(settings: LMCacheSettings) -> Iterator[tuple[str, str, str, Level | 
     is_transfer = settings.is_on("enable_pd") or settings.is_on(FORMER["enable_pd"])
     store = next((k for k in ("remote_url", DISK, "enable_p2p") if _is_set(settings, k)), None)
     if size is not None and size <= 0 and not is_transfer and store is not None:
-        message = f"{SIZE} is {size:g}, but {store} needs LMCache's CPU buffer"
+        message = f"{SIZE} is {limit_text(size)}, but {store} needs LMCache's CPU buffer"
         yield SIZE, message, f"Set {SIZE} to some GB.", None
     disk_size = _number(settings.get(DISK_SIZE)) or 0
     if _is_set(settings, DISK) and disk_size <= 0 and settings.get("extra_config") is None:
-        message = f"{DISK} is set, but {DISK_SIZE} is {disk_size:g}, so the disk is not used"
+        message = (
+            f"{DISK} is set, but {DISK_SIZE} is {limit_text(disk_size)}, so the disk is not used"
+        )
         yield DISK, message, f"Set {DISK_SIZE} to the GB to use.", Level.WARNING
 
 

@@ -22,6 +22,7 @@ from penstock.serving.memory import (
     runs_on_gpu,
 )
 from penstock.serving.worker import Worker
+from penstock.significant import limit_text
 
 # With fewer full-length sequences than this, one long prompt blocks the others.
 FEW_SEQUENCES = 2.0
@@ -261,7 +262,7 @@ def memory_fraction_too_large(deployment: ServingDeployment) -> Iterable[RuleRes
             may_work = worker.engine is Engine.VLLM and fraction <= MOST_OF_VLLM
             yield RuleResult(
                 location=setting.location,
-                message=f"the memory fraction is {fraction:g}, "
+                message=f"the memory fraction is {limit_text(fraction)}, "
                 + (
                     f"which leaves {1 - fraction:.0%} of the memory"
                     if is_possible

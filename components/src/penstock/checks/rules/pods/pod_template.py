@@ -15,6 +15,7 @@ from penstock.manifests.cursor import Cursor
 from penstock.manifests.pods import Pod
 from penstock.positive_int import positive_int
 from penstock.serving.deployment import ServingDeployment
+from penstock.significant import plain_number
 
 UNITS = {
     "": 1,
@@ -34,7 +35,7 @@ def quantity(value: Any) -> float | None:
 
 
 def gib(size: float) -> str:
-    return f"{round(size / GIB, 2):g}Gi"
+    return f"{plain_number(round(size / GIB, 2))}Gi"
 
 
 def shared_memory(pod: Pod) -> float | None:

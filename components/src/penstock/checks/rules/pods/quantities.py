@@ -13,6 +13,7 @@ from penstock.engines.settings import Location
 from penstock.manifests.deployment import Engine, Role
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.worker import WORKERS
+from penstock.significant import limit_text
 
 # What the API server accepts (resource.ParseQuantity); sizes in bytes or cores.
 QUANTITY = re.compile(r"([+-]?[0-9.]+)([eE][+-]?[0-9]+|[numkMGTPE]|[KMGTPE]i)?")
@@ -108,7 +109,7 @@ def impossible_amount(deployment: ServingDeployment) -> Iterable[RuleResult]:
         elif size > MOST_MEMORY:
             yield _amount(location, name, f"{value} is {size / TIB:,.0f} TiB", "")
         elif size < _least(deployment, component, name) and not (name != "memory" and size == 0):
-            shown = f"{size:,.0f} bytes" if size >= 1 or size == 0 else f"{size:g} bytes"
+            shown = f"{size:,.0f} bytes" if size >= 1 or size == 0 else f"{limit_text(size)} bytes"
             digits = re.match(r"[0-9]+", str(value))
             is_unit_missing = digits is not None and size < 2**20
             near = f"{digits[0]}Gi" if digits and is_unit_missing and int(digits[0]) else ""
