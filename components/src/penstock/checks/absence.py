@@ -7,12 +7,11 @@ from dataclasses import dataclass
 
 from penstock.checks.version_range import Versions
 from penstock.engines.flag_history import Presence
-from penstock.engines.releases import NEWEST, RELEASES, following
+from penstock.engines.releases import DEPLOYED, OLDEST, RELEASES, following
 
-OLDEST = next(iter(RELEASES))
-EVERY_RELEASE = Versions(dynamo=f">={OLDEST},<1.8", of_releases_only=True)
+EVERY_RELEASE = Versions(dynamo=f">={OLDEST}", of_releases_only=True)
 # For an image of NVIDIA, which is one of a release even if its tag is a placeholder.
-EVERY_PUBLISHED = Versions(dynamo=f">={OLDEST},<1.8")
+EVERY_PUBLISHED = Versions(dynamo=f">={OLDEST}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,8 +25,9 @@ class Absence:
     was_removed: bool = False
 
 
-def outside(seen: Presence, *, is_in_newest: bool) -> Iterator[Absence]:
-    """The releases before and after ``seen``, whose last release counts only up to the newest."""
+def outside(seen: Presence, *, is_parsed: bool) -> Iterator[Absence]:
+    """The releases before and after ``seen``. ``is_parsed``: whether the deployed release has it
+    according to its parser; without, it counts only up to the release before."""
     if seen.first != OLDEST:
         yield Absence(
             versions=Versions(dynamo=f">={OLDEST},<{seen.first}"),
@@ -35,12 +35,13 @@ def outside(seen: Presence, *, is_in_newest: bool) -> Iterator[Absence]:
         )
     # The sources of a release may name a flag that its parser rejects.
     known = list(RELEASES)
-    before = known[known.index(NEWEST) - 1]
-    last = seen.last if is_in_newest else min(seen.last, before, key=known.index)
+    at = known.index(DEPLOYED)
+    is_rejected = not is_parsed and known.index(seen.first) <= at
+    last = min(seen.last, known[at - 1], key=known.index) if is_rejected else seen.last
     if (first_without := following(last)) is not None:
         # Pre-releases count, as the next release is one.
         yield Absence(
-            versions=Versions(dynamo=f">={first_without}.dev0,<1.8"),
+            versions=Versions(dynamo=f">={first_without}.dev0"),
             since=f" since Dynamo {first_without}",
             was_removed=True,
         )

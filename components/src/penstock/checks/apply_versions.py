@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from penstock.checks.finding import Level, RuleResult
@@ -23,6 +23,8 @@ class VersionFilter:
     """Applies the versions of rules to the results for one deployment."""
 
     deployment: ServingDeployment
+    # Rules that found something which only later versions have: rule id → the versions.
+    off: dict[str, str] = field(default_factory=dict)
 
     def apply(self, rule: Rule, result: RuleResult) -> RuleResult | None:
         """The result as it applies to the image, or None.
@@ -38,17 +40,19 @@ class VersionFilter:
         fit = versions.fit(image, engine)
         if fit is Fit.INSIDE:
             return result
-        if fit is Fit.OUTSIDE:
+        if fit is Fit.EARLIER:
+            self.off.setdefault(rule.id, versions.text(engine))
+        if fit in (Fit.OUTSIDE, Fit.EARLIER):
             return None
         level = result.level or rule.level
-        if fit is Fit.UNVERIFIED:
-            reason = f"verified for {versions.text(engine)}, not for this image"
+        if fit is Fit.BETWEEN:
+            reason = f"in {versions.text(engine)}; this build may be newer"
         else:
             reason = f"assuming Dynamo {self._assumed(fit)}"
-        if fit is Fit.ASSUMED:
-            level = Level.WARNING if level is Level.ERROR else Level.NOTE
-        else:
+        if fit is Fit.DOUBTFUL:
             level = Level.NOTE
+        else:
+            level = Level.WARNING if level is Level.ERROR else Level.NOTE
         return replace(result, message=f"{result.message} ({reason})", level=level)
 
     def _image(self, component: str) -> tuple[Software, Engine | None]:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -109,8 +109,10 @@ def check_sources(
     sources: Sequence[Source], hints: Hints, rules: Sequence[Rule] | None = None
 ) -> tuple[Finding, ...]:
     """The findings of all deployments of one file, by line."""
-    found = [finding for source in sources for finding in _check(source, hints, rules)]
     name = sources[0].deployment.source
+    off: dict[str, str] = {}
+    found = [finding for source in sources for finding in _check(source, hints, rules, off)]
+    found += _about_rules_that_are_off(off, name, rules)
     comments, broken = read_comments(_text_of(sources[0]))
     suppressions = [*comments, *(one for source in sources for one in _of_graph(source))]
     findings, used = suppressed(found, suppressions)
@@ -118,18 +120,32 @@ def check_sources(
     return tuple(sorted((*findings, *of_comments), key=_order))
 
 
-def _check(source: Source, hints: Hints, rules: Sequence[Rule] | None) -> list[Finding]:
-    """The findings of one deployment, before suppression."""
+def _check(
+    source: Source, hints: Hints, rules: Sequence[Rule] | None, off: dict[str, str]
+) -> list[Finding]:
+    """The findings of one deployment, before suppression. ``off`` gets the rules that found what
+    only later versions than that of the image have, and these versions."""
     deployment = understand(source, hints)
     file = checked_file(source)
     name = source.deployment.source
-    versions = VersionFilter(deployment)
+    versions = VersionFilter(deployment, off)
     found = dict.fromkeys(
         _finding(reported, result, file, name)
         for rule in (RULES if rules is None else rules)
         for reported, result in _results(rule, deployment, versions)
     )
     return list(found)
+
+
+def _about_rules_that_are_off(
+    off: Mapping[str, str], name: str, rules: Sequence[Rule] | None
+) -> Iterator[Finding]:
+    rule = by_id("PS911")
+    if off and (rules is None or rule in rules):
+        listed = ", ".join(f"{id_} ({versions})" for id_, versions in sorted(off.items()))
+        one = "1 rule concerns" if len(off) == 1 else f"{len(off)} rules concern"
+        message = f"{one} only later versions than that of the image: {listed}"
+        yield _of_file(Problem(message=message, fix=rule.remedy), Path(name), rule, rule.level, "")
 
 
 def _text_of(source: Source) -> str:
@@ -165,8 +181,10 @@ def _invalid_file(
     # It imports the graph model, which a valid manifest does not need.
     from penstock.checks.incomplete import Incomplete, incomplete_graph, incomplete_manifest
 
+    off: dict[str, str] = {}
+
     def check(source: Source) -> list[Finding]:
-        return suppressed(_check(source, hints, rules), list(_of_graph(source)))[0]
+        return suppressed(_check(source, hints, rules, off), list(_of_graph(source)))[0]
 
     if isinstance(error, ManifestError) and not is_manifest(text):
         rest = Incomplete()
@@ -188,6 +206,7 @@ def _invalid_file(
             replaced.add("PS149")  # what fills the placeholders fills $MODEL in a script, too
         kept = (f for f in found if f.rule not in replaced or f.level is Level.WARNING)
         found = [*kept, *placeholders]
+    found += _about_rules_that_are_off(off, str(path), rules)
     findings, _ = suppressed((*problems, *found), read_comments(text)[0])
     return tuple(sorted((*findings, _about(rest, path, error)), key=_order))
 

@@ -33,8 +33,10 @@ class Fit(StrEnum):
     INSIDE = "inside"
     # It has not.
     OUTSIDE = "outside"
-    # The image is newer than all known releases, or between a release of the range and another.
-    UNVERIFIED = "unverified"
+    # The same, and the range begins later.
+    EARLIER = "earlier"
+    # A build between two releases, of which only the one before is in the range.
+    BETWEEN = "between"
     # The image states no version, and the range has the newest releases, or all that it may be.
     ASSUMED = "assumed"
     # The same, but only the newest of all is.
@@ -43,11 +45,12 @@ class Fit(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Versions:
-    """PEP 440 specifiers of each program, such as `>=1.4,<1.7`. Empty: the fact does not depend
-    on it. Those of an engine count only for components that run it.
+    """The versions whose behavior a rule is about, as PEP 440 specifiers of each program, such as
+    `>=1.4,<1.6`. Empty: the fact does not depend on it. Those of an engine count only for
+    components that run it.
 
-    A range that ends before the newest known release states that the fact ended there. A range
-    that includes it says nothing about later releases.
+    A limit is a release that changed the behavior, never the last one that was looked at: later
+    images are judged as the newest known release.
     """
 
     dynamo: str = ""
@@ -56,9 +59,6 @@ class Versions:
     sglang: str = ""
     # For facts that hold in every version: why they do. No range is given then.
     every: str = ""
-    # Whether the fact is known not to hold after the range, although that is after the newest
-    # release.
-    is_over: bool = False
     # Whether an image of one's own, without a version, may differ: it may have more flags.
     of_releases_only: bool = False
 
@@ -68,14 +68,10 @@ class Versions:
 
     def fit(self, image: Software, engine: Engine | None) -> Fit:
         """For a component with this image that runs ``engine``, if any."""
-        fits = {
-            Fit.OUTSIDE if self.is_over and fit is Fit.UNVERIFIED else fit
-            for name, text in self._given(engine)
-            for fit in (_fit(name, text, image),)
-        }
+        fits = {_fit(name, text, image) for name, text in self._given(engine)}
         if self.of_releases_only and not image.is_stated:
             fits = {Fit.ASSUMED if fit is Fit.INSIDE else fit for fit in fits}
-        ranked = (Fit.OUTSIDE, Fit.UNVERIFIED, Fit.DOUBTFUL, Fit.ASSUMED, Fit.INSIDE)
+        ranked = (Fit.OUTSIDE, Fit.EARLIER, Fit.BETWEEN, Fit.DOUBTFUL, Fit.ASSUMED, Fit.INSIDE)
         return next((fit for fit in ranked if fit in fits), Fit.INSIDE)
 
     def text(self, engine: Engine | None = None) -> str:
@@ -128,17 +124,18 @@ def _is_within(operator: str, limit: Version, version: Version) -> bool:
 
 
 def _fit(name: str, accepted: str, image: Software) -> Fit:
-    stated = image.dynamo if name == "dynamo" else image.engines.get(Engine(name), ())
-    if not stated or not image.is_stated:
-        return _without_version(name, accepted, stated, image)
-    newest = _known(name)[-1]
-    inside = [contains(accepted, version) for version in stated]
-    later = Version(getattr(image.later, name)) if image.later else None
-    if all(inside) and (later is None or contains(accepted, later)):
-        return Fit.INSIDE
-    if any(inside) or (stated[-1] > newest and contains(accepted, newest)):
-        return Fit.UNVERIFIED
-    return Fit.OUTSIDE
+    possible = image.dynamo if name == "dynamo" else image.engines.get(Engine(name), ())
+    if not possible or not image.is_stated:
+        return _without_version(name, accepted, possible, image)
+    version = min(possible[-1], _known(name)[-1])  # a newer image is judged as the newest release
+    if not contains(accepted, version):
+        return Fit.EARLIER if _begins_after(accepted, version) else Fit.OUTSIDE
+    later = Version(getattr(image.later, name)) if image.later else version
+    return Fit.INSIDE if contains(accepted, later) else Fit.BETWEEN
+
+
+def _begins_after(accepted: str, version: Version) -> bool:
+    return any(limit > version for operator, limit in _limits(accepted) if operator == ">=")
 
 
 def _without_version(
@@ -152,20 +149,17 @@ def _without_version(
         return Fit.ASSUMED
     if not contains(accepted, known[-1]):
         return Fit.OUTSIDE
-    if image.is_stated and image.dynamo:
-        return Fit.UNVERIFIED  # newer than all releases whose engines are known
     recent = (contains(accepted, version) for version in known[-RECENT:])
     return Fit.ASSUMED if not possible and all(recent) else Fit.DOUBTFUL
 
 
 def _known(name: str) -> list[Version]:
-    """The versions in the known releases, oldest first, without the pre-release after them."""
-    newest = list(RELEASES).index(NEWEST) + 1
-    return [Version(getattr(release, name)) for release in list(RELEASES.values())[:newest]]
+    """The versions in the known releases, oldest first."""
+    return [Version(getattr(release, name)) for release in RELEASES.values()]
 
 
 def _span(name: str, text: str) -> str:
-    """The first and the last known version in the range."""
+    """The first and the last known version in the range: `1.4 to 1.6`, `since 1.4`, `1.4`."""
     versions = {label: getattr(release, name) for label, release in RELEASES.items()}
     inside = [
         label if name == "dynamo" else version
@@ -174,6 +168,8 @@ def _span(name: str, text: str) -> str:
     ]
     if not inside:
         return text
+    if inside[-1] in (NEWEST, getattr(RELEASES[NEWEST], name)) and len(inside) < len(versions):
+        return f"since {inside[0]}"
     return inside[0] if inside[0] == inside[-1] else f"{inside[0]} to {inside[-1]}"
 
 

@@ -6,7 +6,7 @@ from functools import cache
 
 from penstock.engines.flag_history import ENTRY_POINTS, Presence
 from penstock.engines.flags import Flag, FlagTable, load
-from penstock.engines.releases import NEWEST, RELEASES
+from penstock.engines.releases import DEPLOYED, RELEASES
 
 # Packages of the wheel ai-dynamo-runtime, whose history the table does not have.
 OF_RUNTIME = ("indexer", "llm", "nixl_connect", "runtime", "select_service", "slot_tracker")
@@ -20,10 +20,10 @@ def packages() -> tuple[str, ...]:
 
 @cache
 def runnable() -> tuple[str, ...]:
-    """The modules that the newest release can run."""
+    """The modules that the deployed release, or a later one, can run."""
     order = list(RELEASES).index
     spans = load(ENTRY_POINTS)["modules"].items()
-    return tuple(m for m, (_, last) in spans if order(last) >= order(NEWEST))
+    return tuple(m for m, (_, last) in spans if order(last) >= order(DEPLOYED))
 
 
 def releases_of(module: str) -> Presence | None:
@@ -39,7 +39,7 @@ def flag_names(module: str) -> FlagTable | None:
     if flags is None:
         return None
     order = list(RELEASES).index
-    known = [name for name, (_, last) in flags.items() if order(last) >= order(NEWEST)]
+    known = [name for name, (_, last) in flags.items() if order(last) >= order(DEPLOYED)]
     return FlagTable(
         by_spelling={s: Flag(name=s[2:], spellings=(s,), takes="maybe") for s in known},
         is_loose=False,

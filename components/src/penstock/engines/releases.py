@@ -1,7 +1,8 @@
 """The releases of Dynamo and the engine versions in their images.
 
-Sources: the extras that each ai-dynamo wheel requires, and Dynamo's page "Compatibility"
-(docs.nvidia.com/dynamo). Where they differ (vLLM of 0.6), the page counts, which lists the images.
+Sources: the extras that each ai-dynamo wheel requires, and Dynamo's pages "Compatibility" and
+"Release artifacts" (docs.nvidia.com/dynamo). Where they differ (vLLM of 0.6), the pages count, which
+list the images. No wheel of 1.6.2 and 1.7.0 could be read: their engines are those of the pages.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ def _release(dynamo: str, trtllm: str, vllm: str, sglang: str) -> Release:
     return Release(dynamo=dynamo, trtllm=trtllm, vllm=vllm, sglang=sglang)
 
 
-# Oldest first, by the first two numbers; the last is a pre-release.
+# Oldest first, by the first two numbers.
 RELEASES: Mapping[str, Release] = {
     "0.4": _release("0.4.1", "1.0.0rc6", "0.10.1.1", "0.5.0rc2"),
     "0.5": _release("0.5.1", "1.1.0rc5", "0.10.1.1", "0.5.0rc2"),
@@ -38,15 +39,16 @@ RELEASES: Mapping[str, Release] = {
     "1.3": _release("1.3.1", "1.3.0rc19", "0.23.0", "0.5.14"),
     "1.4": _release("1.4.2", "1.3.0rc22", "0.26.0", "0.5.16"),
     "1.5": _release("1.5.1", "1.3.0rc25", "0.28.0", "0.5.18"),
-    "1.6": _release("1.6.1", "1.3.0rc29", "0.31.0", "0.5.21"),
-    "1.7": _release("1.7.0.dev20261026", "1.4.0rc0", "0.32.0", "0.5.22"),
+    "1.6": _release("1.6.2", "1.3.0rc29", "0.31.0", "0.5.21"),
+    "1.7": _release("1.7.0", "1.4.0rc2", "0.33.0", "0.5.23"),
 }
-# The newest that is not a pre-release.
-NEWEST = "1.6"
+OLDEST, NEWEST = next(iter(RELEASES)), list(RELEASES)[-1]
+# The one that penstock deploys: its parsers made the tables of flags.
+DEPLOYED = "1.6"
 
 
 def following(release: str) -> str | None:
-    """The release after it; None for the last one."""
+    """The release after it; None for the last one, and for one that is not known."""
     known = list(RELEASES)
-    at = known.index(release) + 1
+    at = known.index(release) + 1 if release in known else len(known)
     return known[at] if at < len(known) else None

@@ -8,21 +8,20 @@ from dataclasses import dataclass, field
 
 from packaging.version import InvalidVersion, Version
 
-from penstock.engines.releases import NEWEST, RELEASES, Release, following
+from penstock.engines.releases import NEWEST, OLDEST, RELEASES, Release, following
 from penstock.manifests.deployment import Engine
 from penstock.manifests.pods import Pod
 
 SEMVER = re.compile(r"^v?(\d+)\.(\d+)\.(\d+)([-+.].*)?$")
-# The newest Dynamo release that penstock knows.
-NEWEST_RELEASE, NEWEST_VERSION = (1, 6), RELEASES[NEWEST].dynamo
 # A suffix that makes another version of it, as in 1.5.0-kimi-k3-dev.1 and 1.7.0.dev20261026.
 _PRE_RELEASE = re.compile(r"(^|[-._+])(rc|alpha|beta|dev|pre|preview|nightly)[-._]?\d*([-._]|$)")
 # The same version for other hardware, or built again.
 _VARIANT = re.compile(r"([-._+](cuda|cu|efa|amd|arm|x86|xpu|post|ubuntu)[\w]*)*")
+# The first two numbers of the release that penstock deploys.
+DEPLOYED_RELEASE = (1, 6)
 _NVIDIA = re.compile(r"nvcr\.io/nvidia/ai-dynamo/")
 # Dynamo's images, in any registry.
 _DYNAMO = re.compile(r"(-runtime|dynamo)[^/]*$|nvidia/ai-dynamo/")
-_UNKNOWN_OLD = Version("0")
 # Images of an engine without Dynamo, whose tags are versions of the engine.
 _ENGINE_IMAGES: Mapping[Engine, re.Pattern[str]] = {
     Engine.VLLM: re.compile(r"(^|/)vllm-openai$"),
@@ -35,10 +34,13 @@ _ENGINE_IMAGES: Mapping[Engine, re.Pattern[str]] = {
 class Software:
     """The versions of one image. Several of one kind: it may be any of them."""
 
-    # Empty if the image states none.
+    # As which the image is judged: for a build between two releases, the release before it. Empty
+    # if the image states none.
     dynamo: tuple[Version, ...] = ()
     engines: Mapping[Engine, tuple[Version, ...]] = field(default_factory=dict)
-    # For a build between two releases, the release after it, whose features it may have already.
+    # What the image itself states.
+    stated: Version | None = None
+    # For a build between two releases, one after it, whose features it may have already.
     later: Release | None = None
     # False if the versions are only possible.
     is_stated: bool = True
@@ -66,7 +68,7 @@ def software(pod: Pod) -> Software:
     for engine, pattern in _ENGINE_IMAGES.items():
         if pattern.search(name) and not isinstance(override, str):
             version = _parsed(tag)
-            return Software(engines={engine: (version,)} if version else {})
+            return Software(engines={engine: (version,)}, stated=version) if version else Software()
     stated = SEMVER.match(override if isinstance(override, str) else tag)
     version = _parsed(stated.group()) if stated else None
     if stated is None or version is None:
@@ -79,38 +81,40 @@ def software(pod: Pod) -> Software:
 
 
 def _of_dynamo(version: Version, *, is_prerelease: bool) -> Software:
-    before = _previous(version) if is_prerelease else None
-    releases = [r for r in (before, RELEASES.get(_minor(version))) if r is not None]
-    is_listed = any(Version(release.dynamo) == version for release in releases)
-    if is_listed:  # a pre-release whose engines are known
-        releases, is_prerelease = releases[-1:], False
-    between = [Version(r.dynamo) for r in (before,) if r is not None and not is_listed]
-    engines = {
-        engine: tuple(Version(getattr(r, engine.value)) for r in releases)
-        for engine in _ENGINE_IMAGES
-        if releases
-    }
-    if version < Version(next(iter(RELEASES))):
-        engines = dict.fromkeys(_ENGINE_IMAGES, (_UNKNOWN_OLD,))
-    later = following(_minor(version)) if is_prerelease and releases else None
+    """The nearest release at or below the version, or the oldest."""
+    minor, order = _minor(version), list(RELEASES)
+    is_before = is_prerelease and version.micro == 0  # 1.6.0-rc1 is not yet 1.6
+    until = [name for name in order if _key(name) < _key(minor) or (name == minor and not is_before)]
+    name = until[-1] if until else OLDEST
+    release = RELEASES[name]
+    is_between = is_prerelease and name != NEWEST
     return Software(
-        dynamo=(*between, version), engines=engines, later=RELEASES[later] if later else None
+        dynamo=(version if name == minor and not is_between else Version(release.dynamo),),
+        engines={engine: (Version(getattr(release, engine.value)),) for engine in _ENGINE_IMAGES},
+        stated=version,
+        later=RELEASES[following(minor) or NEWEST] if is_between else None,
     )
+
+
+def _key(minor: str) -> tuple[int, ...]:
+    return tuple(map(int, minor.split(".")))
+
+
+def is_newer(version: Version) -> bool:
+    """Whether a version is newer than every release that is known, or than those of its minor."""
+    known = RELEASES.get(_minor(version)) or RELEASES[NEWEST]
+    return version > Version(known.dynamo)
+
+
+def judged_as(version: Version) -> str:
+    """The known release as which a newer version is judged."""
+    return (RELEASES.get(_minor(version)) or RELEASES[NEWEST]).dynamo
 
 
 def _is_prerelease(suffix: str, name: str) -> bool:
     """NVIDIA's images of one model may contain a newer engine; own images may have any suffix."""
     of_a_model = bool(_NVIDIA.match(name)) and not _VARIANT.fullmatch(suffix)
     return bool(_PRE_RELEASE.search(suffix)) or of_a_model
-
-
-def _previous(version: Version) -> Release | None:
-    known = list(RELEASES)
-    minor = _minor(version)
-    if minor not in known:
-        return None
-    at = known.index(minor)
-    return RELEASES[known[at - 1]] if at else None
 
 
 def _parsed(text: str) -> Version | None:
@@ -132,8 +136,9 @@ def _without_digest(image: str) -> str:
 
 def dynamo_version(pod: Pod) -> tuple[int, int] | None:
     """Dynamo's release in the pod, such as (1, 6); None if the image does not state it."""
-    stated = software(pod).dynamo
-    return (stated[-1].major, stated[-1].minor) if stated else None
+    image = software(pod)
+    version = image.stated if image.dynamo else None
+    return (version.major, version.minor) if version else None
 
 
 def tag_of(image: str) -> str | None:

@@ -79,7 +79,7 @@ WITHOUT_CONSEQUENCE = re.compile(
     source="engines/data/value_history.json: the variables that vllm/envs.py of 0.14.1 to 0.31.0 "
     "and sglang/srt/environ.py of 0.5.6 to 0.5.21 declare, and where the packages name them; "
     "vllm/config and the flags of vLLM 0.31.0 and SGLang 0.5.21",
-    versions=Versions(vllm=">=0.14,<0.32", sglang=">=0.5.6,<0.5.22"),
+    versions=Versions(vllm=">=0.14", sglang=">=0.5.6"),
     other_levels=(Level.NOTE,),
     exceptions="It is a note if the variable concerns only diagnostics or other hardware, or if it "
     "was removed and selected no kernel, limit or response content.",

@@ -98,7 +98,7 @@ def _problem(one: GivenFlag, module: str) -> tuple[str, str, str] | None:
     effect="Only a warning is logged; experts communicate through another backend than configured.",
     remedy="Set a backend that vLLM has.",
     source="llm-d#855; vllm/config/parallel.py 0.19 to 0.31",
-    versions=Versions(vllm=">=0.19,<0.32"),
+    versions=Versions(vllm=">=0.19"),
 )
 def removed_all2all_backend(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
@@ -125,7 +125,7 @@ def removed_all2all_backend(deployment: ServingDeployment) -> Iterable[RuleResul
     effect="A later release will reject the command line.",
     remedy="Use the flag that the parser's help names.",
     source="help texts of the parsers of ai-dynamo 1.6.1 and SGLang 0.5.21",
-    versions=Versions(dynamo=">=1.6,<1.7"),
+    versions=Versions(dynamo=">=1.6"),
 )
 def deprecated_flag(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for name, launch, _, one in arguments(deployment):
@@ -198,7 +198,7 @@ def _given_twice(name: str, one: GivenFlag, before: str | None) -> RuleResult:
     effect="The frontend exits at startup.",
     remedy="Set both --tls-cert-path and --tls-key-path.",
     source="dynamo/frontend/frontend_args.py of 1.6.1",
-    versions=Versions(dynamo=">=0.9,<1.7"),
+    versions=Versions(dynamo=">=0.9"),
 )
 def incomplete_tls(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component, launch, flags in deployment.frontends:
@@ -237,7 +237,7 @@ def incomplete_tls(deployment: ServingDeployment) -> Iterable[RuleResult]:
     source="parsers of ai-dynamo 1.6.1, vLLM 0.31.0 and SGLang 0.5.21, dumped to tables; fields of "
     "SchedulerConfig, CacheConfig, ParallelConfig and ModelConfig of vLLM 0.31.0; tp_worker.py of "
     "SGLang",
-    versions=Versions(dynamo=">=1.6,<1.7"),
+    versions=Versions(dynamo=">=1.6"),
 )
 def invalid_flag_value(deployment: ServingDeployment) -> Iterable[RuleResult]:
     yield from _invalid_arguments(deployment)

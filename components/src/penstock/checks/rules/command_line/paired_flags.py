@@ -33,7 +33,7 @@ Problem = tuple[str, str, str, str]
     "of 1.3.1 to 1.6.1 (validate_dedicated_mm_encoder); dynamo/vllm/args.py 136 of "
     "1.2.1, 216 of 1.6.1, backend_args.py 801-841 of 1.6.1; dynamo/common/utils/endpoint_types.py "
     "of 1.3.1 and 1.6.1",
-    versions=Versions(dynamo=">=1.0,<1.7"),
+    versions=Versions(dynamo=">=1.0"),
 )
 def paired_flags(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
@@ -51,17 +51,17 @@ def _pairs(worker: Worker) -> Iterator[Problem]:
         given = [flag for flag in (CONFIG, KEY) if worker.flag(flag) is not None]
         if len(given) == 1:
             (other,) = {CONFIG, KEY} - set(given)
-            yield given[0], f"{given[0]} requires {other}", f"Add {other}.", ">=1.0,<1.7"
+            yield given[0], f"{given[0]} requires {other}", f"Add {other}.", ">=1.0"
         yield from _multimodal(worker)
     if worker.engine is not Engine.VLLM:
         return
     if worker.flag(SHADOW) is not None and worker.get("load-format") != "gms":
-        yield SHADOW, f"{SHADOW} requires --load-format gms", "Add it.", ">=1.2,<1.7"
+        yield SHADOW, f"{SHADOW} requires --load-format gms", "Add it.", ">=1.2"
     role = worker.role in (Role.PREFILL, Role.DECODE)
     for flag in (EMBEDS, ENCODER):
         if worker.flag(flag) is not None and role:
             message = f"{flag} does not work with --disaggregation-mode {worker.role}"
-            yield flag, message, f"Remove {flag}.", ">=1.6,<1.7"
+            yield flag, message, f"Remove {flag}.", ">=1.6"
 
 
 def _multimodal(worker: Worker) -> Iterator[Problem]:
@@ -69,19 +69,19 @@ def _multimodal(worker: Worker) -> Iterator[Problem]:
     mode = worker.flag("--disaggregation-mode")
     if _is_on(worker, RERANK) and mode is not None and mode.text in ("prefill", "decode"):
         message = f"{RERANK} does not work with --disaggregation-mode {mode.text}"
-        yield RERANK, message, f"Remove {RERANK}.", ">=1.6,<1.7"
+        yield RERANK, message, f"Remove {RERANK}.", ">=1.6"
     if not _is_on(worker, DEDICATED) or _is_on(worker, "--multimodal-worker"):
         return
     if not _is_on(worker, MULTIMODAL) and not worker.env("DYN_SGL_ENABLE_MULTIMODAL"):
         message = f"{DEDICATED} requires {MULTIMODAL}"
-        yield DEDICATED, message, f"Add {MULTIMODAL}.", ">=1.3,<1.7"
+        yield DEDICATED, message, f"Add {MULTIMODAL}.", ">=1.3"
     elif mode is None or mode.text == "encode":
         message = f"{DEDICATED} requires --disaggregation-mode pd, prefill or decode"
         fix = "Set the mode of the worker." if mode is None else f"Remove {DEDICATED}."
-        yield DEDICATED, message, fix, ">=1.3,<1.7"
+        yield DEDICATED, message, fix, ">=1.3"
     elif _is_on(worker, DECODING):
         message = f"{DECODING} does not work with {DEDICATED}"
-        yield DECODING, message, "Move it to the encode worker.", ">=1.5,<1.7"
+        yield DECODING, message, "Move it to the encode worker.", ">=1.5"
 
 
 def _is_on(worker: Worker, flag: str) -> bool:
@@ -98,6 +98,6 @@ def _endpoints(worker: Worker) -> Iterator[Problem]:
     unknown = [one for one in types if one not in ENDPOINTS]
     if unknown:
         message = f"{flag} has the unknown type {unknown[0]}"
-        yield flag, message, f"Use {', '.join(ENDPOINTS)}.", ">=1.0,<1.7"
+        yield flag, message, f"Use {', '.join(ENDPOINTS)}.", ">=1.0"
     elif "none" in types and len(types) > 1:
-        yield flag, f"{flag} combines none with other types", "Remove none.", ">=1.6,<1.7"
+        yield flag, f"{flag} combines none with other types", "Remove none.", ">=1.6"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from penstock.checks.absence import EVERY_PUBLISHED, EVERY_RELEASE, OLDEST, Absence, outside
+from penstock.checks.absence import EVERY_PUBLISHED, EVERY_RELEASE, Absence, outside
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
 from penstock.checks.rules.command_line.connector_flag import FLAG as CONNECTOR
@@ -31,7 +31,7 @@ from penstock.checks.version_range import PENSTOCK, Versions
 from penstock.engines.entry_points import flag_names, releases_of
 from penstock.engines.flag_history import has_history, presence
 from penstock.engines.flags import REMOVED, FlagTable, GivenFlag, Removed
-from penstock.engines.releases import NEWEST, RELEASES, following
+from penstock.engines.releases import DEPLOYED, OLDEST, RELEASES, following
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Engine, Launch
 from penstock.manifests.flags import flag_value
@@ -68,7 +68,7 @@ def absences(module: str, spelling: str, *, is_known: bool) -> Iterator[Absence]
         if not is_known:
             yield Absence(versions=EVERY_RELEASE)
         return
-    yield from outside(seen, is_in_newest=is_known)
+    yield from outside(seen, is_parsed=is_known)
 
 
 def _is_checked(one: GivenFlag) -> bool:
@@ -146,7 +146,7 @@ def _until_the_module_ends(module: str) -> Versions | None:
     """The releases up to the last with the module, if it was removed: PS769 reports the others."""
     runs = releases_of(module)
     end = following(runs.last) if runs is not None else None
-    if end is None or list(RELEASES).index(end) > list(RELEASES).index(NEWEST):
+    if end is None or list(RELEASES).index(end) > list(RELEASES).index(DEPLOYED):
         return None
     return Versions(dynamo=f">={OLDEST},<{end}")
 
@@ -155,7 +155,7 @@ def _is_in_sources(module: str, spelling: str) -> bool:
     """Whether the newest release has the flag, of a module without a table from its parser."""
     span = presence(module, spelling) if flag_names(module) else None
     known = list(RELEASES)
-    return span is not None and known.index(span.last) >= known.index(NEWEST)
+    return span is not None and known.index(span.last) >= known.index(DEPLOYED)
 
 
 def _all_arguments(

@@ -40,7 +40,7 @@ def _vllm(
 ) -> Ignored:
     return Ignored(
         engine=Engine.VLLM,
-        versions=Versions(vllm=f">={since},<0.32"),
+        versions=Versions(vllm=f">={since}"),
         instead=Removed(replacement, reason),
         gone=gone or {},
     )
@@ -75,32 +75,32 @@ VARIABLES_WITHOUT_EFFECT: Mapping[str, Ignored] = {
     "VLLM_MXFP4_USE_MARLIN": _vllm("0.24", "--moe-backend marlin"),
     "DYN_VLLM_IS_PREFILL_WORKER": Ignored(
         engine=Engine.VLLM,
-        versions=Versions(dynamo=">=1.4,<1.7"),
+        versions=Versions(dynamo=">=1.4"),
         instead=Removed("--disaggregation-mode prefill"),
     ),
     "DYN_VLLM_IS_DECODE_WORKER": Ignored(
         engine=Engine.VLLM,
-        versions=Versions(dynamo=">=1.4,<1.7"),
+        versions=Versions(dynamo=">=1.4"),
         instead=Removed("--disaggregation-mode decode"),
     ),
     "DYN_VLLM_KV_EVENT_PORT": Ignored(
         engine=Engine.VLLM,
-        versions=Versions(dynamo=">=1.1,<1.7"),
+        versions=Versions(dynamo=">=1.1"),
         instead=Removed("the endpoint in --kv-events-config"),
     ),
     "SGLANG_ENABLE_SPEC_V2": Ignored(
         engine=Engine.SGLANG,
-        versions=Versions(sglang=">=0.5.21,<0.5.22"),
+        versions=Versions(sglang=">=0.5.21"),
         instead=Removed(reason="it is the default"),
     ),
     "DYN_STORE_KV": Ignored(
         engine=None,
-        versions=Versions(dynamo=">=1.6,<1.7"),
+        versions=Versions(dynamo=">=1.6"),
         instead=Removed("DYN_DISCOVERY_BACKEND"),
     ),
     "DYN_USE_KV_EVENTS": Ignored(
         engine=None,
-        versions=Versions(dynamo=">=1.0,<1.7"),
+        versions=Versions(dynamo=">=1.0"),
         instead=Removed("DYN_ROUTER_USE_KV_EVENTS"),
     ),
 }
@@ -143,7 +143,7 @@ SET_BY_OPERATOR = (
     source="vllm#50292, vllm#27798, vllm#43148, vllm#33535, dynamo#7591, dynamo#12089, "
     "dynamo#13840; no occurrence in the wheels of the versions that each finding is limited to; "
     "vllm/envs.py 0.17.0 (validate_environ)",
-    versions=Versions(dynamo=">=0.7,<1.7"),
+    versions=Versions(dynamo=">=0.7"),
 )
 def variable_without_effect(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
@@ -197,7 +197,7 @@ def vllm_versions(pod: Pod) -> tuple[Version, ...]:
     remedy="Use --enable-multimodal, --disaggregation-mode or --kv-transfer-config.",
     source="_REMOVED_MULTIMODAL_ENV_VARS in dynamo/vllm/backend_args.py and "
     "dynamo/sglang/backend_args.py of 1.6.1; dynamo#6513",
-    versions=Versions(dynamo=">=1.4,<1.7"),
+    versions=Versions(dynamo=">=1.4"),
     engines=(Engine.VLLM, Engine.SGLANG),
 )
 def rejected_variable(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -220,7 +220,7 @@ def rejected_variable(deployment: ServingDeployment) -> Iterable[RuleResult]:
                     fix=instead_of_variable(
                         deployment, component.name, launch.env["DYN_CONNECTOR"]
                     ),
-                    versions=Versions(dynamo=">=1.0,<1.7"),
+                    versions=Versions(dynamo=">=1.0"),
                 )
 
 
@@ -232,7 +232,7 @@ def rejected_variable(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="Generations mix, or workers register where no frontend looks for them.",
     remedy="Remove the variable.",
     source="component_worker.go, component_frontend.go@132ccbe3",
-    versions=Versions(dynamo=">=1.4,<1.7"),
+    versions=Versions(dynamo=">=1.4"),
 )
 def operator_variable(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:

@@ -113,7 +113,7 @@ def _needed(process: Process) -> str:
     remedy="Use one of the published images, or the registry of your own build.",
     source="dynamo#4359, dynamo#8274; docs.nvidia.com/dynamo: Release Artifacts of 0.9.0 to 1.6.0 "
     "(history from 0.6.0), Nightly Release Info",
-    versions=Versions(dynamo=">=0.6,<1.7"),
+    versions=Versions(dynamo=">=0.6"),
     exceptions="Images of other registries are not checked, nor tags without a version of an image "
     "that later releases have.",
 )

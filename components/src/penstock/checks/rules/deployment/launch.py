@@ -20,8 +20,8 @@ from penstock.serving.deployment import FRONTEND, ServingDeployment
 from penstock.serving.worker import WORKERS
 
 # The operator's default command, from 81c27803 on (between 0.4.0 and 0.5.0).
-DEFAULT_SHELL = Versions(dynamo=">=0.5,<1.7")
-SINCE_0_6 = Versions(dynamo=">=0.6,<1.7")
+DEFAULT_SHELL = Versions(dynamo=">=0.5")
+SINCE_0_6 = Versions(dynamo=">=0.6")
 PACKAGE = "dynamo."
 SIMILAR = 0.75  # of a suggested module
 NAME_MAX = 255  # bytes of one part of a path
@@ -104,7 +104,7 @@ def _absent_module(
     elif seen is None:
         found = [Absence(versions=EVERY_RELEASE)]
     else:
-        found = list(outside(seen, is_in_newest=True))
+        found = list(outside(seen, is_parsed=True))
     for absence in found:
         yield RuleResult(
             location=Location(component.name, "args", (module,)),

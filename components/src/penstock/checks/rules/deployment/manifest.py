@@ -77,7 +77,7 @@ def bad_name(deployment: ServingDeployment) -> Iterable[RuleResult]:
     remedy="Shorten the names.",
     source="dynamo#4938, dynamo#5449, dynamo#8480; dynamo#8563 (names are shortened); "
     "dgdComponentNameLengthError in the operator",
-    versions=Versions(dynamo=">=0.7,<1.7"),
+    versions=Versions(dynamo=">=0.7"),
     other_levels=(Level.WARNING,),
 )
 def long_for_grove(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -89,7 +89,7 @@ def long_for_grove(deployment: ServingDeployment) -> Iterable[RuleResult]:
             continue
         # Operators before 1.1 do not shorten names. The file does not state the operator's
         # version, so it is a warning.
-        for level, versions in ((Level.WARNING, ">=0.7,<1.1"), (Level.NOTE, ">=1.1,<1.7")):
+        for level, versions in ((Level.WARNING, ">=0.7,<1.1"), (Level.NOTE, ">=1.1")):
             has_no_grove = deployment.annotations().get("nvidia.com/enable-grove") == "false"
             yield RuleResult(
                 location=Location(component.name, "field", ("name",)),
@@ -110,7 +110,7 @@ def long_for_grove(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="The API server rejects the deployment.",
     remedy="Split the deployment.",
     source="dynamographdeployment CRD (maxItems 25)",
-    versions=Versions(dynamo=">=1.4,<1.7"),
+    versions=Versions(dynamo=">=1.4"),
 )
 def too_many(deployment: ServingDeployment) -> Iterable[RuleResult]:
     count = len(deployment.components)
@@ -130,7 +130,7 @@ def too_many(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="The admission webhook rejects the first installation.",
     remedy="Remove spec.restart.",
     source="dynamographdeployment_types.go@0fddc01b; operator webhook",
-    versions=Versions(dynamo=">=1.4,<1.7"),
+    versions=Versions(dynamo=">=1.4"),
     other_levels=(Level.ERROR,),
 )
 def restart_at_create(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -160,7 +160,7 @@ def restart_at_create(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="A generation is orphaned, or workers are deleted while they serve.",
     remedy="Remove it, and never use --force or kubectl replace.",
     source="dynamo#13495; rolling-updates.mdx@11db1467",
-    versions=Versions(dynamo=">=1.4,<1.7"),
+    versions=Versions(dynamo=">=1.4"),
 )
 def owned_annotation(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for name in OWNED:
@@ -180,7 +180,7 @@ def owned_annotation(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="The admission webhook rejects the deployment.",
     remedy="Use one of the values that the finding lists.",
     source="dynamographdeployment.go@003d1ee5",
-    versions=Versions(dynamo=">=1.5,<1.7"),
+    versions=Versions(dynamo=">=1.5"),
 )
 def bad_annotation(deployment: ServingDeployment) -> Iterable[RuleResult]:
     places = [("", deployment.annotations())]
@@ -219,7 +219,7 @@ def _use_valid_choice(annotation: str, value: str, choices: tuple[str, ...], com
     "workers.",
     remedy="Add a frontend.",
     source="dynamo-graph-deployment.mdx@07c98544",
-    versions=Versions(dynamo=">=0.4,<1.7"),
+    versions=Versions(dynamo=">=0.4"),
 )
 def no_frontend(deployment: ServingDeployment) -> Iterable[RuleResult]:
     roles = {c.role for c in deployment.components}
@@ -247,7 +247,7 @@ def no_frontend(deployment: ServingDeployment) -> Iterable[RuleResult]:
     "as a frontend or a worker.",
     remedy="Set the type.",
     source="nvidia.com_dynamographdeployments.yaml of 1.6.1; accepted by a real API server",
-    versions=Versions(dynamo=">=1.5,<1.7"),
+    versions=Versions(dynamo=">=1.5"),
 )
 def missing_type(deployment: ServingDeployment) -> Iterable[RuleResult]:
     if deployment.api_version != V1BETA1:
@@ -271,7 +271,7 @@ def missing_type(deployment: ServingDeployment) -> Iterable[RuleResult]:
     "if it fails.",
     remedy="Use one frontend with several replicas.",
     source="accepted by a real API server and the webhook of 1.6.1",
-    versions=Versions(dynamo=">=1.4,<1.7"),
+    versions=Versions(dynamo=">=1.4"),
 )
 def several_frontends(deployment: ServingDeployment) -> Iterable[RuleResult]:
     running = {component.name for component, _, _ in deployment.frontends}
@@ -293,7 +293,7 @@ def several_frontends(deployment: ServingDeployment) -> Iterable[RuleResult]:
     "setting has no effect.",
     remedy="Correct the name.",
     source="dynamographdeployments CRD of main, 2026-08-21, as a tree of names",
-    versions=Versions(dynamo=">=1.5,<1.7"),
+    versions=Versions(dynamo=">=1.5"),
 )
 def unknown_field(deployment: ServingDeployment) -> Iterable[RuleResult]:
     value = deployment.root.value

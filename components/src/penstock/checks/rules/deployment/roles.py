@@ -29,7 +29,7 @@ OLD_PREFILL = "--is-prefill-worker"
     effect="The admission webhook rejects the deployment.",
     remedy="Remove backendFramework.",
     source="dynamo-graph-deployment.mdx@07c98544",
-    versions=Versions(dynamo=">=1.4,<1.7"),
+    versions=Versions(dynamo=">=1.4"),
 )
 def wrong_framework(deployment: ServingDeployment) -> Iterable[RuleResult]:
     framework = deployment.spec.get("backendFramework")
@@ -51,7 +51,7 @@ def wrong_framework(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="KV transfers between them fail, and the operator may infer the wrong framework.",
     remedy="Use one deployment per engine.",
     source="dynamo-graph-deployment.mdx@07c98544",
-    versions=Versions(dynamo=">=1.0,<1.7"),
+    versions=Versions(dynamo=">=1.0"),
     other_levels=(Level.WARNING,),
 )
 def several_engines(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -76,7 +76,7 @@ def several_engines(deployment: ServingDeployment) -> Iterable[RuleResult]:
     remedy="Add the missing pool.",
     source="dynamo/trtllm of 1.6.1; needs of the model card in dynamo/vllm/worker_factory.py of "
     "1.3.1, which 1.2.1 lacks; dynamo#8626, dynamo#10503, dynamo#11467, dynamo#6678",
-    versions=Versions(dynamo=">=1.0,<1.7"),
+    versions=Versions(dynamo=">=1.0"),
     other_levels=(Level.WARNING,),
     exceptions="Nothing is reported for a vLLM decode pool before Dynamo 1.3: its workers compute "
     "the prompts themselves, and the frontend does not wait for a prefill worker.",
@@ -107,9 +107,9 @@ def half_disaggregated(deployment: ServingDeployment) -> Iterable[RuleResult]:
 def _without_other_half(worker: Worker, *, may_decode: bool) -> Versions | None:
     """The versions in which a pool does not serve alone, if they differ from the rule's."""
     if may_decode:
-        return Versions(dynamo=">=1.4,<1.7")
+        return Versions(dynamo=">=1.4")
     computes_prompts = worker.role is Role.DECODE and worker.engine is Engine.VLLM
-    return Versions(dynamo=">=1.3,<1.7") if computes_prompts else None
+    return Versions(dynamo=">=1.3") if computes_prompts else None
 
 
 @rule(
@@ -123,7 +123,7 @@ def _without_other_half(worker: Worker, *, may_decode: bool) -> Versions | None:
     remedy="Use the same role in both.",
     source="dynamocomponentdeployment_types.go@006b6e10; dynamo#13037, dynamo#11467, dynamo#13238; "
     "dynamo/vllm/args.py of 0.8.1 to 1.3.1",
-    versions=Versions(dynamo=">=1.4,<1.7"),
+    versions=Versions(dynamo=">=1.4"),
     other_levels=(Level.ERROR,),
 )
 def role_and_type(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -190,4 +190,4 @@ def _without_mode(worker: Worker) -> Versions | None:
     """The versions in which the command without the flag serves as an aggregated worker. vLLM's
     prefill workers did so in earlier ones too; decode was its default before 1.4."""
     is_vllm_prefill = worker.engine is Engine.VLLM and worker.role is Role.PREFILL
-    return Versions(dynamo=">=0.8,<1.7") if is_vllm_prefill else None
+    return Versions(dynamo=">=0.8") if is_vllm_prefill else None

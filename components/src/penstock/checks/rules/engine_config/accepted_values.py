@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
 from penstock.checks.version_range import Versions
-from penstock.engines.releases import NEWEST, RELEASES
+from penstock.engines.releases import DEPLOYED, RELEASES
 from penstock.engines.value_history import Refusal, names, refusals
 from penstock.manifests.deployment import Engine
 from penstock.nearest import nearest
@@ -29,8 +29,8 @@ INSTEAD: Mapping[str, str] = {
 
 
 def newest(engine: Engine) -> str:
-    """The engine's version in the newest release, whose values other rules check."""
-    return str(getattr(RELEASES[NEWEST], engine.value))
+    """The engine's version in the deployed release, whose values other rules check."""
+    return str(getattr(RELEASES[DEPLOYED], engine.value))
 
 
 def versions_of(engine: Engine, refusal: Refusal) -> Versions:

@@ -15,7 +15,7 @@ from penstock.engines.setting_names import TRTLLM_FLAGS
 from penstock.engines.settings import REPLACED, overrides
 from penstock.manifests.deployment import Engine, KnownConfig, UnknownConfig
 from penstock.serving.deployment import ServingDeployment
-from penstock.serving.versions import NEWEST_RELEASE, shown
+from penstock.serving.versions import DEPLOYED_RELEASE, shown
 from penstock.serving.worker import Worker
 
 LLM_ARGS = "TensorRT-LLM llm_args.py and API reference of 1.3.0rc27 and rc29"
@@ -70,19 +70,19 @@ def _result(
     effect="The worker exits at startup with a pydantic error, after the image was pulled.",
     remedy="Use the key that the finding suggests, or remove the key.",
     source=LLM_ARGS,
-    versions=Versions(trtllm=">=1.3.0rc22,<=1.3.0rc29"),
+    versions=Versions(trtllm=">=1.3.0rc22"),
 )
 def unknown_key(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, setting in _unsupported_settings(deployment, Kind.UNKNOWN):
         added = ADDED.get(".".join(map(str, setting.path)))
-        is_coming = added is not None and added.dynamo > NEWEST_RELEASE
+        is_coming = added is not None and added.dynamo > DEPLOYED_RELEASE
         yield _result(worker, setting, _before(added) if added and is_coming else None)
     yield from _too_new(deployment)
 
 
 def _before(added: AddedKey) -> Versions:
     """The releases that lack a key."""
-    return Versions(dynamo=f">=1.0,<{shown(added.dynamo)}", is_over=True)
+    return Versions(dynamo=f">=1.0,<{shown(added.dynamo)}")
 
 
 def _too_new(deployment: ServingDeployment) -> Iterator[RuleResult]:
@@ -91,7 +91,7 @@ def _too_new(deployment: ServingDeployment) -> Iterator[RuleResult]:
         for key, added in ADDED.items():
             location = worker.config_location(key)
             is_set = worker.settings.get(key) is not None and location.what == "config"
-            if added.dynamo <= NEWEST_RELEASE and is_set:
+            if added.dynamo <= DEPLOYED_RELEASE and is_set:
                 dynamo = shown(added.dynamo)
                 yield RuleResult(
                     location=location,
@@ -109,7 +109,7 @@ def _too_new(deployment: ServingDeployment) -> Iterator[RuleResult]:
     effect="The worker exits at startup with a pydantic error.",
     remedy="Set one of the values that the finding lists.",
     source=LLM_ARGS,
-    versions=Versions(trtllm=">=1.3.0rc27,<=1.3.0rc29"),
+    versions=Versions(trtllm=">=1.3.0rc27"),
 )
 def invalid_value(deployment: ServingDeployment) -> Iterable[RuleResult]:
     return (_result(w, r) for w, r in _unsupported_settings(deployment, Kind.VALUE))
@@ -125,12 +125,12 @@ def invalid_value(deployment: ServingDeployment) -> Iterable[RuleResult]:
     remedy="Use the replacement that the finding names, or remove the key.",
     source="TensorRT-LLM#4603, #5014, #17119; dynamo#2217, dynamo#2278; AISimulate's generator "
     "writes WIDEEP",
-    versions=Versions(dynamo=">=1.0,<1.7"),
+    versions=Versions(dynamo=">=1.0"),
     engines=(Engine.TRTLLM,),
 )
 def removed_key(deployment: ServingDeployment) -> Iterable[RuleResult]:
     return (
-        _result(w, r, Versions(dynamo=f">={shown(r.dynamo)},<1.7"))
+        _result(w, r, Versions(dynamo=f">={shown(r.dynamo)}"))
         for w, r in _unsupported_settings(deployment, Kind.REMOVED)
     )
 
@@ -143,7 +143,7 @@ def removed_key(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="A later image will reject the file.",
     remedy="Use the replacement that the finding names.",
     source=LLM_ARGS,
-    versions=Versions(trtllm=">=1.3.0rc27,<=1.3.0rc29"),
+    versions=Versions(trtllm=">=1.3.0rc27"),
 )
 def deprecated_key(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, _ in engine_files(deployment):
@@ -183,7 +183,7 @@ def deprecated_key(deployment: ServingDeployment) -> Iterable[RuleResult]:
     remedy="Remove the key.",
     source="dynamo/trtllm/workers/llm_worker.py of ai-dynamo 1.6.1; TensorRT-LLM#14635; "
     "EagleDecodingConfig in TensorRT-LLM llm_args.py",
-    versions=Versions(dynamo=">=1.5,<1.7"),
+    versions=Versions(dynamo=">=1.5"),
     engines=(Engine.TRTLLM,),
 )
 def key_without_effect(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -253,7 +253,7 @@ def _replaced_values(worker: Worker) -> Iterator[RuleResult]:
     "defaults.",
     remedy="Put all settings into the engine file.",
     source="dynamo/trtllm/utils/trtllm_utils.py of ai-dynamo 1.6.1 (deep_update)",
-    versions=Versions(dynamo=">=1.6,<1.7"),
+    versions=Versions(dynamo=">=1.6"),
     engines=(Engine.TRTLLM,),
 )
 def override_discards_settings(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -285,7 +285,7 @@ def override_discards_settings(deployment: ServingDeployment) -> Iterable[RuleRe
     effect="The worker exits at startup.",
     remedy="Remove one of them, or put both into the engine file.",
     source="dynamo#8659; dynamo/trtllm/args.py of 1.1.0 to 1.6.1",
-    versions=Versions(dynamo=">=1.1,<1.7"),
+    versions=Versions(dynamo=">=1.1"),
     engines=(Engine.TRTLLM,),
 )
 def two_overrides(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -307,7 +307,7 @@ def two_overrides(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="The worker runs with a different value than the one on the command line.",
     remedy="Set the value in one place.",
     source="update_llm_args_with_extra_dict in TensorRT-LLM llm_args.py",
-    versions=Versions(dynamo=">=1.6,<1.7"),
+    versions=Versions(dynamo=">=1.6"),
     engines=(Engine.TRTLLM,),
     exceptions="The model is not compared: PS105 reports a model of the engine file.",
 )

@@ -25,7 +25,7 @@ KNOWN_KV_DTYPES = ("auto", "fp8", "fp8_ds_mla", "nvfp4")
     effect="The worker exits at startup: a validator rejects the combination.",
     remedy="Set only one of them.",
     source="CudaGraphConfig in TensorRT-LLM llm_args.py; TensorRT-LLM#5014",
-    versions=Versions(trtllm=">=1.3.0rc27,<=1.3.0rc29"),
+    versions=Versions(trtllm=">=1.3.0rc27"),
 )
 def contradicting_graph_sizes(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, _ in engine_files(deployment):
@@ -65,7 +65,7 @@ def _positive_sizes(sizes: object) -> list[int]:
     "max_batch_size, full batches run without a CUDA graph.",
     remedy="Capture graphs up to and including max_batch_size.",
     source="_filter_cuda_graph_batch_sizes in TensorRT-LLM's model_engine.py; TensorRT-LLM#4249",
-    versions=Versions(trtllm=">=1.3.0rc27,<=1.3.0rc29"),
+    versions=Versions(trtllm=">=1.3.0rc27"),
     other_levels=(Level.NOTE,),
 )
 def unused_graph_sizes(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -104,7 +104,7 @@ def unused_graph_sizes(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="The batch never reaches max_batch_size, but memory is allocated for it.",
     remedy="Raise max_num_tokens or lower max_batch_size.",
     source="validator in TensorRT-LLM llm_args.py",
-    versions=Versions(trtllm=">=1.3.0rc27,<=1.3.0rc29"),
+    versions=Versions(trtllm=">=1.3.0rc27"),
 )
 def batch_above_tokens(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
@@ -131,7 +131,7 @@ def batch_above_tokens(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="Only a warning is logged; the KV cache may have another type than configured.",
     remedy="Set auto (the weights' type) or fp8.",
     source="sync_quant_config_with_kv_cache_config_dtype in TensorRT-LLM llm_args.py",
-    versions=Versions(trtllm=">=1.3.0rc27,<=1.3.0rc29"),
+    versions=Versions(trtllm=">=1.3.0rc27"),
 )
 def unsupported_kv_dtype(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, _ in engine_files(deployment):
@@ -156,7 +156,7 @@ def unsupported_kv_dtype(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="The model generates invalid output.",
     remedy="Set kv-cache-dtype to auto or fp8.",
     source="vllm#54338",
-    versions=Versions(vllm=">=0.31,<0.32"),
+    versions=Versions(vllm=">=0.31"),
 )
 def different_half_precision(deployment: ServingDeployment) -> Iterable[RuleResult]:
     """vLLM reads float16 and bfloat16 caches with the kernels of the model's type."""
@@ -186,7 +186,7 @@ def different_half_precision(deployment: ServingDeployment) -> Iterable[RuleResu
     "note.",
     remedy="Set enable_attention_dp, or remove attention_dp_config.",
     source="recipes/gpt-oss-120b/trtllm/disagg of ai-dynamo/dynamo@04521f47",
-    versions=Versions(trtllm=">=1.3.0rc19,<=1.3.0rc29"),
+    versions=Versions(trtllm=">=1.3.0rc19"),
     other_levels=(Level.NOTE,),
     exceptions="If enable_attention_dp is set to false, it is a note.",
 )
@@ -213,7 +213,7 @@ def unused_attention_dp_config(deployment: ServingDeployment) -> Iterable[RuleRe
     effect="The worker exits at startup.",
     remedy="Keep only prefill_cuda_graph_backend.",
     source="normalize_prefill_cuda_graph_config in TensorRT-LLM llm_args.py",
-    versions=Versions(trtllm=">=1.3.0rc27,<=1.3.0rc29"),
+    versions=Versions(trtllm=">=1.3.0rc27"),
 )
 def two_prefill_graphs(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, values in engine_files(deployment):
@@ -237,7 +237,7 @@ def two_prefill_graphs(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="The worker exits at startup.",
     remedy="Remove one of them.",
     source="TensorRT-LLM llm_args.py (validator)",
-    versions=Versions(trtllm=">=1.3.0rc27,<=1.3.0rc29"),
+    versions=Versions(trtllm=">=1.3.0rc27"),
 )
 def gms_and_balancer(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
@@ -260,7 +260,7 @@ def gms_and_balancer(deployment: ServingDeployment) -> Iterable[RuleResult]:
     remedy="Set enable_iter_perf_stats: false on decode and aggregated workers. Prefill workers "
     "need the statistics to drain.",
     source="dynamo/trtllm/args.py 43-75 of ai-dynamo 1.6.1",
-    versions=Versions(dynamo=">=1.6,<1.7"),
+    versions=Versions(dynamo=">=1.6"),
     engines=(Engine.TRTLLM,),
 )
 def iteration_statistics(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -306,7 +306,7 @@ def iteration_statistics(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="TensorRT-LLM converts it; other readers of the file may not.",
     remedy="Write the number without quotes.",
     source=LLM_ARGS,
-    versions=Versions(trtllm=">=1.0.0rc6,<=1.3.0rc29"),
+    versions=Versions(trtllm=">=1.0.0rc6"),
 )
 def quoted_number(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, values in engine_files(deployment):

@@ -32,7 +32,7 @@ NO_RADIX, PAGE = "disable-radix-cache", "page-size"
     source="sglang/srt/server_args.py _handle_mamba_radix_cache 1699-1764 of 0.5.9, 2123-2210 of "
     "0.5.10, 2380-2455 of 0.5.11, 4356-4400 of 0.5.14; arg_groups/mamba_hook.py 100-151 and "
     "model_hook.py 936-955 of 0.5.21; sglang#19169",
-    versions=Versions(sglang=">=0.5.8,<0.5.22"),
+    versions=Versions(sglang=">=0.5.8"),
     other_levels=(Level.WARNING,),
 )
 def state_strategy(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -82,7 +82,7 @@ def _buffer(worker: Worker) -> Iterator[Exclusion]:
             key=INTERVAL if worker.get(INTERVAL) else PAGE,
             problem=f"{INTERVAL} {interval} is not a multiple of {PAGE} {page}",
             fix=f"Set {INTERVAL} to a multiple of {page}.",
-            versions=">=0.5.8,<0.5.22",
+            versions=">=0.5.8",
         )
     elif page and max(CHUNK, page) % min(CHUNK, page):
         yield Exclusion(
@@ -97,7 +97,7 @@ def _buffer(worker: Worker) -> Iterator[Exclusion]:
             key=INTERVAL,
             problem=f"{INTERVAL} {interval} is below speculative-num-draft-tokens {count}",
             fix=f"Set {INTERVAL} to at least {count}.",
-            versions=">=0.5.8,<0.5.22",
+            versions=">=0.5.8",
         )
 
 
@@ -123,14 +123,14 @@ def _no_buffer(worker: Worker) -> Iterator[Exclusion]:
             key=PAGE,
             problem=f"{PAGE} is {page}, but {key} no_buffer supports only 1",
             fix=f"Set {PAGE} to 1, or {key} to extra_buffer.",
-            versions=">=0.5.14,<0.5.22",
+            versions=">=0.5.14",
         )
     if worker.get("attention-backend") == "trtllm_mha":
         yield Exclusion(
             key="attention-backend",
             problem=f"attention-backend trtllm_mha does not work with {key} no_buffer",
             fix=f"Set {key} to extra_buffer.",
-            versions=">=0.5.14,<0.5.22",
+            versions=">=0.5.14",
         )
     if worker.get("linear-attn-decode-backend") == "flashinfer":
         yield Exclusion(
@@ -144,7 +144,7 @@ def _no_buffer(worker: Worker) -> Iterator[Exclusion]:
             key=key,
             problem=f"{key} no_buffer requires disable-overlap-schedule",
             fix=f"Set disable-overlap-schedule, or {key} to auto.",
-            versions=">=0.5.14,<0.5.22",
+            versions=">=0.5.14",
         )
 
 
@@ -155,5 +155,5 @@ def _without_state(worker: Worker, facts: ModelFacts) -> Iterator[Exclusion]:
             problem=f"{NEW} {worker.get(NEW)} needs recurrent layers, which {facts.kind} does not "
             "have",
             fix=f"Remove {NEW}.",
-            versions=">=0.5.21,<0.5.22",
+            versions=">=0.5.21",
         )

@@ -29,7 +29,7 @@ Problem = tuple[str, str, str]
     source="validate_speculative_config, validate_helix_tokens_per_block, "
     "validate_disk_cache_config and validate_mx_config in tensorrt_llm/llmapi/llm_args.py of "
     "1.3.0rc29",
-    versions=Versions(trtllm=">=1.3.0rc27,<=1.3.0rc29"),
+    versions=Versions(trtllm=">=1.3.0rc27"),
 )
 def refused_together(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, _ in engine_files(deployment):

@@ -34,7 +34,7 @@ def _vllm_workers(deployment: ServingDeployment) -> Iterator[Worker]:
     source="get_supported_act_dtypes in vllm/model_executor/layers/quantization and "
     "_FLOAT16_NOT_SUPPORTED_MODELS in vllm/config/model.py of 0.16.0 to 0.31.0; "
     "vllm/config/vllm.py 933 of 0.31.0",
-    versions=Versions(vllm=">=0.16,<0.32"),
+    versions=Versions(vllm=">=0.16"),
 )
 def float16_unsupported(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in _vllm_workers(deployment):
@@ -59,7 +59,7 @@ def float16_unsupported(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="vLLM raises ValueError at startup.",
     remedy="Remove quantization; vLLM reads the method from the checkpoint.",
     source="vllm/config/model.py _verify_quantization, 1410 of 0.31.0; the same of 0.16.0",
-    versions=Versions(vllm=">=0.16,<0.32"),
+    versions=Versions(vllm=">=0.16"),
 )
 def other_quantization(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in _vllm_workers(deployment):
@@ -91,7 +91,7 @@ def _family(method: str) -> str:
     remedy="Remove one of the settings.",
     source="vllm/config/parallel.py 516-523 and engine/arg_utils.py 2278 of 0.31.0; parallel.py "
     "321 of 0.16.0",
-    versions=Versions(vllm=">=0.16,<0.32"),
+    versions=Versions(vllm=">=0.16"),
 )
 def contradicting_data_parallelism(deployment: ServingDeployment) -> Iterable[RuleResult]:
     external, hybrid = "data-parallel-external-lb", "data-parallel-hybrid-lb"
@@ -125,7 +125,7 @@ def contradicting_data_parallelism(deployment: ServingDeployment) -> Iterable[Ru
     effect="vLLM fails an assertion at startup.",
     remedy="Set all2all-backend to deepep_low_latency, or remove enable-dbo.",
     source="vllm/config/vllm.py 2181-2190 of 0.31.0 and 1013-1022 of 0.16.0",
-    versions=Versions(vllm=">=0.16,<0.32"),
+    versions=Versions(vllm=">=0.16"),
 )
 def overlap_without_deepep(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in _vllm_workers(deployment):
@@ -150,7 +150,7 @@ def overlap_without_deepep(deployment: ServingDeployment) -> Iterable[RuleResult
     effect="vLLM raises ValueError at startup.",
     remedy="Set draft_tensor_parallel_size to 1 or to tensor-parallel-size.",
     source="vllm/config/speculative.py 1733 and 1808 of 0.31.0, 660 of 0.16.0",
-    versions=Versions(vllm=">=0.16,<0.32"),
+    versions=Versions(vllm=">=0.16"),
 )
 def draft_parallelism(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in _vllm_workers(deployment):

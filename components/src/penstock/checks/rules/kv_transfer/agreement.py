@@ -56,7 +56,7 @@ def effective_backend(worker: Worker) -> tuple[str, str | None]:
     effect="No KV transfer succeeds.",
     remedy="Set the same backend on both pools.",
     source="AISimulate generator rules; dynamo#10027",
-    versions=Versions(dynamo=">=0.4,<1.7"),
+    versions=Versions(dynamo=">=0.4"),
     exceptions="PdConnector and MultiConnector are not compared, because they contain other "
     "connectors.",
 )
@@ -121,7 +121,7 @@ def _shown(value: Any) -> str:
     "blocks.",
     remedy="Set the same block size on both pools.",
     source="dynamo#1232, dynamo#9545, dynamo#5015; vllm#42895, sglang#14474",
-    versions=Versions(dynamo=">=0.4,<1.7"),
+    versions=Versions(dynamo=">=0.4"),
     other_levels=(Level.WARNING,),
 )
 def different_block_sizes(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -157,7 +157,7 @@ def _converts(prefill: Worker, decode: Worker) -> bool:
     effect="The handshake fails, or the decode worker reads invalid data.",
     remedy="Set the same KV cache type on both pools.",
     source="vllm#29503, sglang#19398; AISimulate generator rules",
-    versions=Versions(dynamo=">=0.4,<1.7"),
+    versions=Versions(dynamo=">=0.4"),
     other_levels=(Level.WARNING,),
 )
 def different_kv_types(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -202,7 +202,7 @@ def _dtype(value: Any) -> str:
     "DSpark, NIXL rejects the transfer, because the pools have different numbers of KV layers.",
     remedy="Use the same speculative decoding on both pools, or on neither.",
     source="Dynamo 1.3.0 release notes; vllm#49230, vllm#48221",
-    versions=Versions(dynamo=">=1.3,<1.7"),
+    versions=Versions(dynamo=">=1.3"),
     other_levels=(Level.WARNING, Level.NOTE),
 )
 def different_speculation(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -252,7 +252,7 @@ def _different_draft_details(prefill: Worker, decode: Worker) -> Iterator[RuleRe
                 message=f"{decode.name} has {key} {_shown(values[1])}, but {prefill.name} has "
                 f"{_shown(values[0])}",
                 fix=Fix(text=f"Set {key} to the same value on both pools."),
-                versions=Versions(vllm=">=0.31,<0.32"),
+                versions=Versions(vllm=">=0.31"),
             )
 
 

@@ -36,7 +36,7 @@ OFFLOADING = "kv-offloading-size"
     remedy="Set the variable to status.podIP.",
     source="dynamo/vllm/args.py 566-586 of 1.6.1 and the same function of 1.0.2 to 1.5.1; "
     "vllm/envs.py 231 of 0.31.0; vllm#27083",
-    versions=Versions(dynamo=">=1.0,<1.7"),
+    versions=Versions(dynamo=">=1.0"),
     engines=(Engine.VLLM,),
 )
 def no_side_channel(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -72,7 +72,7 @@ def _dynamo_sets_host(connector: Connector) -> bool:
     remedy="Remove kv-offloading-size, or combine both connectors in a MultiConnector.",
     source="vllm/config/vllm.py _post_init_kv_transfer_config 1124-1158 of 0.31.0 and the same "
     "function of 0.16.0 to 0.28.0",
-    versions=Versions(vllm=">=0.16,<0.32"),
+    versions=Versions(vllm=">=0.16"),
 )
 def replaced_connector(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
@@ -99,7 +99,7 @@ def replaced_connector(deployment: ServingDeployment) -> Iterable[RuleResult]:
     remedy="Correct the name, or set kv_connector_module_path.",
     source="vllm/distributed/kv_transfer/kv_connector/factory.py 95-120, v1/multi_connector.py "
     "232-245 and vllm/config/kv_transfer.py 130-140 of 0.31.0 and of 0.16.0",
-    versions=Versions(vllm=">=0.16,<0.32"),
+    versions=Versions(vllm=">=0.16"),
 )
 def unknown_connector(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
@@ -155,7 +155,7 @@ def _incomplete(worker: Worker, connector: Connector) -> Iterator[RuleResult]:
     remedy="Use tensor parallelism on decode workers.",
     source="vllm/distributed/kv_transfer/kv_connector/v1/nixl/base_worker.py 451 of 0.28.0 and "
     "801 of 0.31.0",
-    versions=Versions(vllm=">=0.28,<0.32"),
+    versions=Versions(vllm=">=0.28"),
 )
 def pipeline_parallel_consumer(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:

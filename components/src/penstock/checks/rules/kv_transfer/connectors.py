@@ -23,7 +23,7 @@ DECODE_RADIX_CACHE = "disaggregation-decode-enable-radix-cache"
     effect="vLLM exits at startup.",
     remedy="Set kv_role to kv_producer, kv_consumer or kv_both.",
     source="vllm/config/kv_transfer.py 0.31.0; modelexpress#245",
-    versions=Versions(vllm=">=0.11,<0.32"),
+    versions=Versions(vllm=">=0.11"),
 )
 def no_kv_role(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
@@ -56,7 +56,7 @@ def no_kv_role(deployment: ServingDeployment) -> Iterable[RuleResult]:
     "own check misses the spelling PYTORCH_ALLOC_CONF.",
     remedy="Remove the variable.",
     source="vllm#41237, vllm#54351",
-    versions=Versions(vllm=">=0.23,<0.32"),
+    versions=Versions(vllm=">=0.23"),
 )
 def expandable_segments(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
@@ -83,7 +83,7 @@ def expandable_segments(deployment: ServingDeployment) -> Iterable[RuleResult]:
     remedy="Remove the variable, which Dynamo sets to the pod's address, or set it to "
     "status.podIP.",
     source="srt-slurm#158",
-    versions=Versions(vllm=">=0.10,<0.32"),
+    versions=Versions(vllm=">=0.10"),
 )
 def loopback_side_channel(deployment: ServingDeployment) -> Iterable[RuleResult]:
     if deployment.shares_a_pod:
@@ -108,7 +108,7 @@ def loopback_side_channel(deployment: ServingDeployment) -> Iterable[RuleResult]
     effect="vLLM raises NotImplementedError at startup.",
     remedy="Use tensor parallelism.",
     source="vllm#52913",
-    versions=Versions(vllm=">=0.31,<0.32"),
+    versions=Versions(vllm=">=0.31"),
 )
 def pipeline_with_nixl(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in kv_transfer_workers(deployment):
@@ -136,7 +136,7 @@ def pipeline_with_nixl(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="SGLang fails an assertion at startup.",
     remedy="Round chunked-prefill-size up to a multiple of page-size.",
     source="sglang#8973; sglang/srt/server_args.py 0.5.21",
-    versions=Versions(sglang=">=0.5.0rc2,<0.5.22"),
+    versions=Versions(sglang=">=0.5.0rc2"),
 )
 def partial_page_chunk(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.pool(Role.PREFILL, Role.WORKER):
@@ -165,7 +165,7 @@ def partial_page_chunk(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="SGLang raises ValueError at startup.",
     remedy="Leave the radix cache enabled.",
     source="sglang#9452; pd_disaggregation_hook.py and kv_cache_hook.py of SGLang 0.5.21",
-    versions=Versions(sglang=">=0.5.3,<0.5.22"),
+    versions=Versions(sglang=">=0.5.3"),
 )
 def hierarchical_cache_without_radix_cache(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
@@ -181,7 +181,7 @@ def hierarchical_cache_without_radix_cache(deployment: ServingDeployment) -> Ite
                     text="Remove enable-hierarchical-cache from the decode worker.",
                     config={"enable-hierarchical-cache": False},
                 ),
-                versions=Versions(sglang=">=0.5.21,<0.5.22"),
+                versions=Versions(sglang=">=0.5.21"),
             )
         elif not is_forced and worker.get("disable-radix-cache") is True:
             yield RuleResult(

@@ -21,7 +21,7 @@ from penstock.serving.worker import Worker
 LAYOUT = "VLLM_SSM_CONV_STATE_LAYOUT"
 # Before 0.23, vLLM turned the manager off with every connector.
 OFF_BY_DEFAULT = Versions(vllm=">=0.16,<0.23")
-OFF_IF_UNSUPPORTED = Versions(vllm=">=0.23,<0.32")
+OFF_IF_UNSUPPORTED = Versions(vllm=">=0.23")
 EVENTS = "kv-events-config"
 OFF_WITH_EVENTS = Versions(vllm=">=0.16,<0.20")
 
@@ -42,7 +42,7 @@ OFF_WITH_EVENTS = Versions(vllm=">=0.16,<0.20")
     "distributed/kv_transfer/kv_connector/factory.py 57 of 0.31.0, and the same places of 0.16.0 "
     "to 0.28.0; config/vllm.py 1045 of 0.16.0 and 1202 of 0.19.0 (KV events), gone in 0.20.1; "
     "dynamo#13755, vllm#41847, dynamo#9376",
-    versions=Versions(vllm=">=0.16,<0.32"),
+    versions=Versions(vllm=">=0.16"),
     other_levels=(Level.WARNING,),
 )
 def unsupported_layers(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -151,7 +151,7 @@ def _sliding_windows(worker: Worker, connector: Connector) -> Iterator[RuleResul
     remedy="Set VLLM_SSM_CONV_STATE_LAYOUT=DS.",
     source="vllm/distributed/kv_transfer/kv_connector/v1/nixl/base_worker.py 636-644 of 0.31.0, "
     "nixl/worker.py 154 of 0.20.1",
-    versions=Versions(vllm=">=0.20.1,<0.32"),
+    versions=Versions(vllm=">=0.20.1"),
 )
 def convolution_layout(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:

@@ -13,8 +13,8 @@ from penstock.serving.deployment import ServingDeployment
 from penstock.serving.worker import Worker
 
 # `_validate_remote_agent_handshake` computes all layers with one number of KV heads.
-TWO_KINDS = Versions(vllm=">=0.26,<0.32")
-SEVERAL_SIZES = Versions(vllm=">=0.16,<0.32")
+TWO_KINDS = Versions(vllm=">=0.26")
+SEVERAL_SIZES = Versions(vllm=">=0.16")
 
 
 @rule(
@@ -93,7 +93,7 @@ def _hybrid(decode: Worker, first: int, sizes: str, kv_heads: int | None) -> Ite
             first,
             f"{sizes}: with {kv_heads} KV heads, the block size that the recurrent layers require "
             "differs between the pools",
-            versions=Versions(vllm=">=0.20.1,<0.32"),
+            versions=Versions(vllm=">=0.20.1"),
             level=Level.WARNING,
         )
 

@@ -22,7 +22,7 @@ from penstock.serving.worker import Worker
 Pair = tuple[Worker, Worker]
 # Before 0.23, vLLM turned the hybrid KV cache manager off with every connector.
 OFF_BY_DEFAULT = Versions(vllm=">=0.19,<0.23")
-OFF_IF_UNSUPPORTED = Versions(vllm=">=0.23,<0.32")
+OFF_IF_UNSUPPORTED = Versions(vllm=">=0.23")
 EFFECT = (
     "The decode worker rejects the handshake with a compatibility hash mismatch, and requests fail."
 )
@@ -53,7 +53,7 @@ def _enforces(connector: Connector) -> bool:
     remedy="Set disable-hybrid-kv-cache-manager to the same value on both pools.",
     source="vllm/distributed/kv_transfer/kv_connector/v1/nixl/metadata.py 178-195 and "
     "vllm/config/vllm.py 2251-2278 of 0.31.0; nixl_connector.py 219 of 0.19.0",
-    versions=Versions(vllm=">=0.19,<0.32"),
+    versions=Versions(vllm=">=0.19"),
 )
 def hybrid_manager_differs(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for (prefill, decode), first, second in nixl_pairs(deployment):
@@ -97,7 +97,7 @@ def _manager_differs(
     remedy="Set the same model, dtype and attention backend on both pools.",
     source="vllm/distributed/kv_transfer/kv_connector/v1/nixl/metadata.py 181-198 of 0.31.0; "
     "nixl_connector.py 158-200 of 0.14.1",
-    versions=Versions(vllm=">=0.14.1,<0.32"),
+    versions=Versions(vllm=">=0.14.1"),
 )
 def model_differs(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for (prefill, decode), _, _ in nixl_pairs(deployment):

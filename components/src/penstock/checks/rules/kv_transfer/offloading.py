@@ -51,13 +51,13 @@ def caches_prefixes(worker: Worker) -> bool | None:
     remedy="Set the key that the version reads.",
     source="vllm/v1/kv_offload/cpu.py 20-30 of 0.12.0 to 0.16.0, cpu/spec.py 21-25 of 0.19.0, "
     "78-82 of 0.26.0, 97-101 of 0.31.0; llm-d#768",
-    versions=Versions(vllm=">=0.11,<0.32"),
+    versions=Versions(vllm=">=0.11"),
 )
 def no_offloading_size(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, connector in offloading_connectors(deployment):
         if connector.extra.get("spec_name") not in CPU_SPECS or connector.module:
             continue
-        yield from _missing(worker, connector, "cpu_bytes_to_use", "num_cpu_blocks", ">=0.14,<0.32")
+        yield from _missing(worker, connector, "cpu_bytes_to_use", "num_cpu_blocks", ">=0.14")
         yield from _missing(worker, connector, "num_cpu_blocks", "cpu_bytes_to_use", ">=0.11,<0.14")
 
 
@@ -86,7 +86,7 @@ def _missing(
     source="vllm/v1/kv_offload/spec.py 38-43 of 0.14.1 and 0.16.0, 101-113 of 0.19.0, base.py of "
     "0.23.0; distributed/kv_transfer/kv_connector/v1/offloading/config.py 59-95 of 0.26.0, 91-133 "
     "of 0.31.0; vllm#48635",
-    versions=Versions(vllm=">=0.14,<0.32"),
+    versions=Versions(vllm=">=0.14"),
 )
 def invalid_offloading_blocks(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, connector in offloading_connectors(deployment):
@@ -107,26 +107,26 @@ def _block_problems(
     size, blocks = extra.get("block_size"), extra.get("blocks_per_chunk")
     policy = extra.get("eviction_policy")
     if policy is not None and policy not in POLICIES:
-        yield f"eviction_policy is {policy}", "Set eviction_policy to lru or arc.", ">=0.12,<0.32"
+        yield f"eviction_policy is {policy}", "Set eviction_policy to lru or arc.", ">=0.12"
     if blocks is not None and size is not None:
         problem = "block_size and blocks_per_chunk are mutually exclusive"
-        yield problem, "Remove block_size.", ">=0.26,<0.32"
+        yield problem, "Remove block_size.", ">=0.26"
     elif blocks is not None and positive_int(blocks) is None:
         problem = f"blocks_per_chunk is {blocks}, but must be above 0"
-        yield problem, "Set blocks_per_chunk to 1 or more.", ">=0.26,<0.32"
+        yield problem, "Set blocks_per_chunk to 1 or more.", ">=0.26"
     tokens = positive_int(size)
     if tokens is None or blocks is not None:
         return
     own = worker.count("block_size") or SMALLEST_BLOCK
     if tokens % own:
         problem = f"block_size {tokens} is not a multiple of the GPU's block size {own}"
-        yield problem, f"Set block_size to {-(-tokens // own) * own}.", ">=0.14,<0.32"
+        yield problem, f"Set block_size to {-(-tokens // own) * own}.", ">=0.14"
     elif facts is not None and _has_several_block_sizes(facts) and hma_flag(worker) is not True:
         problem = (
             f"block_size {tokens} requires one block size for all layers, and "
             f"{worker.value('model')} has several"
         )
-        yield problem, "Use blocks_per_chunk instead of block_size.", ">=0.26,<0.32"
+        yield problem, "Use blocks_per_chunk instead of block_size.", ">=0.26"
 
 
 def _has_several_block_sizes(facts: ModelFacts) -> bool:
@@ -147,7 +147,7 @@ def _has_several_block_sizes(facts: ModelFacts) -> bool:
     "kv_connector/v1/offloading/config.py 50-57 of 0.26.0; engine/arg_utils.py 2521 of 0.26.0 and "
     "config/model.py is_prefix_caching_supported of 0.19.0 to 0.31.0 (the default); "
     "simple_cpu_offload_connector.py 82 of 0.19.0, 142 of 0.31.0; vllm#38554",
-    versions=Versions(vllm=">=0.19,<0.32"),
+    versions=Versions(vllm=">=0.19"),
     other_levels=(Level.WARNING,),
 )
 def no_prefix_caching(deployment: ServingDeployment) -> Iterable[RuleResult]:

@@ -32,7 +32,7 @@ LINEAR = "enable-linear-replayssm"
     "arg_groups/deepseek_v4_hook.py 45-75, attention_hook.py 428, validation_hook.py 111 and "
     "mamba_hook.py 115 of 0.5.21; "
     "sglang#19746, sglang#30805",
-    versions=Versions(sglang=">=0.5.6,<0.5.22"),
+    versions=Versions(sglang=">=0.5.6"),
 )
 def excluded_by_role(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
@@ -63,7 +63,7 @@ def _radix_cache(worker: Worker) -> Iterator[Exclusion]:
             key=RADIX,
             problem=f"{RADIX} excludes {other}",
             fix=f"Remove {RADIX}.",
-            versions=">=0.5.11,<0.5.22",
+            versions=">=0.5.11",
         )
     if backend != "nixl":
         yield Exclusion(
@@ -94,7 +94,7 @@ def _either(worker: Worker) -> Iterator[Exclusion]:
             key=BACKEND,
             problem=f"{BACKEND} fake is not supported on prefill workers",
             fix=f"Set {BACKEND} to nixl or mooncake.",
-            versions=">=0.5.10,<0.5.22",
+            versions=">=0.5.10",
         )
     for key, versions in ((LINEAR, ">=0.5.16"), ("enable-response-store", ">=0.5.21")):
         if worker.get(key) is True:
@@ -102,21 +102,21 @@ def _either(worker: Worker) -> Iterator[Exclusion]:
                 key=key,
                 problem=f"{key} does not work with disaggregation-mode {worker.role}",
                 fix=f"Remove {key}.",
-                versions=f"{versions},<0.5.22",
+                versions=f"{versions}",
             )
     if worker.get("mamba-radix-cache-strategy") == "extra_buffer_lazy":
         yield Exclusion(
             key="mamba-radix-cache-strategy",
             problem=f"extra_buffer_lazy does not work with disaggregation-mode {worker.role}",
             fix="Set mamba-radix-cache-strategy to extra_buffer.",
-            versions=">=0.5.14,<0.5.22",
+            versions=">=0.5.14",
         )
     if worker.get("dsv4-attn-backend") == "trtllm" and _is_deepseek_v4(worker):
         yield Exclusion(
             key="dsv4-attn-backend",
             problem=f"dsv4-attn-backend trtllm excludes disaggregation-mode {worker.role}",
             fix="Remove dsv4-attn-backend from both pools.",
-            versions=">=0.5.21,<0.5.22",
+            versions=">=0.5.21",
         )
     staged = str(worker.env(STAGING) or "").lower() in ("1", "true", "yes", "y")
     if staged and (worker.get(BACKEND) or "mooncake") != "mooncake":
@@ -137,7 +137,7 @@ def _offload(worker: Worker) -> Iterator[Exclusion]:
         problem, fix, first = f"{OFFLOAD} requires {STORAGE}", f"Set {STORAGE}.", "0.5.21"
     else:
         return
-    yield Exclusion(key=OFFLOAD, problem=problem, fix=fix, versions=f">={first},<0.5.22")
+    yield Exclusion(key=OFFLOAD, problem=problem, fix=fix, versions=f">={first}")
 
 
 def _is_deepseek_v4(worker: Worker) -> bool:

@@ -74,7 +74,7 @@ def _same_tp(prefill: Worker, decode: Worker) -> Fix:
     remedy="Use the same TP on both pools.",
     source="sglang/srt/disaggregation/mooncake/conn.py send_kvcache_slice and common/conn.py "
     "(“Performance is NOT guaranteed”) of 0.5.4.post3 to 0.5.21; sglang#15674, sglang#15675",
-    versions=Versions(sglang=">=0.5.4,<0.5.22"),
+    versions=Versions(sglang=">=0.5.4"),
     exceptions="Nothing is reported if SGLANG_DISAGG_STAGING_BUFFER is set.",
 )
 def sliced_by_mooncake(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -126,7 +126,7 @@ def more_gpus_than_heads(deployment: ServingDeployment) -> Iterable[RuleResult]:
     remedy="Remove disaggregation-ib-device, and set UCX_NET_DEVICES, such as mlx5_0:1.",
     source="sglang/srt/disaggregation/nixl of 0.5.4.post3 to 0.5.21, which does not read "
     "ib_device; sglang#28737",
-    versions=Versions(sglang=">=0.5.4,<0.5.22"),
+    versions=Versions(sglang=">=0.5.4"),
     exceptions="Nothing is reported if SGLANG_DISAGGREGATION_NIXL_BACKEND names another plugin "
     "than UCX.",
 )

@@ -30,7 +30,7 @@ def _sglang(deployment: ServingDeployment) -> Iterator[Worker]:
     remedy="Remove enable-hierarchical-cache from the decode workers.",
     source="sglang/srt/arg_groups/pd_disaggregation_hook.py 113-121 and kv_cache_hook.py 394 of "
     "0.5.21",
-    versions=Versions(sglang=">=0.5.21,<0.5.22"),
+    versions=Versions(sglang=">=0.5.21"),
 )
 def tiers_on_decode(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in _sglang(deployment):
@@ -53,7 +53,7 @@ def tiers_on_decode(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="SGLang exits at startup.",
     remedy="Remove enable-lmcache, or the other setting.",
     source="sglang/srt/arg_groups/kv_cache_hook.py 435-475 of 0.5.21",
-    versions=Versions(sglang=">=0.5.21,<0.5.22"),
+    versions=Versions(sglang=">=0.5.21"),
 )
 def excluded_by_lmcache(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
@@ -84,7 +84,7 @@ def excluded_by_lmcache(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="The decode worker fails an assertion at the first KV transfer.",
     remedy="Set pp-size of the decode workers to 1.",
     source="sglang/srt/disaggregation/common/conn.py 1077 of 0.5.21, 312 of 0.5.10, 380 of 0.5.8",
-    versions=Versions(sglang=">=0.5.8,<0.5.22"),
+    versions=Versions(sglang=">=0.5.8"),
 )
 def pipeline_stages_differ(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for prefill, decode in deployment.pairs:
@@ -107,7 +107,7 @@ def pipeline_stages_differ(deployment: ServingDeployment) -> Iterable[RuleResult
     effect="SGLang raises RuntimeError at startup.",
     remedy="Remove the variable.",
     source="sglang/srt/disaggregation/prefill.py 197 and decode.py 438 of 0.5.21",
-    versions=Versions(sglang=">=0.5.21,<0.5.22"),
+    versions=Versions(sglang=">=0.5.21"),
 )
 def staging_with_mla(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in _sglang(deployment):

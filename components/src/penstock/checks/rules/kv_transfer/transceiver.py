@@ -25,7 +25,7 @@ from penstock.serving.deployment import ServingDeployment
     "the runtime.",
     remedy="Set transceiver_runtime to PYTHON (or CPP) on both pools.",
     source="CacheTransceiverConfig in TensorRT-LLM llm_args.py; TensorRT-LLM#17665",
-    versions=Versions(trtllm=">=1.3.0rc27,<=1.3.0rc29"),
+    versions=Versions(trtllm=">=1.3.0rc27"),
     other_levels=(Level.ERROR, Level.NOTE),
 )
 def runtimes_may_differ(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -68,7 +68,7 @@ def runtimes_may_differ(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="The worker exits at startup.",
     remedy="Set backend to NIXL and kv_transfer_timeout_ms to a number.",
     source="CacheTransceiverConfig in TensorRT-LLM llm_args.py",
-    versions=Versions(trtllm=">=1.3.0rc27,<=1.3.0rc29"),
+    versions=Versions(trtllm=">=1.3.0rc27"),
 )
 def python_runtime(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in kv_transfer_workers(deployment):
@@ -104,7 +104,7 @@ def python_runtime(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="The worker exits at startup.",
     remedy="Meet the requirements or disable enable_pipelined_transfer.",
     source="TensorRT-LLM llm_args.py (validator)",
-    versions=Versions(trtllm=">=1.3.0rc27,<=1.3.0rc29"),
+    versions=Versions(trtllm=">=1.3.0rc27"),
 )
 def pipelined_transfer(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in kv_transfer_workers(deployment):
@@ -141,7 +141,7 @@ def pipelined_transfer(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="All of these settings but one are ignored.",
     remedy="Keep only cache_transceiver_config.backend.",
     source="dynamo#13015; kv-cache-transfer.md@2f345512",
-    versions=Versions(trtllm=">=1.3.0rc19,<=1.3.0rc29"),
+    versions=Versions(trtllm=">=1.3.0rc19"),
 )
 def several_backends(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in kv_transfer_workers(deployment):

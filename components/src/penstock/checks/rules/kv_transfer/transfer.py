@@ -43,7 +43,7 @@ def kv_role(worker: Worker, connector: str) -> str:
     remedy="Configure the same backend on both pools.",
     source="dynamo/trtllm/workers/llm_worker.py, dynamo/vllm/args.py 286-300 of 1.6.1; "
     "dynamo#2278, aiconfigurator#519, aiconfigurator#287",
-    versions=Versions(dynamo=">=1.0,<1.7"),
+    versions=Versions(dynamo=">=1.0"),
     other_levels=(Level.WARNING, Level.NOTE),
 )
 def no_backend(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -112,7 +112,7 @@ def has_connector(worker: Worker) -> bool:
     example="4 + 4 workers on one host failed because of this.",
     remedy="Set the backend to NIXL or UCX.",
     source="dynamo#5884; kv-cache-transfer.md@2f345512",
-    versions=Versions(trtllm=">=1.3.0rc22,<=1.3.0rc29"),
+    versions=Versions(trtllm=">=1.3.0rc22"),
 )
 def default_backend(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in kv_transfer_workers(deployment):
@@ -142,7 +142,7 @@ def transceiver_runtime(worker: Worker) -> str:
     remedy="Raise max_tokens_in_buffer to the longest prompt, rounded up to a multiple of the "
     "block size.",
     source="Dynamo TensorRT-LLM known issues; dynamo#4327",
-    versions=Versions(trtllm=">=1.1.0rc5,<=1.3.0rc29"),
+    versions=Versions(trtllm=">=1.1.0rc5"),
     other_levels=(Level.WARNING,),
     exceptions="Nothing is reported with `transceiver_runtime: PYTHON`, which sends blocks from "
     "the KV cache and has no such buffer, or with TRTLLM_TRY_ZCOPY_FOR_KVCACHE_TRANSFER=1. In a "
@@ -210,7 +210,7 @@ def _accepted(deployment: ServingDeployment, worker: Worker) -> int | None:
     example="A published recipe requested 194.9 GiB.",
     remedy="Set max_tokens_in_buffer to the longest prompt.",
     source="dynamo#12276",
-    versions=Versions(trtllm=">=1.1.0rc5,<=1.3.0rc29"),
+    versions=Versions(trtllm=">=1.1.0rc5"),
 )
 def unset_buffer(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in kv_transfer_workers(deployment):
@@ -244,7 +244,7 @@ def unset_buffer(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="The worker may crash at a KV transfer.",
     remedy="Round max_tokens_in_buffer up to a multiple of tokens_per_block.",
     source="AISimulate generator rules, marked CRASH",
-    versions=Versions(trtllm=">=1.1.0rc5,<=1.3.0rc29"),
+    versions=Versions(trtllm=">=1.1.0rc5"),
 )
 def partial_block_buffer(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in kv_transfer_workers(deployment):
@@ -270,7 +270,7 @@ def partial_block_buffer(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="KV transfers fail under load, and their requests fail with them.",
     remedy="Set kv_transfer_timeout_ms to 600000.",
     source="dynamo#10671; TensorRT-LLM#15152, #13868",
-    versions=Versions(trtllm=">=1.3.0rc22,<=1.3.0rc29"),
+    versions=Versions(trtllm=">=1.3.0rc22"),
     other_levels=(Level.NOTE,),
 )
 def short_timeout(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -337,7 +337,7 @@ def prefill_overlap_scheduler(deployment: ServingDeployment) -> Iterable[RuleRes
     remedy="Leave the overlap scheduler enabled, except on prefill workers and for some draft "
     "models.",
     source="AISimulate generator rules; TensorRT-LLM 0.20 release notes",
-    versions=Versions(trtllm=">=1.0.0rc6,<=1.3.0rc29"),
+    versions=Versions(trtllm=">=1.0.0rc6"),
 )
 def decode_without_overlap_scheduler(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.pool(Role.DECODE, Role.WORKER):

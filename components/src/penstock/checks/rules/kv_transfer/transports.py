@@ -22,7 +22,7 @@ from penstock.serving.deployment import ServingDeployment
     remedy="Set the backend to NIXL.",
     source="Dynamo's page on KV cache transfer with TensorRT-LLM, 0.7.1 and later: its workers "
     "support NIXL and UCX",
-    versions=Versions(trtllm=">=1.0.0rc0,<=1.3.0rc29"),
+    versions=Versions(trtllm=">=1.0.0rc0"),
 )
 def mpi_between_pods(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in kv_transfer_workers(deployment):

@@ -34,7 +34,7 @@ ROUTED, REPLAY = "enable-return-routed-experts", "use-replayssm"
     remedy="Use a connector that the version has.",
     source="engines/data/value_history.json, made of register_connector in "
     "vllm/distributed/kv_transfer/kv_connector/factory.py of 0.14.1 to 0.31.0",
-    versions=Versions(vllm=">=0.14,<0.32"),
+    versions=Versions(vllm=">=0.14"),
 )
 def connector_of_other_versions(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
@@ -64,7 +64,7 @@ def connector_of_other_versions(deployment: ServingDeployment) -> Iterable[RuleR
     "mooncake/mooncake_connector.py 496 of 0.16.0 to 793 of 0.23.0, and its role assertions of "
     "0.16.0 to 0.31.0; config/vllm.py 1096 of 0.28.0, 1189 and 3409 of 0.31.0; "
     "config/kv_transfer.py 38-46 of 0.31.0",
-    versions=Versions(vllm=">=0.12,<0.32"),
+    versions=Versions(vllm=">=0.12"),
 )
 def excluded_by_connector(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
@@ -87,7 +87,7 @@ def _nixl(worker: Worker, one: Connector) -> Iterator[Exclusion]:
             key=SECTION,
             problem=f"kv_buffer_device is {buffer}, but {one.name} supports only cuda and cpu",
             fix="Set kv_buffer_device to cuda.",
-            versions=">=0.12,<0.32",
+            versions=">=0.12",
         )
     both_ways = one.extra.get("bidirectional_kv_xfer") is True
     if one.name == "NixlPushConnector" and both_ways:
@@ -95,14 +95,14 @@ def _nixl(worker: Worker, one: Connector) -> Iterator[Exclusion]:
             key=SECTION,
             problem=f"{one.name} does not support bidirectional_kv_xfer",
             fix="Remove bidirectional_kv_xfer, or use NixlConnector.",
-            versions=">=0.26,<0.32",
+            versions=">=0.26",
         )
     if one.name == "NixlPushConnector" and worker.dcp > 1:
         yield Exclusion(
             key="decode-context-parallel-size",
             problem=f"{one.name} does not support decode-context-parallel-size {worker.dcp}",
             fix="Set decode-context-parallel-size to 1.",
-            versions=">=0.31,<0.32",
+            versions=">=0.31",
         )
     if worker.cp > 1 and (one.role != "kv_producer" or both_ways):
         yield Exclusion(
@@ -111,7 +111,7 @@ def _nixl(worker: Worker, one: Connector) -> Iterator[Exclusion]:
             "without bidirectional_kv_xfer",
             fix="Set kv_role to kv_producer on prefill workers, and prefill-context-parallel-size "
             "to 1 on the others.",
-            versions=">=0.31,<0.32",
+            versions=">=0.31",
         )
 
 
@@ -131,7 +131,7 @@ def _mooncake(worker: Worker, one: Connector) -> Iterator[Exclusion]:
             key=SECTION,
             problem=f"kv_role is {wrong} on a {worker.role} worker",
             fix="Use kv_producer on prefill workers and kv_consumer on decode workers.",
-            versions=">=0.16,<0.32",
+            versions=">=0.16",
         )
 
 
@@ -142,7 +142,7 @@ def _other(one: Connector) -> Iterator[Exclusion]:
             key=SECTION,
             problem="HiSparseConnector requires host_pool_gib above 0",
             fix="Set host_pool_gib in kv_connector_extra_config.",
-            versions=">=0.31,<0.32",
+            versions=">=0.31",
         )
 
 
@@ -153,12 +153,12 @@ def _features(worker: Worker, connector: Connector) -> Iterator[Exclusion]:
             key=ROUTED,
             problem=f"{ROUTED} does not work with {connector.name}",
             fix=f"Remove {ROUTED}.",
-            versions=">=0.23,<0.32" if transfers else ">=0.23,<0.31",
+            versions=">=0.23" if transfers else ">=0.23,<0.31",
         )
     if worker.get(REPLAY) is True:
         yield Exclusion(
             key=REPLAY,
             problem=f"{REPLAY} does not work with {connector.name}",
             fix=f"Remove {REPLAY}.",
-            versions=">=0.28,<0.32",
+            versions=">=0.28",
         )

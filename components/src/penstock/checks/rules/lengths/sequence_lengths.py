@@ -46,7 +46,7 @@ def chunks_prompts(worker: Worker) -> bool | None:
     "0.5.21; _init_max_seq_len in tensorrt_llm/_torch/pyexecutor/model_engine.py; vllm#7080, "
     "vllm#17924",
     versions=Versions(
-        trtllm=">=1.0.0rc6,<=1.3.0rc29", vllm=">=0.10,<0.32", sglang=">=0.5.0rc2,<0.5.22"
+        trtllm=">=1.0.0rc6", vllm=">=0.10", sglang=">=0.5.0rc2"
     ),
     other_levels=(Level.WARNING,),
     exceptions="Nothing is reported if the file changes the model's configuration: "
@@ -100,7 +100,7 @@ def _beyond_positions(worker: Worker, positions: int, *, is_allowed: bool) -> st
     "start.",
     remedy="Enable chunked prefill, or raise the tokens per step.",
     source="Dynamo 1.6.0 known issues; trtllm#9277; vllm#33109",
-    versions=Versions(trtllm=">=1.3.0rc27,<=1.3.0rc29", vllm=">=0.10,<0.32"),
+    versions=Versions(trtllm=">=1.3.0rc27", vllm=">=0.10"),
     other_levels=(Level.WARNING,),
     exceptions="With TensorRT-LLM it is a warning, because only long prompts fail.",
 )
@@ -131,7 +131,7 @@ def _contradicting_lengths(worker: Worker) -> Versions | None:
     chunks. Published files for short prompts keep the defaults of both."""
     states_both = worker.get("enable_chunked_prefill") is False and worker.count("context_length")
     is_trtllm = worker.is_trtllm and states_both
-    return Versions(trtllm=">=1.2.0rc3,<=1.3.0rc29") if is_trtllm else None
+    return Versions(trtllm=">=1.2.0rc3") if is_trtllm else None
 
 
 @rule(
@@ -143,7 +143,7 @@ def _contradicting_lengths(worker: Worker) -> Versions | None:
     effect="The worker may crash when a chunk ends inside a block.",
     remedy="Round max_num_tokens up to a multiple of tokens_per_block.",
     source="AISimulate generator rules, marked CRASH",
-    versions=Versions(trtllm=">=1.3.0rc19,<=1.3.0rc29"),
+    versions=Versions(trtllm=">=1.3.0rc19"),
     exceptions="It applies to prefill workers of disaggregated deployments.",
 )
 def partial_block_step(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -173,7 +173,7 @@ def partial_block_step(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="Long prompts are prefilled and transferred, and then rejected by the decode worker.",
     remedy="Give decode workers at least the prefill workers' context length.",
     source="AISimulate generator rules; recipes/gpt-oss-120b/trtllm/disagg (9000 and 11000)",
-    versions=Versions(dynamo=">=0.4,<1.7"),
+    versions=Versions(dynamo=">=0.4"),
 )
 def shorter_decode_context(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for prefill, decode in deployment.pairs:
@@ -225,7 +225,7 @@ def context_length_differs(deployment: ServingDeployment) -> Iterable[RuleResult
     effect="vLLM exits at startup.",
     remedy="Raise max-num-batched-tokens or lower max-num-seqs.",
     source="vllm/config/scheduler.py 0.31.0; vllm#1658",
-    versions=Versions(vllm=">=0.10,<0.32"),
+    versions=Versions(vllm=">=0.10"),
 )
 def fewer_tokens_than_sequences(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
@@ -252,7 +252,7 @@ def fewer_tokens_than_sequences(deployment: ServingDeployment) -> Iterable[RuleR
     example="One sequence of gpt-oss-120b needs 4.5 GiB of fp8 KV.",
     remedy="Set model.context_length, or the engine's own key.",
     source="TensorRT-LLM llm_args.py (max_seq_len), vllm/config/model.py",
-    versions=Versions(dynamo=">=0.4,<1.7"),
+    versions=Versions(dynamo=">=0.4"),
 )
 def no_context_length(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.pool(Role.PREFILL, Role.WORKER):

@@ -37,7 +37,7 @@ def _vllm_workers(deployment: ServingDeployment) -> Iterator[tuple[Worker, int]]
     remedy="Raise max-num-batched-tokens, or lower num_speculative_tokens or max-num-seqs.",
     source="vllm/config/vllm.py 1577-1595 and speculative.py 1039 of 0.23.0, vllm.py 1698-1716 of "
     "0.26.0, vllm.py 2355-2386 of 0.31.0; vllm#50708",
-    versions=Versions(vllm=">=0.23,<0.32"),
+    versions=Versions(vllm=">=0.23"),
 )
 def no_tokens_left(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, budget in _vllm_workers(deployment):
@@ -62,7 +62,7 @@ def no_tokens_left(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 budget,
                 extra + 1,
                 f"{extra} slots for draft tokens leave none of the {budget} tokens of a step",
-                Versions(vllm=">=0.28,<0.32"),
+                Versions(vllm=">=0.28"),
             )
 
 

@@ -42,7 +42,7 @@ EFFECTS = {
     "validate_and_adjust_attention_windows in TensorRT-LLM; get_kv_cache_configs in "
     "vllm/v1/core/kv_cache_utils.py 0.31.0",
     versions=Versions(
-        trtllm=">=1.1.0rc5,<=1.3.0rc29", vllm=">=0.31,<0.32", sglang=">=0.5.6.post2,<0.5.22"
+        trtllm=">=1.1.0rc5", vllm=">=0.31", sglang=">=0.5.6.post2"
     ),
     engines=(Engine.TRTLLM, Engine.VLLM, Engine.SGLANG),
     other_levels=(Level.ERROR,),

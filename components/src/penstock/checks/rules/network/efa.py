@@ -26,7 +26,7 @@ NIXL_BACKEND = "SGLANG_DISAGGREGATION_NIXL_BACKEND"
     remedy="Set SGLANG_DISAGGREGATION_NIXL_BACKEND=LIBFABRIC on both pools.",
     source="sglang/srt/disaggregation/nixl/conn.py 173 and environ.py 246 of 0.5.9 "
     "(EnvStr UCX), the same in 0.5.21; dynamo#9712",
-    versions=Versions(sglang=">=0.5.9,<0.5.22"),
+    versions=Versions(sglang=">=0.5.9"),
 )
 def ucx_on_efa(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in kv_transfer_workers(deployment):

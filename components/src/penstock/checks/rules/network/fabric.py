@@ -362,7 +362,7 @@ def nvlink_without_compute_domain(deployment: ServingDeployment) -> Iterable[Rul
     effect="Requests end with finish_reason cancelled and empty text, or KV transfers use TCP.",
     remedy="Request all EFA devices of the node, set FI_PROVIDER=efa and use the -efa image.",
     source="Dynamo release notes (EFA); disagg-communication.md@03bc1963",
-    versions=Versions(dynamo=">=1.3,<1.7"),
+    versions=Versions(dynamo=">=1.3"),
     other_levels=(Level.NOTE,),
 )
 def incomplete_efa(deployment: ServingDeployment) -> Iterable[RuleResult]:

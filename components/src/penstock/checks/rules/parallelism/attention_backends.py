@@ -17,7 +17,7 @@ from penstock.serving.worker import Worker
 KEYS = ("attention-backend", "attention-config.backend")
 # Models whose own code selects among attention backends.
 OWN_SELECTION = ("deepseek_v4", "deepseek_v41_text", "deepseek_ref", "glm5_next_text")
-EVERY = Versions(vllm=">=0.16,<0.32")
+EVERY = Versions(vllm=">=0.16")
 # `supports_compute_capability`: the generations (SM / 10) of GPUs.
 GENERATIONS: Mapping[str, tuple[int, ...]] = {
     "FLASH_ATTN_MLA": (9,),
@@ -107,7 +107,7 @@ def _flashinfer(gpu: Gpu | None, facts: ModelFacts) -> Iterator[_Reason]:
 
 def _flash_attention(dtype: str, gpu: Gpu | None) -> Iterator[_Reason]:
     if dtype == "fp8_e5m2":
-        yield _Reason("does not support the KV cache type fp8_e5m2", Versions(vllm=">=0.23,<0.32"))
+        yield _Reason("does not support the KV cache type fp8_e5m2", Versions(vllm=">=0.23"))
     elif gpu is not None and not gpu.is_hopper:
         # `flash_attn_supports_fp8`: only FlashAttention 3, on Hopper. Later versions add others.
         only_hopper = Versions(vllm=">=0.16,<0.28")

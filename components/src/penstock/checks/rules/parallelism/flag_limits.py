@@ -47,7 +47,7 @@ def _workers_of(deployment: ServingDeployment, engine: Engine) -> Iterable[Worke
     effect="vLLM exits at startup with a validation error.",
     remedy="Use the name or one of the values that the finding suggests.",
     source="configuration classes of vLLM 0.31.0, dumped to a table",
-    versions=Versions(vllm=">=0.31,<0.32"),
+    versions=Versions(vllm=">=0.31"),
 )
 def invalid_section(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in _workers_of(deployment, Engine.VLLM):
@@ -92,7 +92,7 @@ def _fix(worker: Worker, flag: str, key: str, error: SectionError) -> Fix:
     effect="The other settings of the section, such as KV events, are lost without a warning.",
     remedy="Set all keys of a section in one place.",
     source="vllm/utils/argparse_utils.py 0.31.0, parse_args",
-    versions=Versions(vllm=">=0.31,<0.32"),
+    versions=Versions(vllm=">=0.31"),
 )
 def replaced_section(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in _workers_of(deployment, Engine.VLLM):
@@ -124,7 +124,7 @@ def replaced_section(deployment: ServingDeployment) -> Iterable[RuleResult]:
     remedy="Set 1, or a tensor parallelism of that many times the KV heads.",
     source="vllm/config/parallel.py, model.py and vllm.py 0.31.0; model.py 1252-1267 of 0.12.0 to "
     "0.26.0 and arg_utils.py 1392 of 0.14.1, parallel.py 352 of 0.16.0, 598 of 0.26.0",
-    versions=Versions(vllm=">=0.12,<0.32"),
+    versions=Versions(vllm=">=0.12"),
 )
 def invalid_decode_context_parallelism(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in _workers_of(deployment, Engine.VLLM):
@@ -157,7 +157,7 @@ def invalid_decode_context_parallelism(deployment: ServingDeployment) -> Iterabl
                 location=worker.config_location(DCP),
                 message=f"{DCP} {dcp} {problem}",
                 fix=Fix(text=f"Set {DCP} to 1.", config={DCP: 1}),
-                versions=Versions(vllm=f">={since},<0.32"),
+                versions=Versions(vllm=f">={since}"),
             )
 
 
@@ -169,7 +169,7 @@ def invalid_decode_context_parallelism(deployment: ServingDeployment) -> Iterabl
     effect="vLLM does not start.",
     remedy="Set only one of them.",
     source="vllm/config/vllm.py 0.31.0",
-    versions=Versions(vllm=">=0.12,<0.32"),
+    versions=Versions(vllm=">=0.12"),
 )
 def contradicting_graph_sizes(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in _workers_of(deployment, Engine.VLLM):
@@ -200,7 +200,7 @@ def contradicting_graph_sizes(deployment: ServingDeployment) -> Iterable[RuleRes
     remedy="Set it only in the section.",
     source="vllm/engine/arg_utils.py, create_engine_config of 0.12.0 to 0.31.0 (“mutually "
     "exclusive”)",
-    versions=Versions(vllm=">=0.12,<0.32"),
+    versions=Versions(vllm=">=0.12"),
 )
 def configured_twice(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in _workers_of(deployment, Engine.VLLM):
@@ -215,7 +215,7 @@ def configured_twice(deployment: ServingDeployment) -> Iterable[RuleResult]:
                     location=worker.config_location(flag),
                     message=f"{flag} and {section}.{key} are both set",
                     fix=Fix(text=f"Keep {section}.{key} and remove {flag}."),
-                    versions=Versions(vllm=f">={REFUSED_SINCE.get(flag, '0.12')},<0.32"),
+                    versions=Versions(vllm=f">={REFUSED_SINCE.get(flag, '0.12')}"),
                 )
 
 
@@ -240,7 +240,7 @@ def _effective(worker: Worker, flag: str) -> tuple[str, Any]:
     effect="vLLM does not start.",
     remedy="Lower long-prefill-token-threshold to at most the context length.",
     source="vllm/config/scheduler.py 0.31.0",
-    versions=Versions(vllm=">=0.28,<0.32"),
+    versions=Versions(vllm=">=0.28"),
 )
 def long_threshold(deployment: ServingDeployment) -> Iterable[RuleResult]:
     key = "long-prefill-token-threshold"
@@ -265,7 +265,7 @@ def long_threshold(deployment: ServingDeployment) -> Iterable[RuleResult]:
     source="sglang/srt/arg_groups/model_hook.py, validation_hook.py 0.5.21; server_args.py 1174 of "
     "0.5.6 to 3937 of 0.5.14 (triton_kernel), 5258 of 0.5.9, 6778 of 0.5.14 and 9131 of 0.5.18 "
     "(two-batch overlap)",
-    versions=Versions(sglang=">=0.5.6,<0.5.22"),
+    versions=Versions(sglang=">=0.5.6"),
 )
 def unsupported_expert_layout(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in _workers_of(deployment, Engine.SGLANG):
@@ -288,7 +288,7 @@ def unsupported_expert_layout(deployment: ServingDeployment) -> Iterable[RuleRes
 def _overlap_without_backend(worker: Worker) -> Iterable[RuleResult]:
     """Since 0.5.16 attention DP is enough."""
     since_dp = [] if worker.has_attention_dp else [" or enable-dp-attention"]
-    for versions, other in ((">=0.5.9,<0.5.16", ""), *((">=0.5.16,<0.5.22", o) for o in since_dp)):
+    for versions, other in ((">=0.5.9,<0.5.16", ""), *((">=0.5.16", o) for o in since_dp)):
         yield RuleResult(
             location=worker.config_location(TBO),
             message=f"{TBO} requires moe-a2a-backend{other}",

@@ -30,7 +30,7 @@ MOE_KERNELS = {
     effect="The engine fails while it loads the weights.",
     remedy="Set moe_expert_parallel_size to the tensor parallelism.",
     source=GPT_OSS_TABLE,
-    versions=Versions(trtllm=">=1.1.0rc5,<=1.3.0rc29"),
+    versions=Versions(trtllm=">=1.1.0rc5"),
 )
 def triton_ep(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
@@ -57,7 +57,7 @@ def triton_ep(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="The engine exits while it builds its layers.",
     remedy="Set moe_config.backend to TRITON on Hopper and to TRTLLM on Blackwell.",
     source=GPT_OSS_TABLE + "; TensorRT-LLM#17570, #8179, #14612",
-    versions=Versions(trtllm=">=1.3.0rc3,<=1.3.0rc29"),
+    versions=Versions(trtllm=">=1.3.0rc3"),
     other_levels=(Level.WARNING,),
 )
 def moe_kernels(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -101,7 +101,7 @@ def moe_kernels(deployment: ServingDeployment) -> Iterable[RuleResult]:
     remedy="Set kv_cache_config.dtype to auto. A token of gpt-oss-120b then needs 72 KiB "
     "instead of 36.",
     source=GPT_OSS_TABLE,
-    versions=Versions(trtllm=">=1.3.0rc3,<=1.3.0rc29"),
+    versions=Versions(trtllm=">=1.3.0rc3"),
 )
 def fp8_on_hopper(deployment: ServingDeployment) -> Iterable[RuleResult]:
     gpu = deployment.gpu
@@ -127,7 +127,7 @@ def fp8_on_hopper(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="The engine fails while it builds its layers.",
     remedy="Remove the setting, or use Blackwell GPUs.",
     source=GPT_OSS_TABLE + "; vllm fused_moe/oracle/mxfp4.py 0.31.0",
-    versions=Versions(trtllm=">=1.1.0rc5,<=1.3.0rc29", vllm=">=0.31,<0.32"),
+    versions=Versions(trtllm=">=1.1.0rc5", vllm=">=0.31"),
 )
 def mxfp8_on_hopper(deployment: ServingDeployment) -> Iterable[RuleResult]:
     if deployment.gpu is None or not deployment.gpu.is_hopper:
@@ -203,7 +203,7 @@ def _sglang_without_sinks(deployment: ServingDeployment) -> Iterable[RuleResult]
     effect="SGLang fails an assertion at startup.",
     remedy="Set trtllm_mha, or remove the backend so that SGLang selects one.",
     source="sglang/srt/layers/attention/attention_registry.py 0.5.21",
-    versions=Versions(sglang=">=0.5.0rc2,<0.5.22"),
+    versions=Versions(sglang=">=0.5.0rc2"),
 )
 def hopper_attention_on_blackwell(deployment: ServingDeployment) -> Iterable[RuleResult]:
     gpu = deployment.gpu
@@ -241,7 +241,7 @@ def hopper_attention_on_blackwell(deployment: ServingDeployment) -> Iterable[Rul
     remedy="Remove the attention backend setting.",
     source="TensorRT-LLM deployment guide for gpt-oss; TensorRT-LLM#6507; "
     "sglang/srt/arg_groups/model_hook.py 0.5.21",
-    versions=Versions(trtllm=">=1.1.0rc5,<=1.3.0rc29", sglang=">=0.5.3,<0.5.22"),
+    versions=Versions(trtllm=">=1.1.0rc5", sglang=">=0.5.3"),
     other_levels=(Level.ERROR,),
 )
 def no_attention_sinks(deployment: ServingDeployment) -> Iterable[RuleResult]:

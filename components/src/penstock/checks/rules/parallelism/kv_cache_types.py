@@ -18,9 +18,9 @@ from penstock.serving.worker import Worker
 KV = COMMON_SETTINGS["kv_dtype"][Engine.VLLM]
 # Type → the versions that accept it on the command line and have no backend without MLA for it.
 ONLY_OTHERS: Mapping[str, Versions] = {
-    "fp8_ds_mla": Versions(vllm=">=0.12,<0.32"),
-    "nvfp4_ds_mla": Versions(vllm=">=0.31,<0.32"),
-    "fp8_inc": Versions(vllm=">=0.12,<0.32"),
+    "fp8_ds_mla": Versions(vllm=">=0.12"),
+    "nvfp4_ds_mla": Versions(vllm=">=0.31"),
+    "fp8_inc": Versions(vllm=">=0.12"),
     # `CacheConfig`: “invalid option for models that do not default to fp8”.
     "bfloat16": Versions(vllm=">=0.12,<0.16"),
 }
@@ -40,7 +40,7 @@ ON_HOPPER = Versions(vllm=">=0.12,<0.23")
     "supports_kv_cache_dtype in vllm/v1/attention/backend.py and backends/flash_attn.py, "
     "flashinfer.py, triton_attn.py and flex_attention.py of 0.12.0 to 0.31.0; vllm#42587, "
     "vllm#48380",
-    versions=Versions(vllm=">=0.12,<0.32"),
+    versions=Versions(vllm=">=0.12"),
 )
 def no_backend_for_type(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:

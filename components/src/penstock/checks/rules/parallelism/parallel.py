@@ -33,7 +33,7 @@ ELASTIC = ("enable-elastic-ep", "elastic-ep-backend")
     remedy="Use a tensor parallelism that divides the heads: gpt-oss has 64, so 1, 2, 4, 8 …",
     source="vllm#2652; gpt_oss modeling in TensorRT-LLM (sinks are split by TP)",
     versions=Versions(
-        trtllm=">=1.0.0rc6,<=1.3.0rc29", vllm=">=0.10,<0.32", sglang=">=0.5.0rc2,<0.5.22"
+        trtllm=">=1.0.0rc6", vllm=">=0.10", sglang=">=0.5.0rc2"
     ),
 )
 def indivisible_heads(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -76,7 +76,7 @@ def _heads(deployment: ServingDeployment, worker: Worker) -> int | None:
     remedy="Request as many GPUs as the parallelism needs, or change the parallelism.",
     source="dynamo#4934; TensorRT-LLM llm_args.py (world size) and mapping.py (rank); "
     "backend_trtllm.go@015d780b (mpirun)",
-    versions=Versions(dynamo=">=0.4,<1.7"),
+    versions=Versions(dynamo=">=0.4"),
     other_levels=(Level.WARNING,),
 )
 def gpus_do_not_match_parallelism(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -332,7 +332,7 @@ def duplicated_kv_heads(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="The engine does not start.",
     remedy="Correct the list, or remove it.",
     source="TensorRT-LLM llm_args.py",
-    versions=Versions(trtllm=">=1.3.0rc27,<=1.3.0rc29"),
+    versions=Versions(trtllm=">=1.3.0rc27"),
 )
 def pipeline_stages_mismatch(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
@@ -361,7 +361,7 @@ def pipeline_stages_mismatch(deployment: ServingDeployment) -> Iterable[RuleResu
     effect="The API server rejects the deployment at admission.",
     remedy="Remove multinode.",
     source="dynamo#14533; operator webhook",
-    versions=Versions(dynamo=">=1.6,<1.7"),
+    versions=Versions(dynamo=">=1.6"),
 )
 def multi_node_component(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:

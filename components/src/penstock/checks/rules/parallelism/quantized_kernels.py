@@ -20,11 +20,11 @@ WITHOUT_NVFP4 = Versions(trtllm=">=1.0.0rc6,<=1.3.0rc14", sglang=">=0.5.6,<0.5.1
 # Value of quantization → versions that need SM 100.
 BLACKWELL_ONLY = {
     Engine.SGLANG: {
-        "mxfp8": Versions(sglang=">=0.5.9,<0.5.22"),
-        "nvfp4_online": Versions(sglang=">=0.5.14,<0.5.22"),
+        "mxfp8": Versions(sglang=">=0.5.9"),
+        "nvfp4_online": Versions(sglang=">=0.5.14"),
     },
     Engine.VLLM: {
-        "fp_quant": Versions(vllm=">=0.16,<0.32"),
+        "fp_quant": Versions(vllm=">=0.16"),
         "mxfp8": Versions(vllm=">=0.19,<0.20"),
         "modelopt_mxfp8": Versions(vllm=">=0.16,<0.20"),
     },
@@ -46,7 +46,7 @@ BLACKWELL_ONLY = {
     "vllm/model_executor/layers/quantization/fp_quant.py, mxfp8.py and modelopt.py of 0.16.0 to "
     "0.31.0",
     versions=Versions(
-        trtllm=">=1.0.0rc6,<=1.3.0rc14", sglang=">=0.5.6,<0.5.22", vllm=">=0.16,<0.32"
+        trtllm=">=1.0.0rc6,<=1.3.0rc14", sglang=">=0.5.6", vllm=">=0.16"
     ),
 )
 def no_kernels(deployment: ServingDeployment) -> Iterable[RuleResult]:

@@ -24,7 +24,7 @@ from penstock.serving.worker import Worker
     "disabled.",
     remedy="Set dp-size to a divisor of tp-size.",
     source="sglang/srt/server_args.py 0.5.21; sglang#3750, sglang#15385",
-    versions=Versions(sglang=">=0.5.0rc2,<0.5.22"),
+    versions=Versions(sglang=">=0.5.0rc2"),
     other_levels=(Level.WARNING,),
 )
 def invalid_data_parallelism(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -69,7 +69,7 @@ def invalid_data_parallelism(deployment: ServingDeployment) -> Iterable[RuleResu
     effect="vLLM exits at startup.",
     remedy="Enable expert parallelism, or disable EPLB.",
     source="vllm#21102",
-    versions=Versions(vllm=">=0.10,<0.32"),
+    versions=Versions(vllm=">=0.10"),
 )
 def eplb_without_ep(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
@@ -100,7 +100,7 @@ def eplb_without_ep(deployment: ServingDeployment) -> Iterable[RuleResult]:
     "nixl/base_worker.py of 0.31.0; llm-d docs/operations/disaggregation/"
     "vllm.md@3d016852; sglang#15674, llm-d#2433; disaggregation/nixl/conn.py and "
     "mooncake/conn.py of SGLang 0.5.14 to 0.5.21",
-    versions=Versions(vllm=">=0.10,<0.14", sglang=">=0.5.21,<0.5.22"),
+    versions=Versions(vllm=">=0.10,<0.14", sglang=">=0.5.21"),
     other_levels=(Level.ERROR, Level.NOTE),
 )
 def tensor_parallelism_differs(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -144,7 +144,7 @@ def tensor_parallelism_differs(deployment: ServingDeployment) -> Iterable[RuleRe
                     level=level,
                     fix=same_tp if has_windows else buffer_or_same_tp,
                     # The refusal of sliding-window state is older than the staging buffer.
-                    versions=Versions(sglang=">=0.5.9,<0.5.22") if has_windows else None,
+                    versions=Versions(sglang=">=0.5.9") if has_windows else None,
                 )
 
 
@@ -168,5 +168,5 @@ def _unreadable_ranks(
             f"{problem}",
             fix=Fix(text=f"Set TP of {decode.name} to {prefill.tp}, as {prefill.name} has."),
             level=Level.ERROR,
-            versions=Versions(vllm=">=0.31,<0.32"),
+            versions=Versions(vllm=">=0.31"),
         )

@@ -26,7 +26,7 @@ WITHOUT_ATTENTION_DP = ("NGRAM", "STANDALONE")
     remedy="Remove the backend, so that SGLang selects one.",
     source="sglang/srt/arg_groups/overrides.py 1138-1198 and layers/attention/"
     "attention_registry.py 81-110 of 0.5.21; server_args.py 1742 of 0.5.8",
-    versions=Versions(sglang=">=0.5.8,<0.5.22"),
+    versions=Versions(sglang=">=0.5.8"),
 )
 def mla_backend(deployment: ServingDeployment) -> Iterable[RuleResult]:
     gpu = deployment.gpu
@@ -60,7 +60,7 @@ def mla_backend(deployment: ServingDeployment) -> Iterable[RuleResult]:
     remedy="Use EAGLE, or disable attention DP.",
     source="sglang/srt/arg_groups/speculative_hook.py 970 and 1257 of 0.5.21; server_args.py 2128 "
     "of 0.5.8",
-    versions=Versions(sglang=">=0.5.8,<0.5.22"),
+    versions=Versions(sglang=">=0.5.8"),
 )
 def drafts_with_attention_dp(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:

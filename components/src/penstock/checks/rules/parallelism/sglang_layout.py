@@ -38,7 +38,7 @@ KV = COMMON_SETTINGS["kv_dtype"][Engine.SGLANG]
     "2122, 2243 and 5150 of 0.5.9, 3140 and 6798 of 0.5.11, 6663 of 0.5.14; arg_groups/moe_hook.py "
     "54-139, parallel_hook.py 153-175 and 658, overrides.py 517, 883 and 1364, validation_hook.py "
     "206 of 0.5.21; layers/quantization/mxfp4_flashinfer_cutlass_moe.py 97 of 0.5.14, 67 of 0.5.21",
-    versions=Versions(sglang=">=0.5.6,<0.5.22"),
+    versions=Versions(sglang=">=0.5.6"),
 )
 def refused_layout(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
@@ -69,14 +69,14 @@ def _ranks(worker: Worker) -> Iterator[Exclusion]:
             key="enable-dp-lm-head",
             problem="enable-dp-lm-head requires enable-dp-attention",
             fix="Set enable-dp-attention, or remove enable-dp-lm-head.",
-            versions=">=0.5.6,<0.5.22",
+            versions=">=0.5.6",
         )
     if worker.get("enable-eplb") is True and worker.ep == 1:
         yield Exclusion(
             key="enable-eplb",
             problem="enable-eplb requires ep-size above 1",
             fix=f"Set ep-size to {worker.tp}, or remove enable-eplb.",
-            versions=">=0.5.6,<0.5.22",
+            versions=">=0.5.6",
         )
 
 
@@ -87,7 +87,7 @@ def _runner(worker: Worker) -> Iterator[Exclusion]:
             key=RUNNER,
             problem=f"{RUNNER} flashinfer_cutlass does not support quantization {weights}",
             fix=f"Remove {RUNNER}.",
-            versions=">=0.5.6,<0.5.22",
+            versions=">=0.5.6",
         )
     first = {"flashinfer_cutlass": "0.5.6", "flashinfer_cutedsl": "0.5.16"}.get(str(runner))
     if first and worker.ep not in (1, worker.tp):
@@ -96,14 +96,14 @@ def _runner(worker: Worker) -> Iterator[Exclusion]:
             problem=f"ep-size is {worker.ep}, but {RUNNER} {runner} supports only 1 and "
             f"{worker.tp}",
             fix=f"Set ep-size to {worker.tp}.",
-            versions=f">={first},<0.5.22",
+            versions=f">={first}",
         )
     if runner == "cutlass" and weights == "fp8" and worker.ep > 1:
         yield Exclusion(
             key=RUNNER,
             problem=f"{RUNNER} cutlass with FP8 weights supports only ep-size 1, not {worker.ep}",
             fix="Set ep-size to 1.",
-            versions=">=0.5.6,<0.5.22",
+            versions=">=0.5.6",
         )
     if worker.get("speculative-moe-runner-backend") == "flashinfer_trtllm":
         yield Exclusion(
@@ -132,7 +132,7 @@ def _model(worker: Worker, facts: ModelFacts, *, is_hopper: bool) -> Iterator[Ex
             key=KV,
             problem=f"{KV} is {dtype}, but sparse attention supports only bfloat16 and fp8_e4m3",
             fix=f"Remove {KV}.",
-            versions=">=0.5.6,<0.5.22",
+            versions=">=0.5.6",
         )
     if facts.kind.startswith("deepseek_v4") and dtype not in ("auto", "bfloat16", "fp8_e4m3"):
         yield Exclusion(
@@ -140,7 +140,7 @@ def _model(worker: Worker, facts: ModelFacts, *, is_hopper: bool) -> Iterator[Ex
             problem=f"{KV} is {dtype}, but {worker.value('model')} supports only bfloat16 and "
             "fp8_e4m3",
             fix=f"Remove {KV}.",
-            versions=">=0.5.14,<0.5.22",
+            versions=">=0.5.14",
         )
     share = _expert_share(worker, facts)
     if worker.get(RUNNER) == "flashinfer_mxfp4" and is_hopper and share % MXFP4_BLOCK:
@@ -149,7 +149,7 @@ def _model(worker: Worker, facts: ModelFacts, *, is_hopper: bool) -> Iterator[Ex
             problem=f"each GPU gets {share:g} of the {facts.expert_width} columns of an expert, "
             f"but {RUNNER} flashinfer_mxfp4 needs a multiple of {MXFP4_BLOCK} on Hopper",
             fix=f"Set {RUNNER} to marlin, or use a larger ep-size.",
-            versions=">=0.5.14,<0.5.22",
+            versions=">=0.5.14",
         )
 
 
@@ -170,7 +170,7 @@ def _expert_share(worker: Worker, facts: ModelFacts) -> float:
     remedy="Remove one of both settings.",
     source="sglang/srt/server_args.py 2223 of 0.5.8, 3549 of 0.5.11, 7626 and 9372 of 0.5.18 and "
     "the same of 0.5.6; arg_groups/speculative_hook.py 397 of 0.5.14, 1166 of 0.5.21",
-    versions=Versions(sglang=">=0.5.6,<0.5.22"),
+    versions=Versions(sglang=">=0.5.6"),
 )
 def excluded_by_drafts(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
@@ -200,7 +200,7 @@ def _drafts(worker: Worker, method: str) -> Iterator[Exclusion]:
             problem=f"speculative-eagle-topk {width} with page-size {page} does not work with "
             f"attention-backend {backend}",
             fix="Set speculative-eagle-topk to 1, or use flashinfer.",
-            versions=">=0.5.8,<0.5.22",
+            versions=">=0.5.8",
         )
 
 
@@ -215,7 +215,7 @@ def _drafts(worker: Worker, method: str) -> Iterator[Exclusion]:
     source="sglang/srt/server_args.py check_lora_server_args 9339-9475 of 0.5.18 and of 0.5.6 to "
     "0.5.16, arg_groups/lora_hook.py 22-157 of 0.5.21; vllm/config/lora.py 85 of 0.12.0, 123 of "
     "0.31.0",
-    versions=Versions(sglang=">=0.5.6,<0.5.22", vllm=">=0.12,<0.32"),
+    versions=Versions(sglang=">=0.5.6", vllm=">=0.12"),
 )
 def lora_settings(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
@@ -235,14 +235,14 @@ def _sglang_lora(worker: Worker) -> Iterator[Exclusion]:
             key="enable-lora",
             problem=f"enable-lora without {ADAPTERS} requires {' and '.join(missing)}",
             fix=f"Set {' and '.join(missing)}.",
-            versions=">=0.5.6,<0.5.22",
+            versions=">=0.5.6",
         )
     if loaded is not None and loaded < per_batch:
         yield Exclusion(
             key="max-loaded-loras",
             problem=f"max-loaded-loras {loaded} is below max-loras-per-batch {per_batch}",
             fix=f"Set max-loaded-loras to at least {per_batch}.",
-            versions=">=0.5.6,<0.5.22",
+            versions=">=0.5.6",
         )
 
 
@@ -253,5 +253,5 @@ def _vllm_lora(worker: Worker) -> Iterator[Exclusion]:
             key="max-cpu-loras",
             problem=f"max-cpu-loras {count} is below max-loras {most}",
             fix=f"Set max-cpu-loras to at least {most}.",
-            versions=">=0.12,<0.32",
+            versions=">=0.12",
         )

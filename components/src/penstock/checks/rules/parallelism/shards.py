@@ -28,7 +28,7 @@ DEVICES = "CUDA_VISIBLE_DEVICES"
     source="vllm/model_executor/layers/quantization/fp8.py create_weights of 0.16.0 to 0.28.0, "
     "utils/fp8_utils.py 1231-1262 of 0.31.0; sglang/srt/layers/quantization/fp8.py 1080-1095 of "
     "0.5.16 and the same lines of 0.5.6 to 0.5.21; vllm#39046",
-    versions=Versions(vllm=">=0.16,<0.32", sglang=">=0.5.6,<0.5.22"),
+    versions=Versions(vllm=">=0.16", sglang=">=0.5.6"),
 )
 def cut_blocks(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
@@ -41,10 +41,10 @@ def cut_blocks(deployment: ServingDeployment) -> Iterable[RuleResult]:
             if _has_four_bit_experts(worker, facts):
                 continue
             ranks = _expert_ranks(worker)
-            versions = Versions(vllm=">=0.16,<0.31", sglang=">=0.5.6,<0.5.22")
+            versions = Versions(vllm=">=0.16,<0.31", sglang=">=0.5.6")
             yield from _cut(worker, facts, facts.expert_width, ranks, versions)
         elif not facts.experts and facts.dense_width:
-            versions = Versions(vllm=">=0.16,<0.32", sglang=">=0.5.6,<0.5.22")
+            versions = Versions(vllm=">=0.16", sglang=">=0.5.6")
             yield from _cut(worker, facts, facts.dense_width, worker.tp, versions)
 
 
@@ -92,7 +92,7 @@ def _cut(
     remedy="Use a divisor or a multiple of the number of KV heads.",
     source="vllm/model_executor/models/llama.py 151-155, qwen3_moe.py 270-274 of 0.31.0; "
     "sglang/srt/models/llama.py and qwen3.py of 0.5.21",
-    versions=Versions(vllm=">=0.16,<0.32", sglang=">=0.5.6,<0.5.22"),
+    versions=Versions(vllm=">=0.16", sglang=">=0.5.6"),
 )
 def indivisible_kv_heads(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:

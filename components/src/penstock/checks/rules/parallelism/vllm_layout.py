@@ -38,7 +38,7 @@ STREAMING = ("auto", "runai_streamer", "runai_streamer_sharded", "modelexpress")
     "of 0.14.1 to 0.31.0; engine/arg_utils.py 1862 of 0.23.0, 2363 of 0.31.0 and 1970 of 0.16.0; "
     "config/scheduler.py 303-316 of 0.26.0, 339 of 0.31.0; config/vllm.py 565 of 0.14.1, 1409 of "
     "0.16.0, 2683 and 3296 of 0.31.0; config/ec_transfer.py 91 of 0.31.0; vllm#52435",
-    versions=Versions(vllm=">=0.12,<0.32"),
+    versions=Versions(vllm=">=0.12"),
 )
 def refused_together(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
@@ -59,7 +59,7 @@ def _balancing(worker: Worker, facts: ModelFacts | None) -> Iterator[Exclusion]:
                 key=REDUNDANT,
                 problem=f"num_redundant_experts is {redundant}, but {EPLB} is not set",
                 fix=f"Set {EPLB}, or remove num_redundant_experts.",
-                versions=">=0.12,<0.32",
+                versions=">=0.12",
             )
         return
     if ranks == 1:
@@ -67,7 +67,7 @@ def _balancing(worker: Worker, facts: ModelFacts | None) -> Iterator[Exclusion]:
             key=EPLB,
             problem=f"{EPLB} requires more than one GPU of tensor or data parallelism",
             fix=f"Remove {EPLB}.",
-            versions=">=0.12,<0.32",
+            versions=">=0.12",
         )
     elif facts is not None and facts.experts and worker.ep > 1:
         if (facts.experts + redundant) % ranks:
@@ -77,7 +77,7 @@ def _balancing(worker: Worker, facts: ModelFacts | None) -> Iterator[Exclusion]:
                 problem=f"{facts.experts} experts and {redundant} redundant ones cannot be divided "
                 f"among {ranks} GPUs",
                 fix=f"Set num_redundant_experts of eplb-config to {fitting}.",
-                versions=">=0.14,<0.32",
+                versions=">=0.14",
             )
 
 
@@ -88,7 +88,7 @@ def _ranks(worker: Worker, facts: ModelFacts | None) -> Iterator[Exclusion]:
             key=RANK,
             problem=f"{RANK} {rank} is not below data-parallel-size {worker.dp}",
             fix=f"Set {RANK} to a value from 0 to {worker.dp - 1}.",
-            versions=">=0.12,<0.32",
+            versions=">=0.12",
         )
     is_external = worker.get(EXTERNAL) is True or rank is not None
     if is_external and worker.dp > 1 and facts is not None and not facts.experts and facts.heads:
@@ -97,7 +97,7 @@ def _ranks(worker: Worker, facts: ModelFacts | None) -> Iterator[Exclusion]:
             problem=f"{worker.value('model')} has no experts, so it does not support external data "
             "parallelism",
             fix="Remove the data-parallel flags and use replicas.",
-            versions=">=0.23,<0.32",
+            versions=">=0.23",
         )
     if (
         worker.get("data-parallel-backend") == "ray"
@@ -107,7 +107,7 @@ def _ranks(worker: Worker, facts: ModelFacts | None) -> Iterator[Exclusion]:
             key="data-parallel-backend",
             problem="nnodes above 1 requires data-parallel-backend mp, not ray",
             fix="Set data-parallel-backend to mp.",
-            versions=">=0.12,<0.32",
+            versions=">=0.12",
         )
     if worker.get("async-scheduling") is True and worker.pp > 1:
         yield Exclusion(
@@ -141,7 +141,7 @@ def _scheduler(worker: Worker) -> Iterator[Exclusion]:
             key="max-num-active-seqs",
             problem=f"max-num-active-seqs {active} is above max-num-seqs {most}",
             fix=f"Set max-num-active-seqs to at most {most}.",
-            versions=">=0.31,<0.32",
+            versions=">=0.31",
         )
 
 
@@ -153,7 +153,7 @@ def _loading(worker: Worker) -> Iterator[Exclusion]:
             key="load-format",
             problem=f"load-format is {load}, but models in an object store need runai_streamer",
             fix="Set load-format to runai_streamer.",
-            versions=f">={first},<0.32",
+            versions=f">={first}",
         )
     section = worker.get("ec-transfer-config")
     if isinstance(section, dict) and section.get("ec_connector") and not section.get("ec_role"):
@@ -161,7 +161,7 @@ def _loading(worker: Worker) -> Iterator[Exclusion]:
             key="ec-transfer-config",
             problem="ec-transfer-config has ec_connector without ec_role",
             fix="Set ec_role to ec_producer, ec_consumer or ec_both.",
-            versions=">=0.12,<0.32",
+            versions=">=0.12",
         )
 
 
@@ -171,7 +171,7 @@ def _cache(worker: Worker, facts: ModelFacts | None) -> Iterator[Exclusion]:
             key=KV,
             problem=f"{KV} nvfp4 does not work with MLA ({worker.value('model')})",
             fix=f"Set {KV} to fp8.",
-            versions=">=0.23,<0.32",
+            versions=">=0.23",
         )
     if (
         positive_int(worker.get("mamba-block-size"))
@@ -181,5 +181,5 @@ def _cache(worker: Worker, facts: ModelFacts | None) -> Iterator[Exclusion]:
             key="mamba-block-size",
             problem="mamba-block-size requires enable-prefix-caching",
             fix="Remove mamba-block-size.",
-            versions=">=0.12,<0.32",
+            versions=">=0.12",
         )

@@ -98,7 +98,7 @@ def _mounts_shm(pod: Pod) -> bool:
     effect="No failure is known from this setting alone.",
     remedy="Set shared_memory.",
     source="recipes/gpt-oss-120b/trtllm/disagg@04521f47; AISimulate generator rules",
-    versions=Versions(dynamo=">=0.4,<1.7"),
+    versions=Versions(dynamo=">=0.4"),
 )
 def little_shared_memory(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.one_worker_per_component:
@@ -183,7 +183,7 @@ def unequal_resources(deployment: ServingDeployment) -> Iterable[RuleResult]:
     "failover.",
     remedy="Rename the init container.",
     source="Dynamo 1.6.0 chart notes",
-    versions=Versions(dynamo=">=1.6,<1.7"),
+    versions=Versions(dynamo=">=1.6"),
 )
 def reserved_container(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
@@ -374,7 +374,7 @@ def fractional_gpu(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="The container is OOM-killed when the cache fills.",
     remedy="Raise the limit.",
     source="TensorRT-LLM llm_args.py (host_cache_size); Kubernetes, emptyDir",
-    versions=Versions(trtllm=">=1.3.0rc19,<=1.3.0rc29"),
+    versions=Versions(trtllm=">=1.3.0rc19"),
     other_levels=(Level.WARNING,),
 )
 def host_cache_above_memory_limit(deployment: ServingDeployment) -> Iterable[RuleResult]:

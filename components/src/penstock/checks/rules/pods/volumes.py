@@ -106,7 +106,7 @@ def _is_secret(name: str, value: str) -> bool:
     example="gpt-oss-120b has 61 GiB.",
     remedy="Set model.cache to a claim that is filled once.",
     source="docs/kubernetes/model-caching.md; recipes/gpt-oss-120b/model-cache",
-    versions=Versions(dynamo=">=0.4,<1.7"),
+    versions=Versions(dynamo=">=0.4"),
     exceptions="Volumes of type hostPath, nfs and csi count as a cache.",
 )
 def no_cache(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -160,7 +160,7 @@ def _host_paths(pod: Pod) -> bool:
     effect="The first download fails with PermissionError.",
     remedy="Use another folder, with fsGroup.",
     source="dynamo#3935",
-    versions=Versions(dynamo=">=0.7,<1.7"),
+    versions=Versions(dynamo=">=0.7"),
     exceptions="Images of other registries and pods that run as root are not checked.",
 )
 def root_cache(deployment: ServingDeployment) -> Iterable[RuleResult]:

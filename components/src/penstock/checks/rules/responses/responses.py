@@ -30,7 +30,7 @@ def parser(worker: Worker, flag: str) -> str | None:
 # The frontend takes the parsers from the worker that registers for chat: the decode worker
 # (discovery/watcher.rs@2a6da14c), and before 1.0 the prefill worker, which got the request first.
 _CHAT_CARD = {
-    Role.DECODE: Versions(dynamo=">=1.0,<1.7"),
+    Role.DECODE: Versions(dynamo=">=1.0"),
     Role.PREFILL: Versions(dynamo=">=0.5.1,<1.0"),
 }
 
@@ -38,7 +38,7 @@ _CHAT_CARD = {
 def _range_of(worker: Worker) -> Versions | None:
     """The versions in which the worker has the flags and its parsers count, if not the rule's."""
     if worker.engine is Engine.MOCKER:
-        return Versions(dynamo=">=1.0,<1.7")
+        return Versions(dynamo=">=1.0")
     return _CHAT_CARD.get(worker.role)
 
 
@@ -58,7 +58,7 @@ def _writes_harmony(deployment: ServingDeployment) -> bool:
     remedy="Set stream_interval to 1.",
     source="dynamo#6664 (seen with 0.9, still open); dynamo#10054 and dynamo#10366 changed the "
     "parser in 1.3, without a report whether that solves it",
-    versions=Versions(dynamo=">=0.9,<1.7"),
+    versions=Versions(dynamo=">=0.9"),
     other_levels=(Level.WARNING,),
 )
 def batched_stream(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -80,7 +80,7 @@ def batched_stream(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 f"{', '.join(harmony)} before Dynamo 1.3",
                 fix=Fix(text=f"Set {key} to 1, or test tool calls.", config={key: 1}),
                 level=Level.WARNING,
-                versions=Versions(dynamo=">=1.3,<1.7"),
+                versions=Versions(dynamo=">=1.3"),
             )
 
 
@@ -95,7 +95,7 @@ def batched_stream(deployment: ServingDeployment) -> Iterable[RuleResult]:
     "dynamo#2713, which added the flags to dynamo.vllm, dynamo.trtllm and dynamo.sglang; the "
     "wheels of 0.5.0 and 0.5.1",
     # Pre-releases of 0.5.1 are older than 0.5.0, and some lack the flags.
-    versions=Versions(dynamo=">=0.5.1,<1.7"),
+    versions=Versions(dynamo=">=0.5.1"),
     other_levels=(Level.WARNING,),
 )
 def no_parsers(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -131,7 +131,7 @@ def no_parsers(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="The worker exits when it registers. Before 1.5, tool calls were lost silently.",
     remedy="Use one of Dynamo's parser names.",
     source="dynamo#13818; get_tool_parser_names of ai-dynamo 1.6.1",
-    versions=Versions(dynamo=">=1.6,<1.7"),
+    versions=Versions(dynamo=">=1.6"),
 )
 def unknown_parser(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.one_worker_per_component:
@@ -160,7 +160,7 @@ def _use_nearest(flag: str, name: str, names: Iterable[str]) -> Fix:
     effect="The frontend may reject the workers of the second pool (MDC checksum differs).",
     remedy="Set the same flags on both pools.",
     source="model deployment cards in Dynamo's runtime (MDC checksum); cf. dynamo#12796",
-    versions=Versions(dynamo=">=1.6,<1.7"),
+    versions=Versions(dynamo=">=1.6"),
 )
 def different_parsers(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for prefill, decode in deployment.pairs:
@@ -187,7 +187,7 @@ def different_parsers(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="Harmony tokens appear in the response, or requests fail.",
     remedy="Remove --dyn-chat-processor.",
     source="dynamo#14936, TensorRT-LLM#9256",
-    versions=Versions(dynamo=">=1.5,<1.7"),
+    versions=Versions(dynamo=">=1.5"),
     engines=(Engine.VLLM, Engine.SGLANG),
 )
 def other_processor(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -213,7 +213,7 @@ def other_processor(deployment: ServingDeployment) -> Iterable[RuleResult]:
     "empty response.",
     remedy="Put the file on a volume and set TIKTOKEN_ENCODINGS_BASE (model.harmony_vocabulary).",
     source="docs/verify.md; recipes/gpt-oss-120b/README.md@0e72f06c",
-    versions=Versions(dynamo=">=1.4,<1.7"),
+    versions=Versions(dynamo=">=1.4"),
     other_levels=(Level.WARNING,),
 )
 def no_vocabulary(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -248,7 +248,7 @@ def no_vocabulary(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="The frontend sees two models, each with only one pool, and responds with 503.",
     remedy="Set the same --served-model-name on both pools.",
     source="dynamo/frontend (model discovery) of 1.6.1",
-    versions=Versions(dynamo=">=1.0,<1.7"),
+    versions=Versions(dynamo=">=1.0"),
 )
 def different_model_names(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for prefill, decode in deployment.pairs:
@@ -285,7 +285,7 @@ def _first(value: Any) -> str | None:
     effect="SGLang fails an assertion at startup.",
     remedy="Use another character.",
     source="sglang#12745",
-    versions=Versions(sglang=">=0.5.6,<0.5.22"),
+    versions=Versions(sglang=">=0.5.6"),
 )
 def colon_in_name(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.one_worker_per_component:
@@ -311,7 +311,7 @@ def colon_in_name(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="The worker exits with an error.",
     remedy="Keep only Dynamo's parser.",
     source="dynamo#5849; dynamo/sglang/args.py of 1.0.2 to 1.6.1 (0.9 only logs a warning)",
-    versions=Versions(dynamo=">=1.0,<1.7"),
+    versions=Versions(dynamo=">=1.0"),
     engines=(Engine.SGLANG,),
 )
 def two_tool_parsers(deployment: ServingDeployment) -> Iterable[RuleResult]:

@@ -29,7 +29,7 @@ IMPLICIT = ("glm45", "qwen3", "deepseek_r1")
     source="sglang/srt/constrained/grammar_manager.py 29 of 0.5.9, 35 of 0.5.21; "
     "dynamo/sglang/args.py 385 of 1.0.2 (sets the flag itself) and 1.1.1 (does not); dynamo#13602, "
     "dynamo#6620, dynamo#13605",
-    versions=Versions(dynamo=">=1.1,<1.7"),
+    versions=Versions(dynamo=">=1.1"),
 )
 def no_grammar(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.one_worker_per_component:

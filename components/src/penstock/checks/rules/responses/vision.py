@@ -17,7 +17,7 @@ VISION_LANGUAGE = ("qwen3_vl_text", "qwen3_vl_moe_text")
 SWITCHES = ("--modality", "--enable-multimodal", "--encode-endpoint", "--disaggregation-mode")
 VARIABLES = ("DYN_TRTLLM_MODALITY", "DYN_TRTLLM_ENABLE_MULTIMODAL")
 # Since 1.1 the worker refuses the request instead of ignoring its images.
-IGNORES, REFUSES = ">=0.6,<1.1", ">=1.1,<1.7"
+IGNORES, REFUSES = ">=0.6,<1.1", ">=1.1"
 
 
 @rule(
@@ -31,7 +31,7 @@ IGNORES, REFUSES = ">=0.6,<1.1", ">=1.1,<1.7"
     remedy="Add --modality multimodal, or --enable-multimodal since Dynamo 1.3.",
     source="dynamo#7064; multimodal_processor in dynamo/trtllm/request_handlers/handler_base.py "
     "of 0.6.1 to 1.6.1",
-    versions=Versions(dynamo=">=0.6,<1.7"),
+    versions=Versions(dynamo=">=0.6"),
     engines=(Engine.TRTLLM,),
     exceptions="It applies to aggregated workers of Qwen3-VL, whose config.json penstock knows. "
     "Text alone needs no flag: suppress it then.",

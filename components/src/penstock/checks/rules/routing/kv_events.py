@@ -42,7 +42,7 @@ EVENTS = {
     remedy="Set --publish-kv-events (TensorRT-LLM) or --kv-events-config (vLLM, SGLang).",
     source="dynamo/trtllm, dynamo/vllm/args.py and dynamo/sglang/args.py of 1.1 to 1.6; "
     "dynamo#11473, dynamo#11648",
-    versions=Versions(dynamo=">=1.1,<1.7"),
+    versions=Versions(dynamo=">=1.1"),
     other_levels=(Level.NOTE,),
     exceptions="Nothing is reported if the router is configured to route by load alone. If the "
     "router has only one worker to choose, it is a note.",
@@ -102,7 +102,7 @@ def _publishing_flag(worker: Worker) -> str:
     effect="Publishing the events costs CPU time and memory without benefit.",
     remedy="Set --router-mode kv, or disable KV events.",
     source="dynamo/frontend/frontend_args.py of 1.6.1; dynamo#13021",
-    versions=Versions(dynamo=">=1.0,<1.7"),
+    versions=Versions(dynamo=">=1.0"),
     other_levels=(Level.WARNING,),
     exceptions="It is a warning if no router mode is set and a pool has several replicas, "
     "because the events then seem to be meant for routing. Nothing is reported if the deployment "
@@ -141,7 +141,7 @@ def unused_kv_events(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="KV blocks have a different size than the command line states.",
     remedy="Set kv_cache_config.tokens_per_block.",
     source="dynamo/trtllm/backend_args.py of 1.6.1; dynamo#5015",
-    versions=Versions(dynamo=">=1.6,<1.7"),
+    versions=Versions(dynamo=">=1.6"),
     engines=(Engine.TRTLLM,),
 )
 def fallback_block_size(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -175,7 +175,7 @@ def _streams(config: Any) -> bool:
     effect="The worker raises ValueError at startup.",
     remedy="Set the variable.",
     source="dynamo/trtllm/publisher.py of 1.6.1",
-    versions=Versions(dynamo=">=1.6,<1.7"),
+    versions=Versions(dynamo=">=1.6"),
     engines=(Engine.TRTLLM,),
     exceptions="Nothing is reported if the publisher is null.",
 )
@@ -205,7 +205,7 @@ def streamed_events(deployment: ServingDeployment) -> Iterable[RuleResult]:
     "but “Block not published” lines appear in the log.",
     remedy="No change is needed.",
     source="dynamo/trtllm/publisher.py of 1.6.1; dynamo#2241",
-    versions=Versions(dynamo=">=1.6,<1.7"),
+    versions=Versions(dynamo=">=1.6"),
     engines=(Engine.TRTLLM,),
 )
 def largest_window_events(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -232,7 +232,7 @@ def largest_window_events(deployment: ServingDeployment) -> Iterable[RuleResult]
     effect="The router gets no KV events, and no error is logged.",
     remedy="Set the endpoint to tcp://*:20080.",
     source="ZmqEventPublisher in vllm/distributed/kv_events.py 0.31.0; seen with vLLM on a CPU",
-    versions=Versions(vllm=">=0.10,<0.32"),
+    versions=Versions(vllm=">=0.10"),
 )
 def unbound_events(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in prefill_workers(deployment):
@@ -271,7 +271,7 @@ def _backend_sets_page_size(worker: Worker, deployment: ServingDeployment) -> bo
     effect="KV events flood the event plane, and the router's index grows with each token.",
     remedy="Set --page-size to 16 or 64.",
     source="dynamo#8395",
-    versions=Versions(sglang=">=0.5.21,<0.5.22"),
+    versions=Versions(sglang=">=0.5.21"),
     other_levels=(Level.NOTE,),
     exceptions="Nothing is reported if the attention backend sets the page size, as trtllm_mha "
     "does.",

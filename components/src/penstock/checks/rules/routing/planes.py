@@ -31,7 +31,7 @@ PLANES = {
     "address).",
     remedy="Use the same planes on all components.",
     source="dynamo#5245; docs.nvidia.com/dynamo/v1.6.1/reference/compatibility",
-    versions=Versions(dynamo=">=1.4,<1.7"),
+    versions=Versions(dynamo=">=1.4"),
 )
 def different_planes(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for variable, values in PLANES.items():
@@ -97,7 +97,7 @@ def _set(location: Location, value: str) -> Fix:
     "localhost:4222.",
     remedy="Set NATS_SERVER, or leave the planes at tcp and zmq.",
     source="dynamo#11951, dynamo#11921",
-    versions=Versions(dynamo=">=1.4,<1.7"),
+    versions=Versions(dynamo=">=1.4"),
     other_levels=(Level.NOTE,),
 )
 def nats_mismatch(deployment: ServingDeployment) -> Iterable[RuleResult]:

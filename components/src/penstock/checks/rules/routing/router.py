@@ -89,7 +89,7 @@ def has_choice(deployment: ServingDeployment, worker: Worker) -> bool:
     example="Published gpt-oss recipes disable prefix caching for benchmarks.",
     remedy="Enable prefix caching.",
     source="dynamo#592; dynamo/trtllm/workers/llm_worker.py 545 of 1.6.1",
-    versions=Versions(dynamo=">=1.0,<1.7"),
+    versions=Versions(dynamo=">=1.0"),
     exceptions="Nothing is reported if the router ignores cached prefixes because of --load-aware, "
     "a prefix credit of 0 (flag or policy file) or --router-assume-kv-reuse false, or if its "
     "policy is not Dynamo's built-in one.",
@@ -153,7 +153,7 @@ def _expects_prefix_caching(deployment: ServingDeployment) -> bool:
     example="llm-d measured a 65% lower mean TTFT with prefix routing on gpt-oss-120b.",
     remedy="Set --router-mode kv.",
     source="dynamo/frontend/frontend_args.py of 1.6.1; llm-d guides/optimized-baseline",
-    versions=Versions(dynamo=">=0.4,<1.7"),
+    versions=Versions(dynamo=">=0.4"),
     exceptions="Workers with prefix caching disabled and embedding models do not count.",
 )
 def prefix_caches_ignored(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -188,7 +188,7 @@ def prefix_caches_ignored(deployment: ServingDeployment) -> Iterable[RuleResult]
     effect="Several routers select the same worker, which causes uneven load and queueing.",
     remedy="Set --router-replica-sync.",
     source="dynamo#2264; kv_router_args.py of 1.6.1",
-    versions=Versions(dynamo=">=1.0,<1.7"),
+    versions=Versions(dynamo=">=1.0"),
 )
 def no_replica_sync(deployment: ServingDeployment) -> Iterable[RuleResult]:
     frontends = sum(c.replicas for c in deployment.with_role(Role.FRONTEND))
@@ -219,7 +219,7 @@ def no_replica_sync(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="The flag has no effect.",
     remedy="Remove the flag.",
     source="dynamo#9545, dynamo#1232, llm-d#2203; tried with ai-dynamo 1.6.1",
-    versions=Versions(dynamo=">=1.6,<1.7"),
+    versions=Versions(dynamo=">=1.6"),
 )
 def router_block_size(deployment: ServingDeployment) -> Iterable[RuleResult]:
     setting = deployment.router_setting("--kv-cache-block-size", "DYN_KV_CACHE_BLOCK_SIZE")
@@ -248,7 +248,7 @@ def router_block_size(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="Every request on a worker that fails is lost.",
     remedy="Set --migration-limit 3.",
     source="dynamo/frontend/frontend_args.py 418 of 1.6.1",
-    versions=Versions(dynamo=">=1.0,<1.7"),
+    versions=Versions(dynamo=">=1.0"),
     exceptions="Nothing is reported with router mode direct.",
 )
 def no_migration(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -279,7 +279,7 @@ def no_migration(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="The frontend does not start, or no request skips prefill.",
     remedy="Remove the flag, or meet the requirements.",
     source="dynamo#11723",
-    versions=Versions(dynamo=">=1.5,<1.7"),
+    versions=Versions(dynamo=">=1.5"),
     other_levels=(Level.WARNING,),
 )
 def conditional_disaggregation(deployment: ServingDeployment) -> Iterable[RuleResult]:

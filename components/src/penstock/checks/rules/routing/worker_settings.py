@@ -24,7 +24,7 @@ from penstock.serving.worker import Worker
     remedy="Set the same block size on all workers of the model.",
     source="ModelDeploymentCard.kv_cache_block_size and the checksum of model cards in "
     "lib/llm/src/discovery of ai-dynamo/dynamo (August 2026); dynamo#9545, dynamo#1232",
-    versions=Versions(dynamo=">=1.6,<1.7"),
+    versions=Versions(dynamo=">=1.6"),
 )
 def block_sizes_differ(deployment: ServingDeployment) -> Iterable[RuleResult]:
     if not deployment.follows_kv_events:

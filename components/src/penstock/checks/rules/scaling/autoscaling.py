@@ -31,7 +31,7 @@ from penstock.serving.worker import WORKERS
     effect="The planner ignores unknown keys silently and exits on invalid values.",
     remedy="Use the fields and values of PlannerConfig.",
     source="dynamo/planner/config/planner_config.py 1.6.1",
-    versions=Versions(dynamo=">=1.6,<1.7"),
+    versions=Versions(dynamo=">=1.6"),
     other_levels=(Level.WARNING,),
 )
 def invalid_configuration(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -53,7 +53,7 @@ def invalid_configuration(deployment: ServingDeployment) -> Iterable[RuleResult]
     effect="The planner rejects its configuration and exits.",
     remedy="Set the number of GPUs that the pools may use.",
     source="dynamo/planner/core/base.py 1.6.1 (_runtime_configuration_errors)",
-    versions=Versions(dynamo=">=1.6,<1.7"),
+    versions=Versions(dynamo=">=1.6"),
 )
 def budget_too_small(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for location, config in configurations(deployment):
@@ -70,7 +70,7 @@ def budget_too_small(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="The planner scales by static thresholds and does not keep the latency targets.",
     remedy="Set optimization_target: sla.",
     source="dynamo/planner/config/planner_config.py 1.6.1 (_validate_config)",
-    versions=Versions(dynamo=">=1.6,<1.7"),
+    versions=Versions(dynamo=">=1.6"),
 )
 def ignored_latency_targets(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for location, config in configurations(deployment):
@@ -139,7 +139,7 @@ def more_gpus_than_nodes_have(deployment: ServingDeployment) -> Iterable[RuleRes
     effect="The autoscaler sees no load and never scales the pool.",
     remedy="Enable the iteration statistics, or remove the custom scheduler.",
     source="dynamo/trtllm/publisher.py and dynamo/vllm/args.py 1.6.1",
-    versions=Versions(dynamo=">=1.6,<1.7"),
+    versions=Versions(dynamo=">=1.6"),
 )
 def signal_off(deployment: ServingDeployment) -> Iterable[RuleResult]:
     planned = any(not config.get("advisory") for _, config in configurations(deployment))

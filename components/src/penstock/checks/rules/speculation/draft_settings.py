@@ -32,7 +32,7 @@ ASYNC_METHODS = (
     remedy="Set speculative-num-steps, speculative-eagle-topk and speculative-num-draft-tokens, "
     "such as 3, 1 and 4, SGLang's own values for gpt-oss.",
     source="sglang#22895",
-    versions=Versions(sglang=">=0.5.14,<0.5.22"),
+    versions=Versions(sglang=">=0.5.14"),
 )
 def partial_eagle(deployment: ServingDeployment) -> Iterable[RuleResult]:
     names = ("speculative-num-steps", "speculative-eagle-topk", "speculative-num-draft-tokens")
@@ -66,7 +66,7 @@ def partial_eagle(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="SGLang raises ValueError at startup.",
     remedy="Set speculative-eagle-topk to 1, or use another attention backend.",
     source="docs.sglang.io, speculative decoding; sglang/srt/server_args.py 0.5.21",
-    versions=Versions(sglang=">=0.5.9,<0.5.22"),
+    versions=Versions(sglang=">=0.5.9"),
 )
 def tree_with_chain_attention(deployment: ServingDeployment) -> Iterable[RuleResult]:
     names = ("attention-backend", "decode-attention-backend", "prefill-attention-backend")
@@ -93,7 +93,7 @@ def tree_with_chain_attention(deployment: ServingDeployment) -> Iterable[RuleRes
     remedy="Remove the flag; vLLM enables asynchronous scheduling where it is supported.",
     source="vllm/config/vllm.py of 0.14.1 to 0.31.0 (“async scheduling is only supported with”); "
     "vllm#31998",
-    versions=Versions(vllm=">=0.14,<0.32"),
+    versions=Versions(vllm=">=0.14"),
 )
 def unsupported_async_scheduling(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, value in speculating_workers(deployment):
@@ -128,7 +128,7 @@ SGLANG_METHODS_WITH_MODEL = ("EAGLE3", "STANDALONE", "DFLASH")
     source="vllm/config/speculative.py of 0.14.1 to 0.31.0 (num_speculative_tokens without a "
     "model); sglang/srt/arg_groups/speculative_hook.py 0.5.21, managers/tp_worker.py of 0.5.8 to "
     "0.5.18 (the draft worker's model_path); sglang#36528",
-    versions=Versions(vllm=">=0.14,<0.32", sglang=">=0.5.8,<0.5.22"),
+    versions=Versions(vllm=">=0.14", sglang=">=0.5.8"),
 )
 def no_draft_model(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:

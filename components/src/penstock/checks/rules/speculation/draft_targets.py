@@ -74,7 +74,7 @@ def target_without_eagle3(deployment: ServingDeployment) -> Iterable[RuleResult]
     remedy="Remove kv_cache_dtype from speculative-config.",
     source="vllm/v1/attention/backends/flashinfer.py 706-726 of 0.26.0, 785-807 of 0.28.0 and "
     "775-797 of 0.31.0; vllm#54690 (0.28.0, RTX 4090)",
-    versions=Versions(vllm=">=0.26,<0.32"),
+    versions=Versions(vllm=">=0.26"),
     exceptions="Nothing is reported if vLLM selects another backend than FlashInfer for the draft, "
     "as on Hopper.",
 )

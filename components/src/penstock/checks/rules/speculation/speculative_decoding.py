@@ -56,7 +56,7 @@ def _key(worker: Worker, key: str) -> str:
     effect="The worker exits at startup.",
     remedy="Keep only one of them.",
     source="DecodingBaseConfig in TensorRT-LLM llm_args.py",
-    versions=Versions(trtllm=">=1.3.0rc27,<=1.3.0rc29"),
+    versions=Versions(trtllm=">=1.3.0rc27"),
 )
 def contradicting_schedules(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, value in speculating_workers(deployment):
@@ -89,7 +89,7 @@ def contradicting_schedules(deployment: ServingDeployment) -> Iterable[RuleResul
     effect="The worker exits at startup.",
     remedy="Set dynamic_tree_max_topK.",
     source="EagleDecodingConfig and validate_speculative_config in TensorRT-LLM llm_args.py",
-    versions=Versions(trtllm=">=1.3.0rc27,<=1.3.0rc29"),
+    versions=Versions(trtllm=">=1.3.0rc27"),
 )
 def tree_without_width(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, value in speculating_workers(deployment):
@@ -116,7 +116,7 @@ def tree_without_width(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="The worker exits at startup.",
     remedy="Remove one of them.",
     source="validate_speculative_config in TensorRT-LLM llm_args.py",
-    versions=Versions(trtllm=">=1.3.0rc27,<=1.3.0rc29"),
+    versions=Versions(trtllm=">=1.3.0rc27"),
 )
 def sampling_with_suffix_automaton(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, value in speculating_workers(deployment):
@@ -143,7 +143,7 @@ def sampling_with_suffix_automaton(deployment: ServingDeployment) -> Iterable[Ru
     "SupportsPP in model_executor/models, eagle3_utils.py 0.31.0; sglang#37154, "
     "sglang/srt/server_args.py 4088 of 0.5.6 to 9160 of 0.5.18, validation_hook.py 0.5.21",
     versions=Versions(
-        trtllm=">=1.3.0rc27,<=1.3.0rc29", vllm=">=0.14,<0.32", sglang=">=0.5.6,<0.5.22"
+        trtllm=">=1.3.0rc27", vllm=">=0.14", sglang=">=0.5.6"
     ),
     other_levels=(Level.WARNING,),
 )
@@ -160,7 +160,7 @@ def speculation_with_pipeline_parallelism(deployment: ServingDeployment) -> Iter
         elif worker.engine is Engine.SGLANG:
             limits = [(Versions(sglang=">=0.5.6,<0.5.21"), None)]
             if not _supports_pipeline(worker, kind):
-                limits.append((Versions(sglang=">=0.5.21,<0.5.22"), None))
+                limits.append((Versions(sglang=">=0.5.21"), None))
         elif worker.engine is Engine.VLLM:
             limits = [*_vllm_limits(kind, deployment.facts_of(worker), is_gpt_oss=is_gpt_oss)]
         for versions, level in limits:
@@ -184,7 +184,7 @@ def _vllm_limits(
         yield Versions(vllm=">=0.14,<0.31"), None
     if method.startswith("eagle"):
         # vLLM passes on EAGLE-3's hidden states in Llama, Qwen2 and MiMo.
-        yield Versions(vllm=">=0.31,<0.32"), None if is_gpt_oss else Level.WARNING
+        yield Versions(vllm=">=0.31"), None if is_gpt_oss else Level.WARNING
 
 
 def current_method(name: str) -> str:
@@ -267,7 +267,7 @@ def single_token_draft_model(deployment: ServingDeployment) -> Iterable[RuleResu
     remedy="Limit drafting to small batches with max_concurrency or draft_len_schedule, or "
     "disable it.",
     source="TensorRT-LLM#12130",
-    versions=Versions(trtllm=">=1.3.0rc3,<=1.3.0rc29"),
+    versions=Versions(trtllm=">=1.3.0rc3"),
 )
 def speculation_in_large_batches(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, value in speculating_workers(deployment):
@@ -296,7 +296,7 @@ def speculation_in_large_batches(deployment: ServingDeployment) -> Iterable[Rule
     "output.",
     remedy="Measure the acceptance rate before you rely on it.",
     source="TensorRT-LLM blog 11@2772a81b; recipes/kimi-k2.5/trtllm/agg-eagle-kv-router",
-    versions=Versions(trtllm=">=1.3.0rc3,<=1.3.0rc29"),
+    versions=Versions(trtllm=">=1.3.0rc3"),
 )
 def untested_block_reuse(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, value in speculating_workers(deployment):

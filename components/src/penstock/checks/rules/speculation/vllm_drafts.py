@@ -45,7 +45,7 @@ WITH_DRAFT_CHECKPOINT = ("eagle", "eagle3", "draft_model", "medusa")
     remedy="Change the setting that the message names.",
     source="vllm/config/speculative.py 389 and 637 of 0.14.1, 701 of 0.16.0, 812 of 0.19.0, 924 of "
     "0.20.1, 1218, 1504 and 1820 of 0.31.0; config/vllm.py 1577 and 1947 of 0.31.0",
-    versions=Versions(vllm=">=0.12,<0.32"),
+    versions=Versions(vllm=">=0.12"),
 )
 def refused_drafts(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, value in speculating_workers(deployment):
@@ -67,7 +67,7 @@ def _lookup(value: Mapping[str, Any]) -> Iterator[Exclusion]:
             key=f"{SECTION}.prompt_lookup_min",
             problem=f"prompt_lookup_min {least} is above prompt_lookup_max {most}",
             fix=f"Set prompt_lookup_min to at most {most}.",
-            versions=">=0.12,<0.32",
+            versions=">=0.12",
         )
 
 
@@ -79,7 +79,7 @@ def _tokens(value: Mapping[str, Any]) -> Iterator[Exclusion]:
                 key=SECTION,
                 problem=f"method {method} without num_speculative_tokens",
                 fix="Set num_speculative_tokens, for instance to 3.",
-                versions=">=0.12,<0.32",
+                versions=">=0.12",
             )
     if method == "draft_model":
         yield Exclusion(
@@ -110,12 +110,12 @@ def _other_settings(worker: Worker, value: Mapping[str, Any]) -> Iterator[Exclus
             key="async-scheduling",
             problem="async-scheduling does not work with disable_padded_drafter_batch",
             fix="Remove disable_padded_drafter_batch.",
-            versions=">=0.12,<0.32",
+            versions=">=0.12",
         )
     if worker.get("kv-sharing-fast-prefill") is True and _method(value).startswith("eagle"):
         yield Exclusion(
             key="kv-sharing-fast-prefill",
             problem=f"kv-sharing-fast-prefill does not work with method {_method(value)}",
             fix="Remove kv-sharing-fast-prefill.",
-            versions=">=0.12,<0.32",
+            versions=">=0.12",
         )

@@ -6,20 +6,23 @@ import re
 from collections.abc import Iterable
 
 from penstock.checks.finding import Fix, Level, RuleResult
-from penstock.checks.rule import rule
+from penstock.checks.rule import reported_by_run, rule
 from penstock.checks.rules.versions.placeholders import hides_version
 from penstock.checks.version_range import CRD, EVERY_IMAGE, Versions
+from penstock.engines.releases import NEWEST, RELEASES
 from penstock.engines.settings import Location
 from penstock.image_reference import image_problem
 from penstock.manifests.deployment import Component, Role
 from penstock.manifests.pods import V1ALPHA1
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.versions import (
-    NEWEST_RELEASE,
-    NEWEST_VERSION,
+    DEPLOYED_RELEASE,
     SEMVER,
     dynamo_version,
+    is_newer,
+    judged_as,
     shown,
+    software,
     tag_of,
 )
 from penstock.serving.worker import WORKERS
@@ -157,9 +160,11 @@ def _release_of(component: Component, version: tuple[int, int]) -> Fix:
     """The component's image with the newest tag of a release that these checks know."""
     text = f"Use Dynamo {shown(version)} in all components."
     tag = tag_of(component.image)
-    if version != NEWEST_RELEASE or tag is None or not SEMVER.fullmatch(tag):
+    release = RELEASES.get(shown(version))
+    if release is None or tag is None or not SEMVER.fullmatch(tag):
         return Fix(text=text)
-    return Fix(text=text, fields={"main/image": component.image.removesuffix(tag) + NEWEST_VERSION})
+    image = component.image.removesuffix(tag) + release.dynamo
+    return Fix(text=text, fields={"main/image": image})
 
 
 @rule(
@@ -214,7 +219,7 @@ def too_old(deployment: ServingDeployment) -> Iterable[RuleResult]:
             yield RuleResult(
                 location=Location(component.name, "field", ("main", "image")),
                 message=f"{component.image} is older than Dynamo 1.5",
-                fix=_release_of(component, NEWEST_RELEASE),
+                fix=_release_of(component, DEPLOYED_RELEASE),
             )
 
 
@@ -226,7 +231,7 @@ def too_old(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="It still works, but fields without a v1beta1 counterpart are lost in the conversion.",
     remedy="Use nvidia.com/v1beta1.",
     source="Dynamo 1.5 release notes (#11904)",
-    versions=Versions(dynamo=">=1.5,<1.7"),
+    versions=Versions(dynamo=">=1.5"),
 )
 def old_api(deployment: ServingDeployment) -> Iterable[RuleResult]:
     if deployment.api_version == V1ALPHA1:
@@ -246,7 +251,7 @@ def old_api(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="The pool is not autoscaled, and no event or log reports it.",
     remedy="Use a scaling adapter with an HPA or KEDA.",
     source="dynamographdeployment CRD@01cc1c3b; dynamo#4416",
-    versions=Versions(dynamo=">=1.0,<1.7"),
+    versions=Versions(dynamo=">=1.0"),
     other_levels=(Level.NOTE,),
 )
 def ignored_fields(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -261,3 +266,42 @@ def ignored_fields(deployment: ServingDeployment) -> Iterable[RuleResult]:
                     # The operator itself sets the namespace.
                     level=Level.NOTE if field == "dynamoNamespace" else None,
                 )
+
+
+@rule(
+    id="PS910",
+    title="the image is newer than the releases that penstock knows",
+    level=Level.WARNING,
+    cause=f"This version of penstock knows Dynamo up to {RELEASES[NEWEST].dynamo}. A newer image is "
+    "judged as the newest known release.",
+    effect="What a later release changed is not known: a finding may be wrong, or missing.",
+    remedy="Update penstock, and read the release notes of the image.",
+    source="docs.nvidia.com/dynamo: Release Artifacts of 1.7.0",
+    versions=EVERY_IMAGE,
+)
+def newer_than_known(deployment: ServingDeployment) -> Iterable[RuleResult]:
+    images = [(software(pod).stated, name) for name, pod in deployment.pods.items()]
+    newer = [(version, name) for version, name in images if version and is_newer(version)]
+    if newer:  # one result: the same is true of all images
+        version, name = max(newer, key=lambda pair: pair[0])
+        yield RuleResult(
+            location=Location(name, "field", ("main", "image")),
+            message=f"the image has Dynamo {version}, which is newer than the releases that "
+            f"penstock knows; it is judged as {judged_as(version)}",
+            fix=Fix(text="Update penstock, or check the findings against the release notes."),
+        )
+
+
+@rule(
+    id="PS911",
+    title="rules that are off for the version of the image",
+    level=Level.NOTE,
+    cause="The file has settings that fail in later releases, not in that of the image. For a build "
+    "between two releases, the release before it counts.",
+    effect="They are reported once the image is updated.",
+    remedy="Read `penstock check --explain` of each rule before you update the image.",
+    source="the versions of each rule",
+    versions=EVERY_IMAGE,
+)
+def rules_that_are_off(deployment: ServingDeployment) -> Iterable[RuleResult]:
+    return reported_by_run(deployment)
