@@ -29,6 +29,7 @@ from tests.checks.support import (
 
 SURGE = "nvidia.com~1deployment-rolling-update-max-surge"
 REMOVED = "nvidia.com~1deployment-rolling-update-max-unavailable"
+UNREAD = {"worker/env/VLLM_USE_FLASHINFER_MOE_FP4": "1"}
 IMAGE = "nvcr.io/nvidia/ai-dynamo/vllm-runtime"
 
 
@@ -211,7 +212,7 @@ VERSIONS = (
     ),
     Case(
         rule="PS904",
-        bad=graph(VLLM_AGG, {"worker/image": f"{IMAGE}:1.3.2"}),
+        bad=graph(VLLM_AGG, {"worker/image": f"{IMAGE}:1.3.1"}),
         near=graph(VLLM_AGG, {"worker/image": f"{IMAGE}:1.4.2"}),
         also=("PS905",),
     ),
@@ -226,6 +227,17 @@ VERSIONS = (
         rule="PS905",
         bad=graph(VLLM_AGG, {"worker/image": f"{IMAGE}:1.5.0"}),
         near=graph(VLLM_AGG, {"worker/image": f"{IMAGE}:1.6.0"}),
+    ),
+    Case(
+        rule="PS910",
+        bad=graph(VLLM_AGG, {"engine/image": f"{IMAGE}:1.9.0"}),
+        near=graph(VLLM_AGG, {"engine/image": f"{IMAGE}:1.7.0"}),
+    ),
+    Case(  # vLLM 0.23 of Dynamo 1.3 still reads the variable
+        rule="PS911",
+        bad=graph(VLLM_AGG, {"engine/image": f"{IMAGE}:1.3.1", **UNREAD}),
+        near=graph(VLLM_AGG, {"engine/image": f"{IMAGE}:1.3.1"}),
+        fixed=graph(VLLM_AGG, {"engine/image": f"{IMAGE}:1.3.1"}),
     ),
     Case(
         rule="PS906",

@@ -15,7 +15,7 @@ from penstock.checks.finding import Finding, Level
 from penstock.checks.registry import RULES
 from penstock.checks.run import ONLY_ON_A_CLUSTER, require_sound
 from penstock.checks.version_range import NAMES, Versions, contains
-from penstock.engines.releases import NEWEST, RELEASES
+from penstock.engines.releases import RELEASES
 from penstock.errors import CheckError
 from penstock.manifests.source import open_source
 from tests.checks.support import (
@@ -101,11 +101,33 @@ def test_the_fix_has_a_flag_of_the_stated_version(tag: str, flag: str) -> None:
     assert flag in unpublished.fix
 
 
-@pytest.mark.parametrize("tag", ["1.7.0-dev.20261026", "1.9.0", "1.7.0-some-model-dev.1"])
-def test_what_is_verified_for_older_images_is_a_note_for_newer_ones(tag: str) -> None:
-    (finding,) = found(with_image(VLLM_AGG, tag, VARIABLE), "PS146")
-    assert finding.level is Level.NOTE
-    assert "verified for vLLM 0.26.0 to 0.31.0, not for this image" in finding.message
+@pytest.mark.parametrize("tag", ["1.6.3", "1.7.0-dev.20261026", "1.9.0", "1.7.0-some-model-dev.1"])
+def test_a_newer_image_is_judged_as_the_newest_known_release(tag: str) -> None:
+    text = with_image(VLLM_AGG, tag, VARIABLE)
+    assert levels(text, "PS146") == ["warning"]
+    newer = [finding.message for finding in found(text, "PS910")]
+    judged = {"1.6.3": "1.6.2", "1.9.0": "1.7.0"}.get(tag)
+    assert newer == (
+        [
+            f"the image has Dynamo {tag}, which is newer than what penstock knows; it is judged as {judged}"
+        ]
+        if judged
+        else []
+    )
+
+
+def test_a_newer_image_of_an_engine_is_named_as_such() -> None:
+    (newer,) = found(manifest(VLLM_AGG, {IMAGE: "vllm/vllm-openai:v0.50.1"}), "PS910")
+    assert newer.level is Level.WARNING
+    assert "has vLLM 0.50.1" in newer.message
+
+
+def test_rules_about_later_versions_are_one_note() -> None:
+    """vLLM 0.26 of Dynamo 1.4 no longer reads the variable, 1.6 enables the statistics itself."""
+    (note,) = found(with_image(VLLM_AGG, "1.3.0", VARIABLE), "PS911")
+    assert note.level is Level.NOTE
+    assert "PS146 (vLLM since 0.26.0)" in note.message
+    assert found(with_image(VLLM_AGG, "1.6.1", VARIABLE), "PS911") == []
 
 
 SILENT = "The setting is silently ignored."
@@ -175,17 +197,19 @@ def test_only_vllm_knows_its_variables() -> None:
     assert finding.why == SILENT
 
 
-def test_a_build_between_two_releases_gets_what_holds_in_both_and_the_next() -> None:
+def test_a_build_between_two_releases_is_judged_as_the_one_before() -> None:
     tokens = {"worker/max-num-batched-tokens": 100}
-    assert levels(with_image(VLLM_AGG, "1.4.0-kimi-k3-dev.1", tokens), "PS124") == ["error"]
-    assert levels(with_image(VLLM_AGG, "1.4.0-kimi-k3-dev.1", VARIABLE), "PS146") == ["note"]
+    build = with_image(VLLM_AGG, "1.4.0-kimi-k3-dev.1", {**VARIABLE, **tokens})
+    assert levels(build, "PS124") == ["error"]
+    assert levels(build, "PS146") == []  # the release before is 1.3
+    assert "PS146" in found(build, "PS911")[0].message
 
 
 def test_an_image_without_a_version_is_judged_as_the_newest_release() -> None:
     image = {IMAGE: "registry.example.com/llm/serving:stable"}
     (ignored,) = found(manifest(VLLM_AGG, {**image, **VARIABLE}), "PS146")
     assert ignored.level is Level.NOTE
-    assert ignored.message.endswith("(assuming Dynamo 1.6)")
+    assert ignored.message.endswith("(assuming Dynamo 1.7)")
     # An error in every version needs no assumption.
     tokens = {"worker/max-num-batched-tokens": 100}
     (fewer,) = found(manifest(VLLM_AGG, {**image, **tokens}), "PS124")
@@ -343,7 +367,7 @@ def test_a_range_states_versions_or_why_there_are_none() -> None:
     assert Versions(dynamo=">=1.4,<1.7", vllm=">=0.28,<0.32").text() == (
         "Dynamo 1.4 to 1.6, vLLM 0.28.0 to 0.31.0"
     )
-
-
-def test_the_newest_release_is_the_one_before_the_pre_release() -> None:
-    assert list(RELEASES)[-2:] == [NEWEST, "1.7"]
+    assert (
+        Versions(dynamo=">=1.4", vllm=">=0.10").text()
+        == "Dynamo since 1.4, vLLM 0.10.1.1 to 0.33.0"
+    )

@@ -23,7 +23,7 @@ class VersionFilter:
     """Applies the versions of rules to the results for one deployment."""
 
     deployment: ServingDeployment
-    # Rules that found something which only later versions have: rule id → the versions.
+    # Rules whose errors and warnings are about later versions only: rule id → the versions.
     off: dict[str, str] = field(default_factory=dict)
 
     def apply(self, rule: Rule, result: RuleResult) -> RuleResult | None:
@@ -40,11 +40,11 @@ class VersionFilter:
         fit = versions.fit(image, engine)
         if fit is Fit.INSIDE:
             return result
-        if fit is Fit.EARLIER:
+        level = result.level or rule.level
+        if fit is Fit.EARLIER and level is not Level.NOTE:
             self.off.setdefault(rule.id, versions.text(engine))
         if fit in (Fit.OUTSIDE, Fit.EARLIER):
             return None
-        level = result.level or rule.level
         if fit is Fit.BETWEEN:
             reason = f"in {versions.text(engine)}; this build may be newer"
         else:

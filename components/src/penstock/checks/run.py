@@ -129,10 +129,13 @@ def _check(
     file = checked_file(source)
     name = source.deployment.source
     versions = VersionFilter(deployment, off)
+    # PS911 is about the others, also those that are not selected.
+    selected = None if rules is None else {rule.id for rule in rules}
     found = dict.fromkeys(
         _finding(reported, result, file, name)
-        for rule in (RULES if rules is None else rules)
+        for rule in (RULES if selected is None or "PS911" in selected else rules or ())
         for reported, result in _results(rule, deployment, versions)
+        if selected is None or rule.id in selected
     )
     return list(found)
 

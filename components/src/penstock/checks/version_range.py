@@ -14,16 +14,11 @@ from packaging.version import Version
 
 from penstock.engines.releases import NEWEST, RELEASES
 from penstock.manifests.deployment import Engine
-from penstock.serving.versions import Software
+from penstock.serving.versions import TITLES, Software
 
 # An image without a version is assumed to be one of so many newest releases.
 RECENT = 3
-NAMES = {
-    "dynamo": "Dynamo",
-    Engine.TRTLLM.value: "TensorRT-LLM",
-    Engine.VLLM.value: "vLLM",
-    Engine.SGLANG.value: "SGLang",
-}
+NAMES = {"dynamo": "Dynamo", **{engine.value: title for engine, title in TITLES.items()}}
 
 
 class Fit(StrEnum):

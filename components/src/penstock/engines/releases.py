@@ -1,8 +1,8 @@
 """The releases of Dynamo and the engine versions in their images.
 
 Sources: the extras that each ai-dynamo wheel requires, and Dynamo's pages "Compatibility" and
-"Release artifacts" (docs.nvidia.com/dynamo). Where they differ (vLLM of 0.6), the pages count, which
-list the images. No wheel of 1.6.2 and 1.7.0 could be read: their engines are those of the pages.
+"Release artifacts" (docs.nvidia.com/dynamo). Where they differ (vLLM of 0.6), the pages count,
+which list the images. No wheel of 1.6.2 and 1.7.0 could be read: their engines are of the pages.
 """
 
 from __future__ import annotations

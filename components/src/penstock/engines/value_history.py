@@ -25,9 +25,18 @@ class Refusal:
     added_in: str
     removed_after: str
 
+    # Whether the table has no version before or after these.
+    is_first: bool
+    is_last: bool
+
     @property
     def specifier(self) -> str:
-        return f">={self.first},<={self.last}"
+        """What is added later was not in older versions than the table's either; what was removed
+        is not in newer ones."""
+        limits = ([] if self.is_first else [f">={self.first}"]) + (
+            [] if self.is_last else [f"<={self.last}"]
+        )
+        return ",".join(limits)
 
 
 def names(engine: Engine, kind: str) -> tuple[str, ...]:
@@ -35,13 +44,15 @@ def names(engine: Engine, kind: str) -> tuple[str, ...]:
     return tuple(load(TABLE).get(engine.value, {}).get(kind, {}))
 
 
-def refusals(
-    engine: Engine, kind: str, name: str, value: str, *, before: str = ""
-) -> Iterator[Refusal]:
-    """The versions, older than ``before`` if that is given, that refuse ``value``.
+def is_known(engine: Engine, kind: str, name: str, value: str) -> bool:
+    """Whether any version of the engine accepts the value."""
+    return value in load(TABLE).get(engine.value, {}).get(kind, {}).get(name, {})
 
-    A version that does not restrict the flag refuses none. Nothing is reported for a value that
-    no version has: a build of one's own may have it.
+
+def refusals(engine: Engine, kind: str, name: str, value: str) -> Iterator[Refusal]:
+    """The versions that refuse ``value``, which others accept.
+
+    A version that does not restrict the flag refuses none.
     """
     table = load(TABLE)[engine.value]
     versions: list[str] = table["versions"]
@@ -50,8 +61,7 @@ def refusals(
         return
     restricted = {at for positions in listed.values() for at in positions}
     restricted -= set(listed.get(EVERY, ()))
-    end = versions.index(before) if before else len(versions)
-    refusing = sorted(at for at in restricted - set(listed[value]) if at < end)
+    refusing = sorted(restricted - set(listed[value]))
     for _, run in groupby(enumerate(refusing), key=lambda pair: pair[1] - pair[0]):
         at = [position for _, position in run]
         yield Refusal(
@@ -60,4 +70,6 @@ def refusals(
             accepted=tuple(v for v, seen in listed.items() if at[-1] in seen),
             added_in=versions[at[-1] + 1] if at[-1] + 1 in listed[value] else "",
             removed_after=versions[at[0] - 1] if at[0] - 1 in listed[value] else "",
+            is_first=at[0] == 0,
+            is_last=at[-1] == len(versions) - 1,
         )

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from penstock.engines.flags import SPLIT, load
-from penstock.graph.versions import VERSIONS, numbers, order
+from penstock.graph.versions import VERSIONS, minor, numbers, order
 
 TABLE = "dynamo_versions.json"
 What = Literal["removed", "renamed", "added", "changed", "deprecated"]
@@ -74,6 +74,16 @@ def knows(version: str, module: str, spelling: str) -> bool:
     """Whether the parser of a module accepts this spelling of a flag."""
     flags = facts(version)["modules"].get(module, {})
     return any(spelling in entry["spellings"] for entry in flags.values())
+
+
+def releases_with_choices(module: str, spelling: str) -> dict[str, tuple[str, ...]]:
+    """The choices of a flag in each known release that restricts it, such as 1.5; oldest first."""
+    return {
+        minor(version): tuple(entry["choices"])
+        for version in VERSIONS
+        for entry in facts(version)["modules"].get(module, {}).values()
+        if spelling in entry["spellings"] and entry.get("choices")
+    }
 
 
 def first_with(module: str, spelling: str) -> str | None:

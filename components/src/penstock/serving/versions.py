@@ -30,6 +30,9 @@ _ENGINE_IMAGES: Mapping[Engine, re.Pattern[str]] = {
 }
 
 
+TITLES = {Engine.TRTLLM: "TensorRT-LLM", Engine.VLLM: "vLLM", Engine.SGLANG: "SGLang"}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Software:
     """The versions of one image. Several of one kind: it may be any of them."""
@@ -84,12 +87,17 @@ def _of_dynamo(version: Version, *, is_prerelease: bool) -> Software:
     """The nearest release at or below the version, or the oldest."""
     minor, order = _minor(version), list(RELEASES)
     is_before = is_prerelease and version.micro == 0  # 1.6.0-rc1 is not yet 1.6
-    until = [name for name in order if _key(name) < _key(minor) or (name == minor and not is_before)]
+    until = [
+        name for name in order if _key(name) < _key(minor) or (name == minor and not is_before)
+    ]
     name = until[-1] if until else OLDEST
     release = RELEASES[name]
     is_between = is_prerelease and name != NEWEST
+    judged = Version(release.dynamo)
+    if name == minor:  # a build before 1.6.1 is judged as 1.6.0
+        judged = Version(f"{minor}.{max(version.micro - 1, 0)}") if is_prerelease else version
     return Software(
-        dynamo=(version if name == minor and not is_between else Version(release.dynamo),),
+        dynamo=(judged,),
         engines={engine: (Version(getattr(release, engine.value)),) for engine in _ENGINE_IMAGES},
         stated=version,
         later=RELEASES[following(minor) or NEWEST] if is_between else None,
@@ -100,15 +108,19 @@ def _key(minor: str) -> tuple[int, ...]:
     return tuple(map(int, minor.split(".")))
 
 
-def is_newer(version: Version) -> bool:
-    """Whether a version is newer than every release that is known, or than those of its minor."""
-    known = RELEASES.get(_minor(version)) or RELEASES[NEWEST]
-    return version > Version(known.dynamo)
-
-
-def judged_as(version: Version) -> str:
-    """The known release as which a newer version is judged."""
-    return (RELEASES.get(_minor(version)) or RELEASES[NEWEST]).dynamo
+def newer_than_known(pod: Pod) -> tuple[Version, str, str] | None:
+    """For an image that is newer than all known releases, or than those of its minor: its version,
+    the name of the program, and the version as which it is judged."""
+    image = software(pod)
+    if image.stated is None:
+        return None
+    if image.dynamo:
+        name = "Dynamo"
+        known = (RELEASES.get(_minor(image.stated)) or RELEASES[NEWEST]).dynamo
+    else:
+        (engine,) = image.engines
+        name, known = TITLES[engine], getattr(RELEASES[NEWEST], engine.value)
+    return (image.stated, name, known) if image.stated > Version(known) else None
 
 
 def _is_prerelease(suffix: str, name: str) -> bool:

@@ -35,3 +35,5 @@ class UnsupportedSetting:
     config: Mapping[str, Any] = field(default_factory=dict)
     # The key to remove, if `config` sets it under another name.
     replaces: str | None = None
+    # Whether it may be a key or a value of another version: it resembles none of those known.
+    is_of_others: bool = False

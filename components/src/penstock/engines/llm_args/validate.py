@@ -68,6 +68,7 @@ def _speculative(values: Mapping[str, Any]) -> Iterator[UnsupportedSetting]:
             message=f"{kind!r} is not a decoding type",
             fix=f"Did you mean {near}?" if near else _one_of(DECODING_TYPES),
             config={".".join(path): near} if near else {},
+            is_of_others=not near,
         )
     elif (model := DECODING.get(kind)) is not None:
         yield from _refusals(model, values, ("speculative_config",))
@@ -139,6 +140,7 @@ def _refusal(model: type[EngineArgs], details: ErrorDetails, above: Path) -> Uns
         message=message,
         fix=f"Did you mean {near}?" if near else fix,
         config={dotted: near} if near and not any(isinstance(s, int) for s in path) else {},
+        is_of_others=bool(choices) and not near,
     )
 
 
@@ -162,6 +164,7 @@ def _unknown(path: Path, value: Any, model: type[EngineArgs], inner: Path) -> Un
         fix=f"Did you mean {near}?" if near else f"Remove it. Known keys: {', '.join(names[:12])}.",
         config={f"{above}.{near}".lstrip("."): value} if near else {},
         replaces=str(path[-1]) if near else None,
+        is_of_others=not near,
     )
 
 

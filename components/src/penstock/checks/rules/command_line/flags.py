@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
@@ -15,22 +16,31 @@ from penstock.checks.rules.command_line.given_flags import (
 from penstock.checks.version_range import SHELL, Versions
 from penstock.engines.flag_ranges import is_below_range
 from penstock.engines.flags import KINDS, GivenFlag
+from penstock.engines.releases import DEPLOYED
 from penstock.engines.settings import Location, read_settings
+from penstock.engines.value_history import is_known
+from penstock.engines.versions import releases_with_choices
+from penstock.manifests.deployment import Engine
 from penstock.nearest import nearest
 from penstock.serving.deployment import ServingDeployment
 
+PARSERS = Versions(every="the parsers of all releases read numbers and JSON alike")
 TLS = {"tls-cert-path": "DYN_TLS_CERT_PATH", "tls-key-path": "DYN_TLS_KEY_PATH"}
 
 
 def _invalid_arguments(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for name, launch, _, one in arguments(deployment):
         if problem := _problem(one, launch.module or ""):
-            message, text, near = problem
-            yield RuleResult(
-                location=Location(name, "args", (one.spelling,)),
-                message=f"{one.spelling} {message}",
-                fix=Fix(text=text, args=(one.spelling, near) if near else ()),
-                level=level_for_image(deployment, name, launch.module or ""),
+            yield from problem.results(
+                deployment,
+                launch.module or "",
+                RuleResult(
+                    location=Location(name, "args", (one.spelling,)),
+                    message=f"{one.spelling} {problem.message}",
+                    fix=Fix(
+                        text=problem.fix, args=(one.spelling, problem.near) if problem.near else ()
+                    ),
+                ),
             )
 
 
@@ -42,51 +52,94 @@ def _invalid_file_values(deployment: ServingDeployment) -> Iterable[RuleResult]:
         if line.value is None:
             if one.flag.is_optional:
                 continue
-            message, text, near = (
-                "is null, which becomes the string None",
-                f"Remove {line.key}.",
-                "",
-            )
+            problem = _Problem("is null, which becomes the string None", f"Remove {line.key}.")
         elif one.flag.takes == "none" and len(line.arguments) > 1:
-            message, text, near = (
-                f"is {line.value}, but takes only true or false",
-                f"Set {line.key} to true or false.",
-                "",
-            )
-        elif problem := _problem(one, line.module):
-            message, text, near = problem
+            message = f"is {line.value}, but takes only true or false"
+            problem = _Problem(message, f"Set {line.key} to true or false.")
+        elif found := _problem(one, line.module):
+            problem = found
         else:
             continue
-        yield RuleResult(
-            location=line.location,
-            message=f"{line.key} {message}",
-            fix=Fix(text=text, config={line.key: near} if near else {}),
-            level=level_for_image(deployment, line.location.component, line.module),
+        near = problem.near
+        yield from problem.results(
+            deployment,
+            line.module,
+            RuleResult(
+                location=line.location,
+                message=f"{line.key} {problem.message}",
+                fix=Fix(text=problem.fix, config={line.key: near} if near else {}),
+            ),
         )
 
 
-def _problem(one: GivenFlag, module: str) -> tuple[str, str, str] | None:
-    """(message, fix, suggested value or "") for a value that the module rejects, else None."""
+@dataclass(frozen=True)
+class _Problem:
+    """A value that the module rejects. Types and ranges do not depend on the version; choices do,
+    unless the value resembles one."""
+
+    message: str
+    fix: str
+    near: str = ""
+    # The releases whose choices were read and lack the value; None: every release rejects it.
+    versions: Versions | None = None
+
+    def results(
+        self, deployment: ServingDeployment, module: str, result: RuleResult
+    ) -> Iterator[RuleResult]:
+        """``result``, with the versions and the level for the component's image."""
+        level = level_for_image(deployment, result.location.component, module)
+        yield replace(result, level=level, versions=self.versions)
+        if self.versions is not None and (before := _before(self.versions)):
+            yield replace(result, level=level or Level.WARNING, versions=before)
+
+
+def _before(versions: Versions) -> Versions | None:
+    """The releases before those whose choices were read: they may have had the value."""
+    first = versions.dynamo.removeprefix(">=")
+    return Versions(dynamo=f"<{first}") if first != versions.dynamo else None
+
+
+def _choice_problem(one: GivenFlag, module: str) -> _Problem | None:
+    """For a value that is not one of the flag's choices. None if only some versions reject it:
+    PS163 reports it."""
+    flag, text = one.flag, one.text or ""
+    engine = {"dynamo.vllm": Engine.VLLM, "dynamo.sglang": Engine.SGLANG}.get(module)
+    if flag is None or (engine and is_known(engine, "choices", flag.name, text)):
+        return None
+    near = nearest(text, flag.choices)
+    message = f"is {text}, but {module} accepts only {', '.join(flag.choices)}"
+    fix = f"Use {near}." if near else "Use one of these values."
+    known = releases_with_choices(module, one.spelling)
+    accepting = [release for release, choices in known.items() if text in choices]
+    if accepting and accepting[0] > DEPLOYED:
+        versions: Versions | None = Versions(dynamo=f"<{accepting[0]}")
+    elif accepting:
+        versions = Versions(dynamo=f">={DEPLOYED}")
+    else:
+        versions = None if near else Versions(dynamo=f">={next(iter(known), DEPLOYED)}")
+    return _Problem(message, fix, near, versions)
+
+
+def _problem(one: GivenFlag, module: str) -> _Problem | None:
+    """What is wrong with a value that the module rejects, else None."""
     flag, text = one.flag, one.text
     if flag is None or one.inner:
         return None
     if text is None:
         lacks_value = flag.takes == "one" and not one.spelling.startswith("--no-")
-        return ("has no value", f"Set a value for {one.spelling}.", "") if lacks_value else None
+        return _Problem("has no value", f"Set a value for {one.spelling}.") if lacks_value else None
     if "$" in text or "`" in text:
         return None
     if one.spelling in ("--dyn-tool-call-parser", "--dyn-reasoning-parser"):
         return None  # PS603 reports these
     is_none = flag.is_optional and text in ("", "None")
     if flag.choices and one.choice not in flag.choices and flag.takes == "one" and not is_none:
-        near = nearest(text, flag.choices)
-        fix = f"Use {near}." if near else "Use one of these values."
-        return f"is {text}, but {module} accepts only {', '.join(flag.choices)}", fix, near
+        return _choice_problem(one, module)
     if not one.reads:
         kind = KINDS.get(flag.kind, f"a value of type {flag.kind.strip('_')}")
-        return f"is {text!r}, but must be {kind}", f"Set {one.spelling} to {kind}.", ""
+        return _Problem(f"is {text!r}, but must be {kind}", f"Set {one.spelling} to {kind}.")
     if is_below_range(module, one):
-        return f"is {text}, but must be at least 1", f"Set {one.spelling} to at least 1.", ""
+        return _Problem(f"is {text}, but must be at least 1", f"Set {one.spelling} to at least 1.")
     return None
 
 
@@ -237,7 +290,10 @@ def incomplete_tls(deployment: ServingDeployment) -> Iterable[RuleResult]:
     source="parsers of ai-dynamo 1.6.1, vLLM 0.31.0 and SGLang 0.5.21, dumped to tables; fields of "
     "SchedulerConfig, CacheConfig, ParallelConfig and ModelConfig of vLLM 0.31.0; tp_worker.py of "
     "SGLang",
-    versions=Versions(dynamo=">=1.6"),
+    versions=PARSERS,
+    other_levels=(Level.WARNING, Level.NOTE),
+    exceptions="A value that is not one of the choices and resembles none is a warning for "
+    "releases whose choices were not read.",
 )
 def invalid_flag_value(deployment: ServingDeployment) -> Iterable[RuleResult]:
     yield from _invalid_arguments(deployment)

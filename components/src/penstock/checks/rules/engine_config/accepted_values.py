@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
 from penstock.checks.version_range import Versions
-from penstock.engines.releases import DEPLOYED, RELEASES
 from penstock.engines.value_history import Refusal, names, refusals
 from penstock.manifests.deployment import Engine
 from penstock.nearest import nearest
@@ -15,6 +14,7 @@ from penstock.serving.deployment import ServingDeployment
 from penstock.serving.worker import Worker
 
 ENGINES = (Engine.VLLM, Engine.SGLANG)
+OWN_VERSIONS = Versions(every="each finding is about the versions that refuse its value")
 SOURCE = "engines/data/value_history.json, made of the sources of "
 # Values that vLLM's parsers accept under another name (`_parse…` of the configuration classes).
 FOLDED = ("attention-backend", "speculative-config.attention_backend")
@@ -26,11 +26,6 @@ INSTEAD: Mapping[str, str] = {
     "use_fp4_indexer_cache": "indexer_kv_dtype: mxfp4",
     "synthetic_acceptance_rate": "synthetic_acceptance_rates",
 }
-
-
-def newest(engine: Engine) -> str:
-    """The engine's version in the deployed release, whose values other rules check."""
-    return str(getattr(RELEASES[DEPLOYED], engine.value))
 
 
 def versions_of(engine: Engine, refusal: Refusal) -> Versions:
@@ -55,8 +50,9 @@ def since(engine: Engine, refusal: Refusal) -> str:
     "and SGLang, and the image has another version.",
     effect="The engine exits at startup: invalid choice, or a validation error.",
     remedy="Use a value that the version has, or another image.",
-    source=f"{SOURCE}vLLM 0.14.1 to 0.31.0 and SGLang 0.5.6 to 0.5.21",
-    versions=Versions(vllm=">=0.14,<0.31", sglang=">=0.5.6,<0.5.21"),
+    source=f"{SOURCE}vLLM 0.14.1 to 0.33.0 and SGLang 0.5.6 to 0.5.23",
+    versions=OWN_VERSIONS,
+    engines=ENGINES,
 )
 def value_of_other_versions(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
@@ -71,7 +67,7 @@ def value_of_other_versions(deployment: ServingDeployment) -> Iterable[RuleResul
 def _refused(worker: Worker, name: str, value: str) -> Iterator[RuleResult]:
     requested = value.upper() if name in FOLDED else value
     engine = worker.engine
-    for refusal in refusals(engine, "choices", name, requested, before=newest(engine)):
+    for refusal in refusals(engine, "choices", name, requested):
         near = nearest(requested, refusal.accepted, 0.75)
         other = f"Set {name} to another value, or use another image."
         yield RuleResult(
@@ -90,8 +86,9 @@ def _refused(worker: Worker, name: str, value: str) -> Iterator[RuleResult]:
     "--compilation-config and other sections, and the image has another version.",
     effect="vLLM exits at startup with a validation error.",
     remedy="Remove or rename the key.",
-    source=f"{SOURCE}vLLM 0.14.1 to 0.31.0; `config` in vllm/config/utils.py forbids other keys",
-    versions=Versions(vllm=">=0.14,<0.31"),
+    source=f"{SOURCE}vLLM 0.14.1 to 0.33.0; `config` in vllm/config/utils.py forbids other keys",
+    versions=OWN_VERSIONS,
+    engines=(Engine.VLLM,),
 )
 def key_of_other_versions(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
@@ -104,7 +101,7 @@ def key_of_other_versions(deployment: ServingDeployment) -> Iterable[RuleResult]
 
 def _unknown_key(worker: Worker, section: str, key: str) -> Iterator[RuleResult]:
     engine, name = Engine.VLLM, key.replace("-", "_")
-    for refusal in refusals(engine, "sections", section, name, before=newest(engine)):
+    for refusal in refusals(engine, "sections", section, name):
         instead = INSTEAD.get(key, "") if refusal.removed_after else ""
         yield RuleResult(
             location=worker.config_location(f"{section}.{key}"),

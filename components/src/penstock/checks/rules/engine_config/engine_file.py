@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from penstock.checks.finding import Fix, Level, RuleResult
@@ -18,6 +19,9 @@ from penstock.serving.deployment import ServingDeployment
 from penstock.serving.versions import DEPLOYED_RELEASE, shown
 from penstock.serving.worker import Worker
 
+# The first TensorRT-LLM whose keys and values were read completely.
+FIRST_READ = "1.3.0rc22"
+TRTLLM_FILE = Versions(every="TensorRT-LLM has refused unknown keys, types and ranges since 1.0")
 LLM_ARGS = "TensorRT-LLM llm_args.py and API reference of 1.3.0rc27 and rc29"
 # Keys without effect in a Dynamo worker (dynamo/trtllm/workers/llm_worker.py 1.6.1), and why.
 WITHOUT_EFFECT = {
@@ -53,13 +57,22 @@ def _unsupported_settings(
 
 def _result(
     worker: Worker, setting: UnsupportedSetting, versions: Versions | None = None
-) -> RuleResult:
-    return RuleResult(
+) -> Iterator[RuleResult]:
+    """As an error in ``versions`` (None: those of the rule). What resembles nothing known may be of
+    an older TensorRT-LLM than those whose keys were read: a warning there."""
+    result = RuleResult(
         location=worker.location("config", *setting.path),
         message=setting.message,
         fix=Fix(text=setting.fix, config=setting.config, replaces=setting.replaces),
         versions=versions,
     )
+    if not setting.is_of_others:
+        yield result
+        return
+    yield replace(result, versions=Versions(trtllm=f">={FIRST_READ}"))
+    message = f"{setting.message} (those of TensorRT-LLM {FIRST_READ})"
+    earlier = Versions(trtllm=f"<{FIRST_READ}")
+    yield replace(result, message=message, versions=earlier, level=Level.WARNING)
 
 
 @rule(
@@ -70,13 +83,15 @@ def _result(
     effect="The worker exits at startup with a pydantic error, after the image was pulled.",
     remedy="Use the key that the finding suggests, or remove the key.",
     source=LLM_ARGS,
-    versions=Versions(trtllm=">=1.3.0rc22"),
+    versions=TRTLLM_FILE,
+    engines=(Engine.TRTLLM,),
+    other_levels=(Level.WARNING,),
 )
 def unknown_key(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, setting in _unsupported_settings(deployment, Kind.UNKNOWN):
         added = ADDED.get(".".join(map(str, setting.path)))
         is_coming = added is not None and added.dynamo > DEPLOYED_RELEASE
-        yield _result(worker, setting, _before(added) if added and is_coming else None)
+        yield from _result(worker, setting, _before(added) if added and is_coming else None)
     yield from _too_new(deployment)
 
 
@@ -109,10 +124,13 @@ def _too_new(deployment: ServingDeployment) -> Iterator[RuleResult]:
     effect="The worker exits at startup with a pydantic error.",
     remedy="Set one of the values that the finding lists.",
     source=LLM_ARGS,
-    versions=Versions(trtllm=">=1.3.0rc27"),
+    versions=TRTLLM_FILE,
+    engines=(Engine.TRTLLM,),
+    other_levels=(Level.WARNING,),
 )
 def invalid_value(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    return (_result(w, r) for w, r in _unsupported_settings(deployment, Kind.VALUE))
+    for worker, setting in _unsupported_settings(deployment, Kind.VALUE):
+        yield from _result(worker, setting)
 
 
 @rule(
@@ -129,10 +147,8 @@ def invalid_value(deployment: ServingDeployment) -> Iterable[RuleResult]:
     engines=(Engine.TRTLLM,),
 )
 def removed_key(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    return (
-        _result(w, r, Versions(dynamo=f">={shown(r.dynamo)}"))
-        for w, r in _unsupported_settings(deployment, Kind.REMOVED)
-    )
+    for worker, setting in _unsupported_settings(deployment, Kind.REMOVED):
+        yield from _result(worker, setting, Versions(dynamo=f">={shown(setting.dynamo)}"))
 
 
 @rule(

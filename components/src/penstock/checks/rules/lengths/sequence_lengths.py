@@ -45,9 +45,7 @@ def chunks_prompts(worker: Worker) -> bool | None:
     source="vllm/config/model.py 0.10 to 0.31; sglang/srt/configs/model_config.py 0.5.0 to "
     "0.5.21; _init_max_seq_len in tensorrt_llm/_torch/pyexecutor/model_engine.py; vllm#7080, "
     "vllm#17924",
-    versions=Versions(
-        trtllm=">=1.0.0rc6", vllm=">=0.10", sglang=">=0.5.0rc2"
-    ),
+    versions=Versions(trtllm=">=1.0.0rc6", vllm=">=0.10", sglang=">=0.5.0rc2"),
     other_levels=(Level.WARNING,),
     exceptions="Nothing is reported if the file changes the model's configuration: "
     "hf-overrides, json-model-override-args or model_kwargs. With TensorRT-LLM, or with the "

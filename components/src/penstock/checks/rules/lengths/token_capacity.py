@@ -41,9 +41,7 @@ EFFECTS = {
     source="dynamo#9230; max_req_len in sglang/srt/managers/tp_worker.py of 0.5.6.post2 to 0.5.21; "
     "validate_and_adjust_attention_windows in TensorRT-LLM; get_kv_cache_configs in "
     "vllm/v1/core/kv_cache_utils.py 0.31.0",
-    versions=Versions(
-        trtllm=">=1.1.0rc5", vllm=">=0.31", sglang=">=0.5.6.post2"
-    ),
+    versions=Versions(trtllm=">=1.1.0rc5", vllm=">=0.31", sglang=">=0.5.6.post2"),
     engines=(Engine.TRTLLM, Engine.VLLM, Engine.SGLANG),
     other_levels=(Level.ERROR,),
     exceptions="Nothing is reported without a context length in the file, nor for TensorRT-LLM "

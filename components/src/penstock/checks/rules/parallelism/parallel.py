@@ -32,9 +32,7 @@ ELASTIC = ("enable-elastic-ep", "elastic-ep-backend")
     effect="The engine does not start.",
     remedy="Use a tensor parallelism that divides the heads: gpt-oss has 64, so 1, 2, 4, 8 …",
     source="vllm#2652; gpt_oss modeling in TensorRT-LLM (sinks are split by TP)",
-    versions=Versions(
-        trtllm=">=1.0.0rc6", vllm=">=0.10", sglang=">=0.5.0rc2"
-    ),
+    versions=Versions(trtllm=">=1.0.0rc6", vllm=">=0.10", sglang=">=0.5.0rc2"),
 )
 def indivisible_heads(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:

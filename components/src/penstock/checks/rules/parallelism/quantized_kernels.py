@@ -45,9 +45,7 @@ BLACKWELL_ONLY = {
     "0.5.11 (100) and 1223 of 0.5.14 (80), fp8.py 158 of 0.5.9, nvfp4_online.py 102 of 0.5.14; "
     "vllm/model_executor/layers/quantization/fp_quant.py, mxfp8.py and modelopt.py of 0.16.0 to "
     "0.31.0",
-    versions=Versions(
-        trtllm=">=1.0.0rc6,<=1.3.0rc14", sglang=">=0.5.6", vllm=">=0.16"
-    ),
+    versions=Versions(trtllm=">=1.0.0rc6,<=1.3.0rc14", sglang=">=0.5.6", vllm=">=0.16"),
 )
 def no_kernels(deployment: ServingDeployment) -> Iterable[RuleResult]:
     gpu = deployment.gpu

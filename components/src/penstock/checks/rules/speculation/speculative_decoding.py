@@ -142,9 +142,7 @@ def sampling_with_suffix_automaton(deployment: ServingDeployment) -> Iterable[Ru
     "verify_with_parallel_config in vllm/config of 0.14.1 to 0.28.0 and the classes with "
     "SupportsPP in model_executor/models, eagle3_utils.py 0.31.0; sglang#37154, "
     "sglang/srt/server_args.py 4088 of 0.5.6 to 9160 of 0.5.18, validation_hook.py 0.5.21",
-    versions=Versions(
-        trtllm=">=1.3.0rc27", vllm=">=0.14", sglang=">=0.5.6"
-    ),
+    versions=Versions(trtllm=">=1.3.0rc27", vllm=">=0.14", sglang=">=0.5.6"),
     other_levels=(Level.WARNING,),
 )
 def speculation_with_pipeline_parallelism(deployment: ServingDeployment) -> Iterable[RuleResult]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 
 from penstock.checks.finding import Fix, Level, RuleResult
-from penstock.checks.rule import reported_by_run, rule
+from penstock.checks.rule import Rule, reported_by_run, rule
 from penstock.checks.rules.versions.placeholders import hides_version
 from penstock.checks.version_range import CRD, EVERY_IMAGE, Versions
 from penstock.engines.releases import NEWEST, RELEASES
@@ -19,10 +19,8 @@ from penstock.serving.versions import (
     DEPLOYED_RELEASE,
     SEMVER,
     dynamo_version,
-    is_newer,
-    judged_as,
+    newer_than_known,
     shown,
-    software,
     tag_of,
 )
 from penstock.serving.worker import WORKERS
@@ -272,36 +270,36 @@ def ignored_fields(deployment: ServingDeployment) -> Iterable[RuleResult]:
     id="PS910",
     title="the image is newer than the releases that penstock knows",
     level=Level.WARNING,
-    cause=f"This version of penstock knows Dynamo up to {RELEASES[NEWEST].dynamo}. A newer image is "
-    "judged as the newest known release.",
-    effect="What a later release changed is not known: a finding may be wrong, or missing.",
+    cause=f"This penstock knows Dynamo up to {RELEASES[NEWEST].dynamo}. A newer image is judged "
+    "as the newest known release.",
+    effect="What the later release changed is not known: findings may be wrong or missing.",
     remedy="Update penstock, and read the release notes of the image.",
     source="docs.nvidia.com/dynamo: Release Artifacts of 1.7.0",
     versions=EVERY_IMAGE,
 )
-def newer_than_known(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    images = [(software(pod).stated, name) for name, pod in deployment.pods.items()]
-    newer = [(version, name) for version, name in images if version and is_newer(version)]
-    if newer:  # one result: the same is true of all images
-        version, name = max(newer, key=lambda pair: pair[0])
+def newer_image(deployment: ServingDeployment) -> Iterable[RuleResult]:
+    newer = {name: newer_than_known(pod) for name, pod in deployment.pods.items()}
+    found = [(*one, name) for name, one in newer.items() if one is not None]
+    if found:  # one result: the same is true of all images
+        version, program, known, component = max(found)
         yield RuleResult(
-            location=Location(name, "field", ("main", "image")),
-            message=f"the image has Dynamo {version}, which is newer than the releases that "
-            f"penstock knows; it is judged as {judged_as(version)}",
+            location=Location(component, "field", ("main", "image")),
+            message=f"the image has {program} {version}, which is newer than what penstock knows; "
+            f"it is judged as {known}",
             fix=Fix(text="Update penstock, or check the findings against the release notes."),
         )
 
 
-@rule(
+rules_that_are_off = Rule(
     id="PS911",
     title="rules that are off for the version of the image",
     level=Level.NOTE,
-    cause="The file has settings that fail in later releases, not in that of the image. For a build "
-    "between two releases, the release before it counts.",
+    cause="The file has settings that fail in later releases, not in that of the image. For a "
+    "build between two releases, the release before it counts.",
     effect="They are reported once the image is updated.",
     remedy="Read `penstock check --explain` of each rule before you update the image.",
     source="the versions of each rule",
     versions=EVERY_IMAGE,
+    check=reported_by_run,
+    exceptions="Notes that only later releases have are not listed.",
 )
-def rules_that_are_off(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    return reported_by_run(deployment)
