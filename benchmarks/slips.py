@@ -57,9 +57,7 @@ class Slip:
 def slips() -> Iterator[Slip]:
     for one in yaml.safe_load((FOLDER / "slips.yaml").read_text("utf-8")):
         changes = tuple((part["line"], part["wrote"]) for part in (one, *one.get("also", ())))
-        yield Slip(
-            id=one["id"], base=one["base"], changes=changes, differs=one.get("differs", "")
-        )
+        yield Slip(id=one["id"], base=one["base"], changes=changes, differs=one.get("differs", ""))
 
 
 def manifest(base: str, tag: str) -> str:

@@ -360,6 +360,16 @@ OTHER = (
         near=sglang(version="1.6.1", env={"SGLANG_OF_ACME": "1"}),
     ),
     Case(
+        rule="PS170",
+        bad=worker(version="1.6.1", env={"VLLM_NIXL_SIDE_CHANEL_HOST": "10.0.0.1"}),
+        near=worker(version="1.6.1", env={"VLLM_NIXL_SIDE_CHANNEL_HOST": "10.0.0.1"}),
+    ),
+    Case(  # a variable of one's own
+        rule="PS170",
+        bad=worker(version="1.6.1", env={"DYN_SYSTEM_PROT": "9090"}),
+        near=worker(version="1.6.1", env={"DYN_SYSTEM_OWNER": "team-a"}),
+    ),
+    Case(
         rule="PS612",
         bad=worker(*PARSER, version="1.2.0"),
         near=worker(*PARSER, "--reasoning-parser", "glm45", version="1.2.0"),

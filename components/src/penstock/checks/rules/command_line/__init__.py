@@ -3,6 +3,7 @@
 from penstock.checks.rules.command_line import (
     engine_variables,
     flags,
+    misspelled_variables,
     paired_flags,
     unknown_flags,
     variables,
@@ -13,5 +14,6 @@ MODULES = (
     flags,
     variables,
     engine_variables,
+    misspelled_variables,
     paired_flags,
 )
