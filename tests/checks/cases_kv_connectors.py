@@ -256,5 +256,19 @@ OTHERS = (
             env={"SGLANG_DISAGGREGATION_NIXL_BACKEND": "LIBFABRIC"},
         ),
     ),
+    Case(
+        rule="PS455",
+        bad=pools(limits={"vpc.amazonaws.com/efa": "1"}),
+        near=pools(
+            transfer("NixlConnector", backends=["LIBFABRIC"]),
+            transfer("NixlConnector", backends=["LIBFABRIC"]),
+            limits={"vpc.amazonaws.com/efa": "1"},
+        ),
+    ),
+    Case(
+        rule="PS473",
+        bad=pools(decode=transfer("NixlConnector", backends=["LIBFABRIC"])),
+        near=pools(decode=transfer("NixlConnector", backends=["UCX", "LIBFABRIC"])),
+    ),
 )
 CASES = NIXL_POOLS + CONNECTORS + OTHERS

@@ -106,11 +106,9 @@ def test_a_newer_image_is_judged_as_the_newest_known_release(tag: str) -> None:
     text = with_image(VLLM_AGG, tag, VARIABLE)
     assert levels(text, "PS146") == ["warning"]
     newer = [finding.message for finding in found(text, "PS910")]
-    judged = {"1.6.3": "1.6.2", "1.9.0": "1.7.0"}.get(tag)
+    judged = {"1.6.3": "it is judged as 1.6.2", "1.9.0": "it is judged as 1.7.0"}.get(tag)
     assert newer == (
-        [
-            f"the image has Dynamo {tag}, which is newer than what penstock knows; it is judged as {judged}"
-        ]
+        [f"the image has Dynamo {tag}, which is newer than what penstock knows; {judged}"]
         if judged
         else []
     )

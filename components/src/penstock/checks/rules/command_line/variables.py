@@ -93,6 +93,11 @@ VARIABLES_WITHOUT_EFFECT: Mapping[str, Ignored] = {
         versions=Versions(sglang=">=0.5.21"),
         instead=Removed(reason="it is the default"),
     ),
+    "NIXL_BACKEND": Ignored(
+        engine=Engine.VLLM,
+        versions=Versions(every="vLLM has never read it"),
+        instead=Removed("kv_connector_extra_config.backends in --kv-transfer-config"),
+    ),
     "DYN_STORE_KV": Ignored(
         engine=None,
         versions=Versions(dynamo=">=1.6"),

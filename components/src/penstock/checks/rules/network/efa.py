@@ -1,51 +1,116 @@
-"""Rules about SGLang's NIXL on AWS's network devices (EFA)."""
+"""Rules about NIXL's plugins: on AWS's network devices (EFA), and in the two pools."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
+from penstock.checks.rules.kv_transfer.agreement import effective_backend
 from penstock.checks.rules.kv_transfer.transfer import kv_transfer_workers
+from penstock.checks.rules.kv_transfer.vllm_connectors import NIXL, SECTION, connector_of
 from penstock.checks.rules.network.fabric import rdma_devices
 from penstock.checks.version_range import Versions
+from penstock.engines.settings import Location
 from penstock.manifests.deployment import Engine
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.worker import Worker
 
-NIXL_BACKEND = "SGLANG_DISAGGREGATION_NIXL_BACKEND"
+DEFAULT = "UCX"
+# The variable of each engine that has one; vLLM has a key of its connector instead.
+VARIABLES = {
+    Engine.SGLANG: "SGLANG_DISAGGREGATION_NIXL_BACKEND",
+    Engine.TRTLLM: "TRTLLM_NIXL_KVCACHE_BACKEND",
+}
+KEY = "kv_connector_extra_config.backends"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plugins:
+    """The plugins with which NIXL transfers the KV of a worker, in capitals."""
+
+    names: tuple[str, ...]
+    location: Location
+    # What sets them.
+    setting: str
+
+    def fix(self, names: tuple[str, ...], where: str) -> Fix:
+        if self.setting == KEY:
+            listed = ", ".join(f'"{name}"' for name in names)
+            return Fix(text=f'Set "backends": [{listed}] in {KEY.partition(".")[0]} {where}.')
+        text = f"Set {self.setting}={names[0]} {where}."
+        return Fix(text=text, env={self.setting: names[0]})
+
+
+def nixl_plugins(worker: Worker) -> Plugins | None:
+    """None if the worker transfers no KV with NIXL, or if its plugins are not known."""
+    if worker.engine is Engine.VLLM:
+        connector = connector_of(worker)
+        found = [one for one in connector.walk() if one.name in NIXL] if connector else []
+        listed = found[0].extra.get("backends", [DEFAULT]) if found else None
+        if not isinstance(listed, list) or not listed:
+            return None
+        names = tuple(str(name).upper() for name in listed)
+        return Plugins(names=names, location=worker.config_location(SECTION), setting=KEY)
+    variable = VARIABLES.get(worker.engine) if worker.engine else None
+    _, backend = effective_backend(worker)
+    launch = worker.launch
+    if variable is None or str(backend).upper() != "NIXL":
+        return None
+    if variable in launch.unknown_variables or launch.has_unread_variables:
+        return None
+    names = ((worker.env(variable) or DEFAULT).upper(),)
+    return Plugins(names=names, location=worker.location("env", variable), setting=variable)
 
 
 @rule(
     id="PS455",
     title="NIXL over UCX on EFA",
     level=Level.WARNING,
-    cause="SGLang's NIXL uses UCX unless SGLANG_DISAGGREGATION_NIXL_BACKEND is set, and UCX does "
-    "not use EFA devices.",
+    cause="vLLM's and SGLang's NIXL use UCX unless another plugin is set, and UCX does not use EFA "
+    "devices.",
     effect="KV transfers go over TCP.",
-    remedy="Set SGLANG_DISAGGREGATION_NIXL_BACKEND=LIBFABRIC on both pools.",
+    remedy="Set the plugin LIBFABRIC on both pools.",
     source="sglang/srt/disaggregation/nixl/conn.py 173 and environ.py 246 of 0.5.9 "
-    "(EnvStr UCX), the same in 0.5.21; dynamo#9712",
-    versions=Versions(sglang=">=0.5.9"),
+    "(EnvStr UCX), the same in 0.5.23; vllm/distributed/kv_transfer/kv_connector/v1/"
+    "nixl_connector.py 825 of 0.14.1, nixl/base_worker.py 625 of 0.33.0; dynamo#9712; Dynamo's "
+    "recipe of Qwen3-32B for p5.48xlarge",
+    versions=Versions(every="the default is UCX in every version that has the setting"),
+    engines=(Engine.VLLM, Engine.SGLANG),
 )
 def ucx_on_efa(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in kv_transfer_workers(deployment):
-        launch = worker.launch
-        is_unknown = NIXL_BACKEND in launch.unknown_variables or launch.has_unread_variables
-        if worker.engine is not Engine.SGLANG or is_unknown or not _has_efa(worker):
-            continue
-        if worker.get("disaggregation-transfer-backend") == "nixl":
-            backend = worker.env(NIXL_BACKEND) or "UCX"
-            if backend.upper() == "UCX":
-                yield RuleResult(
-                    location=worker.location("env", NIXL_BACKEND),
-                    message=f"{worker.name} requests EFA devices, but NIXL uses {backend}",
-                    fix=Fix(
-                        text=f"Set {NIXL_BACKEND}=LIBFABRIC on both pools.",
-                        env={NIXL_BACKEND: "LIBFABRIC"},
-                    ),
-                )
+        plugins = nixl_plugins(worker) if worker.engine is not Engine.TRTLLM else None
+        if plugins is not None and plugins.names == (DEFAULT,) and _has_efa(worker):
+            yield RuleResult(
+                location=plugins.location,
+                message=f"{worker.name} requests EFA devices, but NIXL uses {DEFAULT}",
+                fix=plugins.fix(("LIBFABRIC",), "on both pools"),
+            )
 
 
 def _has_efa(worker: Worker) -> bool:
     return any("efa" in name for name in rdma_devices(worker))
+
+
+@rule(
+    id="PS473",
+    title="the pools use different plugins of NIXL",
+    level=Level.ERROR,
+    cause="NIXL transfers only between agents that have a plugin in common.",
+    effect="The KV transfer of each request fails: NIXL finds no backend for the remote agent.",
+    remedy="Set the same plugin on both pools.",
+    source="nixl: src/core/nixl_agent.cpp, which selects a backend that both agents have",
+    versions=Versions(every="the pools must agree in every version"),
+)
+def plugins_differ(deployment: ServingDeployment) -> Iterable[RuleResult]:
+    for prefill, decode in deployment.pairs:
+        first, second = nixl_plugins(prefill), nixl_plugins(decode)
+        if first and second and not set(first.names) & set(second.names):
+            yield RuleResult(
+                location=second.location,
+                message=f"NIXL of {decode.name} uses {', '.join(second.names)}, that of "
+                f"{prefill.name} uses {', '.join(first.names)}",
+                fix=second.fix(first.names, f"on {decode.name}"),
+            )
