@@ -126,7 +126,7 @@ def test_a_key_that_an_older_image_has_is_an_error_only_for_newer_ones() -> None
 
 def test_a_removed_key_is_named_with_its_replacement() -> None:
     gone = {"worker/config/attention-config": {"use_fp4_indexer_cache": True}}
-    assert "indexer_kv_dtype: mxfp4" in found(graph(VLLM_AGG, gone), "PS155").fix
+    assert "indexer_kv_dtype: mxfp4" in found(graph(VLLM_AGG, gone), "PS169").fix
 
 
 def test_a_key_is_fixed_where_it_is_set() -> None:

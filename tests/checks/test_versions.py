@@ -8,23 +8,32 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from packaging.specifiers import SpecifierSet
 from packaging.version import VERSION_PATTERN, Version
 
 from penstock.checks.finding import Finding, Level
 from penstock.checks.registry import RULES
+from penstock.checks.rule import Rule
 from penstock.checks.run import ONLY_ON_A_CLUSTER, require_sound
 from penstock.checks.version_range import NAMES, Versions, contains
 from penstock.engines.releases import RELEASES
 from penstock.errors import CheckError
-from penstock.manifests.source import open_source
+from penstock.manifests.source import open_source, sources_of
+from penstock.serving.understand import Hints, understand
+from tests.checks.all_cases import cases
 from tests.checks.support import (
+    LOADER,
     REMOVE,
     TRTLLM_AGG,
     VLLM_AGG,
     VLLM_DISAGG,
+    Case,
+    by_rule,
     check,
+    dump,
     graph,
+    is_graph,
     manifest,
 )
 
@@ -369,3 +378,46 @@ def test_a_range_states_versions_or_why_there_are_none() -> None:
         Versions(dynamo=">=1.4", vllm=">=0.10").text()
         == "Dynamo since 1.4, vLLM 0.10.1.1 to 0.33.0"
     )
+
+
+# Before, between and after the releases that most rules were written from, and a newer one.
+TAGS = ("0.9.0", "1.3.0", "1.6.1", "1.9.0")
+RUNTIMES = {"trtllm": "tensorrtllm-runtime", "vllm": "vllm-runtime", "sglang": "sglang-runtime"}
+# Rules of every version whose findings depend on the image otherwise, and how.
+DEPENDS_ON_IMAGE: Mapping[str, str] = {}
+
+
+def with_tag(text: str, tag: str) -> str:
+    """A file in which all images of Dynamo have the tag; empty if it has none."""
+    if not is_graph(text):
+        tagged, count = re.subn(rf"({REGISTRY}/[\w-]+):[\w.-]+", rf"\g<1>:{tag}", text)
+        return tagged if count else ""
+    tree = yaml.load(text, LOADER)
+    engine = tree.get("engine") if isinstance(tree, dict) else None
+    kind = engine.get("kind") if isinstance(engine, dict) else None
+    if kind not in RUNTIMES or "image" in engine or "dynamo" in tree:
+        return ""
+    tree["engine"]["image"] = f"{REGISTRY}/{RUNTIMES[kind]}:{tag}"
+    return dump(tree)
+
+
+def reported_in_every_version(rule: Rule, case: Case) -> bool:
+    """Whether a result has no versions of its own."""
+    for source in sources_of(case.bad, "case.yaml", ()):
+        found = rule.check(understand(source, Hints(gpu=case.gpu)))
+        if any(one.versions is None or one.versions.every for one in found):
+            return True
+    return False
+
+
+@pytest.mark.parametrize("rule", by_rule(rule for rule in RULES if rule.versions.every))
+def test_a_rule_of_every_version_reports_its_cases_for_each_image(rule: Rule) -> None:
+    for number, case in enumerate(cases().get(rule.id, ())):
+        tagged = {tag: with_tag(case.bad, tag) for tag in TAGS}
+        if not all(tagged.values()) or not reported_in_every_version(rule, case):
+            continue
+        found = {tag: check(text, gpu=case.gpu, only=rule.id) for tag, text in tagged.items()}
+        reported = {tag: {str(one.level) for one in found[tag]} for tag in TAGS}
+        if rule.id not in DEPENDS_ON_IMAGE:
+            assert reported == dict.fromkeys(TAGS, reported["1.6.1"]), f"case {number}"
+            assert reported["1.6.1"], f"case {number}"

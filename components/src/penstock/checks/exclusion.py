@@ -20,8 +20,8 @@ class Exclusion:
     key: str
     problem: str
     fix: str
-    # Specifiers of the engine's version.
-    versions: str
+    # Specifiers of the engine's version, if not those of the rule.
+    versions: str = ""
     # What differs from the rule's.
     level: Level | None = None
     why: str = ""
@@ -29,12 +29,15 @@ class Exclusion:
 
 def results(worker: Worker, exclusions: Iterable[Exclusion]) -> Iterator[RuleResult]:
     for one in exclusions:
-        is_vllm = worker.engine is Engine.VLLM
         yield RuleResult(
             location=worker.config_location(one.key),
             message=one.problem,
             fix=Fix(text=one.fix),
-            versions=Versions(vllm=one.versions) if is_vllm else Versions(sglang=one.versions),
+            versions=_versions(worker.engine, one.versions) if one.versions else None,
             level=one.level,
             why=one.why,
         )
+
+
+def _versions(engine: Engine, specifiers: str) -> Versions:
+    return Versions(vllm=specifiers) if engine is Engine.VLLM else Versions(sglang=specifiers)

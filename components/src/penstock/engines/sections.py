@@ -25,7 +25,7 @@ AUTO = "FLASH_ATTN"
 # (vllm/config/kernel.py 0.31.0).
 LOOSE = ("kernel-config",)
 # Keys of the compilation passes that vLLM 0.12 renamed (vllm#29646).
-_PASSES = {
+PASSES = {
     "enable_fusion": "fuse_norm_quant and fuse_act_quant",
     "enable_attn_fusion": "fuse_attn_quant",
     "enable_noop": "eliminate_noops",
@@ -35,8 +35,7 @@ _PASSES = {
 }
 # Removed keys → what to use instead.
 REPLACED_KEYS: Mapping[Path, str] = {
-    ("attention-config", "use_fp4_indexer_cache"): "indexer_kv_dtype: mxfp4",
-    **{("compilation-config", "pass_config", old): new for old, new in _PASSES.items()},
+    ("compilation-config", "pass_config", old): new for old, new in PASSES.items()
 }
 # Flag → the key of a section that it sets.
 ALIASES = {"attention-backend": ("attention-config", "backend")}
@@ -52,6 +51,8 @@ class SectionError:
     near: str = ""
     # Whether the key is wrong, not its value.
     is_key: bool = False
+    # Whether the value is not one of the accepted ones.
+    is_choice: bool = False
     # What to use instead of a removed key.
     instead: str = ""
 
@@ -103,15 +104,13 @@ def _value(path: Path, value: Any, field: Mapping[str, Any]) -> Iterator[Section
     if names and isinstance(value, str) and value.upper() not in map(str.upper, names):
         if value.lower() != "auto" or AUTO not in names:
             near = nearest(value, names)
-            yield SectionError(
-                path=path, message=f"is {value}, but must be {_one_of(names)}", near=near
-            )
+            message = f"is {value}, but must be {_one_of(names)}"
+            yield SectionError(path=path, message=message, near=near, is_choice=True)
     elif choices and value is not None and value not in choices:
         words = [str(choice) for choice in choices if choice is not None]
         near = nearest(str(value), words)
-        yield SectionError(
-            path=path, message=f"is {value}, but must be {_one_of(words)}", near=near
-        )
+        message = f"is {value}, but must be {_one_of(words)}"
+        yield SectionError(path=path, message=message, near=near, is_choice=True)
     elif is_number and (limit := _outside(value, field)):
         yield SectionError(path=path, message=f"is {value}, but must be {limit}")
 

@@ -128,7 +128,8 @@ class Worker:
     @property
     def dp(self) -> int:
         """Data-parallel ranks, each on its own GPUs."""
-        if self.engine is Engine.SGLANG and self.get("enable-dp-attention"):
+        is_sglang = self.engine is Engine.SGLANG
+        if is_sglang and self._attention_dp_size == 1 and self.get("enable-dp-attention"):
             return 1
         return self.count("data_parallel") or 1
 
@@ -147,15 +148,24 @@ class Worker:
 
     @property
     def has_attention_dp(self) -> bool:
+        if self.engine is Engine.SGLANG and self._attention_dp_size > 1:
+            return True
         key = {Engine.TRTLLM: "enable_attention_dp", Engine.SGLANG: "enable-dp-attention"}
         return self.engine in key and self.get(key[self.engine]) is True
+
+    @property
+    def _attention_dp_size(self) -> int:
+        """SGLang's flag since 0.5.22, beside which dp-size counts replicas."""
+        return positive_int(self.get("attn-dp-size")) or 1
 
     @property
     def attention_ranks(self) -> int:
         """Groups of GPUs under attention DP, each with its own sequences; 1 without it."""
         if not self.has_attention_dp:
             return 1
-        ranks = self.tp if self.is_trtllm else self.count("data_parallel") or 1
+        ranks = self._attention_dp_size
+        if ranks == 1:
+            ranks = self.tp if self.is_trtllm else self.count("data_parallel") or 1
         return ranks if self.tp % ranks == 0 else 1
 
     @property

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
-from penstock.checks.version_range import Versions
+from penstock.checks.version_range import UNCHANGED
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Engine, Role
 from penstock.serving.deployment import ServingDeployment
@@ -18,8 +18,8 @@ EMBEDS, ENCODER = "--embedding-worker", "--custom-encoder-class"
 MULTIMODAL, DEDICATED = "--enable-multimodal", "--dedicated-mm-encoder"
 DECODING, RERANK = "--frontend-decoding", "--rerank-worker"
 ENDPOINTS = ("chat", "completions", "none")
-# (flag, message, fix, versions of Dynamo)
-Problem = tuple[str, str, str, str]
+# (flag, message, fix)
+Problem = tuple[str, str, str]
 
 
 @rule(
@@ -31,18 +31,18 @@ Problem = tuple[str, str, str, str]
     remedy="Change the flag that the message names.",
     source="dynamo/sglang/backend_args.py 115 of 1.0.2, 249 of 1.6.1, args.py and backend_args.py "
     "of 1.3.1 to 1.6.1 (validate_dedicated_mm_encoder); dynamo/vllm/args.py 136 of "
-    "1.2.1, 216 of 1.6.1, backend_args.py 801-841 of 1.6.1; dynamo/common/utils/endpoint_types.py "
-    "of 1.3.1 and 1.6.1",
-    versions=Versions(dynamo=">=1.0"),
+    "1.1.1, 216 of 1.6.1, backend_args.py 801-841 of 1.6.1; dynamo/common/utils/endpoint_types.py "
+    "of 0.8.1 to 1.6.1",
+    versions=UNCHANGED,
+    engines=(Engine.VLLM, Engine.SGLANG),
 )
 def paired_flags(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
-        for flag, message, fix, versions in (*_pairs(worker), *_endpoints(worker)):
+        for flag, message, fix in (*_pairs(worker), *_endpoints(worker)):
             yield RuleResult(
                 location=Location(worker.name, "args", (flag,)),
                 message=message,
                 fix=Fix(text=fix),
-                versions=Versions(dynamo=versions),
             )
 
 
@@ -51,17 +51,17 @@ def _pairs(worker: Worker) -> Iterator[Problem]:
         given = [flag for flag in (CONFIG, KEY) if worker.flag(flag) is not None]
         if len(given) == 1:
             (other,) = {CONFIG, KEY} - set(given)
-            yield given[0], f"{given[0]} requires {other}", f"Add {other}.", ">=1.0"
+            yield given[0], f"{given[0]} requires {other}", f"Add {other}."
         yield from _multimodal(worker)
     if worker.engine is not Engine.VLLM:
         return
     if worker.flag(SHADOW) is not None and worker.get("load-format") != "gms":
-        yield SHADOW, f"{SHADOW} requires --load-format gms", "Add it.", ">=1.2"
+        yield SHADOW, f"{SHADOW} requires --load-format gms", "Add it."
     role = worker.role in (Role.PREFILL, Role.DECODE)
     for flag in (EMBEDS, ENCODER):
         if worker.flag(flag) is not None and role:
             message = f"{flag} does not work with --disaggregation-mode {worker.role}"
-            yield flag, message, f"Remove {flag}.", ">=1.6"
+            yield flag, message, f"Remove {flag}."
 
 
 def _multimodal(worker: Worker) -> Iterator[Problem]:
@@ -69,19 +69,19 @@ def _multimodal(worker: Worker) -> Iterator[Problem]:
     mode = worker.flag("--disaggregation-mode")
     if _is_on(worker, RERANK) and mode is not None and mode.text in ("prefill", "decode"):
         message = f"{RERANK} does not work with --disaggregation-mode {mode.text}"
-        yield RERANK, message, f"Remove {RERANK}.", ">=1.6"
+        yield RERANK, message, f"Remove {RERANK}."
     if not _is_on(worker, DEDICATED) or _is_on(worker, "--multimodal-worker"):
         return
     if not _is_on(worker, MULTIMODAL) and not worker.env("DYN_SGL_ENABLE_MULTIMODAL"):
         message = f"{DEDICATED} requires {MULTIMODAL}"
-        yield DEDICATED, message, f"Add {MULTIMODAL}.", ">=1.3"
+        yield DEDICATED, message, f"Add {MULTIMODAL}."
     elif mode is None or mode.text == "encode":
         message = f"{DEDICATED} requires --disaggregation-mode pd, prefill or decode"
         fix = "Set the mode of the worker." if mode is None else f"Remove {DEDICATED}."
-        yield DEDICATED, message, fix, ">=1.3"
+        yield DEDICATED, message, fix
     elif _is_on(worker, DECODING):
         message = f"{DECODING} does not work with {DEDICATED}"
-        yield DECODING, message, "Move it to the encode worker.", ">=1.5"
+        yield DECODING, message, "Move it to the encode worker."
 
 
 def _is_on(worker: Worker, flag: str) -> bool:
@@ -98,6 +98,6 @@ def _endpoints(worker: Worker) -> Iterator[Problem]:
     unknown = [one for one in types if one not in ENDPOINTS]
     if unknown:
         message = f"{flag} has the unknown type {unknown[0]}"
-        yield flag, message, f"Use {', '.join(ENDPOINTS)}.", ">=1.0"
+        yield flag, message, f"Use {', '.join(ENDPOINTS)}."
     elif "none" in types and len(types) > 1:
-        yield flag, f"{flag} combines none with other types", "Remove none.", ">=1.6"
+        yield flag, f"{flag} combines none with other types", "Remove none."

@@ -12,7 +12,7 @@ from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
 from penstock.checks.rules.command_line.connector_flag import instead_of_variable
 from penstock.checks.rules.versions.placeholders import is_template
-from penstock.checks.version_range import KUBERNETES, Versions
+from penstock.checks.version_range import KUBERNETES, UNCHANGED, Versions
 from penstock.engines.flags import Removed
 from penstock.engines.releases import NEWEST, RELEASES
 from penstock.engines.settings import Location
@@ -127,13 +127,14 @@ IGNORED = (
     "programs log nothing."
 )
 BARE_REFERENCE = re.compile(r"(?:^|=)(\$[A-Z_][A-Z0-9_]*)$")
-SET_BY_OPERATOR = (
-    "DYN_NAMESPACE_WORKER_SUFFIX",
-    "DYN_PARENT_DGD_K8S_NAME",
-    "DYN_PARENT_DGD_K8S_NAMESPACE",
-    "DYN_NAMESPACE_PREFIX",
-    "DYN_COMPONENT",
-)
+# The operator of 0.4.1 sets the first two, that of 1.0 all.
+SET_BY_OPERATOR: Mapping[str, Versions] = {
+    "DYN_PARENT_DGD_K8S_NAME": UNCHANGED,
+    "DYN_PARENT_DGD_K8S_NAMESPACE": UNCHANGED,
+    "DYN_NAMESPACE_WORKER_SUFFIX": Versions(dynamo=">=1.0"),
+    "DYN_NAMESPACE_PREFIX": Versions(dynamo=">=1.0"),
+    "DYN_COMPONENT": Versions(dynamo=">=1.0"),
+}
 
 
 @rule(
@@ -236,8 +237,9 @@ def rejected_variable(deployment: ServingDeployment) -> Iterable[RuleResult]:
     cause="The operator sets these variables for each generation of workers.",
     effect="Generations mix, or workers register where no frontend looks for them.",
     remedy="Remove the variable.",
-    source="component_worker.go, component_frontend.go@132ccbe3",
-    versions=Versions(dynamo=">=1.4"),
+    source="component_worker.go, component_frontend.go@132ccbe3; deploy/cloud/operator of 0.4.1 "
+    "and deploy/operator of 1.0.0",
+    versions=Versions(dynamo=">=1.0"),
 )
 def operator_variable(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
@@ -251,6 +253,7 @@ def operator_variable(deployment: ServingDeployment) -> Iterable[RuleResult]:
                         location=Location(component.name, "env", (str(variable),)),
                         message=f"{variable} must be set only by the operator",
                         fix=Fix(text=f"Remove {variable}.", env={str(variable): None}),
+                        versions=SET_BY_OPERATOR[str(variable)],
                     )
 
 

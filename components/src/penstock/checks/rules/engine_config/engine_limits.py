@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
 from penstock.checks.rules.engine_config.engine_file import LLM_ARGS, engine_files
-from penstock.checks.version_range import Versions
+from penstock.checks.version_range import ARITHMETIC, UNCHANGED, Versions
 from penstock.manifests.deployment import Engine, Role
 from penstock.positive_int import positive_int
 from penstock.serving.deployment import ServingDeployment
@@ -25,7 +25,8 @@ KNOWN_KV_DTYPES = ("auto", "fp8", "fp8_ds_mla", "nvfp4")
     effect="The worker exits at startup: a validator rejects the combination.",
     remedy="Set only one of them.",
     source="CudaGraphConfig in TensorRT-LLM llm_args.py; TensorRT-LLM#5014",
-    versions=Versions(trtllm=">=1.3.0rc27"),
+    versions=UNCHANGED,
+    engines=(Engine.TRTLLM,),
 )
 def contradicting_graph_sizes(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, _ in engine_files(deployment):
@@ -65,7 +66,8 @@ def _positive_sizes(sizes: object) -> list[int]:
     "max_batch_size, full batches run without a CUDA graph.",
     remedy="Capture graphs up to and including max_batch_size.",
     source="_filter_cuda_graph_batch_sizes in TensorRT-LLM's model_engine.py; TensorRT-LLM#4249",
-    versions=Versions(trtllm=">=1.3.0rc27"),
+    versions=UNCHANGED,
+    engines=(Engine.TRTLLM,),
     other_levels=(Level.NOTE,),
 )
 def unused_graph_sizes(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -104,7 +106,8 @@ def unused_graph_sizes(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="The batch never reaches max_batch_size, but memory is allocated for it.",
     remedy="Raise max_num_tokens or lower max_batch_size.",
     source="validator in TensorRT-LLM llm_args.py",
-    versions=Versions(trtllm=">=1.3.0rc27"),
+    versions=ARITHMETIC,
+    engines=(Engine.TRTLLM,),
 )
 def batch_above_tokens(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
@@ -131,7 +134,8 @@ def batch_above_tokens(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="Only a warning is logged; the KV cache may have another type than configured.",
     remedy="Set auto (the weights' type) or fp8.",
     source="sync_quant_config_with_kv_cache_config_dtype in TensorRT-LLM llm_args.py",
-    versions=Versions(trtllm=">=1.3.0rc27"),
+    versions=UNCHANGED,
+    engines=(Engine.TRTLLM,),
 )
 def unsupported_kv_dtype(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, _ in engine_files(deployment):
@@ -153,10 +157,12 @@ def unsupported_kv_dtype(deployment: ServingDeployment) -> Iterable[RuleResult]:
     title="the KV cache type differs from the model's half precision",
     level=Level.WARNING,
     cause="vLLM's kv-cache-dtype is float16 or bfloat16 and is not the model's type.",
-    effect="The model generates invalid output.",
+    effect="The model generates invalid output, or the engine stops, as not every version has a "
+    "kernel for the type.",
     remedy="Set kv-cache-dtype to auto or fp8.",
     source="vllm#54338",
-    versions=Versions(vllm=">=0.31"),
+    versions=UNCHANGED,
+    engines=(Engine.VLLM,),
 )
 def different_half_precision(deployment: ServingDeployment) -> Iterable[RuleResult]:
     """vLLM reads float16 and bfloat16 caches with the kernels of the model's type."""
@@ -186,7 +192,8 @@ def different_half_precision(deployment: ServingDeployment) -> Iterable[RuleResu
     "note.",
     remedy="Set enable_attention_dp, or remove attention_dp_config.",
     source="recipes/gpt-oss-120b/trtllm/disagg of ai-dynamo/dynamo@04521f47",
-    versions=Versions(trtllm=">=1.3.0rc19"),
+    versions=UNCHANGED,
+    engines=(Engine.TRTLLM,),
     other_levels=(Level.NOTE,),
     exceptions="If enable_attention_dp is set to false, it is a note.",
 )
@@ -213,7 +220,8 @@ def unused_attention_dp_config(deployment: ServingDeployment) -> Iterable[RuleRe
     effect="The worker exits at startup.",
     remedy="Keep only prefill_cuda_graph_backend.",
     source="normalize_prefill_cuda_graph_config in TensorRT-LLM llm_args.py",
-    versions=Versions(trtllm=">=1.3.0rc27"),
+    versions=UNCHANGED,
+    engines=(Engine.TRTLLM,),
 )
 def two_prefill_graphs(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, values in engine_files(deployment):
@@ -237,7 +245,8 @@ def two_prefill_graphs(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="The worker exits at startup.",
     remedy="Remove one of them.",
     source="TensorRT-LLM llm_args.py (validator)",
-    versions=Versions(trtllm=">=1.3.0rc27"),
+    versions=UNCHANGED,
+    engines=(Engine.TRTLLM,),
 )
 def gms_and_balancer(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
@@ -306,7 +315,8 @@ def iteration_statistics(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="TensorRT-LLM converts it; other readers of the file may not.",
     remedy="Write the number without quotes.",
     source=LLM_ARGS,
-    versions=Versions(trtllm=">=1.0.0rc6"),
+    versions=UNCHANGED,
+    engines=(Engine.TRTLLM,),
 )
 def quoted_number(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, values in engine_files(deployment):

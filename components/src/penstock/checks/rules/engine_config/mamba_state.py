@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from penstock.checks.exclusion import Exclusion, results
 from penstock.checks.finding import Level, RuleResult
 from penstock.checks.rule import rule
-from penstock.checks.version_range import Versions
+from penstock.checks.version_range import UNCHANGED
 from penstock.manifests.deployment import Engine, Role
 from penstock.models import ModelFacts
 from penstock.positive_int import positive_int
@@ -32,7 +32,8 @@ NO_RADIX, PAGE = "disable-radix-cache", "page-size"
     source="sglang/srt/server_args.py _handle_mamba_radix_cache 1699-1764 of 0.5.9, 2123-2210 of "
     "0.5.10, 2380-2455 of 0.5.11, 4356-4400 of 0.5.14; arg_groups/mamba_hook.py 100-151 and "
     "model_hook.py 936-955 of 0.5.21; sglang#19169",
-    versions=Versions(sglang=">=0.5.8"),
+    versions=UNCHANGED,
+    engines=(Engine.SGLANG,),
     other_levels=(Level.WARNING,),
 )
 def state_strategy(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -69,7 +70,7 @@ def _buffer(worker: Worker) -> Iterator[Exclusion]:
                 key=key,
                 problem=f"{key} {strategy} is useless with {NO_RADIX}",
                 fix=f"Set {key} to no_buffer.",
-                versions=">=0.5.8,<0.5.10",
+                versions="<0.5.10",
                 level=Level.WARNING,
                 why="Each request takes two more states, which only the radix cache reads, so "
                 "fewer requests run at the same time.",
@@ -82,7 +83,6 @@ def _buffer(worker: Worker) -> Iterator[Exclusion]:
             key=INTERVAL if worker.get(INTERVAL) else PAGE,
             problem=f"{INTERVAL} {interval} is not a multiple of {PAGE} {page}",
             fix=f"Set {INTERVAL} to a multiple of {page}.",
-            versions=">=0.5.8",
         )
     elif page and max(CHUNK, page) % min(CHUNK, page):
         yield Exclusion(
@@ -90,14 +90,13 @@ def _buffer(worker: Worker) -> Iterator[Exclusion]:
             problem=f"{PAGE} {page} neither divides the chunk of {CHUNK} tokens nor is a multiple "
             "of it",
             fix=f"Set {PAGE} to {CHUNK}.",
-            versions=">=0.5.8,<0.5.19",
+            versions="<0.5.19",
         )
     if (count := positive_int(drafted)) and interval < count:
         yield Exclusion(
             key=INTERVAL,
             problem=f"{INTERVAL} {interval} is below speculative-num-draft-tokens {count}",
             fix=f"Set {INTERVAL} to at least {count}.",
-            versions=">=0.5.8",
         )
 
 

@@ -8,7 +8,8 @@ from typing import Any
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
 from penstock.checks.rules.engine_config.engine_file import engine_files
-from penstock.checks.version_range import Versions
+from penstock.checks.version_range import UNCHANGED
+from penstock.manifests.deployment import Engine
 from penstock.positive_int import positive_int
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.worker import Worker
@@ -29,7 +30,8 @@ Problem = tuple[str, str, str]
     source="validate_speculative_config, validate_helix_tokens_per_block, "
     "validate_disk_cache_config and validate_mx_config in tensorrt_llm/llmapi/llm_args.py of "
     "1.3.0rc29",
-    versions=Versions(trtllm=">=1.3.0rc27"),
+    versions=UNCHANGED,
+    engines=(Engine.TRTLLM,),
 )
 def refused_together(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, _ in engine_files(deployment):

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
-from penstock.checks.version_range import Versions
+from penstock.checks.version_range import UNCHANGED
 from penstock.manifests.deployment import Engine
 from penstock.positive_int import positive_int
 from penstock.serving.deployment import ServingDeployment
@@ -32,9 +32,10 @@ def _vllm_workers(deployment: ServingDeployment) -> Iterator[Worker]:
     effect="vLLM raises ValueError at startup.",
     remedy="Set dtype to bfloat16, or remove it.",
     source="get_supported_act_dtypes in vllm/model_executor/layers/quantization and "
-    "_FLOAT16_NOT_SUPPORTED_MODELS in vllm/config/model.py of 0.16.0 to 0.31.0; "
-    "vllm/config/vllm.py 933 of 0.31.0",
-    versions=Versions(vllm=">=0.16"),
+    "_FLOAT16_NOT_SUPPORTED_MODELS in vllm/config/model.py of 0.11.0 to 0.33.0; "
+    "vllm/config/vllm.py 933 of 0.31.0; config/__init__.py 2669 of 0.10.1",
+    versions=UNCHANGED,
+    engines=(Engine.VLLM,),
 )
 def float16_unsupported(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in _vllm_workers(deployment):
@@ -58,8 +59,10 @@ def float16_unsupported(deployment: ServingDeployment) -> Iterable[RuleResult]:
     cause="The checkpoint is quantized with one method, and quantization names another one.",
     effect="vLLM raises ValueError at startup.",
     remedy="Remove quantization; vLLM reads the method from the checkpoint.",
-    source="vllm/config/model.py _verify_quantization, 1410 of 0.31.0; the same of 0.16.0",
-    versions=Versions(vllm=">=0.16"),
+    source="vllm/config/model.py _verify_quantization, 1410 of 0.31.0; the same of "
+    "0.10.1 to 0.33.0",
+    versions=UNCHANGED,
+    engines=(Engine.VLLM,),
 )
 def other_quantization(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in _vllm_workers(deployment):
@@ -90,8 +93,9 @@ def _family(method: str) -> str:
     effect="vLLM exits at startup.",
     remedy="Remove one of the settings.",
     source="vllm/config/parallel.py 516-523 and engine/arg_utils.py 2278 of 0.31.0; parallel.py "
-    "321 of 0.16.0",
-    versions=Versions(vllm=">=0.16"),
+    "321 of 0.16.0; the same of 0.12.0 to 0.33.0",
+    versions=UNCHANGED,
+    engines=(Engine.VLLM,),
 )
 def contradicting_data_parallelism(deployment: ServingDeployment) -> Iterable[RuleResult]:
     external, hybrid = "data-parallel-external-lb", "data-parallel-hybrid-lb"
@@ -124,8 +128,10 @@ def contradicting_data_parallelism(deployment: ServingDeployment) -> Iterable[Ru
     "on); vLLM's default is another one.",
     effect="vLLM fails an assertion at startup.",
     remedy="Set all2all-backend to deepep_low_latency, or remove enable-dbo.",
-    source="vllm/config/vllm.py 2181-2190 of 0.31.0 and 1013-1022 of 0.16.0",
-    versions=Versions(vllm=">=0.16"),
+    source="vllm/config/vllm.py 2181-2190 of 0.31.0 and 1013-1022 of 0.16.0; the same of 0.11.0 to "
+    "0.33.0",
+    versions=UNCHANGED,
+    engines=(Engine.VLLM,),
 )
 def overlap_without_deepep(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in _vllm_workers(deployment):
@@ -149,8 +155,10 @@ def overlap_without_deepep(deployment: ServingDeployment) -> Iterable[RuleResult
     "section has no key tensor_parallel_size.",
     effect="vLLM raises ValueError at startup.",
     remedy="Set draft_tensor_parallel_size to 1 or to tensor-parallel-size.",
-    source="vllm/config/speculative.py 1733 and 1808 of 0.31.0, 660 of 0.16.0",
-    versions=Versions(vllm=">=0.16"),
+    source="vllm/config/speculative.py 1733 and 1808 of 0.31.0, 660 of 0.16.0; the same of 0.10.1 "
+    "to 0.33.0",
+    versions=UNCHANGED,
+    engines=(Engine.VLLM,),
 )
 def draft_parallelism(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in _vllm_workers(deployment):

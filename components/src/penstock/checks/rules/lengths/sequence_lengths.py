@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
-from penstock.checks.version_range import PENSTOCK, Versions
+from penstock.checks.version_range import AGREEMENT, ARITHMETIC, PENSTOCK, UNCHANGED
 from penstock.engines.setting_names import COMMON_SETTINGS
 from penstock.manifests.deployment import Engine, Role
 from penstock.models import ModelShape
@@ -45,7 +45,8 @@ def chunks_prompts(worker: Worker) -> bool | None:
     source="vllm/config/model.py 0.10 to 0.31; sglang/srt/configs/model_config.py 0.5.0 to "
     "0.5.21; _init_max_seq_len in tensorrt_llm/_torch/pyexecutor/model_engine.py; vllm#7080, "
     "vllm#17924",
-    versions=Versions(trtllm=">=1.0.0rc6", vllm=">=0.10", sglang=">=0.5.0rc2"),
+    versions=UNCHANGED,
+    engines=(Engine.TRTLLM, Engine.VLLM, Engine.SGLANG),
     other_levels=(Level.WARNING,),
     exceptions="Nothing is reported if the file changes the model's configuration: "
     "hf-overrides, json-model-override-args or model_kwargs. With TensorRT-LLM, or with the "
@@ -94,11 +95,11 @@ def _beyond_positions(worker: Worker, positions: int, *, is_allowed: bool) -> st
     level=Level.ERROR,
     cause="Without chunked prefill a prompt must fit in one step, and the tokens per step are "
     "fewer than the context length.",
-    effect="TensorRT-LLM fails longer prompts with HTTP 500 (1.6.0 known issue); vLLM does not "
-    "start.",
+    effect="TensorRT-LLM fails longer prompts with HTTP 500; vLLM does not start.",
     remedy="Enable chunked prefill, or raise the tokens per step.",
     source="Dynamo 1.6.0 known issues; trtllm#9277; vllm#33109",
-    versions=Versions(trtllm=">=1.3.0rc27", vllm=">=0.10"),
+    versions=UNCHANGED,
+    engines=(Engine.TRTLLM, Engine.VLLM),
     other_levels=(Level.WARNING,),
     exceptions="With TensorRT-LLM it is a warning, because only long prompts fail.",
 )
@@ -120,16 +121,7 @@ def prompt_exceeds_step(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 fix=Fix(text=f"Set {key} to true.", config={key: True}),
                 # TensorRT-LLM refuses only long prompts, and all may be short.
                 level=Level.WARNING if worker.is_trtllm else None,
-                versions=_contradicting_lengths(worker),
             )
-
-
-def _contradicting_lengths(worker: Worker) -> Versions | None:
-    """More versions of TensorRT-LLM, for a file that itself states longer sequences and disables
-    chunks. Published files for short prompts keep the defaults of both."""
-    states_both = worker.get("enable_chunked_prefill") is False and worker.count("context_length")
-    is_trtllm = worker.is_trtllm and states_both
-    return Versions(trtllm=">=1.2.0rc3") if is_trtllm else None
 
 
 @rule(
@@ -141,7 +133,8 @@ def _contradicting_lengths(worker: Worker) -> Versions | None:
     effect="The worker may crash when a chunk ends inside a block.",
     remedy="Round max_num_tokens up to a multiple of tokens_per_block.",
     source="AISimulate generator rules, marked CRASH",
-    versions=Versions(trtllm=">=1.3.0rc19"),
+    versions=ARITHMETIC,
+    engines=(Engine.TRTLLM,),
     exceptions="It applies to prefill workers of disaggregated deployments.",
 )
 def partial_block_step(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -171,7 +164,7 @@ def partial_block_step(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="Long prompts are prefilled and transferred, and then rejected by the decode worker.",
     remedy="Give decode workers at least the prefill workers' context length.",
     source="AISimulate generator rules; recipes/gpt-oss-120b/trtllm/disagg (9000 and 11000)",
-    versions=Versions(dynamo=">=0.4"),
+    versions=AGREEMENT,
 )
 def shorter_decode_context(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for prefill, decode in deployment.pairs:
@@ -223,7 +216,8 @@ def context_length_differs(deployment: ServingDeployment) -> Iterable[RuleResult
     effect="vLLM exits at startup.",
     remedy="Raise max-num-batched-tokens or lower max-num-seqs.",
     source="vllm/config/scheduler.py 0.31.0; vllm#1658",
-    versions=Versions(vllm=">=0.10"),
+    versions=UNCHANGED,
+    engines=(Engine.VLLM,),
 )
 def fewer_tokens_than_sequences(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
@@ -250,7 +244,7 @@ def fewer_tokens_than_sequences(deployment: ServingDeployment) -> Iterable[RuleR
     example="One sequence of gpt-oss-120b needs 4.5 GiB of fp8 KV.",
     remedy="Set model.context_length, or the engine's own key.",
     source="TensorRT-LLM llm_args.py (max_seq_len), vllm/config/model.py",
-    versions=Versions(dynamo=">=0.4"),
+    versions=UNCHANGED,
 )
 def no_context_length(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.pool(Role.PREFILL, Role.WORKER):

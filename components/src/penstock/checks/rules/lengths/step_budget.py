@@ -35,9 +35,10 @@ def _vllm_workers(deployment: ServingDeployment) -> Iterator[tuple[Worker, int]]
     "max-num-batched-tokens: for every sequence up to 0.26, once from 0.28 on.",
     effect="vLLM raises ValueError at startup.",
     remedy="Raise max-num-batched-tokens, or lower num_speculative_tokens or max-num-seqs.",
-    source="vllm/config/vllm.py 1577-1595 and speculative.py 1039 of 0.23.0, vllm.py 1698-1716 of "
+    source="vllm/config/vllm.py 1391 of 0.20.1, "
+    "1577-1595 and speculative.py 1039 of 0.23.0, vllm.py 1698-1716 of "
     "0.26.0, vllm.py 2355-2386 of 0.31.0; vllm#50708",
-    versions=Versions(vllm=">=0.23"),
+    versions=Versions(vllm=">=0.20"),  # 0.19 starts, with no tokens for a step
 )
 def no_tokens_left(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, budget in _vllm_workers(deployment):
@@ -53,7 +54,7 @@ def no_tokens_left(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 slots * sequences + 1,
                 f"{slots} slots for draft tokens × max-num-seqs {sequences} leave none of the "
                 f"{budget} tokens of a step",
-                Versions(vllm=">=0.23,<0.28"),
+                Versions(vllm=">=0.20,<0.28"),
             )
         extra = slots + 1 if section.get("method") in PARALLEL else slots
         if extra >= budget:

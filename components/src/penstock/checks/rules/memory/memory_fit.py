@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
-from penstock.checks.version_range import ARITHMETIC, PENSTOCK, Versions
+from penstock.checks.version_range import ARITHMETIC, PENSTOCK
 from penstock.engines.setting_names import COMMON_SETTINGS
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Engine
@@ -85,7 +85,7 @@ def _is_ample(budget: MemoryBudget) -> bool:
     effect="The engine runs out of memory at startup, after it has loaded the weights.",
     remedy="Use more GPUs per replica, a larger GPU, or an fp8 KV cache.",
     source="penstock.memory; vllm#23278; dynamo#12276 (buffers)",
-    versions=Versions(dynamo=">=1.0"),
+    versions=ARITHMETIC,
 )
 def model_does_not_fit(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, budget in memory_budgets(deployment):
@@ -108,7 +108,7 @@ def model_does_not_fit(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="vLLM does not start; TensorRT-LLM lowers max_seq_len or never schedules the prompt.",
     remedy="Use a shorter context length, an fp8 KV cache, or more GPUs per replica.",
     source="penstock.memory; vllm#34076",
-    versions=Versions(dynamo=">=1.0"),
+    versions=ARITHMETIC,
 )
 def no_full_length_sequence(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, budget in memory_budgets(deployment):
@@ -152,7 +152,7 @@ def _decisive(worker: Worker, change: Remedy | None) -> Location:
     effect="One long prompt blocks or evicts the other requests.",
     remedy="Use a shorter context length, an fp8 KV cache, or more GPUs per replica.",
     source="penstock.memory",
-    versions=Versions(dynamo=">=1.0"),
+    versions=ARITHMETIC,
 )
 def few_full_length_sequences(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, budget in memory_budgets(deployment):
@@ -176,7 +176,8 @@ def few_full_length_sequences(deployment: ServingDeployment) -> Iterable[RuleRes
     example="A published recipe requested 194.9 GiB.",
     remedy="Use the Python transceiver or a shorter context length.",
     source="dynamo#12276; TensorRT-LLM cacheTransBuffer",
-    versions=Versions(trtllm=">=1.3.0rc19"),
+    versions=ARITHMETIC,
+    engines=(Engine.TRTLLM,),
 )
 def large_transfer_buffers(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, budget in memory_budgets(deployment):
@@ -209,7 +210,7 @@ def large_transfer_buffers(deployment: ServingDeployment) -> Iterable[RuleResult
     effect="The engine allocates fewer tokens and logs it.",
     remedy="Remove the limit.",
     source="TensorRT-LLM llm_args.py (max_tokens); penstock.memory",
-    versions=Versions(dynamo=">=1.0"),
+    versions=ARITHMETIC,
     engines=(Engine.TRTLLM, Engine.SGLANG),
 )
 def token_limit_too_large(deployment: ServingDeployment) -> Iterable[RuleResult]:

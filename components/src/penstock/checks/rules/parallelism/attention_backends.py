@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
-from penstock.checks.version_range import Versions
+from penstock.checks.version_range import UNCHANGED, Versions
 from penstock.hardware import Gpu
 from penstock.manifests.deployment import Engine
 from penstock.models import ModelFacts
@@ -17,7 +17,6 @@ from penstock.serving.worker import Worker
 KEYS = ("attention-backend", "attention-config.backend")
 # Models whose own code selects among attention backends.
 OWN_SELECTION = ("deepseek_v4", "deepseek_v41_text", "deepseek_ref", "glm5_next_text")
-EVERY = Versions(vllm=">=0.16")
 # `supports_compute_capability`: the generations (SM / 10) of GPUs.
 GENERATIONS: Mapping[str, tuple[int, ...]] = {
     "FLASH_ATTN_MLA": (9,),
@@ -34,7 +33,7 @@ PLAIN_KV_ONLY = ("FLEX_ATTENTION", "FLASH_ATTN_MLA")
 @dataclass(frozen=True)
 class _Reason:
     text: str
-    versions: Versions = EVERY
+    versions: Versions = UNCHANGED
 
 
 @rule(
@@ -47,9 +46,10 @@ class _Reason:
     "configuration.",
     remedy="Remove attention-backend, so that vLLM selects one that is valid.",
     source="validate_configuration and the supports_* methods in vllm/v1/attention/backend.py and "
-    "vllm/v1/attention/backends of 0.16.0, 0.19.0, 0.20.1, 0.23.0, 0.28.0 and 0.31.0; "
-    "vllm/platforms/cuda.py 450-470 of 0.31.0; vllm#40153, vllm#40677",
-    versions=EVERY,
+    "vllm/v1/attention/backends of 0.14.1, 0.16.0, 0.19.0, 0.20.1, 0.23.0, 0.28.0, 0.31.0 and "
+    "0.33.0; vllm/platforms/cuda.py 450-470 of 0.31.0; vllm#40153, vllm#40677",
+    versions=UNCHANGED,
+    engines=(Engine.VLLM,),
 )
 def unsupported_backend(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
@@ -96,12 +96,12 @@ def _layers(backend: str, gpu: Gpu | None, facts: ModelFacts) -> Iterator[_Reaso
 def _flashinfer(gpu: Gpu | None, facts: ModelFacts) -> Iterator[_Reason]:
     largest = max(facts.head_sizes, default=0)
     if largest > 256:
-        before = Versions(vllm=">=0.16,<0.23")
+        before = Versions(vllm="<0.23")
         yield _Reason(f"does not support attention heads of size {largest}", before)
     if facts.has_sinks and gpu is not None and not gpu.is_blackwell:
         # `supports_sink`: SM 100 only; from 0.28 on also SM 120, from 0.31 on also SM 90.
         until = "0.28" if gpu.sm >= 120 else "0.31"
-        versions = Versions(vllm=f">=0.16,<{until}")
+        versions = Versions(vllm=f"<{until}")
         yield _Reason(f"does not support attention sinks on {gpu.name} (SM {gpu.sm})", versions)
 
 
@@ -110,5 +110,5 @@ def _flash_attention(dtype: str, gpu: Gpu | None) -> Iterator[_Reason]:
         yield _Reason("does not support the KV cache type fp8_e5m2", Versions(vllm=">=0.23"))
     elif gpu is not None and not gpu.is_hopper:
         # `flash_attn_supports_fp8`: only FlashAttention 3, on Hopper. Later versions add others.
-        only_hopper = Versions(vllm=">=0.16,<0.28")
+        only_hopper = Versions(vllm="<0.28")
         yield _Reason(f"does not support an fp8 KV cache on {gpu.name} (SM {gpu.sm})", only_hopper)

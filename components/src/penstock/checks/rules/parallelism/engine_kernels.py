@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
-from penstock.checks.version_range import Versions
+from penstock.checks.version_range import UNCHANGED, Versions
 from penstock.manifests.deployment import Engine, Role
 from penstock.positive_int import positive_int
 from penstock.serving.deployment import ServingDeployment
@@ -28,7 +28,8 @@ GRAPH_SIZES = ("cuda-graph-max-bs-decode", "cuda-graph-max-bs")
     source="sglang/srt/server_args.py 1481 of 0.5.6.post2, arg_groups/overrides.py 1210 of 0.5.21; "
     "sglang#18550",
     # 0.5.6 to 0.5.21; the pair of the issue is older than 0.5.8.
-    versions=Versions(sglang=">=0.5.6"),
+    versions=UNCHANGED,
+    engines=(Engine.SGLANG,),
 )
 def e5m2_with_fa3(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
@@ -79,7 +80,8 @@ def fp8_with_pooled_index(deployment: ServingDeployment) -> Iterable[RuleResult]
     effect="Every rank fails while it loads the weights.",
     remedy="Set moe_config.backend to CUTLASS.",
     source="TensorRT-LLM#17570 (nvbug 5986434; 1.3.0rc7 on H200)",
-    versions=Versions(trtllm=">=1.2.0rc0"),
+    versions=UNCHANGED,
+    engines=(Engine.TRTLLM,),
 )
 def blackwell_experts(deployment: ServingDeployment) -> Iterable[RuleResult]:
     gpu = deployment.gpu
@@ -108,7 +110,8 @@ def blackwell_experts(deployment: ServingDeployment) -> Iterable[RuleResult]:
     remedy="Raise the variable to at least cuda-graph-max-bs.",
     source="sglang/srt/layers/moe/token_dispatcher/deepep.py 321-327 of 0.5.6.post2 and 394 of "
     "0.5.21, environ.py (EnvInt 128); sglang#14065, srt-slurm#44",
-    versions=Versions(sglang=">=0.5.6"),
+    versions=UNCHANGED,
+    engines=(Engine.SGLANG,),
 )
 def dispatch_limit(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.pool(Role.DECODE, Role.WORKER):

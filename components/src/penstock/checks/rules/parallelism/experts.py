@@ -7,7 +7,7 @@ from math import gcd
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
-from penstock.checks.version_range import Versions
+from penstock.checks.version_range import ARITHMETIC, UNCHANGED
 from penstock.manifests.deployment import Engine
 from penstock.positive_int import positive_int
 from penstock.serving.deployment import ServingDeployment
@@ -29,7 +29,8 @@ EXPERT_KEYS = {
     effect="The engine does not start.",
     remedy="Set only moe_expert_parallel_size; the engine computes the other.",
     source="dynamo#7140; TensorRT-LLM mapping.py",
-    versions=Versions(trtllm=">=1.0.0rc6"),
+    versions=ARITHMETIC,
+    engines=(Engine.TRTLLM,),
 )
 def moe_parallelism_mismatch(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
@@ -98,7 +99,8 @@ def _divisor(deployment: ServingDeployment, worker: Worker, limit: int) -> Fix:
     remedy="Use an expert parallelism that divides the experts: gpt-oss-120b has 128, "
     "gpt-oss-20b has 32.",
     source="MoE slots in TensorRT-LLM (num_slots // moe_ep)",
-    versions=Versions(trtllm=">=1.3.0rc19", sglang=">=0.5.14"),
+    versions=ARITHMETIC,
+    engines=(Engine.TRTLLM, Engine.SGLANG),
 )
 def indivisible_experts(deployment: ServingDeployment) -> Iterable[RuleResult]:
     model = deployment.model
@@ -129,7 +131,7 @@ def indivisible_experts(deployment: ServingDeployment) -> Iterable[RuleResult]:
     "ValueError at startup.",
     remedy="Disable expert parallelism.",
     source="TensorRT-LLM mapping.py; vllm/config/model.py 0.31.0",
-    versions=Versions(dynamo=">=0.4"),
+    versions=UNCHANGED,
     other_levels=(Level.ERROR,),
 )
 def expert_parallelism_for_dense_model(deployment: ServingDeployment) -> Iterable[RuleResult]:

@@ -7,9 +7,12 @@ from typing import Any
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
-from penstock.checks.version_range import Versions
-from penstock.engines.sections import ALIASES, SectionError, section_errors, sections
+from penstock.checks.rules.engine_config.accepted_values import FOLDED
+from penstock.checks.version_range import UNCHANGED, Versions
+from penstock.engines.releases import DEPLOYED, RELEASES
+from penstock.engines.sections import ALIASES, PASSES, SectionError, section_errors, sections
 from penstock.engines.setting_names import PARTS
+from penstock.engines.value_history import is_known, names
 from penstock.manifests.deployment import Engine, Role
 from penstock.positive_int import positive_int
 from penstock.serving.deployment import ServingDeployment
@@ -26,13 +29,21 @@ ALIASES_OF_SECTION_KEYS: Mapping[str, tuple[str, ...]] = {
     "enable-flashinfer-autotune": ("kernel-config", "enable_flashinfer_autotune"),
     **{flag: tuple(key.split(".")) for flag, key in PARTS.items()},
 }
-# Since when vLLM refuses both, if not always.
-REFUSED_SINCE: Mapping[str, str] = {
-    "attention-backend": "0.14.1",
-    "enable-flashinfer-autotune": "0.16",
-    **dict.fromkeys(PARTS, "0.23"),
-}
 KV_ROLE = ("kv-transfer-config", "kv_role")  # PS416 reports it
+# Keys of a section that versions before those of engines/data/value_history.json had, and the first
+# version without them (vllm/config of 0.10.1, 0.11.0, 0.12.0 and 0.14.1).
+GONE_SINCE: Mapping[str, Mapping[str, str]] = {
+    "compilation-config": dict.fromkeys(
+        ("use_inductor", "use_cudagraph", "full_cuda_graph", "max_capture_size"), "0.12"
+    ),
+    "compilation-config.pass_config": {
+        **dict.fromkeys(PASSES, "0.13"),
+        "fi_allreduce_fusion_max_token_num": "0.12",
+    },
+    "speculative-config": dict.fromkeys(
+        ("disable_logprobs", "enable_chunked_prefill", "disable_log_stats"), "0.12"
+    ),
+}
 
 
 def _workers_of(deployment: ServingDeployment, engine: Engine) -> Iterable[Worker]:
@@ -46,23 +57,55 @@ def _workers_of(deployment: ServingDeployment, engine: Engine) -> Iterable[Worke
     cause="The JSON value of a flag has an unknown key, or a value outside its choices or bounds.",
     effect="vLLM exits at startup with a validation error.",
     remedy="Use the name or one of the values that the finding suggests.",
-    source="configuration classes of vLLM 0.31.0, dumped to a table",
-    versions=Versions(vllm=">=0.31"),
+    source="configuration classes of vLLM 0.31.0, dumped to a table; those of 0.10.1 to 0.32.0 "
+    "for the keys and values that other versions have",
+    versions=Versions(every="a key or value that no version has, or a number outside the bounds"),
+    engines=(Engine.VLLM,),
+    exceptions="PS163 and PS169 report a key or value that another version has.",
 )
 def invalid_section(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in _workers_of(deployment, Engine.VLLM):
         for flag in (*sections(), *ALIASES):
             for error in section_errors(flag, worker.get(flag)):
+                key = ".".join((flag, *error.path))
                 if (flag, *error.path) == KV_ROLE:
                     continue
-                key = ".".join((flag, *error.path))
+                if _is_reported_elsewhere(error, key, worker.get(key)):
+                    continue
                 yield RuleResult(
                     location=worker.config_location(key),
                     message=f"{flag}: {error.message}"
                     if error.is_key
                     else f"{key} {error.message}",
                     fix=_fix(worker, flag, key, error),
+                    versions=_versions(error, key, worker.get(key)),
                 )
+
+
+def _is_reported_elsewhere(error: SectionError, key: str, value: object) -> bool:
+    """Whether another version accepts it, so that PS163 or PS169 names those that do not."""
+    kind, table, given = _entry(error, key, value)
+    return bool(kind) and is_known(Engine.VLLM, kind, table, given)
+
+
+def _versions(error: SectionError, key: str, value: object) -> Versions | None:
+    """The versions that refuse the key or value; None: every version does."""
+    kind, table, given = _entry(error, key, value)
+    if not kind:
+        return None
+    if table not in names(Engine.VLLM, kind):
+        return Versions(vllm=f">={RELEASES[DEPLOYED].vllm}")
+    first = GONE_SINCE.get(table, {}).get(given)
+    return Versions(vllm=f">={first}") if first else None
+
+
+def _entry(error: SectionError, key: str, value: object) -> tuple[str, str, str]:
+    """Kind, name and value in engines/data/value_history.json; empty for a number out of bounds."""
+    if error.is_key:
+        section, _, name = key.rpartition(".")
+        return "sections", section, name.replace("-", "_")
+    given = str(value).upper() if key in FOLDED else str(value)
+    return ("choices", key, given) if error.is_choice else ("", "", "")
 
 
 def _fix(worker: Worker, flag: str, key: str, error: SectionError) -> Fix:
@@ -92,7 +135,8 @@ def _fix(worker: Worker, flag: str, key: str, error: SectionError) -> Fix:
     effect="The other settings of the section, such as KV events, are lost without a warning.",
     remedy="Set all keys of a section in one place.",
     source="vllm/utils/argparse_utils.py 0.31.0, parse_args",
-    versions=Versions(vllm=">=0.31"),
+    versions=UNCHANGED,
+    engines=(Engine.VLLM,),
 )
 def replaced_section(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in _workers_of(deployment, Engine.VLLM):
@@ -124,14 +168,15 @@ def replaced_section(deployment: ServingDeployment) -> Iterable[RuleResult]:
     remedy="Set 1, or a tensor parallelism of that many times the KV heads.",
     source="vllm/config/parallel.py, model.py and vllm.py 0.31.0; model.py 1252-1267 of 0.12.0 to "
     "0.26.0 and arg_utils.py 1392 of 0.14.1, parallel.py 352 of 0.16.0, 598 of 0.26.0",
-    versions=Versions(vllm=">=0.12"),
+    versions=UNCHANGED,
+    engines=(Engine.VLLM,),
 )
 def invalid_decode_context_parallelism(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in _workers_of(deployment, Engine.VLLM):
         dcp, model = worker.dcp, deployment.model
         if dcp == 1:
             continue
-        problem, since = "", "0.12"
+        problem, since = "", ""
         transfers_kv = (
             worker.role is not Role.WORKER and worker.get("kv-transfer-config") is not None
         )
@@ -157,7 +202,7 @@ def invalid_decode_context_parallelism(deployment: ServingDeployment) -> Iterabl
                 location=worker.config_location(DCP),
                 message=f"{DCP} {dcp} {problem}",
                 fix=Fix(text=f"Set {DCP} to 1.", config={DCP: 1}),
-                versions=Versions(vllm=f">={since}"),
+                versions=Versions(vllm=f">={since}") if since else None,
             )
 
 
@@ -169,7 +214,8 @@ def invalid_decode_context_parallelism(deployment: ServingDeployment) -> Iterabl
     effect="vLLM does not start.",
     remedy="Set only one of them.",
     source="vllm/config/vllm.py 0.31.0",
-    versions=Versions(vllm=">=0.12"),
+    versions=UNCHANGED,
+    engines=(Engine.VLLM,),
 )
 def contradicting_graph_sizes(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in _workers_of(deployment, Engine.VLLM):
@@ -200,7 +246,8 @@ def contradicting_graph_sizes(deployment: ServingDeployment) -> Iterable[RuleRes
     remedy="Set it only in the section.",
     source="vllm/engine/arg_utils.py, create_engine_config of 0.12.0 to 0.31.0 (“mutually "
     "exclusive”)",
-    versions=Versions(vllm=">=0.12"),
+    versions=UNCHANGED,
+    engines=(Engine.VLLM,),
 )
 def configured_twice(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in _workers_of(deployment, Engine.VLLM):
@@ -215,7 +262,6 @@ def configured_twice(deployment: ServingDeployment) -> Iterable[RuleResult]:
                     location=worker.config_location(flag),
                     message=f"{flag} and {section}.{key} are both set",
                     fix=Fix(text=f"Keep {section}.{key} and remove {flag}."),
-                    versions=Versions(vllm=f">={REFUSED_SINCE.get(flag, '0.12')}"),
                 )
 
 
@@ -263,9 +309,10 @@ def long_threshold(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="SGLang fails an assertion or exits with an error at startup.",
     remedy="Set ep-size to 1; set moe-a2a-backend or disable the overlap.",
     source="sglang/srt/arg_groups/model_hook.py, validation_hook.py 0.5.21; server_args.py 1174 of "
-    "0.5.6 to 3937 of 0.5.14 (triton_kernel), 5258 of 0.5.9, 6778 of 0.5.14 and 9131 of 0.5.18 "
-    "(two-batch overlap)",
-    versions=Versions(sglang=">=0.5.6"),
+    "0.5.6 and 2155 of 0.5.0rc2 to 3937 of 0.5.14 (triton_kernel), 4934 of 0.5.8, 5258 of "
+    "0.5.9, 6778 of 0.5.14 and 9131 of 0.5.18 (two-batch overlap)",
+    versions=UNCHANGED,
+    engines=(Engine.SGLANG,),
 )
 def unsupported_expert_layout(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in _workers_of(deployment, Engine.SGLANG):
@@ -288,7 +335,7 @@ def unsupported_expert_layout(deployment: ServingDeployment) -> Iterable[RuleRes
 def _overlap_without_backend(worker: Worker) -> Iterable[RuleResult]:
     """Since 0.5.16 attention DP is enough."""
     since_dp = [] if worker.has_attention_dp else [" or enable-dp-attention"]
-    for versions, other in ((">=0.5.9,<0.5.16", ""), *((">=0.5.16", o) for o in since_dp)):
+    for versions, other in ((">=0.5.8,<0.5.16", ""), *((">=0.5.16", o) for o in since_dp)):
         yield RuleResult(
             location=worker.config_location(TBO),
             message=f"{TBO} requires moe-a2a-backend{other}",

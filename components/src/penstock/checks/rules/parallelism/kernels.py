@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
-from penstock.checks.version_range import Versions
+from penstock.checks.version_range import HARDWARE, UNCHANGED
 from penstock.manifests.deployment import Engine
 from penstock.memory.remedy import lacks_fp8_kv
 from penstock.serving.deployment import ServingDeployment
@@ -30,7 +30,8 @@ MOE_KERNELS = {
     effect="The engine fails while it loads the weights.",
     remedy="Set moe_expert_parallel_size to the tensor parallelism.",
     source=GPT_OSS_TABLE,
-    versions=Versions(trtllm=">=1.1.0rc5"),
+    versions=UNCHANGED,
+    engines=(Engine.TRTLLM,),
 )
 def triton_ep(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
@@ -57,7 +58,8 @@ def triton_ep(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="The engine exits while it builds its layers.",
     remedy="Set moe_config.backend to TRITON on Hopper and to TRTLLM on Blackwell.",
     source=GPT_OSS_TABLE + "; TensorRT-LLM#17570, #8179, #14612",
-    versions=Versions(trtllm=">=1.3.0rc3"),
+    versions=UNCHANGED,
+    engines=(Engine.TRTLLM,),
     other_levels=(Level.WARNING,),
 )
 def moe_kernels(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -101,7 +103,8 @@ def moe_kernels(deployment: ServingDeployment) -> Iterable[RuleResult]:
     remedy="Set kv_cache_config.dtype to auto. A token of gpt-oss-120b then needs 72 KiB "
     "instead of 36.",
     source=GPT_OSS_TABLE,
-    versions=Versions(trtllm=">=1.3.0rc3"),
+    versions=UNCHANGED,
+    engines=(Engine.TRTLLM,),
 )
 def fp8_on_hopper(deployment: ServingDeployment) -> Iterable[RuleResult]:
     gpu = deployment.gpu
@@ -127,7 +130,8 @@ def fp8_on_hopper(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="The engine fails while it builds its layers.",
     remedy="Remove the setting, or use Blackwell GPUs.",
     source=GPT_OSS_TABLE + "; vllm fused_moe/oracle/mxfp4.py 0.31.0",
-    versions=Versions(trtllm=">=1.1.0rc5", vllm=">=0.31"),
+    versions=HARDWARE,
+    engines=(Engine.TRTLLM, Engine.VLLM),
 )
 def mxfp8_on_hopper(deployment: ServingDeployment) -> Iterable[RuleResult]:
     if deployment.gpu is None or not deployment.gpu.is_hopper:
@@ -203,7 +207,8 @@ def _sglang_without_sinks(deployment: ServingDeployment) -> Iterable[RuleResult]
     effect="SGLang fails an assertion at startup.",
     remedy="Set trtllm_mha, or remove the backend so that SGLang selects one.",
     source="sglang/srt/layers/attention/attention_registry.py 0.5.21",
-    versions=Versions(sglang=">=0.5.0rc2"),
+    versions=UNCHANGED,
+    engines=(Engine.SGLANG,),
 )
 def hopper_attention_on_blackwell(deployment: ServingDeployment) -> Iterable[RuleResult]:
     gpu = deployment.gpu
@@ -241,7 +246,8 @@ def hopper_attention_on_blackwell(deployment: ServingDeployment) -> Iterable[Rul
     remedy="Remove the attention backend setting.",
     source="TensorRT-LLM deployment guide for gpt-oss; TensorRT-LLM#6507; "
     "sglang/srt/arg_groups/model_hook.py 0.5.21",
-    versions=Versions(trtllm=">=1.1.0rc5", sglang=">=0.5.3"),
+    versions=UNCHANGED,
+    engines=(Engine.TRTLLM, Engine.SGLANG),
     other_levels=(Level.ERROR,),
 )
 def no_attention_sinks(deployment: ServingDeployment) -> Iterable[RuleResult]:

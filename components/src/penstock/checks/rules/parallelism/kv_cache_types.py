@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
 from penstock.checks.rules.parallelism.attention_backends import KEYS, OWN_SELECTION
-from penstock.checks.version_range import Versions
+from penstock.checks.version_range import UNCHANGED, Versions
 from penstock.engines.setting_names import COMMON_SETTINGS
 from penstock.hardware import Gpu
 from penstock.manifests.deployment import Engine
@@ -18,14 +18,14 @@ from penstock.serving.worker import Worker
 KV = COMMON_SETTINGS["kv_dtype"][Engine.VLLM]
 # Type → the versions that accept it on the command line and have no backend without MLA for it.
 ONLY_OTHERS: Mapping[str, Versions] = {
-    "fp8_ds_mla": Versions(vllm=">=0.12"),
-    "nvfp4_ds_mla": Versions(vllm=">=0.31"),
-    "fp8_inc": Versions(vllm=">=0.12"),
+    "fp8_ds_mla": UNCHANGED,
+    "nvfp4_ds_mla": UNCHANGED,
+    "fp8_inc": UNCHANGED,
     # `CacheConfig`: “invalid option for models that do not default to fp8”.
-    "bfloat16": Versions(vllm=">=0.12,<0.16"),
+    "bfloat16": Versions(vllm="<0.16"),
 }
 # FlashAttention 3 accepts every type that begins with fp8, and then fails on it.
-ON_HOPPER = Versions(vllm=">=0.12,<0.23")
+ON_HOPPER = Versions(vllm="<0.23")
 
 
 @rule(
@@ -38,9 +38,10 @@ ON_HOPPER = Versions(vllm=">=0.12,<0.23")
     remedy="Set kv-cache-dtype to fp8, or remove it.",
     source="CacheDType in vllm/config/cache.py, supported_kv_cache_dtypes and "
     "supports_kv_cache_dtype in vllm/v1/attention/backend.py and backends/flash_attn.py, "
-    "flashinfer.py, triton_attn.py and flex_attention.py of 0.12.0 to 0.31.0; vllm#42587, "
+    "flashinfer.py, triton_attn.py and flex_attention.py of 0.12.0 to 0.33.0; vllm#42587, "
     "vllm#48380",
-    versions=Versions(vllm=">=0.12"),
+    versions=UNCHANGED,
+    engines=(Engine.VLLM,),
 )
 def no_backend_for_type(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:

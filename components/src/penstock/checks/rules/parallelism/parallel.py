@@ -32,7 +32,8 @@ ELASTIC = ("enable-elastic-ep", "elastic-ep-backend")
     effect="The engine does not start.",
     remedy="Use a tensor parallelism that divides the heads: gpt-oss has 64, so 1, 2, 4, 8 …",
     source="vllm#2652; gpt_oss modeling in TensorRT-LLM (sinks are split by TP)",
-    versions=Versions(trtllm=">=1.0.0rc6", vllm=">=0.10", sglang=">=0.5.0rc2"),
+    versions=ARITHMETIC,
+    engines=(Engine.TRTLLM, Engine.VLLM, Engine.SGLANG),
 )
 def indivisible_heads(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
@@ -74,7 +75,7 @@ def _heads(deployment: ServingDeployment, worker: Worker) -> int | None:
     remedy="Request as many GPUs as the parallelism needs, or change the parallelism.",
     source="dynamo#4934; TensorRT-LLM llm_args.py (world size) and mapping.py (rank); "
     "backend_trtllm.go@015d780b (mpirun)",
-    versions=Versions(dynamo=">=0.4"),
+    versions=ARITHMETIC,
     other_levels=(Level.WARNING,),
 )
 def gpus_do_not_match_parallelism(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -330,7 +331,8 @@ def duplicated_kv_heads(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="The engine does not start.",
     remedy="Correct the list, or remove it.",
     source="TensorRT-LLM llm_args.py",
-    versions=Versions(trtllm=">=1.3.0rc27"),
+    versions=ARITHMETIC,
+    engines=(Engine.TRTLLM,),
 )
 def pipeline_stages_mismatch(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:

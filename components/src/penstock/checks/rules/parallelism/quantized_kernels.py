@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
-from penstock.checks.version_range import Versions
+from penstock.checks.version_range import UNCHANGED, Versions
 from penstock.manifests.deployment import Engine
 from penstock.models.known import exact_config
 from penstock.serving.deployment import ServingDeployment
@@ -16,17 +16,17 @@ from penstock.serving.worker import Worker
 NAMED = re.compile(r"[-_.](nv)?fp4\b", re.IGNORECASE)
 # TensorRT-LLM has no NVFP4 GEMM before SM 100; from 1.3.0rc19 on, it may dequantize (#14775).
 # SGLang's modelopt_fp4 and mxfp8 state a capability of 100.
-WITHOUT_NVFP4 = Versions(trtllm=">=1.0.0rc6,<=1.3.0rc14", sglang=">=0.5.6,<0.5.14")
+WITHOUT_NVFP4 = Versions(trtllm="<1.3.0rc19", sglang="<0.5.14")
 # Value of quantization → versions that need SM 100.
 BLACKWELL_ONLY = {
     Engine.SGLANG: {
-        "mxfp8": Versions(sglang=">=0.5.9"),
-        "nvfp4_online": Versions(sglang=">=0.5.14"),
+        "mxfp8": UNCHANGED,
+        "nvfp4_online": UNCHANGED,
     },
     Engine.VLLM: {
-        "fp_quant": Versions(vllm=">=0.16"),
-        "mxfp8": Versions(vllm=">=0.19,<0.20"),
-        "modelopt_mxfp8": Versions(vllm=">=0.16,<0.20"),
+        "fp_quant": UNCHANGED,
+        "mxfp8": Versions(vllm="<0.20"),
+        "modelopt_mxfp8": Versions(vllm="<0.20"),
     },
 }
 
@@ -45,7 +45,8 @@ BLACKWELL_ONLY = {
     "0.5.11 (100) and 1223 of 0.5.14 (80), fp8.py 158 of 0.5.9, nvfp4_online.py 102 of 0.5.14; "
     "vllm/model_executor/layers/quantization/fp_quant.py, mxfp8.py and modelopt.py of 0.16.0 to "
     "0.31.0",
-    versions=Versions(trtllm=">=1.0.0rc6,<=1.3.0rc14", sglang=">=0.5.6", vllm=">=0.16"),
+    versions=UNCHANGED,
+    engines=(Engine.TRTLLM, Engine.VLLM, Engine.SGLANG),
 )
 def no_kernels(deployment: ServingDeployment) -> Iterable[RuleResult]:
     gpu = deployment.gpu
@@ -87,8 +88,8 @@ def _is_nvfp4(worker: Worker) -> bool:
     "because the method does not match the checkpoint.",
     remedy="Set quantization to modelopt_fp4.",
     source="ModelOptFp8Config.from_config in sglang/srt/layers/quantization/modelopt_quant.py 233 "
-    "of 0.5.4.post3 to 464 of 0.5.16; sglang#14285",
-    versions=Versions(sglang=">=0.5.4,<0.5.18"),
+    "of 0.5.4.post3, 175 of 0.5.3.post2 to 464 of 0.5.16; sglang#14285",
+    versions=Versions(sglang="<0.5.18"),
 )
 def fp4_read_as_fp8(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
-from penstock.checks.version_range import Versions
+from penstock.checks.version_range import AGREEMENT, UNCHANGED, Versions
 from penstock.manifests.deployment import Engine
 from penstock.models.shape import ModelShape
 from penstock.serving.deployment import ServingDeployment
@@ -24,7 +24,8 @@ from penstock.serving.worker import Worker
     "disabled.",
     remedy="Set dp-size to a divisor of tp-size.",
     source="sglang/srt/server_args.py 0.5.21; sglang#3750, sglang#15385",
-    versions=Versions(sglang=">=0.5.0rc2"),
+    versions=UNCHANGED,
+    engines=(Engine.SGLANG,),
     other_levels=(Level.WARNING,),
 )
 def invalid_data_parallelism(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -69,7 +70,8 @@ def invalid_data_parallelism(deployment: ServingDeployment) -> Iterable[RuleResu
     effect="vLLM exits at startup.",
     remedy="Enable expert parallelism, or disable EPLB.",
     source="vllm#21102",
-    versions=Versions(vllm=">=0.10"),
+    versions=UNCHANGED,
+    engines=(Engine.VLLM,),
 )
 def eplb_without_ep(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
@@ -100,7 +102,8 @@ def eplb_without_ep(deployment: ServingDeployment) -> Iterable[RuleResult]:
     "nixl/base_worker.py of 0.31.0; llm-d docs/operations/disaggregation/"
     "vllm.md@3d016852; sglang#15674, llm-d#2433; disaggregation/nixl/conn.py and "
     "mooncake/conn.py of SGLang 0.5.14 to 0.5.21",
-    versions=Versions(vllm=">=0.10,<0.14", sglang=">=0.5.21"),
+    versions=AGREEMENT,
+    engines=(Engine.VLLM, Engine.SGLANG),
     other_levels=(Level.ERROR, Level.NOTE),
 )
 def tensor_parallelism_differs(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -119,6 +122,7 @@ def tensor_parallelism_differs(deployment: ServingDeployment) -> Iterable[RuleRe
                 f"{prefill.name}",
                 fix=Fix(text=f"Raise TP of {decode.name} to at least {prefill.tp}."),
                 level=Level.NOTE if model is None else None,
+                versions=Versions(vllm="<0.14"),
             )
         elif decode.engine is Engine.SGLANG:
             first, second = (w.tp // w.attention_ranks for w in (prefill, decode))
@@ -127,7 +131,7 @@ def tensor_parallelism_differs(deployment: ServingDeployment) -> Iterable[RuleRe
             has_windows = model is not None and has_window_pool(decode, model)
             if first != second and (has_windows or not has_buffer):
                 buffer_or_same_tp = Fix(
-                    text="Use the same TP on both pools, or set "
+                    text="Use the same TP on both pools, or (since SGLang 0.5.14) set "
                     "SGLANG_DISAGG_STAGING_BUFFER=1 on both.",
                     env={"SGLANG_DISAGG_STAGING_BUFFER": "1"},
                     graph={"engine.env.SGLANG_DISAGG_STAGING_BUFFER": "1"},
@@ -143,24 +147,23 @@ def tensor_parallelism_differs(deployment: ServingDeployment) -> Iterable[RuleRe
                     f"{prefill.name}",
                     level=level,
                     fix=same_tp if has_windows else buffer_or_same_tp,
-                    # The refusal of sliding-window state is older than the staging buffer.
-                    versions=Versions(sglang=">=0.5.9") if has_windows else None,
                 )
 
 
 def _unreadable_ranks(
     prefill: Worker, decode: Worker, model: ModelShape | None
 ) -> Iterator[RuleResult]:
-    """Sizes for which NIXL's handshake of vLLM 0.31 fails an assertion."""
+    """Sizes for which NIXL's handshake fails an assertion."""
     if "Nixl" not in str(decode.get("kv-transfer-config.kv_connector")):
         return
     small, large = sorted((prefill.tp, decode.tp))
     has_every_layer = model is not None and len(model.windows) == model.layers
-    problem = ""
+    problem, versions = "", None
     if large % small:
         problem = "neither divides the other"
     elif model and has_every_layer and model.kv_heads < prefill.tp and decode.tp < prefill.tp:
         problem = f"the model has only {model.kv_heads} KV heads, so prefill ranks share them"
+        versions = Versions(vllm=">=0.31")
     if problem:
         yield RuleResult(
             location=decode.settings.location("tensor_parallel"),
@@ -168,5 +171,5 @@ def _unreadable_ranks(
             f"{problem}",
             fix=Fix(text=f"Set TP of {decode.name} to {prefill.tp}, as {prefill.name} has."),
             level=Level.ERROR,
-            versions=Versions(vllm=">=0.31"),
+            versions=versions,
         )

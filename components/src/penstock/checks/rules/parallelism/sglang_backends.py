@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
 from penstock.checks.rules.parallelism.kernels import ATTENTION_BACKENDS
-from penstock.checks.version_range import Versions
+from penstock.checks.version_range import UNCHANGED
 from penstock.manifests.deployment import Engine
 from penstock.serving.deployment import ServingDeployment
 
@@ -26,7 +26,8 @@ WITHOUT_ATTENTION_DP = ("NGRAM", "STANDALONE")
     remedy="Remove the backend, so that SGLang selects one.",
     source="sglang/srt/arg_groups/overrides.py 1138-1198 and layers/attention/"
     "attention_registry.py 81-110 of 0.5.21; server_args.py 1742 of 0.5.8",
-    versions=Versions(sglang=">=0.5.8"),
+    versions=UNCHANGED,
+    engines=(Engine.SGLANG,),
 )
 def mla_backend(deployment: ServingDeployment) -> Iterable[RuleResult]:
     gpu = deployment.gpu
@@ -60,7 +61,8 @@ def mla_backend(deployment: ServingDeployment) -> Iterable[RuleResult]:
     remedy="Use EAGLE, or disable attention DP.",
     source="sglang/srt/arg_groups/speculative_hook.py 970 and 1257 of 0.5.21; server_args.py 2128 "
     "of 0.5.8",
-    versions=Versions(sglang=">=0.5.8"),
+    versions=UNCHANGED,
+    engines=(Engine.SGLANG,),
 )
 def drafts_with_attention_dp(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:

@@ -8,7 +8,7 @@ from penstock.checks.exclusion import Exclusion, results
 from penstock.checks.finding import Level, RuleResult
 from penstock.checks.rule import rule
 from penstock.checks.rules.parallelism.kernels import ATTENTION_BACKENDS
-from penstock.checks.version_range import Versions
+from penstock.checks.version_range import UNCHANGED
 from penstock.engines.setting_names import COMMON_SETTINGS
 from penstock.manifests.deployment import Engine
 from penstock.models import ModelFacts
@@ -19,6 +19,8 @@ from penstock.serving.worker import Worker
 RUNNER = "moe-runner-backend"
 # What flashinfer_cutlass accepts, besides weights without quantization.
 CUTLASS_WEIGHTS = ("modelopt_fp4", "modelopt_fp8", "modelopt_mixed", "modelopt")
+# Runners that support expert parallelism over one or all GPUs, and the versions that refuse others.
+WHOLE_EXPERTS = {"flashinfer_cutlass": "", "flashinfer_cutedsl": ">=0.5.16"}
 SPARSE = ("deepseek_v32", "glm_moe_dsa")  # DeepSeek sparse attention
 TREE_BACKENDS = ("flashinfer", "fa3", "triton")
 ADAPTERS = "lora-paths"
@@ -38,7 +40,8 @@ KV = COMMON_SETTINGS["kv_dtype"][Engine.SGLANG]
     "2122, 2243 and 5150 of 0.5.9, 3140 and 6798 of 0.5.11, 6663 of 0.5.14; arg_groups/moe_hook.py "
     "54-139, parallel_hook.py 153-175 and 658, overrides.py 517, 883 and 1364, validation_hook.py "
     "206 of 0.5.21; layers/quantization/mxfp4_flashinfer_cutlass_moe.py 97 of 0.5.14, 67 of 0.5.21",
-    versions=Versions(sglang=">=0.5.6"),
+    versions=UNCHANGED,
+    engines=(Engine.SGLANG,),
 )
 def refused_layout(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
@@ -55,13 +58,12 @@ def refused_layout(deployment: ServingDeployment) -> Iterable[RuleResult]:
 def _ranks(worker: Worker) -> Iterator[Exclusion]:
     dense = positive_int(worker.get("moe-dense-tp-size"))
     if dense and dense != 1:
-        last = "<0.5.14" if dense == worker.tp else "<0.5.22"
         yield Exclusion(
             key="moe-dense-tp-size",
             problem=f"moe-dense-tp-size is {dense}, but must be 1"
             + ("" if dense == worker.tp else " or the tensor parallelism"),
             fix="Set moe-dense-tp-size to 1.",
-            versions=f">=0.5.6,{last}",
+            versions="<0.5.14" if dense == worker.tp else "",
         )
     has_copies = (worker.count("data_parallel") or 1) > 1 and not worker.has_attention_dp
     if worker.get("enable-dp-lm-head") is True and has_copies:
@@ -69,14 +71,12 @@ def _ranks(worker: Worker) -> Iterator[Exclusion]:
             key="enable-dp-lm-head",
             problem="enable-dp-lm-head requires enable-dp-attention",
             fix="Set enable-dp-attention, or remove enable-dp-lm-head.",
-            versions=">=0.5.6",
         )
     if worker.get("enable-eplb") is True and worker.ep == 1:
         yield Exclusion(
             key="enable-eplb",
             problem="enable-eplb requires ep-size above 1",
             fix=f"Set ep-size to {worker.tp}, or remove enable-eplb.",
-            versions=">=0.5.6",
         )
 
 
@@ -87,23 +87,20 @@ def _runner(worker: Worker) -> Iterator[Exclusion]:
             key=RUNNER,
             problem=f"{RUNNER} flashinfer_cutlass does not support quantization {weights}",
             fix=f"Remove {RUNNER}.",
-            versions=">=0.5.6",
         )
-    first = {"flashinfer_cutlass": "0.5.6", "flashinfer_cutedsl": "0.5.16"}.get(str(runner))
-    if first and worker.ep not in (1, worker.tp):
+    if runner in WHOLE_EXPERTS and worker.ep not in (1, worker.tp):
         yield Exclusion(
             key="ep-size",
             problem=f"ep-size is {worker.ep}, but {RUNNER} {runner} supports only 1 and "
             f"{worker.tp}",
             fix=f"Set ep-size to {worker.tp}.",
-            versions=f">={first}",
+            versions=WHOLE_EXPERTS[runner],
         )
     if runner == "cutlass" and weights == "fp8" and worker.ep > 1:
         yield Exclusion(
             key=RUNNER,
             problem=f"{RUNNER} cutlass with FP8 weights supports only ep-size 1, not {worker.ep}",
             fix="Set ep-size to 1.",
-            versions=">=0.5.6",
         )
     if worker.get("speculative-moe-runner-backend") == "flashinfer_trtllm":
         yield Exclusion(
@@ -121,7 +118,7 @@ def _hopper(worker: Worker) -> Iterator[Exclusion]:
                 key=key,
                 problem=f"{key} trtllm_mha has no kernels for Hopper in this version",
                 fix=f"Remove {key}.",
-                versions=">=0.5.6,<0.5.10",
+                versions="<0.5.10",
             )
 
 
@@ -132,7 +129,6 @@ def _model(worker: Worker, facts: ModelFacts, *, is_hopper: bool) -> Iterator[Ex
             key=KV,
             problem=f"{KV} is {dtype}, but sparse attention supports only bfloat16 and fp8_e4m3",
             fix=f"Remove {KV}.",
-            versions=">=0.5.6",
         )
     if facts.kind.startswith("deepseek_v4") and dtype not in ("auto", "bfloat16", "fp8_e4m3"):
         yield Exclusion(
@@ -140,7 +136,6 @@ def _model(worker: Worker, facts: ModelFacts, *, is_hopper: bool) -> Iterator[Ex
             problem=f"{KV} is {dtype}, but {worker.value('model')} supports only bfloat16 and "
             "fp8_e4m3",
             fix=f"Remove {KV}.",
-            versions=">=0.5.14",
         )
     share = _expert_share(worker, facts)
     if worker.get(RUNNER) == "flashinfer_mxfp4" and is_hopper and share % MXFP4_BLOCK:
@@ -149,7 +144,6 @@ def _model(worker: Worker, facts: ModelFacts, *, is_hopper: bool) -> Iterator[Ex
             problem=f"each GPU gets {share:g} of the {facts.expert_width} columns of an expert, "
             f"but {RUNNER} flashinfer_mxfp4 needs a multiple of {MXFP4_BLOCK} on Hopper",
             fix=f"Set {RUNNER} to marlin, or use a larger ep-size.",
-            versions=">=0.5.14",
         )
 
 
@@ -170,7 +164,8 @@ def _expert_share(worker: Worker, facts: ModelFacts) -> float:
     remedy="Remove one of both settings.",
     source="sglang/srt/server_args.py 2223 of 0.5.8, 3549 of 0.5.11, 7626 and 9372 of 0.5.18 and "
     "the same of 0.5.6; arg_groups/speculative_hook.py 397 of 0.5.14, 1166 of 0.5.21",
-    versions=Versions(sglang=">=0.5.6"),
+    versions=UNCHANGED,
+    engines=(Engine.SGLANG,),
 )
 def excluded_by_drafts(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
@@ -200,7 +195,7 @@ def _drafts(worker: Worker, method: str) -> Iterator[Exclusion]:
             problem=f"speculative-eagle-topk {width} with page-size {page} does not work with "
             f"attention-backend {backend}",
             fix="Set speculative-eagle-topk to 1, or use flashinfer.",
-            versions=">=0.5.8",
+            versions=">=0.5.3",
         )
 
 
@@ -215,7 +210,8 @@ def _drafts(worker: Worker, method: str) -> Iterator[Exclusion]:
     source="sglang/srt/server_args.py check_lora_server_args 9339-9475 of 0.5.18 and of 0.5.6 to "
     "0.5.16, arg_groups/lora_hook.py 22-157 of 0.5.21; vllm/config/lora.py 85 of 0.12.0, 123 of "
     "0.31.0",
-    versions=Versions(sglang=">=0.5.6", vllm=">=0.12"),
+    versions=UNCHANGED,
+    engines=(Engine.VLLM, Engine.SGLANG),
 )
 def lora_settings(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
@@ -235,14 +231,12 @@ def _sglang_lora(worker: Worker) -> Iterator[Exclusion]:
             key="enable-lora",
             problem=f"enable-lora without {ADAPTERS} requires {' and '.join(missing)}",
             fix=f"Set {' and '.join(missing)}.",
-            versions=">=0.5.6",
         )
     if loaded is not None and loaded < per_batch:
         yield Exclusion(
             key="max-loaded-loras",
             problem=f"max-loaded-loras {loaded} is below max-loras-per-batch {per_batch}",
             fix=f"Set max-loaded-loras to at least {per_batch}.",
-            versions=">=0.5.6",
         )
 
 

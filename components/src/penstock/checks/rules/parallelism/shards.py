@@ -7,7 +7,7 @@ from math import gcd
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
-from penstock.checks.version_range import HARDWARE, Versions
+from penstock.checks.version_range import HARDWARE, UNCHANGED, Versions
 from penstock.engines.setting_names import COMMON_SETTINGS
 from penstock.manifests.deployment import Engine
 from penstock.models import ModelFacts
@@ -28,7 +28,8 @@ DEVICES = "CUDA_VISIBLE_DEVICES"
     source="vllm/model_executor/layers/quantization/fp8.py create_weights of 0.16.0 to 0.28.0, "
     "utils/fp8_utils.py 1231-1262 of 0.31.0; sglang/srt/layers/quantization/fp8.py 1080-1095 of "
     "0.5.16 and the same lines of 0.5.6 to 0.5.21; vllm#39046",
-    versions=Versions(vllm=">=0.16", sglang=">=0.5.6"),
+    versions=UNCHANGED,
+    engines=(Engine.VLLM, Engine.SGLANG),
 )
 def cut_blocks(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
@@ -41,11 +42,10 @@ def cut_blocks(deployment: ServingDeployment) -> Iterable[RuleResult]:
             if _has_four_bit_experts(worker, facts):
                 continue
             ranks = _expert_ranks(worker)
-            versions = Versions(vllm=">=0.16,<0.31", sglang=">=0.5.6")
+            versions = Versions(vllm="<0.31")
             yield from _cut(worker, facts, facts.expert_width, ranks, versions)
         elif not facts.experts and facts.dense_width:
-            versions = Versions(vllm=">=0.16", sglang=">=0.5.6")
-            yield from _cut(worker, facts, facts.dense_width, worker.tp, versions)
+            yield from _cut(worker, facts, facts.dense_width, worker.tp)
 
 
 def _has_four_bit_experts(worker: Worker, facts: ModelFacts) -> bool:
@@ -63,7 +63,7 @@ def _expert_ranks(worker: Worker) -> int:
 
 
 def _cut(
-    worker: Worker, facts: ModelFacts, width: int, ranks: int, versions: Versions
+    worker: Worker, facts: ModelFacts, width: int, ranks: int, versions: Versions | None = None
 ) -> Iterator[RuleResult]:
     block = facts.weight_block[0] if facts.weight_block else 0
     if not block or ranks == 1 or (width % ranks == 0 and width // ranks % block == 0):
@@ -92,7 +92,8 @@ def _cut(
     remedy="Use a divisor or a multiple of the number of KV heads.",
     source="vllm/model_executor/models/llama.py 151-155, qwen3_moe.py 270-274 of 0.31.0; "
     "sglang/srt/models/llama.py and qwen3.py of 0.5.21",
-    versions=Versions(vllm=">=0.16", sglang=">=0.5.6"),
+    versions=UNCHANGED,
+    engines=(Engine.VLLM, Engine.SGLANG),
 )
 def indivisible_kv_heads(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:

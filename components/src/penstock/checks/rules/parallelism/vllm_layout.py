@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from penstock.checks.exclusion import Exclusion, results
 from penstock.checks.finding import Level, RuleResult
 from penstock.checks.rule import rule
-from penstock.checks.version_range import Versions
+from penstock.checks.version_range import UNCHANGED
 from penstock.engines.setting_names import COMMON_SETTINGS
 from penstock.manifests.deployment import Engine
 from penstock.models import ModelFacts
@@ -20,8 +20,8 @@ RANK, EXTERNAL = "data-parallel-rank", "data-parallel-external-lb"
 PARTIAL, LONG_PARTIAL = "max-num-partial-prefills", "max-long-partial-prefills"
 CHUNKED = "enable-chunked-prefill"
 KV = COMMON_SETTINGS["kv_dtype"][Engine.VLLM]
-# Object stores, and since when vLLM checks the load format of their models.
-STORES = {"s3://": "0.12", "gs://": "0.12", "az://": "0.20"}
+# Object stores, and the versions of vLLM that read models from them, if not all do.
+STORES = {"s3://": "", "gs://": "", "az://": ">=0.20"}
 STREAMING = ("auto", "runai_streamer", "runai_streamer_sharded", "modelexpress")
 
 
@@ -38,7 +38,8 @@ STREAMING = ("auto", "runai_streamer", "runai_streamer_sharded", "modelexpress")
     "of 0.14.1 to 0.31.0; engine/arg_utils.py 1862 of 0.23.0, 2363 of 0.31.0 and 1970 of 0.16.0; "
     "config/scheduler.py 303-316 of 0.26.0, 339 of 0.31.0; config/vllm.py 565 of 0.14.1, 1409 of "
     "0.16.0, 2683 and 3296 of 0.31.0; config/ec_transfer.py 91 of 0.31.0; vllm#52435",
-    versions=Versions(vllm=">=0.12"),
+    versions=UNCHANGED,
+    engines=(Engine.VLLM,),
 )
 def refused_together(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
@@ -59,7 +60,6 @@ def _balancing(worker: Worker, facts: ModelFacts | None) -> Iterator[Exclusion]:
                 key=REDUNDANT,
                 problem=f"num_redundant_experts is {redundant}, but {EPLB} is not set",
                 fix=f"Set {EPLB}, or remove num_redundant_experts.",
-                versions=">=0.12",
             )
         return
     if ranks == 1:
@@ -67,7 +67,6 @@ def _balancing(worker: Worker, facts: ModelFacts | None) -> Iterator[Exclusion]:
             key=EPLB,
             problem=f"{EPLB} requires more than one GPU of tensor or data parallelism",
             fix=f"Remove {EPLB}.",
-            versions=">=0.12",
         )
     elif facts is not None and facts.experts and worker.ep > 1:
         if (facts.experts + redundant) % ranks:
@@ -77,7 +76,6 @@ def _balancing(worker: Worker, facts: ModelFacts | None) -> Iterator[Exclusion]:
                 problem=f"{facts.experts} experts and {redundant} redundant ones cannot be divided "
                 f"among {ranks} GPUs",
                 fix=f"Set num_redundant_experts of eplb-config to {fitting}.",
-                versions=">=0.14",
             )
 
 
@@ -88,7 +86,6 @@ def _ranks(worker: Worker, facts: ModelFacts | None) -> Iterator[Exclusion]:
             key=RANK,
             problem=f"{RANK} {rank} is not below data-parallel-size {worker.dp}",
             fix=f"Set {RANK} to a value from 0 to {worker.dp - 1}.",
-            versions=">=0.12",
         )
     is_external = worker.get(EXTERNAL) is True or rank is not None
     if is_external and worker.dp > 1 and facts is not None and not facts.experts and facts.heads:
@@ -107,14 +104,13 @@ def _ranks(worker: Worker, facts: ModelFacts | None) -> Iterator[Exclusion]:
             key="data-parallel-backend",
             problem="nnodes above 1 requires data-parallel-backend mp, not ray",
             fix="Set data-parallel-backend to mp.",
-            versions=">=0.12",
         )
     if worker.get("async-scheduling") is True and worker.pp > 1:
         yield Exclusion(
             key="async-scheduling",
             problem=f"async-scheduling does not work with pipeline-parallel-size {worker.pp}",
             fix="Remove async-scheduling.",
-            versions=">=0.12,<0.16",
+            versions="<0.16",
         )
 
 
@@ -126,14 +122,14 @@ def _scheduler(worker: Worker) -> Iterator[Exclusion]:
             key=PARTIAL,
             problem=f"{PARTIAL} {partial} requires {CHUNKED}",
             fix=f"Set {CHUNKED}.",
-            versions=">=0.12,<0.28",
+            versions="<0.28",
         )
     if long > partial:
         yield Exclusion(
             key=LONG_PARTIAL,
             problem=f"{LONG_PARTIAL} {long} is above {PARTIAL} {partial}",
             fix=f"Set {LONG_PARTIAL} to at most {partial}.",
-            versions=">=0.12,<0.28",
+            versions="<0.28",
         )
     active, most = positive_int(worker.get("max-num-active-seqs")), worker.count("max_sequences")
     if active and most and active > most:
@@ -141,19 +137,18 @@ def _scheduler(worker: Worker) -> Iterator[Exclusion]:
             key="max-num-active-seqs",
             problem=f"max-num-active-seqs {active} is above max-num-seqs {most}",
             fix=f"Set max-num-active-seqs to at most {most}.",
-            versions=">=0.31",
         )
 
 
 def _loading(worker: Worker) -> Iterator[Exclusion]:
     model, load = str(worker.value("model") or "").lower(), worker.get("load-format")
-    first = next((since for store, since in STORES.items() if model.startswith(store)), None)
-    if first and isinstance(load, str) and load not in STREAMING:
+    store = next((store for store in STORES if model.startswith(store)), None)
+    if store and isinstance(load, str) and load not in STREAMING:
         yield Exclusion(
             key="load-format",
             problem=f"load-format is {load}, but models in an object store need runai_streamer",
             fix="Set load-format to runai_streamer.",
-            versions=f">={first}",
+            versions=STORES[store],
         )
     section = worker.get("ec-transfer-config")
     if isinstance(section, dict) and section.get("ec_connector") and not section.get("ec_role"):
@@ -161,7 +156,6 @@ def _loading(worker: Worker) -> Iterator[Exclusion]:
             key="ec-transfer-config",
             problem="ec-transfer-config has ec_connector without ec_role",
             fix="Set ec_role to ec_producer, ec_consumer or ec_both.",
-            versions=">=0.12",
         )
 
 
@@ -181,5 +175,4 @@ def _cache(worker: Worker, facts: ModelFacts | None) -> Iterator[Exclusion]:
             key="mamba-block-size",
             problem="mamba-block-size requires enable-prefix-caching",
             fix="Remove mamba-block-size.",
-            versions=">=0.12",
         )

@@ -11,7 +11,7 @@ from penstock.checks.rules.speculation.speculative_decoding import (
     draft_length,
     speculating_workers,
 )
-from penstock.checks.version_range import Versions
+from penstock.checks.version_range import UNCHANGED, Versions
 from penstock.manifests.deployment import Engine
 from penstock.positive_int import positive_int
 from penstock.serving.deployment import ServingDeployment
@@ -20,6 +20,8 @@ ASYNC_METHODS = (
     *("eagle", "eagle3", "mtp", "draft_model", "ngram_gpu", "dspark", "dflash"),
     "extract_hidden_states",
 )
+# Methods that only vLLM's first model runner has, whose limit outlived the others'.
+FIRST_RUNNER = ("suffix", "custom_class")
 
 
 @rule(
@@ -32,7 +34,8 @@ ASYNC_METHODS = (
     remedy="Set speculative-num-steps, speculative-eagle-topk and speculative-num-draft-tokens, "
     "such as 3, 1 and 4, SGLang's own values for gpt-oss.",
     source="sglang#22895",
-    versions=Versions(sglang=">=0.5.14"),
+    versions=UNCHANGED,
+    engines=(Engine.SGLANG,),
 )
 def partial_eagle(deployment: ServingDeployment) -> Iterable[RuleResult]:
     names = ("speculative-num-steps", "speculative-eagle-topk", "speculative-num-draft-tokens")
@@ -66,7 +69,8 @@ def partial_eagle(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="SGLang raises ValueError at startup.",
     remedy="Set speculative-eagle-topk to 1, or use another attention backend.",
     source="docs.sglang.io, speculative decoding; sglang/srt/server_args.py 0.5.21",
-    versions=Versions(sglang=">=0.5.9"),
+    versions=UNCHANGED,
+    engines=(Engine.SGLANG,),
 )
 def tree_with_chain_attention(deployment: ServingDeployment) -> Iterable[RuleResult]:
     names = ("attention-backend", "decode-attention-backend", "prefill-attention-backend")
@@ -88,12 +92,13 @@ def tree_with_chain_attention(deployment: ServingDeployment) -> Iterable[RuleRes
     id="PS139",
     title="asynchronous scheduling with an unsupported draft method",
     level=Level.ERROR,
-    cause="vLLM's asynchronous scheduler supports only EAGLE, MTP and draft models.",
+    cause="vLLM's asynchronous scheduler supports only EAGLE, MTP and draft models. Since 0.33 it "
+    "supports all but suffix and custom_class.",
     effect="vLLM exits at startup.",
     remedy="Remove the flag; vLLM enables asynchronous scheduling where it is supported.",
-    source="vllm/config/vllm.py of 0.14.1 to 0.31.0 (“async scheduling is only supported with”); "
-    "vllm#31998",
-    versions=Versions(vllm=">=0.14"),
+    source="vllm/config/vllm.py of 0.12.0 to 0.32.0 (“async scheduling is only supported with”), "
+    "1651-1680 and 3068 of 0.33.0; vllm#31998",
+    versions=Versions(vllm=">=0.12"),
 )
 def unsupported_async_scheduling(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, value in speculating_workers(deployment):
@@ -106,6 +111,7 @@ def unsupported_async_scheduling(deployment: ServingDeployment) -> Iterable[Rule
                     fix=Fix(
                         text="Set async-scheduling to false.", config={"async-scheduling": False}
                     ),
+                    versions=None if method in FIRST_RUNNER else Versions(vllm=">=0.12,<0.33"),
                 )
 
 
@@ -128,7 +134,8 @@ SGLANG_METHODS_WITH_MODEL = ("EAGLE3", "STANDALONE", "DFLASH")
     source="vllm/config/speculative.py of 0.14.1 to 0.31.0 (num_speculative_tokens without a "
     "model); sglang/srt/arg_groups/speculative_hook.py 0.5.21, managers/tp_worker.py of 0.5.8 to "
     "0.5.18 (the draft worker's model_path); sglang#36528",
-    versions=Versions(vllm=">=0.14", sglang=">=0.5.8"),
+    versions=UNCHANGED,
+    engines=(Engine.VLLM, Engine.SGLANG),
 )
 def no_draft_model(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:

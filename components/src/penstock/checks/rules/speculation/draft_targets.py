@@ -9,7 +9,7 @@ from typing import Any
 from penstock.as_mapping import as_mapping
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
-from penstock.checks.version_range import Versions
+from penstock.checks.version_range import UNCHANGED, Versions
 from penstock.engines.setting_names import COMMON_SETTINGS
 from penstock.hardware import Gpu
 from penstock.manifests.deployment import Engine
@@ -21,11 +21,11 @@ SECTION, DRAFT_TYPE = "speculative-config", "kv_cache_dtype"
 KV = COMMON_SETTINGS["kv_dtype"][Engine.VLLM]
 # Kind of model → the versions whose class lacks set_eagle3_layers_to_capture.
 WITHOUT_EAGLE3: Mapping[str, Versions] = {
-    "qwen3_vl_text": Versions(sglang=">=0.5.4,<0.5.11"),
-    "qwen3_vl_moe_text": Versions(sglang=">=0.5.4,<0.5.11"),
-    "qwen3_5_text": Versions(sglang=">=0.5.9,<0.5.11"),
-    "qwen3_5_moe_text": Versions(sglang=">=0.5.9,<0.5.11"),
-    "qwen3_next": Versions(sglang=">=0.5.4,<0.5.9"),
+    "qwen3_vl_text": Versions(sglang="<0.5.11"),
+    "qwen3_vl_moe_text": Versions(sglang="<0.5.11"),
+    "qwen3_5_text": Versions(sglang="<0.5.11"),
+    "qwen3_5_moe_text": Versions(sglang="<0.5.11"),
+    "qwen3_next": Versions(sglang="<0.5.9"),
 }
 # Drafts that attend to later tokens; on Blackwell they have no fp8 KV cache at all (vllm#48787).
 NOT_CAUSAL = ("dflash", "dspark")
@@ -43,7 +43,7 @@ ADA = frozenset({"4090", "4080", "l4", "l40", "l40s"})
     remedy="Remove speculative-algorithm, or use a later image.",
     source="sglang/srt/models of 0.5.4.post3 to 0.5.11 (qwen3_vl.py 1398, qwen3_vl_moe.py, "
     "qwen3_5.py, qwen3_next.py); model_executor/model_runner.py 587 of 0.5.8; sglang#17935",
-    versions=Versions(sglang=">=0.5.4,<0.5.11"),
+    versions=Versions(sglang="<0.5.11"),
 )
 def target_without_eagle3(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
@@ -73,8 +73,9 @@ def target_without_eagle3(deployment: ServingDeployment) -> Iterable[RuleResult]
     effect="The engine stops at startup: “Unrecognized dtype: auto”.",
     remedy="Remove kv_cache_dtype from speculative-config.",
     source="vllm/v1/attention/backends/flashinfer.py 706-726 of 0.26.0, 785-807 of 0.28.0 and "
-    "775-797 of 0.31.0; vllm#54690 (0.28.0, RTX 4090)",
-    versions=Versions(vllm=">=0.26"),
+    "775-797 of 0.31.0, 970 of 0.33.0; vllm#54690 (0.28.0, RTX 4090)",
+    versions=UNCHANGED,
+    engines=(Engine.VLLM,),
     exceptions="Nothing is reported if vLLM selects another backend than FlashInfer for the draft, "
     "as on Hopper.",
 )

@@ -7,7 +7,7 @@ from typing import Any
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
-from penstock.checks.version_range import MODEL_CARD, Versions
+from penstock.checks.version_range import MODEL_CARD, UNCHANGED, Versions
 from penstock.engines.setting_names import COMMON_SETTINGS
 from penstock.manifests.deployment import Engine, Role
 from penstock.models import ModelFacts
@@ -56,7 +56,8 @@ def _key(worker: Worker, key: str) -> str:
     effect="The worker exits at startup.",
     remedy="Keep only one of them.",
     source="DecodingBaseConfig in TensorRT-LLM llm_args.py",
-    versions=Versions(trtllm=">=1.3.0rc27"),
+    versions=UNCHANGED,
+    engines=(Engine.TRTLLM,),
 )
 def contradicting_schedules(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, value in speculating_workers(deployment):
@@ -89,7 +90,8 @@ def contradicting_schedules(deployment: ServingDeployment) -> Iterable[RuleResul
     effect="The worker exits at startup.",
     remedy="Set dynamic_tree_max_topK.",
     source="EagleDecodingConfig and validate_speculative_config in TensorRT-LLM llm_args.py",
-    versions=Versions(trtllm=">=1.3.0rc27"),
+    versions=UNCHANGED,
+    engines=(Engine.TRTLLM,),
 )
 def tree_without_width(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, value in speculating_workers(deployment):
@@ -116,7 +118,8 @@ def tree_without_width(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="The worker exits at startup.",
     remedy="Remove one of them.",
     source="validate_speculative_config in TensorRT-LLM llm_args.py",
-    versions=Versions(trtllm=">=1.3.0rc27"),
+    versions=UNCHANGED,
+    engines=(Engine.TRTLLM,),
 )
 def sampling_with_suffix_automaton(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, value in speculating_workers(deployment):
@@ -142,7 +145,8 @@ def sampling_with_suffix_automaton(deployment: ServingDeployment) -> Iterable[Ru
     "verify_with_parallel_config in vllm/config of 0.14.1 to 0.28.0 and the classes with "
     "SupportsPP in model_executor/models, eagle3_utils.py 0.31.0; sglang#37154, "
     "sglang/srt/server_args.py 4088 of 0.5.6 to 9160 of 0.5.18, validation_hook.py 0.5.21",
-    versions=Versions(trtllm=">=1.3.0rc27", vllm=">=0.14", sglang=">=0.5.6"),
+    versions=UNCHANGED,
+    engines=(Engine.TRTLLM, Engine.VLLM, Engine.SGLANG),
     other_levels=(Level.WARNING,),
 )
 def speculation_with_pipeline_parallelism(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -156,7 +160,7 @@ def speculation_with_pipeline_parallelism(deployment: ServingDeployment) -> Iter
         if worker.is_trtllm:
             limits = [(None, None)]
         elif worker.engine is Engine.SGLANG:
-            limits = [(Versions(sglang=">=0.5.6,<0.5.21"), None)]
+            limits = [(Versions(sglang="<0.5.21"), None)]
             if not _supports_pipeline(worker, kind):
                 limits.append((Versions(sglang=">=0.5.21"), None))
         elif worker.engine is Engine.VLLM:
@@ -179,7 +183,7 @@ def _vllm_limits(
     method = current_method(kind)
     has_stages = method == "mtp" and facts is not None and facts.kind in STAGED_DRAFTS
     if method.startswith(("eagle", "mtp")) and not has_stages:
-        yield Versions(vllm=">=0.14,<0.31"), None
+        yield Versions(vllm="<0.31"), None
     if method.startswith("eagle"):
         # vLLM passes on EAGLE-3's hidden states in Llama, Qwen2 and MiMo.
         yield Versions(vllm=">=0.31"), None if is_gpt_oss else Level.WARNING
@@ -265,7 +269,8 @@ def single_token_draft_model(deployment: ServingDeployment) -> Iterable[RuleResu
     remedy="Limit drafting to small batches with max_concurrency or draft_len_schedule, or "
     "disable it.",
     source="TensorRT-LLM#12130",
-    versions=Versions(trtllm=">=1.3.0rc3"),
+    versions=UNCHANGED,
+    engines=(Engine.TRTLLM,),
 )
 def speculation_in_large_batches(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, value in speculating_workers(deployment):
@@ -294,7 +299,8 @@ def speculation_in_large_batches(deployment: ServingDeployment) -> Iterable[Rule
     "output.",
     remedy="Measure the acceptance rate before you rely on it.",
     source="TensorRT-LLM blog 11@2772a81b; recipes/kimi-k2.5/trtllm/agg-eagle-kv-router",
-    versions=Versions(trtllm=">=1.3.0rc3"),
+    versions=UNCHANGED,
+    engines=(Engine.TRTLLM,),
 )
 def untested_block_reuse(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, value in speculating_workers(deployment):

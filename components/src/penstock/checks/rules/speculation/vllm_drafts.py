@@ -13,7 +13,7 @@ from penstock.checks.rules.speculation.speculative_decoding import (
     draft_length,
     speculating_workers,
 )
-from penstock.checks.version_range import Versions
+from penstock.checks.version_range import UNCHANGED
 from penstock.manifests.deployment import Engine
 from penstock.models import ModelFacts
 from penstock.positive_int import positive_int
@@ -27,7 +27,7 @@ _OLDEST = ("llama", "qwen", "minicpm", "gpt_oss")
 _NEXT = (*_OLDEST, "hunyuan_vl", "hunyuan_v1_dense", "afmoe")
 _LATER = (*_NEXT, "nemotron_h", "deepseek_v2", "deepseek_v3", "kimi_k2", "kimi_k25")
 EAGLE3_TARGETS: Mapping[str, tuple[str, ...]] = {
-    ">=0.14,<0.15": _OLDEST,
+    "<0.15": _OLDEST,
     ">=0.16,<0.17": _NEXT,
     ">=0.19,<0.20": _LATER,
     ">=0.20.1,<0.21": (*_LATER, "minimax_m2", "gemma4"),
@@ -43,9 +43,12 @@ WITH_DRAFT_CHECKPOINT = ("eagle", "eagle3", "draft_model", "medusa")
     "version does not support the method for the model or with another setting.",
     effect="vLLM raises ValueError at startup.",
     remedy="Change the setting that the message names.",
-    source="vllm/config/speculative.py 389 and 637 of 0.14.1, 701 of 0.16.0, 812 of 0.19.0, 924 of "
-    "0.20.1, 1218, 1504 and 1820 of 0.31.0; config/vllm.py 1577 and 1947 of 0.31.0",
-    versions=Versions(vllm=">=0.12"),
+    source="vllm/config/__init__.py 2094, 2156 and 2347 of 0.10.1, "
+    "speculative.py 389 and 637 of 0.14.1, 701 of 0.16.0, 812 of 0.19.0, 924 of "
+    "0.20.1, 1218, 1504 and 1820 of 0.31.0; config/vllm.py 1577 and 1947 of 0.31.0, 1663 of "
+    "0.33.0",
+    versions=UNCHANGED,
+    engines=(Engine.VLLM,),
 )
 def refused_drafts(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, value in speculating_workers(deployment):
@@ -67,7 +70,6 @@ def _lookup(value: Mapping[str, Any]) -> Iterator[Exclusion]:
             key=f"{SECTION}.prompt_lookup_min",
             problem=f"prompt_lookup_min {least} is above prompt_lookup_max {most}",
             fix=f"Set prompt_lookup_min to at most {most}.",
-            versions=">=0.12",
         )
 
 
@@ -79,14 +81,13 @@ def _tokens(value: Mapping[str, Any]) -> Iterator[Exclusion]:
                 key=SECTION,
                 problem=f"method {method} without num_speculative_tokens",
                 fix="Set num_speculative_tokens, for instance to 3.",
-                versions=">=0.12",
             )
     if method == "draft_model":
         yield Exclusion(
             key=f"{SECTION}.method",
             problem="this version does not support draft models",
             fix="Use EAGLE, MTP or n-gram.",
-            versions=">=0.12,<0.16",
+            versions="<0.16",
         )
 
 
@@ -110,12 +111,11 @@ def _other_settings(worker: Worker, value: Mapping[str, Any]) -> Iterator[Exclus
             key="async-scheduling",
             problem="async-scheduling does not work with disable_padded_drafter_batch",
             fix="Remove disable_padded_drafter_batch.",
-            versions=">=0.12",
+            versions="<0.33",
         )
     if worker.get("kv-sharing-fast-prefill") is True and _method(value).startswith("eagle"):
         yield Exclusion(
             key="kv-sharing-fast-prefill",
             problem=f"kv-sharing-fast-prefill does not work with method {_method(value)}",
             fix="Remove kv-sharing-fast-prefill.",
-            versions=">=0.12",
         )
