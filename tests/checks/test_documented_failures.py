@@ -79,12 +79,22 @@ def test_events_of_several_workers_without_a_selected_router_are_a_mistake(
     ("changes", "expected"),
     [
         ({"worker/enable_chunked_prefill": False, "worker/max_seq_len": 32768}, ["warning"]),
-        ({"worker/enable_chunked_prefill": REMOVE, "worker/max_seq_len": 32768}, []),
-        ({"worker/enable_chunked_prefill": False, "worker/max_seq_len": REMOVE}, []),
+        ({"worker/enable_chunked_prefill": REMOVE, "worker/max_seq_len": 32768}, ["warning"]),
+        ({"worker/enable_chunked_prefill": False, "worker/max_seq_len": REMOVE}, ["warning"]),
+        ({"worker/enable_chunked_prefill": True, "worker/max_seq_len": 32768}, []),
+        (
+            {
+                "worker/enable_chunked_prefill": REMOVE,
+                "worker/max_seq_len": REMOVE,
+                "worker/max_num_tokens": REMOVE,
+            },
+            ["note"],
+        ),
     ],
 )
-def test_a_file_may_contradict_itself_about_the_longest_prompt(
-    changes: dict[str, object], expected: list[str]
+@pytest.mark.parametrize("tag", ["0.7.0", "1.6.1"])
+def test_a_prompt_may_be_longer_than_a_step_without_chunks(
+    changes: dict[str, object], expected: list[str], tag: str
 ) -> None:
-    changes = {**changes, "worker/max_num_tokens": 8192}
-    assert levels(with_image(TRTLLM_AGG, "0.7.0", changes), "PS121") == expected
+    changes = {"worker/max_num_tokens": 8192, **changes}
+    assert levels(with_image(TRTLLM_AGG, tag, changes), "PS121") == expected

@@ -171,8 +171,8 @@ def _span(name: str, text: str) -> str:
 # Facts that hold in every version, and why.
 ARITHMETIC = Versions(every="arithmetic on the file's own values")
 AGREEMENT = Versions(every="the pools must agree")
-# Compared in the oldest and the newest known release of each engine that the rule is about.
-UNCHANGED = Versions(every="no release of the engine changed it")
+# vLLM and SGLang were compared from the oldest to the newest known release.
+UNCHANGED = Versions(every="no release changed it")
 KUBERNETES = Versions(every="Kubernetes")
 HARDWARE = Versions(every="hardware")
 SHELL = Versions(every="shell, YAML and file system")

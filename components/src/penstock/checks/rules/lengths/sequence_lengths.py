@@ -100,8 +100,9 @@ def _beyond_positions(worker: Worker, positions: int, *, is_allowed: bool) -> st
     source="Dynamo 1.6.0 known issues; trtllm#9277; vllm#33109",
     versions=UNCHANGED,
     engines=(Engine.TRTLLM, Engine.VLLM),
-    other_levels=(Level.WARNING,),
-    exceptions="With TensorRT-LLM it is a warning, because only long prompts fail.",
+    other_levels=(Level.WARNING, Level.NOTE),
+    exceptions="With TensorRT-LLM it is a warning, because only long prompts fail, and a note if the "
+    "file sets neither the tokens per step nor the context length.",
 )
 def prompt_exceeds_step(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
@@ -119,9 +120,17 @@ def prompt_exceeds_step(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 message=f"a step processes at most {tokens:,} tokens and chunked prefill is "
                 f"disabled, but prompts may have {longest:,} tokens",
                 fix=Fix(text=f"Set {key} to true.", config={key: True}),
-                # TensorRT-LLM refuses only long prompts, and all may be short.
-                level=Level.WARNING if worker.is_trtllm else None,
+                level=_level_of_long_prompts(worker),
             )
+
+
+def _level_of_long_prompts(worker: Worker) -> Level | None:
+    """TensorRT-LLM refuses only long prompts, and all may be short."""
+    if not worker.is_trtllm:
+        return None
+    names = ("max_batch_tokens", "context_length")
+    is_set = any(worker.settings.common(name) is not None for name in names)
+    return Level.WARNING if is_set else Level.NOTE
 
 
 @rule(
