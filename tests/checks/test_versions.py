@@ -14,7 +14,7 @@ from packaging.version import VERSION_PATTERN, Version
 
 from penstock.checks.finding import Finding, Level
 from penstock.checks.registry import RULES
-from penstock.checks.rule import Rule
+from penstock.checks.rule import Rule, reported_by_reader, reported_by_run
 from penstock.checks.run import ONLY_ON_A_CLUSTER, require_sound
 from penstock.checks.version_range import NAMES, Versions, contains
 from penstock.engines.releases import RELEASES
@@ -25,6 +25,7 @@ from tests.checks.all_cases import cases
 from tests.checks.support import (
     LOADER,
     REMOVE,
+    SGLANG_AGG,
     TRTLLM_AGG,
     VLLM_AGG,
     VLLM_DISAGG,
@@ -65,6 +66,8 @@ VARIABLE = {
 }
 STATISTICS = {"worker/enable_iter_perf_stats": REMOVE}
 NO_EVENTS = {"worker/kv-events-config": REMOVE}
+ASYNC = {"worker/async-scheduling": True}
+SPECULATION, DRAFTS = "worker/speculative-config", {"num_speculative_tokens": 3}
 
 
 @pytest.mark.parametrize(
@@ -85,6 +88,63 @@ NO_EVENTS = {"worker/kv-events-config": REMOVE}
             VLLM_AGG,
             NO_EVENTS,
             {"1.0.2": [], "1.1.1": ["warning"], "1.3.0": ["warning"], "1.6.1": ["warning"]},
+        ),
+        # vLLM 0.12 began to refuse methods; the model runner of 0.33 lacks only some.
+        (
+            "PS139",
+            VLLM_AGG,
+            {**ASYNC, SPECULATION: {**DRAFTS, "method": "ngram", "prompt_lookup_max": 4}},
+            {"0.7.1": [], "0.9.1": ["error"], "1.6.1": ["error"], "1.7.0": []},
+        ),
+        (
+            "PS139",
+            VLLM_AGG,
+            {**ASYNC, SPECULATION: {**DRAFTS, "method": "suffix"}},
+            {"1.6.1": ["error"], "1.7.0": ["error"]},
+        ),
+        (
+            "PS173",
+            VLLM_AGG,
+            {
+                **ASYNC,
+                SPECULATION: {
+                    **DRAFTS,
+                    "method": "eagle3",
+                    "model": "nvidia/gpt-oss-120b-Eagle3-v3",
+                    "disable_padded_drafter_batch": True,
+                },
+            },
+            {"0.8.1": ["error"], "1.6.1": ["error"], "1.7.0": []},
+        ),
+        # vLLM 0.20 began to compare the blocks with the context length.
+        (
+            "PS127",
+            VLLM_AGG,
+            {"worker/num-gpu-blocks-override": 10},
+            {"0.9.1": ["warning"], "1.1.1": ["warning"], "1.2.1": ["error"], "1.7.0": ["error"]},
+        ),
+        # From vLLM 0.20 on a step must have tokens, and from 0.28 on drafts take fewer.
+        (
+            "PS161",
+            VLLM_AGG,
+            {
+                "worker/max-num-batched-tokens": 256,
+                SPECULATION: {**DRAFTS, "method": "draft_model", "model": "openai/gpt-oss-20b"},
+            },
+            {"1.1.1": [], "1.2.1": ["error"], "1.4.2": ["error"], "1.5.1": []},
+        ),
+        # A key that vLLM had before 0.12, and one that no version has.
+        (
+            "PS155",
+            VLLM_AGG,
+            {"worker/compilation-config": {"max_capture_size": 8}},
+            {"0.7.1": [], "0.8.1": ["error"], "1.7.0": ["error"]},
+        ),
+        (
+            "PS155",
+            VLLM_AGG,
+            {"worker/compilation-config": {"cudagraph_mod": "FULL"}},
+            {"0.4.1": ["error"], "0.9.1": ["error"], "1.7.0": ["error"]},
         ),
     ],
 )
@@ -383,8 +443,21 @@ def test_a_range_states_versions_or_why_there_are_none() -> None:
 # Before, between and after the releases that most rules were written from, and a newer one.
 TAGS = ("0.9.0", "1.3.0", "1.6.1", "1.9.0")
 RUNTIMES = {"trtllm": "tensorrtllm-runtime", "vllm": "vllm-runtime", "sglang": "sglang-runtime"}
-# Rules of every version whose findings depend on the image otherwise, and how.
-DEPENDS_ON_IMAGE: Mapping[str, str] = {}
+# Rules about the tag itself, which other tags do not violate, and why.
+ABOUT_THE_TAG = {
+    "PS901": "the tag has no version",
+    "PS903": "the images of two pools differ",
+    "PS904": "the releases of two components differ",
+    "PS909": "the tag is a placeholder",
+}
+NOT_OF_A_DEPLOYMENT = (reported_by_reader, reported_by_run)
+OF_EVERY_VERSION = [
+    rule
+    for rule in RULES
+    if rule.versions.every
+    and rule.id not in ABOUT_THE_TAG
+    and rule.check not in NOT_OF_A_DEPLOYMENT
+]
 
 
 def with_tag(text: str, tag: str) -> str:
@@ -410,7 +483,8 @@ def reported_in_every_version(rule: Rule, case: Case) -> bool:
     return False
 
 
-@pytest.mark.parametrize("rule", by_rule(rule for rule in RULES if rule.versions.every))
+@pytest.mark.slow
+@pytest.mark.parametrize("rule", by_rule(OF_EVERY_VERSION))
 def test_a_rule_of_every_version_reports_its_cases_for_each_image(rule: Rule) -> None:
     for number, case in enumerate(cases().get(rule.id, ())):
         tagged = {tag: with_tag(case.bad, tag) for tag in TAGS}
@@ -418,6 +492,12 @@ def test_a_rule_of_every_version_reports_its_cases_for_each_image(rule: Rule) ->
             continue
         found = {tag: check(text, gpu=case.gpu, only=rule.id) for tag, text in tagged.items()}
         reported = {tag: {str(one.level) for one in found[tag]} for tag in TAGS}
-        if rule.id not in DEPENDS_ON_IMAGE:
-            assert reported == dict.fromkeys(TAGS, reported["1.6.1"]), f"case {number}"
-            assert reported["1.6.1"], f"case {number}"
+        assert reported == dict.fromkeys(TAGS, reported["1.6.1"]), f"case {number}"
+        assert reported["1.6.1"], f"case {number}"
+
+
+def test_attention_dp_is_a_size_since_sglang_0_5_22() -> None:
+    """With it, GPUs beyond the KV heads hold other sequences, not copies of the heads."""
+    wide = {"worker/gpus": 16, "worker/nodes": 2, "worker/config/tp-size": 16}
+    assert levels(graph(SGLANG_AGG, wide), "PS210") == ["note"]
+    assert levels(graph(SGLANG_AGG, {**wide, "worker/config/attn-dp-size": 2}), "PS210") == []
