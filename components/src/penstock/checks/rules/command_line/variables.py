@@ -248,12 +248,12 @@ def operator_variable(deployment: ServingDeployment) -> Iterable[RuleResult]:
             values = entries.value if isinstance(entries.value, list) else []
             for entry in values:
                 variable = entry.get("name") if isinstance(entry, dict) else None
-                if variable in SET_BY_OPERATOR:
+                if isinstance(variable, str) and variable in SET_BY_OPERATOR:
                     yield RuleResult(
-                        location=Location(component.name, "env", (str(variable),)),
+                        location=Location(component.name, "env", (variable,)),
                         message=f"{variable} must be set only by the operator",
-                        fix=Fix(text=f"Remove {variable}.", env={str(variable): None}),
-                        versions=SET_BY_OPERATOR[str(variable)],
+                        fix=Fix(text=f"Remove {variable}.", env={variable: None}),
+                        versions=SET_BY_OPERATOR[variable],
                     )
 
 

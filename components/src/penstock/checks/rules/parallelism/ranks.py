@@ -92,13 +92,13 @@ def eplb_without_ep(deployment: ServingDeployment) -> Iterable[RuleResult]:
     title="tensor parallelism of the pools is not supported by KV transfer",
     level=Level.WARNING,
     cause="vLLM's NIXL connector before 0.14 requires the decode workers' TP to be at least that "
-    "of the prefill workers. Since 0.31 one TP must divide the other, and a smaller decode TP "
+    "of the prefill workers. One TP must divide the other, and since 0.31 a smaller decode TP "
     "requires a prefill TP of at most the number of KV heads. SGLang needs a staging buffer where "
     "they differ, which does not transfer sliding-window layers (gpt-oss).",
     effect="The handshake fails, or KV transfers are slow and unstable.",
     remedy="With vLLM, use a decode TP of at least the prefill TP. With SGLang, use the same TP "
     "on both.",
-    source="nixl_connector.py of vLLM 0.10 to 0.14; kv_connector/utils.py and "
+    source="nixl_connector.py of vLLM 0.10 to 0.14; kv_connector/utils.py 362-369 of 0.14.1 and "
     "nixl/base_worker.py of 0.31.0; llm-d docs/operations/disaggregation/"
     "vllm.md@3d016852; sglang#15674, llm-d#2433; disaggregation/nixl/conn.py and "
     "mooncake/conn.py of SGLang 0.5.14 to 0.5.21",

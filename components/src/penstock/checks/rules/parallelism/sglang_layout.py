@@ -88,13 +88,13 @@ def _runner(worker: Worker) -> Iterator[Exclusion]:
             problem=f"{RUNNER} flashinfer_cutlass does not support quantization {weights}",
             fix=f"Remove {RUNNER}.",
         )
-    if runner in WHOLE_EXPERTS and worker.ep not in (1, worker.tp):
+    if str(runner) in WHOLE_EXPERTS and worker.ep not in (1, worker.tp):
         yield Exclusion(
             key="ep-size",
             problem=f"ep-size is {worker.ep}, but {RUNNER} {runner} supports only 1 and "
             f"{worker.tp}",
             fix=f"Set ep-size to {worker.tp}.",
-            versions=WHOLE_EXPERTS[runner],
+            versions=WHOLE_EXPERTS[str(runner)],
         )
     if runner == "cutlass" and weights == "fp8" and worker.ep > 1:
         yield Exclusion(
