@@ -101,8 +101,8 @@ def _beyond_positions(worker: Worker, positions: int, *, is_allowed: bool) -> st
     versions=UNCHANGED,
     engines=(Engine.TRTLLM, Engine.VLLM),
     other_levels=(Level.WARNING, Level.NOTE),
-    exceptions="With TensorRT-LLM it is a warning, because only long prompts fail, and a note if the "
-    "file sets neither the tokens per step nor the context length.",
+    exceptions="With TensorRT-LLM it is a warning, because only long prompts fail, and a note if "
+    "the file sets neither the tokens per step nor the context length.",
 )
 def prompt_exceeds_step(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
