@@ -170,11 +170,11 @@ def manifest(base: Mapping[str, Any], changes: Mapping[str, Any] | None = None) 
     engine file is then a mapping: `decode/max_batch_size`. In `dgd` a component is found by its
     name and so are containers and variables: `dgd/spec/components/decode/replicas`,
     `dgd/spec/components/decode/podTemplate/spec/containers/main/env/UCX_TLS/value`."""
-    documents = copy.deepcopy(list(_rendered(dump(dict(base)))))
+    documents = copy.deepcopy(list(rendered(dump(dict(base)))))
     for path, value in (changes or {}).items():
         _change_document(documents, path.split("/"), value)
     text = dump(*documents)
-    _BASES[text] = lambda: dump(*_rendered(dump(dict(base))))
+    _BASES[text] = lambda: dump(*rendered(dump(dict(base))))
     return text
 
 
@@ -246,7 +246,7 @@ def _name(item: Any) -> Any:
 
 
 @cache
-def _rendered(text: str) -> tuple[dict[str, Any], ...]:
+def rendered(text: str) -> tuple[dict[str, Any], ...]:
     from penstock.graph.load import parse_graph
     from penstock.manifests.source import render_graph
 

@@ -38,7 +38,7 @@ def test_the_response_parsers_are_those_of_the_installed_dynamo() -> None:
     )
     done = subprocess.run([sys.executable, "-c", names], capture_output=True, text=True, check=True)
     reasoning, tool_call = json.loads(done.stdout)
-    assert (set(reasoning), set(tool_call)) == (REASONING, TOOL_CALL)
+    assert (set(reasoning), set(tool_call)) == (set(REASONING), set(TOOL_CALL))
 
 
 @pytest.mark.parametrize(

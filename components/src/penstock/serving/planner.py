@@ -15,6 +15,7 @@ from penstock.manifests.deployment import Component, Role
 from penstock.manifests.flags import flag_value
 from penstock.nearest import nearest
 from penstock.serving.deployment import ServingDeployment
+from penstock.serving.planner_history import ADDED, CHECKED, REMOVED
 from penstock.strict_yaml.loader import load_json
 
 DEFAULT_BUDGET = 8  # max_gpu_budget of PlannerConfig, 1.6.1
@@ -39,6 +40,8 @@ class ConfigProblem:
     graph: Mapping[str, Any] = field(default_factory=dict)
     # Whether the planner ignores the field, rather than exit.
     is_ignored: bool = False
+    # The releases of Dynamo with the problem, as specifiers; empty: all.
+    releases: str = ""
 
 
 @cache
@@ -69,13 +72,23 @@ def configurations(deployment: ServingDeployment) -> Iterator[tuple[Location, Ma
 
 def invalid_fields(config: Mapping[str, Any]) -> Iterator[ConfigProblem]:
     """Unknown fields, invalid values, and fields that contradict each other."""
-    for key in (key for key in config if key not in fields()):
-        near = nearest(key, fields())
-        yield ConfigProblem(
-            message=f"PlannerConfig has no field {key} and ignores it",
-            fix=f"Use `{near}`." if near else f"Remove `{key}`.",
-            is_ignored=True,
-        )
+    for key in config:
+        if key in ADDED:
+            yield ConfigProblem(
+                message=f"PlannerConfig has no field {key} before Dynamo {ADDED[key]}, and ignores "
+                "it",
+                fix=f"Remove `{key}`, or use an image with Dynamo {ADDED[key]}.",
+                is_ignored=True,
+                releases=f"<{ADDED[key]}",
+            )
+        if key not in fields() and (key in REMOVED or key not in ADDED):
+            near = nearest(key, fields())
+            yield ConfigProblem(
+                message=f"PlannerConfig has no field {key} and ignores it",
+                fix=f"Use `{near}`." if near else f"Remove `{key}`.",
+                is_ignored=True,
+                releases=f">={REMOVED[key]}" if key in REMOVED else "",
+            )
     invalid = list(_invalid_values(config))
     # Compare fields only if each of them is valid on its own.
     yield from invalid or _contradictions(config)
@@ -87,6 +100,7 @@ def _invalid_values(config: Mapping[str, Any]) -> Iterator[ConfigProblem]:
             yield ConfigProblem(
                 message=f"{key} is {json.dumps(given)}, but PlannerConfig accepts {accepted}",
                 fix=f"Set `{key}` to {accepted}.",
+                releases=f">={CHECKED[key]}" if key in CHECKED else "",
             )
 
 
@@ -152,7 +166,7 @@ def _contradictions(config: Mapping[str, Any]) -> Iterator[ConfigProblem]:
 
 
 def _problem(message: str, fix: str) -> ConfigProblem:
-    return ConfigProblem(message=f"PlannerConfig: {message}", fix=fix)
+    return ConfigProblem(message=f"PlannerConfig: {message}", fix=fix, releases=">=1.6")
 
 
 def _thresholds(config: Mapping[str, Any]) -> Iterator[ConfigProblem]:

@@ -36,7 +36,7 @@ def gets_gpus_by_claims_only(component: Component, pod: Pod) -> bool:
     remedy="Request the GPUs as nvidia.com/gpu, or use a newer operator.",
     source="deploy/operator/internal/dynamo/backend_vllm.go needsTensorParallelMultinodeLaunch and "
     "getGPUQuantity, backend_trtllm.go; dynamo#12164, dynamo#12166",
-    versions=Versions(dynamo=">=0.6,<1.4"),
+    versions=Versions(dynamo="<1.4"),
 )
 def nodes_with_claims(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
 from penstock.checks.rules.containers import Process, mappings, processes
-from penstock.checks.version_range import KUBERNETES, Versions
+from penstock.checks.version_range import DYNAMO, KUBERNETES, Versions
 from penstock.engines.settings import Location, Path
 from penstock.image_reference import image_problem
 from penstock.manifests.deployment import Component
@@ -72,7 +72,7 @@ def _contained(process: Process) -> tuple[str, str] | None:
     remedy="Use the image of the engine that the command runs.",
     source="container/ of ai-dynamo/dynamo (one image for each engine); dynamo/frontend/main.py "
     "278 and 303 of 1.6.1 (chat processor)",
-    versions=Versions(dynamo=">=0.4"),
+    versions=DYNAMO,
 )
 def image_of_another_engine(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for process in processes(deployment):
@@ -127,7 +127,7 @@ def unpublished_image(deployment: ServingDeployment) -> Iterable[RuleResult]:
             location=Location(component.name, "field", ("main", "image")),
             message=f"NVIDIA has published no image {found[1]}{_before(first)}",
             fix=Fix(text=_instead(found[1], first, component)),
-            versions=Versions(dynamo=f">={OLDEST},<{first}") if first else None,
+            versions=Versions(dynamo=f"<{first}") if first else None,
         )
 
 

@@ -8,7 +8,7 @@ from packaging.version import Version
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
-from penstock.checks.version_range import Versions
+from penstock.checks.version_range import AGREEMENT, DYNAMO, OPERATOR, Versions
 from penstock.engines.releases import RELEASES
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Engine, Role
@@ -26,10 +26,11 @@ OLD_PREFILL = "--is-prefill-worker"
     title="backendFramework does not match the workers",
     level=Level.ERROR,
     cause="backendFramework must match the workers' command.",
-    effect="The admission webhook rejects the deployment.",
+    effect="The operator or its admission webhook rejects the deployment.",
     remedy="Remove backendFramework.",
-    source="dynamo-graph-deployment.mdx@07c98544",
-    versions=Versions(dynamo=">=1.4"),
+    source="dynamo-graph-deployment.mdx@07c98544; graph.go 1063 of the operator of 0.4.1 (backend "
+    "framework mismatch)",
+    versions=OPERATOR,
 )
 def wrong_framework(deployment: ServingDeployment) -> Iterable[RuleResult]:
     framework = deployment.spec.get("backendFramework")
@@ -51,7 +52,7 @@ def wrong_framework(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="KV transfers between them fail, and the operator may infer the wrong framework.",
     remedy="Use one deployment per engine.",
     source="dynamo-graph-deployment.mdx@07c98544",
-    versions=Versions(dynamo=">=1.0"),
+    versions=AGREEMENT,
     other_levels=(Level.WARNING,),
 )
 def several_engines(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -76,7 +77,7 @@ def several_engines(deployment: ServingDeployment) -> Iterable[RuleResult]:
     remedy="Add the missing pool.",
     source="dynamo/trtllm of 1.6.1; needs of the model card in dynamo/vllm/worker_factory.py of "
     "1.3.1, which 1.2.1 lacks; dynamo#8626, dynamo#10503, dynamo#11467, dynamo#6678",
-    versions=Versions(dynamo=">=1.0"),
+    versions=DYNAMO,
     other_levels=(Level.WARNING,),
     exceptions="Nothing is reported for a vLLM decode pool before Dynamo 1.3: its workers compute "
     "the prompts themselves, and the frontend does not wait for a prefill worker.",
@@ -123,7 +124,7 @@ def _without_other_half(worker: Worker, *, may_decode: bool) -> Versions | None:
     remedy="Use the same role in both.",
     source="dynamocomponentdeployment_types.go@006b6e10; dynamo#13037, dynamo#11467, dynamo#13238; "
     "dynamo/vllm/args.py of 0.8.1 to 1.3.1",
-    versions=Versions(dynamo=">=1.4"),
+    versions=DYNAMO,
     other_levels=(Level.ERROR,),
 )
 def role_and_type(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -187,7 +188,7 @@ def _aggregated(deployment: ServingDeployment, worker: Worker) -> str:
 
 
 def _without_mode(worker: Worker) -> Versions | None:
-    """The versions in which the command without the flag serves as an aggregated worker. vLLM's
-    prefill workers did so in earlier ones too; decode was its default before 1.4."""
-    is_vllm_prefill = worker.engine is Engine.VLLM and worker.role is Role.PREFILL
-    return Versions(dynamo=">=0.8") if is_vllm_prefill else None
+    """The versions in which the command without the flag serves as an aggregated worker, if not
+    all: decode was the default of vLLM's worker before 1.4."""
+    is_vllm_decode = worker.engine is Engine.VLLM and worker.role is Role.DECODE
+    return Versions(dynamo=">=1.4") if is_vllm_decode else None

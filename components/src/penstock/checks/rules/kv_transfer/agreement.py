@@ -9,7 +9,7 @@ from typing import Any
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
 from penstock.checks.rules.kv_transfer.transfer import TRANSCEIVER
-from penstock.checks.version_range import Versions
+from penstock.checks.version_range import AGREEMENT, Versions
 from penstock.engines.setting_names import (
     COMMON_SETTINGS,
     LLAMACPP_KV_TRANSFER,
@@ -18,12 +18,18 @@ from penstock.engines.setting_names import (
 from penstock.manifests.deployment import Engine
 from penstock.memory.remedy import lacks_fp8_kv
 from penstock.serving.deployment import ServingDeployment
+from penstock.serving.versions import dynamo_version
 from penstock.serving.worker import Worker
 
 # Backends that TRTLLM_USE_*_KVCACHE=1 selects for DEFAULT, in order of precedence.
 BY_VARIABLE = ("NIXL", "UCX", "MOONCAKE", "MPI")
 # Of speculative-config (nixl/metadata.py 0.31.0).
 DRAFT_DETAILS = ("revision", "code_revision", "parallel_drafting", "kv_cache_dtype")
+# vLLM's NIXL connector converts between block sizes since 0.12, and fails an assertion before
+# (`assert self.block_size == remote_block_size` in nixl_connector.py of 0.11.0).
+CONVERTED, NOT_CONVERTED = Versions(vllm=">=0.12"), Versions(vllm="<0.12")
+# Images before Dynamo 0.8 set TRTLLM_USE_UCX_KVCACHE, which decides for DEFAULT.
+NIXL_SINCE = (0, 8)
 SPELLINGS_COUNT = (Engine.VLLM, Engine.SGLANG)
 # Second names: one class in nixl/connector.py of vLLM 0.31.0, one backend in SGLang.
 SAME_BACKEND = {"NixlPullConnector": "NixlConnector", "mooncake_tcp": "mooncake"}
@@ -40,7 +46,8 @@ def effective_backend(worker: Worker) -> tuple[str, str | None]:
     backend = worker.get(key) if key else None
     if backend == "DEFAULT" and worker.is_trtllm:
         names = (n for n in BY_VARIABLE if worker.env(f"TRTLLM_USE_{n}_KVCACHE") == "1")
-        return str(key), next(names, "NIXL")
+        is_old = (dynamo_version(worker.pod) or NIXL_SINCE) < NIXL_SINCE
+        return str(key), next(names, "UCX" if is_old else "NIXL")
     if backend is None and worker.engine is Engine.SGLANG and worker.settings.is_complete:
         return str(key), "mooncake"
     if backend is None and worker.engine is Engine.LLAMACPP and worker.settings.is_complete:
@@ -56,7 +63,7 @@ def effective_backend(worker: Worker) -> tuple[str, str | None]:
     effect="No KV transfer succeeds.",
     remedy="Set the same backend on both pools.",
     source="AISimulate generator rules; dynamo#10027",
-    versions=Versions(dynamo=">=0.4"),
+    versions=AGREEMENT,
     exceptions="PdConnector and MultiConnector are not compared, because they contain other "
     "connectors.",
 )
@@ -121,7 +128,7 @@ def _shown(value: Any) -> str:
     "blocks.",
     remedy="Set the same block size on both pools.",
     source="dynamo#1232, dynamo#9545, dynamo#5015; vllm#42895, sglang#14474",
-    versions=Versions(dynamo=">=0.4"),
+    versions=AGREEMENT,
     other_levels=(Level.WARNING,),
 )
 def different_block_sizes(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -129,11 +136,12 @@ def different_block_sizes(deployment: ServingDeployment) -> Iterable[RuleResult]
         engine = deployment.component(result.location.component).engine
         if any(_is_no_count(worker) for pair in deployment.pairs for worker in pair):
             continue  # PS102 and PS143 report it
-        # vLLM's NIXL connector converts between block sizes (since 0.12).
-        is_converted = engine is Engine.VLLM
-        if is_converted and all(_converts(*pair) for pair in deployment.pairs):
+        if engine is not Engine.VLLM:
+            yield result
             continue
-        yield replace(result, level=Level.WARNING) if is_converted else result
+        yield replace(result, versions=NOT_CONVERTED)
+        if not all(_converts(*pair) for pair in deployment.pairs):
+            yield replace(result, level=Level.WARNING, versions=CONVERTED)
 
 
 def _is_no_count(worker: Worker) -> bool:
@@ -157,7 +165,7 @@ def _converts(prefill: Worker, decode: Worker) -> bool:
     effect="The handshake fails, or the decode worker reads invalid data.",
     remedy="Set the same KV cache type on both pools.",
     source="vllm#29503, sglang#19398; AISimulate generator rules",
-    versions=Versions(dynamo=">=0.4"),
+    versions=AGREEMENT,
     other_levels=(Level.WARNING,),
 )
 def different_kv_types(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -202,7 +210,7 @@ def _dtype(value: Any) -> str:
     "DSpark, NIXL rejects the transfer, because the pools have different numbers of KV layers.",
     remedy="Use the same speculative decoding on both pools, or on neither.",
     source="Dynamo 1.3.0 release notes; vllm#49230, vllm#48221",
-    versions=Versions(dynamo=">=1.3"),
+    versions=AGREEMENT,
     other_levels=(Level.WARNING, Level.NOTE),
 )
 def different_speculation(deployment: ServingDeployment) -> Iterable[RuleResult]:

@@ -16,7 +16,7 @@ from penstock.checks.rules.kv_transfer.vllm_connectors import (
     Connector,
     connector_of,
 )
-from penstock.checks.version_range import Versions
+from penstock.checks.version_range import EVERY_VLLM, Versions
 from penstock.manifests.deployment import Engine, Role
 from penstock.nearest import nearest
 from penstock.serving.deployment import ServingDeployment
@@ -24,19 +24,21 @@ from penstock.serving.worker import Worker
 
 SIDE_CHANNEL = "VLLM_NIXL_SIDE_CHANNEL_HOST"
 OFFLOADING = "kv-offloading-size"
+BEFORE_1_7 = Versions(dynamo=">=0.8,<1.7")
 
 
 @rule(
     id="PS444",
     title="the NIXL side channel has no address",
     level=Level.ERROR,
-    cause="Dynamo sets VLLM_NIXL_SIDE_CHANNEL_HOST only for NixlConnector, alone or in a "
-    "PdConnector. For other connectors that contain NIXL, vLLM uses localhost.",
+    cause="Dynamo sets VLLM_NIXL_SIDE_CHANNEL_HOST only for NixlConnector, alone, in a PdConnector "
+    "or, since 1.7, in a MultiConnector. For other connectors that contain NIXL, vLLM uses "
+    "localhost.",
     effect="The decode worker connects to itself, and every handshake between pods fails.",
     remedy="Set the variable to status.podIP.",
-    source="dynamo/vllm/args.py 566-586 of 1.6.1 and the same function of 1.0.2 to 1.5.1; "
+    source="dynamo/vllm/args.py 484-488 of 0.8.1, 566-586 of 1.6.1, 635-655 of 1.7.0; "
     "vllm/envs.py 231 of 0.31.0; vllm#27083",
-    versions=Versions(dynamo=">=1.0"),
+    versions=Versions(dynamo=">=0.8"),
     engines=(Engine.VLLM,),
 )
 def no_side_channel(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -53,14 +55,19 @@ def no_side_channel(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 message=f"{worker.name} uses {connector.name} with NIXL and does not set "
                 f"{SIDE_CHANNEL}",
                 fix=Fix(text=f"Set {SIDE_CHANNEL} to the pod's address (fieldRef status.podIP)."),
+                versions=BEFORE_1_7 if _lists_nixl(connector) else None,
             )
 
 
 def _dynamo_sets_host(connector: Connector) -> bool:
     """As `_uses_nixl_connector` of dynamo/vllm/args.py."""
     if connector.name == "PdConnector":
-        return any(child.name == "NixlConnector" for child in connector.children)
+        return _lists_nixl(connector)
     return connector.name == "NixlConnector"
+
+
+def _lists_nixl(connector: Connector) -> bool:
+    return any(child.name == "NixlConnector" for child in connector.children)
 
 
 @rule(
@@ -71,8 +78,8 @@ def _dynamo_sets_host(connector: Connector) -> bool:
     effect="NIXL is gone without a message, so no KV is transferred between the pools.",
     remedy="Remove kv-offloading-size, or combine both connectors in a MultiConnector.",
     source="vllm/config/vllm.py _post_init_kv_transfer_config 1124-1158 of 0.31.0 and the same "
-    "function of 0.16.0 to 0.28.0",
-    versions=Versions(vllm=">=0.16"),
+    "function of 0.14.1 to 0.33.0; that of 0.12.0 needs kv-offloading-backend too",
+    versions=Versions(vllm=">=0.14"),
 )
 def replaced_connector(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
@@ -98,8 +105,10 @@ def replaced_connector(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="vLLM exits at startup.",
     remedy="Correct the name, or set kv_connector_module_path.",
     source="vllm/distributed/kv_transfer/kv_connector/factory.py 95-120, v1/multi_connector.py "
-    "232-245 and vllm/config/kv_transfer.py 130-140 of 0.31.0 and of 0.16.0",
-    versions=Versions(vllm=">=0.16"),
+    "232-245 and vllm/config/kv_transfer.py 130-140 of 0.31.0 and of 0.16.0; the same errors in "
+    "0.10.1.1",
+    versions=EVERY_VLLM,
+    engines=(Engine.VLLM,),
 )
 def unknown_connector(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
@@ -153,9 +162,9 @@ def _incomplete(worker: Worker, connector: Connector) -> Iterator[RuleResult]:
     cause="vLLM's NIXL connector does not support pipeline parallelism for kv_role kv_consumer.",
     effect="vLLM raises NotImplementedError at startup.",
     remedy="Use tensor parallelism on decode workers.",
-    source="vllm/distributed/kv_transfer/kv_connector/v1/nixl/base_worker.py 451 of 0.28.0 and "
-    "801 of 0.31.0",
-    versions=Versions(vllm=">=0.28"),
+    source="vllm/distributed/kv_transfer/kv_connector/v1/nixl/base_worker.py 436 of 0.26.0, 451 of "
+    "0.28.0 and 801 of 0.31.0; 0.23.0 has no support of pipeline stages",
+    versions=Versions(vllm=">=0.26"),
 )
 def pipeline_parallel_consumer(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
 from penstock.checks.rules.kv_transfer.transfer import kv_role, kv_transfer_workers
-from penstock.checks.rules.kv_transfer.vllm_connectors import PULL_CONNECTORS
-from penstock.checks.version_range import Versions
+from penstock.checks.rules.kv_transfer.vllm_connectors import NIXL, PULL_CONNECTORS
+from penstock.checks.version_range import EVERY_SGLANG, EVERY_VLLM, Versions
 from penstock.manifests.deployment import Engine, Role
 from penstock.serving.deployment import ServingDeployment
 
+# vLLM checks the variable since 0.23 (config/vllm.py).
+REFUSED, NOT_REFUSED = Versions(vllm=">=0.23"), Versions(vllm="<0.23")
+MOVED = "PyTorch may move memory that NIXL has registered. KV transfers then fail."
+# Since 0.31 the push connector supports stages of models with sliding windows.
+PUSH_REFUSES = Versions(vllm=">=0.26,<0.31")
 DECODE_RADIX_CACHE = "disaggregation-decode-enable-radix-cache"
 
 
@@ -23,7 +29,8 @@ DECODE_RADIX_CACHE = "disaggregation-decode-enable-radix-cache"
     effect="vLLM exits at startup.",
     remedy="Set kv_role to kv_producer, kv_consumer or kv_both.",
     source="vllm/config/kv_transfer.py 0.31.0; modelexpress#245",
-    versions=Versions(vllm=">=0.11"),
+    versions=EVERY_VLLM,
+    engines=(Engine.VLLM,),
 )
 def no_kv_role(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
@@ -52,11 +59,13 @@ def no_kv_role(deployment: ServingDeployment) -> Iterable[RuleResult]:
     title="expandable segments are enabled with a KV connector",
     level=Level.ERROR,
     cause="PyTorch moves memory that NIXL has registered.",
-    effect="vLLM does not start, or a KV transfer fails with NIXL_ERR_REMOTE_DISCONNECT. vLLM's "
-    "own check misses the spelling PYTORCH_ALLOC_CONF.",
+    effect="vLLM does not start (since 0.23), or a KV transfer fails with "
+    "NIXL_ERR_REMOTE_DISCONNECT. vLLM's own check misses the spelling PYTORCH_ALLOC_CONF.",
+    other_levels=(Level.WARNING,),
     remedy="Remove the variable.",
     source="vllm#41237, vllm#54351",
-    versions=Versions(vllm=">=0.23"),
+    versions=EVERY_VLLM,
+    engines=(Engine.VLLM,),
 )
 def expandable_segments(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
@@ -67,11 +76,13 @@ def expandable_segments(deployment: ServingDeployment) -> Iterable[RuleResult]:
             if "expandable_segments:true" in text and not (
                 worker.get("enable-sleep-mode") or worker.get("enable-cumem-allocator")
             ):
-                yield RuleResult(
+                result = RuleResult(
                     location=worker.location("env", name),
                     message=f"{name}={worker.env(name)} is not supported with a KV connector",
                     fix=Fix(text=f"Remove {name}."),
                 )
+                yield replace(result, versions=REFUSED)
+                yield replace(result, versions=NOT_REFUSED, level=Level.WARNING, why=MOVED)
 
 
 @rule(
@@ -82,8 +93,10 @@ def expandable_segments(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="The decode worker connects to itself, and every KV transfer times out.",
     remedy="Remove the variable, which Dynamo sets to the pod's address, or set it to "
     "status.podIP.",
-    source="srt-slurm#158",
-    versions=Versions(vllm=">=0.10"),
+    source="srt-slurm#158; dynamo/vllm/args.py (ensure_side_channel_host) of 0.7.1 and later; that "
+    "of 0.6.1 replaces the variable",
+    versions=Versions(dynamo=">=0.7"),
+    engines=(Engine.VLLM,),
 )
 def loopback_side_channel(deployment: ServingDeployment) -> Iterable[RuleResult]:
     if deployment.shares_a_pod:
@@ -103,20 +116,20 @@ def loopback_side_channel(deployment: ServingDeployment) -> Iterable[RuleResult]
     id="PS419",
     title="NIXL with pipeline parallelism and sliding-window attention",
     level=Level.ERROR,
-    cause="vLLM's pull connector does not support PP with a hybrid KV layout such as that of "
-    "gpt-oss.",
+    cause="vLLM's NIXL connectors do not support PP with a hybrid KV layout such as that of "
+    "gpt-oss. NixlPushConnector does since 0.31.",
     effect="vLLM raises NotImplementedError at startup.",
     remedy="Use tensor parallelism.",
-    source="vllm#52913",
-    versions=Versions(vllm=">=0.31"),
+    source="vllm#52913; nixl/base_worker.py 430 of 0.26.0, 444 of 0.28.0, 787 of 0.31.0 (which "
+    "lets the push connector do it)",
+    versions=Versions(vllm=">=0.26"),
 )
 def pipeline_with_nixl(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in kv_transfer_workers(deployment):
-        # The push connector supports it.
-        pulls = worker.get("kv-transfer-config.kv_connector") in PULL_CONNECTORS
+        connector = worker.get("kv-transfer-config.kv_connector")
         hybrid = deployment.model is not None and any(deployment.model.windows)
         hybrid = hybrid and worker.get("disable-hybrid-kv-cache-manager") is not True
-        if worker.engine is Engine.VLLM and worker.pp > 1 and pulls and hybrid:
+        if worker.engine is Engine.VLLM and worker.pp > 1 and connector in NIXL and hybrid:
             yield RuleResult(
                 location=worker.settings.location("pipeline_parallel"),
                 message=f"NIXL does not support pipeline parallelism ({worker.pp}) for a model "
@@ -125,6 +138,7 @@ def pipeline_with_nixl(deployment: ServingDeployment) -> Iterable[RuleResult]:
                     text="Set pipeline-parallel-size to 1 and use tensor parallelism.",
                     config={"pipeline-parallel-size": 1},
                 ),
+                versions=PUSH_REFUSES if connector not in PULL_CONNECTORS else None,
             )
 
 
@@ -136,7 +150,8 @@ def pipeline_with_nixl(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="SGLang fails an assertion at startup.",
     remedy="Round chunked-prefill-size up to a multiple of page-size.",
     source="sglang#8973; sglang/srt/server_args.py 0.5.21",
-    versions=Versions(sglang=">=0.5.0rc2"),
+    versions=EVERY_SGLANG,
+    engines=(Engine.SGLANG,),
 )
 def partial_page_chunk(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.pool(Role.PREFILL, Role.WORKER):
@@ -181,7 +196,6 @@ def hierarchical_cache_without_radix_cache(deployment: ServingDeployment) -> Ite
                     text="Remove enable-hierarchical-cache from the decode worker.",
                     config={"enable-hierarchical-cache": False},
                 ),
-                versions=Versions(sglang=">=0.5.21"),
             )
         elif not is_forced and worker.get("disable-radix-cache") is True:
             yield RuleResult(

@@ -13,17 +13,19 @@ from penstock.checks.rules.kv_transfer.vllm_connectors import (
     connector_of,
     hma_flag,
 )
-from penstock.checks.version_range import Versions
+from penstock.checks.version_range import EVERY_VLLM, Versions
 from penstock.manifests.deployment import Engine, Role
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.worker import Worker
 
 LAYOUT = "VLLM_SSM_CONV_STATE_LAYOUT"
 # Before 0.23, vLLM turned the manager off with every connector.
-OFF_BY_DEFAULT = Versions(vllm=">=0.16,<0.23")
+OFF_BY_DEFAULT = Versions(vllm=">=0.14,<0.23")
+# Still earlier, no flag kept it on.
+ALWAYS_OFF = Versions(vllm="<0.14")
 OFF_IF_UNSUPPORTED = Versions(vllm=">=0.23")
 EVENTS = "kv-events-config"
-OFF_WITH_EVENTS = Versions(vllm=">=0.16,<0.20")
+OFF_WITH_EVENTS = Versions(vllm="<0.20")
 
 
 @rule(
@@ -39,10 +41,12 @@ OFF_WITH_EVENTS = Versions(vllm=">=0.16,<0.20")
     remedy="Use a connector that supports the manager, such as NixlConnector or "
     "OffloadingConnector, and leave the manager on.",
     source="vllm/config/vllm.py 2251-2297, v1/core/kv_cache_utils.py unify_hybrid_kv_cache_specs, "
-    "distributed/kv_transfer/kv_connector/factory.py 57 of 0.31.0, and the same places of 0.16.0 "
-    "to 0.28.0; config/vllm.py 1045 of 0.16.0 and 1202 of 0.19.0 (KV events), gone in 0.20.1; "
+    "distributed/kv_transfer/kv_connector/factory.py 57 of 0.31.0, and the same places of 0.14.1 "
+    "to 0.28.0; config/vllm.py 905 of 0.12.0 and config/__init__.py 3663 of 0.10.1.1 (every "
+    "connector); config/vllm.py 1045 of 0.16.0 and 1202 of 0.19.0 (KV events), gone in 0.20.1; "
     "dynamo#13755, vllm#41847, dynamo#9376",
-    versions=Versions(vllm=">=0.16"),
+    versions=EVERY_VLLM,
+    engines=(Engine.VLLM,),
     other_levels=(Level.WARNING,),
 )
 def unsupported_layers(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -94,6 +98,14 @@ def _recurrent_layers(worker: Worker, connector: Connector | None) -> Iterator[R
             fix=Fix(text=f"Add --no-{HMA_FLAG}.", config={HMA_FLAG: False}),
             why=why,
             versions=OFF_BY_DEFAULT,
+        )
+        yield RuleResult(
+            location=worker.config_location(SECTION),
+            message=f"{connector.name} turns the hybrid KV cache manager off, which "
+            f"{worker.value('model')} requires for its recurrent layers",
+            fix=Fix(text=f"Remove {SECTION}, or use a newer image."),
+            why=why,
+            versions=ALWAYS_OFF,
         )
         if connector.supports_hma is False:
             yield RuleResult(

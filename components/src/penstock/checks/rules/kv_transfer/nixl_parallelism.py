@@ -7,14 +7,17 @@ from collections.abc import Iterable, Iterator
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
 from penstock.checks.rules.kv_transfer.nixl_pools import nixl_pairs
-from penstock.checks.version_range import Versions
+from penstock.checks.version_range import AGREEMENT, Versions
+from penstock.manifests.deployment import Engine
 from penstock.models import ModelFacts
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.worker import Worker
 
 # `_validate_remote_agent_handshake` computes all layers with one number of KV heads.
 TWO_KINDS = Versions(vllm=">=0.26")
-SEVERAL_SIZES = Versions(vllm=">=0.16")
+SEVERAL_SIZES = Versions(vllm=">=0.14")
+# `assert tp_ratio > 0, "Decode TP cannot be smaller than prefill TP"`, for all models.
+ONLY_LARGER = Versions(vllm="<0.14")
 
 
 @rule(
@@ -29,8 +32,10 @@ SEVERAL_SIZES = Versions(vllm=">=0.16")
     remedy="Use the same TP on both pools.",
     source="vllm/distributed/kv_transfer/kv_connector/utils.py 493 and nixl/base_worker.py "
     "_validate_remote_agent_handshake of 0.31.0, nixl/base_worker.py 1775-1800 of 0.26.0; "
-    "nixl_connector.py 2069 of 0.19.0; vllm#42895, vllm#43523, vllm#41863, vllm#50765",
-    versions=SEVERAL_SIZES,
+    "nixl_connector.py 2069 of 0.19.0, 1693 of 0.14.1, 1534 of 0.12.0, 918 of 0.10.1.1; "
+    "vllm#42895, vllm#43523, vllm#41863, vllm#50765",
+    versions=AGREEMENT,
+    engines=(Engine.VLLM,),
 )
 def tensor_parallelism(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for (prefill, decode), _, _ in nixl_pairs(deployment):
@@ -43,8 +48,12 @@ def _unequal(prefill: Worker, decode: Worker, facts: ModelFacts | None) -> Itera
     first, second = prefill.tp, decode.tp
     sizes = f"TP {second} on {decode.name} and TP {first} on {prefill.name}"
     if max(first, second) % min(first, second):
-        yield _result(decode, first, f"{sizes}: neither divides the other")
-    elif facts is None or facts.is_mla:
+        yield _result(decode, first, f"{sizes}: neither divides the other", versions=AGREEMENT)
+        return
+    if second < first:
+        problem = "this version cannot transfer to a smaller TP"
+        yield _result(decode, first, f"{sizes}: {problem}", versions=ONLY_LARGER)
+    if facts is None or facts.is_mla:
         return
     elif facts.is_hybrid:
         yield from _hybrid(decode, first, sizes, facts.kv_heads)
@@ -59,7 +68,7 @@ def _unequal(prefill: Worker, decode: Worker, facts: ModelFacts | None) -> Itera
         )
     elif second < first and facts.kv_heads and first >= facts.kv_heads:
         # Up to 0.19, one KV head for each GPU counted as several copies.
-        only_old = Versions(vllm=">=0.16,<0.20.1")
+        only_old = Versions(vllm=">=0.14,<0.20.1")
         yield _result(
             decode,
             first,
@@ -74,7 +83,7 @@ def _unequal(prefill: Worker, decode: Worker, facts: ModelFacts | None) -> Itera
             decode,
             first,
             f"{sizes}: after a failed handshake the decode engine stops with a KeyError",
-            versions=Versions(vllm=">=0.16,<0.20.1"),
+            versions=Versions(vllm=">=0.14,<0.20.1"),
             level=Level.WARNING,
         )
 
@@ -103,7 +112,7 @@ def _result(
     first: int,
     message: str,
     *,
-    versions: Versions = SEVERAL_SIZES,
+    versions: Versions,
     level: Level | None = None,
 ) -> RuleResult:
     return RuleResult(

@@ -58,7 +58,7 @@ def no_offloading_size(deployment: ServingDeployment) -> Iterable[RuleResult]:
         if connector.extra.get("spec_name") not in CPU_SPECS or connector.module:
             continue
         yield from _missing(worker, connector, "cpu_bytes_to_use", "num_cpu_blocks", ">=0.14")
-        yield from _missing(worker, connector, "num_cpu_blocks", "cpu_bytes_to_use", ">=0.11,<0.14")
+        yield from _missing(worker, connector, "num_cpu_blocks", "cpu_bytes_to_use", "<0.14")
 
 
 def _missing(
@@ -83,10 +83,10 @@ def _missing(
     "GPU, which all layers must share, and it excludes blocks_per_chunk. The policy is lru or arc.",
     effect="vLLM raises ValueError or fails an assertion at startup.",
     remedy="Use blocks_per_chunk, or a multiple of --block-size.",
-    source="vllm/v1/kv_offload/spec.py 38-43 of 0.14.1 and 0.16.0, 101-113 of 0.19.0, base.py of "
-    "0.23.0; distributed/kv_transfer/kv_connector/v1/offloading/config.py 59-95 of 0.26.0, 91-133 "
-    "of 0.31.0; vllm#48635",
-    versions=Versions(vllm=">=0.14"),
+    source="vllm/v1/kv_offload/spec.py 36 of 0.11.0, 38-43 of 0.14.1 and 0.16.0, 101-113 of "
+    "0.19.0, base.py of 0.23.0; distributed/kv_transfer/kv_connector/v1/offloading/config.py 59-95 "
+    "of 0.26.0, 91-133 of 0.31.0; vllm#48635",
+    versions=Versions(vllm=">=0.11"),
 )
 def invalid_offloading_blocks(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, connector in offloading_connectors(deployment):
@@ -120,7 +120,7 @@ def _block_problems(
     own = worker.count("block_size") or SMALLEST_BLOCK
     if tokens % own:
         problem = f"block_size {tokens} is not a multiple of the GPU's block size {own}"
-        yield problem, f"Set block_size to {-(-tokens // own) * own}.", ">=0.14"
+        yield problem, f"Set block_size to {-(-tokens // own) * own}.", ">=0.11"
     elif facts is not None and _has_several_block_sizes(facts) and hma_flag(worker) is not True:
         problem = (
             f"block_size {tokens} requires one block size for all layers, and "

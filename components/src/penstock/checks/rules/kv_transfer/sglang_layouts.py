@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
 from penstock.checks.rules.kv_transfer.transfer import kv_transfer_workers
-from penstock.checks.version_range import Versions
+from penstock.checks.version_range import EVERY_SGLANG, Versions
 from penstock.manifests.deployment import Engine
 from penstock.models import ModelFacts
 from penstock.serving.deployment import ServingDeployment
@@ -73,8 +73,9 @@ def _same_tp(prefill: Worker, decode: Worker) -> Fix:
     "“Decode instance could be dead”.",
     remedy="Use the same TP on both pools.",
     source="sglang/srt/disaggregation/mooncake/conn.py send_kvcache_slice and common/conn.py "
-    "(“Performance is NOT guaranteed”) of 0.5.4.post3 to 0.5.21; sglang#15674, sglang#15675",
-    versions=Versions(sglang=">=0.5.4"),
+    "(“Performance is NOT guaranteed”) of 0.5.0rc2 to 0.5.23; sglang#15674, sglang#15675",
+    versions=EVERY_SGLANG,
+    engines=(Engine.SGLANG,),
     exceptions="Nothing is reported if SGLANG_DISAGG_STAGING_BUFFER is set.",
 )
 def sliced_by_mooncake(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -119,14 +120,14 @@ def more_gpus_than_heads(deployment: ServingDeployment) -> Iterable[RuleResult]:
     id="PS472",
     title="NIXL ignores disaggregation-ib-device",
     level=Level.WARNING,
-    cause="Only mooncake reads disaggregation-ib-device. With NIXL, UCX selects the devices, and "
-    "UCX_NET_DEVICES is not set.",
+    cause="Before 0.5.23, only mooncake reads disaggregation-ib-device. With NIXL, UCX selects the "
+    "devices, and UCX_NET_DEVICES is not set.",
     effect="UCX takes other devices. Where these do not connect the nodes, every KV transfer hangs "
     "until its timeout of 300 s.",
     remedy="Remove disaggregation-ib-device, and set UCX_NET_DEVICES, such as mlx5_0:1.",
-    source="sglang/srt/disaggregation/nixl of 0.5.4.post3 to 0.5.21, which does not read "
-    "ib_device; sglang#28737",
-    versions=Versions(sglang=">=0.5.4"),
+    source="sglang/srt/disaggregation/nixl of 0.5.0rc2 to 0.5.22, which does not read "
+    "ib_device; conn.py 564 of 0.5.23, which does; sglang#28737",
+    versions=Versions(sglang="<0.5.23"),
     exceptions="Nothing is reported if SGLANG_DISAGGREGATION_NIXL_BACKEND names another plugin "
     "than UCX.",
 )

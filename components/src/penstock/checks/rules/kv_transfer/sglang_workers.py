@@ -28,9 +28,10 @@ def _sglang(deployment: ServingDeployment) -> Iterator[Worker]:
     "it.",
     effect="SGLang raises ValueError at startup.",
     remedy="Remove enable-hierarchical-cache from the decode workers.",
-    source="sglang/srt/arg_groups/pd_disaggregation_hook.py 113-121 and kv_cache_hook.py 394 of "
-    "0.5.21",
-    versions=Versions(sglang=">=0.5.21"),
+    source="sglang/srt/server_args.py 1318 and 1357 of 0.5.3.post2, 3243 and 3402 of 0.5.10.post1; "
+    "arg_groups/pd_disaggregation_hook.py 113-121 and kv_cache_hook.py 394 of 0.5.21. 0.5.0rc2 "
+    "checks nothing",
+    versions=Versions(sglang=">=0.5.3"),
 )
 def tiers_on_decode(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in _sglang(deployment):
@@ -83,8 +84,9 @@ def excluded_by_lmcache(deployment: ServingDeployment) -> Iterable[RuleResult]:
     "prefill workers have.",
     effect="The decode worker fails an assertion at the first KV transfer.",
     remedy="Set pp-size of the decode workers to 1.",
-    source="sglang/srt/disaggregation/common/conn.py 1077 of 0.5.21, 312 of 0.5.10, 380 of 0.5.8",
-    versions=Versions(sglang=">=0.5.8"),
+    source="sglang/srt/disaggregation/common/conn.py 1077 of 0.5.21, 312 of 0.5.10, 380 of 0.5.8, "
+    "348 of 0.5.6.post2; 0.5.4.post3 lacks the assertion",
+    versions=Versions(sglang=">=0.5.6"),
 )
 def pipeline_stages_differ(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for prefill, decode in deployment.pairs:
@@ -106,8 +108,9 @@ def pipeline_stages_differ(deployment: ServingDeployment) -> Iterable[RuleResult
     cause="SGLANG_DISAGG_STAGING_BUFFER gathers KV heads, which models with MLA do not have.",
     effect="SGLang raises RuntimeError at startup.",
     remedy="Remove the variable.",
-    source="sglang/srt/disaggregation/prefill.py 197 and decode.py 438 of 0.5.21",
-    versions=Versions(sglang=">=0.5.21"),
+    source="sglang/srt/disaggregation/prefill.py 197 and decode.py 438 of 0.5.21, prefill.py "
+    "128 of 0.5.11; 0.5.10 ignores the variable for these models",
+    versions=Versions(sglang=">=0.5.11"),
 )
 def staging_with_mla(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in _sglang(deployment):

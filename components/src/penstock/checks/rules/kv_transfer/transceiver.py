@@ -11,21 +11,27 @@ from penstock.checks.rules.kv_transfer.transfer import (
     kv_transfer_workers,
     transceiver_runtime,
 )
-from penstock.checks.version_range import Versions
+from penstock.checks.version_range import AGREEMENT, EVERY_TRTLLM, Versions
+from penstock.manifests.deployment import Engine
 from penstock.positive_int import positive_int
 from penstock.serving.deployment import ServingDeployment
+
+# Before, an unset transceiver_runtime is CPP.
+SINCE_AUTO = Versions(trtllm=">=1.3.0rc27")
 
 
 @rule(
     id="PS404",
     title="the pools may use different transceiver runtimes",
     level=Level.WARNING,
-    cause="With transceiver_runtime auto, each server selects PYTHON or CPP from its own settings.",
+    cause="With transceiver_runtime auto, each server selects PYTHON or CPP from its own settings. "
+    "Before 1.3.0rc27, CPP is the default.",
     effect="Two pools with different runtimes cannot transfer KV blocks; only a log line shows "
     "the runtime.",
     remedy="Set transceiver_runtime to PYTHON (or CPP) on both pools.",
     source="CacheTransceiverConfig in TensorRT-LLM llm_args.py; TensorRT-LLM#17665",
-    versions=Versions(trtllm=">=1.3.0rc27"),
+    versions=AGREEMENT,
+    engines=(Engine.TRTLLM,),
     other_levels=(Level.ERROR, Level.NOTE),
 )
 def runtimes_may_differ(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -57,6 +63,7 @@ def runtimes_may_differ(deployment: ServingDeployment) -> Iterable[RuleResult]:
                     graph={f"engine.config.{key}": "PYTHON"},
                 ),
                 level=Level.NOTE,  # servers of the same settings select the same runtime
+                versions=SINCE_AUTO,
             )
 
 
@@ -141,7 +148,8 @@ def pipelined_transfer(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="All of these settings but one are ignored.",
     remedy="Keep only cache_transceiver_config.backend.",
     source="dynamo#13015; kv-cache-transfer.md@2f345512",
-    versions=Versions(trtllm=">=1.3.0rc19"),
+    versions=EVERY_TRTLLM,
+    engines=(Engine.TRTLLM,),
 )
 def several_backends(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in kv_transfer_workers(deployment):

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
 from penstock.checks.rules.command_line.connector_flag import names_connector
-from penstock.checks.version_range import Versions
+from penstock.checks.version_range import DYNAMO, EVERY_TRTLLM, Versions
 from penstock.manifests.deployment import Engine, Role
 from penstock.positive_int import positive_int
 from penstock.serving.deployment import ServingDeployment
@@ -16,6 +16,10 @@ from penstock.serving.worker import Worker
 TRANSCEIVER = "cache_transceiver_config"
 # Of max_seq_len, which counts the response too.
 MOST_PROMPT = 0.9
+# Earlier vLLM workers use NixlConnector unless --connector names another one.
+NO_DEFAULT_CONNECTOR = Versions(dynamo=">=1.0")
+# Earlier versions have no timeout unless it is set.
+DEFAULT_TIMEOUT = Versions(trtllm=">=1.3.0rc22")
 LONG_PROMPT = 32768  # tokens; for longer prompts the default timeout of 60 s was too short
 
 
@@ -43,7 +47,7 @@ def kv_role(worker: Worker, connector: str) -> str:
     remedy="Configure the same backend on both pools.",
     source="dynamo/trtllm/workers/llm_worker.py, dynamo/vllm/args.py 286-300 of 1.6.1; "
     "dynamo#2278, aiconfigurator#519, aiconfigurator#287",
-    versions=Versions(dynamo=">=1.0"),
+    versions=DYNAMO,
     other_levels=(Level.WARNING, Level.NOTE),
 )
 def no_backend(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -74,6 +78,7 @@ def no_backend(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 if worker.role is Role.DECODE
                 else "The worker raises ValueError at startup.",
                 level=Level.WARNING if worker.role is Role.DECODE else None,
+                versions=NO_DEFAULT_CONNECTOR,
             )
         elif worker.engine is Engine.SGLANG and not worker.get("disaggregation-transfer-backend"):
             yield RuleResult(
@@ -107,12 +112,14 @@ def has_connector(worker: Worker) -> bool:
     id="PS403",
     title="the KV transfer backend is DEFAULT",
     level=Level.NOTE,
-    cause="DEFAULT uses the backend of TRTLLM_USE_*_KVCACHE, or NIXL if none is set.",
+    cause="DEFAULT uses the backend of TRTLLM_USE_*_KVCACHE, which images before Dynamo 0.8 set to "
+    "UCX, or NIXL if none is set.",
     effect="The image or a variable selects the backend.",
     example="4 + 4 workers on one host failed because of this.",
     remedy="Set the backend to NIXL or UCX.",
-    source="dynamo#5884; kv-cache-transfer.md@2f345512",
-    versions=Versions(trtllm=">=1.3.0rc22"),
+    source="dynamo#5884; kv-cache-transfer.md@2f345512, and the same page of 0.7.0 (UCX)",
+    versions=EVERY_TRTLLM,
+    engines=(Engine.TRTLLM,),
 )
 def default_backend(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in kv_transfer_workers(deployment):
@@ -120,7 +127,7 @@ def default_backend(deployment: ServingDeployment) -> Iterable[RuleResult]:
             yield RuleResult(
                 location=worker.config_location(f"{TRANSCEIVER}.backend"),
                 message=f"{TRANSCEIVER}.backend is DEFAULT: TRTLLM_USE_*_KVCACHE selects the "
-                "backend, or NIXL is used",
+                "backend, or the image does",
                 fix=Fix(text="Set the backend to NIXL.", config={f"{TRANSCEIVER}.backend": "NIXL"}),
             )
 
@@ -142,7 +149,8 @@ def transceiver_runtime(worker: Worker) -> str:
     remedy="Raise max_tokens_in_buffer to the longest prompt, rounded up to a multiple of the "
     "block size.",
     source="Dynamo TensorRT-LLM known issues; dynamo#4327",
-    versions=Versions(trtllm=">=1.1.0rc5"),
+    versions=EVERY_TRTLLM,
+    engines=(Engine.TRTLLM,),
     other_levels=(Level.WARNING,),
     exceptions="Nothing is reported with `transceiver_runtime: PYTHON`, which sends blocks from "
     "the KV cache and has no such buffer, or with TRTLLM_TRY_ZCOPY_FOR_KVCACHE_TRANSFER=1. In a "
@@ -210,7 +218,8 @@ def _accepted(deployment: ServingDeployment, worker: Worker) -> int | None:
     example="A published recipe requested 194.9 GiB.",
     remedy="Set max_tokens_in_buffer to the longest prompt.",
     source="dynamo#12276",
-    versions=Versions(trtllm=">=1.1.0rc5"),
+    versions=EVERY_TRTLLM,
+    engines=(Engine.TRTLLM,),
 )
 def unset_buffer(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in kv_transfer_workers(deployment):
@@ -244,7 +253,8 @@ def unset_buffer(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="The worker may crash at a KV transfer.",
     remedy="Round max_tokens_in_buffer up to a multiple of tokens_per_block.",
     source="AISimulate generator rules, marked CRASH",
-    versions=Versions(trtllm=">=1.1.0rc5"),
+    versions=EVERY_TRTLLM,
+    engines=(Engine.TRTLLM,),
 )
 def partial_block_buffer(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in kv_transfer_workers(deployment):
@@ -270,7 +280,8 @@ def partial_block_buffer(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="KV transfers fail under load, and their requests fail with them.",
     remedy="Set kv_transfer_timeout_ms to 600000.",
     source="dynamo#10671; TensorRT-LLM#15152, #13868",
-    versions=Versions(trtllm=">=1.3.0rc22"),
+    versions=EVERY_TRTLLM,
+    engines=(Engine.TRTLLM,),
     other_levels=(Level.NOTE,),
 )
 def short_timeout(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -296,6 +307,7 @@ def short_timeout(deployment: ServingDeployment) -> Iterable[RuleResult]:
                     graph={"kv_transfer.timeout_ms": 600000},
                 ),
                 level=Level.NOTE if setting is None else None,
+                versions=DEFAULT_TIMEOUT if setting is None else None,
             )
 
 
@@ -310,7 +322,7 @@ def short_timeout(deployment: ServingDeployment) -> Iterable[RuleResult]:
     remedy="Set disable_overlap_scheduler: true on prefill workers.",
     source="tensorrt_llm/executor/base_worker.py before TensorRT-LLM#10755, which removes the "
     "restriction",
-    versions=Versions(trtllm=">=1.0.0rc6,<1.3.0rc0"),
+    versions=Versions(trtllm="<1.3.0rc0"),
     exceptions="Workers without a cache transceiver are reported by PS401.",
 )
 def prefill_overlap_scheduler(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -337,7 +349,8 @@ def prefill_overlap_scheduler(deployment: ServingDeployment) -> Iterable[RuleRes
     remedy="Leave the overlap scheduler enabled, except on prefill workers and for some draft "
     "models.",
     source="AISimulate generator rules; TensorRT-LLM 0.20 release notes",
-    versions=Versions(trtllm=">=1.0.0rc6"),
+    versions=EVERY_TRTLLM,
+    engines=(Engine.TRTLLM,),
 )
 def decode_without_overlap_scheduler(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.pool(Role.DECODE, Role.WORKER):

@@ -8,7 +8,8 @@ from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
 from penstock.checks.rules.kv_transfer.agreement import effective_backend
 from penstock.checks.rules.kv_transfer.transfer import TRANSCEIVER, kv_transfer_workers
-from penstock.checks.version_range import Versions
+from penstock.checks.version_range import EVERY_TRTLLM
+from penstock.manifests.deployment import Engine
 from penstock.serving.deployment import ServingDeployment
 
 
@@ -22,7 +23,8 @@ from penstock.serving.deployment import ServingDeployment
     remedy="Set the backend to NIXL.",
     source="Dynamo's page on KV cache transfer with TensorRT-LLM, 0.7.1 and later: its workers "
     "support NIXL and UCX",
-    versions=Versions(trtllm=">=1.0.0rc0"),
+    versions=EVERY_TRTLLM,
+    engines=(Engine.TRTLLM,),
 )
 def mpi_between_pods(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in kv_transfer_workers(deployment):

@@ -62,9 +62,9 @@ def connector_of_other_versions(deployment: ServingDeployment) -> Iterable[RuleR
     source="vllm/distributed/kv_transfer/kv_connector/v1/nixl/connector.py 106-129 and 384, "
     "push_scheduler.py 73, base_worker.py 685 of 0.31.0; the same conditions of 0.26.0; "
     "mooncake/mooncake_connector.py 496 of 0.16.0 to 793 of 0.23.0, and its role assertions of "
-    "0.16.0 to 0.31.0; config/vllm.py 1096 of 0.28.0, 1189 and 3409 of 0.31.0; "
+    "0.14.1 to 0.33.0; config/vllm.py 1096 of 0.28.0, 1189 and 3409 of 0.31.0; "
     "config/kv_transfer.py 38-46 of 0.31.0",
-    versions=Versions(vllm=">=0.12"),
+    versions=Versions(vllm=">=0.10"),
 )
 def excluded_by_connector(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
@@ -87,7 +87,7 @@ def _nixl(worker: Worker, one: Connector) -> Iterator[Exclusion]:
             key=SECTION,
             problem=f"kv_buffer_device is {buffer}, but {one.name} supports only cuda and cpu",
             fix="Set kv_buffer_device to cuda.",
-            versions=">=0.12",
+            versions=">=0.10",
         )
     both_ways = one.extra.get("bidirectional_kv_xfer") is True
     if one.name == "NixlPushConnector" and both_ways:
@@ -131,7 +131,7 @@ def _mooncake(worker: Worker, one: Connector) -> Iterator[Exclusion]:
             key=SECTION,
             problem=f"kv_role is {wrong} on a {worker.role} worker",
             fix="Use kv_producer on prefill workers and kv_consumer on decode workers.",
-            versions=">=0.16",
+            versions=">=0.14",
         )
 
 
@@ -160,5 +160,11 @@ def _features(worker: Worker, connector: Connector) -> Iterator[Exclusion]:
             key=REPLAY,
             problem=f"{REPLAY} does not work with {connector.name}",
             fix=f"Remove {REPLAY}.",
-            versions=">=0.28",
+            versions=">=0.28,<0.33" if _recovers_state(worker) else ">=0.28",
         )
+
+
+def _recovers_state(worker: Worker) -> bool:
+    """As `use_kda_recoverssm` in config/vllm.py of 0.33.0: the state is then in a usual page."""
+    is_kda = "kimi" in str(worker.value("model") or "").lower()
+    return is_kda and worker.value("speculation") is not None

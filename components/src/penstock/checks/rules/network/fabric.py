@@ -25,6 +25,8 @@ NVLINK_VARIABLES = {
 
 # Before 1.0, vLLM workers without --kv-transfer-config use NixlConnector.
 NIXL_BY_DEFAULT = Versions(dynamo="<1.0")
+# The first release with images whose tag ends with -efa.
+EFA_IMAGES = Versions(dynamo=">=1.3")
 CHANNEL = "compute-domain-channel"
 CLAIM = {"pod/resourceClaims": [{"name": CHANNEL, "resourceClaimTemplateName": CHANNEL}]}
 
@@ -362,7 +364,7 @@ def nvlink_without_compute_domain(deployment: ServingDeployment) -> Iterable[Rul
     effect="Requests end with finish_reason cancelled and empty text, or KV transfers use TCP.",
     remedy="Request all EFA devices of the node, set FI_PROVIDER=efa and use the -efa image.",
     source="Dynamo release notes (EFA); disagg-communication.md@03bc1963",
-    versions=Versions(dynamo=">=1.3"),
+    versions=NETWORK,
     other_levels=(Level.NOTE,),
 )
 def incomplete_efa(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -387,6 +389,7 @@ def incomplete_efa(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 message=f"{worker.component.image} has no EFA provider",
                 fix=Fix(text="Use the image of the same version with -efa."),
                 level=Level.NOTE,  # a published recipe of 1.3 uses the plain image with EFA
+                versions=EFA_IMAGES,
             )
         if count < _gpus(worker):
             yield RuleResult(

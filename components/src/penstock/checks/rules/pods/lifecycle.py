@@ -9,7 +9,7 @@ from penstock.as_mapping import as_mapping
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
 from penstock.checks.rules.pods.pod_template import GIB
-from penstock.checks.version_range import KUBERNETES, Versions
+from penstock.checks.version_range import KUBERNETES, OPERATOR, Versions
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Component, Role
 from penstock.manifests.pods import Pod
@@ -40,7 +40,7 @@ LOADING_GIB_PER_S = 0.5  # a common, slow case: a cold read over the network
     "transfers.",
     remedy="Set terminationGracePeriodSeconds above the sum. In a graph, set drain_timeout_s.",
     source="graceful-shutdown.md@02c00da1; dynamo#13559, dynamo#11120, dynamo#7319",
-    versions=Versions(dynamo=">=1.4"),
+    versions=Versions(dynamo=">=1.3"),
 )
 def short_grace_period(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.one_worker_per_component:
@@ -100,7 +100,7 @@ def _grace_period(worker: Worker) -> int:
     effect="Every longer stream is aborted at each update or scale-in.",
     remedy="Set it to the duration of the longest response, and the grace period above it.",
     source="graceful-shutdown.md@02c00da1; dynamo#13559",
-    versions=Versions(dynamo=">=1.4"),
+    versions=Versions(dynamo=">=0.8"),
     exceptions="Deployments of embedding models have no streams and are not checked.",
 )
 def frontend_grace(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -227,7 +227,7 @@ def _patience(probe: Mapping[str, Any]) -> int:
     effect="The pod never becomes ready.",
     remedy="Keep DYN_SYSTEM_PORT at 9090.",
     source="dynamo#14460; component_worker.go",
-    versions=Versions(dynamo=">=1.4"),
+    versions=OPERATOR,
     exceptions="Nothing is reported if the file has its own startup and liveness probes.",
 )
 def probed_port(deployment: ServingDeployment) -> Iterable[RuleResult]:

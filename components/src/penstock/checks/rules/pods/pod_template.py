@@ -8,10 +8,18 @@ from typing import Any
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
-from penstock.checks.version_range import HARDWARE, KUBERNETES, PENSTOCK, Versions
+from penstock.checks.version_range import (
+    ARITHMETIC,
+    HARDWARE,
+    KUBERNETES,
+    OPERATOR,
+    PENSTOCK,
+    Versions,
+)
 from penstock.engines.settings import Location
 from penstock.hardware import gpu_of_product
 from penstock.manifests.cursor import Cursor
+from penstock.manifests.deployment import Engine
 from penstock.manifests.pods import Pod
 from penstock.positive_int import positive_int
 from penstock.serving.deployment import ServingDeployment
@@ -98,7 +106,7 @@ def _mounts_shm(pod: Pod) -> bool:
     effect="No failure is known from this setting alone.",
     remedy="Set shared_memory.",
     source="recipes/gpt-oss-120b/trtllm/disagg@04521f47; AISimulate generator rules",
-    versions=Versions(dynamo=">=0.4"),
+    versions=OPERATOR,
 )
 def little_shared_memory(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.one_worker_per_component:
@@ -374,7 +382,8 @@ def fractional_gpu(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="The container is OOM-killed when the cache fills.",
     remedy="Raise the limit.",
     source="TensorRT-LLM llm_args.py (host_cache_size); Kubernetes, emptyDir",
-    versions=Versions(trtllm=">=1.3.0rc19"),
+    versions=ARITHMETIC,
+    engines=(Engine.TRTLLM,),
     other_levels=(Level.WARNING,),
 )
 def host_cache_above_memory_limit(deployment: ServingDeployment) -> Iterable[RuleResult]:

@@ -10,7 +10,7 @@ from typing import Any
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
 from penstock.checks.rules.containers import Process, mappings, processes
-from penstock.checks.version_range import KUBERNETES, Versions
+from penstock.checks.version_range import KUBERNETES, OPERATOR
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Component, Engine
 from penstock.manifests.pods import Container, Pod
@@ -64,7 +64,7 @@ def _named_ports(container: Container) -> dict[str, Any]:
     remedy="Add the port under that name, or rename the one with its number.",
     source="mergeContainerByName in graph.go of the operator, component_frontend.go "
     "and component_worker.go; probe.go of the kubelet (resolveContainerPort)",
-    versions=Versions(dynamo=">=0.4"),
+    versions=OPERATOR,
 )
 def unnamed_port(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
@@ -147,7 +147,7 @@ def _http_port(process: Process) -> tuple[int, Location] | None:
     remedy="Remove the port, or give it in the container's `ports` under the name http.",
     source="component_frontend.go (DynamoServicePort 8000, probes by name); "
     "GenerateComponentService in graph.go",
-    versions=Versions(dynamo=">=0.4"),
+    versions=OPERATOR,
 )
 def other_http_port(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for process in processes(deployment):

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
 from penstock.checks.rules.containers import NVIDIA_IMAGE, Process, processes, truth
-from penstock.checks.version_range import Versions
+from penstock.checks.version_range import DYNAMO, Versions
 from penstock.manifests.deployment import Role
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.worker import WORKERS
@@ -45,7 +45,7 @@ def _may_have_token(process: Process) -> bool:
     source="huggingface.co, models-gated; hub::from_hf in lib/llm/src/hub.rs; dynamo#5028, "
     "dynamo#12506. From 0.7 to 1.3 the frontend "
     "downloads tokenizer and configuration itself; since 1.4 the worker sends them",
-    versions=Versions(dynamo=">=0.4"),
+    versions=DYNAMO,
 )
 def no_token(deployment: ServingDeployment) -> Iterable[RuleResult]:
     models = [str(worker.value("model") or "") for worker in deployment.one_worker_per_component]

@@ -9,7 +9,7 @@ from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
 from penstock.checks.rules.containers import runs_as_root
 from penstock.checks.rules.pods.shared_claims import mounted_claims
-from penstock.checks.version_range import CRD, KUBERNETES, Versions
+from penstock.checks.version_range import CRD, DYNAMO, KUBERNETES, Versions
 from penstock.engines.settings import Location
 from penstock.manifests.pods import V1ALPHA1, Pod
 from penstock.serving.deployment import ServingDeployment
@@ -106,7 +106,7 @@ def _is_secret(name: str, value: str) -> bool:
     example="gpt-oss-120b has 61 GiB.",
     remedy="Set model.cache to a claim that is filled once.",
     source="docs/kubernetes/model-caching.md; recipes/gpt-oss-120b/model-cache",
-    versions=Versions(dynamo=">=0.4"),
+    versions=DYNAMO,
     exceptions="Volumes of type hostPath, nfs and csi count as a cache.",
 )
 def no_cache(deployment: ServingDeployment) -> Iterable[RuleResult]:

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from packaging.version import Version
+
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
 from penstock.checks.rules.responses.parsers import REASONING, TOOL_CALL
-from penstock.checks.version_range import Versions
+from penstock.checks.version_range import AGREEMENT, DYNAMO, Versions
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Engine, Role
 from penstock.nearest import nearest
 from penstock.positive_int import positive_int
 from penstock.serving.deployment import ServingDeployment
+from penstock.serving.versions import software
 from penstock.serving.worker import Worker
 
 REASONING_FLAG, TOOL_FLAG = "--dyn-reasoning-parser", "--dyn-tool-call-parser"
@@ -58,7 +61,7 @@ def _writes_harmony(deployment: ServingDeployment) -> bool:
     remedy="Set stream_interval to 1.",
     source="dynamo#6664 (seen with 0.9, still open); dynamo#10054 and dynamo#10366 changed the "
     "parser in 1.3, without a report whether that solves it",
-    versions=Versions(dynamo=">=0.9"),
+    versions=DYNAMO,
     other_levels=(Level.WARNING,),
 )
 def batched_stream(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -72,7 +75,7 @@ def batched_stream(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 message=f"stream_interval is {interval}, which breaks the parsers "
                 f"{', '.join(harmony)}",
                 fix=Fix(text=f"Set {key} to 1.", config={key: 1}),
-                versions=Versions(dynamo=">=0.9,<1.3"),
+                versions=Versions(dynamo="<1.3"),
             )
             yield RuleResult(
                 location=worker.config_location(key),
@@ -128,21 +131,39 @@ def no_parsers(deployment: ServingDeployment) -> Iterable[RuleResult]:
     title="unknown parser",
     level=Level.ERROR,
     cause="The release has no parser of this name.",
-    effect="The worker exits when it registers. Before 1.5, tool calls were lost silently.",
+    effect="The worker exits at startup, or when it registers. Before 1.5, tool calls were lost "
+    "silently if a variable names the parser.",
     remedy="Use one of Dynamo's parser names.",
-    source="dynamo#13818; get_tool_parser_names of ai-dynamo 1.6.1",
-    versions=Versions(dynamo=">=1.6"),
+    source="dynamo#13818; get_reasoning_parser_names and get_tool_parser_names of "
+    "ai-dynamo-runtime 0.5.1 to 1.7.0, which are the choices of the flags",
+    versions=DYNAMO,
+    other_levels=(Level.WARNING, Level.NOTE),
+    exceptions="A name that only later releases have is reported for older images. It is a note "
+    "for builds shortly before the release that adds it.",
 )
 def unknown_parser(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.one_worker_per_component:
         for flag, names in ((REASONING_FLAG, REASONING), (TOOL_FLAG, TOOL_CALL)):
             name = parser(worker, flag)
-            if name and "$" not in name and name not in names:
-                yield RuleResult(
-                    location=worker.location("args", flag),
-                    message=f"Dynamo 1.6.1 has no parser {name} for {flag}",
-                    fix=_use_nearest(flag, name, names),
-                )
+            if not name or "$" in name:
+                continue
+            first = names.get(name)
+            since = f" before Dynamo {first}" if first else ""
+            yield RuleResult(
+                location=worker.location("args", flag),
+                message=f"{flag} has no parser {name}{since}",
+                fix=Fix(text=f"Use an image with Dynamo {first}.")
+                if first
+                else _use_nearest(flag, name, names),
+                versions=Versions(dynamo=f"<{first}") if first else None,
+                level=Level.WARNING if first and _precedes(worker, first) else None,
+            )
+
+
+def _precedes(worker: Worker, release: str) -> bool:
+    """Whether the image is a build before the release, and may already have what it adds."""
+    later = software(worker.pod).later
+    return later is not None and Version(later.dynamo) >= Version(release)
 
 
 def _use_nearest(flag: str, name: str, names: Iterable[str]) -> Fix:
@@ -160,7 +181,7 @@ def _use_nearest(flag: str, name: str, names: Iterable[str]) -> Fix:
     effect="The frontend may reject the workers of the second pool (MDC checksum differs).",
     remedy="Set the same flags on both pools.",
     source="model deployment cards in Dynamo's runtime (MDC checksum); cf. dynamo#12796",
-    versions=Versions(dynamo=">=1.6"),
+    versions=AGREEMENT,
 )
 def different_parsers(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for prefill, decode in deployment.pairs:
@@ -187,7 +208,7 @@ def different_parsers(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="Harmony tokens appear in the response, or requests fail.",
     remedy="Remove --dyn-chat-processor.",
     source="dynamo#14936, TensorRT-LLM#9256",
-    versions=Versions(dynamo=">=1.5"),
+    versions=DYNAMO,
     engines=(Engine.VLLM, Engine.SGLANG),
 )
 def other_processor(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -212,8 +233,9 @@ def other_processor(deployment: ServingDeployment) -> Iterable[RuleResult]:
     "becomes an "
     "empty response.",
     remedy="Put the file on a volume and set TIKTOKEN_ENCODINGS_BASE (model.harmony_vocabulary).",
-    source="docs/verify.md; recipes/gpt-oss-120b/README.md@0e72f06c",
-    versions=Versions(dynamo=">=1.4"),
+    source="docs/verify.md; recipes/gpt-oss-120b/README.md@0e72f06c; the variable in the runtime "
+    "of 0.5.1 and later",
+    versions=DYNAMO,
     other_levels=(Level.WARNING,),
 )
 def no_vocabulary(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -248,7 +270,7 @@ def no_vocabulary(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="The frontend sees two models, each with only one pool, and responds with 503.",
     remedy="Set the same --served-model-name on both pools.",
     source="dynamo/frontend (model discovery) of 1.6.1",
-    versions=Versions(dynamo=">=1.0"),
+    versions=AGREEMENT,
 )
 def different_model_names(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for prefill, decode in deployment.pairs:

@@ -50,8 +50,9 @@ def no_grammar(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="content is null for requests with response_format, and the JSON is in "
     "reasoning_content.",
     remedy="Set vLLM's own --reasoning-parser too.",
-    source="dynamo#11203, dynamo#11512 (fixed in 1.3)",
-    versions=Versions(dynamo=">=0.9,<1.3"),
+    source="dynamo#11203, dynamo#11512 (fixed in 1.3); dynamo/vllm of 0.8.1, the first "
+    "with structured output",
+    versions=Versions(dynamo=">=0.8,<1.3"),
 )
 def response_in_reasoning(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.one_worker_per_component:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
-from penstock.checks.version_range import Versions
+from penstock.checks.version_range import DYNAMO, Versions
 from penstock.manifests.deployment import Engine
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.worker import Worker
@@ -17,7 +17,7 @@ VISION_LANGUAGE = ("qwen3_vl_text", "qwen3_vl_moe_text")
 SWITCHES = ("--modality", "--enable-multimodal", "--encode-endpoint", "--disaggregation-mode")
 VARIABLES = ("DYN_TRTLLM_MODALITY", "DYN_TRTLLM_ENABLE_MULTIMODAL")
 # Since 1.1 the worker refuses the request instead of ignoring its images.
-IGNORES, REFUSES = ">=0.6,<1.1", ">=1.1"
+IGNORES, REFUSES = "<1.1", ">=1.1"
 
 
 @rule(
@@ -30,8 +30,8 @@ IGNORES, REFUSES = ">=0.6,<1.1", ">=1.1"
     "invents what they show.",
     remedy="Add --modality multimodal, or --enable-multimodal since Dynamo 1.3.",
     source="dynamo#7064; multimodal_processor in dynamo/trtllm/request_handlers/handler_base.py "
-    "of 0.6.1 to 1.6.1",
-    versions=Versions(dynamo=">=0.6"),
+    "of 0.6.1 to 1.7.0; dynamo/trtllm/main.py 157 and 212 of 0.4.1",
+    versions=DYNAMO,
     engines=(Engine.TRTLLM,),
     exceptions="It applies to aggregated workers of Qwen3-VL, whose config.json penstock knows. "
     "Text alone needs no flag: suppress it then.",

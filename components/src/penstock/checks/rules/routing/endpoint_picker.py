@@ -12,7 +12,7 @@ from penstock.checks.rules.containers import (
     plain_variables,
     processes,
 )
-from penstock.checks.version_range import Versions
+from penstock.checks.version_range import DYNAMO, Versions
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Component, Engine, Role
 from penstock.positive_int import positive_int
@@ -69,7 +69,7 @@ def _served_name(worker: Worker) -> str | None:
     remedy="Use one block size for both.",
     source="EppStandaloneConfig.block_size in ext-proc/src/epp_standalone_config.rs; plugin.go of "
     "dynamo_kv_scorer; dynamo#13904",
-    versions=Versions(dynamo=">=0.6"),
+    versions=DYNAMO,
     other_levels=(Level.ERROR,),
 )
 def picker_block_size(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -104,7 +104,7 @@ def picker_block_size(deployment: ServingDeployment) -> Iterable[RuleResult]:
     remedy="Use the served name.",
     source="EppStandaloneConfig.model_name in ext-proc/src/epp_standalone_config.rs; plugin.go of "
     "dynamo_kv_scorer",
-    versions=Versions(dynamo=">=0.6"),
+    versions=DYNAMO,
     other_levels=(Level.ERROR,),
 )
 def picker_model_name(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -167,7 +167,7 @@ def standalone_picker(deployment: ServingDeployment) -> Iterable[RuleResult]:
     remedy="Set blockSizeTokens to the workers' block size.",
     source="prefix plugin of the Gateway API inference extension (indexer.go: one LRU entry for "
     "each block and pod); llm-d-router#1158",
-    versions=Versions(dynamo=">=0.6"),
+    versions=DYNAMO,
 )
 def small_prefix_blocks(deployment: ServingDeployment) -> Iterable[RuleResult]:
     sizes = [_block_size(deployment, w) for w in deployment.one_worker_per_component]

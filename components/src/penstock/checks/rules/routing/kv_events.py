@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from penstock.checks.finding import Fix, Level, RuleResult
@@ -14,12 +15,16 @@ from penstock.checks.rules.routing.router import (
     publishes,
     weighs_prefixes,
 )
-from penstock.checks.version_range import Versions
+from penstock.checks.version_range import DYNAMO, EVERY_SGLANG, EVERY_VLLM, Versions
 from penstock.manifests.deployment import Engine, Role
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.versions import dynamo_version
 from penstock.serving.worker import Worker
 
+# Before, the vLLM worker enables KV events itself.
+WITHOUT_EVENTS = Versions(dynamo=">=1.1")
+# Since then, the worker registers the block size of the engine instead of the flag's.
+FALLBACK, REGISTERED = Versions(dynamo=">=1.4"), Versions(dynamo="<1.4")
 EVENTS = {
     Engine.VLLM: {
         "enable_kv_cache_events": True,
@@ -40,9 +45,10 @@ EVENTS = {
     effect="The router finds no cached prefix for any prompt. It routes by load, and the "
     "prefix-cache hit rate is close to that of random routing.",
     remedy="Set --publish-kv-events (TensorRT-LLM) or --kv-events-config (vLLM, SGLang).",
-    source="dynamo/trtllm, dynamo/vllm/args.py and dynamo/sglang/args.py of 1.1 to 1.6; "
+    source="dynamo/trtllm, dynamo/vllm/args.py and dynamo/sglang/args.py of 1.1 to 1.7, "
+    "dynamo/trtllm/main.py and dynamo/sglang/main.py of 0.4.1; "
     "dynamo#11473, dynamo#11648",
-    versions=Versions(dynamo=">=1.1"),
+    versions=DYNAMO,
     other_levels=(Level.NOTE,),
     exceptions="Nothing is reported if the router is configured to route by load alone. If the "
     "router has only one worker to choose, it is a note.",
@@ -84,6 +90,7 @@ def no_kv_events(deployment: ServingDeployment) -> Iterable[RuleResult]:
                     config={"kv-events-config": EVENTS[worker.engine]},
                 ),
                 level=level,
+                versions=WITHOUT_EVENTS if worker.engine is Engine.VLLM else None,
             )
 
 
@@ -102,7 +109,7 @@ def _publishing_flag(worker: Worker) -> str:
     effect="Publishing the events costs CPU time and memory without benefit.",
     remedy="Set --router-mode kv, or disable KV events.",
     source="dynamo/frontend/frontend_args.py of 1.6.1; dynamo#13021",
-    versions=Versions(dynamo=">=1.0"),
+    versions=DYNAMO,
     other_levels=(Level.WARNING,),
     exceptions="It is a warning if no router mode is set and a pool has several replicas, "
     "because the events then seem to be meant for routing. Nothing is reported if the deployment "
@@ -138,10 +145,12 @@ def unused_kv_events(deployment: ServingDeployment) -> Iterable[RuleResult]:
     title="--kv-block-size is overridden by the engine file",
     level=Level.WARNING,
     cause="--kv-block-size is only a fallback: the engine's tokens_per_block takes precedence.",
-    effect="KV blocks have a different size than the command line states.",
+    effect="KV blocks have a different size than the command line states. Before 1.4 the worker "
+    "registers the size of the command line, so that the router finds no cached prefix.",
     remedy="Set kv_cache_config.tokens_per_block.",
-    source="dynamo/trtllm/backend_args.py of 1.6.1; dynamo#5015",
-    versions=Versions(dynamo=">=1.6"),
+    source="_populate_kv_cache_capacity in dynamo/trtllm of 1.4.2 to 1.7.0; kv_cache_block_size in "
+    "dynamo/trtllm/main.py 238 of 0.4.1 to llm_engine.py of 1.3.1; dynamo#5015",
+    versions=DYNAMO,
     engines=(Engine.TRTLLM,),
 )
 def fallback_block_size(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -149,7 +158,7 @@ def fallback_block_size(deployment: ServingDeployment) -> Iterable[RuleResult]:
         flag = worker.flag("--kv-block-size") if worker.is_trtllm else None
         own = worker.count("block_size")
         if flag is not None and own and flag.value != own and worker.settings.is_complete:
-            yield RuleResult(
+            result = RuleResult(
                 location=worker.location("args", flag.spelling),
                 message=f"--kv-block-size {flag.text} has no effect: tokens_per_block of the "
                 f"engine is {own}",
@@ -157,6 +166,15 @@ def fallback_block_size(deployment: ServingDeployment) -> Iterable[RuleResult]:
                     text=f"Set kv_cache_config.tokens_per_block to {flag.value}.",
                     config={"kv_cache_config.tokens_per_block": flag.value},
                 ),
+                versions=FALLBACK,
+            )
+            yield result
+            yield replace(
+                result,
+                message=f"--kv-block-size is {flag.text}, but tokens_per_block of the engine is "
+                f"{own}",
+                why="The worker registers the former, and the router finds no cached prefix.",
+                versions=REGISTERED,
             )
 
 
@@ -204,8 +222,8 @@ def streamed_events(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="The router sees only full-attention blocks. This is sufficient for prefix caching, "
     "but “Block not published” lines appear in the log.",
     remedy="No change is needed.",
-    source="dynamo/trtllm/publisher.py of 1.6.1; dynamo#2241",
-    versions=Versions(dynamo=">=1.6"),
+    source="dynamo/trtllm/publisher.py of 0.4.1 and 1.6.1; dynamo#2241",
+    versions=DYNAMO,
     engines=(Engine.TRTLLM,),
 )
 def largest_window_events(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -231,8 +249,10 @@ def largest_window_events(deployment: ServingDeployment) -> Iterable[RuleResult]
     "It connects to any other endpoint.",
     effect="The router gets no KV events, and no error is logged.",
     remedy="Set the endpoint to tcp://*:20080.",
-    source="ZmqEventPublisher in vllm/distributed/kv_events.py 0.31.0; seen with vLLM on a CPU",
-    versions=Versions(vllm=">=0.10"),
+    source="ZmqEventPublisher in vllm/distributed/kv_events.py 0.10.1.1 to 0.33.0; seen with vLLM "
+    "on a CPU",
+    versions=EVERY_VLLM,
+    engines=(Engine.VLLM,),
 )
 def unbound_events(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in prefill_workers(deployment):
@@ -271,7 +291,8 @@ def _backend_sets_page_size(worker: Worker, deployment: ServingDeployment) -> bo
     effect="KV events flood the event plane, and the router's index grows with each token.",
     remedy="Set --page-size to 16 or 64.",
     source="dynamo#8395",
-    versions=Versions(sglang=">=0.5.21"),
+    versions=EVERY_SGLANG,
+    engines=(Engine.SGLANG,),
     other_levels=(Level.NOTE,),
     exceptions="Nothing is reported if the attention backend sets the page size, as trtllm_mha "
     "does.",

@@ -19,6 +19,13 @@ PLANES = {
     "DYN_EVENT_PLANE": ("zmq", "nats"),
     "DYN_DISCOVERY_BACKEND": ("kubernetes", "etcd", "file", "mem"),
 }
+# The first releases that read the variables, and those since when the first value is the default
+# (common/configuration/groups/runtime_args.py, frontend/main.py; for discovery the operator's).
+READ = {"DYN_REQUEST_PLANE": "0.8", "DYN_EVENT_PLANE": "0.9", "DYN_DISCOVERY_BACKEND": "1.0"}
+DEFAULT = {"DYN_REQUEST_PLANE": "0.8", "DYN_EVENT_PLANE": "1.2"}
+LATER = "1.4"
+# Values of older releases, with the first one that refuses them.
+REMOVED = {("DYN_REQUEST_PLANE", "http"): "1.3"}
 
 
 @rule(
@@ -30,17 +37,21 @@ PLANES = {
     effect="Components do not discover each other, or requests fail with HTTP 500 (invalid TCP "
     "address).",
     remedy="Use the same planes on all components.",
-    source="dynamo#5245; docs.nvidia.com/dynamo/v1.6.1/reference/compatibility",
-    versions=Versions(dynamo=">=1.4"),
+    source="dynamo#5245; docs.nvidia.com/dynamo/v1.6.1/reference/compatibility; "
+    "the arguments of ai-dynamo 0.7.1 to 1.6.1",
+    versions=Versions(dynamo=">=0.8"),
 )
 def different_planes(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for variable, values in PLANES.items():
         configured: dict[str, str] = {}
         locations: dict[str, Location] = {}
+        unset: set[str] = set()
         for component in deployment.with_role(*WORKERS, Role.FRONTEND):
             for launch in component.launches:
                 if launch.module and launch.module.startswith("dynamo."):
-                    configured.setdefault(component.name, _plane(launch, variable) or values[0])
+                    given = _plane(launch, variable)
+                    unset |= set() if given or component.name in configured else {component.name}
+                    configured.setdefault(component.name, given or values[0])
                     locations.setdefault(component.name, _location_of(component, launch, variable))
         for name, value in configured.items():
             if value not in values:
@@ -49,6 +60,7 @@ def different_planes(deployment: ServingDeployment) -> Iterable[RuleResult]:
                     message=f"{locations[name].path[0]} is {value}, which is not one of "
                     f"{', '.join(values)}",
                     fix=_set(locations[name], values[0]),
+                    versions=_since(REMOVED.get((variable, value)) or READ.get(variable, LATER)),
                 )
         known = {name: value for name, value in configured.items() if value in values}
         first = next(iter(known.values()), "")
@@ -58,8 +70,13 @@ def different_planes(deployment: ServingDeployment) -> Iterable[RuleResult]:
                     location=locations[name],
                     message=f"{name} has {variable} {value}, but {next(iter(known))} has {first}",
                     fix=_set(locations[name], first),
+                    versions=_since((DEFAULT if unset else READ).get(variable, LATER)),
                 )
                 break
+
+
+def _since(release: str) -> Versions:
+    return Versions(dynamo=f">={release}")
 
 
 def _flag(variable: str) -> str:

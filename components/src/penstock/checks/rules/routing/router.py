@@ -8,7 +8,7 @@ from typing import Any
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
 from penstock.checks.rules.routing.policy_file import credits_of_policy
-from penstock.checks.version_range import Versions
+from penstock.checks.version_range import DYNAMO, Versions
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Engine, Role
 from penstock.serving.deployment import ServingDeployment
@@ -89,7 +89,7 @@ def has_choice(deployment: ServingDeployment, worker: Worker) -> bool:
     example="Published gpt-oss recipes disable prefix caching for benchmarks.",
     remedy="Enable prefix caching.",
     source="dynamo#592; dynamo/trtllm/workers/llm_worker.py 545 of 1.6.1",
-    versions=Versions(dynamo=">=1.0"),
+    versions=DYNAMO,
     exceptions="Nothing is reported if the router ignores cached prefixes because of --load-aware, "
     "a prefix credit of 0 (flag or policy file) or --router-assume-kv-reuse false, or if its "
     "policy is not Dynamo's built-in one.",
@@ -153,7 +153,7 @@ def _expects_prefix_caching(deployment: ServingDeployment) -> bool:
     example="llm-d measured a 65% lower mean TTFT with prefix routing on gpt-oss-120b.",
     remedy="Set --router-mode kv.",
     source="dynamo/frontend/frontend_args.py of 1.6.1; llm-d guides/optimized-baseline",
-    versions=Versions(dynamo=">=0.4"),
+    versions=DYNAMO,
     exceptions="Workers with prefix caching disabled and embedding models do not count.",
 )
 def prefix_caches_ignored(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -188,7 +188,7 @@ def prefix_caches_ignored(deployment: ServingDeployment) -> Iterable[RuleResult]
     effect="Several routers select the same worker, which causes uneven load and queueing.",
     remedy="Set --router-replica-sync.",
     source="dynamo#2264; kv_router_args.py of 1.6.1",
-    versions=Versions(dynamo=">=1.0"),
+    versions=DYNAMO,
 )
 def no_replica_sync(deployment: ServingDeployment) -> Iterable[RuleResult]:
     frontends = sum(c.replicas for c in deployment.with_role(Role.FRONTEND))
@@ -216,10 +216,10 @@ def no_replica_sync(deployment: ServingDeployment) -> Iterable[RuleResult]:
     level=Level.NOTE,
     cause="--kv-cache-block-size differs from the block size of the workers. The router of 1.6.1 "
     "uses the workers' value.",
-    effect="The flag has no effect.",
+    effect="The flag has no effect, or a router of an older release finds no cached prefix.",
     remedy="Remove the flag.",
     source="dynamo#9545, dynamo#1232, llm-d#2203; tried with ai-dynamo 1.6.1",
-    versions=Versions(dynamo=">=1.6"),
+    versions=DYNAMO,
 )
 def router_block_size(deployment: ServingDeployment) -> Iterable[RuleResult]:
     setting = deployment.router_setting("--kv-cache-block-size", "DYN_KV_CACHE_BLOCK_SIZE")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
 from penstock.checks.rules.containers import Process, mappings, processes, truth
-from penstock.checks.version_range import Versions
+from penstock.checks.version_range import DYNAMO, Versions
 from penstock.engines.settings import Location
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.worker import WORKERS
@@ -17,6 +17,8 @@ from penstock.serving.worker import WORKERS
 FRONTEND, ROUTER = "dynamo.frontend", "dynamo.router"
 U32 = 2**32 - 1
 SINCE_1_0 = Versions(dynamo=">=1.0")
+# Workers of older releases read no settings of the router.
+ADVERTISED = Versions(dynamo=">=1.5")
 VALIDATED = "FrontendConfig.validate in dynamo/frontend/frontend_args.py"
 
 
@@ -149,7 +151,8 @@ class _Conflict:
     effect="The frontend or router exits with ValueError in a crash loop.",
     remedy="Remove one of the settings, or add the other one.",
     source=f"{VALIDATED}, DynamoRouterConfig.validate in dynamo/router/args.py and "
-    "apply_conditional_disagg_config in kv_router_args.py of 1.6.1",
+    "apply_conditional_disagg_config in kv_router_args.py of 1.6.1; the former of "
+    "1.1.1 to 1.5.1 (aic)",
     versions=Versions(dynamo=">=1.1"),
 )
 def conflicting_router_settings(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -213,17 +216,18 @@ def _load_model(process: Process) -> Iterator[_Conflict]:
         "the chat processor dynamo": processor is not None and processor[0] != "dynamo",
         "--router-track-prefill-tokens": tracks is not None and tracks.value is False,
     }
+    # Before 1.6 the model is named aic, and needs the first two.
     for needed in (name for name, is_missing in problems.items() if is_missing):
         yield _Conflict(
             location=found[1],
-            message=f"the prefill load model ais needs {needed}",
+            message=f"the prefill load model {found[0]} needs {needed}",
             fix=f"Use {needed}, or remove the load model.",
-            versions=since,
+            versions=since if "track" in needed else Versions(dynamo=">=1.1"),
         )
 
 
 def _conditional(process: Process) -> Iterator[_Conflict]:
-    since = Versions(dynamo=">=1.4")
+    since = Versions(dynamo=">=1.5")
     variable = "DYN_ROUTER_CONDITIONAL_DISAGG"
     on = _is_on(process, "--router-conditional-disagg", variable)
     config = process.text("--router-conditional-disagg-config", f"{variable}_CONFIG")
@@ -249,11 +253,12 @@ def _conditional(process: Process) -> Iterator[_Conflict]:
     title="router settings on workers",
     level=Level.WARNING,
     cause="A worker has router settings. Without a router mode of its own it advertises none of "
-    "them; with one, they replace the frontend's for this set of workers.",
+    "them; with one, they replace the frontend's for this set of workers since 1.5.",
     effect="The settings have no effect, or another router mode is used than the frontend says.",
     remedy="Set the router settings on the frontend.",
-    source="build_router_config and WorkerRouterConfig in router_args.py of 1.6.1 (dynamo#13192)",
-    versions=Versions(dynamo=">=1.4"),
+    source="build_router_config and WorkerRouterConfig in router_args.py of 1.6.1 (dynamo#13192); "
+    "1.4.2 lacks them",
+    versions=DYNAMO,
 )
 def router_flags_of_workers(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for process in processes(deployment):
@@ -267,6 +272,7 @@ def router_flags_of_workers(deployment: ServingDeployment) -> Iterable[RuleResul
                     message=f"{process.component.name} advertises router mode {mode[0]}, but the "
                     f"frontend has {deployment.router_mode}",
                     fix=Fix(text="Set the router mode on the frontend only."),
+                    versions=ADVERTISED,
                 )
             continue
         found = next(iter(_router_settings(process)), None)

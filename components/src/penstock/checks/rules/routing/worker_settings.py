@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
 from penstock.checks.rules.routing.router import prefill_workers, publishes
-from penstock.checks.version_range import Versions
+from penstock.checks.version_range import AGREEMENT, Versions
 from penstock.engines.setting_names import COMMON_SETTINGS
 from penstock.manifests.deployment import Engine
 from penstock.serving.deployment import ServingDeployment
@@ -20,11 +20,12 @@ from penstock.serving.worker import Worker
     level=Level.ERROR,
     cause="The KV router hashes prompts in blocks of one size for each model, and workers of two "
     "components have different ones.",
-    effect="Dynamo rejects the workers that register later, because their model card differs.",
+    effect="Dynamo rejects the workers that register later, because their model card differs, or "
+    "the router finds no cached prefix of theirs.",
     remedy="Set the same block size on all workers of the model.",
     source="ModelDeploymentCard.kv_cache_block_size and the checksum of model cards in "
     "lib/llm/src/discovery of ai-dynamo/dynamo (August 2026); dynamo#9545, dynamo#1232",
-    versions=Versions(dynamo=">=1.6"),
+    versions=AGREEMENT,
 )
 def block_sizes_differ(deployment: ServingDeployment) -> Iterable[RuleResult]:
     if not deployment.follows_kv_events:
@@ -62,10 +63,10 @@ def _served(worker: Worker) -> str | None:
     "block size, and Dynamo registers the block size alone.",
     effect="Dynamo rejects every KV event, and the router finds no cached prefix.",
     remedy="Remove decode-context-parallel-size, or use Dynamo 1.6.",
-    source="vllm/v1/core/single_type_kv_cache_manager.py 54 of 0.19.0 to 79 of 0.28.0, and "
+    source="vllm/v1/core/single_type_kv_cache_manager.py 47 of 0.12.0 to 79 of 0.28.0, and "
     "get_kv_cache_group_metadata in v1/engine/core.py (spec.block_size until 0.28, "
     "manager.block_size in 0.31.0); dynamo#13653",
-    versions=Versions(vllm=">=0.19,<0.31"),
+    versions=Versions(vllm="<0.31"),
 )
 def wide_event_blocks(deployment: ServingDeployment) -> Iterable[RuleResult]:
     if not deployment.follows_kv_events:

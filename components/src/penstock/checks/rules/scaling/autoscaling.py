@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
-from penstock.checks.version_range import ARITHMETIC, Versions
+from penstock.checks.version_range import ARITHMETIC, DYNAMO, Versions
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Engine
 from penstock.manifests.scalers import Scaler, adapter_name, scalers
@@ -30,8 +30,8 @@ from penstock.serving.worker import WORKERS
     "or in combination.",
     effect="The planner ignores unknown keys silently and exits on invalid values.",
     remedy="Use the fields and values of PlannerConfig.",
-    source="dynamo/planner/config/planner_config.py 1.6.1",
-    versions=Versions(dynamo=">=1.6"),
+    source="dynamo/planner/config/planner_config.py 1.6.1, and its fields in 1.0.2 to 1.7.0",
+    versions=DYNAMO,
     other_levels=(Level.WARNING,),
 )
 def invalid_configuration(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -42,6 +42,7 @@ def invalid_configuration(deployment: ServingDeployment) -> Iterable[RuleResult]
                 message=problem.message,
                 fix=Fix(text=problem.fix),
                 level=Level.WARNING if problem.is_ignored else None,
+                versions=Versions(dynamo=problem.releases) if problem.releases else None,
             )
 
 
@@ -52,8 +53,9 @@ def invalid_configuration(deployment: ServingDeployment) -> Iterable[RuleResult]
     cause="max_gpu_budget (default 8) is less than what the minimum number of endpoints needs.",
     effect="The planner rejects its configuration and exits.",
     remedy="Set the number of GPUs that the pools may use.",
-    source="dynamo/planner/core/base.py 1.6.1 (_runtime_configuration_errors)",
-    versions=Versions(dynamo=">=1.6"),
+    source="dynamo/planner/core/base.py 1.6.1 (_runtime_configuration_errors) and 1.5.1 "
+    "(_validate_min_endpoint_budgets_at_startup)",
+    versions=Versions(dynamo=">=1.5"),
 )
 def budget_too_small(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for location, config in configurations(deployment):
@@ -69,8 +71,8 @@ def budget_too_small(deployment: ServingDeployment) -> Iterable[RuleResult]:
     cause="ttft_ms and itl_ms are set, but optimization_target (default: throughput) is not sla.",
     effect="The planner scales by static thresholds and does not keep the latency targets.",
     remedy="Set optimization_target: sla.",
-    source="dynamo/planner/config/planner_config.py 1.6.1 (_validate_config)",
-    versions=Versions(dynamo=">=1.6"),
+    source="dynamo/planner/config/planner_config.py 1.1.1 to 1.7.0 (_validate_config)",
+    versions=Versions(dynamo=">=1.1"),
 )
 def ignored_latency_targets(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for location, config in configurations(deployment):

@@ -9,7 +9,7 @@ from typing import Any
 from penstock.as_mapping import as_mapping
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
-from penstock.checks.version_range import KUBERNETES, Versions
+from penstock.checks.version_range import KUBERNETES, OPERATOR, Versions
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Component, Role
 from penstock.manifests.pods import V1ALPHA1
@@ -20,6 +20,8 @@ SURGE = "nvidia.com/deployment-rolling-update-max-surge"
 UNAVAILABLE = "nvidia.com/deployment-rolling-update-max-unavailable"
 STRATEGY = "nvidia.com/deployment-strategy"
 GROVE = "nvidia.com/grove-update-strategy"
+# Operators of older releases do not set the strategy.
+UNCLEAR_DEFAULT = Versions(dynamo=">=1.4")
 RECREATE = {f"metadata/annotations/{GROVE.replace('/', '~1')}": "RollingRecreate"}
 
 
@@ -44,7 +46,7 @@ def _amount(value: Any, replicas: int, *, up: bool) -> int:
     effect="Requests fail with 404 and 503 during each update.",
     remedy="Set max-surge to 1 and max-unavailable to 0.",
     source="dynamo#13622; rolling-updates.mdx@11db1467",
-    versions=Versions(dynamo=">=1.0"),
+    versions=OPERATOR,
 )
 def no_replica_during_update(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in _pools(deployment):
@@ -76,7 +78,7 @@ def no_replica_during_update(deployment: ServingDeployment) -> Iterable[RuleResu
     effect="Each change of a worker causes an outage of minutes while the weights load.",
     remedy="Use RollingUpdate. It needs free GPUs for one more replica of each pool.",
     source="rolling-updates.mdx@11db1467",
-    versions=Versions(dynamo=">=1.0"),
+    versions=OPERATOR,
 )
 def recreate(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in _pools(deployment):
@@ -102,7 +104,7 @@ def recreate(deployment: ServingDeployment) -> Iterable[RuleResult]:
     remedy="Leave GPUs free, add a node for the time of the update, or suppress the rule and "
     "state how updates are done.",
     source="rolling-updates.mdx@11db1467",
-    versions=Versions(dynamo=">=1.0"),
+    versions=OPERATOR,
     exceptions="Pools that span nodes, have the strategy Recreate or a max-surge of 0 are not "
     "counted. Without hardware.nodes nothing is reported.",
 )
@@ -140,7 +142,7 @@ def _surges(deployment: ServingDeployment, component: Component) -> bool:
     "of August 2026 accepts only RollingRecreate and OnDelete.",
     remedy="Set RollingRecreate explicitly: sources disagree on the default in 1.6.",
     source="grove#873; rolling-updates.mdx@11db1467",
-    versions=Versions(dynamo=">=1.4"),
+    versions=OPERATOR,
     other_levels=(Level.NOTE,),
     exceptions="An unset strategy of a manifest with multi-node components is a note.",
 )
@@ -160,6 +162,7 @@ def coherent(deployment: ServingDeployment) -> Iterable[RuleResult]:
             "on the default",
             fix=Fix(text="Annotate the deployment with RollingRecreate.", deployment=RECREATE),
             level=Level.NOTE,
+            versions=UNCLEAR_DEFAULT,
         )
 
 
@@ -172,7 +175,7 @@ def coherent(deployment: ServingDeployment) -> Iterable[RuleResult]:
     "(NoOrchestratorAvailable).",
     remedy="Set global.grove.install in the platform chart, or install LeaderWorkerSet.",
     source="dynamo#2564; operator webhook",
-    versions=Versions(dynamo=">=1.0"),
+    versions=OPERATOR,
 )
 def needs_grove(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
@@ -206,7 +209,7 @@ def _adapter(deployment: ServingDeployment) -> Mapping[str, bool]:
     "webhook rejects it.",
     remedy="Remove replicas.",
     source="dynamo#12080; autoscaling.md",
-    versions=Versions(dynamo=">=1.0"),
+    versions=OPERATOR,
 )
 def two_owners(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
@@ -229,7 +232,7 @@ def two_owners(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="The operator and the autoscaler revert each other's changes.",
     remedy="Target the DynamoGraphDeploymentScalingAdapter.",
     source="autoscaling.md; dynamo#12080, dynamo#4420",
-    versions=Versions(dynamo=">=1.0"),
+    versions=OPERATOR,
     exceptions="A target that the file itself defines is accepted.",
 )
 def wrong_target(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -276,7 +279,7 @@ def wrong_target(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="Each apply resets the planner's value, and the planner does not see manual edits.",
     remedy="Add a scaling adapter and remove replicas.",
     source="dynamo#4420, dynamo#12080",
-    versions=Versions(dynamo=">=1.0"),
+    versions=OPERATOR,
     exceptions="Nothing is reported if the planner is advisory.",
 )
 def planner_and_file(deployment: ServingDeployment) -> Iterable[RuleResult]:

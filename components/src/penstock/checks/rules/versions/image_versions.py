@@ -205,7 +205,7 @@ def mixed_releases(deployment: ServingDeployment) -> Iterable[RuleResult]:
     "reports errors (1.3.0).",
     remedy="Use 1.5 or later. These checks were verified with 1.6.1.",
     source="dynamo#3872, dynamo#4299, dynamo#6408, dynamo#10671",
-    versions=Versions(dynamo=">=0.4,<1.5"),
+    versions=Versions(dynamo="<1.5"),
     exceptions="Images of other registries than NVIDIA's are not checked: they may have the fixes.",
 )
 def too_old(deployment: ServingDeployment) -> Iterable[RuleResult]:
