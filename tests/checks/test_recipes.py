@@ -59,6 +59,7 @@ def test_every_finding_in_the_gpt_oss_recipes_is_explained(name: str) -> None:
         (SUMMARY.parent / "gpt-oss-recipes.md").read_text(),
         re.MULTILINE,
     )
-    found = [(str(f.line), f.rule, str(f.level)) for f in merged(findings(name))]
+    # PS911 is about the file, and lists rules.
+    found = [(str(f.line), f.rule, str(f.level)) for f in merged(findings(name)) if f.line]
     assert sorted(rows) == sorted(found)
     assert "error" not in {level for _, _, level in rows}

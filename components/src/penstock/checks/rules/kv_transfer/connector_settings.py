@@ -125,7 +125,8 @@ def _unknown(worker: Worker, connector: Connector) -> Iterator[RuleResult]:
     key = "kv_connector_module_path"
     if connector.name in OF_KVBM:
         message = f"{connector.name} requires {key}"
-        fix = Fix(text=f"Set {key} to {KVBM_MODULE}.")
+        newer = " (dynamo.vllm.pd_connector since Dynamo 1.7)" * (connector.name == "PdConnector")
+        fix = Fix(text=f"Set {key} to {KVBM_MODULE}{newer}.")
         level = None
     else:
         near = nearest(connector.name, (*REGISTERED, *OF_KVBM), cutoff=0.85)

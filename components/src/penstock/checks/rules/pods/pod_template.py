@@ -8,14 +8,7 @@ from typing import Any
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
-from penstock.checks.version_range import (
-    ARITHMETIC,
-    HARDWARE,
-    KUBERNETES,
-    OPERATOR,
-    PENSTOCK,
-    Versions,
-)
+from penstock.checks.version_range import HARDWARE, KUBERNETES, OPERATOR, PENSTOCK, Versions
 from penstock.engines.settings import Location
 from penstock.hardware import gpu_of_product
 from penstock.manifests.cursor import Cursor
@@ -69,8 +62,7 @@ def _memory_limit(pod: Pod) -> float | None:
     level=Level.ERROR,
     cause="NCCL and the engine's processes communicate through /dev/shm, which is disabled or "
     "tiny.",
-    effect="The engine fails with “unhandled system error” or a bus error, at startup or under "
-    "load.",
+    effect="The engine fails with “unhandled system error” or a bus error, at once or under load.",
     remedy="Set sharedMemorySize to 64Gi.",
     source="dynamo#1408, dynamo#7550",
     versions=KUBERNETES,
@@ -382,7 +374,7 @@ def fractional_gpu(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="The container is OOM-killed when the cache fills.",
     remedy="Raise the limit.",
     source="TensorRT-LLM llm_args.py (host_cache_size); Kubernetes, emptyDir",
-    versions=ARITHMETIC,
+    versions=KUBERNETES,
     engines=(Engine.TRTLLM,),
     other_levels=(Level.WARNING,),
 )
@@ -398,8 +390,7 @@ def host_cache_above_memory_limit(deployment: ServingDeployment) -> Iterable[Rul
             yield RuleResult(
                 location=worker.location("field", "main", "resources", "limits", "memory"),
                 message=f"the host KV cache ({gib(cache)}) and shared memory ({gib(shm)}) reach "
-                "the "
-                f"memory limit of {gib(limit)}",
+                f"the memory limit of {gib(limit)}",
                 fix=Fix(
                     text="Raise the memory limit.",
                     fields={"main/resources/limits/memory": gib(cache + shm + 32 * GIB)},
