@@ -6,7 +6,7 @@ import pytest
 
 from penstock.engines.data import dump_dynamo_versions
 from penstock.engines.versions import compare, differences, facts, first_with, knows
-from penstock.graph.versions import DEFAULT, VERSIONS
+from penstock.graph.versions import DEFAULT, VERSIONS, WITHOUT_WHEEL, minor, order
 from penstock.local.versions import environment_of, python_of
 
 NEXT = "1.7.0.dev20261026"
@@ -35,7 +35,7 @@ ANNOUNCED = {
         *(
             pytest.param(version, marks=pytest.mark.needs(environment_of(version)))
             for version in VERSIONS
-            if version != DEFAULT
+            if version != DEFAULT and version not in WITHOUT_WHEEL
         ),
     ],
 )
@@ -97,4 +97,13 @@ def test_the_first_version_with_a_flag() -> None:
 
 
 def test_only_versions_since_1_6_read_the_policy_file() -> None:
-    assert [facts(version)["reads_policy_file"] for version in VERSIONS] == [False, True, True]
+    assert [v for v in VERSIONS if not facts(v)["reads_policy_file"]] == ["1.5.1"]
+
+
+def test_a_release_without_a_wheel_has_the_facts_of_the_version_before_it() -> None:
+    """Each is the newest version of the same minor release that has a wheel."""
+    for version, other in WITHOUT_WHEEL.items():
+        same = [v for v in VERSIONS if minor(v) == minor(version) and v not in WITHOUT_WHEEL]
+        assert other == same[-1]
+        assert order(other) < order(version)
+        assert facts(version) is facts(other)

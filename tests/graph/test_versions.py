@@ -27,6 +27,9 @@ def test_versions_are_in_order() -> None:
         ("nvcr.io/nvidia/ai-dynamo/vllm-runtime:1.6.1", "1.6.1"),
         ("reg:5000/vllm:v1.6.1-efa", "1.6.1"),
         (f"vllm:{NEXT}", NEXT),
+        ("vllm:1.7.0", "1.7.0"),
+        ("vllm:1.7.0-efa", "1.7.0"),
+        ("vllm:1.7.0.dev20261027", None),
         ("vllm:1.6.1-cuda13-x1.5.1", "1.6.1"),
         ("reg:5000/vllm", None),
         ("vllm:latest", None),
@@ -75,7 +78,8 @@ def test_the_operator_gets_the_graphs_version_and_not_that_of_another_tag(tag: s
     [
         (1.6, "1.6", "Did you mean `1.6.1`?"),
         ("1.6", '"1.6"', "Did you mean `1.6.1`?"),
-        ("1.7", '"1.7"', f"Did you mean `{NEXT}`?"),
+        ("1.7", '"1.7"', "Did you mean `1.7.0`?"),
+        ("1.7.0.dev", '"1.7.0.dev"', f"Did you mean `{NEXT}`?"),
         ("9.9.9", '"9.9.9"', "Write one of them"),
     ],
 )

@@ -192,9 +192,62 @@ def test_an_image_of_another_version_than_the_graphs(file: Path) -> None:
 
 
 def test_a_version_that_does_not_exist(file: Path) -> None:
-    message = refused(file, GRAPH, "1.7.0")
-    assert message.startswith("--to: '1.7.0' is not a known version; penstock knows 1.5.1, 1.6.1")
-    assert f"Did you mean {NEXT}?" in message
+    message = refused(file, GRAPH, "1.7")
+    assert message.startswith("--to: '1.7' is not a known version; penstock knows 1.5.1, 1.6.1")
+    assert "Did you mean 1.7.0?" in message
+
+
+def test_a_release_without_a_wheel_uses_the_facts_of_the_nearest_one(file: Path) -> None:
+    upgrade = plan_upgrade(GRAPH, file, "1.7.0")
+    assert upgrade.notes[0] == f"no wheel of 1.7.0 could be read: these are the facts of {NEXT}"
+    (change,) = upgrade.changes
+    assert f"announced for v1.7, still accepted by {NEXT}" in change.text
+    graph = parse_graph(upgrade.after, str(file)).graph
+    assert (graph.dynamo, graph.engine.image) == ("1.7.0", "reg:5000/x/vllm-runtime:1.7.0-efa")
+    assert "of 1.6.1" not in " ".join(upgrade.notes)
+
+
+def test_a_patch_release_is_supported_next_to_the_one_before(file: Path) -> None:
+    upgrade = plan_upgrade(GRAPH, file, "1.6.2")
+    assert upgrade.notes == ("no wheel of 1.6.2 could be read: these are the facts of 1.6.1",)
+    assert upgrade.skew == ("1.6.1 and 1.6.2: supported (one minor release)",)
+    again = plan_upgrade(upgrade.after, file, NEXT)
+    assert "no wheel of 1.6.2 could be read: these are the facts of 1.6.1" in again.notes
+
+
+@pytest.mark.parametrize("to", ["1.7.0", NEXT])
+def test_a_minor_release_cannot_be_skipped(file: Path, to: str) -> None:
+    text = f'dynamo: "1.5.1"\n{GRAPH}'.replace(":1.6.1-efa", ":1.5.1")
+    message = refused(file, text, to)
+    assert message == (
+        f"--to: {to} is more than one minor release after 1.5.1: NVIDIA supports an upgrade only "
+        f"to the next one. Fix: Run `penstock upgrade {file} --to 1.6.2`, apply the file, and then "
+        f"run `penstock upgrade {file} --to {to}`."
+    )
+    step = plan_upgrade(text, file, "1.6.2")
+    assert plan_upgrade(step.after, file, to).old == "1.6.2"
+
+
+@pytest.mark.parametrize(
+    ("engine", "versions"),
+    [
+        ("trtllm", "TensorRT-LLM 1.3.0rc29 → 1.4.0rc2, NIXL 1.3.1 → 1.5.2"),
+        ("vllm", "vLLM 0.31.0 → 0.33.0, NIXL 1.4.1 → 1.5.0"),
+        ("sglang", "SGLang 0.5.21 → 0.5.23, NIXL 1.5.0 → 1.5.2"),
+    ],
+)
+def test_the_versions_in_the_images_of_1_7(file: Path, engine: str, versions: str) -> None:
+    text = f"model: {{id: a/b}}\nengine: {{kind: {engine}}}\nworker: {{}}\n"
+    _, images, *keys = plan_upgrade(text, file, "1.7.0").notes
+    assert images == f"NVIDIA's images of 1.7.0: {versions}, UCX 1.21 → 1.22"
+    unverified = "the keys of TensorRT-LLM 1.4.0rc2 were not verified, only those up to 1.3.0rc29"
+    assert [key.partition(":")[0] for key in keys] == [unverified] * (engine == "trtllm")
+
+
+def test_the_engine_keys_of_1_6_are_known(file: Path) -> None:
+    text = "model: {id: a/b}\nengine: {kind: trtllm}\nworker: {}\n"
+    notes = plan_upgrade(f'dynamo: "1.5.1"\n{text}', file, "1.6.1").notes
+    assert notes == ("NVIDIA's images of 1.6.2: TensorRT-LLM 1.3.0rc25 → 1.3.0rc29",)
 
 
 def test_a_downgrade(file: Path) -> None:
@@ -205,7 +258,7 @@ def test_a_downgrade(file: Path) -> None:
 def test_the_same_version(file: Path) -> None:
     text = f'dynamo: "1.6.1"\n{GRAPH}'
     message = refused(file, text, "1.6.1")
-    assert f"{file}:1 dynamo: the graph already targets 1.6.1. Fix: Use --to {NEXT}." in message
+    assert f"{file}:1 dynamo: the graph already targets 1.6.1. Fix: Use --to 1.7.0." in message
 
 
 def test_an_argument_of_a_newer_version(file: Path) -> None:
@@ -217,7 +270,10 @@ def test_an_argument_of_a_newer_version(file: Path) -> None:
 
 def test_a_graph_of_an_unknown_version(file: Path) -> None:
     message = refused(file, f'dynamo: "1.9.0"\n{GRAPH}', NEXT)
-    assert f'{file}:1 dynamo: must be one of 1.5.1, 1.6.1, {NEXT}, got "1.9.0"' in message
+    assert (
+        f'{file}:1 dynamo: must be one of 1.5.1, 1.6.1, 1.6.2, {NEXT}, 1.7.0, got "1.9.0"'
+        in message
+    )
 
 
 def test_a_manifest(file: Path) -> None:

@@ -35,10 +35,12 @@ their messages name a fix. Messages that the model shares come from files/requir
 {{- $versions := $requirements.dynamo_versions -}}
 {{- $known := and (kindIs "string" $dynamo) (has $dynamo $versions) -}}
 {{- if not (or $known (kindIs "invalid" $dynamo)) -}}
-  {{- $fix := "Write one of them." -}}
+  {{- $meant := "" -}}
   {{- range $version := reverse $versions -}}
-    {{- if and (toString $dynamo) (hasPrefix (toString $dynamo) $version) -}}{{- $fix = printf "Did you mean `%s`?" $version -}}{{- end -}}
+    {{- $isNearer := or (not $meant) (le (len $version) (len $meant)) -}}
+    {{- if and (toString $dynamo) (hasPrefix (toString $dynamo) $version) $isNearer -}}{{- $meant = $version -}}{{- end -}}
   {{- end -}}
+  {{- $fix := ternary (printf "Did you mean `%s`?" $meant) "Write one of them." (ne $meant "") -}}
   {{- $got := ternary (printf "%q" $dynamo) (toJson $dynamo) (kindIs "string" $dynamo) -}}
   {{- $problems = append $problems (list "dynamo" (printf "must be one of %s, got %s" (join ", " $versions) $got) $fix) -}}
 {{- end -}}

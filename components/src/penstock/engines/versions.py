@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from penstock.engines.flags import SPLIT, load
-from penstock.graph.versions import VERSIONS, minor, numbers, order
+from penstock.graph.versions import VERSIONS, minor, numbers, order, wheel_of
 
 TABLE = "dynamo_versions.json"
 What = Literal["removed", "renamed", "added", "changed", "deprecated"]
@@ -42,8 +42,8 @@ class Difference:
 
 
 def facts(version: str) -> Mapping[str, Any]:
-    """The table of one version."""
-    found: Mapping[str, Any] = load(TABLE)["versions"][version]
+    """The table of one version, or of the one whose facts are used instead."""
+    found: Mapping[str, Any] = load(TABLE)["versions"][wheel_of(version)]
     return found
 
 
@@ -51,6 +51,7 @@ def compare(old: str, new: str) -> tuple[Difference, ...]:
     """Every flag of Dynamo's parsers that differs between two versions, and those of ``new`` that
     are marked for removal."""
     before, after = facts(old)["modules"], facts(new)["modules"]
+    new = wheel_of(new)  # which version still accepts a flag is known only of a wheel
     return tuple(
         difference
         for module in sorted(set(before) | set(after))

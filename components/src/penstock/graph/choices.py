@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Literal
 
 # Versions of Dynamo that a graph can target, oldest first. engines/data/dynamo_versions.json, which
-# `make versions` writes, has the facts of each.
-DynamoVersion = Literal["1.5.1", "1.6.1", "1.7.0.dev20261026"]
+# `make versions` writes, has the facts of each that has a wheel (graph/versions.py).
+DynamoVersion = Literal["1.5.1", "1.6.1", "1.6.2", "1.7.0.dev20261026", "1.7.0"]
 EngineKind = Literal["trtllm", "vllm", "sglang", "llamacpp", "mocker"]
 Device = Literal["gpu", "cpu"]
 Probe = Literal[

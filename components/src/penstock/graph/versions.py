@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import get_args
 
 from penstock.graph.choices import DynamoVersion
@@ -10,6 +11,8 @@ from penstock.graph.choices import DynamoVersion
 VERSIONS: tuple[str, ...] = get_args(DynamoVersion)
 # Of the chart (appVersion) and of penstock's own environment.
 DEFAULT: DynamoVersion = "1.6.1"
+# Releases whose wheel is on no public index, and the version whose facts are used instead.
+WITHOUT_WHEEL: Mapping[str, DynamoVersion] = {"1.6.2": "1.6.1", "1.7.0": "1.7.0.dev20261026"}
 # The mocker's configuration has sections since then.
 OLDEST_MOCKER = (1, 6, 0)
 _NUMBERS = re.compile(r"v?(\d+)\.(\d+)\.(\d+)")
@@ -34,6 +37,17 @@ def order(version: str) -> tuple[Numbers, bool, str]:
 
 def is_prerelease(version: str) -> bool:
     return ".dev" in version or "rc" in version
+
+
+def wheel_of(version: str) -> str:
+    """The version whose wheel has the facts about this version: itself, or the nearest one."""
+    return WITHOUT_WHEEL.get(version, version)
+
+
+def about_wheel(version: str) -> str | None:
+    """What an output says that uses facts of another version; None if it uses its own."""
+    other = WITHOUT_WHEEL.get(version)
+    return other and f"no wheel of {version} could be read: these are the facts of {other}"
 
 
 def core(version: str) -> str:

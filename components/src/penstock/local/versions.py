@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from penstock.environments.paths import installed_python
 from penstock.errors import MissingToolError, Problem
-from penstock.graph.versions import DEFAULT, VERSIONS, minor
+from penstock.graph.versions import DEFAULT, VERSIONS, about_wheel, minor, wheel_of
 from penstock.local import cpu_engine
 from penstock.manifests.deployment import Component
 from penstock.manifests.source import Source
@@ -46,9 +46,13 @@ def interpreters(source: Source) -> tuple[dict[str, Interpreters], tuple[str, ..
     MissingToolError when the graph sets `dynamo` to a version that is not installed.
     """
     found: dict[str, Interpreters] = {}
-    notes = []
+    notes: list[str] = []
     for component, version in _other_versions(source):
         python = python_of(version)
+        if wheel_of(version) == DEFAULT or python is not None:
+            notes.extend(filter(None, [about_wheel(version)]))
+        if wheel_of(version) == DEFAULT:
+            continue  # penstock's own environment
         if python is not None:
             cpu = python_of(version, cpu_engine.ENVIRONMENT)
             found[component.name] = Interpreters(version=version, python=python, cpu=cpu)
@@ -59,7 +63,7 @@ def interpreters(source: Source) -> tuple[dict[str, Interpreters], tuple[str, ..
                 f"{component.name}: using Dynamo {DEFAULT} instead of {version} (environment "
                 f"{environment_of(version)} is not installed)"
             )
-    return found, tuple(notes)
+    return found, tuple(dict.fromkeys(notes))
 
 
 def _other_versions(source: Source) -> Iterator[tuple[Component, str]]:

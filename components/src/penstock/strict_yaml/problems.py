@@ -245,7 +245,8 @@ def _meant_choice(text: str, choices: list[str]) -> str:
     """`Did you mean …?` for a choice that the text begins with, begins or contains as a word, or
     else for a close one. A100 is not h100, and ollama is not vllm: the first letters must agree."""
     words = re.split(r"[^a-z0-9.]+", text.lower())
-    longer = next((choice for choice in choices if text and choice.startswith(text)), None)
+    begins = [choice for choice in choices if text and choice.startswith(text)]
+    longer = min(begins, key=len, default=None)  # 1.7.0, not its pre-release
     words += [word.removeprefix("v") for word in words]  # v1.6.1
     part = next((choice for choice in choices if choice.lower() in words), None)
     if meant := longer or part:

@@ -6,15 +6,26 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path as FilePath
 
 from penstock.cluster.change import against_file
+from penstock.command_text import command
+from penstock.engines.releases import following
 from penstock.errors import GraphError, Problem
 from penstock.graph.edit import set_texts
 from penstock.graph.load import LoadedGraph, parse_graph
-from penstock.graph.versions import VERSIONS, is_prerelease, order, version_in_tag, with_version
+from penstock.graph.versions import (
+    VERSIONS,
+    about_wheel,
+    is_prerelease,
+    minor,
+    order,
+    version_in_tag,
+    with_version,
+)
 from penstock.helm import ReleaseTarget
 from penstock.manifests.source import graph_source
 from penstock.nearest import nearest
 from penstock.strict_yaml.places import Path
 from penstock.upgrade.changes import own_settings, rendered, require_known_flags
+from penstock.upgrade.engine import engine_notes
 from penstock.upgrade.model import Change, Upgrade
 from penstock.upgrade.steps import skew, steps
 
@@ -22,12 +33,13 @@ from penstock.upgrade.steps import skew, steps
 def plan_upgrade(text: str, path: FilePath, new: str) -> Upgrade:
     """The upgrade of the graph with this text.
 
-    GraphError when the version is unknown or not newer, when the graph uses what only a newer
-    version has, or when the new version lacks what it uses.
+    GraphError when the version is unknown, not newer or more than one minor release later, when the
+    graph uses what only a newer version has, or when the new version lacks what it uses.
     """
     loaded = parse_graph(text, str(path))
     old = loaded.graph.dynamo_version
     _require_newer(loaded, old, new)
+    _require_adjacent(path, old, new)
     if problems := [*require_known_flags(loaded, old), *_other_images(loaded, old)]:
         raise GraphError(*problems)
     found = own_settings(loaded, old, new)
@@ -71,8 +83,8 @@ def _changes(own: Iterable[Change], of_chart: Iterable[Change]) -> Iterator[Chan
 def _require_newer(loaded: LoadedGraph, old: str, new: str) -> None:
     known = f"penstock knows {', '.join(VERSIONS)}"
     if new not in VERSIONS:
-        same = next((v for v in VERSIONS if new and v.startswith(new)), None)
-        near = same or nearest(new, VERSIONS)
+        begins = [v for v in VERSIONS if new and v.startswith(new)]
+        near = min(begins, key=len, default=None) or nearest(new, VERSIONS)
         fix = f"Did you mean {near}?" if near else f"Use {VERSIONS[-1]}."
         problem = Problem(place="--to", message=f"{new!r} is not a known version; {known}", fix=fix)
         raise GraphError(problem)
@@ -96,6 +108,23 @@ def _require_newer(loaded: LoadedGraph, old: str, new: str) -> None:
             place="dynamo",
             message=message,
             fix=fix,
+        )
+    )
+
+
+def _require_adjacent(path: FilePath, old: str, new: str) -> None:
+    """NVIDIA supports upgrades within a minor release or to the next one (page "Deprecations")."""
+    next_minor = following(minor(old))
+    if minor(new) in (minor(old), next_minor):
+        return
+    first = next(v for v in reversed(VERSIONS) if minor(v) == next_minor and not is_prerelease(v))
+    raise GraphError(
+        Problem(
+            place="--to",
+            message=f"{new} is more than one minor release after {old}: NVIDIA supports an upgrade "
+            "only to the next one",
+            fix=f"Run {command('upgrade', str(path), '--to', first)}, apply the file, and then run "
+            f"{command('upgrade', str(path), '--to', new)}.",
         )
     )
 
@@ -125,8 +154,8 @@ def _other_images(loaded: LoadedGraph, old: str) -> Iterator[Problem]:
 
 
 def _notes(loaded: LoadedGraph, new: str) -> list[str]:
-    notes = []
     old = loaded.graph.dynamo_version
+    notes = []
     unknown = [
         f"{place} ({image})"
         for place, image in loaded.graph.images.items()
@@ -138,4 +167,5 @@ def _notes(loaded: LoadedGraph, new: str) -> list[str]:
         notes.append(
             f"{new} is a pre-release: set `engine.image` if NVIDIA publishes no image with this tag"
         )
-    return notes
+    notes += [note for version in (old, new) if (note := about_wheel(version))]
+    return [*notes, *engine_notes(loaded.graph, old, new)]

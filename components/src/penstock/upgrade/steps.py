@@ -8,12 +8,12 @@ from penstock.cluster.crds import GRAPHS, GROUP, OF_OPERATOR
 from penstock.command_text import command
 from penstock.graph.load import LoadedGraph
 from penstock.graph.model import Graph
-from penstock.graph.versions import is_prerelease, minor, numbers
+from penstock.graph.versions import is_prerelease, minor
 from penstock.upgrade.model import Step
 
 CRDS = tuple(f"{name}.{GROUP}" for name in sorted((GRAPHS, *OF_OPERATOR, "dynamoworkermetadatas")))
 CHART = "oci://helm.ngc.nvidia.com/nvidia/ai-dynamo/charts/dynamo-platform"
-# Releases that may be apart (docs of 1.6, rolling-updates.mdx). 1.0 followed 0.9.
+# Releases that may be apart (docs of 1.6, rolling-updates.mdx).
 FRONTEND_BEHIND, OPERATOR_BEHIND = 2, 2
 
 
@@ -66,15 +66,15 @@ def _needs_grove(graph: Graph) -> bool:
 
 
 def skew(old: str, new: str, *, has_operator: bool) -> Iterator[str]:
-    """The documented limits of version skew in Dynamo."""
-    apart = _release(new) - _release(old)
+    """The documented limits of version skew in Dynamo, for an upgrade by at most one release."""
+    if minor(old) == minor(new):
+        yield f"{old} and {new}: supported (one minor release)"
+        return
     if has_operator:
-        operator = "supported" if apart <= OPERATOR_BEHIND else "not supported"
         limit = f"graphs up to {OPERATOR_BEHIND} releases older"
-        yield f"operator {minor(new)}, graphs {minor(old)}: {operator} ({limit})"
-    frontend = "supported" if apart <= FRONTEND_BEHIND else "not supported"
+        yield f"operator {minor(new)}, graphs {minor(old)}: supported ({limit})"
     limit = f"workers up to {FRONTEND_BEHIND} releases older"
-    yield f"frontends {minor(new)}, workers {minor(old)}: {frontend} ({limit})"
+    yield f"frontends {minor(new)}, workers {minor(old)}: supported ({limit})"
     yield (
         f"frontends {minor(old)}, workers {minor(new)}: not documented as supported; a rollout of "
         "all pods in one apply has them together for a short time"
@@ -85,8 +85,3 @@ def skew(old: str, new: str, *, has_operator: bool) -> Iterator[str]:
     )
     pools = f"prefill {minor(old)}, decode {minor(new)}, or the reverse"
     yield f"{pools}: not documented as supported" + (f"; {apart_text}" if has_operator else "")
-
-
-def _release(version: str) -> int:
-    major, second, _ = numbers(version)
-    return 10 * major + second

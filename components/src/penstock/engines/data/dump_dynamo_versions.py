@@ -166,10 +166,10 @@ def child(python: str) -> dict[str, Any]:
 
 
 def every(folder: Path) -> dict[str, Any]:
-    from penstock.graph.versions import DEFAULT, VERSIONS, minor
+    from penstock.graph.versions import DEFAULT, VERSIONS, WITHOUT_WHEEL, minor
 
     versions = {}
-    for version in VERSIONS:
+    for version in (v for v in VERSIONS if v not in WITHOUT_WHEEL):
         environment = folder / f"dynamo-{minor(version)}"
         python = sys.executable if version == DEFAULT else str(environment / "bin" / "python")
         found = child(python)
