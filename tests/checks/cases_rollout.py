@@ -233,6 +233,12 @@ VERSIONS = (
         bad=graph(VLLM_AGG, {"engine/image": f"{IMAGE}:1.9.0"}),
         near=graph(VLLM_AGG, {"engine/image": f"{IMAGE}:1.7.0"}),
     ),
+    Case(
+        rule="PS912",
+        bad=graph(VLLM_AGG, {"engine/image": f"{IMAGE}:1.6.1-cuda14"}),
+        near=graph(VLLM_AGG, {"engine/image": f"{IMAGE}:1.6.1-cuda13"}),
+        fixed=graph(VLLM_AGG, {"engine/image": f"{IMAGE}:1.6.1"}),
+    ),
     Case(  # vLLM 0.23 of Dynamo 1.3 still reads the variable
         rule="PS911",
         bad=graph(VLLM_AGG, {"engine/image": f"{IMAGE}:1.3.1", **UNREAD}),

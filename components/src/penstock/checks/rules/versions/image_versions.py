@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import Rule, reported_by_run, rule
 from penstock.checks.rules.versions.placeholders import hides_version
+from penstock.checks.rules.versions.published_tags import nearest_published
 from penstock.checks.version_range import CRD, EVERY_IMAGE, Versions
 from penstock.engines.releases import NEWEST, RELEASES
 from penstock.engines.settings import Location
@@ -278,7 +279,11 @@ def ignored_fields(deployment: ServingDeployment) -> Iterable[RuleResult]:
     versions=EVERY_IMAGE,
 )
 def newer_image(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    newer = {name: newer_than_known(pod) for name, pod in deployment.pods.items()}
+    newer = {
+        name: newer_than_known(pod)
+        for name, pod in deployment.pods.items()
+        if nearest_published(pod.image) is None  # PS912 reports it
+    }
     found = [(*one, name) for name, one in newer.items() if one is not None]
     if found:  # one result: the same is true of all images
         version, program, known, component = max(found)
