@@ -406,6 +406,10 @@ def test_every_range_has_a_known_version() -> None:
         assert "<" not in rule.versions.text(), rule.id
 
 
+def test_a_range_that_a_patch_ends() -> None:
+    assert Versions(dynamo=">=1.6,<1.6.2").text() == "Dynamo 1.6 before 1.6.2"
+
+
 def test_a_range_contains_what_packaging_says_that_it_contains() -> None:
     ranges = {getattr(rule.versions, name) for rule in RULES for name in NAMES} - {""}
     ranges |= {"<1.7rc1", "<=1.7.0.post1", ">=1.7.dev0, <1.8"}

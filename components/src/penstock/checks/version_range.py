@@ -161,8 +161,8 @@ def _span(name: str, text: str) -> str:
         for label, version in versions.items()
         if contains(text, Version(version))
     ]
-    if not inside:
-        return text
+    if not inside:  # a patch of the release corrects it: `1.6 before 1.6.2`
+        return " before ".join(str(limit) for _, limit in _limits(text))
     if inside[-1] in (NEWEST, getattr(RELEASES[NEWEST], name)) and len(inside) < len(versions):
         return f"since {inside[0]}"
     return inside[0] if inside[0] == inside[-1] else f"{inside[0]} to {inside[-1]}"

@@ -1,0 +1,205 @@
+"""Cases of NVIDIA's known issues of a release (PS913 to PS922)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tests.checks.support import (
+    REMOVE,
+    SGLANG_AGG,
+    SGLANG_DISAGG,
+    TRTLLM_AGG,
+    VLLM_AGG,
+    VLLM_DISAGG,
+    Case,
+    graph,
+    manifest,
+)
+
+REGISTRY = "nvcr.io/nvidia/ai-dynamo"
+COMPONENT = "dgd/spec/components"
+MAIN = "podTemplate/spec/containers/main"
+EAGLE = {"method": "eagle3", "model": "nvidia/gpt-oss-120b-Eagle3", "num_speculative_tokens": 3}
+CONNECTOR = {
+    "kv_connector_module_path": "kvbm.vllm_integration.connector",
+    "kv_role": "kv_both",
+}
+EFA = "vpc.amazonaws.com~1efa"
+
+
+def vllm(base: Mapping[str, Any], tag: str, config: Mapping[str, Any], **other: Any) -> str:
+    changes = {f"engine/config/{key}": value for key, value in config.items()}
+    return graph(base, {"engine/image": f"{REGISTRY}/vllm-runtime:{tag}", **changes, **other})
+
+
+def over_efa(tag: str, registry: str = REGISTRY) -> str:
+    image = f"{registry}/sglang-runtime:{tag}"
+    changes: dict[str, Any] = {f"{COMPONENT}/frontend/{MAIN}/image": image}
+    for pool in ("prefill", "decode"):
+        main = f"{COMPONENT}/{pool}/{MAIN}"
+        changes[f"{main}/image"] = image
+        changes[f"{main}/resources/limits/rdma~1ib"] = REMOVE
+        changes[f"{main}/resources/limits/{EFA}"] = "8"
+    return manifest(SGLANG_DISAGG, changes)
+
+
+def sglang(config: Mapping[str, Any]) -> str:
+    return graph(SGLANG_AGG, {f"worker/config/{key}": value for key, value in config.items()})
+
+
+def attention_dp(requests: int) -> str:
+    return sglang(
+        {"enable-dp-attention": True, "data-parallel-size": 2, "max-running-requests": requests}
+    )
+
+
+def checkpointed(changes: Mapping[str, Any]) -> str:
+    worker = f"{COMPONENT}/worker"
+    return manifest(
+        SGLANG_AGG, {f"{worker}/experimental": {"checkpoint": {"enabled": True}}, **changes}
+    )
+
+
+def planned(tag: str, engine: str, base: Mapping[str, Any], config: Mapping[str, Any]) -> str:
+    image = f"{REGISTRY}/{engine}-runtime:{tag}"
+    pools = [pool for pool in ("prefill", "decode", "worker") if pool in base]
+    changes: dict[str, Any] = {"engine/image": image}
+    for pool in pools:
+        changes |= {f"{pool}/replicas": REMOVE, f"{pool}/autoscaling": {"owner": "planner"}}
+    planner = {"image": f"{REGISTRY}/dynamo-planner:{tag}", "max_gpus": 16, "config": dict(config)}
+    return graph(base, {**changes, "planner": planner})
+
+
+BY_LOAD = {"optimization_target": "sla", "enable_load_scaling": True, "ttft_ms": 500, "itl_ms": 20}
+CASES = (
+    Case(
+        rule="PS913",
+        bad=vllm(VLLM_AGG, "1.3.1", {"load-format": "gms", "enable-expert-parallel": True}),
+        near=vllm(VLLM_AGG, "1.4.2", {"load-format": "gms", "enable-expert-parallel": True}),
+    ),
+    Case(
+        rule="PS914",
+        bad=vllm(VLLM_DISAGG, "1.3.1", {"speculative-config": EAGLE}),
+        near=vllm(VLLM_DISAGG, "1.4.2", {"speculative-config": EAGLE}),
+        fixed=vllm(VLLM_DISAGG, "1.3.1", {}),
+    ),
+    Case(
+        rule="PS914",
+        bad=vllm(VLLM_DISAGG, "1.3.0", {"speculative-config": EAGLE}),
+        near=vllm(VLLM_AGG, "1.3.0", {"speculative-config": EAGLE}),
+    ),
+    Case(
+        rule="PS915",
+        bad=vllm(
+            VLLM_DISAGG,
+            "1.3.1",
+            {"kv-transfer-config": {"kv_connector": "PdConnector", **CONNECTOR}},
+        ),
+        near=vllm(
+            VLLM_DISAGG,
+            "1.3.1",
+            {
+                "kv-transfer-config": {"kv_connector": "PdConnector", **CONNECTOR},
+                "disable-hybrid-kv-cache-manager": True,
+            },
+        ),
+    ),
+    Case(
+        rule="PS917",
+        bad=over_efa("1.3.1-efa"),
+        near=over_efa("1.4.2-efa"),
+        is_repaired_by_near=True,
+    ),
+    Case(
+        rule="PS917",  # the image of another registry may have a newer NIXL
+        bad=over_efa("1.3.0-efa"),
+        near=over_efa("1.3.0-efa", "registry.example"),
+    ),
+    Case(rule="PS919", bad=attention_dp(1), near=attention_dp(2)),
+    Case(
+        rule="PS920",
+        bad=checkpointed({}),
+        near=manifest(SGLANG_AGG),
+    ),
+    Case(
+        rule="PS920",  # GPU Memory Service V1
+        bad=graph(SGLANG_AGG, {"worker/env/DYN_GMS_USE_V1": "true"}),
+        near=graph(
+            SGLANG_AGG,
+            {"worker/env/DYN_GMS_USE_V1": "true", "worker/config/disable-cuda-graph": True},
+        ),
+    ),
+    Case(
+        rule="PS921",
+        bad=manifest(
+            SGLANG_AGG,
+            {
+                f"{COMPONENT}/worker/{MAIN}/command": ["python3", "-m", "dynamo.sglang.sidecar"],
+                f"{COMPONENT}/worker/{MAIN}/args": [],
+                f"{COMPONENT}/worker/{MAIN}/image": f"{REGISTRY}/sglang-runtime:1.5.1",
+            },
+        ),
+        near=manifest(
+            SGLANG_AGG,
+            {
+                f"{COMPONENT}/worker/{MAIN}/command": ["python3", "-m", "dynamo.sglang.sidecar"],
+                f"{COMPONENT}/worker/{MAIN}/args": [],
+                f"{COMPONENT}/worker/{MAIN}/image": f"{REGISTRY}/sglang-runtime:1.6.1",
+            },
+        ),
+        also=("PS905",),
+    ),
+    Case(
+        rule="PS922",
+        bad=planned("1.4.2", "vllm", VLLM_AGG, BY_LOAD),
+        near=planned("1.4.2", "vllm", VLLM_AGG, {**BY_LOAD, "enable_load_scaling": False}),
+        is_repaired_by_near=True,
+    ),
+    Case(
+        rule="PS922",
+        bad=planned("1.4.2", "sglang", SGLANG_DISAGG, {"optimization_target": "load"}),
+        near=planned("1.5.1", "sglang", SGLANG_DISAGG, {"optimization_target": "load"}),
+    ),
+    Case(
+        rule="PS922",
+        bad=planned("1.3.1", "tensorrtllm", TRTLLM_AGG, {"optimization_target": "load"}),
+        near=planned("1.4.2", "tensorrtllm", TRTLLM_AGG, {"optimization_target": "load"}),
+    ),
+    Case(
+        rule="PS916",
+        bad=manifest(
+            VLLM_AGG,
+            {
+                f"{COMPONENT}/worker/{MAIN}/command": ["python3", "-m", "dynamo.mocker"],
+                f"{COMPONENT}/worker/{MAIN}/args": ["--model-path", "a/b", "--aic-perf-model"],
+                f"{COMPONENT}/worker/{MAIN}/image": f"{REGISTRY}/vllm-runtime:1.3.1",
+            },
+        ),
+        near=manifest(
+            VLLM_AGG,
+            {
+                f"{COMPONENT}/worker/{MAIN}/command": ["python3", "-m", "dynamo.mocker"],
+                f"{COMPONENT}/worker/{MAIN}/args": ["--model-path", "a/b", "--aic-perf-model"],
+                f"{COMPONENT}/worker/{MAIN}/image": f"{REGISTRY}/vllm-runtime:1.4.2",
+            },
+        ),
+        also=("PS904", "PS905"),
+    ),
+    Case(
+        rule="PS918",
+        bad=graph(TRTLLM_AGG, {"frontend/args": ["--enable-anthropic-api"]}),
+        near=graph(
+            TRTLLM_AGG,
+            {
+                "frontend/args": ["--enable-anthropic-api"],
+                "engine/image": f"{REGISTRY}/tensorrtllm-runtime:1.6.2",
+            },
+        ),
+    ),
+    Case(
+        rule="PS918",
+        bad=graph(TRTLLM_AGG, {"frontend/env/DYN_ENABLE_ANTHROPIC_API": "true"}),
+        near=graph(VLLM_AGG, {"frontend/env/DYN_ENABLE_ANTHROPIC_API": "true"}),
+    ),
+)
