@@ -52,7 +52,7 @@ PRINTED = {
     "logs": "decode.",
     "penstock ls": "quickstart",
     "down": "is down",
-    "upgrade": "1.7.0.dev20261026",
+    "upgrade": "Dynamo 1.6.1 → 1.7.0",
     "--strict": "0 errors",
     "prefill.gpus=3": "64 attention heads",
     "--memory": "GiB",
