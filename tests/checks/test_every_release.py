@@ -42,8 +42,8 @@ EVERY_RELEASE = (
 
 def at(text: str, tag: str) -> str:
     """The manifest, or that of a graph, with images of the release."""
-    whole = dump(*rendered(text)) if is_graph(text) else text
-    tagged, count = TAG.subn(rf"\g<1>{tag}", whole)
+    objects = dump(*rendered(text)) if is_graph(text) else text
+    tagged, count = TAG.subn(rf"\g<1>{tag}", objects)
     assert count
     return tagged
 

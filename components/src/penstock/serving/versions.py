@@ -93,11 +93,11 @@ def _of_dynamo(version: Version, *, is_prerelease: bool) -> Software:
     name = until[-1] if until else OLDEST
     release = RELEASES[name]
     is_between = is_prerelease and name != NEWEST
-    judged = Version(release.dynamo)
+    nearest = Version(release.dynamo)
     if name == minor:  # a build before 1.6.1 is judged as 1.6.0
-        judged = Version(f"{minor}.{max(version.micro - 1, 0)}") if is_prerelease else version
+        nearest = Version(f"{minor}.{max(version.micro - 1, 0)}") if is_prerelease else version
     return Software(
-        dynamo=(judged,),
+        dynamo=(nearest,),
         engines={engine: (Version(getattr(release, engine.value)),) for engine in _ENGINE_IMAGES},
         stated=version,
         later=RELEASES[following(minor) or NEWEST] if is_between else None,

@@ -155,7 +155,7 @@ class Worker:
 
     @property
     def _attention_dp_size(self) -> int:
-        """SGLang's flag since 0.5.22, beside which dp-size counts replicas."""
+        """SGLang's flag since 0.5.22, with which dp-size counts replicas."""
         return positive_int(self.get("attn-dp-size")) or 1
 
     @property

@@ -1,0 +1,59 @@
+"""Tags that NVIDIA has not published."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.checks.finding import Level
+from penstock.checks.rules.versions.published_tags import nearest_published
+from penstock.engines.flags import load
+from penstock.engines.releases import RELEASES
+from tests.checks.support import VLLM_AGG, check, manifest
+from tests.checks.test_versions import IMAGE, REGISTRY
+
+
+@pytest.mark.parametrize(
+    ("image", "instead"),
+    [
+        ("vllm-runtime:1.3.1", None),
+        ("vllm-runtime:1.3.7", "1.3.1"),
+        ("vllm-runtime:1.5.2-efa", "1.5.1"),  # no patch after 1.7 was published
+        ("vllm-runtime:1.6.3", None),  # the list may be older
+        ("vllm-runtime:1.7.1-efa", None),
+        ("vllm-runtime:1.8.0", None),
+        ("vllm-runtime:0.5.0", None),  # the list begins at 0.6
+        ("vllm-runtime:1.6.1-cuda14", "1.6.1"),
+        ("vllm-runtime:1.6.1-efa", None),
+        ("vllm-runtime:1.3.0-cuda13", "1.3.0"),
+        ("vllm-runtime:1.1.1-efa", "1.1.1-efa-amd64"),
+        ("vllm-runtime:1.3.0-efa-amd64", "1.3.0-efa"),
+        ("vllm-runtime:1.6.1-mine", None),
+        ("vllm-runtime:1.5.0-kimi-k3-dev.1", None),
+        ("vllm-runtime:1.5.0-dev.1", None),
+        ("sglang-runtime:0.7.0.post2", "0.7.0"),
+        ("vllm-runtime:0.7.0.post2", None),
+        ("dynamo-planner:1.0.2", None),  # PS783: no image of this name
+        ("vllm-runtime-enterprise:1.4.9", None),
+        (f"vllm-runtime:1.3.7@sha256:{'0' * 64}", None),
+    ],
+)
+def test_the_nearest_published_tag(image: str, instead: str | None) -> None:
+    assert nearest_published(f"{REGISTRY}/{image}") == instead
+    assert nearest_published(f"registry.example/{image}") is None
+
+
+def test_an_unpublished_patch_of_nvidia_is_one_finding() -> None:
+    def both(image: str) -> list[tuple[str, Level]]:
+        findings = check(manifest(VLLM_AGG, {IMAGE: image}))
+        return [(f.rule, f.level) for f in findings if f.rule in ("PS910", "PS912")]
+
+    assert both(f"{REGISTRY}/vllm-runtime:1.3.7") == [("PS912", Level.ERROR)]
+    assert both("registry.example/vllm-runtime:1.3.7") == [("PS910", Level.WARNING)]
+
+
+def test_the_list_has_each_known_release_from_0_6() -> None:
+    known = [r.dynamo for name, r in RELEASES.items() if tuple(map(int, name.split("."))) >= (0, 6)]
+    tags = load("published_tags.json")["images"]
+    for image in ("vllm-runtime", "sglang-runtime", "tensorrtllm-runtime"):
+        assert set(known) <= set(tags[image])
+        assert len(set(tags[image])) == len(tags[image])
