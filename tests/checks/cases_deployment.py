@@ -323,6 +323,28 @@ CASES: tuple[Case, ...] = (
         near=manifest(VLLM_AGG),
     ),
     Case(
+        rule="PS773",
+        bad=alpha({"componentType": None}),
+        near=alpha({}),
+        is_repaired_by_near=True,
+    ),
+    Case(
+        rule="PS786",
+        bad=alpha({"componentType": "workr"}),
+        near=alpha({}),
+        is_repaired_by_near=True,
+    ),
+    Case(  # a role of one's own that runs a worker
+        rule="PS786",
+        bad=alpha({"componentType": "reranker"}),
+        near=alpha({"componentType": "main"}),  # in recipes of old releases
+    ),
+    Case(
+        rule="PS786",
+        bad=alpha({"subComponentType": "prefil"}),
+        near=alpha({"subComponentType": "prefill"}),
+    ),
+    Case(
         rule="PS774",
         bad=manifest(VLLM_AGG, {f"{COMPONENTS}/second": {**pod("frontend"), "name": "second"}}),
         near=manifest(VLLM_AGG, {f"{COMPONENTS}/frontend/replicas": 2}),

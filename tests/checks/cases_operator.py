@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.checks.own_manifests import alpha
 from tests.checks.support import TRTLLM_AGG, VLLM_AGG, Case, manifest
 
 COMPONENTS = "dgd/spec/components"
@@ -156,6 +157,12 @@ DEPLOYMENT = (
         near=manifest(VLLM_AGG, {GMS: {"mode": "IntraPod"}}),
         is_repaired_by_near=True,
     ),
+    Case(  # a string in v1alpha1
+        rule="PS779",
+        bad=alpha({"resources": {"limits": {"gpu": 2}}}),
+        near=alpha({"resources": {"limits": {"gpu": "2"}}}),
+        is_repaired_by_near=True,
+    ),
     Case(
         rule="PS780",
         bad=manifest(VLLM_AGG, variable("worker", "DYN_DISCOVERY_BACKEND", "mem")),
@@ -164,9 +171,12 @@ DEPLOYMENT = (
     ),
     Case(
         rule="PS781",
-        bad=manifest(VLLM_AGG, {"dgd/spec/restart": {"strategy": {"order": ["worker"]}}}),
+        bad=manifest(
+            VLLM_AGG, {"dgd/spec/restart": {"id": "1", "strategy": {"order": ["worker"]}}}
+        ),
         near=manifest(
-            VLLM_AGG, {"dgd/spec/restart": {"strategy": {"order": ["worker", "frontend"]}}}
+            VLLM_AGG,
+            {"dgd/spec/restart": {"id": "1", "strategy": {"order": ["worker", "frontend"]}}},
         ),
         is_repaired_by_near=True,
     ),

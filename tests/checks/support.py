@@ -12,11 +12,13 @@ from typing import Any
 
 import pytest
 import yaml
+from packaging.version import Version
 
 from penstock.checks.finding import Finding, Level
 from penstock.checks.registry import RULES, by_id
 from penstock.checks.rule import Rule
 from penstock.checks.run import check_file
+from penstock.engines.releases import DEPLOYED
 from penstock.serving.understand import Hints
 
 MODEL = {
@@ -179,17 +181,19 @@ def manifest(base: Mapping[str, Any], changes: Mapping[str, Any] | None = None) 
 
 
 @cache
-def check(text: str, *, gpu: str | None = None, only: str | None = None) -> tuple[Finding, ...]:
+def check(
+    text: str, *, gpu: str | None = None, only: str | None = None, operator: str = DEPLOYED
+) -> tuple[Finding, ...]:
     """The findings of a file with ``text``, cached because several tests use the same text.
 
-    ``only``: the rule to apply, instead of all.
+    ``only``: the rule to apply, instead of all; ``operator``: the operator's version.
     """
     rules = RULES if only is None else (by_id(only),)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "case.yaml"
         # "\udce9" in a text is the byte 0xe9, which is not UTF-8.
         path.write_text(text, "utf-8", errors="surrogateescape")
-        return check_file(path, Hints(gpu=gpu), rules=rules)
+        return check_file(path, Hints(gpu=gpu, operator=Version(operator)), rules=rules)
 
 
 def by_rule(rules: Iterable[Rule]) -> list[pytest.ParameterSet]:

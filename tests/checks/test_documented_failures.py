@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import pytest
 
-from tests.checks.support import REMOVE, TRTLLM_AGG, TRTLLM_DISAGG, VLLM_AGG, graph, manifest
+from penstock.checks.finding import Level
+from tests.checks.support import (
+    REMOVE,
+    TRTLLM_AGG,
+    TRTLLM_DISAGG,
+    VLLM_AGG,
+    check,
+    graph,
+    manifest,
+)
 from tests.checks.test_versions import levels, with_image
 
 WORKER = "dgd/spec/components/worker"
 
 
 @pytest.mark.parametrize(
-    ("tag", "opts_out", "expected"),
+    ("operator", "opts_out", "expected"),
     [
         ("1.3.0", True, ["error"]),
         ("1.2.0", True, []),  # without the field
@@ -20,23 +29,25 @@ WORKER = "dgd/spec/components/worker"
     ],
 )
 def test_min_available_without_grove_is_rejected(
-    tag: str, opts_out: bool, expected: list[str]
+    operator: str, opts_out: bool, expected: list[str]
 ) -> None:
     value = {"nvidia.com/enable-grove": "false"} if opts_out else {}
     changes = {f"{WORKER}/minAvailable": 1, "dgd/metadata/annotations": value}
-    assert levels(with_image(VLLM_AGG, tag, changes), "PS760") == expected
+    found = check(manifest(VLLM_AGG, changes), only="PS760", operator=operator)
+    assert [str(finding.level) for finding in found] == expected
 
 
 @pytest.mark.parametrize(
-    ("tag", "expected"), [("0.7.0", ["warning"]), ("1.0.2", ["warning"]), ("1.1.1", ["note"])]
+    ("operator", "expected"), [("1.0", Level.WARNING), ("1.1.1", Level.NOTE), ("1.6", Level.NOTE)]
 )
-def test_operators_before_1_1_do_not_shorten_names(tag: str, expected: list[str]) -> None:
+def test_operators_before_1_1_do_not_shorten_names(operator: str, expected: Level) -> None:
     changes = {
         "dgd/metadata/name": "a" * 36,
         "dgd/metadata/annotations": {},
         f"{WORKER}/multinode": {"nodeCount": 2},
     }
-    assert levels(with_image(VLLM_AGG, tag, changes), "PS752") == expected
+    (finding,) = check(manifest(VLLM_AGG, changes), only="PS752", operator=operator)
+    assert finding.level is expected
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ class VersionFilter:
         if versions.every:
             return result
         image, engine = self._image(result.location.component)
-        fit = versions.fit(image, engine)
+        fit = versions.fit(image, engine, self.deployment.operator)
         if fit is Fit.INSIDE:
             return result
         level = result.level or rule.level

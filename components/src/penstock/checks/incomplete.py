@@ -33,6 +33,9 @@ FREE = re.compile(
     r"|\.imagePullSecrets\[\d+\]\.name$"
 )
 
+# They compare the object with the CRD, and do not depend on what is read from it.
+OF_OBJECT = ("PS768", "PS779")
+
 Check = Callable[[Source], Sequence[Finding]]
 T = TypeVar("T")
 
@@ -107,9 +110,11 @@ def incomplete_manifest(
     kept = [
         finding
         for finding in found
-        if finding.component not in broken
-        and not words.search(_text_of(finding))
-        and not _depends(finding.place, (*places, *entries))
+        if not _depends(finding.place, (*places, *entries))
+        and (
+            finding.rule in OF_OBJECT
+            or (finding.component not in broken and not words.search(_text_of(finding)))
+        )
     ]
     return Incomplete(findings=tuple(kept), left_out=tuple(dict.fromkeys(places)))
 

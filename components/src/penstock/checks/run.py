@@ -57,6 +57,8 @@ NOTHING_TO_READ = (
     "`penstock check` reads graphs and DynamoGraphDeployments, so nothing in this file was checked."
 )
 UNDECIDED = "Rules that depend on it are not checked."
+# What it finds is not reported again where a more precise rule reports the same value.
+BY_SCHEMA = "PS779"
 PROBLEM_LEVELS = {ProblemKind.UNDECIDED: Level.NOTE, ProblemKind.REPEATED: Level.WARNING}
 READ_ERRORS = {
     InputError: "PS001",
@@ -137,7 +139,8 @@ def _check(
         for reported, result in _results(rule, deployment, versions)
         if selected is None or rule.id in selected
     )
-    return list(found)
+    precise = {f.place for f in found if f.level is Level.ERROR and f.rule != BY_SCHEMA}
+    return [f for f in found if f.rule != BY_SCHEMA or f.place not in precise]
 
 
 def _about_rules_that_are_off(

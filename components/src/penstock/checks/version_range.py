@@ -18,7 +18,11 @@ from penstock.serving.versions import TITLES, Software
 
 # An image without a version is assumed to be one of so many newest releases.
 RECENT = 3
-NAMES = {"dynamo": "Dynamo", **{engine.value: title for engine, title in TITLES.items()}}
+NAMES = {
+    "dynamo": "Dynamo",
+    "operator": "Dynamo operator",
+    **{engine.value: title for engine, title in TITLES.items()},
+}
 
 
 class Fit(StrEnum):
@@ -49,6 +53,8 @@ class Versions:
     """
 
     dynamo: str = ""
+    # The release of the operator, which does not depend on the image.
+    operator: str = ""
     trtllm: str = ""
     vllm: str = ""
     sglang: str = ""
@@ -61,9 +67,12 @@ class Versions:
         if bool(self.every) == any(text for _, text in self._all()):
             raise ValueError("give either ranges or the reason why the fact holds in every version")
 
-    def fit(self, image: Software, engine: Engine | None) -> Fit:
-        """For a component with this image that runs ``engine``, if any."""
-        fits = {_fit(name, text, image) for name, text in self._given(engine)}
+    def fit(self, image: Software, engine: Engine | None, operator: Version) -> Fit:
+        """For a component with this image that runs ``engine``, if any, under an operator."""
+        if self.operator and not contains(self.operator, operator):
+            return Fit.OUTSIDE
+        given = [(name, text) for name, text in self._given(engine) if name != "operator"]
+        fits = {_fit(name, text, image) for name, text in given}
         if self.of_releases_only and not image.is_stated:
             fits = {Fit.ASSUMED if fit is Fit.INSIDE else fit for fit in fits}
         ranked = (Fit.OUTSIDE, Fit.EARLIER, Fit.BETWEEN, Fit.DOUBTFUL, Fit.ASSUMED, Fit.INSIDE)
@@ -78,7 +87,7 @@ class Versions:
 
     def _given(self, engine: Engine | None) -> list[tuple[str, str]]:
         """The specifiers that count for a component with this engine."""
-        names = ("dynamo", engine.value if engine else "")
+        names = ("dynamo", "operator", engine.value if engine else "")
         return [(name, text) for name, text in self._all() if name in names and text]
 
     def _all(self) -> Iterator[tuple[str, str]]:
@@ -157,7 +166,7 @@ def _span(name: str, text: str) -> str:
     """The first and the last known version in the range: `1.4 to 1.6`, `since 1.4`, `1.4`."""
     versions = {label: getattr(release, name) for label, release in RELEASES.items()}
     inside = [
-        label if name == "dynamo" else version
+        label if name in ("dynamo", "operator") else version
         for label, version in versions.items()
         if contains(text, Version(version))
     ]
@@ -178,6 +187,7 @@ HARDWARE = Versions(every="hardware")
 SHELL = Versions(every="shell, YAML and file system")
 PENSTOCK = Versions(every="penstock itself")
 CRD = Versions(every="the schema of the API version that the file names")
+OPERATOR_CRD = Versions(every="the CRD of the operator's release")
 NETWORK = Versions(every="UCX, NIXL and RDMA devices")
 MODEL_CARD = Versions(every="the model's card")
 EVERY_IMAGE = Versions(every="a comparison of the images' own versions")

@@ -8,8 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.cli import arguments
+from penstock.engines.releases import DEPLOYED
 
 if TYPE_CHECKING:
+    from packaging.version import Version
+
     from penstock.checks.baseline import Baseline, Scope
     from penstock.checks.finding import Finding
     from penstock.checks.report import CheckReport
@@ -55,6 +58,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--list-rules", action="store_true", help="print the id, level and title of each rule"
     )
     arguments.add_hints(parser)
+    parser.add_argument(
+        "--operator-version",
+        metavar="X",
+        help="check manifests for this version of the Dynamo operator, from 1.0 (default: "
+        f"{DEPLOYED}, with the CRD of 1.5 and the fields that 1.6 added); newer ones are checked "
+        "as 1.6",
+    )
 
 
 def _add_formats(parser: argparse.ArgumentParser) -> None:
@@ -138,7 +148,7 @@ def run(args: argparse.Namespace) -> int:
     if args.write_baseline and args.baseline is None:
         raise UsageError("--write-baseline needs --baseline FILE, the file to write")
     rules = selection(args.select, args.ignore)
-    hints = arguments.hints_of(args)
+    hints = replace(arguments.hints_of(args), operator=_operator(args.operator_version))
     baseline = _baseline(args.baseline, is_renewed=args.write_baseline)
     found = found_files(args.files)
     findings = [f for path in found.files for f in check_file(path, hints, args.sets)]
@@ -152,6 +162,28 @@ def run(args: argparse.Namespace) -> int:
     result = replace(result, findings=merged(result.findings))
     _print(result, args.format, is_quiet=args.quiet)
     return _exit_code(result.findings, args.max_level)
+
+
+def _operator(text: str | None) -> Version:
+    """`--operator-version`; UsageError for one whose CRD is not stored."""
+    from packaging.version import InvalidVersion, Version
+
+    from penstock.errors import Problem, UsageError
+    from penstock.manifests.fields import stored_release, stored_releases
+    from penstock.serving.deployment import DEPLOYED_OPERATOR
+
+    if text is None:
+        return DEPLOYED_OPERATOR
+    try:
+        version = Version(text)
+    except InvalidVersion:
+        version = None
+    if version is None or stored_release(version) is None:
+        known = stored_releases()
+        message = f"the CRD of operator {text!r} is not known"
+        fix = f"Use {', '.join(known[:-1])}, {known[-1]} or a newer version."
+        raise UsageError(Problem(place="--operator-version", message=message, fix=fix))
+    return version
 
 
 def _path(text: str) -> Path:

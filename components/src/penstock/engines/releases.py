@@ -20,6 +20,11 @@ class Release:
     vllm: str
     sglang: str
 
+    @property
+    def operator(self) -> str:
+        """The Dynamo operator has the version of Dynamo."""
+        return self.dynamo
+
 
 def _release(dynamo: str, trtllm: str, vllm: str, sglang: str) -> Release:
     return Release(dynamo=dynamo, trtllm=trtllm, vllm=vllm, sglang=sglang)

@@ -99,12 +99,17 @@ class Cursor:
         if isinstance(self.value, str):
             return self.value
         if not self.is_absent:
-            self.problem(*self._without_quotes())
+            self.problem(*self.string_problem())
         return None
 
-    def _without_quotes(self) -> tuple[str, str]:
+    @property
+    def shown(self) -> str:
+        """The value in a message, shortened."""
+        return _shown(self.value)
+
+    def string_problem(self) -> tuple[str, str]:
         """What Kubernetes reads where a string is expected, and how to write the string."""
-        shown = _shown(self.value)
+        shown = self.shown
         if isinstance(self.value, (dict, list)):
             return f"must be a string, got {shown}", "Write a string."
         node = node_at(self.document.node, self.path)
@@ -138,8 +143,12 @@ class Cursor:
             else:
                 return self.value
         elif not self.is_absent:
-            self.problem(f"must be an integer, got {_shown(self.value)}", self._integer_fix())
+            self.problem(*self.integer_problem())
         return None
+
+    def integer_problem(self) -> tuple[str, str]:
+        """What is there where an integer is expected, and how to write the integer."""
+        return f"must be an integer, got {self.shown}", self._integer_fix()
 
     def _integer_fix(self) -> str:
         text = str(self.value).strip()

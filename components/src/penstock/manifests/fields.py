@@ -1,21 +1,36 @@
-"""Fields of a DynamoGraphDeployment that its CRD does not have.
+"""Fields and values of a DynamoGraphDeployment that the CRD of the operator does not allow.
 
-The API server removes them, or rejects the object under strict field validation.
+The API server removes unknown fields, or rejects the object under strict field validation. It
+always rejects the values.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from packaging.version import Version
+
 from penstock.nearest import nearest
 
 Path = tuple[str | int, ...]
+Schema = Mapping[str, Any]
+"""A part of an OpenAPI schema, as CRDs have it."""
+
 NEAR = 0.75  # how similar a field must be to be suggested
+TYPES: Mapping[str, tuple[type, ...]] = {
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+    "array": (list,),
+    "object": (dict,),
+}
 
 
 @dataclass(frozen=True)
@@ -27,67 +42,155 @@ class UnknownField:
     near: str
 
 
-Tree = Mapping[str, Any]
-"""Field → its own fields, `*` for any key of a map; empty where any field is allowed."""
+@dataclass(frozen=True)
+class BadValue:
+    """A value that the CRD excludes."""
+
+    path: Path
+    value: Any
+    # The keyword of the schema that excludes it: `type`, `enum`, `minimum`, `required`, …
+    keyword: str
+    # What the keyword allows. For `required`: the name of the missing field.
+    limit: Any
 
 
 def unknown_fields(
-    deployment: Mapping[str, Any], trees: Mapping[str, Tree] | None = None
+    deployment: Mapping[str, Any], specs: Mapping[str, Schema]
 ) -> Iterator[UnknownField]:
     """Every field below `spec` that the CRD of the object's version does not have.
 
-    ``trees``: the fields of each version as `field_trees` returns them; otherwise those of the
-    stored CRD.
+    ``specs``: the schemas as `specs_of` or `stored` returns them.
     """
-    root = (_stored() if trees is None else trees).get(str(deployment.get("apiVersion")))
-    if root:
-        yield from _walk(deployment.get("spec"), root, ("spec",))
+    return (one for one in _differences(deployment, specs) if isinstance(one, UnknownField))
 
 
-def field_trees(definition: Mapping[str, Any]) -> dict[str, Tree]:
-    """The fields below `spec` that a CRD has, by apiVersion of its served versions."""
+def bad_values(deployment: Mapping[str, Any], specs: Mapping[str, Schema]) -> Iterator[BadValue]:
+    """Every value below `spec` that the CRD of the object's version excludes."""
+    return (one for one in _differences(deployment, specs) if isinstance(one, BadValue))
+
+
+def specs_of(definition: Mapping[str, Any]) -> dict[str, Schema]:
+    """The schemas of `spec` in a CRD, by apiVersion of its served versions."""
     spec = definition["spec"]
     return {
-        f"{spec['group']}/{v['name']}": _tree(v["schema"]["openAPIV3Schema"]["properties"]["spec"])
+        f"{spec['group']}/{v['name']}": v["schema"]["openAPIV3Schema"]["properties"]["spec"]
         for v in spec["versions"]
         if v.get("served")
     }
 
 
-def _tree(schema: Mapping[str, Any]) -> Tree:
-    if "items" in schema:
-        return _tree(schema["items"])
-    inner = schema.get("additionalProperties")
-    if isinstance(inner, dict) and "properties" in inner:
-        return {"*": _tree(inner)}
-    properties = schema.get("properties")
-    preserves = schema.get("x-kubernetes-preserve-unknown-fields")
-    if not isinstance(properties, dict) or preserves or inner is not None:
-        return {}
-    return {name: _tree(inner) for name, inner in sorted(properties.items())}
+def stored(release: str) -> Mapping[str, Schema]:
+    """As `specs_of`, for the CRD of one of `stored_releases`."""
+    return _stored()[release]
 
 
-def _walk(value: Any, known: Tree, path: Path) -> Iterator[UnknownField]:
-    if not known:
+def stored_releases() -> tuple[str, ...]:
+    """The releases of the operator whose CRDs are stored, such as `1.6`, oldest first."""
+    return tuple(_stored())
+
+
+def stored_release(version: Version) -> str | None:
+    """The newest stored release at or below the operator's version; None if it is older."""
+    until = [r for r in stored_releases() if Version(r).release <= version.release[:2]]
+    return until[-1] if until else None
+
+
+def _differences(
+    deployment: Mapping[str, Any], specs: Mapping[str, Schema]
+) -> Iterator[UnknownField | BadValue]:
+    schema = specs.get(str(deployment.get("apiVersion")))
+    if schema is not None:
+        yield from _walk(deployment.get("spec"), schema, ("spec",))
+
+
+def _walk(value: Any, schema: Schema, path: Path) -> Iterator[UnknownField | BadValue]:
+    if value is None:
         return
-    if isinstance(value, list):
+    excluded = next(_excluded(value, schema), None)
+    if excluded is not None:
+        yield BadValue(path, value, *excluded)
+    elif isinstance(value, list):
         for index, item in enumerate(value):
-            yield from _walk(item, known, (*path, index))
+            yield from _walk(item, schema.get("items", {}), (*path, index))
     elif isinstance(value, dict):
-        for name, inner in value.items():
-            if name in known or "*" in known:
-                yield from _walk(inner, known.get(name, known.get("*", {})), (*path, name))
-            else:
-                near = nearest(str(name), known, NEAR)
-                yield UnknownField((*path, str(name)), near)
+        yield from _walk_fields(value, schema, path)
+
+
+def _walk_fields(
+    value: Mapping[str, Any], schema: Schema, path: Path
+) -> Iterator[UnknownField | BadValue]:
+    properties = schema.get("properties")
+    others = schema.get("additionalProperties")
+    is_open = properties is None or schema.get("x-kubernetes-preserve-unknown-fields")
+    for name in schema.get("required", ()):
+        # A field with a default is never missing: the API server adds it first.
+        if value.get(name) is None and "default" not in (properties or {}).get(name, {}):
+            yield BadValue(path, value, "required", name)
+    for name, inner in value.items():
+        if properties is not None and name in properties:
+            yield from _walk(inner, properties[name], (*path, name))
+        elif isinstance(others, dict):
+            yield from _walk(inner, others, (*path, name))
+        elif not is_open:
+            yield UnknownField((*path, str(name)), nearest(str(name), properties or (), NEAR))
+
+
+def _excluded(value: Any, schema: Schema) -> Iterator[tuple[str, Any]]:
+    """The keywords of the schema that exclude a value, and what each allows."""
+    kind = schema.get("type", "")
+    if schema.get("x-kubernetes-int-or-string"):
+        if not isinstance(value, (str, int)) or isinstance(value, bool):
+            yield "type", "integer or string"
+    elif kind and not _is_a(value, kind):
+        yield "type", kind
+    if "enum" in schema and value not in schema["enum"]:
+        yield "enum", schema["enum"]
+    if isinstance(value, str):
+        # `$` of Python matches before a line break at the end, too.
+        matches = re.search(schema.get("pattern", ""), value) and value[-1:] != "\n"
+        if "pattern" in schema and not matches:
+            yield "pattern", schema["pattern"]
+        yield from _beyond(len(value), schema, "minLength", "maxLength")
+    elif isinstance(value, list):
+        yield from _beyond(len(value), schema, "minItems", "maxItems")
+    elif isinstance(value, dict):
+        yield from _beyond(len(value), schema, "minProperties", "maxProperties")
+    else:
+        yield from _beyond(value, schema, "minimum", "maximum")
+
+
+def _is_a(value: Any, kind: str) -> bool:
+    if isinstance(value, bool):
+        return kind == "boolean"
+    return isinstance(value, TYPES[kind]) or (
+        kind == "integer" and isinstance(value, float) and value.is_integer()
+    )
+
+
+def _beyond(value: float, schema: Schema, least: str, most: str) -> Iterator[tuple[str, Any]]:
+    if least in schema and value < schema[least]:
+        yield least, schema[least]
+    if most in schema and value > schema[most]:
+        yield most, schema[most]
 
 
 @cache
-def _stored() -> Mapping[str, Tree]:
-    """The stored CRD: each of `trees` has the numbers of its fields' trees, which precede it."""
+def _stored() -> Mapping[str, Mapping[str, Schema]]:
     text = files("penstock.manifests.data").joinpath("dgd_fields.json").read_text("utf-8")
-    data: Mapping[str, Any] = json.loads(text)
-    trees: list[Tree] = [{}]
-    for tree in data["trees"]:
-        trees.append({name: trees[number] for name, number in tree.items()})
-    return {version: trees[number] for version, number in data["roots"].items()}
+    return resolved(json.loads(text))
+
+
+def resolved(data: Mapping[str, Any]) -> Mapping[str, Mapping[str, Schema]]:
+    """The CRDs by release, from what `dump_dgd_fields` writes: a schema there has the numbers of
+    others, which precede it."""
+    schemas: list[dict[str, Any]] = data["schemas"]
+    for schema in schemas:
+        if "properties" in schema:
+            schema["properties"] = {n: schemas[i] for n, i in schema["properties"].items()}
+        for key in ("items", "additionalProperties"):
+            if key in schema:
+                schema[key] = schemas[schema[key]]
+    return {
+        release: {version: schemas[number] for version, number in roots.items()}
+        for release, roots in data["releases"].items()
+    }

@@ -8,8 +8,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from packaging.version import Version
+
 from penstock.as_mapping import as_mapping
 from penstock.engines.flags import GivenFlag, given_flags
+from penstock.engines.releases import DEPLOYED, RELEASES
 from penstock.engines.settings import Location, Setting, read_settings
 from penstock.hardware import Gpu
 from penstock.manifests.cursor import Cursor
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
     from penstock.graph.slo import Slo
 
 FRONTEND = "dynamo.frontend"
+DEPLOYED_OPERATOR = Version(RELEASES[DEPLOYED].dynamo)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +58,8 @@ class ServingDeployment:
     # The graph's objectives; None for a manifest.
     slo: Slo | None
     is_graph: bool
+    # The Dynamo operator's version, which does not depend on the images.
+    operator: Version = DEPLOYED_OPERATOR
 
     @property
     def name(self) -> str:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from packaging.version import Version
+
 from penstock.engines.settings import read_settings
 from penstock.hardware import GPUS, Gpu, gpu_of_product
 from penstock.manifests.deployment import Component, Deployment
@@ -15,7 +17,7 @@ from penstock.manifests.source import Source
 from penstock.models import ModelFacts, ModelShape, find_facts, find_model, folder_of_model
 from penstock.models.config import MissingConfigError, UnknownShapeError
 from penstock.models.known import known_shape
-from penstock.serving.deployment import ServingDeployment
+from penstock.serving.deployment import DEPLOYED_OPERATOR, ServingDeployment
 from penstock.serving.node_labels import node_labels
 from penstock.serving.worker import WORKERS
 
@@ -33,6 +35,7 @@ class Hints:
     gpu: str | None = None
     # Folder with the model's config.json.
     model_folder: Path | None = None
+    operator: Version = DEPLOYED_OPERATOR
 
 
 def understand(source: Source, hints: Hints) -> ServingDeployment:
@@ -60,6 +63,7 @@ def understand(source: Source, hints: Hints) -> ServingDeployment:
         context_length=graph.model.context_length if graph is not None else None,
         slo=graph.slo if graph is not None else None,
         is_graph=graph is not None,
+        operator=hints.operator,
     )
 
 

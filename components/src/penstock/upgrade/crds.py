@@ -18,7 +18,7 @@ from penstock.errors import ClusterError, GraphError, InputError, Problem
 from penstock.graph.load import parse_graph
 from penstock.graph.text_file import read_text_file
 from penstock.helm import ReleaseTarget
-from penstock.manifests.fields import Tree, field_trees, unknown_fields
+from penstock.manifests.fields import Schema, specs_of, unknown_fields
 from penstock.manifests.source import render_graph
 from penstock.shipped import page
 from penstock.strict_yaml.loader import SafeLoader
@@ -56,7 +56,7 @@ def require_crds(api: Api, upgrade: Upgrade) -> None:
     found = {name: api.definition(name) for name in CRDS}
     problems = [*crd_problems(found)]
     if not problems and (graphs := found[GRAPHS]) is not None:
-        problems = [*field_problems(field_trees(graphs), upgrade, "the cluster's CRD", FIX)]
+        problems = [*field_problems(specs_of(graphs), upgrade, "the cluster's CRD", FIX)]
     if problems:
         raise ClusterError(*problems)
 
@@ -72,14 +72,14 @@ def require_fields(file: Path, upgrade: Upgrade) -> None:
         raise GraphError(*found)
 
 
-def read_fields(file: Path) -> Mapping[str, Tree]:
+def read_fields(file: Path) -> Mapping[str, Schema]:
     """The fields of a graph by apiVersion, from a file with its CRD or with several CRDs, as YAML
     or as a list of kubectl. Raises InputError."""
     try:
         documents = [*yaml.load_all(read_text_file(file), SafeLoader)]
         items = [i for d in documents if d for i in d.get("items") or [d]]
         definition = next(i for i in items if i["metadata"]["name"] == GRAPHS)
-        return field_trees(definition)
+        return specs_of(definition)
     except StopIteration:
         message = f"has no CRD {GRAPHS}"
     except yaml.YAMLError as error:
@@ -91,16 +91,16 @@ def read_fields(file: Path) -> Mapping[str, Tree]:
 
 
 def field_problems(
-    trees: Mapping[str, Tree], upgrade: Upgrade, source: str, fix: str
+    specs: Mapping[str, Schema], upgrade: Upgrade, source: str, fix: str
 ) -> Iterator[Problem]:
     """The fields that the chart writes for the upgraded graph and the CRD does not have."""
     for manifest in render_graph(parse_graph(upgrade.after, upgrade.source)).objects:
         if manifest["kind"] != DGD:
             continue
-        if manifest["apiVersion"] not in trees:
-            message = f"{source} serves {', '.join(trees) or 'no version'}"
+        if manifest["apiVersion"] not in specs:
+            message = f"{source} serves {', '.join(specs) or 'no version'}"
             yield Problem(place=manifest["apiVersion"], message=message, fix=OTHER_VERSION)
-        for field in unknown_fields(manifest, trees):
+        for field in unknown_fields(manifest, specs):
             near = f" (it has {field.near})" if field.near else ""
             message = f"{source} has no such field{near}: the graph needs it"
             needs_tag = field.path[-1] == "runtimeVersionOverride"

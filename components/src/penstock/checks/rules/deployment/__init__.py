@@ -2,6 +2,7 @@
 
 from penstock.checks.rules.deployment import (
     claims,
+    crd,
     images,
     launch,
     manifest,
@@ -20,4 +21,5 @@ MODULES = (
     models,
     webhook,
     claims,
+    crd,
 )

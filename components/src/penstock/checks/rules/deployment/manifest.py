@@ -10,16 +10,13 @@ from penstock.checks.rule import rule
 from penstock.checks.version_range import KUBERNETES, Versions
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Role
-from penstock.manifests.fields import unknown_fields
-from penstock.manifests.pods import V1BETA1
+from penstock.manifests.pods import TYPES, V1BETA1
 from penstock.nearest import nearest
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.worker import WORKERS
-from penstock.strict_yaml.places import place_of
 
 NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 GROVE_LIMIT = 45  # characters of deployment, component and role together
-MAX_COMPONENTS = 25
 OWNED = ("nvidia.com/current-worker-hash", "nvidia.com/current-worker-hash-v2")
 ENUMS = {
     "nvidia.com/grove-update-strategy": ("Coherent", "RollingRecreate", "OnDelete"),
@@ -77,7 +74,7 @@ def bad_name(deployment: ServingDeployment) -> Iterable[RuleResult]:
     remedy="Shorten the names.",
     source="dynamo#4938, dynamo#5449, dynamo#8480; dynamo#8563 (names are shortened); "
     "dgdComponentNameLengthError in the operator",
-    versions=Versions(dynamo=">=0.7"),
+    versions=Versions(operator=">=0.7"),
     other_levels=(Level.WARNING,),
 )
 def long_for_grove(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -87,8 +84,8 @@ def long_for_grove(deployment: ServingDeployment) -> Iterable[RuleResult]:
             length += len(component.name) + len("-ldr")
         if component.nodes < 2 or length <= GROVE_LIMIT:
             continue
-        # Operators before 1.1 do not shorten names. The file does not state the operator's
-        # version, so it is a warning.
+        # Operators before 1.1 do not shorten names. Nothing states whether Grove is installed, so
+        # it is a warning.
         for level, versions in ((Level.WARNING, ">=0.7,<1.1"), (Level.NOTE, ">=1.1")):
             has_no_grove = deployment.annotations().get("nvidia.com/enable-grove") == "false"
             yield RuleResult(
@@ -98,28 +95,8 @@ def long_for_grove(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 f"characters; the limit is {GROVE_LIMIT}",
                 fix=Fix(text="Shorten the name of the deployment or of the component."),
                 level=Level.NOTE if has_no_grove else level,
-                versions=Versions(dynamo=versions),
+                versions=Versions(operator=versions),
             )
-
-
-@rule(
-    id="PS753",
-    title="too many components",
-    level=Level.ERROR,
-    cause="The CRD allows at most 25 components.",
-    effect="The API server rejects the deployment.",
-    remedy="Split the deployment.",
-    source="dynamographdeployment CRD (maxItems 25)",
-    versions=Versions(dynamo=">=1.4"),
-)
-def too_many(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    count = len(deployment.components)
-    if count > MAX_COMPONENTS:
-        yield RuleResult(
-            location=Location("", "manifest", ("spec",)),
-            message=f"the deployment has {count} components; the limit is {MAX_COMPONENTS}",
-            fix=Fix(text=f"Split it into deployments of at most {MAX_COMPONENTS} components."),
-        )
 
 
 @rule(
@@ -130,7 +107,7 @@ def too_many(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="The admission webhook rejects the first installation.",
     remedy="Remove spec.restart.",
     source="dynamographdeployment_types.go@0fddc01b; operator webhook",
-    versions=Versions(dynamo=">=1.4"),
+    versions=Versions(operator=">=1.4"),
     other_levels=(Level.ERROR,),
 )
 def restart_at_create(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -160,7 +137,7 @@ def restart_at_create(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="A generation is orphaned, or workers are deleted while they serve.",
     remedy="Remove it, and never use --force or kubectl replace.",
     source="dynamo#13495; rolling-updates.mdx@11db1467",
-    versions=Versions(dynamo=">=1.4"),
+    versions=Versions(operator=">=1.4"),
 )
 def owned_annotation(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for name in OWNED:
@@ -180,7 +157,7 @@ def owned_annotation(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="The admission webhook rejects the deployment.",
     remedy="Use one of the values that the finding lists.",
     source="dynamographdeployment.go@003d1ee5",
-    versions=Versions(dynamo=">=1.5"),
+    versions=Versions(operator=">=1.5"),
 )
 def bad_annotation(deployment: ServingDeployment) -> Iterable[RuleResult]:
     places = [("", deployment.annotations())]
@@ -241,25 +218,32 @@ def no_frontend(deployment: ServingDeployment) -> Iterable[RuleResult]:
     id="PS773",
     title="component without a type",
     level=Level.ERROR,
-    cause="The type is optional in the CRD, and the operator takes port, probes, labels and the "
-    "detection of the frontend from it. It cannot be changed once it is set.",
+    cause="The type (`componentType` in v1alpha1) is optional in the CRD, and the operator takes "
+    "port, probes, labels and the detection of the frontend from it. It cannot be changed once it "
+    "is set.",
     effect="The API server accepts the deployment, but the operator does not treat the component "
     "as a frontend or a worker.",
     remedy="Set the type.",
     source="nvidia.com_dynamographdeployments.yaml of 1.6.1; accepted by a real API server",
-    versions=Versions(dynamo=">=1.5"),
+    versions=Versions(operator=">=1.0"),
 )
 def missing_type(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    if deployment.api_version != V1BETA1:
-        return
+    key = "type" if deployment.api_version == V1BETA1 else "componentType"
     for component in deployment.components:
         is_known = component.role in (*WORKERS, Role.FRONTEND)
-        if is_known and deployment.pods[component.name].cursor["type"].is_absent:
+        if is_known and deployment.pods[component.name].cursor[key].is_absent:
             yield RuleResult(
-                location=Location(component.name, "field", ("type",)),
-                message=f"the component has no type, but runs a {component.role}",
-                fix=Fix(text="Set its type.", fields={"type": component.role.value}),
+                location=Location(component.name, "field", (key,)),
+                message=f"the component has no {key}, but runs a {component.role}",
+                fix=Fix(text=f"Set its {key}.", fields=_type_of(component.role, key)),
             )
+
+
+def _type_of(role: Role, key: str) -> dict[str, str]:
+    """The fields that state a role; v1alpha1 has prefill and decode as parts of the workers."""
+    if key == "componentType" and role in (Role.PREFILL, Role.DECODE):
+        return {key: "worker", "subComponentType": role.value}
+    return {key: role.value if role.value in TYPES else "worker"}
 
 
 @rule(
@@ -271,7 +255,7 @@ def missing_type(deployment: ServingDeployment) -> Iterable[RuleResult]:
     "if it fails.",
     remedy="Use one frontend with several replicas.",
     source="accepted by a real API server and the webhook of 1.6.1",
-    versions=Versions(dynamo=">=1.4"),
+    versions=Versions(operator=">=1.4"),
 )
 def several_frontends(deployment: ServingDeployment) -> Iterable[RuleResult]:
     running = {component.name for component, _, _ in deployment.frontends}
@@ -281,27 +265,4 @@ def several_frontends(deployment: ServingDeployment) -> Iterable[RuleResult]:
             location=Location(names[1], "field", ("type",)),
             message=f"the deployment has {len(names)} frontends: {', '.join(names)}",
             fix=Fix(text=f"Remove {names[1]} and raise the replicas of {names[0]}."),
-        )
-
-
-@rule(
-    id="PS768",
-    title="unknown field",
-    level=Level.ERROR,
-    cause="The CRD has no field of this name at this place.",
-    effect="The API server drops the field, or rejects the object with strict validation. The "
-    "setting has no effect.",
-    remedy="Correct the name.",
-    source="dynamographdeployments CRD of main, 2026-08-21, as a tree of names",
-    versions=Versions(dynamo=">=1.5"),
-)
-def unknown_field(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    value = deployment.root.value
-    if deployment.is_graph or not isinstance(value, Mapping):
-        return
-    for field in unknown_fields(value):
-        yield RuleResult(
-            location=Location("", "manifest", field.path),
-            message=f"{field.path[-1]!r} is not a field of {place_of(field.path[:-1])}",
-            fix=Fix(text=f"Use {field.near}." if field.near else "Remove it."),
         )

@@ -48,7 +48,7 @@ def adapter_form(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="The operator rejects the deployment, or the value cannot be changed later.",
     remedy="Set minAvailable in providerOverride.",
     source="shared_v1beta1.go@03bd8b47; dynamo#10532",
-    versions=Versions(dynamo=">=1.6"),
+    versions=Versions(operator=">=1.6"),
     other_levels=(Level.ERROR,),
 )
 def grove_only(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -64,7 +64,7 @@ def grove_only(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 f"{GROVE_ANNOTATION} disables",
                 fix=Fix(text="Remove minAvailable, or the annotation."),
                 level=Level.ERROR,
-                versions=Versions(dynamo=">=1.3"),
+                versions=Versions(operator=">=1.3"),
             )
         else:
             yield RuleResult(
@@ -84,7 +84,7 @@ def grove_only(deployment: ServingDeployment) -> Iterable[RuleResult]:
     remedy="Keep only one of labelKey and clusterTopologyName, and set enforcement: preferred "
     "for preferredWeight.",
     source="dynamographdeployment_types.go@0fddc01b; dynamo#12448",
-    versions=Versions(dynamo=">=1.5"),
+    versions=Versions(operator=">=1.5"),
 )
 def transfer_policy(deployment: ServingDeployment) -> Iterable[RuleResult]:
     experimental = deployment.spec.get("experimental")
@@ -117,7 +117,7 @@ def transfer_policy(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="The admission webhook rejects the deployment.",
     remedy="Add gpuMemoryService and the discovery annotation.",
     source="dynamo#8157, dynamo#10934",
-    versions=Versions(dynamo=">=1.4"),
+    versions=Versions(operator=">=1.4"),
 )
 def failover(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
@@ -170,7 +170,7 @@ def failover(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="The admission webhook rejects the deployment.",
     remedy="Set replicas to 1.",
     source="dynamo#14756",
-    versions=Versions(dynamo=">=1.4"),
+    versions=Versions(operator=">=1.4"),
 )
 def endpoint_picker(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
@@ -192,7 +192,7 @@ def endpoint_picker(deployment: ServingDeployment) -> Iterable[RuleResult]:
     effect="The API server reports “no matches for kind”.",
     remedy="Use PodSnapshot.",
     source="dynamo#14076",
-    versions=Versions(dynamo=">=1.5"),
+    versions=Versions(operator=">=1.5"),
 )
 def removed_kinds(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for index, root in enumerate(deployment.documents):

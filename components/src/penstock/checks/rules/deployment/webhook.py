@@ -12,18 +12,11 @@ from penstock.checks.version_range import Versions
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Role
 from penstock.manifests.pods import V1BETA1
-from penstock.nearest import nearest
 from penstock.serving.deployment import ServingDeployment
 
-V1BETA1_OPERATOR = Versions(dynamo=">=1.1")
+V1BETA1_OPERATOR = Versions(operator=">=1.2")
 TOPOLOGY = ("spec", "topologyConstraint")
 GPU_TYPES = ("worker", "prefill", "decode")
-# Enums of the v1beta1 CRD, by the dotted path in a component.
-ENUMS = {
-    "experimental.gpuMemoryService.mode": ("IntraPod", "InterPod"),
-    "experimental.failover.mode": ("IntraPod", "InterPod"),
-}
-FRAMEWORKS = ("sglang", "vllm", "trtllm")
 
 
 @rule(
@@ -36,7 +29,7 @@ FRAMEWORKS = ("sglang", "vllm", "trtllm")
     remedy="Set spec.topologyConstraint.packDomain.",
     source="validateDynamoGraphDeploymentSpec in webhook/validation/dynamographdeployment.go; "
     "dynamo#6375, dynamo#12448",
-    versions=Versions(dynamo=">=1.1"),
+    versions=Versions(operator=">=1.1"),
 )
 def topology_constraint(deployment: ServingDeployment) -> Iterable[RuleResult]:
     own = deployment.spec.get("topologyConstraint")
@@ -145,53 +138,6 @@ def epp_config(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 message=message,
                 fix=Fix(text="Set exactly one of config and configMapRef."),
             )
-
-
-@rule(
-    id="PS779",
-    title="value that the CRD excludes",
-    level=Level.ERROR,
-    cause="The CRD gives the values of backendFramework and of the modes of gpuMemoryService and "
-    "failover, the minimum of nodeCount (2) and the range of preferredWeight (0 to 1).",
-    effect="The API server rejects the deployment.",
-    remedy="Use one of the values that the finding lists.",
-    source="nvidia.com_dynamographdeployments.yaml of the operator (enum, minimum, maximum)",
-    versions=V1BETA1_OPERATOR,
-)
-def excluded_value(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    if deployment.api_version != V1BETA1:
-        return
-    framework = deployment.spec.get("backendFramework")
-    if isinstance(framework, str) and framework not in FRAMEWORKS:
-        location = Location("", "manifest", ("spec", "backendFramework"))
-        yield _excluded(location, "backendFramework", framework, FRAMEWORKS)
-    for component in deployment.components:
-        cursor = deployment.pods[component.name].cursor
-        for path, choices in ENUMS.items():
-            steps = path.split(".")
-            if not isinstance(cursor["experimental"].value, Mapping):
-                break
-            found = cursor[steps[0]][steps[1]][steps[2]].value
-            if isinstance(found, str) and found not in choices:
-                location = Location(component.name, "field", tuple(steps))
-                yield _excluded(location, path, found, choices)
-        count = cursor["multinode"]["nodeCount"].value
-        if isinstance(count, int) and count < 2:
-            yield RuleResult(
-                location=Location(component.name, "field", ("multinode", "nodeCount")),
-                message=f"nodeCount is {count}; the minimum is 2",
-                fix=Fix(text="Remove multinode, or set nodeCount to at least 2."),
-            )
-
-
-def _excluded(location: Location, name: str, value: str, choices: tuple[str, ...]) -> RuleResult:
-    near = nearest(value, choices)
-    text = f"Use {near}." if near else f"Use one of {', '.join(choices)}."
-    return RuleResult(
-        location=location,
-        message=f"{name} is {value}, which is not one of {', '.join(choices)}",
-        fix=Fix(text=text),
-    )
 
 
 @rule(
