@@ -26,6 +26,17 @@ PARSER = {"name": "DYN_REASONING_PARSER", "value": "gpt_oss"}
 NO_PARSER = {f"{DECODE_ARGS}/--dyn-reasoning-parser": REMOVE, f"{DECODE_ARGS}/gpt_oss": REMOVE}
 ALIKE = ["--model", MODEL["id"], "--disaggregation-mode", "decode", "--config"]
 UNNAMED = {DECODE_ARGS: [*ALIKE, "/etc/penstock/engine.yaml"]}
+
+
+def serves(model: str, reasoning: object = None, tools: object = None) -> dict[str, object]:
+    """Changes that serve another model with these parsers; None: without."""
+    return {
+        "model/id": model,
+        "model/reasoning_parser": reasoning or REMOVE,
+        "model/tool_call_parser": tools or REMOVE,
+    }
+
+
 VISION = {"model/id": "Qwen/Qwen3-VL-8B-Instruct", "model/revision": None}
 
 CASES: tuple[Case, ...] = (
@@ -65,7 +76,67 @@ CASES: tuple[Case, ...] = (
     Case(
         rule="PS602",
         bad=graph(VLLM_AGG, {"model/reasoning_parser": "basic"}),
-        near=graph(VLLM_AGG, {"model/reasoning_parser": "basic", "model/id": LLAMA}),
+        near=graph(VLLM_AGG, serves(LLAMA, "basic", "llama3_json")),
+    ),
+    Case(
+        rule="PS602",  # what reads <think>, whatever its name
+        bad=graph(SGLANG_AGG, serves("Qwen/Qwen3.6-35B-A3B", None, "qwen3_coder")),
+        near=graph(SGLANG_AGG, serves("Qwen/Qwen3.6-35B-A3B", "deepseek_r1", "nemotron_nano")),
+    ),
+    Case(
+        rule="PS602",  # a note; the other reasons only on request
+        bad=graph(VLLM_AGG, serves("Qwen/Qwen3-32B-FP8")),
+        near=graph(VLLM_AGG, serves("nvidia/DeepSeek-V3.1-NVFP4")),
+    ),
+    Case(
+        rule="PS602",  # Instruct models of Qwen3 do not reason
+        bad=graph(VLLM_AGG, serves("Qwen/Qwen3-30B-A3B-Thinking-2507")),
+        near=graph(VLLM_AGG, serves("Qwen/Qwen3-30B-A3B-Instruct-2507")),
+    ),
+    Case(
+        rule="PS602",  # thinking is off
+        bad=graph(VLLM_AGG, serves("Qwen/Qwen3-8B")),
+        near=graph(
+            VLLM_AGG,
+            serves("Qwen/Qwen3-8B") | {"worker/args": ["--dyn-default-thinking-mode", "disabled"]},
+        ),
+    ),
+    Case(
+        rule="PS602",  # Qwen3-Coder writes XML
+        bad=graph(VLLM_AGG, serves("Qwen/Qwen3-Coder-30B-A3B-Instruct", None, "hermes")),
+        near=graph(VLLM_AGG, serves("Qwen/Qwen3-Coder-30B-A3B-Instruct", None, "qwen3_coder")),
+    ),
+    Case(
+        rule="PS602",  # an alias, and another release's
+        bad=graph(VLLM_AGG, serves("nvidia/DeepSeek-V4-Pro-NVFP4", "deepseek_v4", "deepseek_v3_1")),
+        near=graph(VLLM_AGG, serves("nvidia/DeepSeek-V4-Pro-NVFP4", "deepseek_v4", "deepseekv4")),
+    ),
+    Case(
+        rule="PS602",  # K3 has no <think>
+        bad=graph(VLLM_AGG, serves("moonshotai/Kimi-K3", "kimi_k25", "kimi_k3")),
+        near=graph(VLLM_AGG, serves("moonshotai/Kimi-K2.6", "kimi_k25", "kimi_k2")),
+    ),
+    Case(
+        rule="PS602",  # a note: the reasoning is separated, tool calls are not
+        bad=graph(VLLM_AGG, serves("zai-org/GLM-5.2-FP8", "glm45")),
+        near=graph(VLLM_AGG, serves("stepfun-ai/step3-fp8", "step3")),
+    ),
+    Case(
+        rule="PS602",  # vLLM's parsers are in the frontend
+        bad=graph(VLLM_AGG, serves("MiniMaxAI/MiniMax-M2.5")),
+        near=graph(
+            VLLM_AGG,
+            serves("MiniMaxAI/MiniMax-M2.5") | {"frontend/args": ["--dyn-chat-processor", "vllm"]},
+        ),
+    ),
+    Case(
+        rule="PS602",  # a template of one's own may ask for another format
+        bad=graph(VLLM_AGG, serves("meta-llama/Llama-3.3-70B-Instruct", None, "hermes")),
+        near=graph(
+            VLLM_AGG,
+            serves("meta-llama/Llama-3.3-70B-Instruct", None, "hermes")
+            | {"worker/args": ["--custom-jinja-template", "/etc/template.jinja"]},
+        ),
     ),
     Case(
         rule="PS603",

@@ -1,5 +1,5 @@
 """Rules about responses and output parsers."""
 
-from penstock.checks.rules.responses import responses, structured_output, vision
+from penstock.checks.rules.responses import model_parsers, responses, structured_output, vision
 
-MODULES = (responses, structured_output, vision)
+MODULES = (responses, model_parsers, structured_output, vision)

@@ -30,22 +30,7 @@ def parser(worker: Worker, flag: str) -> str | None:
     return given.text if given is not None else worker.env(variable)
 
 
-# The frontend takes the parsers from the worker that registers for chat: the decode worker
-# (discovery/watcher.rs@2a6da14c), and before 1.0 the prefill worker, which got the request first.
-_CHAT_CARD = {
-    Role.DECODE: Versions(dynamo=">=1.0"),
-    Role.PREFILL: Versions(dynamo=">=0.5.1,<1.0"),
-}
-
-
-def _range_of(worker: Worker) -> Versions | None:
-    """The versions in which the worker has the flags and its parsers count, if not the rule's."""
-    if worker.engine is Engine.MOCKER:
-        return Versions(dynamo=">=1.0")
-    return _CHAT_CARD.get(worker.role)
-
-
-def _writes_harmony(deployment: ServingDeployment) -> bool:
+def writes_harmony(deployment: ServingDeployment) -> bool:
     """Whether it is gpt-oss with its own vocabulary; test models have other vocabularies."""
     model = deployment.model
     return model is not None and model.is_gpt_oss and model.vocabulary == HARMONY_VOCABULARY
@@ -85,45 +70,6 @@ def batched_stream(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 level=Level.WARNING,
                 versions=Versions(dynamo=">=1.3"),
             )
-
-
-@rule(
-    id="PS602",
-    title="gpt-oss without the harmony parsers",
-    level=Level.ERROR,
-    cause="gpt-oss writes the harmony format, which only the parsers gpt_oss and harmony can read.",
-    effect="Reasoning appears in the response text, and tool calls are plain text.",
-    remedy="Set --dyn-reasoning-parser gpt_oss and --dyn-tool-call-parser harmony on the workers.",
-    source="docs/backends/trtllm/gpt-oss.md@03e49489; TensorRT-LLM#9256; dynamo#2619 and "
-    "dynamo#2713, which added the flags to dynamo.vllm, dynamo.trtllm and dynamo.sglang; the "
-    "wheels of 0.5.0 and 0.5.1",
-    # Pre-releases of 0.5.1 are older than 0.5.0, and some lack the flags.
-    versions=Versions(dynamo=">=0.5.1"),
-    other_levels=(Level.WARNING,),
-)
-def no_parsers(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    for worker in deployment.one_worker_per_component:
-        if not _writes_harmony(deployment):
-            continue
-        kinds = worker.flag("--endpoint-types", "--dyn-endpoint-types")
-        if kinds is not None and "chat" not in (kinds.text or ""):
-            continue  # the worker serves only raw completions
-        for flag, name in HARMONY.items():
-            configured = parser(worker, flag)
-            field = "reasoning_parser" if flag == REASONING_FLAG else "tool_call_parser"
-            if configured != name:
-                yield RuleResult(
-                    location=worker.location("args", flag),
-                    message=f"{flag} is {configured or 'unset'}, but gpt-oss writes the harmony "
-                    "format",
-                    fix=Fix(
-                        text=f"Set {flag} {name}.",
-                        args=(flag, name),
-                        graph={f"model.{field}": name},
-                    ),
-                    level=Level.WARNING if configured is None else None,
-                    versions=_range_of(worker),
-                )
 
 
 @rule(
@@ -213,7 +159,7 @@ def different_parsers(deployment: ServingDeployment) -> Iterable[RuleResult]:
 )
 def other_processor(deployment: ServingDeployment) -> Iterable[RuleResult]:
     processor = deployment.router_setting("--dyn-chat-processor", "DYN_CHAT_PROCESSOR")
-    if processor is not None and str(processor.value) != "dynamo" and _writes_harmony(deployment):
+    if processor is not None and str(processor.value) != "dynamo" and writes_harmony(deployment):
         yield RuleResult(
             location=processor.location,
             message=f"the chat processor {processor.value} does not support gpt-oss",
@@ -274,7 +220,7 @@ def no_vocabulary(deployment: ServingDeployment) -> Iterable[RuleResult]:
 )
 def different_model_names(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for prefill, decode in deployment.pairs:
-        first, second = _served(prefill), _served(decode)
+        first, second = served_name(prefill), served_name(decode)
         if first and second and first != second:
             yield RuleResult(
                 location=decode.location("args", "--served-model-name"),
@@ -286,7 +232,7 @@ def different_model_names(deployment: ServingDeployment) -> Iterable[RuleResult]
             )
 
 
-def _served(worker: Worker) -> str | None:
+def served_name(worker: Worker) -> str | None:
     given = worker.flag("--served-model-name", "--model-name")
     name = given.text if given is not None else _first(worker.get("served-model-name"))
     model = worker.settings.common("model")
@@ -311,7 +257,7 @@ def _first(value: Any) -> str | None:
 )
 def colon_in_name(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.one_worker_per_component:
-        name = _served(worker) or ""
+        name = served_name(worker) or ""
         if worker.engine is Engine.SGLANG and ":" in name:
             yield RuleResult(
                 location=worker.location("args", "--served-model-name"),
