@@ -22,6 +22,7 @@ def cases() -> Mapping[str, tuple[Case, ...]]:
         cases_exclusions,
         cases_flag_limits,
         cases_known_issues,
+        cases_image_contents,
         cases_kv_connectors,
         cases_memory,
         cases_parallelism,
@@ -44,5 +45,6 @@ def cases() -> Mapping[str, tuple[Case, ...]]:
         *cases_exclusions.CASES,
         *cases_documented.CASES,
         *cases_entry_points.CASES,
+        *cases_image_contents.CASES,
     )
     return {rule: tuple(c for c in found if c.rule == rule) for rule in {c.rule for c in found}}

@@ -33,6 +33,8 @@ SINKS = ("gpt_oss", "mimo_v2_flash")
 class ModelFacts:
     # `model_type` of the language model.
     kind: str
+    # The class that engines look up, the first of `architectures`; empty if unknown.
+    architecture: str
     heads: int | None
     kv_heads: int | None
     # Of the full-attention layers, if they have another number than the sliding-window layers.
@@ -71,6 +73,7 @@ class ModelFacts:
 
 def facts_of(config: Config, *, is_exact: bool = True) -> ModelFacts:
     """``is_exact`` False: the quantization may be another than that of ``config``."""
+    architecture = _architecture(config)  # the text's own section may name another
     text = config.get("text_config")
     config = {**config, **text} if isinstance(text, Mapping) else config
     kind = str(config.get("model_type", ""))
@@ -83,6 +86,7 @@ def facts_of(config: Config, *, is_exact: bool = True) -> ModelFacts:
     experts = _experts(config)
     return ModelFacts(
         kind=kind,
+        architecture=architecture,
         heads=heads,
         kv_heads=positive_int(config.get("num_key_value_heads")) or heads,
         global_kv_heads=positive_int(config.get("num_global_key_value_heads")),
@@ -115,6 +119,13 @@ def find_facts(name: str, *folders: Path) -> ModelFacts | None:
         return facts_of(exact)
     config = layers_config(name)
     return None if config is None else facts_of(config, is_exact=False)
+
+
+def _architecture(config: Config) -> str:
+    """Of config.json, or of the packaged values, which have only the first."""
+    names = config.get("architectures")
+    first = names[0] if isinstance(names, list) and names else config.get("architecture")
+    return first if isinstance(first, str) else ""
 
 
 def _experts(config: Config) -> int:

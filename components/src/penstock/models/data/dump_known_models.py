@@ -153,6 +153,7 @@ def summary(folder: Path, name: str) -> dict[str, Any]:
     config = json.loads((folder / f"{name}_config.json").read_text("utf-8"))
     merged = {**config, **(config.get("text_config") or {})}
     found = {k: merged[k] for k in sorted(KEYS & merged.keys()) if merged[k] is not None}
+    found = {"architecture": config["architectures"][0], **found}
     section = quantization(config, folder / f"{name}_hf_quant_config.json")
     return found | ({"quantization_config": section} if section else {})
 
