@@ -94,6 +94,6 @@ SHOWS: Mapping[str, tuple[str, ...]] = {
     "PS766": MODE,
     "PS782": ("count", "resourceClaims"),
     "PS803": ("worker/gpus", "worker/replicas"),
-    "PS912": ("model/id",),
-    "PS913": GPU,
+    "PS923": ("model/id",),
+    "PS924": GPU,
 }

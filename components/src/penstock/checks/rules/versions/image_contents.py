@@ -27,7 +27,7 @@ CUDA_13 = re.compile(r"cu(da)?-?13")
 
 
 @rule(
-    id="PS912",
+    id="PS923",
     title="the engine does not know the model",
     level=Level.ERROR,
     cause="The release of the engine in the image has no class for the architecture in the model's "
@@ -95,7 +95,7 @@ def _fix_of(worker: Worker, text: str, tag: str) -> Fix:
 
 
 @rule(
-    id="PS913",
+    id="PS924",
     title="the image has no kernels for B300 and GB300",
     level=Level.WARNING,
     cause="Up to Dynamo 1.2, the images of vLLM and SGLang without -cuda13 have CUDA 12, whose "
