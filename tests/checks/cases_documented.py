@@ -128,6 +128,7 @@ TRANSFER = (
         bad=pools((2, 1), (1, 1), *MOONCAKE),
         near=pools((2, 1), (1, 1), *MOONCAKE, model=LATENT),
         fixed=pools((2, 1), (2, 1), *MOONCAKE),
+        also=("PS219",),
     ),
     Case(
         rule="PS470",
