@@ -260,6 +260,7 @@ PARALLEL = (
         bad=graph(VLLM_DISAGG, {"prefill/gpus": 4, "decode/gpus": 2} | OLD_VLLM),
         near=graph(VLLM_DISAGG, {"prefill/gpus": 4, "decode/gpus": 4} | OLD_VLLM),
         is_repaired_by_near=True,
+        also=("PS446",),
     ),
     Case(  # vLLM 0.31 transfers to fewer ranks, too
         rule="PS219",
