@@ -84,8 +84,8 @@ def test_an_unknown_type_of_v1beta1_is_one_error(tag: str) -> None:
         ),
         (
             {"checkpoint": {"mode": "auto"}},
-            "PS779 spec.services.Worker.checkpoint.mode is 'auto', which is not one of Auto, Manual. "
-            "Use Auto.",
+            "PS779 spec.services.Worker.checkpoint.mode is 'auto', which is not one of Auto, "
+            "Manual. Use Auto.",
         ),
         (
             {"modelRef": {"revision": "main"}},

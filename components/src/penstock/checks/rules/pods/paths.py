@@ -178,7 +178,7 @@ def _mounts_location(process: Process, name: str) -> Location:
     return Location("", "manifest", at) if at else process.location("field", "main")
 
 
-WITHOUT_CLAIMS, WITH_CLAIMS = Versions(dynamo="<1.2"), Versions(dynamo=">=1.2")
+WITHOUT_CLAIMS, WITH_CLAIMS = Versions(operator="<1.2"), Versions(operator=">=1.2")
 REFUSED = "The API server rejects the pods, because a mount needs a volume of that name."
 
 
