@@ -41,6 +41,11 @@ CASES: tuple[Case, ...] = (
         near=graph(TRTLLM_AGG, {**NOT_CHUNKED, "worker/config/max_num_tokens": 32768}),
     ),
     Case(
+        rule="PS121",  # pydantic converts the text 'yes' to true
+        bad=graph(TRTLLM_AGG, {**NOT_CHUNKED, "worker/config/enable_chunked_prefill": "No"}),
+        near=graph(TRTLLM_AGG, {"worker/config/enable_chunked_prefill": "yes"}),
+    ),
+    Case(
         rule="PS121",  # TensorRT-LLM's decode workers process no prompts
         bad=graph(TRTLLM_DISAGG, {"prefill/config/enable_chunked_prefill": False}),
         near=graph(TRTLLM_DISAGG, {"decode/config/enable_chunked_prefill": False}),

@@ -112,5 +112,24 @@ def test_the_mockers_file_replaces_its_command_line() -> None:
     assert common(found, "block_size") == (16, "config")
 
 
+def test_a_boolean_that_tensorrt_llm_converts_from_text_is_one() -> None:
+    """As pydantic reads it, at every level of the file and of the override."""
+    found = settings(
+        Engine.TRTLLM,
+        *("--trtllm.kv_cache_config.enable_block_reuse", "off"),
+        file={
+            "enable_chunked_prefill": "Yes",
+            "cuda_graph_config": {"enable_padding": "t", "max_batch_size": "1"},
+            "load_format": "on",
+        },
+    )
+    keys = ("enable_chunked_prefill", "kv_cache_config.enable_block_reuse", "load_format")
+    values = [setting.value for key in keys if (setting := found.get(key))]
+    assert values == [True, False, "on"]
+    graphs = found.get("cuda_graph_config")
+    assert graphs is not None
+    assert graphs.value == {"enable_padding": True, "max_batch_size": "1"}
+
+
 def test_an_unset_setting_is_none() -> None:
     assert settings(Engine.SGLANG).common("context_length") is None

@@ -12,6 +12,7 @@ from typing import Any
 
 from penstock.engines.flag_file import arguments_of
 from penstock.engines.flags import GivenFlag, flag_table, given_flags
+from penstock.engines.llm_args.surely_valid import converted
 from penstock.engines.setting_names import COMMON_SETTINGS, MOCKER_FLAGS, PARTS, TRTLLM_FLAGS
 from penstock.manifests.deployment import Component, Engine, KnownConfig, Launch
 from penstock.strict_yaml.loader import load_json
@@ -172,10 +173,8 @@ class _Reader:
     def values(self) -> Iterator[tuple[str, Setting]]:
         """(key, setting), lowest precedence first."""
         if self.engine is Engine.TRTLLM:
-            yield from self._environment()
-            yield from self._command_line()
-            yield from self._file()
-            yield from self._override()
+            for key, one in self._of_trtllm():
+                yield key, Setting(converted(key, one.value), one.location)
         elif self.engine in (Engine.MOCKER, Engine.LLAMACPP):
             yield from self._command_line()
             yield from self._file()
@@ -183,6 +182,12 @@ class _Reader:
             yield from (item for item in self._flags if item[0] not in self.replaced)
         else:
             yield from self._flags
+
+    def _of_trtllm(self) -> Iterator[tuple[str, Setting]]:
+        yield from self._environment()
+        yield from self._command_line()
+        yield from self._file()
+        yield from self._override()
 
     @cached_property
     def replaced(self) -> dict[str, Setting]:

@@ -91,3 +91,33 @@ CHECKS: Mapping[str, Callable[[Node, Any], bool]] = {
     "one of": lambda node, value: any(_accepts(option, value) for option in node["options"]),
     "undecided": lambda _, value: False,
 }
+
+
+# The texts that pydantic converts to a boolean, in any case (pydantic_core, `str_as_bool`).
+BOOLEANS = {
+    **dict.fromkeys(("1", "t", "true", "y", "yes", "on"), True),
+    **dict.fromkeys(("0", "f", "false", "n", "no", "off"), False),
+}
+
+
+def converted(key: str, value: Any) -> Any:
+    """The value of a dotted key with the booleans that are written as text: 'yes' is true."""
+    node = _table()["file"]
+    for step in key.split("."):
+        node = node.get("keys", {}).get(step, {})
+    return _with_booleans(node, value)
+
+
+def file_keys() -> Mapping[str, Node]:
+    """The keys at the top of the file."""
+    return dict(_table()["file"]["keys"])
+
+
+def _with_booleans(node: Node, value: Any) -> Any:
+    if isinstance(value, Mapping):
+        keys = node.get("keys", {})
+        return {key: _with_booleans(keys.get(key, {}), item) for key, item in value.items()}
+    is_boolean = node.get("type") == "bool" or any(
+        option["type"] == "bool" and not _accepts(node, value) for option in node.get("options", ())
+    )
+    return BOOLEANS.get(str(value).lower(), value) if is_boolean else value

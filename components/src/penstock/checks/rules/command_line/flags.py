@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
@@ -16,6 +17,7 @@ from penstock.checks.rules.command_line.given_flags import (
 from penstock.checks.version_range import SHELL, Versions
 from penstock.engines.flag_ranges import is_below_range
 from penstock.engines.flags import KINDS, GivenFlag
+from penstock.engines.llm_args.surely_valid import BOOLEANS
 from penstock.engines.releases import DEPLOYED
 from penstock.engines.settings import Location, read_settings
 from penstock.engines.value_history import is_known
@@ -38,7 +40,8 @@ def _invalid_arguments(deployment: ServingDeployment) -> Iterable[RuleResult]:
                     location=Location(name, "args", (one.spelling,)),
                     message=f"{one.spelling} {problem.message}",
                     fix=Fix(
-                        text=problem.fix, args=(one.spelling, problem.near) if problem.near else ()
+                        text=problem.fix,
+                        args=(one.spelling, str(problem.near)) if problem.near else (),
                     ),
                 ),
             )
@@ -54,8 +57,7 @@ def _invalid_file_values(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 continue
             problem = _Problem("is null, which becomes the string None", f"Remove {line.key}.")
         elif one.flag.takes == "none" and len(line.arguments) > 1:
-            message = f"is {line.value}, but takes only true or false"
-            problem = _Problem(message, f"Set {line.key} to true or false.")
+            problem = _not_boolean(line.key, line.value)
         elif found := _problem(one, line.module):
             problem = found
         else:
@@ -67,9 +69,19 @@ def _invalid_file_values(deployment: ServingDeployment) -> Iterable[RuleResult]:
             RuleResult(
                 location=line.location,
                 message=f"{line.key} {problem.message}",
-                fix=Fix(text=problem.fix, config={line.key: near} if near else {}),
+                fix=Fix(text=problem.fix, config={line.key: near} if near != "" else {}),
             ),
         )
+
+
+def _not_boolean(key: str, value: Any) -> _Problem:
+    """For the value of a switch: 'yes' is a text, which becomes a second argument."""
+    meant = BOOLEANS.get(str(value).lower())
+    if not isinstance(value, str) or meant is None:
+        message = f"is {value}, but takes only true or false"
+        return _Problem(message, f"Set {key} to true or false.")
+    message = f"is the text {value!r}, but takes only true or false"
+    return _Problem(message, f"Set {key} to {str(meant).lower()}, without quotes.", near=meant)
 
 
 @dataclass(frozen=True)
@@ -79,7 +91,7 @@ class _Problem:
 
     message: str
     fix: str
-    near: str = ""
+    near: str | bool = ""
     # The releases whose choices were read and lack the value; None: every release rejects it.
     versions: Versions | None = None
 
