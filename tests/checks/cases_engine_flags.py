@@ -81,10 +81,20 @@ CASES: tuple[Case, ...] = (
         near=graph(SGLANG_AGG, {"worker/config/max-running-requests": 64}),
     ),
     Case(
+        rule="PS142",  # a key of TensorRT-LLM's file
+        bad=graph(VLLM_AGG, {"worker/config/moe_config": {"backend": "CUTLASS"}}),
+        near=graph(VLLM_AGG, {"worker/config/moe-backend": "flashinfer_cutlass"}),
+    ),
+    Case(
         rule="PS143",
         bad=trtllm("--guided-decoding-backend", "outlines"),
         near=trtllm("--guided-decoding-backend", "llguidance"),
         is_repaired_by_near=True,
+    ),
+    Case(
+        rule="PS143",  # vLLM takes the text for a second argument
+        bad=graph(VLLM_AGG, {"worker/config/enable-chunked-prefill": "yes"}),
+        near=graph(VLLM_AGG, {"worker/config/enable-chunked-prefill": True}),
     ),
     Case(
         rule="PS143",  # vLLM reads `-` in a choice as `_`
@@ -309,5 +319,31 @@ CASES: tuple[Case, ...] = (
         rule="PS142",  # a switch is disabled with its own name
         bad=graph(VLLM_AGG, {"worker/config/no-enable-prefix-cache": True}),
         near=graph(VLLM_AGG, {"worker/config/no-enable-prefix-caching": True}),
+    ),
+    Case(
+        rule="PS182",
+        bad=vllm("--max-num-batched-tokens 8192"),
+        near=vllm("--max-num-batched-tokens=8192"),
+        is_repaired_by_near=True,
+    ),
+    Case(
+        rule="PS182",  # nothing removes the space of a flag without a value
+        bad=vllm("--enforce-eager "),
+        near=vllm("--enforce-eager"),
+    ),
+    Case(
+        rule="PS182",  # a shell would remove the quotes
+        bad=sglang("--json-model-override-args '{}'"),
+        near=sglang("--json-model-override-args", '{"a": "--b c"}'),
+    ),
+    Case(
+        rule="PS182",  # the spaces around an equal sign
+        bad=frontend("--router-mode = kv"),
+        near=frontend("--router-mode", "kv"),
+    ),
+    Case(
+        rule="PS182",  # the value of another flag
+        bad=trtllm("--model-name --revision main"),
+        near=trtllm("--served-model-name", "--revision main"),
     ),
 )

@@ -2,17 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from difflib import get_close_matches
+import re
+from collections.abc import Iterable, Iterator
+from difflib import SequenceMatcher, get_close_matches
 
 # For a key of a file: `modle` is `model`; `tokenizer` is not `token_secret`.
 KEY_CUTOFF = 0.75
 # For one of a few names: `docs` is `document`.
 CHOICE_CUTOFF = 0.5
+# For the words in which two names differ: `lore` is `lora`, and `disable` is not `enable`.
+WORD_CUTOFF = 0.65
 
 
 def nearest(word: str, names: Iterable[str], cutoff: float = 0.6) -> str:
     """The name most similar to ``word``, ignoring case; empty when none reaches ``cutoff``."""
+    return next(_similar(word, names, cutoff, most=1), "")
+
+
+def nearest_name(word: str, names: Iterable[str], cutoff: float) -> str:
+    """The same for names of several words, such as `--moe-config`. `--pooler-config` resembles it
+    only because both end in a common word, and is not suggested."""
+    near = _similar(word, names, cutoff, most=5)
+    return next((name for name in near if _have_similar_words(word.lower(), name.lower())), "")
+
+
+def _similar(word: str, names: Iterable[str], cutoff: float, *, most: int) -> Iterator[str]:
     by_lower = {name.lower(): name for name in names}
-    near = get_close_matches(word.lower(), list(by_lower), n=1, cutoff=cutoff)
-    return by_lower[near[0]] if near else ""
+    for name in get_close_matches(word.lower(), list(by_lower), n=most, cutoff=cutoff):
+        yield by_lower[name]
+
+
+def _have_similar_words(one: str, other: str) -> bool:
+    """Whether the words that only one of the names has resemble each other. A name that lacks words
+    of the other resembles it."""
+    words, others = (re.findall(r"[a-z0-9]+", name) for name in (one, other))
+    own = "".join(word for word in words if word not in others)
+    rest = "".join(word for word in others if word not in words)
+    return not (own and rest) or SequenceMatcher(None, own, rest).ratio() >= WORD_CUTOFF

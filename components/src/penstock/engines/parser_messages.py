@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from penstock.nearest import nearest
+from penstock.nearest import nearest_name
 
 _UNKNOWN_ARGUMENT = re.compile(r"[Uu]n(?:recognized|known) arguments?[^-]*(--?[\w.-]+)")
 _ARGUMENT = re.compile(r"argument (-[^:]+):")
@@ -35,7 +35,7 @@ def fix_of(message: str, module: str, flags: Sequence[str]) -> str:
         first = _first_with(module, unknown[1].partition("=")[0])
         if first is not None:
             return f'Remove {unknown[1]}, or set `dynamo: "{first}"`, which has it.'
-        close = nearest(unknown[1], flags, NEAR)
+        close = nearest_name(unknown[1], flags, NEAR)
         return f"Did you mean {close}?" if close else f"Remove {unknown[1]}."
     if argument := _ARGUMENT.search(message):
         return f"Set {argument[1].split('/')[0]} to a value that {module} accepts."

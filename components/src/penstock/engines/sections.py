@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any
 
 from penstock.engines.flags import load
-from penstock.nearest import nearest
+from penstock.nearest import nearest, nearest_name
 
 Fields = Mapping[str, Mapping[str, Any]]
 Path = tuple[str, ...]
@@ -89,7 +89,7 @@ def _section(
         key, path = str(name), (*above, str(name))
         field = fields.get(key.replace("-", "_") if dashes else key)
         if field is None:
-            near = nearest(key, fields, NEAR)
+            near = nearest_name(key, fields, NEAR)
             message = f"unknown key {key!r}"
             yield SectionError(path=path, message=message, near=near, is_key=True)
         elif "fields" in field and isinstance(value, Mapping):

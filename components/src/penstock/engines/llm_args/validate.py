@@ -6,13 +6,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from penstock.engines.equivalent_flags import SAME, owner, same_meaning
 from penstock.engines.llm_args.args import TorchLlmArgs
 from penstock.engines.llm_args.base import EngineArgs
 from penstock.engines.llm_args.history import (
@@ -24,7 +25,7 @@ from penstock.engines.llm_args.history import (
 )
 from penstock.engines.llm_args.speculation import DECODING, DECODING_TYPES
 from penstock.engines.llm_args.unsupported import Kind, Path, UnsupportedSetting
-from penstock.nearest import nearest
+from penstock.nearest import nearest, nearest_name
 
 # vLLM's and SGLang's names → TensorRT-LLM's.
 OTHER_NAMES = {
@@ -155,17 +156,27 @@ def _unknown(path: Path, value: Any, model: type[EngineArgs], inner: Path) -> Un
         fix = f"Remove it, or use an image of Dynamo {'.'.join(map(str, added.dynamo))} or later."
         return UnsupportedSetting(path=path, kind=Kind.UNKNOWN, message=message, fix=fix)
     names = _names(model, inner[:-1])
-    near = nearest(str(path[-1]), names, NEAR)
     above = ".".join(map(str, path[:-1]))
+    flag = "" if above else f"--{str(path[-1]).replace('_', '-')}"
+    near, has = _near(flag, str(path[-1]), names), owner(flag)
+    advice = f"Remove it: it is {has}." if has else "Remove it."
     return UnsupportedSetting(
         path=path,
         kind=Kind.UNKNOWN,
         message=f"unknown key {path[-1]!r} in {above or 'the file'}",
-        fix=f"Did you mean {near}?" if near else f"Remove it. Known keys: {', '.join(names[:12])}.",
+        fix=f"Did you mean {near}?" if near else f"{advice} Known keys: {', '.join(names[:12])}.",
         config={f"{above}.{near}".lstrip("."): value} if near else {},
         replaces=str(path[-1]) if near else None,
         is_of_others=not near,
     )
+
+
+def _near(flag: str, key: str, names: Sequence[str]) -> str:
+    """The key that is meant by one that does not exist. ``flag``: the key as a flag of another
+    engine; empty for a key of a section."""
+    if same := same_meaning(flag, [f"--{name.replace('_', '-')}" for name in names], SAME):
+        return same.removeprefix("--").replace("-", "_")
+    return "" if flag and owner(flag) else nearest_name(key, names, NEAR)
 
 
 def _removed(path: Path, what: str, removed: RemovedKey) -> UnsupportedSetting:

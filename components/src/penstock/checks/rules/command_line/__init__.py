@@ -4,6 +4,7 @@ from penstock.checks.rules.command_line import (
     engine_variables,
     flags,
     misspelled_variables,
+    joined_arguments,
     paired_flags,
     unknown_flags,
     variables,
@@ -16,4 +17,5 @@ MODULES = (
     engine_variables,
     misspelled_variables,
     paired_flags,
+    joined_arguments,
 )

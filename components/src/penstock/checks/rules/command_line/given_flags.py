@@ -11,6 +11,7 @@ from penstock.checks.absence import EVERY_PUBLISHED, EVERY_RELEASE
 from penstock.checks.finding import Level
 from penstock.checks.rules.containers import NVIDIA_IMAGE
 from penstock.checks.version_range import Versions
+from penstock.engines.entry_points import flag_names
 from penstock.engines.flag_file import arguments_of
 from penstock.engines.flag_history import has_history
 from penstock.engines.flags import FlagTable, GivenFlag, flag_table, given_flags
@@ -31,6 +32,15 @@ def launches(deployment: ServingDeployment) -> Iterator[tuple[str, Launch, FlagT
         for launch in component.launches:
             table = flag_table(launch.module or "")
             if table is not None:
+                yield component.name, launch, table
+
+
+def all_launches(deployment: ServingDeployment) -> Iterator[tuple[str, Launch, FlagTable]]:
+    """Those of modules with an engine or a frontend, then those of the others."""
+    yield from launches(deployment)
+    for component in deployment.components:
+        for launch in component.launches:
+            if (table := flag_names(launch.module or "")) is not None:
                 yield component.name, launch, table
 
 

@@ -5,6 +5,7 @@ The tables of the newest release come from the parsers; `engines/flag_history.py
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
@@ -13,29 +14,24 @@ from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
 from penstock.checks.rules.command_line.connector_flag import FLAG as CONNECTOR
 from penstock.checks.rules.command_line.connector_flag import REJECTED, instead_of_flag
-from penstock.checks.rules.command_line.equivalent_flags import (
-    ONLY_DOCUMENTED,
-    SAME,
-    SIMILAR,
-    same_meaning,
-)
 from penstock.checks.rules.command_line.given_flags import (
     FileFlag,
     absent_in,
+    all_launches,
     file_flags,
-    launches,
     level_for_image,
     may_be_any_build,
 )
 from penstock.checks.version_range import PENSTOCK, Versions
 from penstock.engines.entry_points import flag_names, releases_of
+from penstock.engines.equivalent_flags import ONLY_DOCUMENTED, SAME, SIMILAR, owner, same_meaning
 from penstock.engines.flag_history import has_history, presence
 from penstock.engines.flags import REMOVED, FlagTable, GivenFlag, Removed
 from penstock.engines.releases import DEPLOYED, OLDEST, RELEASES, following
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Engine, Launch
 from penstock.manifests.flags import flag_value
-from penstock.nearest import nearest
+from penstock.nearest import nearest_name
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.versions import dynamo_version
 
@@ -72,7 +68,7 @@ def absences(module: str, spelling: str, *, is_known: bool) -> Iterator[Absence]
 
 
 def _is_checked(one: GivenFlag) -> bool:
-    is_name = one.spelling.startswith("--") and "$" not in one.spelling
+    is_name = one.spelling.startswith("--") and not re.search(r"[\s$]", one.spelling)
     return is_name and not one.spelling.startswith("--trtllm.")
 
 
@@ -162,19 +158,10 @@ def _all_arguments(
     deployment: ServingDeployment,
 ) -> Iterator[tuple[str, Launch, FlagTable, GivenFlag]]:
     """Those that only the module's parser reads."""
-    for name, launch, table in _all_launches(deployment):
+    for name, launch, table in all_launches(deployment):
         if not _has_engine_chat_processor(launch):  # once a launch: it reads all arguments
             for one in table.read(launch.arguments):
                 yield name, launch, table, one
-
-
-def _all_launches(deployment: ServingDeployment) -> Iterator[tuple[str, Launch, FlagTable]]:
-    """Those of modules with an engine or a frontend, then those of the others."""
-    yield from launches(deployment)
-    for component in deployment.components:
-        for launch in component.launches:
-            if (table := flag_names(launch.module or "")) is not None:
-                yield component.name, launch, table
 
 
 def _rejection(deployment: ServingDeployment, component: str, launch: Launch) -> str:
@@ -192,17 +179,29 @@ def _similar(table: FlagTable, one: GivenFlag) -> Fix | None:
     if other := same_meaning(one.spelling, table.by_spelling, SIMILAR):
         text = f"Use {other} and adapt the value: the flags are similar, not the same."
         return Fix(text=text, replaces=one.spelling)
-    near = same_meaning(one.spelling, table.by_spelling, SAME) or nearest(
-        one.spelling, table.by_spelling, SIMILARITY
-    )
+    near = _near(one.spelling, table)
     if not near:
-        return None
+        return _of_another(one.spelling, one.spelling)
     takes = table.by_spelling[near].takes
     value = (one.text,) if takes != "none" and one.text is not None else ()
     is_complete = takes in ("none", "maybe") or bool(value)
     args = (near, *value) if is_complete else ()
     text = f"Replace {one.spelling} with {near}."
     return Fix(text=text, args=args, replaces=one.spelling)
+
+
+def _near(flag: str, table: FlagTable) -> str:
+    """The flag that is meant; empty if it is one that another engine has, or resembles none."""
+    if near := same_meaning(flag, table.by_spelling, SAME):
+        return near
+    names = [name for name in table.by_spelling if name.startswith("--")]
+    return "" if owner(flag) else nearest_name(flag, names, SIMILARITY)
+
+
+def _of_another(flag: str, name: str) -> Fix | None:
+    """What to do about a flag that another engine has; None if none has it."""
+    has = owner(flag)
+    return Fix(text=f"Remove {name}, which is {has}.") if has else None
 
 
 def _older(launch: Launch, one: GivenFlag) -> Fix:
@@ -239,15 +238,17 @@ def unknown_file_key(deployment: ServingDeployment) -> Iterable[RuleResult]:
         is_known = _is_known(line, flag)
         for absence in absences(line.module, flag, is_known=is_known):
             if not absence.was_removed and flag not in REMOVED:
-                component, fix = line.location.component, _rename(line, flag)
+                component, similar = line.location.component, _rename(line, flag)
                 result = RuleResult(
                     location=line.location,
                     message=f"{line.module} has no flag {flag}{absence.since}, and each key of its "
                     "engine file must be a flag",
-                    fix=_newer(line.key) if is_known else fix,
+                    fix=_newer(line.key)
+                    if is_known
+                    else similar or Fix(text=f"Remove {line.key}."),
                     versions=absent_in(deployment, component, absence.versions),
                 )
-                is_in_none = absence.versions is EVERY_RELEASE and fix.replaces is None
+                is_in_none = absence.versions is EVERY_RELEASE and similar is None
                 if is_in_none and may_be_any_build(deployment, component):
                     message = (
                         f"no release of Dynamo has the flag {flag} of {line.module}, to which this "
@@ -267,16 +268,19 @@ def _is_known(line: FileFlag, flag: str) -> bool:
     return read is not None
 
 
-def _rename(line: FileFlag, flag: str) -> Fix:
+def _rename(line: FileFlag, flag: str) -> Fix | None:
+    """What to write instead; None if the flag resembles none of the module or another engine."""
     known = line.table.by_spelling
     if other := same_meaning(flag, known, SIMILAR):
         text = f"Use {other[2:]} and adapt the value: the keys are similar, not the same."
         return Fix(text=text, replaces=line.key)
-    near = same_meaning(flag, known, SAME) or nearest(flag, known, SIMILARITY)
+    near = _near(flag, line.table)
+    if not near:
+        return _of_another(flag, line.key)
     return Fix(
-        text=f"Rename {line.key} to {near[2:]}." if near else f"Remove {line.key}.",
-        config={near[2:]: line.value} if near else {},
-        replaces=line.key if near else None,
+        text=f"Rename {line.key} to {near[2:]}.",
+        config={near[2:]: line.value},
+        replaces=line.key,
     )
 
 

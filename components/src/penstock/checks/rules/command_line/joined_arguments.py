@@ -1,0 +1,68 @@
+"""The rule about a flag and its value in one argument."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
+
+from penstock.checks.finding import Fix, Level, RuleResult
+from penstock.checks.rule import rule
+from penstock.checks.rules.command_line.given_flags import all_launches
+from penstock.checks.version_range import SHELL
+from penstock.engines.flags import FlagTable
+from penstock.engines.settings import Location
+from penstock.serving.deployment import ServingDeployment
+
+# A flag, a blank or an equal sign that a blank precedes, and what follows.
+JOINED = re.compile(
+    r"\s*(--[A-Za-z][\w.-]*)(?:\s*=\s+|\s+=\s*|\s+)(.*)|\s+(--[A-Za-z]\S*)", re.DOTALL
+)
+
+
+@rule(
+    id="PS182",
+    title="flag and value in one argument",
+    level=Level.ERROR,
+    cause="An item of `args` or `command` contains a flag, a space and a value. Without a shell, "
+    "nothing splits it: the process gets one argument with a space.",
+    effect="The parser takes it for an unrecognized argument, and the process exits and restarts "
+    "in a crash loop.",
+    remedy="Write flag and value as two items, or as flag=value.",
+    source="Python's argparse (_parse_optional); Kubernetes, define-command-argument-container",
+    versions=SHELL,
+)
+def flag_and_value_in_one(deployment: ServingDeployment) -> Iterable[RuleResult]:
+    for name, launch, table in all_launches(deployment):
+        for word, flag in joined(table, launch.arguments):
+            items = _split(word)
+            listed = " and ".join(items) if len(items) == 2 else ", ".join(items)
+            yield RuleResult(
+                location=Location(name, "args", (word.partition("=")[0],)),
+                message=f"{word!r} is one argument, with a space in it",
+                fix=Fix(
+                    text=f"Write {len(items)} items: {listed}."
+                    if len(items) > 1
+                    else f"Write {flag} without the space.",
+                    args=items,
+                    replaces=word,
+                ),
+            )
+
+
+def joined(table: FlagTable, arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Each argument that is a flag with a space, and its flag; not the value of another flag."""
+    for before, word in zip(("", *arguments), arguments, strict=False):
+        found = JOINED.fullmatch(word)
+        flag = table.find(before) if before.startswith("-") else None
+        if found is not None and (flag is None or flag.takes == "none"):
+            yield word, found[1] or found[3].partition("=")[0]
+
+
+def _split(word: str) -> tuple[str, ...]:
+    """The arguments that a shell would make of it, with `=` between flag and value removed."""
+    text = re.sub(r"^(\s*--[\w.-]+)\s*=\s*", r"\1 ", word)
+    try:
+        return tuple(shlex.split(text))
+    except ValueError:  # a quote without its end
+        return tuple(text.split(maxsplit=1))
