@@ -15,6 +15,8 @@ from tests.checks.support import (
 )
 
 STEP = "decode/config/max-num-batched-tokens"
+NO_LENGTH = "model/context_length"
+PREFILL, DECODE = (f"{pool}/config/max-model-len" for pool in ("prefill", "decode"))
 NOT_CHUNKED = {"worker/config/enable_chunked_prefill": False}
 BLOCKS = {"worker/config/block-size": 16, "model/context_length": 32768}
 
@@ -75,6 +77,11 @@ CASES: tuple[Case, ...] = (
         rule="PS123",
         bad=graph(VLLM_DISAGG, {"decode/config/max-model-len": 16384}),
         near=graph(VLLM_DISAGG, {"decode/config/max-model-len": 32768}),
+    ),
+    Case(
+        rule="PS123",  # the prefill workers' length exceeds the model's limit, which PS120 reports
+        bad=graph(VLLM_DISAGG, {NO_LENGTH: REMOVE, PREFILL: 262144, DECODE: 32768}),
+        near=graph(VLLM_DISAGG, {NO_LENGTH: REMOVE, PREFILL: 262144, DECODE: 131072}),
     ),
     Case(
         rule="PS124",

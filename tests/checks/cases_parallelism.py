@@ -32,6 +32,7 @@ WORKER = "dgd/spec/components/worker"
 # Keys of TensorRT-LLM.
 TP = "worker/config/tensor_parallel_size"
 PP = "worker/config/pipeline_parallel_size"
+TRITON = {"hardware": H200, "engine/config/moe_config/backend": "TRITON"}
 EP = "worker/config/moe_expert_parallel_size"
 MOE_TP = "worker/config/moe_tensor_parallel_size"
 VLLM_TP = "worker/config/tensor-parallel-size"
@@ -78,6 +79,16 @@ PARALLEL = (
         rule="PS202",
         bad=trtllm({"worker/gpus": 3}),
         near=trtllm({"worker/gpus": 3, "worker/config/enable_attention_dp": True}),
+    ),
+    Case(  # PS211 requires as many expert ranks
+        rule="PS202",
+        bad=trtllm({**TRITON, "worker/gpus": 6, "worker/config/tensor_parallel_size": 6}),
+        near=trtllm({**TRITON, "worker/gpus": 8, EP: 8}),
+    ),
+    Case(
+        rule="PS202",
+        bad=trtllm({**TRITON, "worker/gpus": 6, EP: 6}),
+        near=trtllm({**TRITON, "worker/gpus": 4, EP: 4}),
     ),
     Case(
         rule="PS202",

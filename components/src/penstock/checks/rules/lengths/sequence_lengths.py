@@ -57,22 +57,28 @@ def context_exceeds_positions(deployment: ServingDeployment) -> Iterable[RuleRes
         setting = worker.settings.common("context_length")
         length = worker.count("context_length")
         model = deployment.model
-        if any(worker.get(key) for key in EXTENDED):
-            continue
         is_allowed = bool(worker.env(ALLOWS_LONGER.get(worker.engine, "")))
-        if setting and length and model and model.positions and length > model.positions:
+        if setting and length and model and _exceeds_positions(deployment, worker):
             key = COMMON_SETTINGS["context_length"][worker.engine]
+            configured = deployment.context_length or model.positions  # PS126 requires it
             yield RuleResult(
                 location=setting.location,
                 message=f"the context length is {length:,} tokens, but {model.name} supports "
                 f"only {model.positions:,} positions",
                 fix=Fix(
                     text=f"Set the context length to at most {model.positions}.",
-                    config={key: model.positions},
+                    config={key: min(configured, model.positions)},
                 ),
                 why=_beyond_positions(worker, model.positions, is_allowed=is_allowed),
                 level=Level.WARNING if is_allowed or worker.is_trtllm else None,
             )
+
+
+def _exceeds_positions(deployment: ServingDeployment, worker: Worker) -> bool:
+    """Whether its context length is larger than the model's limit, which nothing extends."""
+    limit, length = deployment.model and deployment.model.positions, worker.count("context_length")
+    is_extended = any(worker.get(key) for key in EXTENDED)
+    return bool(limit and length and length > limit and not is_extended)
 
 
 def _beyond_positions(worker: Worker, positions: int, *, is_allowed: bool) -> str:
@@ -178,14 +184,17 @@ def partial_block_step(deployment: ServingDeployment) -> Iterable[RuleResult]:
 def shorter_decode_context(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for prefill, decode in deployment.pairs:
         first, second = prefill.count("context_length"), decode.count("context_length")
-        if first and second and second < first:
+        needed = first
+        if deployment.model and _exceeds_positions(deployment, prefill):
+            needed = deployment.model.positions  # to which PS120 lowers it
+        if first and second and needed and second < needed:
             key = COMMON_SETTINGS["context_length"][decode.engine]
             yield RuleResult(
                 location=decode.settings.location("context_length"),
                 message=f"{decode.name} has a context length of {second:,} tokens, but "
                 f"{prefill.name} has {first:,}",
                 fix=Fix(
-                    text=f"Raise {key} of {decode.name} to at least {first}.", config={key: first}
+                    text=f"Raise {key} of {decode.name} to at least {needed}.", config={key: needed}
                 ),
             )
 

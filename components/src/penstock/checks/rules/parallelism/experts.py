@@ -7,6 +7,7 @@ from math import gcd
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
+from penstock.checks.rules.parallelism.heads import dividing_tp
 from penstock.checks.version_range import ARITHMETIC, UNCHANGED
 from penstock.manifests.deployment import Engine
 from penstock.positive_int import positive_int
@@ -111,7 +112,8 @@ def indivisible_experts(deployment: ServingDeployment) -> Iterable[RuleResult]:
         redundant = positive_int(worker.get("ep-num-redundant-experts")) or 0
         experts = model.experts + redundant if model and model.experts else 0
         if model and worker.ep > 1 and experts % worker.ep:
-            size = _expert_setting(worker, gcd(worker.ep, experts))
+            tp = dividing_tp(deployment, worker)  # to which PS202 lowers it
+            size = _expert_setting(worker, gcd(min(worker.ep, tp), experts))
             yield RuleResult(
                 location=worker.config_location(EXPERT_KEYS[worker.engine]),
                 message=f"{experts} experts are not divisible by expert parallelism {worker.ep}",

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
+from penstock.checks.rules.parallelism.heads import dividing_tp
+from penstock.checks.rules.parallelism.parallel import EXPERTS
 from penstock.checks.version_range import HARDWARE, UNCHANGED
 from penstock.manifests.deployment import Engine
 from penstock.memory.remedy import lacks_fp8_kv
@@ -37,14 +39,12 @@ def triton_ep(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
         is_triton = worker.is_trtllm and worker.get("moe_config.backend") == "TRITON"
         if is_triton and worker.is_laid_out and worker.ep != worker.tp:
+            size = dividing_tp(deployment, worker)  # to which PS202 changes it
             yield RuleResult(
                 location=worker.config_location("moe_config.backend"),
                 message=f"MoE backend TRITON requires expert parallelism {worker.tp} (the "
                 f"tensor parallelism), got {worker.ep}",
-                fix=Fix(
-                    text=f"Set moe_expert_parallel_size to {worker.tp}.",
-                    config={"moe_expert_parallel_size": worker.tp},
-                ),
+                fix=Fix(text=f"Set {EXPERTS} to {size}.", config={EXPERTS: size}),
             )
 
 
@@ -82,7 +82,7 @@ def moe_kernels(deployment: ServingDeployment) -> Iterable[RuleResult]:
             )
         elif backend not in known:
             needs_full_ep = worker.tp > 1 and best == "TRITON"  # PS211 requires it
-            config = {"moe_expert_parallel_size": worker.tp} if needs_full_ep else {}
+            config = {EXPERTS: dividing_tp(deployment, worker)} if needs_full_ep else {}
             yield RuleResult(
                 location=worker.config_location("moe_config.backend"),
                 message=f"MoE backend {backend} has no kernels for gpt-oss on {gpu.name} (SM "

@@ -8,6 +8,7 @@ from dataclasses import replace
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
 from penstock.checks.rules.parallelism.experts import EXPERT_KEYS
+from penstock.checks.rules.parallelism.heads import dividing_tp, heads_of
 from penstock.checks.rules.parallelism.unused_gpus import with_too_many
 from penstock.checks.version_range import ARITHMETIC, HARDWARE, Versions
 from penstock.engines.setting_names import COMMON_SETTINGS
@@ -18,6 +19,7 @@ from penstock.positive_int import positive_int
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.worker import Worker
 
+EXPERTS = "moe_expert_parallel_size"
 # Flags with which a replica runs a part of vLLM's data-parallel ranks.
 SHARED_RANKS = ("data-parallel-hybrid-lb", "data-parallel-external-lb", "data-parallel-start-rank")
 # Flags with which the number of ranks changes while the engine runs.
@@ -37,9 +39,10 @@ ELASTIC = ("enable-elastic-ep", "elastic-ep-backend")
 )
 def indivisible_heads(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
-        heads = _heads(deployment, worker)
-        if heads and heads % worker.tp and worker.is_laid_out and not worker.has_attention_dp:
-            fitting = max(n for n in range(1, worker.tp + 1) if heads % n == 0)
+        heads, fitting = heads_of(deployment, worker), dividing_tp(deployment, worker)
+        if fitting != worker.tp:
+            experts = worker.is_trtllm and worker.get(EXPERTS) and worker.ep > fitting
+            config = {EXPERTS: fitting} if experts else {}
             key = COMMON_SETTINGS["tensor_parallel"].get(worker.engine, "tensor_parallel_size")
             others, nodes = worker.world // worker.tp, worker.component.nodes
             yield RuleResult(
@@ -48,20 +51,14 @@ def indivisible_heads(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 f"{worker.tp}",
                 fix=Fix(
                     text=f"Set {key} to {fitting}.",
-                    config={key: fitting},
+                    config={key: fitting, **config},
                     graph={
                         f"{worker.name}.gpus": -(-fitting * others // max(1, nodes)),
                         f"{worker.name}.config.{key}": fitting,
+                        **{f"{worker.name}.config.{name}": n for name, n in config.items()},
                     },
                 ),
             )
-
-
-def _heads(deployment: ServingDeployment, worker: Worker) -> int | None:
-    facts = deployment.facts_of(worker)
-    if facts is not None and facts.heads:
-        return facts.heads
-    return deployment.model.heads if deployment.model else None
 
 
 @rule(
