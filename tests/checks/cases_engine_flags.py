@@ -39,6 +39,10 @@ def revised(text: str) -> str:
     return manifest(VLLM_AGG, {f"{MAIN}/env/REVISION": variable, **args})
 
 
+def script(text: str) -> str:
+    return manifest(VLLM_AGG, {f"{MAIN}/command": ["bash", "-c"], f"{MAIN}/args": [text]})
+
+
 def with_secret(name: str) -> str:
     """A frontend with a certificate's path as a flag and a variable from a Secret."""
     main = MAIN.replace("worker", "frontend")
@@ -345,5 +349,10 @@ CASES: tuple[Case, ...] = (
         rule="PS182",  # the value of another flag
         bad=trtllm("--model-name --revision main"),
         near=trtllm("--served-model-name", "--revision main"),
+    ),
+    Case(
+        rule="PS182",  # in a `>` block, a backslash no longer ends its line
+        bad=script("python3 -m dynamo.vllm \\ --model m \\ --enforce-eager"),
+        near=script("python3 -m dynamo.vllm \\\n --model m \\\n --enforce-eager"),
     ),
 )

@@ -25,7 +25,9 @@ JOINED = re.compile(
     title="flag and value in one argument",
     level=Level.ERROR,
     cause="An item of `args` or `command` contains a flag, a space and a value. Without a shell, "
-    "nothing splits it: the process gets one argument with a space.",
+    "nothing splits it: the process gets one argument with a space. A script in a `>` block has "
+    "such arguments, too, if its lines end in a backslash: the block joins them, and the shell "
+    "reads an escaped space.",
     effect="The parser takes it for an unrecognized argument, and the process exits and restarts "
     "in a crash loop.",
     remedy="Write flag and value as two items, or as flag=value.",
@@ -34,7 +36,12 @@ JOINED = re.compile(
 )
 def flag_and_value_in_one(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for name, launch, table in all_launches(deployment):
-        for word, flag in joined(table, launch.arguments):
+        words = tuple(joined(table, launch.arguments))
+        indented = [word for word, _ in words if word[0].isspace()]
+        if launch.shell and len(indented) > 1:
+            yield _folded_script(name, indented)
+            continue
+        for word, flag in words:
             items = _split(word)
             listed = " and ".join(items) if len(items) == 2 else ", ".join(items)
             yield RuleResult(
@@ -48,6 +55,16 @@ def flag_and_value_in_one(deployment: ServingDeployment) -> Iterable[RuleResult]
                     replaces=word,
                 ),
             )
+
+
+def _folded_script(component: str, words: Sequence[str]) -> RuleResult:
+    """For a script whose lines `>-` joined, so that each backslash escapes a space."""
+    return RuleResult(
+        location=Location(component, "args", (words[0],)),
+        message=f"{len(words)} arguments begin with a space, such as {words[0]!r}: in the script a "
+        "backslash stands before a space instead of at the end of a line",
+        fix=Fix(text="Write the script as a `|` block instead of `>`, which joins its lines."),
+    )
 
 
 def joined(table: FlagTable, arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
