@@ -26,6 +26,7 @@ def cases() -> Mapping[str, tuple[Case, ...]]:
         cases_kv_connectors,
         cases_memory,
         cases_parallelism,
+        cases_pod_objects,
         cases_routing,
         cases_versions_of_values,
     )
@@ -46,5 +47,6 @@ def cases() -> Mapping[str, tuple[Case, ...]]:
         *cases_documented.CASES,
         *cases_entry_points.CASES,
         *cases_image_contents.CASES,
+        *cases_pod_objects.CASES,
     )
     return {rule: tuple(c for c in found if c.rule == rule) for rule in {c.rule for c in found}}

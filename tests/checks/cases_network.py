@@ -41,6 +41,11 @@ CASES: tuple[Case, ...] = (
     ),
     Case(
         rule="PS431",
+        bad=manifest(SGLANG_DISAGG, {NIC: "0"}),  # as if it were absent
+        near=manifest(SGLANG_DISAGG, {NIC: "4"}),
+    ),
+    Case(
+        rule="PS431",
         bad=manifest(SGLANG_DISAGG, {NIC: REMOVE}),
         near=manifest(SGLANG_DISAGG, {NIC: REMOVE, f"{DECODE}/resourceClaims": CLAIM}),
     ),

@@ -55,14 +55,15 @@ def _are_aggregated(deployment: ServingDeployment) -> bool:
 
 
 def resource_amounts(worker: Worker, side: str = "limits") -> dict[str, int]:
-    """The integer amounts of the main container's resources, including v1alpha1 custom ones."""
+    """The positive amounts of the main container's resources, including v1alpha1 custom ones. A
+    resource of which a pod requests 0 is as absent."""
     main = worker.pod.containers[0].cursor["resources"][side]
     custom = worker.pod.resources[side]["custom"]
     values: dict[str, Any] = {}
     for cursor in (custom, main):
         if isinstance(cursor.value, Mapping):
             values |= cursor.value
-    return {k: int(str(v)) for k, v in values.items() if str(v).isdigit()}
+    return {k: int(str(v)) for k, v in values.items() if str(v).isdigit() and int(str(v))}
 
 
 def rdma_devices(worker: Worker) -> dict[str, int]:

@@ -9,7 +9,7 @@ from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
 from penstock.checks.rules.parallelism.experts import EXPERT_KEYS
 from penstock.checks.rules.parallelism.heads import dividing_tp, heads_of
-from penstock.checks.rules.parallelism.unused_gpus import with_too_many
+from penstock.checks.rules.parallelism.unused_gpus import with_too_many, without_gpus
 from penstock.checks.version_range import ARITHMETIC, HARDWARE, Versions
 from penstock.engines.setting_names import COMMON_SETTINGS
 from penstock.engines.settings import Location
@@ -76,6 +76,7 @@ def indivisible_heads(deployment: ServingDeployment) -> Iterable[RuleResult]:
     other_levels=(Level.WARNING,),
 )
 def gpus_do_not_match_parallelism(deployment: ServingDeployment) -> Iterable[RuleResult]:
+    yield from without_gpus(deployment)
     for worker in deployment.workers:
         if (
             worker.engine is Engine.MOCKER

@@ -1,10 +1,14 @@
-"""What happens to the GPUs of a replica that its engine does not use."""
+"""Replicas with more GPUs than their engine uses, and with none."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
-from penstock.checks.finding import Level, RuleResult
+from penstock.as_mapping import as_mapping
+from penstock.checks.finding import Fix, Level, RuleResult
+from penstock.manifests.deployment import Engine
+from penstock.serving.deployment import ServingDeployment
 from penstock.serving.worker import Worker
 
 LARGEST_NODE = 16  # GPUs of the largest nodes on the market, such as DGX-2 or a2-megagpu-16g
@@ -40,3 +44,30 @@ def _too_many_ranks(result: RuleResult, world: int, gpus: int) -> RuleResult:
         why=f"For several nodes the operator runs `mpirun -n {gpus}`. TensorRT-LLM fails in the "
         f"ranks from {world} on, so the worker does not start.",
     )
+
+
+def without_gpus(deployment: ServingDeployment) -> Iterator[RuleResult]:
+    """The workers whose file requests 0 GPUs. One that requests none may get them elsewhere."""
+    for worker in deployment.one_worker_per_component:
+        pod, field = worker.pod, _zero_gpus(worker)
+        if worker.component.gpus or not field or pod.claims.value:
+            continue
+        if worker.engine is not Engine.LLAMACPP:
+            yield RuleResult(
+                location=worker.location("field", "main", "resources"),
+                message=f"{worker.name} requests 0 GPUs, but its engine needs {worker.world}",
+                why="The engine finds no GPU and exits at startup.",
+                fix=Fix(
+                    text=f"Set {field} to {worker.world}.",
+                    fields={f"main/resources/limits/{field.replace('/', '~1')}": str(worker.world)},
+                ),
+            )
+
+
+def _zero_gpus(worker: Worker) -> str:
+    """The resource of NVIDIA's GPUs that is 0; empty if none is. Others run in other images."""
+    for resources in (worker.pod.containers[0].cursor["resources"], worker.pod.resources):
+        for name, amount in as_mapping(resources["limits"].value).items():
+            if name in ("nvidia.com/gpu", "gpu") and str(amount) == "0":
+                return "nvidia.com/gpu"
+    return ""

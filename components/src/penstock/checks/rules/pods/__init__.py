@@ -2,7 +2,9 @@
 
 from penstock.checks.rules.pods import (
     code,
+    config_maps,
     lifecycle,
+    listeners,
     paths,
     pod_template,
     ports,
@@ -15,9 +17,11 @@ from penstock.checks.rules.pods import (
 MODULES = (
     pod_template,
     lifecycle,
+    listeners,
     volumes,
     shared_claims,
     code,
+    config_maps,
     paths,
     ports,
     quantities,

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from penstock.as_mapping import as_mapping
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
 from penstock.checks.version_range import HARDWARE, KUBERNETES, OPERATOR, PENSTOCK, Versions
@@ -247,8 +248,9 @@ def _unprivileged(resources: Iterable[str]) -> Fix:
 
 
 def _limits(container: Cursor) -> Iterable[str]:
-    value = container["resources"]["limits"].value
-    return value if isinstance(value, Mapping) else ()
+    """The resources of which it requests more than 0."""
+    value = as_mapping(container["resources"]["limits"].value)
+    return [key for key, amount in value.items() if str(amount) != "0"]
 
 
 @rule(

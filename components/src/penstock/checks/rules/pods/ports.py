@@ -1,10 +1,8 @@
-"""Rules about the ports of a pod: those that probes and Services use, and clashes."""
+"""Rules about the ports of a pod that probes and Services use."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from penstock.checks.finding import Fix, Level, RuleResult
@@ -12,10 +10,9 @@ from penstock.checks.rule import rule
 from penstock.checks.rules.containers import Process, mappings, processes
 from penstock.checks.version_range import KUBERNETES, OPERATOR
 from penstock.engines.settings import Location
-from penstock.manifests.deployment import Component, Engine
+from penstock.manifests.deployment import Component
 from penstock.manifests.pods import Container, Pod
 from penstock.serving.deployment import ServingDeployment
-from penstock.serving.worker import Worker
 
 FRONTEND = "dynamo.frontend"
 PROBES = ("startupProbe", "livenessProbe", "readinessProbe")
@@ -29,10 +26,9 @@ PORT_NAMES = {
 }
 # Probes that the operator adds; a frontend has no startup probe.
 ADDED = {"frontend": PROBES[1:]}
-PORT = re.compile(r"^tcp://[^:/]*(?:\[[^\]]*\])?:([0-9]+)$")
 
 
-def _own_probe(pod: Pod, container: Container, name: str) -> Mapping[str, Any] | None:
+def own_probe(pod: Pod, container: Container, name: str) -> Mapping[str, Any] | None:
     """A probe in the manifest; v1alpha1 also has them at the component."""
     cursor = container.cursor[name]
     if cursor.is_absent and container.is_main:
@@ -48,7 +44,7 @@ def _probed(probe: Mapping[str, Any]) -> Any:
     return None
 
 
-def _named_ports(container: Container) -> dict[str, Any]:
+def named_ports(container: Container) -> dict[str, Any]:
     ports = mappings(container.cursor["ports"].value)
     return {str(port["name"]): port.get("containerPort") for port in ports if port.get("name")}
 
@@ -75,9 +71,9 @@ def unnamed_port(deployment: ServingDeployment) -> Iterable[RuleResult]:
             continue
         name, default = PORT_NAMES[kind]
         number = _system_port(component) if name == "system" else None
-        if not main.cursor["ports"].value or name in _named_ports(main):
+        if not main.cursor["ports"].value or name in named_ports(main):
             continue
-        replaced = [_own_probe(pod, main, probe) for probe in ADDED.get(kind, PROBES)]
+        replaced = [own_probe(pod, main, probe) for probe in ADDED.get(kind, PROBES)]
         if not all(probe is not None and _probed(probe) != name for probe in replaced):
             yield RuleResult(
                 location=Location(component.name, "field", ("main", "ports")),
@@ -88,7 +84,7 @@ def unnamed_port(deployment: ServingDeployment) -> Iterable[RuleResult]:
 
 def _with_port(main: Container, name: str, number: str | int) -> Fix:
     """A port is listed once: the key of the list is its number and protocol."""
-    for other, listed in _named_ports(main).items():
+    for other, listed in named_ports(main).items():
         if str(listed) == str(number):
             return Fix(text=f"Rename the port {other} ({number}) to {name}.")
     return Fix(text=f"Add {{name: {name}, containerPort: {number}}} to `ports`.")
@@ -114,13 +110,13 @@ def unknown_probe_port(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
         pod = deployment.pods[component.name]
         for container in pod.containers:
-            known = set(_named_ports(container))
+            known = set(named_ports(container))
             if container.is_main and container.cursor["ports"].is_absent:
                 known |= {"http", "system", "nixl", "metrics", "grpc", "grpc-health"}
             if container.defaults_to_frontend:
                 known.add("http")
             for probe in PROBES:
-                port = _probed(_own_probe(pod, container, probe) or {})
+                port = _probed(own_probe(pod, container, probe) or {})
                 if isinstance(port, str) and not port.isdigit() and port not in known:
                     yield RuleResult(
                         location=Location(component.name, "field", ("main", probe))
@@ -156,8 +152,8 @@ def other_http_port(deployment: ServingDeployment) -> Iterable[RuleResult]:
         if process.launch.module != FRONTEND or not is_probed or found is None:
             continue
         port, location = found
-        named = _named_ports(process.container).get("http", 8000)
-        probes = [_own_probe(process.pod, process.container, name) for name in PROBES[1:]]
+        named = named_ports(process.container).get("http", 8000)
+        probes = [own_probe(process.pod, process.container, name) for name in PROBES[1:]]
         if port == named or all(probe and _probed(probe) != "http" for probe in probes):
             continue
         yield RuleResult(
@@ -166,78 +162,3 @@ def other_http_port(deployment: ServingDeployment) -> Iterable[RuleResult]:
             f"port {named}",
             fix=Fix(text=f"Use port {named}, or set the port named http to {port}."),
         )
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Port:
-    number: int
-    what: str
-    location: Location
-    process: Process
-
-
-def _kv_event_ports(worker: Worker, process: Process) -> Iterator[_Port]:
-    events = worker.get("kv-events-config")
-    endpoint = events.get("endpoint") if isinstance(events, Mapping) else None
-    found = PORT.match(endpoint) if isinstance(endpoint, str) else None
-    if found is None or worker.engine not in (Engine.VLLM, Engine.SGLANG):
-        return
-    if isinstance(events, Mapping) and events.get("enable_kv_cache_events") is False:
-        return
-    listens = "*" in str(endpoint) or "0.0.0.0" in str(endpoint) or "[::]" in str(endpoint)
-    if worker.engine is Engine.VLLM and not ("*" in str(endpoint) or "::" in str(endpoint)):
-        listens = False  # vLLM connects to it
-    if listens:
-        location = worker.config_location("kv-events-config.endpoint")
-        yield _Port(
-            number=int(found[1]),
-            what="the KV event port",
-            location=location,
-            process=process,
-        )
-
-
-def _ports(worker: Worker, process: Process) -> Iterator[_Port]:
-    """The fixed ports that an engine process opens."""
-    yield from _kv_event_ports(worker, process)
-    side = worker.env("VLLM_NIXL_SIDE_CHANNEL_PORT")
-    if worker.engine is Engine.VLLM and side and side.isdigit() and _uses_nixl(worker):
-        place = worker.location("env", "VLLM_NIXL_SIDE_CHANNEL_PORT")
-        yield _Port(
-            number=int(side), what="VLLM_NIXL_SIDE_CHANNEL_PORT", location=place, process=process
-        )
-
-
-def _uses_nixl(worker: Worker) -> bool:
-    config = worker.get("kv-transfer-config")
-    return isinstance(config, Mapping) and "nixl" in str(config).lower()
-
-
-@rule(
-    id="PS730",
-    title="two processes of a pod open the same port",
-    level=Level.ERROR,
-    cause="The containers of a pod share one network, and two engine processes in it open the same "
-    "port.",
-    effect="The second process stops with “Address already in use”.",
-    remedy="Give each process its own port.",
-    source="dynamo#5224 (ZMQError of ZmqEventPublisher in vllm/distributed/kv_events.py); "
-    "nixl_connector.py of vLLM",
-    versions=KUBERNETES,
-)
-def port_clash(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    by_launch = {id(process.launch): process for process in processes(deployment)}
-    for component in deployment.components:
-        seen: dict[int, _Port] = {}
-        for worker in deployment.workers:
-            if worker.name != component.name or worker.launch.is_conditional:
-                continue
-            for port in _ports(worker, by_launch[id(worker.launch)]):
-                first = seen.setdefault(port.number, port)
-                if first.process is not port.process:
-                    yield RuleResult(
-                        location=port.location,
-                        message=f"two processes of {component.name} open port {port.number} "
-                        f"({port.what})",
-                        fix=Fix(text=f"Give the second process another port than {port.number}."),
-                    )

@@ -1,0 +1,112 @@
+"""Cases of ConfigMaps, ports, Services, users and node labels of pods (PS730, PS735 to PS741)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.checks.own_manifests import with_document
+from tests.checks.support import VLLM_AGG, Case, manifest
+
+COMPONENTS = "dgd/spec/components"
+POD = f"{COMPONENTS}/worker/podTemplate/spec"
+MAIN = f"{POD}/containers/main"
+FRONTEND = f"{COMPONENTS}/frontend/podTemplate/spec/containers/main"
+GPU = f"{MAIN}/resources/limits/nvidia.com~1gpu"
+EVENTS = '{"publisher":"zmq","topic":"kv","endpoint":"tcp://*:%d","enable_kv_cache_events":true}'
+NIXL = '{"kv_connector":"NixlConnector","kv_role":"kv_both"}'
+CHAT = {
+    "apiVersion": "v1",
+    "kind": "ConfigMap",
+    "metadata": {"name": "chat-templates"},
+    "data": {"gpt-oss.jinja": "{{ messages }}"},
+}
+
+
+def mounted(template: str, *, name: str = "chat-templates", **mount: Any) -> str:
+    """A worker with a chat template from a ConfigMap of the same file."""
+    at = {"name": "chat", "mountPath": "/chat", **mount}
+    changes = {
+        f"{POD}/volumes": [{"name": "chat", "configMap": {"name": name}}],
+        f"{MAIN}/volumeMounts": [at],
+        f"{MAIN}/args": [*("--model", "openai/gpt-oss-120b", "--block-size", "64")]
+        + ["--custom-jinja-template", template],
+    }
+    return with_document(manifest(VLLM_AGG, changes), CHAT)
+
+
+def variables(**env: str) -> dict[str, Any]:
+    return {f"{MAIN}/env/{name}": {"name": name, "value": text} for name, text in env.items()}
+
+
+def nixl(events: int, side: int) -> str:
+    launch = ["python3", "-m", "dynamo.vllm", "--model", "openai/gpt-oss-120b"]
+    args = ["--kv-transfer-config", NIXL, "--kv-events-config", EVENTS % events]
+    changes = {f"{MAIN}/command": launch, f"{MAIN}/args": args}
+    return manifest(VLLM_AGG, {**changes, **variables(VLLM_NIXL_SIDE_CHANNEL_PORT=str(side))})
+
+
+def probed(place: str, kind: str, port: int | str, **env: str) -> str:
+    probe = {kind: {"port": port}, "failureThreshold": 720, "timeoutSeconds": 5}
+    return manifest(VLLM_AGG, {f"{place}/startupProbe": probe, **variables(**env)})
+
+
+CASES: tuple[Case, ...] = (
+    Case(
+        rule="PS205",
+        bad=manifest(VLLM_AGG, {GPU: "0"}),
+        near=manifest(VLLM_AGG, {GPU: "0", f"{POD}/resourceClaims": [{"name": "gpus"}]}),
+    ),
+    Case(
+        rule="PS735",
+        bad=mounted("/chat/gpt-oss.jinja2"),
+        near=mounted("/chat/gpt-oss.jinja"),
+        is_repaired_by_near=True,
+    ),
+    Case(
+        rule="PS735",  # the kubelet mounts an empty folder
+        bad=mounted("/chat.jinja", mountPath="/chat.jinja", subPath="gpt-oss.jinja2"),
+        near=mounted("/chat.jinja", mountPath="/chat.jinja", subPath="gpt-oss.jinja"),
+    ),
+    Case(
+        rule="PS735",  # another ConfigMap, which only the cluster has
+        bad=mounted("/chat/missing.jinja"),
+        near=mounted("/chat/missing.jinja", name="of-the-cluster"),
+    ),
+    Case(
+        rule="PS736",
+        bad=mounted("/chat/gpt-oss.jinja", name="chat-template"),
+        near=mounted("/chat/gpt-oss.jinja", name="of-the-cluster"),
+        is_repaired_by_near=True,
+    ),
+    Case(
+        rule="PS730",  # two listeners of one process
+        bad=nixl(20080, 20080),
+        near=nixl(20080, 20081),
+    ),
+    Case(
+        rule="PS730",  # the operator's port of the system server
+        bad=nixl(9090, 5600),
+        near=nixl(9091, 5600),
+    ),
+    Case(
+        rule="PS737",
+        bad=probed(MAIN, "httpGet", 8000),
+        near=probed(MAIN, "httpGet", 9090),
+        is_repaired_by_near=True,
+    ),
+    Case(
+        rule="PS737",  # nothing speaks gRPC, and a listener that accepts connections
+        bad=probed(MAIN, "grpc", 50051),
+        near=probed(MAIN, "tcpSocket", "system"),
+    ),
+    Case(
+        rule="PS737",
+        bad=probed(MAIN, "httpGet", 9090, DYN_SYSTEM_PORT="9191"),
+        near=probed(MAIN, "httpGet", 9191, DYN_SYSTEM_PORT="9191"),
+    ),
+    Case(
+        rule="PS737",
+        bad=probed(FRONTEND, "httpGet", 9090),
+        near=probed(FRONTEND, "httpGet", "http"),
+    ),
+)
