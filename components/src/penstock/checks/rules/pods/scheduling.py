@@ -1,0 +1,152 @@
+"""Rules about node labels and pod labels that no node or pod can have."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from penstock.as_mapping import as_mapping
+from penstock.checks.finding import Fix, Level, RuleResult
+from penstock.checks.rule import rule
+from penstock.checks.rules.containers import mappings
+from penstock.checks.version_range import HARDWARE, KUBERNETES
+from penstock.engines.settings import Location
+from penstock.manifests.pods import Pod
+from penstock.nearest import nearest
+from penstock.serving.deployment import ServingDeployment
+from penstock.serving.node_labels import all_node_labels
+
+PRODUCT = "nvidia.com/gpu.product"
+# As GPU feature discovery writes the names that nvidia-smi prints.
+PRODUCTS = (
+    *("NVIDIA-A100-SXM4-40GB", "NVIDIA-A100-SXM4-80GB", "NVIDIA-A100-PCIE-40GB"),
+    *("NVIDIA-A100-80GB-PCIe", "NVIDIA-H100-80GB-HBM3", "NVIDIA-H100-PCIe", "NVIDIA-H100-NVL"),
+    *("NVIDIA-H200", "NVIDIA-H200-NVL", "NVIDIA-H20", "NVIDIA-H800", "NVIDIA-GH200-480GB"),
+    *("NVIDIA-GH200-144G-HBM3e", "NVIDIA-B200", "NVIDIA-GB200", "NVIDIA-GB300", "NVIDIA-L4"),
+    *("NVIDIA-B300-SXM6-AC", "NVIDIA-L40", "NVIDIA-L40S", "NVIDIA-A10", "NVIDIA-A10G"),
+    *("NVIDIA-A30", "NVIDIA-A40", "Tesla-T4", "Tesla-V100-SXM2-16GB", "Tesla-V100-SXM2-32GB"),
+    "NVIDIA-RTX-PRO-6000-Blackwell-Server-Edition",
+    "NVIDIA-RTX-PRO-6000-Blackwell-Workstation-Edition",
+)
+SIMILAR = 0.85
+# Labels that the operator and Grove add to pods.
+ADDED = ("nvidia.com/", "app.kubernetes.io/", "grove.io/", "leaderworkerset.sigs.k8s.io/")
+AFFINITY = ("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
+
+
+@rule(
+    id="PS740",
+    title="GPU label that resembles a product",
+    level=Level.WARNING,
+    cause="A pod requires nodes whose nvidia.com/gpu.product is the name of no GPU, and differs "
+    "from one in a few letters.",
+    effect="No node has the label, so the pod stays Pending.",
+    remedy="Use the name that the nodes have: kubectl get nodes -L nvidia.com/gpu.product.",
+    source="NVIDIA GPU feature discovery (nvidia.com/gpu.product)",
+    versions=HARDWARE,
+)
+def mistyped_product(deployment: ServingDeployment) -> Iterable[RuleResult]:
+    for component in deployment.components:
+        labels = all_node_labels(deployment.pods[component.name])
+        for value in dict.fromkeys(value for name, value in labels if name == PRODUCT):
+            name = re.sub(r"-(SHARED|MIG-.*)$", "", value)
+            near = nearest(name, PRODUCTS, SIMILAR)
+            is_other = near.lower() == name.lower() or _digits(near) != _digits(name)
+            if near and not is_other:
+                selector = deployment.pods[component.name].spec.get("nodeSelector")
+                is_selected = as_mapping(selector).get(PRODUCT) == value
+                yield RuleResult(
+                    location=_field(component.name, "nodeSelector" if is_selected else "affinity"),
+                    message=f"{PRODUCT} is {value}, which is the name of no GPU",
+                    fix=Fix(
+                        text=f"Use {near}.",
+                        fields={"pod/nodeSelector": {PRODUCT: near}} if is_selected else {},
+                    ),
+                )
+
+
+def _digits(text: str) -> str:
+    return re.sub(r"\D", "", text)
+
+
+def _field(component: str, *path: str) -> Location:
+    return Location(component, "field", ("pod", *path))
+
+
+@rule(
+    id="PS741",
+    title="placement that nothing can satisfy",
+    level=Level.ERROR,
+    cause="The node selector requires a label that the required node affinity excludes, or a "
+    "topology spread counts pods with labels that no pod of the file has.",
+    effect="No node fits, so the pods stay Pending. A spread over other pods has no effect.",
+    remedy="Correct the label in one of the two places.",
+    source="Kubernetes, assign-pod-node and topology-spread-constraints",
+    versions=KUBERNETES,
+    other_levels=(Level.WARNING,),
+)
+def impossible_placement(deployment: ServingDeployment) -> Iterable[RuleResult]:
+    labels = [_labels(deployment.pods[component.name]) for component in deployment.components]
+    for component in deployment.components:
+        spec = deployment.pods[component.name].spec
+        for key, value in as_mapping(spec.get("nodeSelector")).items():
+            if _excludes(spec, key, str(value)):
+                yield RuleResult(
+                    location=_field(component.name, "nodeSelector"),
+                    message=f"the node selector requires {key}: {value}, which the required node "
+                    "affinity excludes",
+                    fix=Fix(text=f"Use the same {key} in both."),
+                )
+        for constraint in mappings(spec.get("topologySpreadConstraints")):
+            wanted = as_mapping(as_mapping(constraint.get("labelSelector")).get("matchLabels"))
+            own = {k: v for k, v in wanted.items() if not str(k).startswith(ADDED)}
+            if own and not any(own.items() <= pod.items() for pod in labels):
+                listed = ", ".join(f"{key}: {value}" for key, value in own.items())
+                yield RuleResult(
+                    location=_field(component.name, "topologySpreadConstraints"),
+                    message=f"the topology spread counts pods with {listed}, and no pod of the "
+                    "file has it",
+                    why="Nothing is counted, so the pods may all be on one node.",
+                    fix=Fix(text="Use the labels of the pods, or add the label to them."),
+                    level=Level.WARNING,
+                )
+
+
+def _labels(pod: Pod) -> Mapping[str, Any]:
+    """The labels that the file gives to a component's pods, in either API version."""
+    cursor = pod.cursor
+    sources = (
+        cursor.at("podTemplate", "metadata", "labels"),
+        cursor.at("extraPodMetadata", "labels"),
+        cursor["labels"],
+    )
+    return {key: value for one in sources for key, value in as_mapping(one.value).items()}
+
+
+def _excludes(spec: Mapping[str, Any], key: str, value: str) -> bool:
+    """Whether each term of the required node affinity excludes the label."""
+    required: Any = spec
+    for step in AFFINITY:
+        required = as_mapping(as_mapping(required).get(step))
+    terms = list(mappings(required.get("nodeSelectorTerms")))
+    return bool(terms) and all(
+        any(_forbids(expression, key, value) for expression in _expressions(term)) for term in terms
+    )
+
+
+def _expressions(term: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    yield from mappings(term.get("matchExpressions"))
+
+
+def _forbids(expression: Mapping[str, Any], key: str, value: str) -> bool:
+    if expression.get("key") != key:
+        return False
+    values = expression.get("values")
+    listed = [str(item) for item in values] if isinstance(values, list) else []
+    forbidden = {
+        "In": value not in listed,
+        "NotIn": value in listed,
+        "DoesNotExist": True,
+    }
+    return forbidden.get(str(expression.get("operator")), False)
