@@ -23,7 +23,14 @@ PRODUCTS = (
     *("NVIDIA-A100-SXM4-40GB", "NVIDIA-A100-SXM4-80GB", "NVIDIA-A100-PCIE-40GB"),
     *("NVIDIA-A100-80GB-PCIe", "NVIDIA-H100-80GB-HBM3", "NVIDIA-H100-PCIe", "NVIDIA-H100-NVL"),
     *("NVIDIA-H200", "NVIDIA-H200-NVL", "NVIDIA-H20", "NVIDIA-H800", "NVIDIA-GH200-480GB"),
-    *("NVIDIA-GH200-144G-HBM3e", "NVIDIA-B200", "NVIDIA-GB200", "NVIDIA-GB300", "NVIDIA-L4"),
+    *(
+        "NVIDIA-GH200-144G-HBM3e",
+        "NVIDIA-B200",
+        "NVIDIA-B300",
+        "NVIDIA-GB200",
+        "NVIDIA-GB300",
+        "NVIDIA-L4",
+    ),
     *("NVIDIA-B300-SXM6-AC", "NVIDIA-L40", "NVIDIA-L40S", "NVIDIA-A10", "NVIDIA-A10G"),
     *("NVIDIA-A30", "NVIDIA-A40", "Tesla-T4", "Tesla-V100-SXM2-16GB", "Tesla-V100-SXM2-32GB"),
     "NVIDIA-RTX-PRO-6000-Blackwell-Server-Edition",
@@ -52,7 +59,7 @@ def mistyped_product(deployment: ServingDeployment) -> Iterable[RuleResult]:
         for value in dict.fromkeys(value for name, value in labels if name == PRODUCT):
             name = re.sub(r"-(SHARED|MIG-.*)$", "", value)
             near = nearest(name, PRODUCTS, SIMILAR)
-            is_other = near.lower() == name.lower() or _digits(near) != _digits(name)
+            is_other = near.lower() == name.lower() or _models(near) != _models(name)
             if near and not is_other:
                 selector = deployment.pods[component.name].spec.get("nodeSelector")
                 is_selected = as_mapping(selector).get(PRODUCT) == value
@@ -66,8 +73,9 @@ def mistyped_product(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 )
 
 
-def _digits(text: str) -> str:
-    return re.sub(r"\D", "", text)
+def _models(product: str) -> list[list[str]]:
+    """The letters of the words with digits, in any order: B300 is not a mistyped GB300."""
+    return [sorted(word) for word in product.split("-") if re.search("[0-9]", word)]
 
 
 def _field(component: str, *path: str) -> Location:
