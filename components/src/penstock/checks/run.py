@@ -50,6 +50,7 @@ from penstock.serving.deployment import ServingDeployment
 from penstock.serving.understand import Hints, understand
 
 if TYPE_CHECKING:
+    from penstock.checks.engine_dry_run import Engines
     from penstock.checks.incomplete import Incomplete
 
 FEW = 3  # places that a note lists
@@ -77,11 +78,15 @@ class RuleError(Exception):
 
 
 def check_file(
-    path: Path, hints: Hints, sets: Sequence[str] = (), rules: Sequence[Rule] | None = None
+    path: Path,
+    hints: Hints,
+    sets: Sequence[str] = (),
+    rules: Sequence[Rule] | None = None,
+    engines: Engines | None = None,
 ) -> tuple[Finding, ...]:
     """All findings of a graph or a manifest; a file that cannot be read is a finding too.
 
-    ``rules``: those to apply; None: all.
+    ``rules``: those to apply; None: all. ``engines``: to ask the engines' own code too.
     """
     try:
         text = _read(path)
@@ -91,7 +96,7 @@ def check_file(
         sources = sources_of(text, str(path), sets)
     except (GraphError, ChartError, ManifestError) as error:
         return _invalid_file(text, path, hints, sets, error, rules)
-    return check_sources(sources, hints, rules)
+    return check_sources(sources, hints, rules, engines)
 
 
 def _read(path: Path) -> str:
@@ -108,12 +113,17 @@ def check_source(source: Source, hints: Hints) -> tuple[Finding, ...]:
 
 
 def check_sources(
-    sources: Sequence[Source], hints: Hints, rules: Sequence[Rule] | None = None
+    sources: Sequence[Source],
+    hints: Hints,
+    rules: Sequence[Rule] | None = None,
+    engines: Engines | None = None,
 ) -> tuple[Finding, ...]:
     """The findings of all deployments of one file, by line."""
     name = sources[0].deployment.source
     off: dict[str, str] = {}
-    found = [finding for source in sources for finding in _check(source, hints, rules, off)]
+    found = [
+        finding for source in sources for finding in _check(source, hints, rules, off, engines)
+    ]
     found += _about_rules_that_are_off(off, name, rules)
     comments, broken = read_comments(_text_of(sources[0]))
     suppressions = [*comments, *(one for source in sources for one in _of_graph(source))]
@@ -123,7 +133,11 @@ def check_sources(
 
 
 def _check(
-    source: Source, hints: Hints, rules: Sequence[Rule] | None, off: dict[str, str]
+    source: Source,
+    hints: Hints,
+    rules: Sequence[Rule] | None,
+    off: dict[str, str],
+    engines: Engines | None = None,
 ) -> list[Finding]:
     """The findings of one deployment, before suppression. ``off`` gets the rules that found what
     only later versions than that of the image have, and these versions."""
@@ -140,7 +154,34 @@ def _check(
         if selected is None or rule.id in selected
     )
     precise = {f.place for f in found if f.level is Level.ERROR and f.rule != BY_SCHEMA}
-    return [f for f in found if f.rule != BY_SCHEMA or f.place not in precise]
+    kept = [f for f in found if f.rule != BY_SCHEMA or f.place not in precise]
+    if engines is not None:
+        chosen = RULES if rules is None else rules
+        kept += dict.fromkeys(_of_engines(deployment, engines, file, name, kept, chosen))
+    return kept
+
+
+def _of_engines(
+    deployment: ServingDeployment,
+    engines: Engines,
+    file: CheckedFile,
+    name: str,
+    found: Sequence[Finding],
+    rules: Sequence[Rule],
+) -> Iterator[Finding]:
+    """What the engines' own code finds, without what the rules have ``found`` already."""
+    from penstock.checks.engine_dry_run import is_reported, results_of_engines
+
+    errors = [
+        (finding.component, finding.line)
+        for finding in found
+        if finding.level is not Level.NOTE and by_id(finding.rule).level is Level.ERROR
+    ]
+    for one in results_of_engines(deployment, engines):
+        places = (one.result.location, *one.related)
+        lines = [file.locate(place).line for place in places]
+        if one.rule in rules and not is_reported(one, lines, errors):
+            yield _finding(one.rule, one.result, file, name)
 
 
 def _about_rules_that_are_off(

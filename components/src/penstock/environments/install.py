@@ -31,6 +31,8 @@ from penstock.errors import MissingToolError, Problem
 from penstock.nearest import nearest
 
 FOLDER = Path(__file__).parent
+# Environment → the one whose modules for the start of Python it gets too.
+SITE_OF = {"sglang-check": "vllm-cpu"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,7 +143,7 @@ def _content(environment: Environment) -> str:
 
 def _site_files(environment: Environment) -> list[Path]:
     """Those of NAME.site; vllm-cpu-1.7 has those of vllm-cpu."""
-    base = re.sub(r"-\d+\.\d+$", "", environment.name)
+    base = SITE_OF.get(environment.name) or re.sub(r"-\d+\.\d+$", "", environment.name)
     return sorted((FOLDER / f"{base}.site").glob("*.p*"))
 
 

@@ -38,12 +38,20 @@ def find_model(name: str, *folders: Path) -> ModelShape:
         raise UnknownShapeError(f"{shown}: {error.strerror}") from None
     if folder is not None:
         return _in_folder(folder, name)
-    packaged = PACKAGED.search(name.lower())
+    packaged = packaged_config(name)
     if packaged is None:
         raise MissingConfigError(_missing(name, folders))
+    return shape_of(packaged, name)
+
+
+def packaged_config(name: str) -> Mapping[str, Any] | None:
+    """The whole config.json of one of `NAMES`; None for another model."""
+    packaged = PACKAGED.search(name.lower())
+    if packaged is None:
+        return None
     data = f"{packaged[1] or packaged[2]}.json"
     text = files("penstock.models.data").joinpath(data).read_text("utf-8")
-    return shape_of(json.loads(text), name)
+    return dict(json.loads(text))
 
 
 def folder_of_model(*folders: Path) -> Path | None:

@@ -2,6 +2,7 @@
 
 from penstock.checks.rules.engine_config import (
     accepted_values,
+    engine_dry_run,
     engine_file,
     engine_limits,
     llamacpp_file,
@@ -18,4 +19,5 @@ MODULES = (
     accepted_values,
     mamba_state,
     trtllm_exclusions,
+    engine_dry_run,
 )

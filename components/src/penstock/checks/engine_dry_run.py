@@ -1,0 +1,206 @@
+"""Asks the engines' own code about the workers of a deployment: `check --engine-dry-run`.
+
+`checks/run.py` calls `findings_of_engines` after the rules, and drops what a rule already reports.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from packaging.version import Version
+
+from penstock.checks.finding import Fix, Level, RuleResult
+from penstock.checks.refusal_place import place_of
+from penstock.checks.rule import Rule
+from penstock.checks.rules.engine_config.engine_dry_run import ASKED, NOT_DECIDED, REFUSED
+from penstock.checks.version_range import NAMES
+from penstock.engines.dry_run.model_folders import folder_for
+from penstock.engines.dry_run.protocol import (
+    Accepted,
+    Configuration,
+    Hardware,
+    Outcome,
+    Refused,
+    Resolved,
+    Undecided,
+)
+from penstock.engines.settings import Location
+from penstock.errors import MissingToolError
+from penstock.hardware import GPUS
+from penstock.manifests.deployment import Engine
+from penstock.serving.deployment import ServingDeployment
+from penstock.serving.versions import software
+from penstock.serving.worker import Worker
+
+ENVIRONMENTS: Mapping[Engine, str] = {Engine.VLLM: "vllm-cpu", Engine.SGLANG: "sglang-check"}
+# If nothing states the GPU: a configuration is refused if it is on both.
+ANY_GPU = ("h200", "b200")
+GPUS_OF_A_NODE = 8  # where the manifest does not state the number
+LONGEST_SENTENCE = 300  # characters
+DRAFT_KEYS = ("speculative-config.model", "speculative-draft-model-path")
+
+
+class Engines(Protocol):
+    """`engines.dry_run.process.EngineProcesses`."""
+
+    folder: Path
+
+    def has(self, engine: Engine) -> bool: ...
+
+    def version(self, engine: Engine) -> str: ...
+
+    def ask(self, engine: Engine, configuration: Configuration) -> Outcome: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineResult:
+    rule: Rule
+    result: RuleResult
+    # Settings that the engine's sentence names as well. An error of a rule about one of them is
+    # the same problem.
+    related: tuple[Location, ...] = ()
+
+
+def results_of_engines(deployment: ServingDeployment, engines: Engines) -> Iterator[EngineResult]:
+    """What the engines say about each worker, and about the pools."""
+    from penstock.checks.resolved_pools import compare_pools
+
+    resolved: dict[str, Resolved] = {}
+    for worker in deployment.one_worker_per_component:
+        outcome = outcome_of(deployment, worker, engines)
+        if isinstance(outcome, Refused):
+            yield _refused(deployment, worker, outcome.message, engines)
+        elif isinstance(outcome, Undecided):
+            yield _undecided(worker, outcome.reason)
+        elif isinstance(outcome, Accepted) and deployment.gpu is not None:
+            resolved[worker.name] = outcome.resolved
+    yield from (
+        EngineResult(rule=rule, result=result, related=(result.location,))
+        for rule, result in compare_pools(deployment, resolved)
+    )
+
+
+def outcome_of(deployment: ServingDeployment, worker: Worker, engines: Engines) -> Outcome | None:
+    """None for an engine of penstock or Dynamo itself, whose parser other commands run."""
+    if worker.engine not in ASKED:
+        is_trtllm = worker.engine is Engine.TRTLLM
+        reason = "the Python code of TensorRT-LLM is only in its image"
+        return Undecided(reason=reason) if is_trtllm else None
+    try:
+        return _asked(deployment, worker, engines)
+    except MissingToolError as error:
+        return Undecided(reason=str(error))
+
+
+def _asked(deployment: ServingDeployment, worker: Worker, engines: Engines) -> Outcome:
+    if not engines.has(worker.engine):
+        name = ENVIRONMENTS[worker.engine]
+        reason = f"the environment {name} is not installed: run `penstock env install {name}`"
+        return Undecided(reason=reason)
+    if worker.launch.unresolved:
+        return Undecided(reason=f"only the cluster knows {worker.launch.unresolved[0]}")
+    models = _models(deployment, worker, engines.folder)
+    if isinstance(models, str):
+        return Undecided(reason=models)
+    outcomes = [
+        engines.ask(
+            worker.engine,
+            Configuration(launch=worker.launch, hardware=hardware, models=models),
+        )
+        for hardware in _hardware(deployment, worker)
+    ]
+    decided = [one for one in outcomes if not isinstance(one, Refused)]
+    return decided[0] if decided else outcomes[0]
+
+
+def _hardware(deployment: ServingDeployment, worker: Worker) -> list[Hardware]:
+    gpus = [deployment.gpu] if deployment.gpu else [GPUS[name] for name in ANY_GPU]
+    component = worker.component
+    count = component.gpus // max(1, component.nodes)
+    if not count and not deployment.is_graph:
+        count = GPUS_OF_A_NODE
+    return [
+        Hardware(name=gpu.name, sm=gpu.sm, memory_gib=gpu.memory_gib, count=count) for gpu in gpus
+    ]
+
+
+def _models(deployment: ServingDeployment, worker: Worker, below: Path) -> Mapping[str, str] | str:
+    """The folders of the models that the worker's arguments name, or why one is not known."""
+    named = worker.value("model")
+    if named is None:
+        return "no setting names the model"
+    folders: dict[str, str] = {}
+    if deployment.model_folder is not None and (
+        deployment.is_graph or str(named) == deployment.model_name
+    ):
+        folders[str(named)] = str(deployment.model_folder.resolve())
+    drafts = [str(draft) for key in DRAFT_KEYS if (draft := worker.get(key)) is not None]
+    for name in (str(named), *drafts):
+        if name in folders:
+            continue
+        known = deployment.model_name if deployment.is_graph and name == str(named) else name
+        folder = folder_for(str(known), below)
+        if isinstance(folder, str):
+            return folder
+        folders[name] = str(folder)
+    return folders
+
+
+def _refused(
+    deployment: ServingDeployment, worker: Worker, sentence: str, engines: Engines
+) -> EngineResult:
+    place = place_of(sentence, worker)
+    level, note = _certainty(deployment, worker, engines.version(worker.engine))
+    name = NAMES[worker.engine.value]
+    short = sentence if len(sentence) <= LONGEST_SENTENCE else f"{sentence[:LONGEST_SENTENCE]}…"
+    what = f"Change {place.name}" if place.name else "Change the settings"
+    return EngineResult(
+        rule=REFUSED,
+        result=RuleResult(
+            location=place.location or Location(worker.name, "args", ()),
+            message=f'{name} refuses the configuration of {worker.name}: "{short}"{note}',
+            fix=Fix(text=f"{what} as the message of {name} says."),
+            level=level,
+        ),
+        related=place.related,
+    )
+
+
+def _certainty(deployment: ServingDeployment, worker: Worker, version: str) -> tuple[Level, str]:
+    """The level of a refusal, and a note if the image may have another version."""
+    image = software(deployment.pods[worker.name])
+    stated = image.engines.get(worker.engine, ())
+    if Version(version) in stated and image.is_stated and image.later is None:
+        return Level.ERROR, ""
+    name = NAMES[worker.engine.value]
+    has = f"the image has {stated[-1]}" if stated else "the image states no version"
+    return Level.WARNING, f" (code of {name} {version}; {has})"
+
+
+def _undecided(worker: Worker, reason: str) -> EngineResult:
+    name = NAMES[worker.engine.value]
+    return EngineResult(
+        rule=NOT_DECIDED,
+        result=RuleResult(
+            location=Location(worker.name, "args", ()),
+            message=f"not decidable whether {name} accepts the configuration of {worker.name}: "
+            f"{reason}",
+            fix=Fix(text=NOT_DECIDED.remedy),
+        ),
+    )
+
+
+def is_reported(
+    result: EngineResult, lines: Sequence[int | None], errors: Sequence[tuple[str, int | None]]
+) -> bool:
+    """Whether a rule already reports the problem. ``lines``: of the result and its related
+    settings; ``errors``: (component, line) of the rules' errors."""
+    if result.rule is not REFUSED:
+        return False
+    component = result.result.location.component
+    if not result.related:
+        return any(name == component for name, _ in errors)
+    return any(line is not None and line in lines for _, line in errors)

@@ -1,0 +1,1 @@
+"""The engines' own configuration code, run without a GPU: `penstock check --engine-dry-run`."""

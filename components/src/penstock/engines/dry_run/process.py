@@ -1,0 +1,184 @@
+"""One long-lived process per engine, which builds the configurations that it is asked for.
+
+Its Python is that of the environment of the engine. Use `EngineProcesses` as a context: no process
+outlives it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO
+
+from penstock.engines.dry_run.protocol import Configuration, Outcome, Undecided, decode, encode
+from penstock.engines.parsers import child_env
+from penstock.errors import MissingToolError
+from penstock.manifests.deployment import Engine
+from penstock.shipped import only_penstock
+
+# The import takes 12 to 17 s; on a busy machine it has taken 47 s.
+START_LIMIT_S = 240.0
+TIME_LIMIT_S = 60.0  # one configuration takes 0.1 s, its model class once up to 10 s
+MODULES: Mapping[Engine, str] = {
+    Engine.VLLM: "penstock.engines.dry_run.vllm_child",
+    Engine.SGLANG: "penstock.engines.dry_run.sglang_child",
+}
+LOOPBACK = "127.0.0.1"
+# Nothing is downloaded or reported, and nothing binds another address than loopback.
+OFFLINE: Mapping[str, str] = {
+    **{name: "1" for name in ("HF_HUB_OFFLINE", "VLLM_NO_USAGE_STATS", "TRANSFORMERS_OFFLINE")},
+    **{name: LOOPBACK for name in ("VLLM_HOST_IP", "VLLM_LOOPBACK_IP", "SGLANG_HOST_IP")},
+    "VLLM_NIXL_SIDE_CHANNEL_HOST": LOOPBACK,
+    "VLLM_LOGGING_LEVEL": "ERROR",
+    "VLLM_WORKER_MULTIPROC_METHOD": "spawn",
+    "CUDA_VISIBLE_DEVICES": "",
+}
+
+
+class _DeadError(Exception):
+    """The process ended, or did not respond in time."""
+
+
+class EngineProcess:
+    """The process of one engine; `version` is that of the engine in its environment."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        folder: Path,
+        *,
+        start_limit_s: float = START_LIMIT_S,
+        time_limit_s: float = TIME_LIMIT_S,
+    ) -> None:
+        self._command, self._folder, self._time_limit_s = command, folder, time_limit_s
+        self._start_limit_s = start_limit_s
+        self._process: subprocess.Popen[str] | None = None
+        self._log: IO[str] | None = None
+        self.version = ""
+        self._failure = ""
+
+    def start(self) -> None:
+        """MissingToolError if the engine's code cannot be imported."""
+        self._log = tempfile.TemporaryFile("w+", dir=self._folder)  # noqa: SIM115  closed by `end`
+        path = str(only_penstock(self._folder / "path"))
+        own = {"PYTHONPATH": path, "TMPDIR": str(self._folder), "VLLM_CACHE_ROOT": path}
+        self._process = subprocess.Popen(
+            list(self._command),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            text=True,
+            env={**child_env(), **OFFLINE, **own},
+            cwd=self._folder,
+            start_new_session=True,  # Ctrl-C is for this process, which ends the child
+        )
+        try:
+            self.version = json.loads(self._line(self._start_limit_s))["version"]
+        except (_DeadError, ValueError, KeyError) as error:
+            reason = self._last_line() or str(error)
+            self.end()
+            raise MissingToolError(f"the engine's own code does not start: {reason}") from None
+
+    def ask(self, configuration: Configuration) -> Outcome:
+        """The engine's outcome; a process that ends or hangs is started again for the next one."""
+        if self._process is None:
+            self.start()
+        assert self._process is not None
+        assert self._process.stdin is not None
+        try:
+            with contextlib.suppress(BrokenPipeError):  # then there is no response either
+                print(encode(configuration), file=self._process.stdin, flush=True)
+            return decode(self._line(self._time_limit_s), configuration.models)
+        except _DeadError as error:
+            self.end()
+            return Undecided(reason=str(error))
+
+    def _line(self, limit_s: float) -> str:
+        """The next line of the process; it writes a line at once, so that one read gets it."""
+        assert self._process is not None
+        assert self._process.stdout is not None
+        deadline = time.monotonic() + limit_s
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._process.stdout, selectors.EVENT_READ)
+            if not selector.select(max(0.0, deadline - time.monotonic())):
+                raise _DeadError(f"the engine's own code did not respond within {limit_s:g} s")
+        line = self._process.stdout.readline()
+        if not line:
+            raise _DeadError("the engine's own code ended while it built the configuration")
+        return line
+
+    def _last_line(self) -> str:
+        assert self._log is not None
+        self._log.seek(0)
+        lines = self._log.read().strip().splitlines()
+        return lines[-1] if lines else ""
+
+    def end(self) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        # Its session's group: a model class is inspected in a fork of it.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        for stream in (process.stdin, process.stdout, self._log):
+            if stream is not None:
+                with contextlib.suppress(BrokenPipeError):
+                    stream.close()
+
+
+class EngineProcesses:
+    """The process of each engine that is asked, started at the first question."""
+
+    def __init__(self, pythons: Mapping[Engine, Path]) -> None:
+        """``pythons``: of the environments that have the engines."""
+        self._pythons = pythons
+        self._children: dict[Engine, EngineProcess | MissingToolError] = {}
+        self._outcomes: dict[tuple[Engine, str], Outcome] = {}
+        self._temporary = tempfile.TemporaryDirectory(prefix="penstock-dry-run-")
+        self.folder = Path(self._temporary.name).resolve()
+
+    def __enter__(self) -> EngineProcesses:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for child in self._children.values():
+            if isinstance(child, EngineProcess):
+                child.end()
+        self._temporary.cleanup()
+
+    def has(self, engine: Engine) -> bool:
+        return engine in self._pythons
+
+    def version(self, engine: Engine) -> str:
+        """That of an engine in ``pythons``. MissingToolError if its code does not start."""
+        return self._child(engine).version
+
+    def ask(self, engine: Engine, configuration: Configuration) -> Outcome:
+        """The outcome of one configuration; an equal one is asked once."""
+        key = (engine, encode(configuration))
+        if key not in self._outcomes:
+            self._outcomes[key] = self._child(engine).ask(configuration)
+        return self._outcomes[key]
+
+    def _child(self, engine: Engine) -> EngineProcess:
+        found = self._children.get(engine)
+        if found is None:
+            command = (str(self._pythons[engine]), "-P", "-m", MODULES[engine])
+            found = EngineProcess(command, self.folder)
+            try:
+                found.start()
+            except MissingToolError as error:
+                found = error  # it is not started for each file
+            self._children[engine] = found
+        if isinstance(found, MissingToolError):
+            raise found
+        return found
