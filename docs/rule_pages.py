@@ -25,7 +25,7 @@ from penstock.checks.rule import Rule  # noqa: E402
 from penstock.checks.suppress import ALWAYS  # noqa: E402
 from tests.checks.examples import Example, example_cases, example_of  # noqa: E402
 from tests.checks.excerpt import Excerpt, excerpts  # noqa: E402
-from tests.checks.support import is_graph  # noqa: E402
+from tests.checks.support import DRY_RUN, is_graph  # noqa: E402
 
 ABOUT = """\
 # Rules of `penstock check`
@@ -139,7 +139,8 @@ def _failing(example: Example, excerpt: Excerpt) -> str:
     gpu = f" --gpu {example.gpu}" if example.gpu else ""
     lines = list(_output(example, name))
     shown = lines[:MOST_LINES] + ["…"] * (len(lines) > MOST_LINES)
-    output = "\n".join([f"$ penstock check{gpu} {name}", *map(wrapped, shown)])
+    option = " --engine-dry-run" if example.rule in DRY_RUN else ""
+    output = "\n".join([f"$ penstock check{option}{gpu} {name}", *map(wrapped, shown)])
     text = f"{SHORTENED}\n\n{_code(excerpt, name)}\n\n```text\n{output}\n```"
     if example.also:
         rules = ", ".join(f"[{rule}]({rule}.md)" for rule in example.also)

@@ -17,6 +17,7 @@ def cases() -> Mapping[str, tuple[Case, ...]]:
         cases_corrections,
         cases_documented,
         cases_engine,
+        cases_engine_dry_run,
         cases_engine_kernels,
         cases_entry_points,
         cases_exclusions,
@@ -33,6 +34,7 @@ def cases() -> Mapping[str, tuple[Case, ...]]:
 
     found = (
         *cases_engine.CASES,
+        *cases_engine_dry_run.CASES,
         *cases_flag_limits.CASES,
         *cases_autoscaling.CASES,
         *cases_parallelism.CASES,

@@ -20,6 +20,7 @@ from penstock.checks.rule import Rule
 from penstock.checks.run import check_file
 from penstock.engines.releases import DEPLOYED
 from penstock.serving.understand import Hints
+from tests.support.scripted_engines import ScriptedEngines
 
 MODEL = {
     "id": "openai/gpt-oss-120b",
@@ -107,6 +108,8 @@ BASES = {
     "SGLANG_DISAGG": SGLANG_DISAGG,
     "SGLANG_AGG": SGLANG_AGG,
 }
+# Rules of `--engine-dry-run`.
+DRY_RUN = {"PS186", "PS187", "PS188"}
 REMOVE = object()
 # Ten times as fast as PyYAML's own: a thousand cases are written while the tests are collected.
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -193,7 +196,9 @@ def check(
         path = Path(folder) / "case.yaml"
         # "\udce9" in a text is the byte 0xe9, which is not UTF-8.
         path.write_text(text, "utf-8", errors="surrogateescape")
-        return check_file(path, Hints(gpu=gpu, operator=Version(operator)), rules=rules)
+        engines = ScriptedEngines(Path(folder)) if DRY_RUN & {rule.id for rule in rules} else None
+        hints = Hints(gpu=gpu, operator=Version(operator))
+        return check_file(path, hints, rules=rules, engines=engines)
 
 
 def by_rule(rules: Iterable[Rule]) -> list[pytest.ParameterSet]:

@@ -1,6 +1,6 @@
 """Asks the engines' own code about the workers of a deployment: `check --engine-dry-run`.
 
-`checks/run.py` calls `findings_of_engines` after the rules, and drops what a rule already reports.
+`checks/run.py` calls `new_results` after the rules.
 """
 
 from __future__ import annotations
@@ -12,8 +12,10 @@ from typing import Protocol
 
 from packaging.version import Version
 
-from penstock.checks.finding import Fix, Level, RuleResult
+from penstock.checks.files import CheckedFile
+from penstock.checks.finding import Finding, Fix, Level, RuleResult
 from penstock.checks.refusal_place import place_of
+from penstock.checks.registry import by_id
 from penstock.checks.rule import Rule
 from penstock.checks.rules.engine_config.engine_dry_run import ASKED, NOT_DECIDED, REFUSED
 from penstock.checks.version_range import NAMES
@@ -193,14 +195,20 @@ def _undecided(worker: Worker, reason: str) -> EngineResult:
     )
 
 
-def is_reported(
-    result: EngineResult, lines: Sequence[int | None], errors: Sequence[tuple[str, int | None]]
-) -> bool:
-    """Whether a rule already reports the problem. ``lines``: of the result and its related
-    settings; ``errors``: (component, line) of the rules' errors."""
-    if result.rule is not REFUSED:
-        return False
-    component = result.result.location.component
-    if not result.related:
-        return any(name == component for name, _ in errors)
-    return any(line is not None and line in lines for _, line in errors)
+def new_results(
+    deployment: ServingDeployment, engines: Engines, file: CheckedFile, found: Sequence[Finding]
+) -> Iterator[tuple[Rule, RuleResult]]:
+    """What the engines' own code finds, without what the rules have ``found`` already: an error
+    about a setting that the engine's sentence names, or any error of the worker if it names none.
+    """
+    errors = [
+        (finding.component, finding.line)
+        for finding in found
+        if finding.level is not Level.NOTE and by_id(finding.rule).level is Level.ERROR
+    ]
+    for one in results_of_engines(deployment, engines):
+        name = one.result.location.component
+        lines = {file.locate(place).line for place in one.related} - {None}
+        known = {component for component, line in errors if not lines or line in lines}
+        if one.rule is not REFUSED or not (known if lines else name in known):
+            yield one.rule, one.result

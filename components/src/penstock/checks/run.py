@@ -156,32 +156,14 @@ def _check(
     precise = {f.place for f in found if f.level is Level.ERROR and f.rule != BY_SCHEMA}
     kept = [f for f in found if f.rule != BY_SCHEMA or f.place not in precise]
     if engines is not None:
-        chosen = RULES if rules is None else rules
-        kept += dict.fromkeys(_of_engines(deployment, engines, file, name, kept, chosen))
+        from penstock.checks.engine_dry_run import new_results
+
+        kept += dict.fromkeys(
+            _finding(rule, result, file, name)
+            for rule, result in new_results(deployment, engines, file, kept)
+            if rules is None or rule in rules
+        )
     return kept
-
-
-def _of_engines(
-    deployment: ServingDeployment,
-    engines: Engines,
-    file: CheckedFile,
-    name: str,
-    found: Sequence[Finding],
-    rules: Sequence[Rule],
-) -> Iterator[Finding]:
-    """What the engines' own code finds, without what the rules have ``found`` already."""
-    from penstock.checks.engine_dry_run import is_reported, results_of_engines
-
-    errors = [
-        (finding.component, finding.line)
-        for finding in found
-        if finding.level is not Level.NOTE and by_id(finding.rule).level is Level.ERROR
-    ]
-    for one in results_of_engines(deployment, engines):
-        places = (one.result.location, *one.related)
-        lines = [file.locate(place).line for place in places]
-        if one.rule in rules and not is_reported(one, lines, errors):
-            yield _finding(one.rule, one.result, file, name)
 
 
 def _about_rules_that_are_off(

@@ -6,8 +6,6 @@ They run in the engines' environments; nothing here imports an engine.
 from __future__ import annotations
 
 import contextlib
-import functools
-import gc
 import io
 import json
 import os
@@ -38,7 +36,8 @@ MISSING_HERE = (
 # Beginnings and parts of messages that say the same.
 MISSING_TEXTS = re.compile(
     r"not compiled with CUDA|No CUDA GPUs|NVIDIA driver|nvml|failed to be inspected|"
-    r"Can't load|offline mode|couldn't connect|not a local folder|huggingface|not found at|file not found|"
+    r"Can't load|offline mode|couldn't connect|not a local folder|huggingface|not found at|"
+    r"file not found|"
     r"does not recognize this architecture|trust_remote_code|Unrecognized model|"
     r"Transformers? (?:does|implementation)|be installed|pip install|not installed|"
     r"Cannot find any of .* in the model's quantization config",
@@ -87,14 +86,6 @@ def outcome(asked: Mapping[str, Any], build: Build) -> Fields:
         print(traceback.format_exc(), *logs.errors, sep="\n", file=sys.stderr)  # into its log
         return judged(error)
     return {"outcome": "accepted", "resolved": resolved}
-
-
-def forget_caches(modules: str, *kept: object) -> None:
-    """Clear the caches of functions in modules whose names begin so: they depend on the GPU."""
-    for item in gc.get_objects():
-        if isinstance(item, functools._lru_cache_wrapper) and item not in kept:
-            if str(getattr(item, "__module__", "")).startswith(modules):
-                item.cache_clear()
 
 
 def variables(given: Mapping[str, str]) -> Mapping[str, str]:

@@ -1,7 +1,7 @@
 """A folder with a model's config.json, which an engine's own code reads.
 
-A real file of this machine if there is one, else what penstock knows of a public model: the keys that
-shape its layers. Keys that are missing get the defaults of the model's class.
+It has what penstock knows of a public model: the keys that shape its layers. Keys that are missing
+get the defaults of the model's class.
 """
 
 from __future__ import annotations
@@ -51,6 +51,8 @@ def complete_config(name: str) -> Mapping[str, Any] | str:
     config = layers_config(name) or packaged_config(name)
     if config is None:
         return f"penstock does not know the config.json of {name}"
+    if not {"dtype", "torch_dtype"} & set(config):
+        config = {**config, "dtype": "bfloat16"}  # that of every model in the table
     quantization = config.get("quantization_config")
     if quantization and quantization.get("quant_method") == "fp8":
         config = {**config, "quantization_config": {**FP8, **quantization}}

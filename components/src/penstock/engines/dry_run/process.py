@@ -1,4 +1,4 @@
-"""One long-lived process per engine, which builds the configurations that it is asked for.
+"""One long-lived process per engine and GPU, which builds the configurations that it is asked for.
 
 Its Python is that of the environment of the engine. Use `EngineProcesses` as a context: no process
 outlives it.
@@ -18,13 +18,20 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
-from penstock.engines.dry_run.protocol import Configuration, Outcome, Undecided, decode, encode
+from penstock.engines.dry_run.protocol import (
+    Configuration,
+    Outcome,
+    Undecided,
+    decode,
+    encode,
+    hardware_in_json,
+)
 from penstock.engines.parsers import child_env
 from penstock.errors import MissingToolError
 from penstock.manifests.deployment import Engine
 from penstock.shipped import only_penstock
 
-# The import takes 12 to 17 s; on a busy machine it has taken 47 s.
+# The import takes 12 to 17 s; on a busy machine it has taken 145 s.
 START_LIMIT_S = 240.0
 TIME_LIMIT_S = 60.0  # one configuration takes 0.1 s, its model class once up to 10 s
 MODULES: Mapping[Engine, str] = {
@@ -34,8 +41,8 @@ MODULES: Mapping[Engine, str] = {
 LOOPBACK = "127.0.0.1"
 # Nothing is downloaded or reported, and nothing binds another address than loopback.
 OFFLINE: Mapping[str, str] = {
-    **{name: "1" for name in ("HF_HUB_OFFLINE", "VLLM_NO_USAGE_STATS", "TRANSFORMERS_OFFLINE")},
-    **{name: LOOPBACK for name in ("VLLM_HOST_IP", "VLLM_LOOPBACK_IP", "SGLANG_HOST_IP")},
+    **dict.fromkeys(("HF_HUB_OFFLINE", "VLLM_NO_USAGE_STATS", "TRANSFORMERS_OFFLINE"), "1"),
+    **dict.fromkeys(("VLLM_HOST_IP", "VLLM_LOOPBACK_IP", "SGLANG_HOST_IP"), LOOPBACK),
     "VLLM_NIXL_SIDE_CHANNEL_HOST": LOOPBACK,
     "VLLM_LOGGING_LEVEL": "ERROR",
     "VLLM_WORKER_MULTIPROC_METHOD": "spawn",
@@ -136,13 +143,17 @@ class EngineProcess:
 
 
 class EngineProcesses:
-    """The process of each engine that is asked, started at the first question."""
+    """A process for each engine and GPU that is asked, started at the first question: modules of
+    the engines read the GPU when they are imported."""
 
     def __init__(self, pythons: Mapping[Engine, Path]) -> None:
         """``pythons``: of the environments that have the engines."""
         self._pythons = pythons
-        self._children: dict[Engine, EngineProcess | MissingToolError] = {}
+        self._children: dict[tuple[Engine, str], EngineProcess] = {}
+        # Engine → why its code does not start; it is not started for each file.
+        self._broken: dict[Engine, MissingToolError] = {}
         self._outcomes: dict[tuple[Engine, str], Outcome] = {}
+        self._versions: dict[Engine, str] = {}
         self._temporary = tempfile.TemporaryDirectory(prefix="penstock-dry-run-")
         self.folder = Path(self._temporary.name).resolve()
 
@@ -151,34 +162,37 @@ class EngineProcesses:
 
     def __exit__(self, *_: object) -> None:
         for child in self._children.values():
-            if isinstance(child, EngineProcess):
-                child.end()
+            child.end()
         self._temporary.cleanup()
 
     def has(self, engine: Engine) -> bool:
         return engine in self._pythons
 
     def version(self, engine: Engine) -> str:
-        """That of an engine in ``pythons``. MissingToolError if its code does not start."""
-        return self._child(engine).version
+        """Of an engine that was asked."""
+        return self._versions[engine]
 
     def ask(self, engine: Engine, configuration: Configuration) -> Outcome:
-        """The outcome of one configuration; an equal one is asked once."""
+        """The outcome of one configuration; an equal one is asked once. MissingToolError if the
+        code of the engine, one of ``pythons``, does not start."""
         key = (engine, encode(configuration))
         if key not in self._outcomes:
-            self._outcomes[key] = self._child(engine).ask(configuration)
+            self._outcomes[key] = self._child(engine, configuration).ask(configuration)
         return self._outcomes[key]
 
-    def _child(self, engine: Engine) -> EngineProcess:
-        found = self._children.get(engine)
-        if found is None:
-            command = (str(self._pythons[engine]), "-P", "-m", MODULES[engine])
-            found = EngineProcess(command, self.folder)
+    def _child(self, engine: Engine, configuration: Configuration) -> EngineProcess:
+        if engine in self._broken:
+            raise self._broken[engine]
+        key = (engine, configuration.hardware.name)
+        if key not in self._children:
+            gpu = json.dumps(hardware_in_json(configuration.hardware))
+            command = (str(self._pythons[engine]), "-P", "-m", MODULES[engine], gpu)
+            child = EngineProcess(command, self.folder)
             try:
-                found.start()
+                child.start()
             except MissingToolError as error:
-                found = error  # it is not started for each file
-            self._children[engine] = found
-        if isinstance(found, MissingToolError):
-            raise found
-        return found
+                self._broken[engine] = error
+                raise
+            self._children[key] = child
+            self._versions[engine] = child.version
+        return self._children[key]

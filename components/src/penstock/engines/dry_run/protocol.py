@@ -77,20 +77,23 @@ def encode(configuration: Configuration) -> str:
     """The line that a child reads. Models are replaced by their folders."""
     launch = launch_in_json(configuration.launch)
     arguments = [_with_folders(word, configuration.models) for word in launch["arguments"]]
-    hardware = configuration.hardware
     return json.dumps(
         {
             **launch,
             "arguments": arguments,
             "folders": list(configuration.models.values()),
-            "hardware": {
-                "name": f"NVIDIA {hardware.name.upper()}",
-                "capability": divmod(hardware.sm, 10),
-                "memory_bytes": int(hardware.memory_gib * 2**30),
-                "count": hardware.count,
-            },
+            "hardware": hardware_in_json(configuration.hardware),
         }
     )
+
+
+def hardware_in_json(hardware: Hardware) -> Mapping[str, Any]:
+    return {
+        "name": f"NVIDIA {hardware.name.upper()}",
+        "capability": divmod(hardware.sm, 10),
+        "memory_bytes": int(hardware.memory_gib * 2**30),
+        "count": hardware.count,
+    }
 
 
 def decode(line: str, models: Mapping[str, str]) -> Outcome:

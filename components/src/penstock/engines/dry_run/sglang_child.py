@@ -1,7 +1,7 @@
 """SGLang's and Dynamo's own code builds the configuration of a worker for a GPU that is not here.
 
-Runs in the environment sglang-check: `python -m penstock.engines.dry_run.sglang_child`. torch answers
-for the GPUs of the configuration; modules of kernels are replaced.
+Runs in the environment sglang-check: `python -m penstock.engines.dry_run.sglang_child GPU`. torch
+answers for the GPUs of the configuration; modules of kernels are replaced.
 """
 
 from __future__ import annotations
@@ -9,28 +9,23 @@ from __future__ import annotations
 import asyncio
 import importlib
 import importlib.metadata
+import json
+import sys
 from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
 import torch
 
-from penstock.engines.dry_run.decide_child import Fields, forget_caches, serve
+from penstock.engines.dry_run.decide_child import Fields, serve
 from penstock.engines.dry_run.modules_child import replace_modules
 
 KERNELS = ("sgl_kernel", "sglang_kernel", "flashinfer", "deep_gemm", "flash_attn", "deep_ep")
 CUDA = "13.0"  # of Dynamo's images
-# Until the first configuration: modules read the GPU when they are imported.
-FIRST: Mapping[str, Any] = {
-    "name": "NVIDIA H200",
-    "capability": (9, 0),
-    "memory_bytes": 140 * 2**30,
-    "count": 8,
-}
 
 
 def set_hardware(hardware: Mapping[str, Any]) -> None:
-    """Let torch answer for these GPUs. What SGLang has cached about others is forgotten."""
+    """Let torch answer for these GPUs."""
     major, minor = hardware["capability"]
     memory = hardware["memory_bytes"]
     properties = SimpleNamespace(
@@ -53,7 +48,6 @@ def set_hardware(hardware: Mapping[str, Any]) -> None:
     }
     for name, answer in answers.items():
         setattr(torch.cuda, name, _always(answer))
-    forget_caches("sglang.")
 
 
 def _always(answer: Any) -> Any:
@@ -86,7 +80,7 @@ def build(arguments: list[str], hardware: Mapping[str, Any]) -> Fields:
 
 def main() -> None:
     replace_modules(*KERNELS)
-    set_hardware(FIRST)
+    set_hardware(json.loads(sys.argv[1]))  # modules read the GPU when they are imported
     importlib.import_module("dynamo.sglang.args")
     serve(importlib.metadata.version("sglang"), build)
 

@@ -11,6 +11,7 @@ import pickle
 import sys
 import traceback
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 from unittest.mock import MagicMock
 
@@ -22,7 +23,7 @@ from vllm.config import set_current_vllm_config
 from vllm.model_executor.layers.quantization import get_quantization_config
 from vllm.model_executor.models import registry
 
-from penstock.engines.dry_run.decide_child import Fields, forget_caches, serve
+from penstock.engines.dry_run.decide_child import Fields, serve
 from penstock.engines.dry_run.modules_child import replace_modules
 
 PLATFORM = vllm.platforms.current_platform
@@ -31,13 +32,15 @@ CPU = type(PLATFORM)
 ONLY_ON_GPUS = (
     *("vllm._C_stable_libtorch", "vllm._moe_C_stable_libtorch", "vllm._qutlass_C"),
     *("vllm._flashmla_C", "vllm._flashmla_extension_C", "vllm.vllm_flash_attn"),
+    "vllm.third_party.flashmla",
     *("flashinfer", "flashinfer_cubin", "deep_gemm", "deep_ep", "flash_mla", "pplx_kernels"),
-    *("quack", "cutlass", "lmcache", "mooncake"),
+    *("quack", "cutlass", "lmcache", "mooncake", "triton_kernels"),
 )
-BACKENDS = "vllm.v1.attention.backends."
+BACKENDS = ("vllm.v1.attention.backends.", "vllm.v1.attention.ops.flashmla")
 OPERATORS = ("_C", "_moe_C", "_C_cache_ops", "_C_custom_ar", "_rocm_C", "_qutlass_C", "_flashmla_C")
 
 
+@cache
 def substitute() -> type[Any]:
     """A CUDA platform that reports the GPUs of `hardware`."""
     from vllm.platforms.cuda import CudaPlatformBase
@@ -75,6 +78,10 @@ def substitute() -> type[Any]:
             return 132 if cls.hardware["capability"][0] == 9 else 148
 
         @classmethod
+        def is_cumem_allocator_available(cls) -> bool:
+            return True
+
+        @classmethod
         def get_cuda_runtime_major(cls) -> int:
             return 13  # that of Dynamo's images
 
@@ -110,12 +117,13 @@ def attention_backend(config: Any) -> type[Any]:
 
 
 def set_hardware(hardware: Mapping[str, Any]) -> None:
-    """Let vLLM see these GPUs. What it has cached about others is forgotten."""
-    if getattr(GPUS, "hardware", None) != hardware:
-        forget_caches("vllm.", registry._try_inspect_model_cls)
-    GPUS.hardware = hardware
-    PLATFORM.__class__ = GPUS
+    """Let vLLM see these GPUs, or the CPU if there are none."""
+    substitute().hardware = hardware
+    PLATFORM.__class__ = substitute() if hardware["count"] else CPU
     torch.cuda.device_count = lambda: hardware["count"]
+    # Without Triton, which a CPU does not need, vLLM chooses its older model runner, which supports
+    # less: it refuses asynchronous scheduling with pipeline parallelism.
+    sys.modules["vllm.config.vllm"].HAS_TRITON = bool(hardware["count"])
 
 
 def replace_operators() -> None:
@@ -176,17 +184,14 @@ def in_fork(inspect: Callable[[], Any]) -> Any:
     os.waitpid(pid, 0)
     if not content:
         raise ImportError("the class of the model cannot be imported on this machine")
-    return pickle.loads(content)
+    return pickle.loads(content)  # noqa: S301  of a fork of this process
 
 
 def build(arguments: list[str], hardware: Mapping[str, Any]) -> Fields:
     """The resolved configuration of a worker, as dynamo/vllm/main.py builds it."""
     from vllm.usage.usage_lib import UsageContext
 
-    if hardware["count"]:
-        set_hardware(hardware)
-    else:
-        PLATFORM.__class__ = CPU
+    set_hardware(hardware)
     worker = worker_arguments.parse_args(arguments)
     engine = worker.engine_args
     if engine.load_format == "gms":
@@ -213,21 +218,17 @@ def resolved(config: Any) -> Fields:
 
 
 def main() -> None:
-    global GPUS
     # Imports the quantization methods and their layers, which would load kernels of GPUs.
     get_quantization_config("fp8")
     replace_modules(*ONLY_ON_GPUS)
     replace_operators()
     forget_attention_backends()
-    GPUS = substitute()
     registry._run_in_subprocess = in_fork
     import vllm.utils.flashinfer
 
     vllm.utils.flashinfer.has_nvidia_artifactory = lambda: True  # it asks the network
     serve(vllm.__version__, build)
 
-
-GPUS: type[Any]
 
 if __name__ == "__main__":
     main()

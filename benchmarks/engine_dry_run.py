@@ -1,0 +1,105 @@
+"""Lets the engines' own code build the configuration of every graph and published manifest.
+
+python benchmarks/engine_dry_run.py [FILE|FOLDER…]
+
+Writes results/engine_dry_run.json: what vLLM and SGLang say about each worker, and how long it
+takes. Without arguments: dynamo_graphs, and the recipes of tests/support/outside_files.py. If a
+manifest does not state its GPU, its file name counts, as in agg-h200-agentic. TensorRT-LLM is left
+out, because its Python code is only in its image.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from penstock.checks.engine_dry_run import ENVIRONMENTS, outcome_of
+from penstock.checks.rules.engine_config.engine_dry_run import ASKED
+from penstock.engines.dry_run.process import EngineProcesses
+from penstock.engines.dry_run.protocol import Accepted, Refused, Undecided
+from penstock.environments.paths import installed_python
+from penstock.errors import PenstockError
+from penstock.hardware import GPUS
+from penstock.manifests.source import sources_of
+from penstock.serving.understand import Hints, understand
+from report import write_result
+
+ROOT = Path(__file__).parents[1]
+GPU = re.compile(rf"(?<![a-z0-9])({'|'.join(sorted(GPUS, key=len, reverse=True))})(?![a-z0-9])")
+
+
+def files(arguments: Sequence[str]) -> Iterator[Path]:
+    if not arguments:
+        sys.path.insert(0, str(ROOT))
+        from tests.support.outside_files import recipes
+
+        yield from sorted((ROOT / "dynamo_graphs").glob("*.yaml"))
+        arguments = [str(recipes())]
+    for path in map(Path, arguments):
+        yield from sorted(path.rglob("*.y*ml")) if path.is_dir() else [path]
+
+
+def workers(file: Path, engines: EngineProcesses) -> Iterator[dict[str, Any]]:
+    """The outcome of each worker of a file that vLLM or SGLang runs."""
+    named = GPU.search(file.name)
+    try:
+        sources = sources_of(file.read_text(), str(file), ())
+    except (PenstockError, UnicodeDecodeError):
+        return  # nothing to deploy
+    for source in sources:
+        deployment = understand(source, Hints())
+        if deployment.gpu is None and named:
+            deployment = understand(source, Hints(gpu=named[1]))
+        for worker in deployment.one_worker_per_component:
+            if worker.engine not in ASKED:
+                continue
+            begun = time.monotonic()
+            outcome = outcome_of(deployment, worker, engines)
+            row = {
+                "file": file.name,
+                "worker": worker.name,
+                "engine": str(worker.engine),
+                "gpu": deployment.gpu.name if deployment.gpu else "not stated",
+                "seconds": round(time.monotonic() - begun, 2),
+            }
+            if isinstance(outcome, Accepted):
+                found = {k: v for k, v in vars(outcome.resolved).items() if v}
+                yield {**row, "outcome": "accepted", "resolved": found}
+            elif isinstance(outcome, Refused):
+                yield {**row, "outcome": "refused", "text": outcome.message}
+            elif isinstance(outcome, Undecided):
+                yield {**row, "outcome": "not decidable", "text": outcome.reason}
+
+
+def main() -> None:
+    pythons = {engine: installed_python(name) for engine, name in ENVIRONMENTS.items()}
+    installed = {engine: python for engine, python in pythons.items() if python}
+    rows: list[dict[str, Any]] = []
+    begun = time.monotonic()
+    with EngineProcesses(installed) as engines:
+        for file in files(sys.argv[1:]):
+            for row in workers(file, engines):
+                rows.append(row)
+                print(*(row[key] for key in ("file", "worker", "outcome", "seconds")), flush=True)
+        versions = {str(engine): engines.version(engine) for engine in installed}
+    counts = Counter(f"{row['engine']}: {row['outcome']}" for row in rows)
+    seconds = sorted(row["seconds"] for row in rows)
+    measured = {
+        "engines": versions,
+        "outcomes": dict(sorted(counts.items())),
+        "seconds": round(time.monotonic() - begun, 1),
+        "median_seconds_per_worker": seconds[len(seconds) // 2],
+        "workers": rows,
+    }
+    command = "python benchmarks/engine_dry_run.py"
+    write_result("engine_dry_run", command, measured, show=False)
+    print(dict(counts))
+
+
+if __name__ == "__main__":
+    main()
