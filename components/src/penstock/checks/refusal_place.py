@@ -12,7 +12,7 @@ from penstock.serving.worker import Worker
 # Endings of names that a sentence leaves out: "decode context parallel" of
 # `decode-context-parallel-size`.
 LEFT_OUT = ("_size", "_config", "_type")
-SHORTEST = 4  # letters of a name that a sentence contains by chance: `model`, `dtype` do, `tp` not
+SHORTEST = 4  # letters of a name: shorter ones, such as `tp`, are parts of other words
 # Words of sentences that name a setting in another way → a flag without dashes.
 OTHER_WORDS: Mapping[str, str] = {
     "attention_heads": "tensor-parallel-size",

@@ -8,14 +8,14 @@ from __future__ import annotations
 import importlib.abc
 import importlib.machinery
 import sys
-from collections.abc import Sequence
+from collections.abc import MutableSequence, Sequence
 from types import ModuleType
 from typing import Any
 from unittest.mock import MagicMock
 
 
 class Anything(ModuleType):
-    __path__: Sequence[str] = []  # a package, so that its children can be imported
+    __path__: MutableSequence[str] = []  # a package, so that its children can be imported
     __file__ = "/nowhere/__init__.py"
     __version__ = "99.0.0"
 

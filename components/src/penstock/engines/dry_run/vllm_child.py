@@ -46,7 +46,7 @@ def substitute() -> type[Any]:
     from vllm.platforms.cuda import CudaPlatformBase
     from vllm.platforms.interface import DeviceCapability
 
-    class Substitute(CudaPlatformBase):
+    class Substitute(CudaPlatformBase):  # type: ignore[misc]
         hardware: Mapping[str, Any]
 
         @classmethod
@@ -123,7 +123,8 @@ def set_hardware(hardware: Mapping[str, Any]) -> None:
     torch.cuda.device_count = lambda: hardware["count"]
     # Without Triton, which a CPU does not need, vLLM chooses its older model runner, which supports
     # less: it refuses asynchronous scheduling with pipeline parallelism.
-    sys.modules["vllm.config.vllm"].HAS_TRITON = bool(hardware["count"])
+    configuration: Any = sys.modules["vllm.config.vllm"]
+    configuration.HAS_TRITON = bool(hardware["count"])
 
 
 def replace_operators() -> None:
