@@ -132,8 +132,8 @@ def option(action: argparse.Action) -> dict[str, Any]:
 
 
 def main() -> int:
-    from vllm.engine.arg_utils import AsyncEngineArgs  # type: ignore[import-not-found]
-    from vllm.utils.argparse_utils import (  # type: ignore[import-not-found]
+    from vllm.engine.arg_utils import AsyncEngineArgs
+    from vllm.utils.argparse_utils import (
         FlexibleArgumentParser,
     )
 
@@ -151,7 +151,7 @@ def main() -> int:
 
 
 def _speculative_config() -> Any:
-    from vllm.config import SpeculativeConfig  # type: ignore[import-not-found]
+    from vllm.config import SpeculativeConfig
 
     return SpeculativeConfig
 

@@ -84,7 +84,7 @@ def outcome(asked: Mapping[str, Any], build: Build) -> Fields:
         return refused(text) if text else undecided("a flag ends the process")
     except Exception as error:  # noqa: BLE001  the worker would exit with whatever it is
         print(traceback.format_exc(), *logs.errors, sep="\n", file=sys.stderr)  # into its log
-        return judged(error)
+        return of_error(error)
     return {"outcome": "accepted", "resolved": resolved}
 
 
@@ -98,7 +98,7 @@ def variables(given: Mapping[str, str]) -> Mapping[str, str]:
     }
 
 
-def judged(error: Exception) -> Fields:
+def of_error(error: Exception) -> Fields:
     """Whether an exception is the engine's refusal, or the lack of something here."""
     error = _cause(error)
     text = clean(str(error))

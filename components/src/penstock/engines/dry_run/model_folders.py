@@ -63,13 +63,13 @@ def complete_config(name: str) -> Mapping[str, Any] | str:
         return {**config, "architectures": [ARCHITECTURES[kind]]}
     if kind in WITH_TEXT_CONFIG:
         outer, architecture = WITH_TEXT_CONFIG[kind]
-        whole = {key: config[key] for key in OF_THE_MODEL if key in config}
+        of_the_model = {key: config[key] for key in OF_THE_MODEL if key in config}
         text = {key: value for key, value in config.items() if key not in OF_THE_MODEL}
         return {
             "model_type": outer,
             "architectures": [architecture],
             "text_config": text,
-            **whole,
+            **of_the_model,
         }
     return f"penstock does not know the class of models of type {kind}"
 
