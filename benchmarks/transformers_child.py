@@ -12,7 +12,7 @@ import json
 import sys
 from typing import Any
 
-import torch  # type: ignore[import-not-found]
+import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 

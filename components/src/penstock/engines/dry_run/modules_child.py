@@ -15,7 +15,7 @@ from unittest.mock import MagicMock
 
 
 class Anything(ModuleType):
-    __path__: MutableSequence[str] = []  # a package, so that its children can be imported
+    __path__: MutableSequence[str] = []  # noqa: RUF012  a package: its children can be imported
     __file__ = "/nowhere/__init__.py"
     __version__ = "99.0.0"
 

@@ -3,8 +3,8 @@
 from penstock.checks.rules.command_line import (
     engine_variables,
     flags,
-    misspelled_variables,
     joined_arguments,
+    misspelled_variables,
     paired_flags,
     unknown_flags,
     variables,
