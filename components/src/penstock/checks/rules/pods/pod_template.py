@@ -248,9 +248,8 @@ def _unprivileged(resources: Iterable[str]) -> Fix:
 
 
 def _limits(container: Cursor) -> Iterable[str]:
-    """The resources of which it requests more than 0."""
-    value = as_mapping(container["resources"]["limits"].value)
-    return [key for key, amount in value.items() if str(amount) != "0"]
+    limits = as_mapping(container["resources"]["limits"].value)
+    return [name for name, amount in limits.items() if str(amount) != "0"]
 
 
 @rule(

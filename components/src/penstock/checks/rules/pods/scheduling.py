@@ -107,8 +107,8 @@ def impossible_placement(deployment: ServingDeployment) -> Iterable[RuleResult]:
                     fix=Fix(text=f"Use the same {key} in both."),
                 )
         for constraint in mappings(spec.get("topologySpreadConstraints")):
-            wanted = as_mapping(as_mapping(constraint.get("labelSelector")).get("matchLabels"))
-            own = {k: v for k, v in wanted.items() if not str(k).startswith(ADDED)}
+            selected = as_mapping(as_mapping(constraint.get("labelSelector")).get("matchLabels"))
+            own = {k: v for k, v in selected.items() if not str(k).startswith(ADDED)}
             if own and not any(own.items() <= pod.items() for pod in labels):
                 listed = ", ".join(f"{key}: {value}" for key, value in own.items())
                 yield RuleResult(
