@@ -18,8 +18,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from penstock.checks.engine_dry_run import ENVIRONMENTS, outcome_of
-from penstock.checks.rules.engine_config.engine_dry_run import ASKED
+from penstock.checks.engine_dry_run import ENVIRONMENTS, outcome_of, refusal
+from penstock.checks.rules.engine_config.engine_dry_run import ASKED, REFUSED
 from penstock.engines.dry_run.process import EngineProcesses
 from penstock.engines.dry_run.protocol import Accepted, Refused, Undecided
 from penstock.environments.paths import installed_python
@@ -71,7 +71,9 @@ def workers(file: Path, engines: EngineProcesses) -> Iterator[dict[str, Any]]:
                 found = {k: v for k, v in vars(outcome.resolved).items() if v}
                 yield {**row, "outcome": "accepted", "resolved": found}
             elif isinstance(outcome, Refused):
-                yield {**row, "outcome": "refused", "text": outcome.message}
+                rule = refusal(deployment, worker, outcome.message, engines).rule
+                is_refused = "refused" if rule is REFUSED else "not decidable"
+                yield {**row, "outcome": is_refused, "text": outcome.message}
             elif isinstance(outcome, Undecided):
                 yield {**row, "outcome": "not decidable", "text": outcome.reason}
 

@@ -131,6 +131,20 @@ def test_an_environment_that_is_needed_is_installed_first_and_announced(
     assert "removing the unfinished environment smollm2…" in error
 
 
+@pytest.mark.program
+def test_sglang_check_gets_the_modules_that_let_torchvision_load_on_a_cpu(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uv = tmp_path / "bin" / "uv"
+    uv.parent.mkdir()
+    uv.write_text(FAKE_UV)
+    uv.chmod(0o755)
+    monkeypatch.setenv("PATH", str(uv.parent), prepend=":")
+    install(find_environment("sglang-check"), quiet=True)
+    site = root / "sglang-check" / "lib" / "python3" / "site-packages"
+    assert {"penstock.pth", "penstock_torchvision.py"} <= {file.name for file in site.iterdir()}
+
+
 def test_a_folder_with_something_else_stays_unchanged(root: Path) -> None:
     (root / "vllm-cpu").mkdir(parents=True)
     (root / "vllm-cpu" / STAMP).touch()

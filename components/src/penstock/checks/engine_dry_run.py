@@ -44,7 +44,9 @@ ANY_GPU = ("h200", "b200")
 LONGEST_SENTENCE, LONGEST_WORD = 300, 60  # characters
 # What an engine says about a setting of another version.
 UNKNOWN_SETTING = re.compile(
-    r"unrecognized arguments|Unexpected keyword|unexpected keyword|invalid choice", re.IGNORECASE
+    r"unrecognized arguments|unexpected keyword|invalid choice|ambiguous option|"
+    r"unsupported config option",
+    re.IGNORECASE,
 )
 DRAFT_KEYS = ("speculative-config.model", "speculative-draft-model-path")
 
@@ -78,7 +80,7 @@ def results_of_engines(deployment: ServingDeployment, engines: Engines) -> Itera
     for worker in deployment.one_worker_per_component:
         outcome = outcome_of(deployment, worker, engines)
         if isinstance(outcome, Refused):
-            yield _refusal(deployment, worker, outcome.message, engines)
+            yield refusal(deployment, worker, outcome.message, engines)
         elif isinstance(outcome, Undecided):
             yield _undecided(worker, outcome.reason)
         elif isinstance(outcome, Accepted) and deployment.gpu is not None:
@@ -156,9 +158,10 @@ def _models(deployment: ServingDeployment, worker: Worker, below: Path) -> Mappi
     return folders
 
 
-def _refusal(
+def refusal(
     deployment: ServingDeployment, worker: Worker, sentence: str, engines: Engines
 ) -> EngineResult:
+    """PS186; or PS187 if the sentence is about a setting that the image's version may have."""
     level, note = _certainty(deployment, worker, engines.version(worker.engine))
     if level is not Level.ERROR and UNKNOWN_SETTING.search(sentence):
         return _undecided(worker, f'"{sentence[:LONGEST_SENTENCE]}"{note}')

@@ -37,7 +37,7 @@ MISSING_HERE = (
 MISSING_TEXTS = re.compile(
     r"not compiled with CUDA|No CUDA GPUs|NVIDIA driver|nvml|failed to be inspected|"
     r"Can't load|offline mode|couldn't connect|not a local folder|huggingface|not found at|"
-    r"file not found|"
+    r"file not found|failed to tokenize|"
     r"does not recognize this architecture|trust_remote_code|Unrecognized model|"
     r"Transformers? (?:does|implementation)|be installed|pip install|not installed|"
     r"Cannot find any of .* in the model's quantization config",

@@ -8,16 +8,18 @@ from __future__ import annotations
 import importlib.abc
 import importlib.machinery
 import sys
-from collections.abc import MutableSequence, Sequence
+from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 from unittest.mock import MagicMock
 
 
 class Anything(ModuleType):
-    __path__: MutableSequence[str] = []  # noqa: RUF012  a package: its children can be imported
-    __file__ = "/nowhere/__init__.py"
-    __version__ = "99.0.0"
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.__path__ = []  # a package, so that its children can be imported
+        self.__file__ = "/nowhere/__init__.py"
+        self.__version__ = "99.0.0"
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):

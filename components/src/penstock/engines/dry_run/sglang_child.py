@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
-import torch
+import torch  # type: ignore[import-not-found]
 
 from penstock.engines.dry_run.decide_child import Fields, serve
 from penstock.engines.dry_run.modules_child import replace_modules

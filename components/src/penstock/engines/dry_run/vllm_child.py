@@ -16,7 +16,7 @@ from typing import Any
 from unittest.mock import MagicMock
 
 import dynamo.vllm.args as worker_arguments
-import torch
+import torch  # type: ignore[import-not-found]
 import vllm
 import vllm.platforms
 from vllm.config import set_current_vllm_config
