@@ -10,7 +10,7 @@ import json
 import sys
 from pathlib import Path
 
-import torch
+import torch  # type: ignore[import-not-found]
 from safetensors.torch import load_file
 from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint

@@ -12,7 +12,7 @@ import json
 import sys
 from typing import Any
 
-import torch
+import torch  # type: ignore[import-not-found]
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 
