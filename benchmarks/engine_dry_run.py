@@ -18,11 +18,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from penstock.checks.engine_dry_run import ENVIRONMENTS, outcome_of, refusal
+from penstock.checks.engine_dry_run import ENVIRONMENTS, installed_engines, outcome_of, refusal
 from penstock.checks.rules.engine_config.engine_dry_run import ASKED, REFUSED
 from penstock.engines.dry_run.process import EngineProcesses
 from penstock.engines.dry_run.protocol import Accepted, Refused, Undecided
-from penstock.environments.paths import installed_python
 from penstock.errors import PenstockError
 from penstock.hardware import GPUS
 from penstock.manifests.source import sources_of
@@ -79,16 +78,14 @@ def workers(file: Path, engines: EngineProcesses) -> Iterator[dict[str, Any]]:
 
 
 def main() -> None:
-    pythons = {engine: installed_python(name) for engine, name in ENVIRONMENTS.items()}
-    installed = {engine: python for engine, python in pythons.items() if python}
     rows: list[dict[str, Any]] = []
     begun = time.monotonic()
-    with EngineProcesses(installed) as engines:
+    with installed_engines() as engines:
         for file in files(sys.argv[1:]):
             for row in workers(file, engines):
                 rows.append(row)
                 print(*(row[key] for key in ("file", "worker", "outcome", "seconds")), flush=True)
-        versions = {str(engine): engines.version(engine) for engine in installed}
+        versions = {str(engine): engines.version(engine) for engine in ENVIRONMENTS}
     counts = Counter(f"{row['engine']}: {row['outcome']}" for row in rows)
     seconds = sorted(row["seconds"] for row in rows)
     measured = {

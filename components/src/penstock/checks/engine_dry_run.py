@@ -21,6 +21,7 @@ from penstock.checks.rule import Rule
 from penstock.checks.rules.engine_config.engine_dry_run import ASKED, NOT_DECIDED, REFUSED
 from penstock.checks.version_range import NAMES
 from penstock.engines.dry_run.model_folders import folder_for
+from penstock.engines.dry_run.process import EngineProcesses
 from penstock.engines.dry_run.protocol import (
     Accepted,
     Configuration,
@@ -31,6 +32,7 @@ from penstock.engines.dry_run.protocol import (
     Undecided,
 )
 from penstock.engines.settings import Location
+from penstock.environments.paths import installed_python
 from penstock.errors import MissingToolError
 from penstock.hardware import GPUS
 from penstock.manifests.deployment import Engine
@@ -49,6 +51,12 @@ UNKNOWN_SETTING = re.compile(
     re.IGNORECASE,
 )
 DRAFT_KEYS = ("speculative-config.model", "speculative-draft-model-path")
+
+
+def installed_engines() -> EngineProcesses:
+    """The processes of the engines whose environments are installed."""
+    pythons = {engine: installed_python(name) for engine, name in ENVIRONMENTS.items()}
+    return EngineProcesses({engine: python for engine, python in pythons.items() if python})
 
 
 class Engines(Protocol):

@@ -203,12 +203,9 @@ def _engines(*, is_asked: bool) -> AbstractContextManager[EngineProcesses | None
     """The processes of the engines whose environments are installed."""
     if not is_asked:
         return nullcontext()
-    from penstock.checks.engine_dry_run import ENVIRONMENTS
-    from penstock.engines.dry_run.process import EngineProcesses
-    from penstock.environments.paths import installed_python
+    from penstock.checks.engine_dry_run import installed_engines
 
-    pythons = {engine: installed_python(name) for engine, name in ENVIRONMENTS.items()}
-    return EngineProcesses({engine: python for engine, python in pythons.items() if python})
+    return installed_engines()
 
 
 def _path(text: str) -> Path:
