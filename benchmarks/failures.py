@@ -4,7 +4,7 @@
 
 benchmarks/failures/SET/failures.yaml lists them with their sources; each is a pair of manifests,
 broken and repaired. Those of 2026-11 are the first 30 by date from the queries that
-failures/2026-11-queries.md fixed beforehand, without the rejected ones; the hash of its name puts a
+failures/2026-11-queries.txt fixed beforehand, without the rejected ones; the hash of its name puts a
 failure into one half. Rules may be written for the development half only.
 
 A failure is caught if an error or a warning is at the defective field of the broken manifest, and

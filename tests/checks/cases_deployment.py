@@ -29,6 +29,11 @@ FRONTEND = {f"{FIRST}/command": REMOVE, f"{FIRST}/args": REMOVE}
 NOTES = "dgd/metadata/annotations"
 STRATEGY = "nvidia.com~1deployment-strategy"
 GROVE = "nvidia.com~1grove-update-strategy"
+MIN_AVAILABLE = {
+    "apiVersion": "grove.io/v1alpha1",
+    "target": "PodCliqueSet",
+    "value": {"spec": {"minAvailable": 1}},
+}
 POLICY = "dgd/spec/experimental/kvTransferPolicy"
 TRTLLM_IMAGE = "nvcr.io/nvidia/ai-dynamo/tensorrtllm-runtime"
 # Shadow engines in one pod, as the operator requires them.
@@ -144,27 +149,45 @@ CASES: tuple[Case, ...] = (
     Case(
         rule="PS760",
         bad=manifest(VLLM_AGG, {f"{WORKER}/minAvailable": 1}),
-        near=manifest(VLLM_AGG, {f"{WORKER}/providerOverride/value/spec/minAvailable": 1}),
+        near=manifest(VLLM_AGG, {f"{WORKER}/providerOverride": MIN_AVAILABLE}),
         is_repaired_by_near=True,
     ),
     Case(
         rule="PS761",
-        bad=manifest(TRTLLM_DISAGG, {POLICY: {"labelKey": "rack", "clusterTopologyName": "dc"}}),
-        near=manifest(TRTLLM_DISAGG, {POLICY: {"labelKey": "rack"}}),
+        bad=manifest(
+            TRTLLM_DISAGG,
+            {POLICY: {"domain": "rack", "labelKey": "rack", "clusterTopologyName": "dc"}},
+        ),
+        near=manifest(TRTLLM_DISAGG, {POLICY: {"domain": "rack", "labelKey": "rack"}}),
         is_repaired_by_near=True,
     ),
     Case(
         rule="PS761",
-        bad=manifest(TRTLLM_DISAGG, {POLICY: {"labelKey": "rack", "enforcement": "preferred"}}),
+        bad=manifest(
+            TRTLLM_DISAGG,
+            {POLICY: {"domain": "rack", "labelKey": "rack", "enforcement": "preferred"}},
+        ),
         near=manifest(
             TRTLLM_DISAGG,
-            {POLICY: {"labelKey": "rack", "enforcement": "preferred", "preferredWeight": 0}},
+            {
+                POLICY: {
+                    "domain": "rack",
+                    "labelKey": "rack",
+                    "enforcement": "preferred",
+                    "preferredWeight": 0,
+                }
+            },
         ),
     ),
     Case(
         rule="PS761",  # the default of enforcement is required
-        bad=manifest(TRTLLM_DISAGG, {POLICY: {"labelKey": "rack", "preferredWeight": 0.5}}),
-        near=manifest(TRTLLM_DISAGG, {POLICY: {"labelKey": "rack", "enforcement": "required"}}),
+        bad=manifest(
+            TRTLLM_DISAGG, {POLICY: {"domain": "rack", "labelKey": "rack", "preferredWeight": 0.5}}
+        ),
+        near=manifest(
+            TRTLLM_DISAGG,
+            {POLICY: {"domain": "rack", "labelKey": "rack", "enforcement": "required"}},
+        ),
     ),
     Case(
         rule="PS762",

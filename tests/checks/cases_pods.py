@@ -268,6 +268,7 @@ RIGHTS_AND_NODES = (
         rule="PS717",
         bad=graph(TRTLLM_AGG, {"worker/pod/nodeSelector": {PRODUCT: "NVIDIA-B300"}}),
         near=graph(TRTLLM_AGG, {"worker/pod/nodeSelector": {PRODUCT: "NVIDIA-B200"}}),
+        also=("PS741",),
     ),
     Case(
         rule="PS717",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 import pytest
 
@@ -53,18 +54,18 @@ OTHERS = (
     ("formats", "names"), [(REASONING_FORMATS, REASONING), (TOOL_FORMATS, TOOL_CALL)]
 )
 def test_a_parser_of_dynamo_reads_one_format(
-    formats: tuple[Format, ...], names: frozenset[str]
+    formats: tuple[Format, ...], names: Mapping[str, str]
 ) -> None:
     listed = [name for one in formats for name in one.parsers]
     assert len(set(listed)) == len(listed)
-    assert set(listed) <= names
+    assert set(listed) <= set(names)
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.ids)
 def test_the_parsers_of_a_family_exist(family: Family) -> None:
-    assert family.reasoning in REASONING | {""}
-    assert family.tools in TOOL_CALL | {""}
-    assert set(family.also) <= REASONING | TOOL_CALL
+    assert family.reasoning in {*REASONING, ""}
+    assert family.tools in {*TOOL_CALL, ""}
+    assert set(family.also) <= {*REASONING, *TOOL_CALL}
     assert family.reasoning or family.tools
 
 

@@ -3,9 +3,7 @@
     uv run python -m penstock.engines.data.dump_variable_names FOLDER > variable_names.json
 
 FOLDER has one folder per unpacked wheel: every ai-dynamo, ai-dynamo-runtime, vllm and sglang,
-huggingface_hub and transformers. None of their code runs. Names of vLLM and SGLang that
-value_history.json has are left out. Those of TensorRT-LLM, which is not on PyPI, are its documented
-ones (docs/source/features/disagg-serving.md and the release notes) and those that Dynamo names.
+huggingface_hub and transformers. None of their code runs. value_history.json has the others.
 """
 
 from __future__ import annotations
@@ -22,6 +20,7 @@ PREFIXES = ("DYN_", "HF_", "VLLM_", "SGLANG_", "TRTLLM_", "TLLM_")
 NAME = re.compile(rf"\b(?:{'|'.join(PREFIXES)})[A-Z0-9_]*[A-Z0-9]\b")
 # A binary has its texts one after the other.
 IN_BINARY = re.compile(rb"DYN_(?:(?!DYN_|HF_|OTEL_|NATS_)[A-Z0-9_]){2,48}")
+# The sources of TensorRT-LLM are not on PyPI: its documented ones (disagg-serving.md).
 TENSORRT_LLM = (
     *(
         "TLLM_ALLOW_LONG_MAX_MODEL_LEN",

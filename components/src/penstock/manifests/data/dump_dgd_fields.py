@@ -1,11 +1,6 @@
 """Write what can be checked of a DynamoGraphDeployment, from the CRDs of several operators.
 
 uv run python dump_dgd_fields.py 1.5=CRD.yaml 1.6=CRD.yaml > dgd_fields.json
-
-The stored ones are deploy/operator/config/crd/bases/nvidia.com_dynamographdeployments.yaml of
-ai-dynamo/dynamo at v1.0.2 (1.0), release/1.1.0 (1.1), 0a132bc43 (1.2), 82ce03df2 (1.3), d7bb84ef0
-(1.4) and main of 2026-08-21 (1.5 and 1.6). Those of 1.2 to 1.4 are the last changes before each
-release's branch, by the pull requests in its release notes and the engines in its images.
 """
 
 from __future__ import annotations
@@ -20,6 +15,10 @@ import yaml
 
 from penstock.manifests.fields import Schema, specs_of
 
+# The stored CRDs are deploy/operator/config/crd/bases/nvidia.com_dynamographdeployments.yaml of
+# ai-dynamo/dynamo at v1.0.2 (1.0), release/1.1.0 (1.1), 0a132bc43 (1.2), 82ce03df2 (1.3), d7bb84ef0
+# (1.4) and main of 2026-08-21 (1.5 and 1.6). Those of 1.2 to 1.4 are the last changes before each
+# release's branch, by the pull requests in its release notes and the engines in its images.
 KEPT = (
     *("type", "enum", "minimum", "maximum", "pattern", "minLength", "maxLength"),
     *("minItems", "maxItems", "maxProperties"),

@@ -70,15 +70,14 @@ def _memory_limit(pod: Pod) -> float | None:
 )
 def no_shared_memory(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.one_worker_per_component:
-        size = shared_memory(worker.pod)
-        has_volume = _mounts_shm(worker.pod)
-        if worker.world > 1 and size is not None and size < SMALL_SHM and not has_volume:
+        shm = shared_memory(worker.pod)
+        if worker.world > 1 and shm is not None and shm < SMALL_SHM and not _mounts_shm(worker.pod):
             fields: dict[str, object] = {"sharedMemorySize": "64Gi"}
             if worker.pod.cursor["sharedMemory"]["disabled"].value is True:  # v1alpha1
                 fields["sharedMemory/disabled"] = False
             yield RuleResult(
                 location=worker.location("field", "sharedMemorySize"),
-                message=f"{gib(size)} of shared memory is too little for {worker.world} GPUs",
+                message=f"{gib(shm)} of shared memory is too little for {worker.world} GPUs",
                 fix=Fix(
                     text="Set the shared memory to 64Gi, as in published recipes.", fields=fields
                 ),

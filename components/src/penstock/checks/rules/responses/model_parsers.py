@@ -13,6 +13,7 @@ from penstock.checks.rules.responses.parser_formats import (
     Format,
     format_of,
 )
+from penstock.checks.rules.responses.parsers import REASONING, TOOL_CALL
 from penstock.checks.rules.responses.responses import (
     REASONING_FLAG,
     TOOL_FLAG,
@@ -34,10 +35,9 @@ TEMPLATES = ("--custom-jinja-template", "--chat-template")
 TEMPLATE_VARIABLE = "DYN_CUSTOM_JINJA_TEMPLATE"
 # The frontend takes the parsers from the worker that registers for chat: the decode worker
 # (discovery/watcher.rs@2a6da14c), and before 1.0 the prefill worker, which got the request first.
-_CHAT_CARD = {
-    Role.DECODE: Versions(dynamo=">=1.0"),
-    Role.PREFILL: Versions(dynamo=">=0.5.1,<1.0"),
-}
+_CHAT_CARD = {Role.DECODE: ">=1.0", Role.PREFILL: ">=0.5.1,<1.0"}
+# Pre-releases of 0.5.1 are older than 0.5.0, and some lack the flags.
+WITH_FLAGS = ">=0.5.1"
 
 
 @rule(
@@ -55,8 +55,7 @@ _CHAT_CARD = {
     "dynamo#2939 (no parser by default), dynamo#14472; TensorRT-LLM#9256; dynamo#2619 and "
     "dynamo#2713, which added the flags to dynamo.vllm, dynamo.trtllm and dynamo.sglang; the "
     "wheels of 0.5.0 and 0.5.1",
-    # Pre-releases of 0.5.1 are older than 0.5.0, and some lack the flags.
-    versions=Versions(dynamo=">=0.5.1"),
+    versions=Versions(dynamo=WITH_FLAGS),
     other_levels=(Level.WARNING, Level.NOTE),
     exceptions="Only gpt-oss is an error, because it can write no other format. It is a note if "
     "NVIDIA's own recipes serve the model without a reasoning parser. A tool-call parser may be "
@@ -154,12 +153,13 @@ def _result(worker: Worker, family: Family, flag: str, level: Level) -> RuleResu
             graph={f"model.{FIELDS[of]}": name for of, name in names},
         ),
         level=level,
-        versions=_range_of(worker),
+        versions=_range_of(worker, flag, best),
     )
 
 
-def _range_of(worker: Worker) -> Versions | None:
-    """The versions in which the worker has the flags and its parsers count, if not the rule's."""
-    if worker.engine is Engine.MOCKER:
-        return Versions(dynamo=">=1.0")
-    return _CHAT_CARD.get(worker.role)
+def _range_of(worker: Worker, flag: str, best: str) -> Versions:
+    """The versions in which the worker has the flags and the parser, and its parsers count."""
+    known = REASONING if flag == REASONING_FLAG else TOOL_CALL
+    flags = ">=1.0" if worker.engine is Engine.MOCKER else WITH_FLAGS
+    card = _CHAT_CARD.get(worker.role, flags)
+    return Versions(dynamo=f"{card},>={known[best]}")
