@@ -4,8 +4,8 @@
 
 benchmarks/failures/SET/failures.yaml lists them with their sources; each is a pair of manifests,
 broken and repaired. Those of 2026-11 are the first 30 by date from the queries that
-failures/2026-11-queries.txt fixed beforehand, without the rejected ones; the hash of its name puts a
-failure into one half. Rules may be written for the development half only.
+failures/2026-11-queries.txt fixed beforehand, without the rejected ones; the hash of its name puts
+a failure into one half. Rules may be written for the development half only.
 
 A failure is caught if an error or a warning is at the defective field of the broken manifest, and
 that finding is not in the repaired one. Written to results/failures.json, by label, so that earlier

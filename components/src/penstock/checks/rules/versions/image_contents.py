@@ -39,9 +39,9 @@ CUDA_13 = re.compile(r"cu(da)?-?13")
     "Dynamo's images; TensorRT-LLM's release notes of 1.3.0rc9; config.json of the models",
     versions=Versions(dynamo=">=0.4"),
     engines=(Engine.VLLM, Engine.SGLANG, Engine.TRTLLM),
-    exceptions="Only NVIDIA's images with a version are checked. A build for a model "
-    "is assumed to know what the release after it knows. Nothing is reported if the container installs packages, or if the "
-    "engine is told to load another class.",
+    exceptions="Only NVIDIA's images with a version are checked. A build for a model is assumed to "
+    "know what the release after it knows. Nothing is reported if the container installs packages, "
+    "or if a flag makes the engine load another class.",
 )
 def unknown_architecture(deployment: ServingDeployment) -> Iterator[RuleResult]:
     for worker in deployment.one_worker_per_component:
