@@ -28,20 +28,20 @@ CUDA_13 = re.compile(r"cu(da)?-?13")
 
 @rule(
     id="PS923",
-    title="the engine does not know the model",
+    title="the engine in the image does not support the model",
     level=Level.ERROR,
     cause="The release of the engine in the image has no class for the architecture in the model's "
     "config.json.",
     effect="The worker exits when it loads the model (Model architectures […] are not supported), "
     "in a crash loop.",
-    remedy="Use the image of a release that has it, or NVIDIA's build for the model.",
+    remedy="Use the image of a release that has the class, or NVIDIA's build for the model.",
     source="vllm/model_executor/models/registry.py and sglang/srt/models of the versions in "
     "Dynamo's images; TensorRT-LLM's release notes of 1.3.0rc9; config.json of the models",
     versions=Versions(dynamo=">=0.4"),
     engines=(Engine.VLLM, Engine.SGLANG, Engine.TRTLLM),
-    exceptions="Only NVIDIA's images with a version are checked. A build for a model is assumed to "
-    "know what the release after it knows. Nothing is reported if the container installs packages, "
-    "or if a flag makes the engine load another class.",
+    exceptions="Only NVIDIA's images with a version are checked. A build for one model is judged "
+    "as the release after it. Nothing is reported if the container installs packages, or if a "
+    "setting makes the engine load another class.",
 )
 def unknown_architecture(deployment: ServingDeployment) -> Iterator[RuleResult]:
     for worker in deployment.one_worker_per_component:
@@ -55,20 +55,21 @@ def unknown_architecture(deployment: ServingDeployment) -> Iterator[RuleResult]:
         title = TITLES[worker.engine]
         yield RuleResult(
             location=worker.location("field", "main", "image"),
-            message=f"{title} {version} of this image has no {facts.architecture}; {first} has",
+            message=f"{title} {version} in this image has no {facts.architecture}, which {first} "
+            "added",
             fix=_release_with(worker, first),
         )
 
 
 def _may_differ(worker: Worker) -> bool:
-    """Whether the engine is not the image's, or loads another class."""
+    """Whether the engine may not be the image's, or loads another class."""
     overrides = any(worker.get(key) is not None for key in OTHER_CLASS)
     plugins = any(worker.env(name) for name in PLUGINS)
     return overrides or plugins or "pip install" in str(worker.pod.cursor.value)
 
 
 def _engine_version(worker: Worker) -> Version | None:
-    """Of NVIDIA's image; for a build between two releases, of the one after it."""
+    """The engine's version in NVIDIA's image: for a build between releases, in the later one."""
     image = software(worker.pod)
     if not NVIDIA.match(worker.pod.image) or image.stated is None or not image.dynamo:
         return None
@@ -99,16 +100,16 @@ def _fix_of(worker: Worker, text: str, tag: str) -> Fix:
     title="the image has no kernels for B300 and GB300",
     level=Level.WARNING,
     cause="Up to Dynamo 1.2, the images of vLLM and SGLang without -cuda13 have CUDA 12, whose "
-    "compiler does not know B300 and GB300 (sm_103).",
+    "compiler does not support B300 and GB300 (sm_103).",
     effect="Triton kernels stop with `ptxas fatal: Value 'sm_103a' is not defined`, and NVFP4 "
-    "kernels with `no kernel image is available`. What starts is compiled at the first use.",
+    "kernels with `no kernel image is available`. Other kernels are compiled at their first use.",
     remedy="Use the tag with -cuda13, or Dynamo 1.3 or later, whose images have CUDA 13.",
     source="docs.nvidia.com/dynamo: Compatibility (CUDA of each release); vllm#30245, vllm#37630; "
     "NVIDIA/aicr#2385 (1.2.1 on GB300); NVIDIA/Model-Optimizer#2042",
     versions=Versions(dynamo=">=0.6,<1.3"),
     engines=(Engine.VLLM, Engine.SGLANG),
-    exceptions="Only NVIDIA's images are checked, and no builds for a model. TensorRT-LLM's images "
-    "have CUDA 13.",
+    exceptions="Only NVIDIA's images are checked, except builds for one model. TensorRT-LLM's "
+    "images have CUDA 13.",
 )
 def cuda_12(deployment: ServingDeployment) -> Iterator[RuleResult]:
     if deployment.gpu is None or deployment.gpu.sm != SM_103:
@@ -119,12 +120,12 @@ def cuda_12(deployment: ServingDeployment) -> Iterator[RuleResult]:
             continue
         if image.stated is None or image.later is not None or CUDA_13.search(tag):
             continue
-        # Tags with -cuda13 exist since 0.8, where they were experimental, but not of 0.9.
+        # Tags with -cuda13 exist since 0.8, where they were experimental, but not for 0.9.
         has_variant = image.stated >= Version("1.0")
         text = "Use the tag with -cuda13." if has_variant else "Use Dynamo 1.3 or later."
         other = f"{tag}-cuda13" if has_variant else RELEASES["1.3"].dynamo
         yield RuleResult(
             location=worker.location("field", "main", "image"),
-            message=f"{tag} has CUDA 12, which does not know {deployment.gpu.name.upper()}",
+            message=f"{tag} has CUDA 12, which does not support {deployment.gpu.name.upper()}",
             fix=_fix_of(worker, text, other),
         )

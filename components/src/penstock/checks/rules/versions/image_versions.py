@@ -271,9 +271,9 @@ def ignored_fields(deployment: ServingDeployment) -> Iterable[RuleResult]:
     id="PS910",
     title="the image is newer than the releases that penstock knows",
     level=Level.WARNING,
-    cause=f"This penstock knows Dynamo up to {RELEASES[NEWEST].dynamo}. A newer image is judged "
-    "as the newest known release.",
-    effect="What the later release changed is not known: findings may be wrong or missing.",
+    cause=f"This version of penstock knows Dynamo up to {RELEASES[NEWEST].dynamo}. A newer image "
+    "is judged as the newest known release.",
+    effect="The changes of the newer release are not known, so findings may be wrong or missing.",
     remedy="Update penstock, and read the release notes of the image.",
     source="docs.nvidia.com/dynamo: Release Artifacts of 1.7.0",
     versions=EVERY_IMAGE,
@@ -289,22 +289,22 @@ def newer_image(deployment: ServingDeployment) -> Iterable[RuleResult]:
         version, program, known, component = max(found)
         yield RuleResult(
             location=Location(component, "field", ("main", "image")),
-            message=f"the image has {program} {version}, which is newer than what penstock knows; "
-            f"it is judged as {known}",
+            message=f"the image has {program} {version}, which penstock does not know; it is "
+            f"judged as {known}",
             fix=Fix(text="Update penstock, or check the findings against the release notes."),
         )
 
 
 rules_that_are_off = Rule(
     id="PS911",
-    title="rules that are off for the version of the image",
+    title="rules that concern only later versions than the image's",
     level=Level.NOTE,
-    cause="The file has settings that fail in later releases, not in that of the image. For a "
-    "build between two releases, the release before it counts.",
-    effect="They are reported once the image is updated.",
-    remedy="Read `penstock check --explain` of each rule before you update the image.",
+    cause="The file has settings that fail in later releases, but not in the release of the image. "
+    "A build between two releases is judged as the release before it.",
+    effect="`check` reports these settings when the image is updated.",
+    remedy="Run `penstock check --explain` with each rule before you update the image.",
     source="the versions of each rule",
     versions=EVERY_IMAGE,
     check=reported_by_run,
-    exceptions="Notes that only later releases have are not listed.",
+    exceptions="Rules whose findings are only notes are not listed.",
 )

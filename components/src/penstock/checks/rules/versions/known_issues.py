@@ -57,7 +57,7 @@ def gms_with_experts(deployment: ServingDeployment) -> Iterable[RuleResult]:
             yield _setting(
                 worker,
                 "load-format",
-                f"{worker.name} loads the weights with GMS and has enable-expert-parallel",
+                f"{worker.name} sets both load-format gms and enable-expert-parallel",
                 "Remove enable-expert-parallel.",
                 enable_expert_parallel=None,
             )
@@ -106,7 +106,7 @@ def pd_connector_with_hybrid_cache(deployment: ServingDeployment) -> Iterable[Ru
             yield _setting(
                 worker,
                 HMA_FLAG,
-                f"{worker.name} has PdConnector without {HMA_FLAG}",
+                f"{worker.name} uses PdConnector without {HMA_FLAG}",
                 f"Set {HMA_FLAG}.",
                 disable_hybrid_kv_cache_manager=True,
             )
@@ -118,7 +118,7 @@ def pd_connector_with_hybrid_cache(deployment: ServingDeployment) -> Iterable[Ru
     level=Level.ERROR,
     cause="--aic-perf-model needs sdk.memory, which AIConfigurator 0.9.0 in the image lacks.",
     effect="The mocker exits at startup.",
-    remedy="Remove --aic-perf-model, or use an image of 1.4.",
+    remedy="Remove --aic-perf-model, or use an image of Dynamo 1.4.",
     source=f"{PAGE} 1.3.0",
     versions=Versions(dynamo=">=1.3,<1.4"),
 )
@@ -127,7 +127,7 @@ def mocker_timing(deployment: ServingDeployment) -> Iterable[RuleResult]:
         if worker.engine is Engine.MOCKER and (flag := worker.flag("--aic-perf-model")):
             yield RuleResult(
                 location=worker.location("args", flag.spelling),
-                message=f"{worker.name} has {flag.spelling}",
+                message=f"{worker.name} has {flag.spelling}, which this image does not support",
                 fix=Fix(text=f"Remove {flag.spelling}.", replaces=flag.spelling),
             )
 
@@ -136,14 +136,14 @@ def mocker_timing(deployment: ServingDeployment) -> Iterable[RuleResult]:
     id="PS917",
     title="disaggregated SGLang over EFA",
     level=Level.WARNING,
-    cause="NIXL of these images transfers KV over EFA with a defect in its LIBFABRIC backend. "
-    "1.3.1 fixes it only on GB200, and there requests stall sometimes.",
+    cause="NIXL in these images has a defect in its LIBFABRIC backend, which transfers KV over "
+    "EFA. Dynamo 1.3.1 fixes it only on GB200, where requests stall sometimes.",
     effect="Requests return HTTP 200 without tokens after about 300 s.",
     remedy=f"{NEWER}, another transport, or aggregated serving.",
     source=f"{PAGE} 1.3.0 and 1.3.1; dynamo#12106",
     versions=Versions(dynamo=">=1.3,<1.4"),
     engines=(Engine.SGLANG,),
-    exceptions="Images of other registries than NVIDIA's are not checked: their NIXL may be newer.",
+    exceptions="Images of other registries are not checked: their NIXL may be newer.",
 )
 def sglang_over_efa(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in kv_transfer_pods(deployment):
@@ -167,7 +167,7 @@ def _has_efa(worker: Worker) -> bool:
     cause="The frontend serves the Anthropic API from TensorRT-LLM workers.",
     effect="A request without streaming whose prompt exceeds max_num_tokens gets HTTP 500 instead "
     "of 400, so clients retry it.",
-    remedy="Use an image of 1.6.2.",
+    remedy="Use an image of Dynamo 1.6.2.",
     source=f"{PAGE} 1.6.0; release notes of 1.6.2, which fixes it",
     versions=Versions(dynamo=">=1.6,<1.6.2"),
 )
@@ -180,8 +180,9 @@ def messages_status(deployment: ServingDeployment) -> Iterable[RuleResult]:
             if ANTHROPIC[0] in launch.arguments or is_set:
                 yield RuleResult(
                     location=Location(component.name, "field", ("main", "image")),
-                    message=f"{component.name} serves /v1/messages with Dynamo 1.6.0 or 1.6.1",
-                    fix=Fix(text="Use an image of 1.6.2."),
+                    message=f"{component.name} serves /v1/messages with Dynamo 1.6.0 or 1.6.1, "
+                    "which return HTTP 500 for long prompts",
+                    fix=Fix(text="Use an image of Dynamo 1.6.2."),
                 )
 
 
@@ -203,7 +204,8 @@ def no_requests_for_a_rank(deployment: ServingDeployment) -> Iterable[RuleResult
             yield _setting(
                 worker,
                 "max-running-requests",
-                f"max-running-requests is {most} for {worker.attention_ranks} attention ranks",
+                f"max-running-requests is {most}, but the worker has {worker.attention_ranks} "
+                "attention ranks",
                 f"Set max-running-requests to at least {worker.attention_ranks}.",
                 max_running_requests=worker.attention_ranks,
             )
@@ -228,7 +230,7 @@ def checkpoint_with_graphs(deployment: ServingDeployment) -> Iterable[RuleResult
             yield _setting(
                 worker,
                 "disable-cuda-graph",
-                f"{worker.name} is checkpointed with CUDA graphs",
+                f"{worker.name} is checkpointed, but disable-cuda-graph is not set",
                 "Set disable-cuda-graph.",
                 disable_cuda_graph=True,
             )
@@ -241,7 +243,7 @@ def checkpoint_with_graphs(deployment: ServingDeployment) -> Iterable[RuleResult
     cause="The sidecar's protocol is not that of SGLang 0.5.18 in the same image.",
     effect="Every request fails with HTTP 500 ('GenerateReqInput' object has no attribute "
     "'batch_size').",
-    remedy="Use dynamo.sglang, or an image of 1.6.",
+    remedy="Use dynamo.sglang, or an image of Dynamo 1.6.",
     source=f"{PAGE} 1.5.0 and 1.5.1",
     versions=Versions(dynamo=">=1.5,<1.6"),
 )
@@ -251,7 +253,7 @@ def sglang_sidecar(deployment: ServingDeployment) -> Iterable[RuleResult]:
             yield RuleResult(
                 location=Location(component.name, "field", ("main", "image")),
                 message=f"{component.name} runs dynamo.sglang.sidecar of Dynamo 1.5",
-                fix=Fix(text="Run dynamo.sglang instead, or use an image of 1.6."),
+                fix=Fix(text="Run dynamo.sglang instead, or use an image of Dynamo 1.6."),
             )
 
 
@@ -263,7 +265,7 @@ def sglang_sidecar(deployment: ServingDeployment) -> Iterable[RuleResult]:
     "target load, SGLang's prefill workers report a queue near zero, and TensorRT-LLM's workers of "
     "1.3 report no KV capacity.",
     effect="The planner does not change the number of replicas.",
-    remedy="Use throughput scaling: disable enable_load_scaling.",
+    remedy="Use throughput scaling: set enable_load_scaling to false.",
     source=f"{PAGE} 1.2.0, 1.3.0 and 1.4.0; dynamo#13310",
     versions=Versions(dynamo=">=1.2,<1.5"),
 )

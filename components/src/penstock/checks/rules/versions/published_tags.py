@@ -1,4 +1,4 @@
-"""The rule about tags of NVIDIA's images, by the list in engines/data/published_tags.json."""
+"""The rule about tags of NVIDIA's images, from engines/data/published_tags.json."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TAG = re.compile(
     r"(?P<plain>(?P<minor>\d+\.\d+)\.(?P<patch>\d+)(\.post\d+)?)"
     r"(?P<variant>(-(cuda\d+|efa|amd64|arm64))*)"
 )
-# So many minor releases may get patches after the date of the list. Older ones never did.
+# The newest minor releases that may get patches after the date of the list. Older ones never did.
 _OPEN = 2
 
 
@@ -69,11 +69,11 @@ def _numbers(version: str) -> list[int]:
     id="PS912",
     title="tag that NVIDIA has not published",
     level=Level.ERROR,
-    cause="The tag is a version, or a version for other hardware, that is not in NVIDIA's list of "
-    f"{load(TABLE)['date']}: a patch that was not released, or a variant that the release does not "
-    "have.",
-    effect="The registry refuses the pull, and the pods stay in ImagePullBackOff.",
-    remedy="Use a tag of the page Release Artifacts.",
+    cause="The tag is a version, with or without a variant such as -efa, that is not in NVIDIA's "
+    f"list of {load(TABLE)['date']}: the patch was not released, or the release does not have the "
+    "variant.",
+    effect="The image does not exist, so the pods stay in ImagePullBackOff.",
+    remedy="Use a tag from NVIDIA's page “Release Artifacts”.",
     source=load(TABLE)["source"],
     versions=EVERY_IMAGE,
     exceptions="Previews (`1.5.0-dev.1`), builds of one model (`1.5.0-kimi-k3-dev.1`), digests and "
