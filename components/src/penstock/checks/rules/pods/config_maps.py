@@ -172,7 +172,7 @@ def _one_of(mount: _Mount) -> str:
 
 @rule(
     id="PS736",
-    title="object whose name resembles an unused one of the file",
+    title="misspelled name of a ConfigMap, Secret or claim",
     level=Level.WARNING,
     cause="A pod names a ConfigMap, Secret or PersistentVolumeClaim that is not in the file. The "
     "file has one with a similar name, which nothing uses.",

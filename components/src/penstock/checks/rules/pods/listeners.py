@@ -134,7 +134,7 @@ def _listeners(deployment: ServingDeployment) -> Mapping[str, list[Listener]]:
     cause="The containers of a pod share one network. Two processes in it open the same port, or "
     "one process opens it twice: for KV events, the NIXL side channel, the bootstrap server of "
     "SGLang, HTTP or Dynamo's system server.",
-    effect="The second one stops with “Address already in use”.",
+    effect="The process that opens the port second stops with “Address already in use”.",
     remedy="Give each listener its own port.",
     source="dynamo#5224 (ZMQError of ZmqEventPublisher in vllm/distributed/kv_events.py); "
     "nixl_connector.py of vLLM; component_worker.go (DYN_SYSTEM_PORT 9090)",
@@ -157,7 +157,7 @@ def port_clash(deployment: ServingDeployment) -> Iterable[RuleResult]:
             elif first.what != port.what:
                 yield _clash(
                     port,
-                    f"{port.what} of {name} is {port.number}, and so is {first.what}",
+                    f"{port.what} of {name} is {port.number}, the same as {first.what}",
                     "one of them",
                 )
 
@@ -171,13 +171,15 @@ def _clash(port: Listener, message: str, which: str) -> RuleResult:
     id="PS737",
     title="probe of a port on which nothing listens",
     level=Level.ERROR,
-    cause="A probe names another port than those of the container's process: the frontend's (8000, "
-    "--http-port or DYN_HTTP_PORT), or that of a worker's system server (9090 or DYN_SYSTEM_PORT).",
-    effect="The probe always fails. The pod never becomes ready, or is restarted again and again.",
+    cause="A probe uses a port on which the container's process does not listen. A frontend "
+    "listens on 8000, --http-port or DYN_HTTP_PORT, the system server of a worker on 9090 or "
+    "DYN_SYSTEM_PORT.",
+    effect="The probe always fails. The pod never becomes ready, or its container restarts "
+    "repeatedly.",
     remedy="Probe the port on which the process listens.",
     source="component_frontend.go and component_worker.go of the operator; health-checks.mdx",
     versions=KUBERNETES,
-    exceptions="Containers are not checked if something else than Dynamo's frontend or a worker "
+    exceptions="Containers are not checked if a program other than Dynamo's frontend or worker "
     "runs in them, or if a port is not known.",
 )
 def unserved_probe(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -215,7 +217,7 @@ def _with_port(container: Container, probe: str, kind: str, port: int) -> Fix:
         return Fix(text=f"Use httpGet with port {port}, or remove the probe.")
     path = f"main/{probe}/{kind}/port"
     fields = {path: port} if container.is_main and not container.cursor[probe].is_absent else {}
-    return Fix(text=f"Set its port to {port}.", fields=fields)
+    return Fix(text=f"Set the port of {probe} to {port}.", fields=fields)
 
 
 def _number(container: Container, port: Any) -> int | None:

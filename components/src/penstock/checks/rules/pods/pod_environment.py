@@ -1,4 +1,4 @@
-"""Rules about what Kubernetes and the user of a container do to its environment."""
+"""Rules about variables that Services set, and about users without a home folder."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NUMBERS = {
     "VLLM_NIXL_SIDE_CHANNEL_PORT": "kv-transfer-config",
 }
 VALIDATION = "fail-on-environ-validation"
-# Any of them gives the caches of a user without a home folder a place.
+# Each of them names a folder for the caches of a user without a home folder.
 CACHES = ("HOME", "HF_HOME", "TRITON_CACHE_DIR", "XDG_CACHE_HOME")
 TMP = "/tmp"  # noqa: S108  a folder of the container
 USERS = (0, 1000)  # of NVIDIA's images
@@ -46,9 +46,10 @@ def _services(deployment: ServingDeployment) -> Iterator[tuple[str, Location]]:
     id="PS738",
     title="Service that sets a variable of vLLM",
     level=Level.ERROR,
-    cause="For each Service, Kubernetes sets variables in all later pods of the namespace: for one "
-    "named vllm, VLLM_PORT=tcp://… vLLM reads variables of these names as numbers, and with "
-    "--fail-on-environ-validation it refuses each VLLM_ variable that it does not know.",
+    cause="For each Service, Kubernetes sets variables in the pods of the namespace that start "
+    "later. For a Service named vllm, one of them is VLLM_PORT=tcp://… vLLM reads variables with "
+    "these names as numbers, and with --fail-on-environ-validation it refuses each VLLM_ variable "
+    "that it does not know.",
     effect="vLLM exits at startup with ValueError.",
     remedy="Rename the Service, or set enableServiceLinks to false in the pods.",
     source="Kubernetes, service (environment variables); get_vllm_port in vllm/envs.py",
@@ -90,7 +91,7 @@ def _is_refused(worker: Worker, variable: str) -> bool:
     source="llm-d#1430; Kubernetes, security-context",
     versions=KUBERNETES,
     exceptions="Nothing is reported if HOME, HF_HOME, TRITON_CACHE_DIR or XDG_CACHE_HOME is set. "
-    "Of other images than NVIDIA's only UIDs above 65535 are reported.",
+    "For images other than NVIDIA's, only UIDs above 65535 are reported.",
 )
 def user_without_home(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.one_worker_per_component:

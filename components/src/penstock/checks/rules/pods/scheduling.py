@@ -44,10 +44,10 @@ AFFINITY = ("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringEx
 
 @rule(
     id="PS740",
-    title="GPU label that resembles a product",
+    title="misspelled GPU product in a node label",
     level=Level.WARNING,
-    cause="A pod requires nodes whose nvidia.com/gpu.product is the name of no GPU, and differs "
-    "from one in a few letters.",
+    cause="A pod requires nodes with a value of nvidia.com/gpu.product that is not the name of a "
+    "GPU, but differs from one in a few letters.",
     effect="No node has the label, so the pod stays Pending.",
     remedy="Use the name that the nodes have: kubectl get nodes -L nvidia.com/gpu.product.",
     source="NVIDIA GPU feature discovery (nvidia.com/gpu.product)",
@@ -65,7 +65,7 @@ def mistyped_product(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 is_selected = as_mapping(selector).get(PRODUCT) == value
                 yield RuleResult(
                     location=_field(component.name, "nodeSelector" if is_selected else "affinity"),
-                    message=f"{PRODUCT} is {value}, which is the name of no GPU",
+                    message=f"{PRODUCT} is {value}, which is not the name of a GPU",
                     fix=Fix(
                         text=f"Use {near}.",
                         fields={"pod/nodeSelector": {PRODUCT: near}} if is_selected else {},
@@ -84,11 +84,11 @@ def _field(component: str, *path: str) -> Location:
 
 @rule(
     id="PS741",
-    title="placement that nothing can satisfy",
+    title="placement constraint that cannot match",
     level=Level.ERROR,
     cause="The node selector requires a label that the required node affinity excludes, or a "
     "topology spread counts pods with labels that no pod of the file has.",
-    effect="No node fits, so the pods stay Pending. A spread over other pods has no effect.",
+    effect="With this node selector, the pods stay Pending. The topology spread has no effect.",
     remedy="Correct the label in one of the two places.",
     source="Kubernetes, assign-pod-node and topology-spread-constraints",
     versions=KUBERNETES,
@@ -107,16 +107,16 @@ def impossible_placement(deployment: ServingDeployment) -> Iterable[RuleResult]:
                     fix=Fix(text=f"Use the same {key} in both."),
                 )
         for constraint in mappings(spec.get("topologySpreadConstraints")):
-            selected = as_mapping(as_mapping(constraint.get("labelSelector")).get("matchLabels"))
-            own = {k: v for k, v in selected.items() if not str(k).startswith(ADDED)}
+            matched = as_mapping(as_mapping(constraint.get("labelSelector")).get("matchLabels"))
+            own = {k: v for k, v in matched.items() if not str(k).startswith(ADDED)}
             if own and not any(own.items() <= pod.items() for pod in labels):
                 listed = ", ".join(f"{key}: {value}" for key, value in own.items())
                 yield RuleResult(
                     location=_field(component.name, "topologySpreadConstraints"),
-                    message=f"the topology spread counts pods with {listed}, and no pod of the "
-                    "file has it",
+                    message=f"the topology spread counts pods with {listed}, but no pod of the "
+                    "file has these labels",
                     why="Nothing is counted, so the pods may all be on one node.",
-                    fix=Fix(text="Use the labels of the pods, or add the label to them."),
+                    fix=Fix(text="Use labels of the pods, or add these labels to the pods."),
                     level=Level.WARNING,
                 )
 

@@ -18,8 +18,8 @@ class Thinks(StrEnum):
     """Whether a model reasons if the request does not say."""
 
     BY_DEFAULT = "by default"
-    ON_REQUEST = "on request"  # or nothing states the default
-    NEVER = "never"  # or no page names a parser of its reasoning
+    ON_REQUEST = "on request"  # or no source states the default
+    NEVER = "never"  # or no source names a parser for its reasoning
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,10 +27,10 @@ class Family:
     name: str
     # Matches the last part of an id, in lower case, without the endings of `QUANTIZED`.
     ids: str
-    # The parser that documents and recipes use; empty if none.
+    # The parsers that documents and recipes use; empty if none.
     reasoning: str = ""
     tools: str = ""
-    # Other parsers of sources, whose format differs.
+    # Other parsers that a source names although their format differs.
     also: tuple[str, ...] = ()
     thinks: Thinks = Thinks.BY_DEFAULT
     # Whether NVIDIA's recipes serve it without a reasoning parser, as for a benchmark.

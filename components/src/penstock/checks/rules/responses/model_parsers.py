@@ -42,14 +42,14 @@ WITH_FLAGS = ">=0.5.1"
 
 @rule(
     id="PS602",
-    title="the worker lacks a parser of its model",
+    title="the worker lacks a parser for its model",
     level=Level.ERROR,
     cause="A model writes reasoning and tool calls in the format of its family. Dynamo separates "
-    "them only with the parser of that format; without the flag it has none.",
+    "them from the text only with the parser for this format, and by default it uses no parser.",
     effect="Reasoning appears in the response text, and tool calls are plain text.",
     example="Qwen3.6 without --dyn-reasoning-parser responds with <think>…</think> in content.",
-    remedy="Set --dyn-reasoning-parser and --dyn-tool-call-parser on the workers to the parsers of "
-    "the model, for gpt-oss gpt_oss and harmony.",
+    remedy="Set --dyn-reasoning-parser and --dyn-tool-call-parser on the workers to the parsers "
+    "for the model: for gpt-oss, gpt_oss and harmony.",
     source="Tool Call Parsing and Reasoning Parsing in docs.nvidia.com/dynamo; NVIDIA's recipes; "
     "parsers/v1 of ai-dynamo/frontend-crates@9689b20c (which parsers read the same format); "
     "dynamo#2939 (no parser by default), dynamo#14472; TensorRT-LLM#9256; dynamo#2619 and "
@@ -57,10 +57,10 @@ WITH_FLAGS = ">=0.5.1"
     "wheels of 0.5.0 and 0.5.1",
     versions=Versions(dynamo=WITH_FLAGS),
     other_levels=(Level.WARNING, Level.NOTE),
-    exceptions="Only gpt-oss is an error, because it can write no other format. It is a note if "
-    "NVIDIA's own recipes serve the model without a reasoning parser. A tool-call parser may be "
-    "absent, unless a reasoning parser is set. Models that reason only on request need no "
-    "reasoning parser. With a chat template of one's own, or a chat processor other than Dynamo's, "
+    exceptions="The finding is an error only for gpt-oss, which can write no other format. It is a "
+    "note if NVIDIA's own recipes serve the model without a reasoning parser. A missing tool-call "
+    "parser is reported only if a reasoning parser is set. Models that reason only on request need "
+    "no reasoning parser. With a custom chat template, or a chat processor other than Dynamo's, "
     "only gpt-oss is checked.",
 )
 def wrong_parsers(deployment: ServingDeployment) -> Iterator[RuleResult]:
@@ -77,7 +77,8 @@ def wrong_parsers(deployment: ServingDeployment) -> Iterator[RuleResult]:
 
 
 def _family(deployment: ServingDeployment, worker: Worker) -> Family | None:
-    """None too if Dynamo does not parse the responses, or they may have another format."""
+    """The family of the model; None if it is unknown, if Dynamo does not parse the responses, or if
+    they may have another format."""
     if writes_harmony(deployment):
         return family_of("gpt-oss-120b")
     processor = deployment.router_setting("--dyn-chat-processor", "DYN_CHAT_PROCESSOR")
@@ -92,7 +93,7 @@ def _family(deployment: ServingDeployment, worker: Worker) -> Family | None:
 
 
 def _level(worker: Worker, family: Family, flag: str) -> Level | None:
-    """None if the parser fits, or if it need not be set."""
+    """The level of the finding; None if the parser fits or is not needed."""
     configured, best = parser(worker, flag), _best(family, flag)
     if not configured:
         if _is_gpt_oss(family):

@@ -1,5 +1,5 @@
-"""The parsers of Dynamo: get_reasoning_parser_names and get_tool_parser_names of its runtime, with
-the first release that has them. None was removed up to 1.7.
+"""The parsers of Dynamo, with the first release that has each: get_reasoning_parser_names and
+get_tool_parser_names of its runtime. No release up to 1.7 removed one.
 
 tests/engines/test_flags.py compares the names with the installed package.
 """

@@ -77,8 +77,8 @@ def batched_stream(deployment: ServingDeployment) -> Iterable[RuleResult]:
     title="unknown parser",
     level=Level.ERROR,
     cause="The release has no parser of this name.",
-    effect="The worker exits at startup, or when it registers. Before 1.5, tool calls were lost "
-    "silently if a variable names the parser.",
+    effect="The worker exits at startup, or when it registers. Before 1.5, a worker whose "
+    "parser a variable names loses tool calls without a message.",
     remedy="Use one of Dynamo's parser names.",
     source="dynamo#13818; get_reasoning_parser_names and get_tool_parser_names of "
     "ai-dynamo-runtime 0.5.1 to 1.7.0, which are the choices of the flags",

@@ -21,9 +21,9 @@ from penstock.serving.deployment import ServingDeployment
 from penstock.serving.versions import dynamo_version
 from penstock.serving.worker import Worker
 
-# Before, the vLLM worker enables KV events itself.
+# Before this release, the vLLM worker enables KV events itself.
 WITHOUT_EVENTS = Versions(dynamo=">=1.1")
-# Since then, the worker registers the block size of the engine instead of the flag's.
+# Since 1.4, the worker registers the block size of the engine instead of the flag's.
 FALLBACK, REGISTERED = Versions(dynamo=">=1.4"), Versions(dynamo="<1.4")
 EVENTS = {
     Engine.VLLM: {

@@ -21,7 +21,7 @@ from penstock.serving.worker import Worker
     cause="The KV router hashes prompts in blocks of one size for each model, and workers of two "
     "components have different ones.",
     effect="Dynamo rejects the workers that register later, because their model card differs, or "
-    "the router finds no cached prefix of theirs.",
+    "the router finds no cached prefix of these workers.",
     remedy="Set the same block size on all workers of the model.",
     source="ModelDeploymentCard.kv_cache_block_size and the checksum of model cards in "
     "lib/llm/src/discovery of ai-dynamo/dynamo (August 2026); dynamo#9545, dynamo#1232",

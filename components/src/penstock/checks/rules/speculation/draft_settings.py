@@ -20,7 +20,7 @@ ASYNC_METHODS = (
     *("eagle", "eagle3", "mtp", "draft_model", "ngram_gpu", "dspark", "dflash"),
     "extract_hidden_states",
 )
-# Methods that only vLLM's first model runner has, whose limit outlived the others'.
+# Methods that only vLLM's first model runner has. Later versions still have their limit.
 FIRST_RUNNER = ("suffix", "custom_class")
 
 
