@@ -94,7 +94,8 @@ def test_an_unknown_type_of_v1beta1_is_one_error(tag: str) -> None:
         (
             {"topologyConstraint": {"packDomain": "Rack"}},
             "PS779 spec.services.Worker.topologyConstraint.packDomain is 'Rack', which does not "
-            "match ^[a-z0-9]([a-z0-9-]*[a-z0-9])?$. Correct it.",
+            "match the pattern ^[a-z0-9]([a-z0-9-]*[a-z0-9])?$. Write a value that matches the "
+            "pattern.",
         ),
         (
             {"livenessProbe": {"periodSeconds": "5"}},

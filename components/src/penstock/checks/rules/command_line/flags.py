@@ -75,7 +75,7 @@ def _invalid_file_values(deployment: ServingDeployment) -> Iterable[RuleResult]:
 
 
 def _not_boolean(key: str, value: Any) -> _Problem:
-    """For the value of a switch: 'yes' is a text, which becomes a second argument."""
+    """The problem of a value of a switch. The text 'yes' would become a second argument."""
     meant = BOOLEANS.get(str(value).lower())
     if not isinstance(value, str) or meant is None:
         message = f"is {value}, but takes only true or false"
@@ -112,8 +112,8 @@ def _before(versions: Versions) -> Versions | None:
 
 
 def _choice_problem(one: GivenFlag, module: str) -> _Problem | None:
-    """For a value that is not one of the flag's choices. None if only some versions reject it:
-    PS163 reports it."""
+    """The problem of a value that is not one of the flag's choices. None if only some versions
+    reject it, which PS163 reports."""
     flag, text = one.flag, one.text or ""
     engine = {"dynamo.vllm": Engine.VLLM, "dynamo.sglang": Engine.SGLANG}.get(module)
     if flag is None or (engine and is_known(engine, "choices", flag.name, text)):

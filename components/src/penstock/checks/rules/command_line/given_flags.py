@@ -36,7 +36,7 @@ def launches(deployment: ServingDeployment) -> Iterator[tuple[str, Launch, FlagT
 
 
 def all_launches(deployment: ServingDeployment) -> Iterator[tuple[str, Launch, FlagTable]]:
-    """Those of modules with an engine or a frontend, then those of the others."""
+    """The launches of engines and frontends, and then those of other modules."""
     yield from launches(deployment)
     for component in deployment.components:
         for launch in component.launches:

@@ -14,7 +14,7 @@ from penstock.engines.flags import FlagTable
 from penstock.engines.settings import Location
 from penstock.serving.deployment import ServingDeployment
 
-# A flag, a blank or an equal sign that a blank precedes, and what follows.
+# A flag, then spaces or an equal sign with spaces, then the rest; or a space before a flag.
 JOINED = re.compile(
     r"\s*(--[A-Za-z][\w.-]*)(?:\s*=\s+|\s+=\s*|\s+)(.*)|\s+(--[A-Za-z]\S*)", re.DOTALL
 )
@@ -26,10 +26,10 @@ JOINED = re.compile(
     level=Level.ERROR,
     cause="An item of `args` or `command` contains a flag, a space and a value. Without a shell, "
     "nothing splits it: the process gets one argument with a space. A script in a `>` block has "
-    "such arguments, too, if its lines end in a backslash: the block joins them, and the shell "
-    "reads an escaped space.",
-    effect="The parser takes it for an unrecognized argument, and the process exits and restarts "
-    "in a crash loop.",
+    "such arguments too if its lines end in a backslash: the block joins the lines, so that each "
+    "backslash escapes a space.",
+    effect="The parser rejects the argument as unrecognized. The process exits, and its container "
+    "restarts in a crash loop.",
     remedy="Write flag and value as two items, or as flag=value.",
     source="Python's argparse (_parse_optional); Kubernetes, define-command-argument-container",
     versions=SHELL,
@@ -46,7 +46,7 @@ def flag_and_value_in_one(deployment: ServingDeployment) -> Iterable[RuleResult]
             listed = " and ".join(items) if len(items) == 2 else ", ".join(items)
             yield RuleResult(
                 location=Location(name, "args", (word.partition("=")[0],)),
-                message=f"{word!r} is one argument, with a space in it",
+                message=f"{word!r} is one argument that contains a space",
                 fix=Fix(
                     text=f"Write {len(items)} items: {listed}."
                     if len(items) > 1
@@ -58,11 +58,11 @@ def flag_and_value_in_one(deployment: ServingDeployment) -> Iterable[RuleResult]
 
 
 def _folded_script(component: str, words: Sequence[str]) -> RuleResult:
-    """For a script whose lines `>-` joined, so that each backslash escapes a space."""
+    """The result for a script whose lines `>-` joined, so that each backslash escapes a space."""
     return RuleResult(
         location=Location(component, "args", (words[0],)),
-        message=f"{len(words)} arguments begin with a space, such as {words[0]!r}: in the script a "
-        "backslash stands before a space instead of at the end of a line",
+        message=f"{len(words)} arguments begin with a space, such as {words[0]!r}: in the "
+        "script, a backslash precedes a space instead of the end of a line",
         fix=Fix(text="Write the script as a `|` block instead of `>`, which joins its lines."),
     )
 
@@ -77,9 +77,9 @@ def joined(table: FlagTable, arguments: Sequence[str]) -> Iterator[tuple[str, st
 
 
 def _split(word: str) -> tuple[str, ...]:
-    """The arguments that a shell would make of it, with `=` between flag and value removed."""
+    """The arguments into which a shell splits the text, without a `=` between flag and value."""
     text = re.sub(r"^(\s*--[\w.-]+)\s*=\s*", r"\1 ", word)
     try:
         return tuple(shlex.split(text))
-    except ValueError:  # a quote without its end
+    except ValueError:  # an unclosed quote
         return tuple(text.split(maxsplit=1))

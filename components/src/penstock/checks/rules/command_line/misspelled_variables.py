@@ -16,9 +16,9 @@ from penstock.serving.deployment import ServingDeployment
     id="PS170",
     title="misspelled variable",
     level=Level.WARNING,
-    cause="No version of Dynamo, of the engines or of huggingface_hub has a variable of this name, "
-    "but one with almost the same name.",
-    effect="The variable is ignored, mostly without a message.",
+    cause="No version of Dynamo, of the engines or of huggingface_hub reads a variable with this "
+    "name, but one reads a variable with almost the same name.",
+    effect="The variable is ignored, usually without a message.",
     remedy="Correct the name.",
     source="engines/data/variable_names.json, made of the wheels of ai-dynamo 0.4.1 to "
     "1.7.0.dev20261026, vLLM 0.10.1.1 to 0.33.0, SGLang 0.5.0rc2 to 0.5.23, huggingface_hub 1.33.0",
@@ -30,6 +30,6 @@ def misspelled_variable(deployment: ServingDeployment) -> Iterable[RuleResult]:
             if near := misspelled(name):
                 yield RuleResult(
                     location=Location(component.name, "env", (name,)),
-                    message=f"nothing reads {name}; {near} exists",
+                    message=f"no program reads {name}; the similar variable {near} exists",
                     fix=Fix(text=f"Rename {name} to {near}."),
                 )

@@ -56,7 +56,7 @@ def _pairs(worker: Worker) -> Iterator[Problem]:
     if worker.engine is not Engine.VLLM:
         return
     if worker.flag(SHADOW) is not None and worker.get("load-format") != "gms":
-        yield SHADOW, f"{SHADOW} requires --load-format gms", "Add it."
+        yield SHADOW, f"{SHADOW} requires --load-format gms", "Add --load-format gms."
     role = worker.role in (Role.PREFILL, Role.DECODE)
     for flag in (EMBEDS, ENCODER):
         if worker.flag(flag) is not None and role:
@@ -81,7 +81,7 @@ def _multimodal(worker: Worker) -> Iterator[Problem]:
         yield DEDICATED, message, fix
     elif _is_on(worker, DECODING):
         message = f"{DECODING} does not work with {DEDICATED}"
-        yield DECODING, message, "Move it to the encode worker."
+        yield DECODING, message, f"Move {DECODING} to the encode worker."
 
 
 def _is_on(worker: Worker, flag: str) -> bool:
@@ -100,4 +100,4 @@ def _endpoints(worker: Worker) -> Iterator[Problem]:
         message = f"{flag} has the unknown type {unknown[0]}"
         yield flag, message, f"Use {', '.join(ENDPOINTS)}."
     elif "none" in types and len(types) > 1:
-        yield flag, f"{flag} combines none with other types", "Remove none."
+        yield flag, f"{flag} combines the type none with others", "Remove the type none."

@@ -191,7 +191,7 @@ def _similar(table: FlagTable, one: GivenFlag) -> Fix | None:
 
 
 def _near(flag: str, table: FlagTable) -> str:
-    """The flag that is meant; empty if it is one that another engine has, or resembles none."""
+    """The flag of the module that ``flag`` resembles; empty if another engine has ``flag``."""
     if near := same_meaning(flag, table.by_spelling, SAME):
         return near
     names = [name for name in table.by_spelling if name.startswith("--")]
@@ -199,7 +199,7 @@ def _near(flag: str, table: FlagTable) -> str:
 
 
 def _of_another(flag: str, name: str) -> Fix | None:
-    """What to do about a flag that another engine has; None if none has it."""
+    """The fix for a flag of another engine; None if no engine has the flag."""
     has = owner(flag)
     return Fix(text=f"Remove {name}, which is {has}.") if has else None
 
@@ -269,7 +269,8 @@ def _is_known(line: FileFlag, flag: str) -> bool:
 
 
 def _rename(line: FileFlag, flag: str) -> Fix | None:
-    """What to write instead; None if the flag resembles none of the module or another engine."""
+    """The fix for an unknown key; None if it resembles no flag of the module and no other engine
+    has it."""
     known = line.table.by_spelling
     if other := same_meaning(flag, known, SIMILAR):
         text = f"Use {other[2:]} and adapt the value: the keys are similar, not the same."

@@ -127,7 +127,7 @@ IGNORED = (
     "programs log nothing."
 )
 BARE_REFERENCE = re.compile(r"(?:^|=)(\$[A-Z_][A-Z0-9_]*)$")
-# The operator of 0.4.1 sets the first two, that of 1.0 all.
+# Operator 0.4.1 sets the first two variables, and operator 1.0 sets all of them.
 SET_BY_OPERATOR: Mapping[str, Versions] = {
     "DYN_PARENT_DGD_K8S_NAME": UNCHANGED,
     "DYN_PARENT_DGD_K8S_NAMESPACE": UNCHANGED,

@@ -1,4 +1,4 @@
-"""Rules about what the CRD of the operator's release excludes: fields, values and types."""
+"""Rules about fields, values and types that the CRD of the operator's release does not allow."""
 
 from __future__ import annotations
 
@@ -27,16 +27,15 @@ from penstock.serving.deployment import ServingDeployment
 from penstock.serving.worker import WORKERS
 from penstock.strict_yaml.places import place_of
 
-# The lists and maps of components, whose limit PS753 reports.
+# The fields with the list or map of components. PS753 reports their limit.
 COMPONENTS = (("spec", "components"), ("spec", "services"))
-QUANTITY = "|[numkMGTPE]|"  # a part of the pattern of quantities
-# Besides the types of v1beta1: the operator's own name of a component without a type
-# (ComponentTypeDefault in consts.go), and the example in the comment of the field, which old
-# recipes have.
+QUANTITY = "|[numkMGTPE]|"  # part of the pattern for quantities
+# The types of v1beta1, the operator's name for a component without a type (ComponentTypeDefault in
+# consts.go), and `main`: the comment of the field has this example, and old recipes use it.
 V1ALPHA1_TYPES = (*TYPES, "default", "main")
 SUB_TYPES = ("prefill", "decode", "encode")
-NO_POOL = "To the planner, the endpoint picker and DynamoModel, the deployment has no such pool."
-OWN_ROLES = ("encode", "encoder")  # which are similar to `decode` and mean something else
+NO_POOL = "The planner, the endpoint picker and DynamoModel do not find the pool of this component."
+OWN_ROLES = ("encode", "encoder")  # similar to `decode`, with another meaning
 COUNTED: Mapping[type, str] = {str: "characters", list: "items", dict: "fields"}
 TYPE_FIXES = {
     "integer": "Write an integer.",
@@ -95,12 +94,12 @@ def unknown_field(deployment: ServingDeployment) -> Iterable[RuleResult]:
 
 @rule(
     id="PS779",
-    title="value that the CRD excludes",
+    title="value that the CRD does not allow",
     level=Level.ERROR,
-    cause="The CRD gives the type of each field, and for some the possible values, a range, a "
-    "length, a pattern or the fields that must be set.",
+    cause="The CRD defines the type of each field, and for some fields the possible values, a "
+    "range, a length, a pattern or required fields.",
     effect="The API server rejects the deployment.",
-    remedy="Use a value that the finding describes.",
+    remedy="Use a value that meets the condition in the message.",
     source="dynamographdeployments CRDs of the operators 1.0 to 1.5",
     versions=OPERATOR_CRD,
 )
@@ -129,8 +128,8 @@ def excluded_value(deployment: ServingDeployment) -> Iterable[RuleResult]:
     "getDGDComponentAlphaSubComponentType in graph.go",
     versions=Versions(operator=">=1.0"),
     other_levels=(Level.WARNING, Level.NOTE),
-    exceptions="A type that is not similar to a known one may be a role of one's own. It is a "
-    "warning if the component runs a frontend or a worker of Dynamo, and otherwise a note.",
+    exceptions="A type that is not similar to a known one may be a custom role. The finding is "
+    "a warning if the component runs a frontend or a worker of Dynamo, and otherwise a note.",
 )
 def unknown_type(deployment: ServingDeployment) -> Iterable[RuleResult]:
     if deployment.api_version != V1ALPHA1:
@@ -207,7 +206,7 @@ def _not_served(deployment: ServingDeployment) -> RuleResult:
 
 
 def _of_other_operators(deployment: ServingDeployment, path: Path) -> tuple[str, str]:
-    """The end of the message and the fix for a field that another operator has; else empty."""
+    """The end of the message and the fix for a field of another operator version; else empty."""
     value, own, known = _object(deployment), _release(deployment), stored_releases()
     others = [release for release in known if release != own and _has_field(release, value, path)]
     if not others:
@@ -241,9 +240,10 @@ def _described(bad: BadValue, root: Cursor) -> tuple[str, str]:
         return f"{place} is {shown}, which is not one of {listed}", fix
     if bad.keyword == "pattern":
         if QUANTITY in limit:
-            fix = "Write a number with a unit such as 500m, 8Gi or 2."
+            fix = "Write a quantity such as 500m, 8Gi or 2."
             return f"{place} is {shown}, which is not a quantity", fix
-        return f"{place} is {shown}, which does not match {limit}", "Correct it."
+        message = f"{place} is {shown}, which does not match the pattern {limit}"
+        return message, "Write a value that matches the pattern."
     bound = "minimum" if bad.keyword.startswith("min") else "limit"
     counted = COUNTED.get(type(value), "")
     has = f"has {len(value)} {counted}" if counted else f"is {shown}"

@@ -84,8 +84,8 @@ def long_for_grove(deployment: ServingDeployment) -> Iterable[RuleResult]:
             length += len(component.name) + len("-ldr")
         if component.nodes < 2 or length <= GROVE_LIMIT:
             continue
-        # Operators before 1.1 do not shorten names. Nothing states whether Grove is installed, so
-        # it is a warning.
+        # Operators before 1.1 do not shorten names. The file does not state whether Grove is
+        # installed, so the finding is a warning.
         for level, versions in ((Level.WARNING, ">=0.7,<1.1"), (Level.NOTE, ">=1.1")):
             has_no_grove = deployment.annotations().get("nvidia.com/enable-grove") == "false"
             yield RuleResult(
@@ -218,9 +218,9 @@ def no_frontend(deployment: ServingDeployment) -> Iterable[RuleResult]:
     id="PS773",
     title="component without a type",
     level=Level.ERROR,
-    cause="The type (`componentType` in v1alpha1) is optional in the CRD, and the operator takes "
-    "port, probes, labels and the detection of the frontend from it. It cannot be changed once it "
-    "is set.",
+    cause="The type (`componentType` in v1alpha1) is optional in the CRD. From it, the operator "
+    "derives the port, the probes and the labels, and which component is the frontend. It cannot "
+    "be changed once it is set.",
     effect="The API server accepts the deployment, but the operator does not treat the component "
     "as a frontend or a worker.",
     remedy="Set the type.",
@@ -240,7 +240,7 @@ def missing_type(deployment: ServingDeployment) -> Iterable[RuleResult]:
 
 
 def _type_of(role: Role, key: str) -> dict[str, str]:
-    """The fields that state a role; v1alpha1 has prefill and decode as parts of the workers."""
+    """The fields that state a role. In v1alpha1, prefill and decode are subtypes of worker."""
     if key == "componentType" and role in (Role.PREFILL, Role.DECODE):
         return {key: "worker", "subComponentType": role.value}
     return {key: role.value if role.value in TYPES else "worker"}

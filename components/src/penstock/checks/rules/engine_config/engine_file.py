@@ -58,8 +58,9 @@ def _unsupported_settings(
 def _result(
     worker: Worker, setting: UnsupportedSetting, versions: Versions | None = None
 ) -> Iterator[RuleResult]:
-    """As an error in ``versions`` (None: those of the rule). What resembles nothing known may be of
-    an older TensorRT-LLM than those whose keys were read: a warning there."""
+    """The result as an error in ``versions`` (None: those of the rule). A key or value that
+    resembles no known one may exist in an older TensorRT-LLM than those whose keys were read, so
+    for these it is a warning."""
     result = RuleResult(
         location=worker.location("config", *setting.path),
         message=setting.message,
@@ -70,7 +71,7 @@ def _result(
         yield result
         return
     yield replace(result, versions=Versions(trtllm=f">={FIRST_READ}"))
-    message = f"{setting.message} (those of TensorRT-LLM {FIRST_READ})"
+    message = f"{setting.message} (compared with TensorRT-LLM {FIRST_READ})"
     earlier = Versions(trtllm=f"<{FIRST_READ}")
     yield replace(result, message=message, versions=earlier, level=Level.WARNING)
 

@@ -25,7 +25,7 @@ from penstock.serving.worker import Worker
 BY_VARIABLE = ("NIXL", "UCX", "MOONCAKE", "MPI")
 # Of speculative-config (nixl/metadata.py 0.31.0).
 DRAFT_DETAILS = ("revision", "code_revision", "parallel_drafting", "kv_cache_dtype")
-# vLLM's NIXL connector converts between block sizes since 0.12, and fails an assertion before
+# Since 0.12, vLLM's NIXL connector converts between block sizes. Before, an assertion fails
 # (`assert self.block_size == remote_block_size` in nixl_connector.py of 0.11.0).
 CONVERTED, NOT_CONVERTED = Versions(vllm=">=0.12"), Versions(vllm="<0.12")
 # Images before Dynamo 0.8 set TRTLLM_USE_UCX_KVCACHE, which decides for DEFAULT.

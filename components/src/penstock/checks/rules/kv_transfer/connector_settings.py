@@ -31,9 +31,9 @@ BEFORE_1_7 = Versions(dynamo=">=0.8,<1.7")
     id="PS444",
     title="the NIXL side channel has no address",
     level=Level.ERROR,
-    cause="Dynamo sets VLLM_NIXL_SIDE_CHANNEL_HOST only for NixlConnector, alone, in a PdConnector "
-    "or, since 1.7, in a MultiConnector. For other connectors that contain NIXL, vLLM uses "
-    "localhost.",
+    cause="Dynamo sets VLLM_NIXL_SIDE_CHANNEL_HOST only for a NixlConnector that is used alone, "
+    "in a PdConnector or, since Dynamo 1.7, in a MultiConnector. For other connectors that contain "
+    "NIXL, vLLM uses localhost.",
     effect="The decode worker connects to itself, and every handshake between pods fails.",
     remedy="Set the variable to status.podIP.",
     source="dynamo/vllm/args.py 484-488 of 0.8.1, 566-586 of 1.6.1, 635-655 of 1.7.0; "
@@ -164,7 +164,7 @@ def _incomplete(worker: Worker, connector: Connector) -> Iterator[RuleResult]:
     effect="vLLM raises NotImplementedError at startup.",
     remedy="Use tensor parallelism on decode workers.",
     source="vllm/distributed/kv_transfer/kv_connector/v1/nixl/base_worker.py 436 of 0.26.0, 451 of "
-    "0.28.0 and 801 of 0.31.0; 0.23.0 has no support of pipeline stages",
+    "0.28.0 and 801 of 0.31.0; 0.23.0 does not support pipeline stages",
     versions=Versions(vllm=">=0.26"),
 )
 def pipeline_parallel_consumer(deployment: ServingDeployment) -> Iterable[RuleResult]:

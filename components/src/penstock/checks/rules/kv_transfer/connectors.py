@@ -116,12 +116,12 @@ def loopback_side_channel(deployment: ServingDeployment) -> Iterable[RuleResult]
     id="PS419",
     title="NIXL with pipeline parallelism and sliding-window attention",
     level=Level.ERROR,
-    cause="vLLM's NIXL connectors do not support PP with a hybrid KV layout such as that of "
-    "gpt-oss. NixlPushConnector does since 0.31.",
+    cause="vLLM's NIXL connectors do not support pipeline parallelism with a hybrid KV layout such "
+    "as that of gpt-oss. Since 0.31, NixlPushConnector supports it.",
     effect="vLLM raises NotImplementedError at startup.",
     remedy="Use tensor parallelism.",
     source="vllm#52913; nixl/base_worker.py 430 of 0.26.0, 444 of 0.28.0, 787 of 0.31.0 (which "
-    "lets the push connector do it)",
+    "allows it for the push connector)",
     versions=Versions(vllm=">=0.26"),
 )
 def pipeline_with_nixl(deployment: ServingDeployment) -> Iterable[RuleResult]:

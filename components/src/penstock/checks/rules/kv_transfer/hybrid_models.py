@@ -19,9 +19,9 @@ from penstock.serving.deployment import ServingDeployment
 from penstock.serving.worker import Worker
 
 LAYOUT = "VLLM_SSM_CONV_STATE_LAYOUT"
-# Before 0.23, vLLM turned the manager off with every connector.
+# Before 0.23, vLLM disabled the manager with every connector.
 OFF_BY_DEFAULT = Versions(vllm=">=0.14,<0.23")
-# Still earlier, no flag kept it on.
+# Before 0.14, no flag enabled it again.
 ALWAYS_OFF = Versions(vllm="<0.14")
 OFF_IF_UNSUPPORTED = Versions(vllm=">=0.23")
 EVENTS = "kv-events-config"
@@ -93,7 +93,7 @@ def _recurrent_layers(worker: Worker, connector: Connector | None) -> Iterator[R
     elif connector is not None:
         yield RuleResult(
             location=worker.config_location(SECTION),
-            message=f"{connector.name} turns the hybrid KV cache manager off, which "
+            message=f"{connector.name} disables the hybrid KV cache manager, which "
             f"{worker.value('model')} requires for its recurrent layers",
             fix=Fix(text=f"Add --no-{HMA_FLAG}.", config={HMA_FLAG: False}),
             why=why,
@@ -101,7 +101,7 @@ def _recurrent_layers(worker: Worker, connector: Connector | None) -> Iterator[R
         )
         yield RuleResult(
             location=worker.config_location(SECTION),
-            message=f"{connector.name} turns the hybrid KV cache manager off, which "
+            message=f"{connector.name} disables the hybrid KV cache manager, which "
             f"{worker.value('model')} requires for its recurrent layers",
             fix=Fix(text=f"Remove {SECTION}, or use a newer image."),
             why=why,
@@ -119,7 +119,7 @@ def _recurrent_layers(worker: Worker, connector: Connector | None) -> Iterator[R
     elif _publishes_events(worker):
         yield RuleResult(
             location=worker.config_location(EVENTS),
-            message=f"{EVENTS} turns the hybrid KV cache manager off, which "
+            message=f"{EVENTS} disables the hybrid KV cache manager, which "
             f"{worker.value('model')} requires for its recurrent layers",
             fix=Fix(text=f"Remove {EVENTS}.", config={EVENTS: None}),
             why=why,

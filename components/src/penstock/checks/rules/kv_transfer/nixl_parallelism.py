@@ -51,7 +51,7 @@ def _unequal(prefill: Worker, decode: Worker, facts: ModelFacts | None) -> Itera
         yield _result(decode, first, f"{sizes}: neither divides the other", versions=AGREEMENT)
         return
     if second < first:
-        problem = "this version cannot transfer to a smaller TP"
+        problem = "vLLM before 0.14 cannot transfer KV to a smaller TP"
         yield _result(decode, first, f"{sizes}: {problem}", versions=ONLY_LARGER)
     if facts is None or facts.is_mla:
         return

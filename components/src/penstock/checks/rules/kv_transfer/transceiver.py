@@ -16,7 +16,7 @@ from penstock.manifests.deployment import Engine
 from penstock.positive_int import positive_int
 from penstock.serving.deployment import ServingDeployment
 
-# Before, an unset transceiver_runtime is CPP.
+# Before this version, an unset transceiver_runtime means CPP.
 SINCE_AUTO = Versions(trtllm=">=1.3.0rc27")
 
 

@@ -112,8 +112,8 @@ def has_connector(worker: Worker) -> bool:
     id="PS403",
     title="the KV transfer backend is DEFAULT",
     level=Level.NOTE,
-    cause="DEFAULT uses the backend of TRTLLM_USE_*_KVCACHE, which images before Dynamo 0.8 set to "
-    "UCX, or NIXL if none is set.",
+    cause="DEFAULT uses the backend that a variable TRTLLM_USE_*_KVCACHE selects, or NIXL if none "
+    "is set. Images before Dynamo 0.8 set TRTLLM_USE_UCX_KVCACHE.",
     effect="The image or a variable selects the backend.",
     example="4 + 4 workers on one host failed because of this.",
     remedy="Set the backend to NIXL or UCX.",
@@ -126,8 +126,8 @@ def default_backend(deployment: ServingDeployment) -> Iterable[RuleResult]:
         if worker.is_trtllm and worker.get(f"{TRANSCEIVER}.backend") == "DEFAULT":
             yield RuleResult(
                 location=worker.config_location(f"{TRANSCEIVER}.backend"),
-                message=f"{TRANSCEIVER}.backend is DEFAULT: TRTLLM_USE_*_KVCACHE selects the "
-                "backend, or the image does",
+                message=f"{TRANSCEIVER}.backend is DEFAULT: the image, or a variable "
+                "TRTLLM_USE_*_KVCACHE, selects the backend",
                 fix=Fix(text="Set the backend to NIXL.", config={f"{TRANSCEIVER}.backend": "NIXL"}),
             )
 

@@ -165,6 +165,6 @@ def _features(worker: Worker, connector: Connector) -> Iterator[Exclusion]:
 
 
 def _recovers_state(worker: Worker) -> bool:
-    """As `use_kda_recoverssm` in config/vllm.py of 0.33.0: the state is then in a usual page."""
+    """Whether the state is in a regular page: `use_kda_recoverssm` in config/vllm.py of 0.33.0."""
     is_kda = "kimi" in str(worker.value("model") or "").lower()
     return is_kda and worker.value("speculation") is not None

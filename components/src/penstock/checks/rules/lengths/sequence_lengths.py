@@ -75,7 +75,7 @@ def context_exceeds_positions(deployment: ServingDeployment) -> Iterable[RuleRes
 
 
 def _exceeds_positions(deployment: ServingDeployment, worker: Worker) -> bool:
-    """Whether its context length is larger than the model's limit, which nothing extends."""
+    """Whether its context length exceeds the model's limit, and no setting extends the limit."""
     limit, length = deployment.model and deployment.model.positions, worker.count("context_length")
     is_extended = any(worker.get(key) for key in EXTENDED)
     return bool(limit and length and length > limit and not is_extended)
@@ -107,7 +107,7 @@ def _beyond_positions(worker: Worker, positions: int, *, is_allowed: bool) -> st
     versions=UNCHANGED,
     engines=(Engine.TRTLLM, Engine.VLLM),
     other_levels=(Level.WARNING, Level.NOTE),
-    exceptions="With TensorRT-LLM it is a warning, because only long prompts fail, and a note if "
+    exceptions="With TensorRT-LLM, it is a warning, because only long prompts fail, or a note if "
     "the file sets neither the tokens per step nor the context length.",
 )
 def prompt_exceeds_step(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -131,7 +131,7 @@ def prompt_exceeds_step(deployment: ServingDeployment) -> Iterable[RuleResult]:
 
 
 def _level_of_long_prompts(worker: Worker) -> Level | None:
-    """TensorRT-LLM refuses only long prompts, and all may be short."""
+    """A lower level for TensorRT-LLM, which refuses only the long prompts; None for vLLM."""
     if not worker.is_trtllm:
         return None
     names = ("max_batch_tokens", "context_length")

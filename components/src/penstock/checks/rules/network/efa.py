@@ -1,4 +1,4 @@
-"""Rules about NIXL's plugins: on AWS's network devices (EFA), and in the two pools."""
+"""Rules about the plugins of NIXL: for AWS's network devices (EFA), and in both pools."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ KEY = "kv_connector_extra_config.backends"
 
 @dataclass(frozen=True, kw_only=True)
 class Plugins:
-    """The plugins with which NIXL transfers the KV of a worker, in capitals."""
+    """The plugins with which NIXL transfers the KV of a worker, in upper case."""
 
     names: tuple[str, ...]
     location: Location
-    # What sets them.
+    # The setting that names the plugins.
     setting: str
 
     def fix(self, names: tuple[str, ...], where: str) -> Fix:
@@ -68,8 +68,8 @@ def nixl_plugins(worker: Worker) -> Plugins | None:
     id="PS455",
     title="NIXL over UCX on EFA",
     level=Level.WARNING,
-    cause="vLLM's and SGLang's NIXL use UCX unless another plugin is set, and UCX does not use EFA "
-    "devices.",
+    cause="In vLLM and SGLang, NIXL uses the plugin UCX unless another one is set. UCX does not "
+    "use EFA devices.",
     effect="KV transfers go over TCP.",
     remedy="Set the plugin LIBFABRIC on both pools.",
     source="sglang/srt/disaggregation/nixl/conn.py 173 and environ.py 246 of 0.5.9 "
@@ -96,7 +96,7 @@ def _has_efa(worker: Worker) -> bool:
 
 @rule(
     id="PS473",
-    title="the pools use different plugins of NIXL",
+    title="the pools use different NIXL plugins",
     level=Level.ERROR,
     cause="NIXL transfers only between agents that have a plugin in common.",
     effect="The KV transfer of each request fails: NIXL finds no backend for the remote agent.",
@@ -110,7 +110,7 @@ def plugins_differ(deployment: ServingDeployment) -> Iterable[RuleResult]:
         if first and second and not set(first.names) & set(second.names):
             yield RuleResult(
                 location=second.location,
-                message=f"NIXL of {decode.name} uses {', '.join(second.names)}, that of "
-                f"{prefill.name} uses {', '.join(first.names)}",
+                message=f"NIXL uses {', '.join(second.names)} on {decode.name}, but "
+                f"{', '.join(first.names)} on {prefill.name}",
                 fix=second.fix(first.names, f"on {decode.name}"),
             )

@@ -56,7 +56,7 @@ def _are_aggregated(deployment: ServingDeployment) -> bool:
 
 def resource_amounts(worker: Worker, side: str = "limits") -> dict[str, int]:
     """The positive amounts of the main container's resources, including v1alpha1 custom ones. A
-    resource of which a pod requests 0 is as absent."""
+    resource with the amount 0 counts as absent."""
     main = worker.pod.containers[0].cursor["resources"][side]
     custom = worker.pod.resources[side]["custom"]
     values: dict[str, Any] = {}

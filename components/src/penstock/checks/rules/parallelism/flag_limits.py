@@ -83,7 +83,7 @@ def invalid_section(deployment: ServingDeployment) -> Iterable[RuleResult]:
 
 
 def _is_reported_elsewhere(error: SectionError, key: str, value: object) -> bool:
-    """Whether another version accepts it, so that PS163 or PS169 names those that do not."""
+    """Whether another version accepts the key or value. PS163 or PS169 then reports it."""
     kind, table, given = _entry(error, key, value)
     return bool(kind) and is_known(Engine.VLLM, kind, table, given)
 

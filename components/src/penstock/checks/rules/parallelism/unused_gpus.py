@@ -1,4 +1,4 @@
-"""Replicas with more GPUs than their engine uses, and with none."""
+"""Rules about replicas with more GPUs than their engine uses, or with none."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _too_many_ranks(result: RuleResult, world: int, gpus: int) -> RuleResult:
 
 
 def without_gpus(deployment: ServingDeployment) -> Iterator[RuleResult]:
-    """The workers whose file requests 0 GPUs. One that requests none may get them elsewhere."""
+    """Workers with a request for 0 GPUs. Without a request, they may get GPUs in another way."""
     for worker in deployment.one_worker_per_component:
         pod, field = worker.pod, _zero_gpus(worker)
         if worker.component.gpus or not field or pod.claims.value:
@@ -65,7 +65,7 @@ def without_gpus(deployment: ServingDeployment) -> Iterator[RuleResult]:
 
 
 def _zero_gpus(worker: Worker) -> str:
-    """The resource of NVIDIA's GPUs that is 0; empty if none is. Others run in other images."""
+    """The resource for NVIDIA GPUs whose amount is 0; empty if there is none."""
     for resources in (worker.pod.containers[0].cursor["resources"], worker.pod.resources):
         for name, amount in as_mapping(resources["limits"].value).items():
             if name in ("nvidia.com/gpu", "gpu") and str(amount) == "0":
