@@ -74,7 +74,7 @@ def test_an_image_decides_for_its_component(root: Path) -> None:
     "text", [f'dynamo: "1.6.2"\n{GRAPH}', f"{GRAPH}frontend: {{image: a:1.6.2}}"]
 )
 def test_a_patch_without_a_wheel_runs_as_the_default_version(root: Path, text: str) -> None:
-    notes = ("no wheel of 1.6.2 could be read: these are the facts of 1.6.1",)
+    notes = ("the wheel of 1.6.2 is not on PyPI: penstock uses the facts of 1.6.1",)
     assert interpreters(graph_source(text, "g.yaml")) == ({}, notes)
 
 
@@ -82,4 +82,4 @@ def test_a_release_without_a_wheel_runs_in_the_environment_of_its_pre_release(ro
     python = install(root, "dynamo-1.7")
     found, notes = interpreters(graph_source(f'dynamo: "1.7.0"\n{GRAPH}', "g.yaml"))
     assert {i.python for i in found.values()} == {python}
-    assert notes == (f"no wheel of 1.7.0 could be read: these are the facts of {NEXT}",)
+    assert notes == (f"the wheel of 1.7.0 is not on PyPI: penstock uses the facts of {NEXT}",)

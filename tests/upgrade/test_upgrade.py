@@ -199,7 +199,9 @@ def test_a_version_that_does_not_exist(file: Path) -> None:
 
 def test_a_release_without_a_wheel_uses_the_facts_of_the_nearest_one(file: Path) -> None:
     upgrade = plan_upgrade(GRAPH, file, "1.7.0")
-    assert upgrade.notes[0] == f"no wheel of 1.7.0 could be read: these are the facts of {NEXT}"
+    assert (
+        upgrade.notes[0] == f"the wheel of 1.7.0 is not on PyPI: penstock uses the facts of {NEXT}"
+    )
     (change,) = upgrade.changes
     assert f"announced for v1.7, still accepted by {NEXT}" in change.text
     graph = parse_graph(upgrade.after, str(file)).graph
@@ -209,10 +211,10 @@ def test_a_release_without_a_wheel_uses_the_facts_of_the_nearest_one(file: Path)
 
 def test_a_patch_release_is_supported_next_to_the_one_before(file: Path) -> None:
     upgrade = plan_upgrade(GRAPH, file, "1.6.2")
-    assert upgrade.notes == ("no wheel of 1.6.2 could be read: these are the facts of 1.6.1",)
+    assert upgrade.notes == ("the wheel of 1.6.2 is not on PyPI: penstock uses the facts of 1.6.1",)
     assert upgrade.skew == ("1.6.1 and 1.6.2: supported (one minor release)",)
     again = plan_upgrade(upgrade.after, file, NEXT)
-    assert "no wheel of 1.6.2 could be read: these are the facts of 1.6.1" in again.notes
+    assert "the wheel of 1.6.2 is not on PyPI: penstock uses the facts of 1.6.1" in again.notes
 
 
 @pytest.mark.parametrize("to", ["1.7.0", NEXT])

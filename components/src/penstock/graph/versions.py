@@ -45,9 +45,9 @@ def wheel_of(version: str) -> str:
 
 
 def about_wheel(version: str) -> str | None:
-    """What an output says that uses facts of another version; None if it uses its own."""
+    """The note of an output that uses facts of another version; None if the version has its own."""
     other = WITHOUT_WHEEL.get(version)
-    return other and f"no wheel of {version} could be read: these are the facts of {other}"
+    return other and f"the wheel of {version} is not on PyPI: penstock uses the facts of {other}"
 
 
 def core(version: str) -> str:
