@@ -55,7 +55,7 @@ class Slip:
         return text
 
     def rules(self, tag: str) -> list[str]:
-        """Of the findings that the manifest without the slip does not have."""
+        """The rules of the findings that only the manifest with the slip has."""
         right = Counter(_rules(findings(manifest(self.base, tag), tag, self.level)))
         wrong = Counter(_rules(findings(self.text(tag), tag, self.level)))
         return sorted((wrong - right).elements())
@@ -81,7 +81,7 @@ def manifest(base: str, tag: str) -> str:
 
 
 def findings(text: str, tag: str, level: Level = Level.ERROR) -> list[Finding]:
-    """Those of one level, of a manifest whose images have the tag."""
+    """The findings of one level for a manifest whose images have the tag."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "manifest.yaml")
         path.write_text(text.replace("TAG", tag), "utf-8")

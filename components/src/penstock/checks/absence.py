@@ -26,8 +26,8 @@ class Absence:
 
 
 def outside(seen: Presence, *, is_parsed: bool) -> Iterator[Absence]:
-    """The releases before and after ``seen``. ``is_parsed``: whether the deployed release has it
-    according to its parser; without, it counts only up to the release before."""
+    """The releases before and after ``seen``. ``is_parsed``: whether the parser of the deployed
+    release has it; if not, it is present only up to the release before."""
     if seen.first != OLDEST:
         yield Absence(
             versions=Versions(dynamo=f">={OLDEST},<{seen.first}"),

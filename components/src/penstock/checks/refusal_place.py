@@ -36,16 +36,17 @@ OTHER_WORDS: Mapping[str, str] = {
 
 @dataclass(frozen=True, kw_only=True)
 class RefusalPlace:
-    # Of the setting that the sentence names; None if it names none that is set.
+    # The place of the setting that the sentence names; None if it names none that is set.
     location: Location | None
-    # As the file spells it.
+    # The name of this setting as the file spells it.
     name: str
-    # Of all settings that it names.
+    # The places of all settings that the sentence names.
     related: tuple[Location, ...]
 
 
 def place_of(sentence: str, worker: Worker) -> RefusalPlace:
-    """The setting whose name has the most letters in the sentence counts; of equals, the first."""
+    """The place of the setting whose name has the most letters in the sentence; if several have, of
+    the first."""
     text = _plain(sentence)
     found = sorted(set(_named(text, worker)), key=lambda one: (-one[0], one[1]))
     settings = worker.settings.values

@@ -30,14 +30,14 @@ COMPARED: Mapping[str, tuple[str, Mapping[Engine, str]]] = {
     "block_size": ("KV block size", COMMON_SETTINGS["block_size"]),
 }
 ROUTER_FLAG, ROUTER_VARIABLE = "--kv-cache-block-size", "DYN_KV_CACHE_BLOCK_SIZE"
-# SGLang's pools transfer pages whatever attends to them.
+# For SGLang only these must be equal: it transfers pages between any attention backends.
 COUNTS_FOR_ALL = ("kv_dtype", "connector", "block_size")
 
 
 def compare_pools(
     deployment: ServingDeployment, resolved: Mapping[str, Resolved]
 ) -> Iterator[tuple[Rule, RuleResult]]:
-    """``resolved``: by component, of the workers that their engine accepts."""
+    """``resolved``: the resolved configuration of each component that its engine accepts."""
     for prefill, decode in deployment.pairs:
         if prefill.name in resolved and decode.name in resolved:
             for result in _pair(prefill, decode, resolved):

@@ -58,7 +58,7 @@ NOTHING_TO_READ = (
     "`penstock check` reads graphs and DynamoGraphDeployments, so nothing in this file was checked."
 )
 UNDECIDED = "Rules that depend on it are not checked."
-# What it finds is not reported again where a more precise rule reports the same value.
+# Its findings are dropped where a more precise rule reports the same value.
 BY_SCHEMA = "PS779"
 PROBLEM_LEVELS = {ProblemKind.UNDECIDED: Level.NOTE, ProblemKind.REPEATED: Level.WARNING}
 READ_ERRORS = {

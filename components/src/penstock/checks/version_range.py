@@ -28,27 +28,27 @@ NAMES = {
 class Fit(StrEnum):
     """Whether an image has a version of the range."""
 
-    # It has one, or every known version is in the range.
+    # The image has a version of the range, or every known version is in the range.
     INSIDE = "inside"
-    # It has not.
+    # The image has no version of the range.
     OUTSIDE = "outside"
-    # The same, and the range begins later.
+    # The image has no version of the range, which begins later.
     EARLIER = "earlier"
     # A build between two releases, of which only the one before is in the range.
     BETWEEN = "between"
     # The image states no version, and the range has the newest releases, or all that it may be.
     ASSUMED = "assumed"
-    # The same, but only the newest of all is.
+    # The image states no version, and only the newest release is in the range.
     DOUBTFUL = "doubtful"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Versions:
     """The versions whose behavior a rule is about, as PEP 440 specifiers of each program, such as
-    `>=1.4,<1.6`. Empty: the fact does not depend on it. Those of an engine count only for
-    components that run it.
+    `>=1.4,<1.6`. Empty: the fact does not depend on it. The specifiers of an engine count
+    only for components that run it.
 
-    A limit is a release that changed the behavior, never the last one that was looked at: later
+    A limit is a release that changed the behavior, never the last one that was read: later
     images are judged as the newest known release.
     """
 
@@ -191,7 +191,6 @@ OPERATOR_CRD = Versions(every="the CRD of the operator's release")
 NETWORK = Versions(every="UCX, NIXL and RDMA devices")
 MODEL_CARD = Versions(every="the model's card")
 EVERY_IMAGE = Versions(every="a comparison of the images' own versions")
-AGREEMENT = Versions(every="the pools must agree in every version")
 OPERATOR = Versions(every="the operator, whose version the file does not state")
 # The oldest releases that are known: 0.4 of Dynamo, and the engines in its images.
 DYNAMO = Versions(every="Dynamo since 0.4")

@@ -56,8 +56,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--engine-dry-run",
         action="store_true",
-        help="let the engines' own code build the configuration of each worker, without a GPU "
-        "(environments vllm-cpu and sglang-check; 15 s once)",
+        help="build the configuration of each worker with the engine's own code, without a GPU "
+        "(needs the environments vllm-cpu and sglang-check; takes 15 s per engine and GPU)",
     )
     parser.add_argument(
         "--explain", metavar="PSnnn", help="print the documentation of a rule and exit"

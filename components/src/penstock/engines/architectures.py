@@ -16,13 +16,14 @@ TRTLLM: Mapping[str, str] = {
     "Qwen3_5ForConditionalGeneration": "1.3.0rc9",
     "Qwen3_5MoeForConditionalGeneration": "1.3.0rc9",
 }
-# vLLM's notes of 0.23 say that M3 is not supported, and Dynamo's page "Model Early Access Builds"
-# that its recipes run on the images of 1.3, which have 0.23.
+# The release notes of vLLM 0.23 state that M3 is not supported, but Dynamo's page "Model Early
+# Access Builds" states that its recipes run on the images of 1.3, which have 0.23.
 DOUBTFUL = ("MiniMaxM3SparseForConditionalGeneration",)
 
 
 def first_version(engine: Engine, architecture: str) -> str | None:
-    """Of Dynamo's releases; None if unknown, or if the oldest that penstock knows has it."""
+    """The first engine version in Dynamo's releases that has the architecture; None if unknown, or
+    if the oldest known version has it."""
     if architecture in DOUBTFUL:
         return None
     table = TRTLLM if engine is Engine.TRTLLM else load(TABLE).get(engine.value, {})

@@ -1,4 +1,4 @@
-"""How vLLM, SGLang and TensorRT-LLM name the same setting, and whose a name is."""
+"""How vLLM, SGLang and TensorRT-LLM name the same setting, and which engine has a name."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ SAME: Sequence[Sequence[str]] = (
     ("--disable-overlap-schedule", "--disable-overlap-scheduler"),
     ("--enable-layerwise-nvtx-tracing", "--enable-layerwise-nvtx-marker"),
 )
-# The engines count other parts of the memory, or other tokens, or name their values otherwise.
+# Similar settings: the engines count other parts of the memory or other tokens, or name the values
+# differently.
 SIMILAR: Sequence[Sequence[str]] = (
     ("--gpu-memory-utilization", "--mem-fraction-static", "--free-gpu-memory-fraction"),
     ("--max-num-batched-tokens", "--chunked-prefill-size", "--max-num-tokens"),
@@ -51,8 +52,8 @@ def same_meaning(flag: str, known: Container[str], groups: Iterable[Sequence[str
 
 
 def owner(flag: str) -> str:
-    """`a flag of dynamo.sglang`, or `a key of TensorRT-LLM's engine file`: what has the name of a
-    flag that a module does not have; empty if no engine has it."""
+    """What a flag is elsewhere: `a flag of dynamo.sglang`, or `a key of TensorRT-LLM's engine
+    file`; empty if no engine has it."""
     modules = [module for module in _MODULES if flag in _flags(module)]
     if modules:
         return f"a flag of {' and '.join(modules)}"

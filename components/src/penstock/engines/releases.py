@@ -2,7 +2,7 @@
 
 Sources: the extras that each ai-dynamo wheel requires, and Dynamo's pages "Compatibility" and
 "Release artifacts" (docs.nvidia.com/dynamo). Where they differ (vLLM of 0.6), the pages count,
-which list the images. No wheel of 1.6.2 and 1.7.0 could be read: their engines are of the pages.
+which list the images. No wheel of 1.6.2 and 1.7.0 could be read: their engines are from the pages.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ RELEASES: Mapping[str, Release] = {
     "1.7": _release("1.7.0", "1.4.0rc2", "0.33.0", "0.5.23"),
 }
 OLDEST, NEWEST = next(iter(RELEASES)), list(RELEASES)[-1]
-# The one that penstock deploys: its parsers made the tables of flags.
+# The release that penstock deploys. The tables of flags are from its parsers.
 DEPLOYED = "1.6"
 
 

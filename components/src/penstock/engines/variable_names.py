@@ -8,13 +8,13 @@ from penstock.engines.flags import load
 from penstock.nearest import nearest
 
 TABLE = "variable_names.json"
-# Two letters of a name of 25: a variable of one's own differs more from those that exist.
+# Two letters in a name of 25 letters. Custom variables differ more from existing ones.
 SIMILARITY = 0.92
 
 
 @cache
 def _known(prefix: str) -> frozenset[str]:
-    """Those with a prefix, also of vLLM and SGLang, whose table has the versions too."""
+    """The known variables with a prefix. Those of vLLM and SGLang are in value_history.json too."""
     engines = {"VLLM_": "vllm", "SGLANG_": "sglang"}
     table = load("value_history.json")[engines[prefix]] if prefix in engines else None
     named = table["variables"]["named"] if table else ()
@@ -22,12 +22,12 @@ def _known(prefix: str) -> frozenset[str]:
 
 
 def misspelled(name: str) -> str:
-    """The variable that was meant by a name that nothing reads; empty for any other name."""
+    """The variable that a name resembles which no program reads; empty for any other name."""
     prefix = f"{name.partition('_')[0]}_"
     if prefix not in load(TABLE) or name in _known(prefix):
         return ""
     near = nearest(name, _known(prefix), SIMILARITY)
-    # V1 and V2 are two variables.
+    # Names that differ only in a digit, such as V1 and V2, are two variables.
     return near if _without_digits(near) != _without_digits(name) else ""
 
 

@@ -37,11 +37,11 @@ TITLES = {Engine.TRTLLM: "TensorRT-LLM", Engine.VLLM: "vLLM", Engine.SGLANG: "SG
 class Software:
     """The versions of one image. Several of one kind: it may be any of them."""
 
-    # As which the image is judged: for a build between two releases, the release before it. Empty
-    # if the image states none.
+    # The version as which the image is judged: for a build between two releases, the release before
+    # it. Empty if the image states none.
     dynamo: tuple[Version, ...] = ()
     engines: Mapping[Engine, tuple[Version, ...]] = field(default_factory=dict)
-    # What the image itself states.
+    # The version that the image itself states.
     stated: Version | None = None
     # For a build between two releases, one after it, whose features it may have already.
     later: Release | None = None

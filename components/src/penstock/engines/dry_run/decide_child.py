@@ -25,7 +25,7 @@ Fields = dict[str, Any]
 # Takes the arguments of the worker and the hardware; returns the fields of `Resolved`.
 Build = Callable[[list[str], Mapping[str, Any]], Fields]
 
-MEMORY_BYTES = 24 * 2**30  # of addresses; the imports take 2 GiB
+MEMORY_BYTES = 24 * 2**30  # limit of the address space; the imports take 2 GiB
 # What an engine reads on this machine as it would in its container.
 SYSTEM = ("/proc", "/sys", "/dev", "/usr", "/etc/hosts", "/etc/resolv.conf", "/etc/os-release")
 # A part of the engine, of its substitutes, or of the model's files is missing here: no refusal.
@@ -33,7 +33,7 @@ MISSING_HERE = (
     *(ImportError, AttributeError, NameError, OSError, KeyError, MemoryError),
     *(NotImplementedError, ArithmeticError),
 )
-# Beginnings and parts of messages that say the same.
+# Parts of messages that report the same.
 MISSING_TEXTS = re.compile(
     r"not compiled with CUDA|No CUDA GPUs|NVIDIA driver|nvml|failed to be inspected|"
     r"Can't load|offline mode|couldn't connect|not a local folder|huggingface|not found at|"
@@ -89,7 +89,7 @@ def outcome(asked: Mapping[str, Any], build: Build) -> Fields:
 
 
 def variables(given: Mapping[str, str]) -> Mapping[str, str]:
-    """Those of the launch, except what `process.OFFLINE` sets, and what selects GPUs."""
+    """The variables of the launch, except those that `process.OFFLINE` sets or that select GPUs."""
     kept = ("HF_HUB_OFFLINE", "CUDA_VISIBLE_DEVICES", "VLLM_CACHE_ROOT", "TMPDIR", "HOME")
     return {
         name: text

@@ -143,7 +143,7 @@ class EngineProcess:
 
 
 class EngineProcesses:
-    """A process for each engine and GPU that is asked, started at the first question: modules of
+    """A process for each engine and GPU that is asked, started at the first request: modules of
     the engines read the GPU when they are imported."""
 
     def __init__(self, pythons: Mapping[Engine, Path]) -> None:

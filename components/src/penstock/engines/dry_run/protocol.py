@@ -66,7 +66,7 @@ class Refused:
 class Undecided:
     """The engine's code cannot decide here."""
 
-    # Completes "not decidable: …".
+    # The end of the message of PS187, after a colon.
     reason: str
 
 

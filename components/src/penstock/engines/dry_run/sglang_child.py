@@ -1,7 +1,7 @@
-"""SGLang's and Dynamo's own code builds the configuration of a worker for a GPU that is not here.
+"""SGLang's and Dynamo's own code builds the configuration of a worker for GPUs of another machine.
 
 Runs in the environment sglang-check: `python -m penstock.engines.dry_run.sglang_child GPU`. torch
-answers for the GPUs of the configuration; modules of kernels are replaced.
+reports the GPUs of the configuration. Substitutes replace the modules of kernels.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CUDA = "13.0"  # of Dynamo's images
 
 
 def set_hardware(hardware: Mapping[str, Any]) -> None:
-    """Let torch answer for these GPUs."""
+    """Let torch report these GPUs."""
     major, minor = hardware["capability"]
     memory = hardware["memory_bytes"]
     properties = SimpleNamespace(

