@@ -20,8 +20,8 @@ def nearest(word: str, names: Iterable[str], cutoff: float = 0.6) -> str:
 
 
 def nearest_name(word: str, names: Iterable[str], cutoff: float) -> str:
-    """The same for names of several words, such as `--moe-config`. `--pooler-config` resembles it
-    only because both end in a common word, and is not suggested."""
+    """As `nearest`, for names of several words. It does not suggest `--pooler-config` for
+    `--moe-config`, which only share a common last word."""
     near = _similar(word, names, cutoff, most=5)
     return next((name for name in near if _have_similar_words(word.lower(), name.lower())), "")
 

@@ -31,8 +31,8 @@ class Refusal:
 
     @property
     def specifier(self) -> str:
-        """What is added later was not in older versions than the table's either; what was removed
-        is not in newer ones."""
+        """These versions. A value that was added later is missing in versions older than the table's
+        too, and a removed value in newer ones."""
         limits = ([] if self.is_first else [f">={self.first}"]) + (
             [] if self.is_last else [f"<={self.last}"]
         )

@@ -51,7 +51,7 @@ def compare(old: str, new: str) -> tuple[Difference, ...]:
     """Every flag of Dynamo's parsers that differs between two versions, and those of ``new`` that
     are marked for removal."""
     before, after = facts(old)["modules"], facts(new)["modules"]
-    new = wheel_of(new)  # which version still accepts a flag is known only of a wheel
+    new = wheel_of(new)  # only a wheel shows which flags a version still accepts
     return tuple(
         difference
         for module in sorted(set(before) | set(after))

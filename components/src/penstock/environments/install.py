@@ -31,7 +31,7 @@ from penstock.errors import MissingToolError, Problem
 from penstock.nearest import nearest
 
 FOLDER = Path(__file__).parent
-# Environment → the one whose modules for the start of Python it gets too.
+# Environment → the environment whose startup modules for Python it gets too.
 SITE_OF = {"sglang-check": "vllm-cpu"}
 
 

@@ -44,7 +44,7 @@ class UnknownField:
 
 @dataclass(frozen=True)
 class BadValue:
-    """A value that the CRD excludes."""
+    """A value that the CRD does not allow."""
 
     path: Path
     value: Any
@@ -146,7 +146,7 @@ def _excluded(value: Any, schema: Schema) -> Iterator[tuple[str, Any]]:
     if "enum" in schema and value not in schema["enum"]:
         yield "enum", schema["enum"]
     if isinstance(value, str):
-        # `$` of Python matches before a line break at the end, too.
+        # In Python, `$` also matches before a line break at the end.
         matches = re.search(schema.get("pattern", ""), value) and value[-1:] != "\n"
         if "pattern" in schema and not matches:
             yield "pattern", schema["pattern"]
@@ -181,8 +181,8 @@ def _stored() -> Mapping[str, Mapping[str, Schema]]:
 
 
 def resolved(data: Mapping[str, Any]) -> Mapping[str, Mapping[str, Schema]]:
-    """The CRDs by release, from what `dump_dgd_fields` writes: a schema there has the numbers of
-    others, which precede it."""
+    """The CRDs by release, from the table that `dump_dgd_fields` writes. A schema there refers to
+    others by number, and these precede it."""
     schemas: list[dict[str, Any]] = data["schemas"]
     for schema in schemas:
         if "properties" in schema:

@@ -122,7 +122,7 @@ def find_facts(name: str, *folders: Path) -> ModelFacts | None:
 
 
 def _architecture(config: Config) -> str:
-    """Of config.json, or of the packaged values, which have only the first."""
+    """The first architecture in config.json or in the packaged values, which have only this one."""
     names = config.get("architectures")
     first = names[0] if isinstance(names, list) and names else config.get("architecture")
     return first if isinstance(first, str) else ""

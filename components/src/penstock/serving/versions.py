@@ -43,7 +43,7 @@ class Software:
     engines: Mapping[Engine, tuple[Version, ...]] = field(default_factory=dict)
     # The version that the image itself states.
     stated: Version | None = None
-    # For a build between two releases, one after it, whose features it may have already.
+    # For a build between two releases: the later one, whose features the build may already have.
     later: Release | None = None
     # False if the versions are only possible.
     is_stated: bool = True
@@ -109,8 +109,8 @@ def _key(minor: str) -> tuple[int, ...]:
 
 
 def newer_than_known(pod: Pod) -> tuple[Version, str, str] | None:
-    """For an image that is newer than all known releases, or than those of its minor: its version,
-    the name of the program, and the version as which it is judged."""
+    """(version, name of the program, version as which it is judged) of an image that is newer than
+    all known releases, or than those of its minor release; None for other images."""
     image = software(pod)
     if image.stated is None:
         return None

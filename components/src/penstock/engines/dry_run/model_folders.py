@@ -31,8 +31,8 @@ ARCHITECTURES: Mapping[str, str] = {
     "qwen3": "Qwen3ForCausalLM",
     "qwen3_moe": "Qwen3MoeForCausalLM",
 }
-# The same for models with other inputs than text, whose layers are in `text_config`: the model_type
-# of that section → those of the model.
+# The same for models with inputs other than text. Their layers are in `text_config`: the model_type
+# of this section → the model_type and class of the model.
 WITH_TEXT_CONFIG: Mapping[str, tuple[str, str]] = {
     "gemma4_text": ("gemma4", "Gemma4ForConditionalGeneration"),
     "qwen3_5_moe_text": ("qwen3_5_moe", "Qwen3_5MoeForConditionalGeneration"),
@@ -40,7 +40,7 @@ WITH_TEXT_CONFIG: Mapping[str, tuple[str, str]] = {
     "qwen3_vl_moe_text": ("qwen3_vl_moe", "Qwen3VLMoeForConditionalGeneration"),
     "qwen3_vl_text": ("qwen3_vl", "Qwen3VLForConditionalGeneration"),
 }
-# What every FP8 checkpoint with blocks of scales has, and penstock's table leaves out.
+# A setting of every FP8 checkpoint with scales for blocks, which penstock's table leaves out.
 FP8 = {"activation_scheme": "dynamic"}
 # Keys of the whole model, not of its text layers.
 OF_THE_MODEL = ("quantization_config",)
@@ -52,7 +52,7 @@ def complete_config(name: str) -> Mapping[str, Any] | str:
     if config is None:
         return f"penstock does not know the config.json of {name}"
     if not {"dtype", "torch_dtype"} & set(config):
-        config = {**config, "dtype": "bfloat16"}  # that of every model in the table
+        config = {**config, "dtype": "bfloat16"}  # the dtype of every model in the table
     quantization = config.get("quantization_config")
     if quantization and quantization.get("quant_method") == "fp8":
         config = {**config, "quantization_config": {**FP8, **quantization}}

@@ -101,7 +101,7 @@ BOOLEANS = {
 
 
 def converted(key: str, value: Any) -> Any:
-    """The value of a dotted key with the booleans that are written as text: 'yes' is true."""
+    """The value of a dotted key. Booleans that are written as text are converted: 'yes' is true."""
     node = _table()["file"]
     for step in key.split("."):
         node = node.get("keys", {}).get(step, {})

@@ -35,5 +35,5 @@ class UnsupportedSetting:
     config: Mapping[str, Any] = field(default_factory=dict)
     # The key to remove, if `config` sets it under another name.
     replaces: str | None = None
-    # Whether it may be a key or a value of another version: it resembles none of those known.
+    # Whether it may be a key or a value of another version, because it resembles no known one.
     is_of_others: bool = False

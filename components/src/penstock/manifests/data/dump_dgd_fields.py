@@ -49,7 +49,7 @@ GROUP = {
         },
     },
 }
-# The fields that 1.6 has and the newest CRD that could be read (main, 2026-08-21) has not:
+# The fields of 1.6 that the newest CRD that could be read (main, 2026-08-21) does not have:
 # dynamographdeployment_types.go@0fddc01b and dynamocomponentdeployment_types.go@006b6e10.
 ADDED: Mapping[str, tuple[tuple[str, str, Schema], ...]] = {
     "1.6": (
@@ -84,7 +84,7 @@ def _specs(release: str, path: Path) -> dict[str, Any]:
 
 
 def _number(schema: Any, nodes: list[Any], known: dict[str, int]) -> int:
-    """The index of a schema in ``nodes``, where equal ones are once, after those that they have."""
+    """The index of a schema in ``nodes``, which has each schema once, after its parts."""
     own = {key: schema[key] for key in KEPT if key in schema}
     properties = schema.get("properties", {})
     if properties:
