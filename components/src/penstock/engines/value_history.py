@@ -31,8 +31,8 @@ class Refusal:
 
     @property
     def specifier(self) -> str:
-        """These versions. A value that was added later is missing in versions older than the table's
-        too, and a removed value in newer ones."""
+        """These versions. Versions older than the table's also lack a value that was added later,
+        and newer ones a removed value."""
         limits = ([] if self.is_first else [f">={self.first}"]) + (
             [] if self.is_last else [f"<={self.last}"]
         )
