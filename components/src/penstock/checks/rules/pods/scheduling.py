@@ -88,7 +88,8 @@ def _field(component: str, *path: str) -> Location:
     level=Level.ERROR,
     cause="The node selector requires a label that the required node affinity excludes, or a "
     "topology spread counts pods with labels that no pod of the file has.",
-    effect="With this node selector, the pods stay Pending. The topology spread has no effect.",
+    effect="With such a node selector, the pods stay Pending. Such a topology spread has no "
+    "effect.",
     remedy="Correct the label in one of the two places.",
     source="Kubernetes, assign-pod-node and topology-spread-constraints",
     versions=KUBERNETES,

@@ -58,10 +58,10 @@ WITH_FLAGS = ">=0.5.1"
     versions=Versions(dynamo=WITH_FLAGS),
     other_levels=(Level.WARNING, Level.NOTE),
     exceptions="The finding is an error only for gpt-oss, which can write no other format. It is a "
-    "note if NVIDIA's own recipes serve the model without a reasoning parser. A missing tool-call "
-    "parser is reported only if a reasoning parser is set. Models that reason only on request need "
-    "no reasoning parser. With a custom chat template, or a chat processor other than Dynamo's, "
-    "only gpt-oss is checked.",
+    "note if NVIDIA's own recipes serve the model without a reasoning parser. For other models, a "
+    "missing tool-call parser is reported only if a reasoning parser is set. Models that reason "
+    "only on request need no reasoning parser. With a custom chat template, or a chat processor "
+    "other than Dynamo's, only gpt-oss is checked.",
 )
 def wrong_parsers(deployment: ServingDeployment) -> Iterator[RuleResult]:
     for worker in deployment.one_worker_per_component:
