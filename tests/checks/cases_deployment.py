@@ -396,4 +396,9 @@ CASES: tuple[Case, ...] = (
         bad=graph(TRTLLM_DISAGG, {"decode/args": ["--disaggregation-mode", "agg"]}),
         near=graph(TRTLLM_DISAGG, {"decode/args": ["--disaggregation-mode", "decode"]}),
     ),
+    Case(  # PS143 reports a mode that does not exist
+        rule="PS767",
+        bad=graph(TRTLLM_DISAGG, {"decode/args": ["--disaggregation-mode", "agg"]}),
+        near=graph(TRTLLM_DISAGG, {"decode/args": ["--disaggregation-mode", "decod"]}),
+    ),
 )

@@ -33,7 +33,10 @@ def vllm(base: Mapping[str, Any], tag: str, config: Mapping[str, Any], **other: 
     return graph(base, {"engine/image": f"{REGISTRY}/vllm-runtime:{tag}", **changes, **other})
 
 
-def over_efa(tag: str, registry: str = REGISTRY) -> str:
+PLUGIN = "SGLANG_DISAGGREGATION_NIXL_BACKEND"
+
+
+def over_efa(tag: str, registry: str = REGISTRY, plugin: str = "LIBFABRIC") -> str:
     image = f"{registry}/sglang-runtime:{tag}"
     changes: dict[str, Any] = {f"{COMPONENT}/frontend/{MAIN}/image": image}
     for pool in ("prefill", "decode"):
@@ -41,6 +44,7 @@ def over_efa(tag: str, registry: str = REGISTRY) -> str:
         changes[f"{main}/image"] = image
         changes[f"{main}/resources/limits/rdma~1ib"] = REMOVE
         changes[f"{main}/resources/limits/{EFA}"] = "8"
+        changes[f"{main}/env/{PLUGIN}"] = {"name": PLUGIN, "value": plugin}
     return manifest(SGLANG_DISAGG, changes)
 
 
@@ -110,6 +114,11 @@ CASES = (
         bad=over_efa("1.3.1-efa"),
         near=over_efa("1.4.2-efa"),
         is_repaired_by_near=True,
+    ),
+    Case(
+        rule="PS917",  # the defect is in the plugin LIBFABRIC
+        bad=over_efa("1.3.1-efa"),
+        near=over_efa("1.3.1-efa", plugin="UCX"),
     ),
     Case(
         rule="PS917",  # the image of another registry may have a newer NIXL

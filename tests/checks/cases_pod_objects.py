@@ -59,6 +59,12 @@ def plain(*args: str, image: str = "", env: dict[str, str] | None = None, **spec
     return deployment(worker)
 
 
+def in_namespaces(pods: str, service: str) -> str:
+    text = with_service("vllm", plain())
+    text = text.replace("  name: case\n", f"  name: case\n  namespace: {pods}\n", 1)
+    return text.replace("  name: vllm\n", f"  name: vllm\n  namespace: {service}\n", 1)
+
+
 def with_service(name: str, text: str, **spec: Any) -> str:
     ports = [{"port": 8000}]
     service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}}
@@ -164,6 +170,11 @@ CASES: tuple[Case, ...] = (
         rule="PS738",
         bad=with_service("vllm", plain()),
         near=with_service("vllm", plain(enableServiceLinks=False)),
+    ),
+    Case(
+        rule="PS738",  # Kubernetes sets the variables within a namespace
+        bad=in_namespaces("chat", "chat"),
+        near=in_namespaces("chat", "other"),
     ),
     Case(
         rule="PS738",  # read as a number only with NIXL

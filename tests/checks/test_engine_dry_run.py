@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 
 from penstock.checks.finding import Finding, Level
 from penstock.checks.run import check_file
+from penstock.engines.dry_run.model_folders import copied_folder
 from penstock.engines.dry_run.protocol import (
     Accepted,
     Configuration,
@@ -24,6 +26,7 @@ from penstock.serving.understand import Hints
 from tests.checks.support import SGLANG_AGG, TRTLLM_AGG, VLLM_AGG, VLLM_DISAGG, graph, manifest
 
 DRY_RUN = ("PS186", "PS187", "PS188")
+ARGS = "dgd/spec/components/worker/podTemplate/spec/containers/main/args"
 
 
 class Engines:
@@ -249,3 +252,61 @@ def test_the_routers_block_size_is_compared_with_the_engines_choice(tmp_path: Pa
     assert finding.level is Level.NOTE
     right = Resolved(block_size=64)
     assert not pools(tmp_path, text, right, right)
+
+
+def test_code_in_a_models_folder_is_not_run(tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    folder.mkdir()
+    config = {"model_type": "llama", "auto_map": {"AutoConfig": "configuration_own.Config"}}
+    (folder / "config.json").write_text(json.dumps(config))
+    engines = Engines(tmp_path, Accepted(resolved=Resolved()))
+    text = manifest(VLLM_AGG, {f"{ARGS}/2": f"--model={folder}"})
+    path = tmp_path / "file.yaml"
+    path.write_text(text)
+    (found,) = (
+        one
+        for one in check_file(path, Hints(model_folder=folder), engines=engines)
+        if one.rule in DRY_RUN
+    )
+    assert found.rule == "PS187"
+    assert "has code of its own, which is not run" in found.message
+    assert engines.asked == []
+
+
+def test_an_engine_gets_a_copy_of_the_config_of_a_models_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps({"model_type": "llama"}))
+    (folder / "modeling_own.py").write_text("raise SystemExit")
+    copied = copied_folder(folder, tmp_path)
+    assert isinstance(copied, Path)
+    assert [path.name for path in copied.iterdir()] == ["config.json"]
+
+
+@pytest.mark.parametrize(
+    ("argument", "name"),
+    [
+        ("--worker-cls=acme.workers.Worker", "--worker-cls"),
+        ("--tool-parser-plugin=/data/parser.py", "--tool-parser-plugin"),
+        ("--distributed-executor-backend=acme.executor", "acme.executor"),
+        ('--kv-transfer-config={"kv_connector_module_path":"acme"}', "kv_connector_module_path"),
+    ],
+)
+def test_a_module_that_the_file_names_is_not_imported(
+    tmp_path: Path, argument: str, name: str
+) -> None:
+    engines = Engines(tmp_path, Accepted(resolved=Resolved()))
+    (found,) = findings(manifest(VLLM_AGG, {f"{ARGS}/2": argument}), engines)
+    assert found.rule == "PS187"
+    assert f"{name} names Python code, which is not run" in found.message
+    assert engines.asked == []
+
+
+@pytest.mark.parametrize("hidden", ["", "PS124"])
+def test_a_refusal_is_hidden_only_by_a_finding_that_is_shown(tmp_path: Path, hidden: str) -> None:
+    path = tmp_path / "file.yaml"
+    path.write_text(vllm(max_num_batched_tokens=100))
+    sentence = "max_num_batched_tokens (100) must be at least max_num_seqs"
+    engines = Engines(tmp_path, Refused(message=sentence))
+    found = check_file(path, Hints(), engines=engines, shown=lambda rule: rule != hidden)
+    assert ("PS186" in {one.rule for one in found}) is bool(hidden)

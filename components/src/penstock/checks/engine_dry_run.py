@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -20,7 +21,7 @@ from penstock.checks.registry import by_id
 from penstock.checks.rule import Rule
 from penstock.checks.rules.engine_config.engine_dry_run import ASKED, NOT_DECIDED, REFUSED
 from penstock.checks.version_range import NAMES
-from penstock.engines.dry_run.model_folders import folder_for
+from penstock.engines.dry_run.model_folders import copied_folder, folder_for
 from penstock.engines.dry_run.process import EngineProcesses
 from penstock.engines.dry_run.protocol import (
     Accepted,
@@ -35,7 +36,7 @@ from penstock.engines.settings import Location
 from penstock.environments.paths import installed_python
 from penstock.errors import MissingToolError
 from penstock.hardware import GPUS
-from penstock.manifests.deployment import Engine
+from penstock.manifests.deployment import Engine, KnownConfig
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.versions import software
 from penstock.serving.worker import Worker
@@ -44,6 +45,14 @@ ENVIRONMENTS: Mapping[Engine, str] = {Engine.VLLM: "vllm-cpu", Engine.SGLANG: "s
 # If nothing states the GPU: a configuration is refused only if it is refused on both.
 ANY_GPU = ("h200", "b200")
 LONGEST_SENTENCE, LONGEST_WORD = 300, 60  # characters
+# Settings whose values are modules or classes of Python, and values that look like them.
+NAMES_CODE = re.compile(
+    r"[\w.-]*(?:module[_-]path|plugin|[_-]cls\b|custom[_-]weight[_-]loader|logits[_-]processors|"
+    r"middleware|custom_class|inductor_passes|forward[_-]hooks|external[_-](?:model|mm))[\w.-]*",
+    re.IGNORECASE,
+)
+WORDS = re.compile(r"[\s\"',:={}\[\]]+")
+DOTTED = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")
 # Errors of an engine about a setting that another version has.
 UNKNOWN_SETTING = re.compile(
     r"unrecognized arguments|unexpected keyword|invalid choice|ambiguous option|"
@@ -119,6 +128,8 @@ def _asked(deployment: ServingDeployment, worker: Worker, engines: Engines) -> O
     for word in worker.launch.arguments:
         if re.search(r"[$`]", word):
             return Undecided(reason=f"only the cluster knows the value of {word[:LONGEST_WORD]}")
+    if code := _named_code(worker):
+        return Undecided(reason=f"{code[:LONGEST_WORD]} names Python code, which is not run")
     models = _models(deployment, worker, engines.folder)
     if isinstance(models, str):
         return Undecided(reason=models)
@@ -131,6 +142,20 @@ def _asked(deployment: ServingDeployment, worker: Worker, engines: Engines) -> O
     ]
     decided = [one for one in outcomes if not isinstance(one, Refused)]
     return decided[0] if decided else outcomes[0]
+
+
+def _named_code(worker: Worker) -> str:
+    """A setting or value of the worker by which an engine imports a module; empty without one."""
+    config = worker.component.engine_config
+    values = config.values if isinstance(config, KnownConfig) else {}
+    texts = [*worker.launch.arguments, *(f"{k}={v}" for k, v in worker.launch.env.items())]
+    for text in (*texts, json.dumps(values, default=str)):
+        if found := NAMES_CODE.search(text):
+            return found.group()
+        for word in WORDS.split(text):
+            if DOTTED.fullmatch(word):
+                return word
+    return ""
 
 
 def _hardware(deployment: ServingDeployment, worker: Worker) -> list[Hardware]:
@@ -153,7 +178,10 @@ def _models(deployment: ServingDeployment, worker: Worker, below: Path) -> Mappi
     if deployment.model_folder is not None and (
         deployment.is_graph or str(named) == deployment.model_name
     ):
-        folders[str(named)] = str(deployment.model_folder.resolve())
+        copied = copied_folder(deployment.model_folder.resolve(), below)
+        if isinstance(copied, str):
+            return copied
+        folders[str(named)] = str(copied)
     drafts = [str(draft) for key in DRAFT_KEYS if (draft := worker.get(key)) is not None]
     for name in (str(named), *drafts):
         if name in folders:
@@ -214,15 +242,22 @@ def _undecided(worker: Worker, reason: str) -> EngineResult:
 
 
 def new_results(
-    deployment: ServingDeployment, engines: Engines, file: CheckedFile, found: Sequence[Finding]
+    deployment: ServingDeployment,
+    engines: Engines,
+    file: CheckedFile,
+    found: Sequence[Finding],
+    shown: Callable[[str], bool],
 ) -> Iterator[tuple[Rule, RuleResult]]:
     """What the engines' own code finds, without what the rules have ``found`` already: an error
     about a setting that the engine's sentence names, or any error of the worker if it names none.
+    ``shown``: whether the findings of a rule are reported.
     """
     errors = [
         (finding.component, finding.line)
         for finding in found
-        if finding.level is not Level.NOTE and by_id(finding.rule).level is Level.ERROR
+        if shown(finding.rule)
+        and (finding.level is Level.ERROR or by_id(finding.rule).level is Level.ERROR)
+        and finding.level is not Level.NOTE
     ]
     for one in results_of_engines(deployment, engines):
         name = one.result.location.component

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -69,6 +69,13 @@ READ_ERRORS = {
 }
 
 
+Shown = Callable[[str], bool]
+
+
+def always(_: str) -> bool:
+    return True
+
+
 class RuleError(Exception):
     """A rule raised an exception: a bug in penstock, exit code 70."""
 
@@ -83,10 +90,12 @@ def check_file(
     sets: Sequence[str] = (),
     rules: Sequence[Rule] | None = None,
     engines: Engines | None = None,
+    shown: Shown = always,
 ) -> tuple[Finding, ...]:
     """All findings of a graph or a manifest; a file that cannot be read is a finding too.
 
-    ``rules``: those to apply; None: all. ``engines``: to ask the engines' own code too.
+    ``rules``: those to apply; None: all. ``engines``: to ask the engines' own code
+    too; ``shown``: whether the findings of a rule, by its id, are reported.
     """
     try:
         text = _read(path)
@@ -96,7 +105,7 @@ def check_file(
         sources = sources_of(text, str(path), sets)
     except (GraphError, ChartError, ManifestError) as error:
         return _invalid_file(text, path, hints, sets, error, rules)
-    return check_sources(sources, hints, rules, engines)
+    return check_sources(sources, hints, rules, engines, shown)
 
 
 def _read(path: Path) -> str:
@@ -117,12 +126,15 @@ def check_sources(
     hints: Hints,
     rules: Sequence[Rule] | None = None,
     engines: Engines | None = None,
+    shown: Shown = always,
 ) -> tuple[Finding, ...]:
     """The findings of all deployments of one file, by line."""
     name = sources[0].deployment.source
     off: dict[str, str] = {}
     found = [
-        finding for source in sources for finding in _check(source, hints, rules, off, engines)
+        finding
+        for source in sources
+        for finding in _check(source, hints, rules, off, engines, shown)
     ]
     found += _about_rules_that_are_off(off, name, rules)
     comments, broken = read_comments(_text_of(sources[0]))
@@ -138,6 +150,7 @@ def _check(
     rules: Sequence[Rule] | None,
     off: dict[str, str],
     engines: Engines | None = None,
+    shown: Shown = always,
 ) -> list[Finding]:
     """The findings of one deployment, before suppression. ``off`` gets the rules that found what
     only later versions than that of the image have, and these versions."""
@@ -160,7 +173,7 @@ def _check(
 
         kept += dict.fromkeys(
             _finding(rule, result, file, name)
-            for rule, result in new_results(deployment, engines, file, kept)
+            for rule, result in new_results(deployment, engines, file, kept, shown)
             if rules is None or rule in rules
         )
     return kept

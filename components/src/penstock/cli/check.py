@@ -163,7 +163,7 @@ def run(args: argparse.Namespace) -> int:
         findings = [
             finding
             for path in found.files
-            for finding in check_file(path, hints, args.sets, engines=engines)
+            for finding in check_file(path, hints, args.sets, engines=engines, shown=rules.includes)
         ]
     findings = [finding for finding in findings if rules.includes(finding.rule)]
     files = tuple(str(path) for path in found.files)

@@ -6,11 +6,13 @@ They run in the engines' environments; nothing here imports an engine.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import io
 import json
 import os
 import re
 import resource
+import signal
 import sys
 import tempfile
 import traceback
@@ -25,6 +27,7 @@ Fields = dict[str, Any]
 # Takes the arguments of the worker and the hardware; returns the fields of `Resolved`.
 Build = Callable[[list[str], Mapping[str, Any]], Fields]
 
+PR_SET_PDEATHSIG = 1  # sys/prctl.h
 MEMORY_BYTES = 24 * 2**30  # limit of the address space; the imports take 2 GiB
 # What an engine reads on this machine as it would in its container.
 SYSTEM = ("/proc", "/sys", "/dev", "/usr", "/etc/hosts", "/etc/resolv.conf", "/etc/os-release")
@@ -37,7 +40,7 @@ MISSING_HERE = (
 MISSING_TEXTS = re.compile(
     r"not compiled with CUDA|No CUDA GPUs|NVIDIA driver|nvml|failed to be inspected|"
     r"Can't load|offline mode|couldn't connect|not a local folder|huggingface|not found at|"
-    r"file not found|failed to tokenize|"
+    r"file not found|tokeniz|"
     r"does not recognize this architecture|trust_remote_code|Unrecognized model|"
     r"Transformers? (?:does|implementation)|be installed|pip install|not installed|"
     r"Cannot find any of .* in the model's quantization config",
@@ -49,6 +52,15 @@ DETAIL = re.compile(
     r"|\s*For further information visit \S+",
     re.DOTALL,
 )
+
+
+def end_with_parent() -> None:
+    """Ask Linux to kill this process when the one that started it ends, however that ends."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+end_with_parent()  # before an engine is imported, which takes longer than anything else
 
 
 def serve(version: str, build: Build) -> None:
@@ -103,6 +115,8 @@ def of_error(error: Exception) -> Fields:
     error = _cause(error)
     text = clean(str(error))
     kind = type(error).__name__
+    if _is_of_transformers(error):  # a class of a configuration here, not the engine
+        return undecided(f"{kind}: {text}")
     if isinstance(error, AssertionError) and not text:
         frame = traceback.extract_tb(error.__traceback__)[-1]
         if frame.name == "<module>":  # of a module that is imported with substitutes
@@ -113,6 +127,11 @@ def of_error(error: Exception) -> Fields:
     if isinstance(error, MISSING_HERE) or MISSING_TEXTS.search(text) or not text:
         return undecided(f"{kind}: {text}")
     return refused(text)
+
+
+def _is_of_transformers(error: Exception) -> bool:
+    frames = traceback.extract_tb(error.__traceback__)
+    return bool(frames) and f"{os.sep}transformers{os.sep}" in frames[-1].filename
 
 
 def _cause(error: Exception) -> Exception:

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from penstock.errors import InputError
+from penstock.graph.text_file import read_text_file
 from penstock.models.find import packaged_config
 from penstock.models.known import layers_config
 
@@ -40,6 +42,7 @@ WITH_TEXT_CONFIG: Mapping[str, tuple[str, str]] = {
     "qwen3_vl_moe_text": ("qwen3_vl_moe", "Qwen3VLMoeForConditionalGeneration"),
     "qwen3_vl_text": ("qwen3_vl", "Qwen3VLForConditionalGeneration"),
 }
+MOST_BYTES = 2**20  # of a config.json; the largest published ones have 100 KiB
 # A setting of every FP8 checkpoint with scales for blocks, which penstock's table leaves out.
 FP8 = {"activation_scheme": "dynamic"}
 # Keys of the whole model, not of its text layers.
@@ -74,6 +77,18 @@ def complete_config(name: str) -> Mapping[str, Any] | str:
     return f"penstock does not know the class of models of type {kind}"
 
 
+def copied_folder(source: Path, below: Path) -> Path | str:
+    """A folder with nothing but the config.json of a model's folder, or the reason why not: code
+    that the model brings (`auto_map`) must not run here."""
+    try:
+        config = json.loads(read_text_file(source / "config.json", MOST_BYTES))
+    except (InputError, ValueError):
+        return f"{source.name} has no config.json that can be read"
+    if not isinstance(config, dict) or "auto_map" in json.dumps(config):
+        return f"the model {source.name} has code of its own, which is not run"
+    return _written(config, below / "models" / f"{source.name}-copy")
+
+
 def folder_for(name: str, below: Path) -> Path | str:
     """The folder of a public model's config.json, written below a folder once; or the reason why
     there is none."""
@@ -83,6 +98,10 @@ def folder_for(name: str, below: Path) -> Path | str:
     config = complete_config(name)
     if isinstance(config, str):
         return config
-    folder.mkdir(parents=True)
+    return _written(config, folder)
+
+
+def _written(config: Mapping[str, Any], folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps(config))
     return folder

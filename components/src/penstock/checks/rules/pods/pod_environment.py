@@ -31,11 +31,15 @@ MOST_USERS = 65535  # larger UIDs are those that OpenShift assigns, which no ima
 def _services(deployment: ServingDeployment) -> Iterator[tuple[str, Location]]:
     """(name, place) of the Services of the file and of the operator, which has one for each
     component. A headless Service sets no variables."""
+    of_pods = deployment.root.at("metadata", "namespace").value
     for index, root in enumerate(deployment.documents):
         name, spec = root.at("metadata", "name").value, root["spec"]
+        namespace = root.at("metadata", "namespace").value
         is_headless = spec["clusterIP"].value == "None"
         is_external = spec["type"].value == "ExternalName"
-        if root["kind"].value == "Service" and not is_headless and not is_external:
+        is_near = not of_pods or not namespace or namespace == of_pods
+        is_set = is_near and not is_headless and not is_external
+        if root["kind"].value == "Service" and is_set:
             yield str(name), Location("", "document", (index, "metadata", "name"))
     for component in deployment.components:
         name = f"{deployment.name}-{component.name}".lower()

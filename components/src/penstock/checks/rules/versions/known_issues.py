@@ -13,6 +13,7 @@ from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
 from penstock.checks.rules.kv_transfer.transfer import kv_transfer_workers
 from penstock.checks.rules.kv_transfer.vllm_connectors import HMA_FLAG, connector_of, hma_flag
+from penstock.checks.rules.network.efa import nixl_plugins
 from penstock.checks.rules.network.fabric import kv_transfer_pods, rdma_devices
 from penstock.checks.version_range import Versions
 from penstock.engines.settings import Location
@@ -148,7 +149,9 @@ def mocker_timing(deployment: ServingDeployment) -> Iterable[RuleResult]:
 def sglang_over_efa(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in kv_transfer_pods(deployment):
         is_own = not worker.component.image.startswith(NVIDIA)
-        if worker.engine is Engine.SGLANG and _has_efa(worker) and not is_own:
+        plugins = nixl_plugins(worker)
+        uses_it = plugins is not None and "LIBFABRIC" in plugins.names
+        if worker.engine is Engine.SGLANG and uses_it and _has_efa(worker) and not is_own:
             yield RuleResult(
                 location=worker.location("field", "main", "image"),
                 message=f"{worker.name} transfers KV over EFA with {worker.component.image}",
