@@ -45,7 +45,7 @@ def left_after_all_fixes(case: Case, found: Sequence[Finding]) -> set[str]:
     return {f.rule for f in left if f.level is Level.ERROR or f.rule in rules}
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("rule", by_rule(RULES))
 def test_all_fixes_of_a_file_can_be_pasted_at_once(rule: Rule) -> None:
     left: set[str] = set()

@@ -58,7 +58,7 @@ def reported_in_every_version(rule: Rule, case: Case) -> bool:
     return False
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("rule", by_rule(OF_EVERY_VERSION))
 def test_a_rule_of_every_version_reports_its_cases_for_each_image(rule: Rule) -> None:
     for number, case in enumerate(cases().get(rule.id, ())):
