@@ -29,6 +29,7 @@ BOUNDED = {
     "checks/rules/routing/router_flags.py": "one.least number / 100",
     "cli/replay_arguments.py": "default_ms / 1000",
     "cluster/api.py": "seconds",
+    "engines/dry_run/process.py": "limit_s",
     "engines/parsers.py": "time_limit_s",
     "graph/explain.py": "above most",
     "llamacpp/nixl_receiver.py": "limit_s",

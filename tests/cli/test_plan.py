@@ -13,7 +13,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from penstock.checks.run import check_file, tally
+from penstock.checks.finding import tally
+from penstock.checks.run import check_file
 from penstock.cli.main import main
 from penstock.graph.load import load_graph
 from penstock.serving.understand import Hints

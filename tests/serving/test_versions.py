@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.engines.releases import NEWEST, RELEASES
+from penstock.engines.releases import DEPLOYED, RELEASES
 from penstock.manifests.deployment import Engine
 from penstock.manifests.source import open_source
 from penstock.serving.understand import Hints, understand
@@ -37,13 +37,12 @@ def of_image(folder: Path, image: str, **override: str) -> Software:
         (f"{NVIDIA}:1.6.1-efa@sha256:{'0' * 64}", "1.6.1", "0.31.0"),
         ("registry.example.com:5000/dynamo/vllm-runtime:v1.6.1-corp.2", "1.6.1", "0.31.0"),
         # Builds between two releases: from the release before.
-        (f"{NVIDIA}:1.5.0-kimi-k3-dev.1", "1.4.2 1.5.0", "0.26.0 0.28.0"),
-        (f"{NVIDIA}:1.4.0-some-model", "1.3.1 1.4.0", "0.23.0 0.26.0"),
-        # The pre-release whose engines are known.
-        (f"{NVIDIA}:1.7.0.dev20261026", "1.7.0.dev20261026", "0.32.0"),
-        # Newer and older than all known releases.
-        (f"{NVIDIA}:1.9.0", "1.9.0", ""),
-        (f"{NVIDIA}:0.2.1", "0.2.1", "0"),
+        (f"{NVIDIA}:1.5.0-kimi-k3-dev.1", "1.4.2", "0.26.0"),
+        (f"{NVIDIA}:1.4.0-some-model", "1.3.1", "0.23.0"),
+        (f"{NVIDIA}:1.7.0.dev20261026", "1.6.2", "0.31.0"),
+        # Newer and older than all known releases: the newest and the oldest.
+        (f"{NVIDIA}:1.9.0", "1.7.0", "0.33.0"),
+        (f"{NVIDIA}:0.2.1", "0.4.1", "0.10.1.1"),
         # The engine's own images.
         ("vllm/vllm-openai:v0.23.0", "", "0.23.0"),
         # No version.
@@ -53,7 +52,9 @@ def of_image(folder: Path, image: str, **override: str) -> Software:
         ("registry.example.com/llm/serving:7.2.0", "", ""),
     ],
 )
-def test_an_image_states_its_versions(tmp_path: Path, image: str, dynamo: str, vllm: str) -> None:
+def test_an_image_is_judged_as_a_known_release(
+    tmp_path: Path, image: str, dynamo: str, vllm: str
+) -> None:
     found = of_image(tmp_path, image)
     assert " ".join(map(str, found.dynamo)) == dynamo
     assert " ".join(map(str, found.engines.get(Engine.VLLM, ()))) == vllm
@@ -67,8 +68,8 @@ def test_an_override_states_dynamos_version(tmp_path: Path) -> None:
 
 
 def test_the_table_has_the_engines_that_the_installed_dynamo_requires() -> None:
-    release = RELEASES[NEWEST]
-    assert importlib.metadata.version("ai-dynamo") == release.dynamo
+    release = RELEASES[DEPLOYED]
+    assert importlib.metadata.version("ai-dynamo").startswith(f"{DEPLOYED}.")
     required = "\n".join(importlib.metadata.requires("ai-dynamo") or ())
     for package, version in (
         ("vllm", release.vllm),

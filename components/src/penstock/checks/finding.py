@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
@@ -144,3 +144,23 @@ class Finding:
             override=self.override,
         )
         return (first, *self.also)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tally:
+    """Number of findings at each level, without the suppressed ones."""
+
+    errors: int
+    warnings: int
+    notes: int
+    suppressed: int
+
+
+def tally(findings: Sequence[Finding]) -> Tally:
+    levels = [finding.level for finding in findings if not finding.suppressed]
+    return Tally(
+        errors=levels.count(Level.ERROR),
+        warnings=levels.count(Level.WARNING),
+        notes=levels.count(Level.NOTE),
+        suppressed=len(findings) - len(levels),
+    )

@@ -8,10 +8,9 @@ from dataclasses import asdict
 from typing import Any
 
 import penstock
-from penstock.checks.finding import Finding, FindingPlace, Level
+from penstock.checks.finding import Finding, FindingPlace, Level, tally
 from penstock.checks.registry import RULES
 from penstock.checks.report import CheckReport, by_level, counts_line, subject
-from penstock.checks.run import tally
 
 SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 COMMANDS = {Level.ERROR: "error", Level.WARNING: "warning", Level.NOTE: "notice"}

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 
 from penstock.ansi import Style, painter
 from penstock.checks.find_files import SkippedFile
-from penstock.checks.finding import Finding, Level
+from penstock.checks.finding import Finding, Level, Tally, tally
 from penstock.checks.registry import RULES, by_id
-from penstock.checks.run import Tally, tally
 from penstock.checks.suppress import ALWAYS
 from penstock.fitted import fitted
 

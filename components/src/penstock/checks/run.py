@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -353,26 +352,6 @@ def _finding(rule: Rule, result: RuleResult, file: CheckedFile, name: str) -> Fi
         override=place.override,
         component=result.location.component,
         subject=place.subject,
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Tally:
-    """Number of findings at each level, without the suppressed ones."""
-
-    errors: int
-    warnings: int
-    notes: int
-    suppressed: int
-
-
-def tally(findings: Sequence[Finding]) -> Tally:
-    levels = [finding.level for finding in findings if not finding.suppressed]
-    return Tally(
-        errors=levels.count(Level.ERROR),
-        warnings=levels.count(Level.WARNING),
-        notes=levels.count(Level.NOTE),
-        suppressed=len(findings) - len(levels),
     )
 
 

@@ -24,7 +24,7 @@ from penstock.command_text import invocation
 from penstock.significant import plain_number
 
 if TYPE_CHECKING:
-    from penstock.checks.run import Tally
+    from penstock.checks.finding import Tally
     from penstock.hardware import Gpu
     from penstock.plan.starting_graph import StartingGraph, Traffic
 
@@ -275,9 +275,10 @@ def _command(args: argparse.Namespace, file: Path, graph: StartingGraph) -> str:
 
 def _check(file: Path) -> Tally:
     """Print what `check` finds."""
+    from penstock.checks.finding import tally
     from penstock.checks.merge import merged
     from penstock.checks.report import CheckReport, print_text
-    from penstock.checks.run import check_file, tally
+    from penstock.checks.run import check_file
     from penstock.serving.understand import Hints
 
     findings = merged(check_file(file, Hints()))

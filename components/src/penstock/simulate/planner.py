@@ -6,6 +6,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from packaging.version import Version
+
+from penstock.checks.version_range import contains
+from penstock.engines.releases import DEPLOYED, RELEASES
 from penstock.errors import Problem, SimulationError
 from penstock.graph.slo import Slo
 from penstock.manifests.deployment import Role
@@ -109,8 +113,14 @@ def _check(serving: ServingDeployment, rendered: Mapping[str, Any], deployment: 
     every pool, and one pool per role."""
     configs = [config for _, config in configurations(serving)]
     budgets = (small_budget(serving, config) for config in configs)
+    installed = Version(RELEASES[DEPLOYED].dynamo)
     wrong = [
-        *(problem for config in configs for problem in invalid_fields(config)),
+        *(
+            problem
+            for config in configs
+            for problem in invalid_fields(config)
+            if not problem.releases or contains(problem.releases, installed)
+        ),
         *(problem for problem in budgets if problem is not None),
     ]
     if wrong:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from penstock.atomic_file import write_file
 from penstock.errors import InputError
 from penstock.graph.text_file import read_text_file
 from penstock.models.find import packaged_config
@@ -103,5 +104,5 @@ def folder_for(name: str, below: Path) -> Path | str:
 
 def _written(config: Mapping[str, Any], folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "config.json").write_text(json.dumps(config))
+    write_file(folder / "config.json", json.dumps(config))
     return folder

@@ -77,18 +77,23 @@ def _may_share_namespace(deployment: ServingDeployment, root: Cursor) -> bool:
 def _mounts(
     pod: Pod, container: Container, keys: Mapping[str, tuple[str, ...]]
 ) -> Iterator[_Mount]:
-    volumes = {volume.get("name"): volume for volume in mappings(pod.volumes.value)}
+    volumes = {str(volume.get("name")): volume for volume in mappings(pod.volumes.value)}
     for index, mount in enumerate(mappings(container.cursor["volumeMounts"].value)):
-        source = as_mapping(volumes.get(mount.get("name"), {}).get("configMap"))
+        source = as_mapping(volumes.get(str(mount.get("name")), {}).get("configMap"))
         name, folder = source.get("name"), mount.get("mountPath")
-        if name not in keys or not isinstance(folder, str) or "subPathExpr" in mount:
+        if (
+            not isinstance(name, str)
+            or name not in keys
+            or not isinstance(folder, str)
+            or "subPathExpr" in mount
+        ):
             continue
         items = [str(item.get("path")) for item in mappings(source.get("items"))]
         yield _Mount(
-            name=str(name),
+            name=name,
             folder=posixpath.normpath(folder),
             sub_path=str(mount.get("subPath") or ""),
-            files=tuple(items) or keys[str(name)],
+            files=tuple(items) or keys[name],
             place=(*container.cursor["volumeMounts"].path, index),
         )
 
