@@ -281,6 +281,10 @@ def test_an_engine_gets_a_copy_of_the_config_of_a_models_folder(tmp_path: Path) 
     copied = copied_folder(folder, tmp_path)
     assert isinstance(copied, Path)
     assert [path.name for path in copied.iterdir()] == ["config.json"]
+    other = tmp_path / "other" / "model"
+    other.mkdir(parents=True)
+    (other / "config.json").write_text(json.dumps({"model_type": "qwen3"}))
+    assert copied_folder(other, tmp_path) != copied
 
 
 @pytest.mark.parametrize(

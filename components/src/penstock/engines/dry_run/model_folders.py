@@ -6,6 +6,7 @@ get the defaults of the model's class.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Mapping
@@ -87,19 +88,24 @@ def copied_folder(source: Path, below: Path) -> Path | str:
         return f"{source.name} has no config.json that can be read"
     if not isinstance(config, dict) or "auto_map" in json.dumps(config):
         return f"the model {source.name} has code of its own, which is not run"
-    return _written(config, below / "models" / f"{source.name}-copy")
+    digest = hashlib.sha256(str(source).encode()).hexdigest()[:16]  # two folders may have one name
+    return _written(config, _folder(f"{source.name}-{digest}", below))
 
 
 def folder_for(name: str, below: Path) -> Path | str:
     """The folder of a public model's config.json, written below a folder once; or the reason why
     there is none."""
-    folder = below / "models" / re.sub(r"[^\w.-]+", "--", name).strip("-")
+    folder = _folder(name, below)
     if folder.is_dir():
         return folder
     config = complete_config(name)
     if isinstance(config, str):
         return config
     return _written(config, folder)
+
+
+def _folder(name: str, below: Path) -> Path:
+    return below / "models" / re.sub(r"[^\w.-]+", "--", name).strip("-")
 
 
 def _written(config: Mapping[str, Any], folder: Path) -> Path:

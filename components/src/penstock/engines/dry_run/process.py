@@ -13,7 +13,6 @@ import selectors
 import signal
 import subprocess
 import tempfile
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
@@ -112,10 +111,9 @@ class EngineProcess:
         """The next line of the process; it writes a line at once, so that one read gets it."""
         assert self._process is not None
         assert self._process.stdout is not None
-        deadline = time.monotonic() + limit_s
         with selectors.DefaultSelector() as selector:
             selector.register(self._process.stdout, selectors.EVENT_READ)
-            if not selector.select(max(0.0, deadline - time.monotonic())):
+            if not selector.select(limit_s):
                 raise _DeadError(f"the engine's own code did not respond within {limit_s:g} s")
         line = self._process.stdout.readline()
         if not line:

@@ -11,7 +11,7 @@ from penstock.checks.rules.kv_transfer.agreement import effective_backend
 from penstock.checks.rules.kv_transfer.transfer import kv_transfer_workers
 from penstock.checks.rules.kv_transfer.vllm_connectors import NIXL, SECTION, connector_of
 from penstock.checks.rules.network.fabric import rdma_devices
-from penstock.checks.version_range import Versions
+from penstock.checks.version_range import AGREEMENT, Versions
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Engine
 from penstock.serving.deployment import ServingDeployment
@@ -82,7 +82,7 @@ def nixl_plugins(worker: Worker) -> Plugins | None:
 def ucx_on_efa(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in kv_transfer_workers(deployment):
         plugins = nixl_plugins(worker) if worker.engine is not Engine.TRTLLM else None
-        if plugins is not None and plugins.names == (DEFAULT,) and _has_efa(worker):
+        if plugins is not None and plugins.names == (DEFAULT,) and has_efa(worker):
             yield RuleResult(
                 location=plugins.location,
                 message=f"{worker.name} requests EFA devices, but NIXL uses {DEFAULT}",
@@ -90,7 +90,7 @@ def ucx_on_efa(deployment: ServingDeployment) -> Iterable[RuleResult]:
             )
 
 
-def _has_efa(worker: Worker) -> bool:
+def has_efa(worker: Worker) -> bool:
     return any("efa" in name for name in rdma_devices(worker))
 
 
@@ -102,7 +102,7 @@ def _has_efa(worker: Worker) -> bool:
     effect="The KV transfer of each request fails: NIXL finds no backend for the remote agent.",
     remedy="Set the same plugin on both pools.",
     source="nixl: src/core/nixl_agent.cpp, which selects a backend that both agents have",
-    versions=Versions(every="the pools must agree in every version"),
+    versions=AGREEMENT,
 )
 def plugins_differ(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for prefill, decode in deployment.pairs:

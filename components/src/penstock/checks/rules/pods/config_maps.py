@@ -19,6 +19,7 @@ from penstock.checks.rules.containers import (
     processes,
 )
 from penstock.checks.rules.pods.paths import FILE_FLAGS
+from penstock.checks.rules.pods.shared_claims import may_share_namespace
 from penstock.checks.version_range import KUBERNETES
 from penstock.engines.settings import Location
 from penstock.manifests.cursor import Cursor
@@ -63,15 +64,14 @@ def _keys(deployment: ServingDeployment) -> dict[str, tuple[str, ...]]:
     found = {}
     for root in deployment.documents:
         name = root.at("metadata", "name").value
-        if root["kind"].value == "ConfigMap" and _may_share_namespace(deployment, root):
+        if root["kind"].value == "ConfigMap" and _is_near(deployment, root):
             data = (as_mapping(root[key].value) for key in ("data", "binaryData"))
             found[str(name)] = tuple(str(key) for values in data for key in values)
     return found
 
 
-def _may_share_namespace(deployment: ServingDeployment, root: Cursor) -> bool:
-    names = [each.at("metadata", "namespace").value for each in (root, deployment.root)]
-    return None in names or names[0] == names[1]
+def _is_near(deployment: ServingDeployment, root: Cursor) -> bool:
+    return may_share_namespace(as_mapping(root.value), as_mapping(deployment.root.value))
 
 
 def _mounts(
@@ -190,7 +190,7 @@ def similar_object(deployment: ServingDeployment) -> Iterable[RuleResult]:
     objects = [
         (str(root["kind"].value), str(root.at("metadata", "name").value))
         for root in deployment.documents
-        if _may_share_namespace(deployment, root)
+        if _is_near(deployment, root)
     ]
     used: set[str] = set()
     for component in deployment.components:

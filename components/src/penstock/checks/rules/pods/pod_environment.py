@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from penstock.as_mapping import as_mapping
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
 from penstock.checks.rules.containers import NVIDIA_IMAGE
+from penstock.checks.rules.pods.shared_claims import may_share_namespace
 from penstock.checks.version_range import KUBERNETES
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Engine
@@ -31,13 +33,12 @@ MOST_USERS = 65535  # larger UIDs are those that OpenShift assigns, which no ima
 def _services(deployment: ServingDeployment) -> Iterator[tuple[str, Location]]:
     """(name, place) of the Services of the file and of the operator, which has one for each
     component. A headless Service sets no variables."""
-    of_pods = deployment.root.at("metadata", "namespace").value
+    of_pods = as_mapping(deployment.root.value)
     for index, root in enumerate(deployment.documents):
         name, spec = root.at("metadata", "name").value, root["spec"]
-        namespace = root.at("metadata", "namespace").value
         is_headless = spec["clusterIP"].value == "None"
         is_external = spec["type"].value == "ExternalName"
-        is_near = not of_pods or not namespace or namespace == of_pods
+        is_near = may_share_namespace(as_mapping(root.value), of_pods)
         is_set = is_near and not is_headless and not is_external
         if root["kind"].value == "Service" and is_set:
             yield str(name), Location("", "document", (index, "metadata", "name"))

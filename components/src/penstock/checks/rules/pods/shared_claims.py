@@ -51,7 +51,7 @@ def one_node_volume(deployment: ServingDeployment) -> Iterable[RuleResult]:
             (one, pods)
             for one, group in counted
             for pods in group
-            if claim in pods.claims and _may_share_namespace(one, volume)
+            if claim in pods.claims and may_share_namespace(one, volume)
         ]
         place = _place(deployment, claim)
         graphs = [one for one, _ in mounting if one.get("kind") == DGD]
@@ -67,7 +67,7 @@ def one_node_volume(deployment: ServingDeployment) -> Iterable[RuleResult]:
             )
 
 
-def _may_share_namespace(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+def may_share_namespace(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     """Whether both may be in one namespace: `kubectl apply -n` sets that of an object without."""
     names = [as_mapping(each.get("metadata")).get("namespace") for each in (one, other)]
     return None in names or names[0] == names[1]

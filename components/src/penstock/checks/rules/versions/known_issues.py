@@ -13,8 +13,8 @@ from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rule import rule
 from penstock.checks.rules.kv_transfer.transfer import kv_transfer_workers
 from penstock.checks.rules.kv_transfer.vllm_connectors import HMA_FLAG, connector_of, hma_flag
-from penstock.checks.rules.network.efa import nixl_plugins
-from penstock.checks.rules.network.fabric import kv_transfer_pods, rdma_devices
+from penstock.checks.rules.network.efa import has_efa, nixl_plugins
+from penstock.checks.rules.network.fabric import kv_transfer_pods
 from penstock.checks.version_range import Versions
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Engine, Role
@@ -151,16 +151,12 @@ def sglang_over_efa(deployment: ServingDeployment) -> Iterable[RuleResult]:
         is_own = not worker.component.image.startswith(NVIDIA)
         plugins = nixl_plugins(worker)
         uses_it = plugins is not None and "LIBFABRIC" in plugins.names
-        if worker.engine is Engine.SGLANG and uses_it and _has_efa(worker) and not is_own:
+        if worker.engine is Engine.SGLANG and uses_it and has_efa(worker) and not is_own:
             yield RuleResult(
                 location=worker.location("field", "main", "image"),
                 message=f"{worker.name} transfers KV over EFA with {worker.component.image}",
                 fix=Fix(text=f"{NEWER}."),
             )
-
-
-def _has_efa(worker: Worker) -> bool:
-    return any("efa" in name for name in rdma_devices(worker))
 
 
 @rule(
