@@ -18,8 +18,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from penstock.checks.engine_dry_run import ENVIRONMENTS, installed_engines, outcome_of, refusal
-from penstock.checks.rules.engine_config.engine_dry_run import ASKED, REFUSED
+from penstock.checks.engine_dry_run import (
+    ASKED,
+    ENVIRONMENTS,
+    REFUSED,
+    installed_engines,
+    outcome_of,
+    refusal,
+)
 from penstock.engines.dry_run.process import EngineProcesses
 from penstock.engines.dry_run.protocol import Accepted, Refused, Undecided
 from penstock.errors import PenstockError

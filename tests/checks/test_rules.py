@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
-
 import pytest
 
-from penstock.checks import rules
 from penstock.checks.finding import Finding
 from penstock.checks.merge import merged as with_one_cause
-from penstock.checks.registry import RULES
+from penstock.checks.registry import FOLDER, RULES
+from penstock.checks.rows.rule_rows import facts_of, python_of
+from penstock.checks.rows.runtime import known_facts
 from penstock.checks.rule import Rule
 from tests.checks.all_cases import cases
 from tests.checks.paste import is_pasteable, pasted_graph, pasted_manifest
@@ -57,11 +55,10 @@ def test_there_are_at_least_sixty_rules_with_a_source() -> None:
         assert all((rule.title, rule.cause, rule.effect, rule.remedy, rule.source)), rule.id
 
 
-def test_every_rule_in_a_module_is_registered() -> None:
-    folder = Path(rules.__file__).parent
-    text = "".join(path.read_text("utf-8") for path in folder.rglob("*.py"))
-    declared = re.findall(r'^    id="(PS\d{3})",$', text, flags=re.MULTILINE)
-    assert sorted(declared) == [rule.id for rule in RULES]
+def test_every_fact_in_an_expression_exists() -> None:
+    for path in sorted(FOLDER.glob("*/rules.yaml")):
+        text = path.read_text("utf-8")
+        python_of(text, str(path), known_facts(facts_of(text)))
 
 
 def test_ids_are_unique() -> None:

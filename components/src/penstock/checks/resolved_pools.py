@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from penstock.checks.finding import Fix, Level, RuleResult
+from penstock.checks.registry import by_id
 from penstock.checks.rule import Rule
-from penstock.checks.rules.engine_config.engine_dry_run import POOLS_DIFFER
 from penstock.engines.dry_run.protocol import Resolved
 from penstock.engines.setting_names import COMMON_SETTINGS
 from penstock.manifests.deployment import Engine
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.worker import Worker
 
+POOLS_DIFFER = by_id("PS188")
 # Field of `Resolved` → how messages call it, and the key that sets it.
 COMPARED: Mapping[str, tuple[str, Mapping[Engine, str]]] = {
     "attention_backend": (

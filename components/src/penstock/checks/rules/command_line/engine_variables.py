@@ -8,15 +8,12 @@ from collections.abc import Iterable, Mapping
 from packaging.version import Version
 
 from penstock.checks.finding import Fix, Level, RuleResult
-from penstock.checks.rule import rule
 from penstock.checks.rules.command_line.variables import (
-    IGNORED,
     VARIABLES_WITHOUT_EFFECT,
     vllm_versions,
     why_ignored,
 )
 from penstock.checks.rules.engine_config.accepted_values import ENGINES, since, versions_of
-from penstock.checks.version_range import Versions
 from penstock.engines.flags import Removed
 from penstock.engines.value_history import Refusal, refusals
 from penstock.manifests.pods import Pod
@@ -68,22 +65,6 @@ WITHOUT_CONSEQUENCE = re.compile(
 )
 
 
-@rule(
-    id="PS177",
-    title="variable that this version of the engine does not read",
-    level=Level.WARNING,
-    cause="vLLM and SGLang add and remove variables. The version in the image does not use this "
-    "one.",
-    effect=IGNORED,
-    remedy="Remove the variable, or use the flag that replaced it.",
-    source="engines/data/value_history.json: the variables that vllm/envs.py of 0.14.1 to 0.31.0 "
-    "and sglang/srt/environ.py of 0.5.6 to 0.5.21 declare, and where the packages name them; "
-    "vllm/config and the flags of vLLM 0.31.0 and SGLang 0.5.21",
-    versions=Versions(vllm=">=0.14", sglang=">=0.5.6"),
-    other_levels=(Level.NOTE,),
-    exceptions="It is a note if the variable concerns only diagnostics or other hardware, or if it "
-    "was removed and selected no kernel, limit or response content.",
-)
 def unread_variable(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.one_worker_per_component:
         engine = worker.engine

@@ -7,14 +7,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from penstock.checks.finding import Fix, Level, RuleResult
-from penstock.checks.rule import rule
 from penstock.checks.rules.command_line.given_flags import (
     arguments,
     file_flags,
     launches,
     level_for_image,
 )
-from penstock.checks.version_range import SHELL, Versions
+from penstock.checks.version_range import Versions
 from penstock.engines.flag_ranges import is_below_range
 from penstock.engines.flags import KINDS, GivenFlag
 from penstock.engines.llm_args.surely_valid import BOOLEANS
@@ -155,16 +154,6 @@ def _problem(one: GivenFlag, module: str) -> _Problem | None:
     return None
 
 
-@rule(
-    id="PS153",
-    title="all-to-all backend that vLLM no longer has",
-    level=Level.WARNING,
-    cause="pplx and naive are still accepted by vLLM, which falls back to another backend.",
-    effect="Only a warning is logged; experts communicate through another backend than configured.",
-    remedy="Set a backend that vLLM has.",
-    source="llm-d#855; vllm/config/parallel.py 0.19 to 0.31",
-    versions=Versions(vllm=">=0.19"),
-)
 def removed_all2all_backend(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
         for launch in component.launches:
@@ -182,16 +171,6 @@ def removed_all2all_backend(deployment: ServingDeployment) -> Iterable[RuleResul
                 )
 
 
-@rule(
-    id="PS145",
-    title="deprecated flag",
-    level=Level.NOTE,
-    cause="The parser still accepts the flag but reports that it will be removed.",
-    effect="A later release will reject the command line.",
-    remedy="Use the flag that the parser's help names.",
-    source="help texts of the parsers of ai-dynamo 1.6.1 and SGLang 0.5.21",
-    versions=Versions(dynamo=">=1.6"),
-)
 def deprecated_flag(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for name, launch, _, one in arguments(deployment):
         if one.flag is None:
@@ -216,16 +195,6 @@ def deprecated_flag(deployment: ServingDeployment) -> Iterable[RuleResult]:
             )
 
 
-@rule(
-    id="PS150",
-    title="flag with two values",
-    level=Level.WARNING,
-    cause="The same flag is given twice with different values.",
-    effect="The last value is used.",
-    remedy="Give the flag once.",
-    source="Python's argparse",
-    versions=SHELL,
-)
 def same_flag_twice(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for name, launch, table in launches(deployment):
         seen: dict[str, str | None] = {}
@@ -255,16 +224,6 @@ def _given_twice(name: str, one: GivenFlag, before: str | None) -> RuleResult:
     )
 
 
-@rule(
-    id="PS151",
-    title="incomplete TLS configuration",
-    level=Level.ERROR,
-    cause="The frontend has a certificate without a key, or a key without a certificate.",
-    effect="The frontend exits at startup.",
-    remedy="Set both --tls-cert-path and --tls-key-path.",
-    source="dynamo/frontend/frontend_args.py of 1.6.1",
-    versions=Versions(dynamo=">=0.9"),
-)
 def incomplete_tls(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component, launch, flags in deployment.frontends:
         names = {one.flag.name for one in flags if one.flag}
@@ -291,22 +250,6 @@ def incomplete_tls(deployment: ServingDeployment) -> Iterable[RuleResult]:
             )
 
 
-@rule(
-    id="PS143",
-    title="value that the flag does not accept",
-    level=Level.ERROR,
-    cause="The value is not one of the flag's choices, has the wrong type, is below 1 where the "
-    "engine needs at least 1, or is missing.",
-    effect="The process exits at startup with an error message that names the flag.",
-    remedy="Use one of the values that the finding lists.",
-    source="parsers of ai-dynamo 1.6.1, vLLM 0.31.0 and SGLang 0.5.21, dumped to tables; fields of "
-    "SchedulerConfig, CacheConfig, ParallelConfig and ModelConfig of vLLM 0.31.0; tp_worker.py of "
-    "SGLang",
-    versions=PARSERS,
-    other_levels=(Level.WARNING, Level.NOTE),
-    exceptions="A value that is not one of the choices and resembles none is a warning for "
-    "releases whose choices were not read.",
-)
 def invalid_flag_value(deployment: ServingDeployment) -> Iterable[RuleResult]:
     yield from _invalid_arguments(deployment)
     yield from _invalid_file_values(deployment)

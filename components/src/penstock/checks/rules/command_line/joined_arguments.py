@@ -6,10 +6,8 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 
-from penstock.checks.finding import Fix, Level, RuleResult
-from penstock.checks.rule import rule
+from penstock.checks.finding import Fix, RuleResult
 from penstock.checks.rules.command_line.given_flags import all_launches
-from penstock.checks.version_range import SHELL
 from penstock.engines.flags import FlagTable
 from penstock.engines.settings import Location
 from penstock.serving.deployment import ServingDeployment
@@ -20,20 +18,6 @@ JOINED = re.compile(
 )
 
 
-@rule(
-    id="PS182",
-    title="flag and value in one argument",
-    level=Level.ERROR,
-    cause="An item of `args` or `command` contains a flag, a space and a value. Without a shell, "
-    "nothing splits it: the process gets one argument with a space. A script in a `>` block has "
-    "such arguments too if its lines end in a backslash: the block joins the lines, so that each "
-    "backslash escapes a space.",
-    effect="The parser rejects the argument as unrecognized. The process exits, and its container "
-    "restarts in a crash loop.",
-    remedy="Write flag and value as two items, or as flag=value.",
-    source="Python's argparse (_parse_optional); Kubernetes, define-command-argument-container",
-    versions=SHELL,
-)
 def flag_and_value_in_one(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for name, launch, table in all_launches(deployment):
         words = tuple(joined(table, launch.arguments))

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from penstock.checks.finding import Fix, Level, RuleResult
-from penstock.checks.rule import rule
-from penstock.checks.version_range import UNCHANGED
+from penstock.checks.finding import Fix, RuleResult
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Engine, Role
 from penstock.serving.deployment import ServingDeployment
@@ -22,20 +20,6 @@ ENDPOINTS = ("chat", "completions", "none")
 Problem = tuple[str, str, str]
 
 
-@rule(
-    id="PS178",
-    title="flags of a worker that Dynamo refuses together",
-    level=Level.ERROR,
-    cause="A flag of the worker requires another one, or excludes the worker's role.",
-    effect="The worker exits at startup with a ValueError.",
-    remedy="Change the flag that the message names.",
-    source="dynamo/sglang/backend_args.py 115 of 1.0.2, 249 of 1.6.1, args.py and backend_args.py "
-    "of 1.3.1 to 1.6.1 (validate_dedicated_mm_encoder); dynamo/vllm/args.py 136 of "
-    "1.1.1, 216 of 1.6.1, backend_args.py 801-841 of 1.6.1; dynamo/common/utils/endpoint_types.py "
-    "of 0.8.1 to 1.6.1",
-    versions=UNCHANGED,
-    engines=(Engine.VLLM, Engine.SGLANG),
-)
 def paired_flags(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
         for flag, message, fix in (*_pairs(worker), *_endpoints(worker)):

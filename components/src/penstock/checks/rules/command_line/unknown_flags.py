@@ -11,7 +11,6 @@ from dataclasses import replace
 
 from penstock.checks.absence import EVERY_PUBLISHED, EVERY_RELEASE, Absence, outside
 from penstock.checks.finding import Fix, Level, RuleResult
-from penstock.checks.rule import rule
 from penstock.checks.rules.command_line.connector_flag import FLAG as CONNECTOR
 from penstock.checks.rules.command_line.connector_flag import REJECTED, instead_of_flag
 from penstock.checks.rules.command_line.given_flags import (
@@ -29,7 +28,7 @@ from penstock.engines.flag_history import has_history, presence
 from penstock.engines.flags import REMOVED, FlagTable, GivenFlag, Removed
 from penstock.engines.releases import DEPLOYED, OLDEST, RELEASES, following
 from penstock.engines.settings import Location
-from penstock.manifests.deployment import Engine, Launch
+from penstock.manifests.deployment import Launch
 from penstock.manifests.flags import flag_value
 from penstock.nearest import nearest_name
 from penstock.serving.deployment import ServingDeployment
@@ -80,19 +79,6 @@ def _has_engine_chat_processor(launch: Launch) -> bool:
     return (processor or launch.env.get("DYN_CHAT_PROCESSOR", "dynamo")) != "dynamo"
 
 
-@rule(
-    id="PS141",
-    title="flag that does not exist",
-    level=Level.ERROR,
-    cause="The module's parser does not know the flag in the version of the image.",
-    effect=REJECTED_FLAG,
-    remedy="Use the flag that the finding suggests, or remove the flag.",
-    source=SOURCE,
-    versions=EVERY_RELEASE,
-    other_levels=(Level.NOTE,),
-    exceptions="It is a note if no release has the flag, it resembles none, and the image is a "
-    "build of one's own.",
-)
 def unknown_flag(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for name, launch, table, one in _all_arguments(deployment):
         for absence in _absences(launch, one):
@@ -217,21 +203,6 @@ def _newer(spelling: str) -> Fix:
     return Fix(text=f"Remove {spelling}, or use an image of a release that has it.")
 
 
-@rule(
-    id="PS142",
-    title="key in vLLM's or SGLang's engine file that is not a flag",
-    level=Level.ERROR,
-    cause="Each key of the --config file is converted to a flag, and the version of the image has "
-    "no flag of this name.",
-    effect="The process exits with “unrecognized arguments”.",
-    remedy="Use the name of a flag, without leading dashes.",
-    source=f"vllm/utils/argparse_utils.py 0.31.0; sglang/srt/utils 0.5.21; {SOURCE}",
-    versions=EVERY_RELEASE,
-    engines=(Engine.VLLM, Engine.SGLANG),
-    other_levels=(Level.NOTE,),
-    exceptions="It is a note if no release has the flag, it resembles none, and the image is a "
-    "build of one's own.",
-)
 def unknown_file_key(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for line in file_flags(deployment):
         flag = _flag_of(line)
@@ -285,17 +256,6 @@ def _rename(line: FileFlag, flag: str) -> Fix | None:
     )
 
 
-@rule(
-    id="PS144",
-    title="flag that was removed",
-    level=Level.ERROR,
-    cause="The flag was removed before the version of the image; published recipes still use it.",
-    effect=REJECTED_FLAG,
-    remedy="Use the replacement that the finding names, or remove the flag.",
-    source="dynamo#12089, dynamo#6477, dynamo#6513, dynamo#11831, dynamo#11887, dynamo#8693; "
-    f"sglang#8658; {SOURCE}",
-    versions=EVERY_RELEASE,
-)
 def removed_flag(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for name, launch, _, one in _all_arguments(deployment):
         for absence in _absences(launch, one):

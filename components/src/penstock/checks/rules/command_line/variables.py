@@ -8,11 +8,10 @@ from dataclasses import dataclass, field
 
 from packaging.version import Version
 
-from penstock.checks.finding import Fix, Level, RuleResult
-from penstock.checks.rule import rule
+from penstock.checks.finding import Fix, RuleResult
 from penstock.checks.rules.command_line.connector_flag import instead_of_variable
 from penstock.checks.rules.versions.placeholders import is_template
-from penstock.checks.version_range import KUBERNETES, UNCHANGED, Versions
+from penstock.checks.version_range import UNCHANGED, Versions
 from penstock.engines.flags import Removed
 from penstock.engines.releases import NEWEST, RELEASES
 from penstock.engines.settings import Location
@@ -137,20 +136,6 @@ SET_BY_OPERATOR: Mapping[str, Versions] = {
 }
 
 
-@rule(
-    id="PS146",
-    title="variable without effect",
-    level=Level.WARNING,
-    cause="The variable was replaced by a flag or a default.",
-    effect=IGNORED,
-    example="vLLM 0.31 on B200 computes gpt-oss's experts in bf16 although the recipes request "
-    "MXFP8.",
-    remedy="Use the flag that replaced the variable.",
-    source="vllm#50292, vllm#27798, vllm#43148, vllm#33535, dynamo#7591, dynamo#12089, "
-    "dynamo#13840; no occurrence in the wheels of the versions that each finding is limited to; "
-    "vllm/envs.py 0.17.0 (validate_environ)",
-    versions=Versions(dynamo=">=0.7"),
-)
 def variable_without_effect(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
         if component.role is Role.EPP:
@@ -194,18 +179,6 @@ def vllm_versions(pod: Pod) -> tuple[Version, ...]:
     return software(pod).engines.get(Engine.VLLM, ())
 
 
-@rule(
-    id="PS147",
-    title="variable that makes the process exit",
-    level=Level.ERROR,
-    cause="Dynamo rejects a variable that an older release used.",
-    effect="The process restarts in a crash loop.",
-    remedy="Use --enable-multimodal, --disaggregation-mode or --kv-transfer-config.",
-    source="_REMOVED_MULTIMODAL_ENV_VARS in dynamo/vllm/backend_args.py and "
-    "dynamo/sglang/backend_args.py of 1.6.1; dynamo#6513",
-    versions=Versions(dynamo=">=1.4"),
-    engines=(Engine.VLLM, Engine.SGLANG),
-)
 def rejected_variable(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
         for launch in component.launches:
@@ -230,17 +203,6 @@ def rejected_variable(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 )
 
 
-@rule(
-    id="PS148",
-    title="variable that the operator sets",
-    level=Level.WARNING,
-    cause="The operator sets these variables for each generation of workers.",
-    effect="Generations mix, or workers register where no frontend looks for them.",
-    remedy="Remove the variable.",
-    source="component_worker.go, component_frontend.go@132ccbe3; deploy/cloud/operator of 0.4.1 "
-    "and deploy/operator of 1.0.0",
-    versions=Versions(dynamo=">=1.0"),
-)
 def operator_variable(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
         pod = deployment.pods[component.name]
@@ -257,16 +219,6 @@ def operator_variable(deployment: ServingDeployment) -> Iterable[RuleResult]:
                     )
 
 
-@rule(
-    id="PS149",
-    title="variable that is not expanded",
-    level=Level.ERROR,
-    cause="An argument contains $NAME, but no shell expands it; Kubernetes expands only $(NAME).",
-    effect="The process gets the text itself, such as “$MODEL” as a model ID.",
-    remedy="Write $(NAME).",
-    source="dynamo#3772; Kubernetes, pods/inject-data-application",
-    versions=KUBERNETES,
-)
 def unexpanded(deployment: ServingDeployment) -> Iterable[RuleResult]:
     if is_template(deployment):
         return  # what renders the images also fills the arguments

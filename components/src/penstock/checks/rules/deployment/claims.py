@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from penstock.checks.finding import Fix, Level, RuleResult
-from penstock.checks.rule import rule
-from penstock.checks.version_range import Versions
+from penstock.checks.finding import Fix, RuleResult
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Component, Engine
 from penstock.manifests.pods import Pod
@@ -25,19 +23,6 @@ def gets_gpus_by_claims_only(component: Component, pod: Pod) -> bool:
     return not any("gpu" in key for amount in amounts for key, _ in amount.entries())
 
 
-@rule(
-    id="PS782",
-    title="several nodes whose GPUs come only from DRA claims",
-    level=Level.ERROR,
-    cause="Before 1.4 the operator counts GPUs only in resources.requests and limits. For a "
-    "component with several nodes and none there, it skips the flags that connect the nodes.",
-    effect="The leader and the workers start the same command, and each looks for all GPUs in its "
-    "own pod: the engine exits at startup.",
-    remedy="Request the GPUs as nvidia.com/gpu, or use a newer operator.",
-    source="deploy/operator/internal/dynamo/backend_vllm.go needsTensorParallelMultinodeLaunch and "
-    "getGPUQuantity, backend_trtllm.go; dynamo#12164, dynamo#12166",
-    versions=Versions(dynamo="<1.4"),
-)
 def nodes_with_claims(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
         pod = deployment.pods[component.name]

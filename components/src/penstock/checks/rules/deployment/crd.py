@@ -6,8 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from penstock.checks.finding import Fix, Level, RuleResult
-from penstock.checks.rule import rule
-from penstock.checks.version_range import OPERATOR_CRD, Versions
 from penstock.engines.settings import Location
 from penstock.manifests.cursor import Cursor
 from penstock.manifests.deployment import Role
@@ -48,16 +46,6 @@ TYPE_FIXES = {
 WORDS = {"array": "a list", "object": "a mapping", "boolean": "true or false"}
 
 
-@rule(
-    id="PS753",
-    title="too many components",
-    level=Level.ERROR,
-    cause="The CRD allows at most 25 components.",
-    effect="The API server rejects the deployment.",
-    remedy="Split the deployment.",
-    source="dynamographdeployment CRD (maxItems 25)",
-    versions=OPERATOR_CRD,
-)
 def too_many(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for bad in _bad_values(deployment):
         if bad.path in COMPONENTS and bad.keyword.startswith("max"):
@@ -68,17 +56,6 @@ def too_many(deployment: ServingDeployment) -> Iterable[RuleResult]:
             )
 
 
-@rule(
-    id="PS768",
-    title="unknown field",
-    level=Level.ERROR,
-    cause="The CRD has no field of this name at this place.",
-    effect="The API server drops the field, or rejects the object with strict validation. The "
-    "setting has no effect.",
-    remedy="Correct the name.",
-    source="dynamographdeployments CRDs of the operators 1.0 to 1.5",
-    versions=OPERATOR_CRD,
-)
 def unknown_field(deployment: ServingDeployment) -> Iterable[RuleResult]:
     value = _object(deployment)
     for field in unknown_fields(value, _specs(deployment)):
@@ -92,17 +69,6 @@ def unknown_field(deployment: ServingDeployment) -> Iterable[RuleResult]:
         )
 
 
-@rule(
-    id="PS779",
-    title="value that the CRD does not allow",
-    level=Level.ERROR,
-    cause="The CRD defines the type of each field, and for some fields the possible values, a "
-    "range, a length, a pattern or required fields.",
-    effect="The API server rejects the deployment.",
-    remedy="Use a value that meets the condition in the message.",
-    source="dynamographdeployments CRDs of the operators 1.0 to 1.5",
-    versions=OPERATOR_CRD,
-)
 def excluded_value(deployment: ServingDeployment) -> Iterable[RuleResult]:
     if not deployment.is_graph and deployment.api_version not in _specs(deployment):
         yield _not_served(deployment)
@@ -114,23 +80,6 @@ def excluded_value(deployment: ServingDeployment) -> Iterable[RuleResult]:
         yield RuleResult(location=location, message=message, fix=Fix(text=fix))
 
 
-@rule(
-    id="PS786",
-    title="unknown componentType or subComponentType",
-    level=Level.ERROR,
-    cause="v1alpha1 accepts any text, but the operator knows only frontend, worker, prefill, "
-    "decode, planner and epp, and the subtypes prefill and decode.",
-    effect="The operator does not treat the component as a frontend or a worker: it adds none of "
-    "their ports, probes and variables.",
-    remedy="Correct the type.",
-    source="ComponentDefaultsFactory in deploy/operator/internal/dynamo/component_common.go; "
-    "sharedComponentTypeToHub in api/v1alpha1/shared_spec_conversion.go; "
-    "getDGDComponentAlphaSubComponentType in graph.go",
-    versions=Versions(operator=">=1.0"),
-    other_levels=(Level.WARNING, Level.NOTE),
-    exceptions="A type that is not similar to a known one may be a custom role. The finding is "
-    "a warning if the component runs a frontend or a worker of Dynamo, and otherwise a note.",
-)
 def unknown_type(deployment: ServingDeployment) -> Iterable[RuleResult]:
     if deployment.api_version != V1ALPHA1:
         return

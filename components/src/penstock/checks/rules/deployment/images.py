@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from penstock.checks.finding import Fix, Level, RuleResult
-from penstock.checks.rule import rule
+from penstock.checks.finding import Fix, RuleResult
 from penstock.checks.rules.containers import Process, mappings, processes
-from penstock.checks.version_range import DYNAMO, KUBERNETES, Versions
+from penstock.checks.version_range import Versions
 from penstock.engines.settings import Location, Path
 from penstock.image_reference import image_problem
 from penstock.manifests.deployment import Component
@@ -62,18 +61,6 @@ def _contained(process: Process) -> tuple[str, str] | None:
     return (found[1], ENGINES[found[1]]) if found else None
 
 
-@rule(
-    id="PS775",
-    title="image of another engine",
-    level=Level.ERROR,
-    cause="The image contains another engine than the one that the command, engine.kind or the "
-    "frontend's chat processor needs.",
-    effect="The process exits with ModuleNotFoundError in a crash loop.",
-    remedy="Use the image of the engine that the command runs.",
-    source="container/ of ai-dynamo/dynamo (one image for each engine); dynamo/frontend/main.py "
-    "278 and 303 of 1.6.1 (chat processor)",
-    versions=DYNAMO,
-)
 def image_of_another_engine(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for process in processes(deployment):
         contained = _contained(process)
@@ -103,20 +90,6 @@ def _needed(process: Process) -> str:
     return ""
 
 
-@rule(
-    id="PS783",
-    title="image that NVIDIA has not published",
-    level=Level.ERROR,
-    cause="The image is in NVIDIA's registry by its name, but NVIDIA lists no image of this name, "
-    "or a later release was the first with it.",
-    effect="The registry refuses the pull, and the pods stay in ImagePullBackOff.",
-    remedy="Use one of the published images, or the registry of your own build.",
-    source="dynamo#4359, dynamo#8274; docs.nvidia.com/dynamo: Release Artifacts of 0.9.0 to 1.6.0 "
-    "(history from 0.6.0), Nightly Release Info",
-    versions=Versions(dynamo=">=0.6"),
-    exceptions="Images of other registries are not checked, nor tags without a version of an image "
-    "that later releases have.",
-)
 def unpublished_image(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
         found = OF_NVIDIA.match(deployment.pods[component.name].image)
@@ -144,20 +117,6 @@ def _before(release: str | None) -> str:
     return f" before Dynamo {release}" if release else ""
 
 
-@rule(
-    id="PS784",
-    title="malformed image reference",
-    level=Level.ERROR,
-    cause="The image is not REGISTRY/NAME:TAG@DIGEST: it has two tags, upper-case letters in its "
-    "name, a space, a scheme such as https://, an empty tag or an incomplete digest.",
-    effect="The API server accepts it, but the kubelet cannot parse it, and the pods stay in "
-    "InvalidImageName.",
-    remedy="Write the image as `docker pull` takes it.",
-    source="github.com/distribution/reference, regexp.go and normalize.go "
-    "(ParseNormalizedNamed); kubelet, ErrInvalidImageName",
-    versions=KUBERNETES,
-    exceptions="Images with a placeholder are not checked: PS909 reports it.",
-)
 def malformed_image(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
         pod = deployment.pods[component.name]

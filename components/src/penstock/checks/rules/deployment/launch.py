@@ -8,9 +8,8 @@ from itertools import pairwise
 
 from penstock.checks.absence import EVERY_RELEASE, Absence, outside
 from penstock.checks.finding import Fix, Level, RuleResult
-from penstock.checks.rule import rule
 from penstock.checks.rules.command_line.given_flags import absent_in, has_published_image
-from penstock.checks.version_range import PENSTOCK, SHELL, Versions
+from penstock.checks.version_range import Versions
 from penstock.engines import entry_points
 from penstock.engines.settings import Location
 from penstock.manifests import flags
@@ -33,20 +32,6 @@ POSITIONAL = re.compile(r"\$\{?[@*0-9]|\b(shift|getopts)\b|\bfor\s+\w+\s*(;|\n|d
 TWO_FLAGS = re.compile(r"--[\w.-]+[= ]\S* --\w")
 
 
-@rule(
-    id="PS769",
-    title="the command cannot start",
-    level=Level.ERROR,
-    cause="Python gets a flag without a module, or a module that Dynamo does not have. If a "
-    "frontend has no command, the operator runs python3 with the args. If any other component has "
-    "none, it runs `/bin/sh -c`, which takes the first of the args as its script.",
-    effect="The container exits at once and goes into a crash loop.",
-    remedy="Write the whole command, such as `python3 -m dynamo.frontend`.",
-    source="component_frontend.go@132ccbe3; component_common.go (getCommonContainer); wheels of "
-    "ai-dynamo since 0.4 (engines/data/entry_points.json)",
-    versions=SHELL,
-    other_levels=(Level.WARNING, Level.NOTE),
-)
 def cannot_start(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component, launch in _launches(deployment):
         program, word, *_ = (*launch.argv, "", "")
@@ -126,19 +111,6 @@ def _other_module(module: str, near: str) -> Fix:
     )
 
 
-@rule(
-    id="PS771",
-    title="arguments do not reach the program",
-    level=Level.ERROR,
-    cause="Entries after the script of `bash -c` are positional parameters of the script, and each "
-    "entry of args is one word.",
-    effect="The program starts without the arguments, or rejects several words as one flag. An "
-    "interpreter without a script exits at once, as a container has no standard input.",
-    remedy="Write the whole command into the script, or each word as its own entry.",
-    source="POSIX.1-2017, sh (option -c: command_name and positional parameters; standard input is "
-    "not read); Kubernetes API, Container.command (not executed within a shell)",
-    versions=SHELL,
-)
 def lost_arguments(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
         for container in deployment.pods[component.name].containers:
@@ -236,17 +208,6 @@ def _launches(deployment: ServingDeployment) -> Iterator[tuple[Component, Launch
             yield component, launch
 
 
-@rule(
-    id="PS770",
-    title="the worker's engine is unknown",
-    level=Level.NOTE,
-    cause="The command runs no engine module of Dynamo, or the image's entrypoint decides.",
-    effect="The checks of its engine, memory and KV transfer are skipped.",
-    remedy="Run an engine module of Dynamo, such as `python3 -m dynamo.vllm`, and write the "
-    "whole command.",
-    source="penstock",
-    versions=PENSTOCK,
-)
 def unknown_engine(deployment: ServingDeployment) -> Iterable[RuleResult]:
     known = {worker.name for worker in deployment.workers}
     for component in deployment.components:
@@ -260,16 +221,6 @@ def unknown_engine(deployment: ServingDeployment) -> Iterable[RuleResult]:
             )
 
 
-@rule(
-    id="PS772",
-    title="model name too long",
-    level=Level.ERROR,
-    cause="A part of the model's path or id is longer than 255 bytes.",
-    effect="No file system has such a folder, so the model cannot be downloaded or found.",
-    remedy="Use the id of the model on its hub, or the folder in the cache.",
-    source="NAME_MAX in limits.h of Linux",
-    versions=SHELL,
-)
 def model_name_too_long(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component, launch in _launches(deployment):
         for flag in ("--model", "--model-path", "--model-name", "--served-model-name"):

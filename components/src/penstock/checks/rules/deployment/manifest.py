@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from penstock.checks.finding import Fix, Level, RuleResult
-from penstock.checks.rule import rule
-from penstock.checks.version_range import KUBERNETES, Versions
+from penstock.checks.version_range import Versions
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Role
 from penstock.manifests.pods import TYPES, V1BETA1
@@ -25,17 +24,6 @@ ENUMS = {
 }
 
 
-@rule(
-    id="PS751",
-    title="the name is not a valid Kubernetes name",
-    level=Level.ERROR,
-    cause="Names of deployments and Services are DNS labels of at most 63 characters.",
-    effect="The API server or the operator rejects the deployment.",
-    remedy="Use at most 63 lower-case letters, digits and dashes, starting with a letter.",
-    source="RFC 1123; AISimulate generator rules",
-    versions=KUBERNETES,
-    other_levels=(Level.NOTE,),
-)
 def bad_name(deployment: ServingDeployment) -> Iterable[RuleResult]:
     name = deployment.name
     if not NAME.fullmatch(name) or len(name) > 63:
@@ -65,18 +53,6 @@ def bad_name(deployment: ServingDeployment) -> Iterable[RuleResult]:
             )
 
 
-@rule(
-    id="PS752",
-    title="names are too long for Grove",
-    level=Level.NOTE,
-    cause="Grove joins deployment, component and role into one name of at most 45 characters.",
-    effect="The admission webhook rejects the deployment, unless the operator shortens its name.",
-    remedy="Shorten the names.",
-    source="dynamo#4938, dynamo#5449, dynamo#8480; dynamo#8563 (names are shortened); "
-    "dgdComponentNameLengthError in the operator",
-    versions=Versions(operator=">=0.7"),
-    other_levels=(Level.WARNING,),
-)
 def long_for_grove(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
         length = len(deployment.name) + len(component.name)
@@ -99,17 +75,6 @@ def long_for_grove(deployment: ServingDeployment) -> Iterable[RuleResult]:
             )
 
 
-@rule(
-    id="PS754",
-    title="spec.restart is set in the file",
-    level=Level.WARNING,
-    cause="spec.restart must be unset when the deployment is created.",
-    effect="The admission webhook rejects the first installation.",
-    remedy="Remove spec.restart.",
-    source="dynamographdeployment_types.go@0fddc01b; operator webhook",
-    versions=Versions(operator=">=1.4"),
-    other_levels=(Level.ERROR,),
-)
 def restart_at_create(deployment: ServingDeployment) -> Iterable[RuleResult]:
     restart = deployment.spec.get("restart")
     if isinstance(restart, Mapping):
@@ -129,16 +94,6 @@ def restart_at_create(deployment: ServingDeployment) -> Iterable[RuleResult]:
             )
 
 
-@rule(
-    id="PS755",
-    title="the file sets an annotation that the operator owns",
-    level=Level.ERROR,
-    cause="The operator stores the hash of the running generation in this annotation.",
-    effect="A generation is orphaned, or workers are deleted while they serve.",
-    remedy="Remove it, and never use --force or kubectl replace.",
-    source="dynamo#13495; rolling-updates.mdx@11db1467",
-    versions=Versions(operator=">=1.4"),
-)
 def owned_annotation(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for name in OWNED:
         if name in deployment.annotations():
@@ -149,16 +104,6 @@ def owned_annotation(deployment: ServingDeployment) -> Iterable[RuleResult]:
             )
 
 
-@rule(
-    id="PS756",
-    title="unknown value of an annotation",
-    level=Level.ERROR,
-    cause="The operator's webhook accepts only a fixed set of values.",
-    effect="The admission webhook rejects the deployment.",
-    remedy="Use one of the values that the finding lists.",
-    source="dynamographdeployment.go@003d1ee5",
-    versions=Versions(operator=">=1.5"),
-)
 def bad_annotation(deployment: ServingDeployment) -> Iterable[RuleResult]:
     places = [("", deployment.annotations())]
     places += [(c.name, deployment.annotations(c.name)) for c in deployment.components]
@@ -187,17 +132,6 @@ def _use_valid_choice(annotation: str, value: str, choices: tuple[str, ...], com
     return Fix(text=text, fields=fields) if component else Fix(text=text, deployment=fields)
 
 
-@rule(
-    id="PS765",
-    title="workers without a frontend",
-    level=Level.NOTE,
-    cause="The deployment has no frontend and no endpoint picker.",
-    effect="There is no HTTP endpoint, unless a frontend of another deployment discovers the "
-    "workers.",
-    remedy="Add a frontend.",
-    source="dynamo-graph-deployment.mdx@07c98544",
-    versions=Versions(dynamo=">=0.4"),
-)
 def no_frontend(deployment: ServingDeployment) -> Iterable[RuleResult]:
     roles = {c.role for c in deployment.components}
     serves = Role.FRONTEND in roles or Role.EPP in roles
@@ -214,19 +148,6 @@ def no_frontend(deployment: ServingDeployment) -> Iterable[RuleResult]:
         )
 
 
-@rule(
-    id="PS773",
-    title="component without a type",
-    level=Level.ERROR,
-    cause="The type (`componentType` in v1alpha1) is optional in the CRD. From it, the operator "
-    "derives the port, the probes and the labels, and which component is the frontend. It cannot "
-    "be changed once it is set.",
-    effect="The API server accepts the deployment, but the operator does not treat the component "
-    "as a frontend or a worker.",
-    remedy="Set the type.",
-    source="nvidia.com_dynamographdeployments.yaml of 1.6.1; accepted by a real API server",
-    versions=Versions(operator=">=1.0"),
-)
 def missing_type(deployment: ServingDeployment) -> Iterable[RuleResult]:
     key = "type" if deployment.api_version == V1BETA1 else "componentType"
     for component in deployment.components:
@@ -246,17 +167,6 @@ def _type_of(role: Role, key: str) -> dict[str, str]:
     return {key: role.value if role.value in TYPES else "worker"}
 
 
-@rule(
-    id="PS774",
-    title="several components of type frontend",
-    level=Level.WARNING,
-    cause="The API server and the operator's webhook accept several frontends in one deployment.",
-    effect="Each has a Service of its own, so requests that are sent to one do not reach the other "
-    "if it fails.",
-    remedy="Use one frontend with several replicas.",
-    source="accepted by a real API server and the webhook of 1.6.1",
-    versions=Versions(operator=">=1.4"),
-)
 def several_frontends(deployment: ServingDeployment) -> Iterable[RuleResult]:
     running = {component.name for component, _, _ in deployment.frontends}
     names = [c.name for c in deployment.with_role(Role.FRONTEND) if c.name in running]

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from penstock.as_mapping import as_mapping
 from penstock.checks.finding import Fix, Level, RuleResult
-from penstock.checks.rule import rule
-from penstock.checks.version_range import CRD, Versions
+from penstock.checks.version_range import Versions
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Role
 from penstock.manifests.pods import V1BETA1
@@ -17,16 +16,6 @@ GROVE_ANNOTATION = "nvidia.com/enable-grove"
 INTRA_POD = "IntraPod"  # v1beta1's default of both modes
 
 
-@rule(
-    id="PS759",
-    title="scalingAdapter has fields",
-    level=Level.WARNING,
-    cause="In v1beta1 scalingAdapter is an empty object; only v1alpha1 has `enabled`.",
-    effect="The API server drops the fields, or rejects the object with strict validation.",
-    remedy="Write scalingAdapter: {}.",
-    source="dynamocomponentdeployment_types.go@006b6e10; written by the 1.6.1 profiler itself",
-    versions=CRD,
-)
 def adapter_form(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
         adapter = deployment.pods[component.name].cursor["scalingAdapter"]
@@ -40,17 +29,6 @@ def adapter_form(deployment: ServingDeployment) -> Iterable[RuleResult]:
             )
 
 
-@rule(
-    id="PS760",
-    title="minAvailable of a component is deprecated",
-    level=Level.WARNING,
-    cause="minAvailable is deprecated in 1.6, immutable, and valid only with Grove.",
-    effect="The operator rejects the deployment, or the value cannot be changed later.",
-    remedy="Set minAvailable in providerOverride.",
-    source="shared_v1beta1.go@03bd8b47; dynamo#10532",
-    versions=Versions(operator=">=1.6"),
-    other_levels=(Level.ERROR,),
-)
 def grove_only(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
         cursor = deployment.pods[component.name].cursor
@@ -74,18 +52,6 @@ def grove_only(deployment: ServingDeployment) -> Iterable[RuleResult]:
             )
 
 
-@rule(
-    id="PS761",
-    title="contradictory kvTransferPolicy",
-    level=Level.ERROR,
-    cause="labelKey and clusterTopologyName exclude each other, and preferredWeight requires "
-    "enforcement: preferred.",
-    effect="The admission webhook rejects the deployment.",
-    remedy="Keep only one of labelKey and clusterTopologyName, and set enforcement: preferred "
-    "for preferredWeight.",
-    source="dynamographdeployment_types.go@0fddc01b; dynamo#12448",
-    versions=Versions(operator=">=1.5"),
-)
 def transfer_policy(deployment: ServingDeployment) -> Iterable[RuleResult]:
     experimental = deployment.spec.get("experimental")
     policy = experimental.get("kvTransferPolicy") if isinstance(experimental, Mapping) else None
@@ -108,17 +74,6 @@ def transfer_policy(deployment: ServingDeployment) -> Iterable[RuleResult]:
         )
 
 
-@rule(
-    id="PS762",
-    title="failover without its requirements",
-    level=Level.ERROR,
-    cause="Failover needs gpuMemoryService in the same mode, and within one pod also the "
-    "discovery mode container.",
-    effect="The admission webhook rejects the deployment.",
-    remedy="Add gpuMemoryService and the discovery annotation.",
-    source="dynamo#8157, dynamo#10934",
-    versions=Versions(operator=">=1.4"),
-)
 def failover(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
         experimental = deployment.pods[component.name].cursor["experimental"]
@@ -161,17 +116,6 @@ def failover(deployment: ServingDeployment) -> Iterable[RuleResult]:
             )
 
 
-@rule(
-    id="PS763",
-    title="more than one endpoint picker",
-    level=Level.ERROR,
-    cause="An endpoint picker with eppConfig must have exactly one replica. The picker of 1.6 may "
-    "have more, with DYN_ROUTER_REPLICA_SYNC.",
-    effect="The admission webhook rejects the deployment.",
-    remedy="Set replicas to 1.",
-    source="dynamo#14756",
-    versions=Versions(operator=">=1.4"),
-)
 def endpoint_picker(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
         epp = deployment.pods[component.name].cursor["eppConfig"]
@@ -184,16 +128,6 @@ def endpoint_picker(deployment: ServingDeployment) -> Iterable[RuleResult]:
             )
 
 
-@rule(
-    id="PS764",
-    title="removed kind",
-    level=Level.ERROR,
-    cause="DynamoCheckpoint was removed in 1.5.",
-    effect="The API server reports “no matches for kind”.",
-    remedy="Use PodSnapshot.",
-    source="dynamo#14076",
-    versions=Versions(operator=">=1.5"),
-)
 def removed_kinds(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for index, root in enumerate(deployment.documents):
         if root["kind"].value == "DynamoCheckpoint":

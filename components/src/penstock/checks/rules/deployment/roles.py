@@ -7,8 +7,7 @@ from collections.abc import Iterable
 from packaging.version import Version
 
 from penstock.checks.finding import Fix, Level, RuleResult
-from penstock.checks.rule import rule
-from penstock.checks.version_range import AGREEMENT, DYNAMO, OPERATOR, Versions
+from penstock.checks.version_range import Versions
 from penstock.engines.releases import RELEASES
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Engine, Role
@@ -21,17 +20,6 @@ from penstock.serving.worker import WORKERS, Worker
 OLD_PREFILL = "--is-prefill-worker"
 
 
-@rule(
-    id="PS757",
-    title="backendFramework does not match the workers",
-    level=Level.ERROR,
-    cause="backendFramework must match the workers' command.",
-    effect="The operator or its admission webhook rejects the deployment.",
-    remedy="Remove backendFramework.",
-    source="dynamo-graph-deployment.mdx@07c98544; graph.go 1063 of the operator of 0.4.1 (backend "
-    "framework mismatch)",
-    versions=OPERATOR,
-)
 def wrong_framework(deployment: ServingDeployment) -> Iterable[RuleResult]:
     framework = deployment.spec.get("backendFramework")
     runs = {str(w.engine) for w in deployment.workers if w.engine != "mocker"}
@@ -44,17 +32,6 @@ def wrong_framework(deployment: ServingDeployment) -> Iterable[RuleResult]:
         )
 
 
-@rule(
-    id="PS758",
-    title="several engines in one deployment",
-    level=Level.ERROR,
-    cause="KV layouts and transfer protocols differ between engines.",
-    effect="KV transfers between them fail, and the operator may infer the wrong framework.",
-    remedy="Use one deployment per engine.",
-    source="dynamo-graph-deployment.mdx@07c98544",
-    versions=AGREEMENT,
-    other_levels=(Level.WARNING,),
-)
 def several_engines(deployment: ServingDeployment) -> Iterable[RuleResult]:
     engines = sorted({str(w.engine) for w in deployment.workers})
     if len(engines) > 1:
@@ -67,21 +44,6 @@ def several_engines(deployment: ServingDeployment) -> Iterable[RuleResult]:
         )
 
 
-@rule(
-    id="PS766",
-    title="prefill or decode pool is missing",
-    level=Level.ERROR,
-    cause="A prefill worker or a decode worker alone cannot serve requests.",
-    effect="Requests fail: a prefill worker generates no text, and a decode worker waits for a "
-    "prefill worker. Since 1.3 the frontend returns 503 until workers of both types are live.",
-    remedy="Add the missing pool.",
-    source="dynamo/trtllm of 1.6.1; needs of the model card in dynamo/vllm/worker_factory.py of "
-    "1.3.1, which 1.2.1 lacks; dynamo#8626, dynamo#10503, dynamo#11467, dynamo#6678",
-    versions=DYNAMO,
-    other_levels=(Level.WARNING,),
-    exceptions="Nothing is reported for a vLLM decode pool before Dynamo 1.3: its workers compute "
-    "the prompts themselves, and the frontend does not wait for a prefill worker.",
-)
 def half_disaggregated(deployment: ServingDeployment) -> Iterable[RuleResult]:
     others = sum(root["kind"].value == "DynamoGraphDeployment" for root in deployment.documents)
     if others > 1:
@@ -113,20 +75,6 @@ def _without_other_half(worker: Worker, *, may_decode: bool) -> Versions | None:
     return Versions(dynamo=">=1.3") if computes_prompts else None
 
 
-@rule(
-    id="PS767",
-    title="component type and --disaggregation-mode differ",
-    level=Level.WARNING,
-    cause="The component's type and its --disaggregation-mode (before 1.0, --is-prefill-worker of "
-    "vLLM) name different roles.",
-    effect="Ports, probes and labels follow the type; requests follow the command. A decode "
-    "worker without the flag registers as aggregated, and /v1/models stays empty.",
-    remedy="Use the same role in both.",
-    source="dynamocomponentdeployment_types.go@006b6e10; dynamo#13037, dynamo#11467, dynamo#13238; "
-    "dynamo/vllm/args.py of 0.8.1 to 1.3.1",
-    versions=DYNAMO,
-    other_levels=(Level.ERROR,),
-)
 def role_and_type(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
         kind = worker.pod.kind

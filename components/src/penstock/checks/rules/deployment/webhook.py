@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from penstock.checks.finding import Fix, Level, RuleResult
-from penstock.checks.rule import rule
+from penstock.checks.finding import Fix, RuleResult
 from penstock.checks.rules.containers import processes
 from penstock.checks.version_range import Versions
 from penstock.engines.settings import Location
@@ -19,18 +18,6 @@ TOPOLOGY = ("spec", "topologyConstraint")
 GPU_TYPES = ("worker", "prefill", "decode")
 
 
-@rule(
-    id="PS776",
-    title="incomplete topology constraint",
-    level=Level.ERROR,
-    cause="A topologyConstraint of a component needs one of the deployment, and that of the "
-    "deployment needs a packDomain unless a component has one.",
-    effect="The admission webhook rejects the deployment.",
-    remedy="Set spec.topologyConstraint.packDomain.",
-    source="validateDynamoGraphDeploymentSpec in webhook/validation/dynamographdeployment.go; "
-    "dynamo#6375, dynamo#12448",
-    versions=Versions(operator=">=1.1"),
-)
 def topology_constraint(deployment: ServingDeployment) -> Iterable[RuleResult]:
     own = deployment.spec.get("topologyConstraint")
     with_own = [
@@ -57,17 +44,6 @@ def _gms(deployment: ServingDeployment, name: str) -> Mapping[str, Any] | None:
     return value if isinstance(value, Mapping) else None
 
 
-@rule(
-    id="PS777",
-    title="GPU memory service without its requirements",
-    level=Level.ERROR,
-    cause="gpuMemoryService needs a component of type worker, prefill or decode with a GPU limit, "
-    "and its extraClientContainers must be containers of the pod, each named once.",
-    effect="The admission webhook rejects the deployment.",
-    remedy="Move gpuMemoryService to a worker, or correct the names of the containers.",
-    source="validateGPUMemoryServiceSpec in webhook/validation/shared_v1beta1.go",
-    versions=V1BETA1_OPERATOR,
-)
 def gpu_memory_service(deployment: ServingDeployment) -> Iterable[RuleResult]:
     if deployment.api_version != V1BETA1:
         return
@@ -105,18 +81,6 @@ def _gms_problems(
             yield f"extraClientContainers names {client} twice"
 
 
-@rule(
-    id="PS778",
-    title="incomplete eppConfig",
-    level=Level.ERROR,
-    cause="eppConfig needs exactly one of config and configMapRef, the latter with a name; it "
-    "belongs to a component of type epp.",
-    effect="The API server or the admission webhook rejects the deployment.",
-    remedy="Set only config or configMapRef, on the endpoint picker.",
-    source="validateEPPConfig in webhook/validation/shared_v1beta1.go; XValidation rules of "
-    "EPPConfig in the CRD",
-    versions=V1BETA1_OPERATOR,
-)
 def epp_config(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
         cursor = deployment.pods[component.name].cursor["eppConfig"]
@@ -140,18 +104,6 @@ def epp_config(deployment: ServingDeployment) -> Iterable[RuleResult]:
             )
 
 
-@rule(
-    id="PS780",
-    title="discovery that does not leave the pod",
-    level=Level.ERROR,
-    cause="The discovery backend is mem, which lives in one process, or file, whose folder is in "
-    "no volume, but the components run in several pods.",
-    effect="The frontend finds no worker, and /v1/models stays empty.",
-    remedy="Remove the setting; the operator uses Kubernetes.",
-    source="component_common.go (DYN_DISCOVERY_BACKEND=kubernetes unless set); KVStoreManager in "
-    "lib/runtime/src/storage/kv of ai-dynamo/dynamo",
-    versions=Versions(dynamo=">=1.0"),
-)
 def discovery_in_the_pod(deployment: ServingDeployment) -> Iterable[RuleResult]:
     pods = sum(component.replicas * component.nodes for component in deployment.components)
     if pods < 2:
@@ -172,16 +124,6 @@ def discovery_in_the_pod(deployment: ServingDeployment) -> Iterable[RuleResult]:
         return
 
 
-@rule(
-    id="PS781",
-    title="restart order of unknown components",
-    level=Level.ERROR,
-    cause="spec.restart.strategy.order must name every component exactly once.",
-    effect="The admission webhook rejects the deployment.",
-    remedy="Name every component once, or remove the order.",
-    source="validateRestartStrategy in webhook/validation/dynamographdeployment.go",
-    versions=V1BETA1_OPERATOR,
-)
 def restart_order(deployment: ServingDeployment) -> Iterable[RuleResult]:
     restart = deployment.spec.get("restart")
     strategy = restart.get("strategy") if isinstance(restart, Mapping) else None

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from penstock.checks.finding import Fix, Level, RuleResult
-from penstock.checks.rule import rule
+from penstock.checks.finding import Fix, RuleResult
 from penstock.checks.version_range import Versions
 from penstock.engines.value_history import Refusal, names, refusals
 from penstock.manifests.deployment import Engine
@@ -42,18 +41,6 @@ def since(engine: Engine, refusal: Refusal) -> str:
     return f" since {name} {refusal.first}"
 
 
-@rule(
-    id="PS163",
-    title="value that this version of the engine does not have",
-    level=Level.ERROR,
-    cause="Backends, KV cache types and methods are added and removed with the versions of vLLM "
-    "and SGLang, and the image has another version.",
-    effect="The engine exits at startup: invalid choice, or a validation error.",
-    remedy="Use a value that the version has, or another image.",
-    source=f"{SOURCE}vLLM 0.14.1 to 0.33.0 and SGLang 0.5.6 to 0.5.23",
-    versions=OWN_VERSIONS,
-    engines=ENGINES,
-)
 def value_of_other_versions(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
         if worker.engine not in ENGINES:
@@ -78,18 +65,6 @@ def _refused(worker: Worker, name: str, value: str) -> Iterator[RuleResult]:
         )
 
 
-@rule(
-    id="PS169",
-    title="key of a section that this version of vLLM does not have",
-    level=Level.ERROR,
-    cause="vLLM adds, renames and removes keys of --kv-transfer-config, --speculative-config, "
-    "--compilation-config and other sections, and the image has another version.",
-    effect="vLLM exits at startup with a validation error.",
-    remedy="Remove or rename the key.",
-    source=f"{SOURCE}vLLM 0.14.1 to 0.33.0; `config` in vllm/config/utils.py forbids other keys",
-    versions=OWN_VERSIONS,
-    engines=(Engine.VLLM,),
-)
 def key_of_other_versions(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
         if worker.engine is Engine.VLLM:

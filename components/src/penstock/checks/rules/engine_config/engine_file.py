@@ -7,14 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 from penstock.checks.finding import Fix, Level, RuleResult
-from penstock.checks.rule import rule
-from penstock.checks.version_range import PENSTOCK, Versions
+from penstock.checks.version_range import Versions
 from penstock.engines.llm_args.history import ADDED, DEPRECATED, IGNORED, AddedKey
 from penstock.engines.llm_args.surely_valid import is_surely_valid
 from penstock.engines.llm_args.unsupported import Kind, UnsupportedSetting
 from penstock.engines.setting_names import TRTLLM_FLAGS
 from penstock.engines.settings import REPLACED, overrides
-from penstock.manifests.deployment import Engine, KnownConfig, UnknownConfig
+from penstock.manifests.deployment import KnownConfig, UnknownConfig
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.versions import DEPLOYED_RELEASE, shown
 from penstock.serving.worker import Worker
@@ -76,18 +75,6 @@ def _result(
     yield replace(result, message=message, versions=earlier, level=Level.WARNING)
 
 
-@rule(
-    id="PS101",
-    title="unknown key in TensorRT-LLM's engine file",
-    level=Level.ERROR,
-    cause="TensorRT-LLM rejects unknown keys at every level of the file.",
-    effect="The worker exits at startup with a pydantic error, after the image was pulled.",
-    remedy="Use the key that the finding suggests, or remove the key.",
-    source=LLM_ARGS,
-    versions=TRTLLM_FILE,
-    engines=(Engine.TRTLLM,),
-    other_levels=(Level.WARNING,),
-)
 def unknown_key(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, setting in _unsupported_settings(deployment, Kind.UNKNOWN):
         added = ADDED.get(".".join(map(str, setting.path)))
@@ -117,51 +104,16 @@ def _too_new(deployment: ServingDeployment) -> Iterator[RuleResult]:
                 )
 
 
-@rule(
-    id="PS102",
-    title="invalid type or value in TensorRT-LLM's engine file",
-    level=Level.ERROR,
-    cause="The value has the wrong type, is not one of the allowed values, or is out of range.",
-    effect="The worker exits at startup with a pydantic error.",
-    remedy="Set one of the values that the finding lists.",
-    source=LLM_ARGS,
-    versions=TRTLLM_FILE,
-    engines=(Engine.TRTLLM,),
-    other_levels=(Level.WARNING,),
-)
 def invalid_value(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, setting in _unsupported_settings(deployment, Kind.VALUE):
         yield from _result(worker, setting)
 
 
-@rule(
-    id="PS103",
-    title="key or value that TensorRT-LLM removed",
-    level=Level.ERROR,
-    cause="The key was renamed or removed in an earlier TensorRT-LLM release; published files "
-    "and generators still use it.",
-    effect="The worker exits at startup.",
-    remedy="Use the replacement that the finding names, or remove the key.",
-    source="TensorRT-LLM#4603, #5014, #17119; dynamo#2217, dynamo#2278; AISimulate's generator "
-    "writes WIDEEP",
-    versions=Versions(dynamo=">=1.0"),
-    engines=(Engine.TRTLLM,),
-)
 def removed_key(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, setting in _unsupported_settings(deployment, Kind.REMOVED):
         yield from _result(worker, setting, Versions(dynamo=f">={shown(setting.dynamo)}"))
 
 
-@rule(
-    id="PS104",
-    title="deprecated key in TensorRT-LLM's engine file",
-    level=Level.NOTE,
-    cause="The key is still accepted but will be removed.",
-    effect="A later image will reject the file.",
-    remedy="Use the replacement that the finding names.",
-    source=LLM_ARGS,
-    versions=Versions(trtllm=">=1.3.0rc27"),
-)
 def deprecated_key(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, _ in engine_files(deployment):
         for key, instead in DEPRECATED.items():
@@ -190,19 +142,6 @@ def deprecated_key(deployment: ServingDeployment) -> Iterable[RuleResult]:
             )
 
 
-@rule(
-    id="PS105",
-    title="key that has no effect with Dynamo",
-    level=Level.WARNING,
-    cause="Dynamo removes the key or does not read it, it is an option of trtllm-serve, or "
-    "TensorRT-LLM uses another value instead.",
-    effect="The setting has no effect, and at most a warning is logged.",
-    remedy="Remove the key.",
-    source="dynamo/trtllm/workers/llm_worker.py of ai-dynamo 1.6.1; TensorRT-LLM#14635; "
-    "EagleDecodingConfig in TensorRT-LLM llm_args.py",
-    versions=Versions(dynamo=">=1.5"),
-    engines=(Engine.TRTLLM,),
-)
 def key_without_effect(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
         yield from _ignored_connector(worker)
@@ -260,19 +199,6 @@ def _replaced_values(worker: Worker) -> Iterator[RuleResult]:
             )
 
 
-@rule(
-    id="PS106",
-    title="override that discards settings of the engine file",
-    level=Level.WARNING,
-    cause="--override-engine-args and --trtllm.SECTION.KEY replace kv_cache_config and some "
-    "other sections of the engine file as a whole, instead of merging into them.",
-    effect="Settings such as fp8 KV, memory fraction or block reuse silently revert to their "
-    "defaults.",
-    remedy="Put all settings into the engine file.",
-    source="dynamo/trtllm/utils/trtllm_utils.py of ai-dynamo 1.6.1 (deep_update)",
-    versions=Versions(dynamo=">=1.6"),
-    engines=(Engine.TRTLLM,),
-)
 def override_discards_settings(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, values in engine_files(deployment):
         for location, override in overrides(worker.name, worker.settings.flags, worker.launch.env):
@@ -294,17 +220,6 @@ def override_discards_settings(deployment: ServingDeployment) -> Iterable[RuleRe
                     )
 
 
-@rule(
-    id="PS109",
-    title="two kinds of overrides",
-    level=Level.ERROR,
-    cause="--override-engine-args and --trtllm.* are mutually exclusive.",
-    effect="The worker exits at startup.",
-    remedy="Remove one of them, or put both into the engine file.",
-    source="dynamo#8659; dynamo/trtllm/args.py of 1.1.0 to 1.6.1",
-    versions=Versions(dynamo=">=1.1"),
-    engines=(Engine.TRTLLM,),
-)
 def two_overrides(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
         dynamic = [g for g in worker.settings.flags if g.spelling.startswith("--trtllm.")]
@@ -316,18 +231,6 @@ def two_overrides(deployment: ServingDeployment) -> Iterable[RuleResult]:
             )
 
 
-@rule(
-    id="PS107",
-    title="flag that the engine file overrides",
-    level=Level.WARNING,
-    cause="The engine file takes precedence over the command line.",
-    effect="The worker runs with a different value than the one on the command line.",
-    remedy="Set the value in one place.",
-    source="update_llm_args_with_extra_dict in TensorRT-LLM llm_args.py",
-    versions=Versions(dynamo=">=1.6"),
-    engines=(Engine.TRTLLM,),
-    exceptions="The model is not compared: PS105 reports a model of the engine file.",
-)
 def flag_overridden_by_file(deployment: ServingDeployment) -> Iterable[RuleResult]:
     """The model is skipped: PS105 reports it."""
     for worker, values in engine_files(deployment):
@@ -347,17 +250,6 @@ def flag_overridden_by_file(deployment: ServingDeployment) -> Iterable[RuleResul
                 )
 
 
-@rule(
-    id="PS108",
-    title="the engine configuration cannot be read",
-    level=Level.NOTE,
-    cause="The file is in the image or on a volume.",
-    effect="Its settings are not checked; settings that are not configured elsewhere are assumed "
-    "to have their defaults.",
-    remedy="Put the file into a ConfigMap of the same manifest.",
-    source="penstock",
-    versions=PENSTOCK,
-)
 def unreadable_engine_file(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
         config = worker.component.engine_config

@@ -6,9 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from penstock.checks.finding import Fix, Level, RuleResult
-from penstock.checks.rule import rule
-from penstock.checks.rules.engine_config.engine_file import LLM_ARGS, engine_files
-from penstock.checks.version_range import ARITHMETIC, UNCHANGED, Versions
+from penstock.checks.rules.engine_config.engine_file import engine_files
 from penstock.manifests.deployment import Engine, Role
 from penstock.positive_int import positive_int
 from penstock.serving.deployment import ServingDeployment
@@ -17,17 +15,6 @@ GRAPH_BATCH_SIZES = "cuda_graph_config.batch_sizes"
 KNOWN_KV_DTYPES = ("auto", "fp8", "fp8_ds_mla", "nvfp4")
 
 
-@rule(
-    id="PS110",
-    title="contradicting CUDA graph sizes",
-    level=Level.ERROR,
-    cause="cuda_graph_config sets batch_sizes and a max_batch_size that is not their maximum.",
-    effect="The worker exits at startup: a validator rejects the combination.",
-    remedy="Set only one of them.",
-    source="CudaGraphConfig in TensorRT-LLM llm_args.py; TensorRT-LLM#5014",
-    versions=UNCHANGED,
-    engines=(Engine.TRTLLM,),
-)
 def contradicting_graph_sizes(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, _ in engine_files(deployment):
         sizes = worker.get(GRAPH_BATCH_SIZES)
@@ -57,19 +44,6 @@ def _positive_sizes(sizes: object) -> list[int]:
     return [n for s in sizes if (n := positive_int(s))] if isinstance(sizes, list) else []
 
 
-@rule(
-    id="PS111",
-    title="CUDA graphs that are never used",
-    level=Level.WARNING,
-    cause="cuda_graph_config requests batches larger than max_batch_size.",
-    effect="The engine skips these graphs. Without enable_padding and without a graph of exactly "
-    "max_batch_size, full batches run without a CUDA graph.",
-    remedy="Capture graphs up to and including max_batch_size.",
-    source="_filter_cuda_graph_batch_sizes in TensorRT-LLM's model_engine.py; TensorRT-LLM#4249",
-    versions=UNCHANGED,
-    engines=(Engine.TRTLLM,),
-    other_levels=(Level.NOTE,),
-)
 def unused_graph_sizes(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, _ in engine_files(deployment):
         batch = worker.count("max_sequences")
@@ -97,18 +71,6 @@ def unused_graph_sizes(deployment: ServingDeployment) -> Iterable[RuleResult]:
             )
 
 
-@rule(
-    id="PS112",
-    title="max_batch_size exceeds max_num_tokens",
-    level=Level.WARNING,
-    cause="max_batch_size is above max_num_tokens, and each sequence needs at least one token "
-    "per step.",
-    effect="The batch never reaches max_batch_size, but memory is allocated for it.",
-    remedy="Raise max_num_tokens or lower max_batch_size.",
-    source="validator in TensorRT-LLM llm_args.py",
-    versions=ARITHMETIC,
-    engines=(Engine.TRTLLM,),
-)
 def batch_above_tokens(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
         batch, tokens = worker.count("max_sequences"), worker.count("max_batch_tokens")
@@ -125,18 +87,6 @@ def batch_above_tokens(deployment: ServingDeployment) -> Iterable[RuleResult]:
             )
 
 
-@rule(
-    id="PS113",
-    title="KV cache type that the kernels ignore",
-    level=Level.WARNING,
-    cause="Types other than auto, fp8, fp8_ds_mla and nvfp4 are not copied into the quantization "
-    "config.",
-    effect="Only a warning is logged; the KV cache may have another type than configured.",
-    remedy="Set auto (the weights' type) or fp8.",
-    source="sync_quant_config_with_kv_cache_config_dtype in TensorRT-LLM llm_args.py",
-    versions=UNCHANGED,
-    engines=(Engine.TRTLLM,),
-)
 def unsupported_kv_dtype(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, _ in engine_files(deployment):
         dtype = worker.get("kv_cache_config.dtype")
@@ -152,18 +102,6 @@ def unsupported_kv_dtype(deployment: ServingDeployment) -> Iterable[RuleResult]:
             )
 
 
-@rule(
-    id="PS119",
-    title="the KV cache type differs from the model's half precision",
-    level=Level.WARNING,
-    cause="vLLM's kv-cache-dtype is float16 or bfloat16 and is not the model's type.",
-    effect="The model generates invalid output, or the engine stops, as not every version has a "
-    "kernel for the type.",
-    remedy="Set kv-cache-dtype to auto or fp8.",
-    source="vllm#54338",
-    versions=UNCHANGED,
-    engines=(Engine.VLLM,),
-)
 def different_half_precision(deployment: ServingDeployment) -> Iterable[RuleResult]:
     """vLLM reads float16 and bfloat16 caches with the kernels of the model's type."""
     model = deployment.model
@@ -182,21 +120,6 @@ def different_half_precision(deployment: ServingDeployment) -> Iterable[RuleResu
                 )
 
 
-@rule(
-    id="PS114",
-    title="attention-DP settings without attention DP",
-    level=Level.WARNING,
-    cause="attention_dp_config is set, but enable_attention_dp is not.",
-    effect="The engine ignores the section: without attention DP there are no ranks to balance.",
-    example="A published recipe has this combination. With enable_attention_dp: false it is a "
-    "note.",
-    remedy="Set enable_attention_dp, or remove attention_dp_config.",
-    source="recipes/gpt-oss-120b/trtllm/disagg of ai-dynamo/dynamo@04521f47",
-    versions=UNCHANGED,
-    engines=(Engine.TRTLLM,),
-    other_levels=(Level.NOTE,),
-    exceptions="If enable_attention_dp is set to false, it is a note.",
-)
 def unused_attention_dp_config(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, values in engine_files(deployment):
         if isinstance(values.get("attention_dp_config"), Mapping) and not worker.has_attention_dp:
@@ -211,18 +134,6 @@ def unused_attention_dp_config(deployment: ServingDeployment) -> Iterable[RuleRe
             )
 
 
-@rule(
-    id="PS115",
-    title="two settings control the prefill CUDA graphs",
-    level=Level.ERROR,
-    cause="torch_compile_config and prefill_cuda_graph_backend request different kinds of CUDA "
-    "graphs.",
-    effect="The worker exits at startup.",
-    remedy="Keep only prefill_cuda_graph_backend.",
-    source="normalize_prefill_cuda_graph_config in TensorRT-LLM llm_args.py",
-    versions=UNCHANGED,
-    engines=(Engine.TRTLLM,),
-)
 def two_prefill_graphs(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, values in engine_files(deployment):
         piecewise = worker.get("torch_compile_config.enable_piecewise_cuda_graph") is True
@@ -237,17 +148,6 @@ def two_prefill_graphs(deployment: ServingDeployment) -> Iterable[RuleResult]:
             )
 
 
-@rule(
-    id="PS116",
-    title="GPU memory service with an expert load balancer",
-    level=Level.ERROR,
-    cause="load_format GMS and moe_config.load_balancer are both set.",
-    effect="The worker exits at startup.",
-    remedy="Remove one of them.",
-    source="TensorRT-LLM llm_args.py (validator)",
-    versions=UNCHANGED,
-    engines=(Engine.TRTLLM,),
-)
 def gms_and_balancer(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
         is_gms = str(worker.get("load_format")).upper() == "GMS"
@@ -259,19 +159,6 @@ def gms_and_balancer(deployment: ServingDeployment) -> Iterable[RuleResult]:
             )
 
 
-@rule(
-    id="PS117",
-    title="iteration statistics are enabled",
-    level=Level.NOTE,
-    cause="The operator sets DYN_FORWARDPASS_METRIC_PORT, which makes Dynamo enable "
-    "enable_iter_perf_stats.",
-    effect="Each decode step is slower, by a measurable amount according to Dynamo's own comment.",
-    remedy="Set enable_iter_perf_stats: false on decode and aggregated workers. Prefill workers "
-    "need the statistics to drain.",
-    source="dynamo/trtllm/args.py 43-75 of ai-dynamo 1.6.1",
-    versions=Versions(dynamo=">=1.6"),
-    engines=(Engine.TRTLLM,),
-)
 def iteration_statistics(deployment: ServingDeployment) -> Iterable[RuleResult]:
     """The operator sets DYN_FORWARDPASS_METRIC_PORT on every worker, which enables the statistics.
     Prefill workers are skipped because draining them reads the statistics."""
@@ -307,17 +194,6 @@ def iteration_statistics(deployment: ServingDeployment) -> Iterable[RuleResult]:
             )
 
 
-@rule(
-    id="PS118",
-    title="quoted number",
-    level=Level.NOTE,
-    cause="A limit is written as a string.",
-    effect="TensorRT-LLM converts it; other readers of the file may not.",
-    remedy="Write the number without quotes.",
-    source=LLM_ARGS,
-    versions=UNCHANGED,
-    engines=(Engine.TRTLLM,),
-)
 def quoted_number(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, values in engine_files(deployment):
         for key, value in values.items():

@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.checks.finding import Fix, Level, RuleResult
-from penstock.checks.rule import rule
-from penstock.checks.version_range import PENSTOCK
 from penstock.engines.settings import Location
 from penstock.environments.packaged_models import packaged_ids
 from penstock.manifests.deployment import Engine, KnownConfig
@@ -22,18 +20,6 @@ if TYPE_CHECKING:
 GGUF = b"GGUF"
 
 
-@rule(
-    id="PS160",
-    title="option that the llama.cpp worker rejects",
-    level=Level.ERROR,
-    cause="engine.config has a key that penstock's llama.cpp worker does not know, or a value that "
-    "it does not accept.",
-    effect="The worker exits at startup and names the option.",
-    remedy=f"Use an option of the table in {page('llamacpp')}.",
-    source="penstock/llamacpp/config.py, which the worker reads its file with",
-    versions=PENSTOCK,
-    engines=(Engine.LLAMACPP,),
-)
 def invalid_llamacpp_option(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
         config = worker.component.engine_config
@@ -48,20 +34,6 @@ def invalid_llamacpp_option(deployment: ServingDeployment) -> Iterable[RuleResul
                 )
 
 
-@rule(
-    id="PS179",
-    title="no GGUF file for llama.cpp",
-    level=Level.ERROR,
-    cause="The graph has no engine.image, so that it runs on this machine, and model.path (or "
-    "model.id without it) is not a GGUF file here. A missing file is a warning, because the graph "
-    "may be meant for another machine.",
-    effect="`penstock up` refuses the graph.",
-    remedy="Set model.path to a GGUF file, relative to the folder in which you run penstock, or "
-    "model.id to a packaged model.",
-    source="penstock/local/llamacpp_engine.py, which `up` finds the file with",
-    versions=PENSTOCK,
-    other_levels=(Level.WARNING,),
-)
 def missing_gguf_file(deployment: ServingDeployment) -> Iterable[RuleResult]:
     workers = [w for w in deployment.workers if w.engine is Engine.LLAMACPP]
     if not deployment.is_graph or not workers:

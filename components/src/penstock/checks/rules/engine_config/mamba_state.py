@@ -6,8 +6,6 @@ from collections.abc import Iterable, Iterator
 
 from penstock.checks.exclusion import Exclusion, results
 from penstock.checks.finding import Level, RuleResult
-from penstock.checks.rule import rule
-from penstock.checks.version_range import UNCHANGED
 from penstock.manifests.deployment import Engine, Role
 from penstock.models import ModelFacts
 from penstock.positive_int import positive_int
@@ -20,22 +18,6 @@ INTERVAL, DEFAULT_INTERVAL, CHUNK = "mamba-track-interval", 256, 64
 NO_RADIX, PAGE = "disable-radix-cache", "page-size"
 
 
-@rule(
-    id="PS174",
-    title="SGLang's strategy for recurrent layers does not fit the other settings",
-    level=Level.ERROR,
-    cause="The strategy extra_buffer stores states for the radix cache at an interval that must "
-    "fit the pages; no_buffer allows only pages of one token and, with the radix cache, neither "
-    "speculation nor overlapped scheduling.",
-    effect="SGLang raises ValueError or fails an assertion at startup.",
-    remedy="Leave the strategy at auto, or change the setting that it excludes.",
-    source="sglang/srt/server_args.py _handle_mamba_radix_cache 1699-1764 of 0.5.9, 2123-2210 of "
-    "0.5.10, 2380-2455 of 0.5.11, 4356-4400 of 0.5.14; arg_groups/mamba_hook.py 100-151 and "
-    "model_hook.py 936-955 of 0.5.21; sglang#19169",
-    versions=UNCHANGED,
-    engines=(Engine.SGLANG,),
-    other_levels=(Level.WARNING,),
-)
 def state_strategy(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
         facts = deployment.facts_of(worker)

@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from penstock.checks.finding import Fix, Level, RuleResult
-from penstock.checks.rule import rule
+from penstock.checks.finding import Fix, RuleResult
 from penstock.checks.rules.engine_config.engine_file import engine_files
-from penstock.checks.version_range import UNCHANGED
-from penstock.manifests.deployment import Engine
 from penstock.positive_int import positive_int
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.worker import Worker
@@ -20,19 +17,6 @@ MOST_SEQUENCES = 2048  # Dynamo's default of max_batch_size
 Problem = tuple[str, str, str]
 
 
-@rule(
-    id="PS176",
-    title="settings that TensorRT-LLM's validators refuse together",
-    level=Level.ERROR,
-    cause="A key of the engine file requires another one, or excludes it.",
-    effect="The worker exits at startup with a validation error.",
-    remedy="Change the key that the message names.",
-    source="validate_speculative_config, validate_helix_tokens_per_block, "
-    "validate_disk_cache_config and validate_mx_config in tensorrt_llm/llmapi/llm_args.py of "
-    "1.3.0rc29",
-    versions=UNCHANGED,
-    engines=(Engine.TRTLLM,),
-)
 def refused_together(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, _ in engine_files(deployment):
         found = [*_cache(worker), *_loading(worker)]

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from penstock.checks.finding import Fix, Level, RuleResult
-from penstock.checks.rule import rule
-from penstock.checks.version_range import UNCHANGED
+from penstock.checks.finding import Fix, RuleResult
 from penstock.manifests.deployment import Engine
 from penstock.positive_int import positive_int
 from penstock.serving.deployment import ServingDeployment
@@ -24,19 +22,6 @@ def _vllm_workers(deployment: ServingDeployment) -> Iterator[Worker]:
     return (worker for worker in deployment.workers if worker.engine is Engine.VLLM)
 
 
-@rule(
-    id="PS164",
-    title="float16 with weights or a model that require bfloat16",
-    level=Level.ERROR,
-    cause="Some kinds of quantized weights, and some models, are computed only in bfloat16.",
-    effect="vLLM raises ValueError at startup.",
-    remedy="Set dtype to bfloat16, or remove it.",
-    source="get_supported_act_dtypes in vllm/model_executor/layers/quantization and "
-    "_FLOAT16_NOT_SUPPORTED_MODELS in vllm/config/model.py of 0.11.0 to 0.33.0; "
-    "vllm/config/vllm.py 933 of 0.31.0; config/__init__.py 2669 of 0.10.1",
-    versions=UNCHANGED,
-    engines=(Engine.VLLM,),
-)
 def float16_unsupported(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in _vllm_workers(deployment):
         facts = deployment.facts_of(worker)
@@ -52,18 +37,6 @@ def float16_unsupported(deployment: ServingDeployment) -> Iterable[RuleResult]:
             )
 
 
-@rule(
-    id="PS165",
-    title="the quantization flag contradicts the checkpoint",
-    level=Level.ERROR,
-    cause="The checkpoint is quantized with one method, and quantization names another one.",
-    effect="vLLM raises ValueError at startup.",
-    remedy="Remove quantization; vLLM reads the method from the checkpoint.",
-    source="vllm/config/model.py _verify_quantization, 1410 of 0.31.0; the same of "
-    "0.10.1 to 0.33.0",
-    versions=UNCHANGED,
-    engines=(Engine.VLLM,),
-)
 def other_quantization(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in _vllm_workers(deployment):
         facts, flag = deployment.facts_of(worker), worker.get("quantization")
@@ -84,19 +57,6 @@ def _family(method: str) -> str:
     return next((family for family in FAMILIES if family in text), "")
 
 
-@rule(
-    id="PS167",
-    title="contradicting settings of vLLM's data parallelism",
-    level=Level.ERROR,
-    cause="External and hybrid load balancing exclude each other, external load balancing needs "
-    "several ranks, and local ranks are a part of all.",
-    effect="vLLM exits at startup.",
-    remedy="Remove one of the settings.",
-    source="vllm/config/parallel.py 516-523 and engine/arg_utils.py 2278 of 0.31.0; parallel.py "
-    "321 of 0.16.0; the same of 0.12.0 to 0.33.0",
-    versions=UNCHANGED,
-    engines=(Engine.VLLM,),
-)
 def contradicting_data_parallelism(deployment: ServingDeployment) -> Iterable[RuleResult]:
     external, hybrid = "data-parallel-external-lb", "data-parallel-hybrid-lb"
     for worker in _vllm_workers(deployment):
@@ -120,19 +80,6 @@ def contradicting_data_parallelism(deployment: ServingDeployment) -> Iterable[Ru
         )
 
 
-@rule(
-    id="PS168",
-    title="two-batch overlap without an all-to-all backend that supports it",
-    level=Level.ERROR,
-    cause="enable-dbo works only with the all-to-all backends of DeepEP (and nixl_ep from 0.31 "
-    "on); vLLM's default is another one.",
-    effect="vLLM fails an assertion at startup.",
-    remedy="Set all2all-backend to deepep_low_latency, or remove enable-dbo.",
-    source="vllm/config/vllm.py 2181-2190 of 0.31.0 and 1013-1022 of 0.16.0; the same of 0.11.0 to "
-    "0.33.0",
-    versions=UNCHANGED,
-    engines=(Engine.VLLM,),
-)
 def overlap_without_deepep(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in _vllm_workers(deployment):
         backend = worker.get("all2all-backend") or worker.env("VLLM_ALL2ALL_BACKEND")
@@ -147,19 +94,6 @@ def overlap_without_deepep(deployment: ServingDeployment) -> Iterable[RuleResult
             )
 
 
-@rule(
-    id="PS171",
-    title="invalid tensor parallelism of the draft model",
-    level=Level.ERROR,
-    cause="draft_tensor_parallel_size must be 1 or the tensor parallelism of the worker, and the "
-    "section has no key tensor_parallel_size.",
-    effect="vLLM raises ValueError at startup.",
-    remedy="Set draft_tensor_parallel_size to 1 or to tensor-parallel-size.",
-    source="vllm/config/speculative.py 1733 and 1808 of 0.31.0, 660 of 0.16.0; the same of 0.10.1 "
-    "to 0.33.0",
-    versions=UNCHANGED,
-    engines=(Engine.VLLM,),
-)
 def draft_parallelism(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in _vllm_workers(deployment):
         section = worker.value("speculation")

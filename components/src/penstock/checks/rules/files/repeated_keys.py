@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from penstock.checks.finding import Fix, Level, RuleResult
-from penstock.checks.rule import rule
-from penstock.checks.version_range import KUBERNETES
 from penstock.engines.settings import Location
 from penstock.serving.deployment import ServingDeployment
 from penstock.strict_yaml.nodes import Node, Repeated
@@ -15,22 +13,6 @@ from penstock.strict_yaml.places import Path
 KIND = "DynamoGraphDeployment"
 
 
-@rule(
-    id="PS009",
-    title="duplicate key",
-    level=Level.WARNING,
-    cause="A mapping has the same key twice. kubectl uses the last value without a message. It is "
-    "a note if the first value is empty or the same, so that nothing is lost.",
-    effect="`kubectl apply -f` ignores the first value. Kustomize, and with it `kubectl apply -k` "
-    "and Flux, refuses the file: “mapping key already defined”.",
-    remedy="Move what is needed of the first value into the last one, and remove the first key.",
-    source="sigs.k8s.io/yaml (Unmarshal); kubectl 1.32: `kubectl label --local` and `kubectl "
-    "kustomize` with such a file; kubernetes#14791; kustomize#3523",
-    versions=KUBERNETES,
-    other_levels=(Level.NOTE,),
-    exceptions="For an engine's file in a ConfigMap, PS004 reports a key whose first value is "
-    "lost.",
-)
 def repeated_key(deployment: ServingDeployment) -> Iterable[RuleResult]:
     graphs = [root for root in deployment.documents if root["kind"].value == KIND]
     for index, root in enumerate(deployment.documents):

@@ -7,9 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from penstock.checks.finding import Fix, Level, RuleResult
-from penstock.checks.rule import rule
 from penstock.checks.rules.kv_transfer.transfer import TRANSCEIVER
-from penstock.checks.version_range import AGREEMENT, Versions
+from penstock.checks.version_range import Versions
 from penstock.engines.setting_names import (
     COMMON_SETTINGS,
     LLAMACPP_KV_TRANSFER,
@@ -55,18 +54,6 @@ def effective_backend(worker: Worker) -> tuple[str, str | None]:
     return key or "", None if backend is None else str(backend)
 
 
-@rule(
-    id="PS402",
-    title="the pools use different KV transfer backends",
-    level=Level.ERROR,
-    cause="Prefill and decode workers must use the same backend or connector.",
-    effect="No KV transfer succeeds.",
-    remedy="Set the same backend on both pools.",
-    source="AISimulate generator rules; dynamo#10027",
-    versions=AGREEMENT,
-    exceptions="PdConnector and MultiConnector are not compared, because they contain other "
-    "connectors.",
-)
 def different_backends(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for prefill, decode in deployment.pairs:
         (key, first), (_, second) = effective_backend(prefill), effective_backend(decode)
@@ -119,18 +106,6 @@ def _shown(value: Any) -> str:
     return "the engine's default" if value is None else str(value)
 
 
-@rule(
-    id="PS413",
-    title="the pools have different KV block sizes",
-    level=Level.ERROR,
-    cause="Prefill and decode workers divide the KV cache into blocks of different sizes.",
-    effect="KV transfers are rejected or written to the wrong place, and the router miscounts "
-    "blocks.",
-    remedy="Set the same block size on both pools.",
-    source="dynamo#1232, dynamo#9545, dynamo#5015; vllm#42895, sglang#14474",
-    versions=AGREEMENT,
-    other_levels=(Level.WARNING,),
-)
 def different_block_sizes(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for result in _different_settings(deployment, "block_size", "a KV block size of"):
         engine = deployment.component(result.location.component).engine
@@ -157,17 +132,6 @@ def _converts(prefill: Worker, decode: Worker) -> bool:
     return first == second or (second % first == 0 and decode.tp >= prefill.tp)
 
 
-@rule(
-    id="PS414",
-    title="the pools have different KV cache types",
-    level=Level.ERROR,
-    cause="The pools store the KV cache in different types, such as fp8 and the model's type.",
-    effect="The handshake fails, or the decode worker reads invalid data.",
-    remedy="Set the same KV cache type on both pools.",
-    source="vllm#29503, sglang#19398; AISimulate generator rules",
-    versions=AGREEMENT,
-    other_levels=(Level.WARNING,),
-)
 def different_kv_types(deployment: ServingDeployment) -> Iterable[RuleResult]:
     lacks = any(
         lacks_fp8_kv(w.engine, deployment.gpu, deployment.model) for w in deployment.workers
@@ -201,18 +165,6 @@ def _dtype(value: Any) -> str:
     return {"fp8_e4m3": "fp8", "bf16": "bfloat16"}.get(text, text)
 
 
-@rule(
-    id="PS415",
-    title="speculative decoding differs between the pools",
-    level=Level.ERROR,
-    cause="A draft model adds a layer to the KV layout of its pool.",
-    effect="vLLM with EAGLE can crash the decode worker at the KV transfer of a long prompt. With "
-    "DSpark, NIXL rejects the transfer, because the pools have different numbers of KV layers.",
-    remedy="Use the same speculative decoding on both pools, or on neither.",
-    source="Dynamo 1.3.0 release notes; vllm#49230, vllm#48221",
-    versions=AGREEMENT,
-    other_levels=(Level.WARNING, Level.NOTE),
-)
 def different_speculation(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for prefill, decode in deployment.pairs:
         if not (prefill.settings.is_complete and decode.settings.is_complete):

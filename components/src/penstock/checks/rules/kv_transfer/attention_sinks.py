@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from penstock.checks.finding import Fix, Level, RuleResult
-from penstock.checks.rule import rule
+from penstock.checks.finding import Fix, RuleResult
 from penstock.checks.rules.kv_transfer.vllm_connectors import (
     SECTION,
     connector_of,
@@ -26,23 +25,6 @@ TRTLLM = "attention-config.use_trtllm_attention"
 HEAD_SIZES = (64, 128, 256)
 
 
-@rule(
-    id="PS469",
-    title="FlashInfer without attention sinks because of a KV connector",
-    level=Level.ERROR,
-    cause="On Blackwell, vLLM selects FlashInfer for models with attention sinks, such as gpt-oss, "
-    "because FlashInfer's TRTLLM kernels support them. vLLM 0.16 disables these kernels with every "
-    "KV connector. In 0.14 and 0.15 they fail on the cache layout of OffloadingConnector.",
-    effect="Every worker stops at startup: “FlashInfer backend currently does not support "
-    "attention sinks”, or an assertion about a contiguous KV cache.",
-    remedy="Set attention-backend to TRITON_ATTN.",
-    source="vllm/v1/attention/backends/flashinfer.py 577-618, platforms/cuda.py 69-75 and "
-    "config/vllm.py 556-580 of 0.16.0; flashinfer.py 1397 and 1508, offloading_connector.py 48 of "
-    "0.14.1; gone in 0.19.0; dynamo#7514, vllm#33572, vllm#33192, vllm#34158",
-    versions=Versions(vllm=">=0.14,<0.17"),
-    exceptions="Nothing is reported if the GPU is unknown, use_trtllm_attention is false, or "
-    "VLLM_BATCH_INVARIANT, VLLM_ATTENTION_BACKEND or VLLM_USE_TRTLLM_ATTENTION is set.",
-)
 def no_sinks_with_connector(deployment: ServingDeployment) -> Iterable[RuleResult]:
     gpu = deployment.gpu
     for worker in deployment.workers if gpu is not None and gpu.is_blackwell else ():

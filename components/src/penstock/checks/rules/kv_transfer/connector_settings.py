@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from penstock.checks.finding import Fix, Level, RuleResult
-from penstock.checks.rule import rule
 from penstock.checks.rules.kv_transfer.vllm_connectors import (
     COMPOSED,
     KVBM_MODULE,
@@ -16,7 +15,7 @@ from penstock.checks.rules.kv_transfer.vllm_connectors import (
     Connector,
     connector_of,
 )
-from penstock.checks.version_range import EVERY_VLLM, Versions
+from penstock.checks.version_range import Versions
 from penstock.manifests.deployment import Engine, Role
 from penstock.nearest import nearest
 from penstock.serving.deployment import ServingDeployment
@@ -27,20 +26,6 @@ OFFLOADING = "kv-offloading-size"
 BEFORE_1_7 = Versions(dynamo=">=0.8,<1.7")
 
 
-@rule(
-    id="PS444",
-    title="the NIXL side channel has no address",
-    level=Level.ERROR,
-    cause="Dynamo sets VLLM_NIXL_SIDE_CHANNEL_HOST only for a NixlConnector that is used alone, "
-    "in a PdConnector or, since Dynamo 1.7, in a MultiConnector. For other connectors that contain "
-    "NIXL, vLLM uses localhost.",
-    effect="The decode worker connects to itself, and every handshake between pods fails.",
-    remedy="Set the variable to status.podIP.",
-    source="dynamo/vllm/args.py 484-488 of 0.8.1, 566-586 of 1.6.1, 635-655 of 1.7.0; "
-    "vllm/envs.py 231 of 0.31.0; vllm#27083",
-    versions=Versions(dynamo=">=0.8"),
-    engines=(Engine.VLLM,),
-)
 def no_side_channel(deployment: ServingDeployment) -> Iterable[RuleResult]:
     if not deployment.is_disaggregated:
         return
@@ -70,17 +55,6 @@ def _lists_nixl(connector: Connector) -> bool:
     return any(child.name == "NixlConnector" for child in connector.children)
 
 
-@rule(
-    id="PS445",
-    title="kv-offloading-size replaces the KV connector",
-    level=Level.ERROR,
-    cause="vLLM replaces kv_connector of kv-transfer-config when kv-offloading-size is set.",
-    effect="NIXL is gone without a message, so no KV is transferred between the pools.",
-    remedy="Remove kv-offloading-size, or combine both connectors in a MultiConnector.",
-    source="vllm/config/vllm.py _post_init_kv_transfer_config 1124-1158 of 0.31.0 and the same "
-    "function of 0.14.1 to 0.33.0; that of 0.12.0 needs kv-offloading-backend too",
-    versions=Versions(vllm=">=0.14"),
-)
 def replaced_connector(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
         connector = connector_of(worker)
@@ -96,20 +70,6 @@ def replaced_connector(deployment: ServingDeployment) -> Iterable[RuleResult]:
         )
 
 
-@rule(
-    id="PS449",
-    title="kv-transfer-config names a connector that does not exist",
-    level=Level.ERROR,
-    cause="vLLM knows no connector of this name, the module of an external connector is missing, "
-    "or a connector of several has no list of connectors or no kv_role for one.",
-    effect="vLLM exits at startup.",
-    remedy="Correct the name, or set kv_connector_module_path.",
-    source="vllm/distributed/kv_transfer/kv_connector/factory.py 95-120, v1/multi_connector.py "
-    "232-245 and vllm/config/kv_transfer.py 130-140 of 0.31.0 and of 0.16.0; the same errors in "
-    "0.10.1.1",
-    versions=EVERY_VLLM,
-    engines=(Engine.VLLM,),
-)
 def unknown_connector(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
         connector = connector_of(worker)
@@ -156,17 +116,6 @@ def _incomplete(worker: Worker, connector: Connector) -> Iterator[RuleResult]:
             )
 
 
-@rule(
-    id="PS450",
-    title="a decode worker uses pipeline parallelism with NIXL",
-    level=Level.ERROR,
-    cause="vLLM's NIXL connector does not support pipeline parallelism for kv_role kv_consumer.",
-    effect="vLLM raises NotImplementedError at startup.",
-    remedy="Use tensor parallelism on decode workers.",
-    source="vllm/distributed/kv_transfer/kv_connector/v1/nixl/base_worker.py 436 of 0.26.0, 451 of "
-    "0.28.0 and 801 of 0.31.0; 0.23.0 does not support pipeline stages",
-    versions=Versions(vllm=">=0.26"),
-)
 def pipeline_parallel_consumer(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
         connector = connector_of(worker)

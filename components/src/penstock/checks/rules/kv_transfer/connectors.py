@@ -6,10 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from penstock.checks.finding import Fix, Level, RuleResult
-from penstock.checks.rule import rule
 from penstock.checks.rules.kv_transfer.transfer import kv_role, kv_transfer_workers
 from penstock.checks.rules.kv_transfer.vllm_connectors import NIXL, PULL_CONNECTORS
-from penstock.checks.version_range import EVERY_SGLANG, EVERY_VLLM, Versions
+from penstock.checks.version_range import Versions
 from penstock.manifests.deployment import Engine, Role
 from penstock.serving.deployment import ServingDeployment
 
@@ -21,17 +20,6 @@ PUSH_REFUSES = Versions(vllm=">=0.26,<0.31")
 DECODE_RADIX_CACHE = "disaggregation-decode-enable-radix-cache"
 
 
-@rule(
-    id="PS416",
-    title="the KV connector has no role",
-    level=Level.ERROR,
-    cause="kv-transfer-config names a connector and no kv_role.",
-    effect="vLLM exits at startup.",
-    remedy="Set kv_role to kv_producer, kv_consumer or kv_both.",
-    source="vllm/config/kv_transfer.py 0.31.0; modelexpress#245",
-    versions=EVERY_VLLM,
-    engines=(Engine.VLLM,),
-)
 def no_kv_role(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
         config = worker.get("kv-transfer-config")
@@ -54,19 +42,6 @@ def no_kv_role(deployment: ServingDeployment) -> Iterable[RuleResult]:
             )
 
 
-@rule(
-    id="PS417",
-    title="expandable segments are enabled with a KV connector",
-    level=Level.ERROR,
-    cause="PyTorch moves memory that NIXL has registered.",
-    effect="vLLM does not start (since 0.23), or a KV transfer fails with "
-    "NIXL_ERR_REMOTE_DISCONNECT. vLLM's own check misses the spelling PYTORCH_ALLOC_CONF.",
-    other_levels=(Level.WARNING,),
-    remedy="Remove the variable.",
-    source="vllm#41237, vllm#54351",
-    versions=EVERY_VLLM,
-    engines=(Engine.VLLM,),
-)
 def expandable_segments(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
         if worker.engine is not Engine.VLLM or worker.get("kv-transfer-config") is None:
@@ -85,19 +60,6 @@ def expandable_segments(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 yield replace(result, versions=NOT_REFUSED, level=Level.WARNING, why=MOVED)
 
 
-@rule(
-    id="PS418",
-    title="the NIXL side channel listens on a loopback address",
-    level=Level.ERROR,
-    cause="VLLM_NIXL_SIDE_CHANNEL_HOST is a loopback address.",
-    effect="The decode worker connects to itself, and every KV transfer times out.",
-    remedy="Remove the variable, which Dynamo sets to the pod's address, or set it to "
-    "status.podIP.",
-    source="srt-slurm#158; dynamo/vllm/args.py (ensure_side_channel_host) of 0.7.1 and later; that "
-    "of 0.6.1 replaces the variable",
-    versions=Versions(dynamo=">=0.7"),
-    engines=(Engine.VLLM,),
-)
 def loopback_side_channel(deployment: ServingDeployment) -> Iterable[RuleResult]:
     if deployment.shares_a_pod:
         return
@@ -112,18 +74,6 @@ def loopback_side_channel(deployment: ServingDeployment) -> Iterable[RuleResult]
             )
 
 
-@rule(
-    id="PS419",
-    title="NIXL with pipeline parallelism and sliding-window attention",
-    level=Level.ERROR,
-    cause="vLLM's NIXL connectors do not support pipeline parallelism with a hybrid KV layout such "
-    "as that of gpt-oss. Since 0.31, NixlPushConnector supports it.",
-    effect="vLLM raises NotImplementedError at startup.",
-    remedy="Use tensor parallelism.",
-    source="vllm#52913; nixl/base_worker.py 430 of 0.26.0, 444 of 0.28.0, 787 of 0.31.0 (which "
-    "allows it for the push connector)",
-    versions=Versions(vllm=">=0.26"),
-)
 def pipeline_with_nixl(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in kv_transfer_workers(deployment):
         connector = worker.get("kv-transfer-config.kv_connector")
@@ -142,17 +92,6 @@ def pipeline_with_nixl(deployment: ServingDeployment) -> Iterable[RuleResult]:
             )
 
 
-@rule(
-    id="PS421",
-    title="SGLang's prefill chunk size is not a multiple of the page size",
-    level=Level.ERROR,
-    cause="chunked-prefill-size is not a multiple of page-size.",
-    effect="SGLang fails an assertion at startup.",
-    remedy="Round chunked-prefill-size up to a multiple of page-size.",
-    source="sglang#8973; sglang/srt/server_args.py 0.5.21",
-    versions=EVERY_SGLANG,
-    engines=(Engine.SGLANG,),
-)
 def partial_page_chunk(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.pool(Role.PREFILL, Role.WORKER):
         chunk, page = worker.count("max_batch_tokens"), worker.count("block_size")
@@ -171,17 +110,6 @@ def partial_page_chunk(deployment: ServingDeployment) -> Iterable[RuleResult]:
             )
 
 
-@rule(
-    id="PS422",
-    title="the hierarchical cache is enabled without the radix cache",
-    level=Level.ERROR,
-    cause="SGLang's hierarchical cache extends the radix cache, which is disabled: by its flag, or "
-    "on decode workers unless disaggregation-decode-enable-radix-cache is set.",
-    effect="SGLang raises ValueError at startup.",
-    remedy="Leave the radix cache enabled.",
-    source="sglang#9452; pd_disaggregation_hook.py and kv_cache_hook.py of SGLang 0.5.21",
-    versions=Versions(sglang=">=0.5.3"),
-)
 def hierarchical_cache_without_radix_cache(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
         if worker.engine is not Engine.SGLANG or not worker.get("enable-hierarchical-cache"):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from penstock.checks.finding import Fix, Level, RuleResult
-from penstock.checks.rule import rule
 from penstock.checks.rules.kv_transfer.vllm_connectors import (
     HMA_FLAG,
     SECTION,
@@ -13,7 +12,7 @@ from penstock.checks.rules.kv_transfer.vllm_connectors import (
     connector_of,
     hma_flag,
 )
-from penstock.checks.version_range import EVERY_VLLM, Versions
+from penstock.checks.version_range import Versions
 from penstock.manifests.deployment import Engine, Role
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.worker import Worker
@@ -28,27 +27,6 @@ EVENTS = "kv-events-config"
 OFF_WITH_EVENTS = Versions(vllm="<0.20")
 
 
-@rule(
-    id="PS448",
-    title="the KV connector and the hybrid KV cache manager do not fit the model",
-    level=Level.ERROR,
-    cause="A model with recurrent layers (Mamba, gated delta net) requires vLLM's hybrid KV cache "
-    "manager. vLLM turns it off for connectors without support for it, and before 0.23 for every "
-    "connector unless --no-disable-hybrid-kv-cache-manager is set. Before 0.20 kv-events-config "
-    "also turns it off.",
-    effect="vLLM raises ValueError at startup. Models with sliding windows start, but every layer "
-    "keeps the KV of all tokens.",
-    remedy="Use a connector that supports the manager, such as NixlConnector or "
-    "OffloadingConnector, and leave the manager on.",
-    source="vllm/config/vllm.py 2251-2297, v1/core/kv_cache_utils.py unify_hybrid_kv_cache_specs, "
-    "distributed/kv_transfer/kv_connector/factory.py 57 of 0.31.0, and the same places of 0.14.1 "
-    "to 0.28.0; config/vllm.py 905 of 0.12.0 and config/__init__.py 3663 of 0.10.1.1 (every "
-    "connector); config/vllm.py 1045 of 0.16.0 and 1202 of 0.19.0 (KV events), gone in 0.20.1; "
-    "dynamo#13755, vllm#41847, dynamo#9376",
-    versions=EVERY_VLLM,
-    engines=(Engine.VLLM,),
-    other_levels=(Level.WARNING,),
-)
 def unsupported_layers(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
         facts = deployment.facts_of(worker)
@@ -153,18 +131,6 @@ def _sliding_windows(worker: Worker, connector: Connector) -> Iterator[RuleResul
         )
 
 
-@rule(
-    id="PS447",
-    title="NIXL lacks the state layout that recurrent layers require",
-    level=Level.ERROR,
-    cause="NIXL transfers the convolution states of recurrent layers only in the layout DS, and "
-    "vLLM's default is SD.",
-    effect="vLLM fails an assertion at startup.",
-    remedy="Set VLLM_SSM_CONV_STATE_LAYOUT=DS.",
-    source="vllm/distributed/kv_transfer/kv_connector/v1/nixl/base_worker.py 636-644 of 0.31.0, "
-    "nixl/worker.py 154 of 0.20.1",
-    versions=Versions(vllm=">=0.20.1"),
-)
 def convolution_layout(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
         connector, facts = connector_of(worker), deployment.facts_of(worker)

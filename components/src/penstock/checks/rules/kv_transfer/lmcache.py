@@ -7,12 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.as_mapping import as_mapping
-from penstock.checks.finding import Fix, Level, RuleResult
-from penstock.checks.rule import rule
+from penstock.checks.finding import Fix, RuleResult
 from penstock.checks.rules.kv_transfer.vllm_connectors import connector_of
-from penstock.checks.version_range import Versions
 from penstock.engines.settings import Location
-from penstock.manifests.deployment import Engine
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.worker import Worker
 from penstock.strict_yaml.loader import load
@@ -84,19 +81,6 @@ def _uses_lmcache(worker: Worker) -> bool:
     return flag is not None and "lmcache" in str(flag.value)
 
 
-@rule(
-    id="PS452",
-    title="LMCache has fewer ports than the worker has ranks",
-    level=Level.ERROR,
-    cause="Each rank of a worker takes its own entry of p2p_init_ports, p2p_lookup_ports and "
-    "lmcache_worker_ports.",
-    effect="A rank stops with IndexError or an assertion, and the worker does not start.",
-    remedy="List one port for each rank.",
-    source="lmcache/v1/cache_controller/worker.py 121, storage_backend/p2p_backend.py 190 of "
-    "0.4.2, and worker.py 96, p2p_backend.py 121 of 0.3.9; LMCache#1966, LMCache#2854",
-    versions=Versions(every="LMCache 0.3.9 to 0.5.6"),
-    engines=(Engine.VLLM,),
-)
 def too_few_ports(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for settings in lmcache_workers(deployment):
         worker, facts = settings.worker, deployment.facts_of(settings.worker)
@@ -116,18 +100,6 @@ def too_few_ports(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 )
 
 
-@rule(
-    id="PS453",
-    title="workers share an LMCache and hash prompts differently",
-    level=Level.WARNING,
-    cause="LMCache's keys start with a random value of each process unless PYTHONHASHSEED is set.",
-    effect="No worker finds what another one stored, nor what it stored before a restart.",
-    remedy="Set PYTHONHASHSEED=0 on all workers.",
-    source="lmcache/v1/token_database.py 61-80 and 141 of 0.4.2, 0.3.9 and 0.5.6; "
-    "vllm/v1/core/kv_cache_utils.py init_none_hash; vllm#42625, LMCache#2581",
-    versions=Versions(every="LMCache 0.3.9 to 0.5.6"),
-    engines=(Engine.VLLM,),
-)
 def no_hash_seed(deployment: ServingDeployment) -> Iterable[RuleResult]:
     settings = tuple(lmcache_workers(deployment))
     shared = [s for s in settings if s.get("remote_url") or s.is_on("enable_p2p")]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from penstock.checks.finding import Fix, Level, RuleResult
-from penstock.checks.rule import rule
 from penstock.checks.rules.kv_transfer.lmcache import LMCacheSettings, lmcache_workers
 from penstock.checks.version_range import Versions
 from penstock.serving.deployment import ServingDeployment
@@ -33,21 +32,6 @@ FORMER = {
 }
 
 
-@rule(
-    id="PS468",
-    title="LMCache settings without what they require",
-    level=Level.ERROR,
-    cause="LMCache allocates KV in the CPU buffer of max_local_cpu_size, also for a remote store "
-    "or a disk. Peer-to-peer transfers, disaggregation and the controller require further keys.",
-    effect="The worker stops with an assertion or KeyError while it creates the storage backends, "
-    "or LMCache starts in degraded mode and every prompt is computed again. A disk without a size "
-    "is not used.",
-    remedy="Set the keys that the message names.",
-    source="lmcache/v1/config.py _validate_config and storage_backend/__init__.py "
-    "CreateStorageBackends, cache_controller/worker.py 69-100 (LMCacheWorker) of 0.3.9.post2, "
-    "0.4.2 and 0.5.6; LMCache#2556, LMCache#1901, LMCache#4743, LMCache#2907",
-    versions=VERIFIED,
-)
 def incomplete_settings(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for settings in lmcache_workers(deployment):
         for key, message, fix, level in (*_buffer(settings), *_switches(settings)):

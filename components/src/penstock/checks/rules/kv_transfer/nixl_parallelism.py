@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from penstock.checks.finding import Fix, Level, RuleResult
-from penstock.checks.rule import rule
 from penstock.checks.rules.kv_transfer.nixl_pools import nixl_pairs
 from penstock.checks.version_range import AGREEMENT, Versions
-from penstock.manifests.deployment import Engine
 from penstock.models import ModelFacts
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.worker import Worker
@@ -20,23 +18,6 @@ SEVERAL_SIZES = Versions(vllm=">=0.14")
 ONLY_LARGER = Versions(vllm="<0.14")
 
 
-@rule(
-    id="PS446",
-    title="NIXL cannot transfer KV between the tensor parallelisms of the pools",
-    level=Level.ERROR,
-    cause="The TP of one pool must divide that of the other. A decode TP below the prefill TP also "
-    "requires that the prefill workers do not store KV heads several times. Recurrent layers "
-    "(Mamba, gated delta net) need the same TP, or block sizes that do not depend on it. So do "
-    "models whose full-attention layers have other KV heads than the sliding-window layers.",
-    effect="The handshake fails, and requests fail with it.",
-    remedy="Use the same TP on both pools.",
-    source="vllm/distributed/kv_transfer/kv_connector/utils.py 493 and nixl/base_worker.py "
-    "_validate_remote_agent_handshake of 0.31.0, nixl/base_worker.py 1775-1800 of 0.26.0; "
-    "nixl_connector.py 2069 of 0.19.0, 1693 of 0.14.1, 1534 of 0.12.0, 918 of 0.10.1.1; "
-    "vllm#42895, vllm#43523, vllm#41863, vllm#50765",
-    versions=AGREEMENT,
-    engines=(Engine.VLLM,),
-)
 def tensor_parallelism(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for (prefill, decode), _, _ in nixl_pairs(deployment):
         if prefill.is_laid_out and decode.is_laid_out and prefill.tp != decode.tp:

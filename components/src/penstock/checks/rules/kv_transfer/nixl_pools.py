@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from penstock.checks.finding import Fix, Level, RuleResult
-from penstock.checks.rule import rule
+from penstock.checks.finding import Fix, RuleResult
 from penstock.checks.rules.kv_transfer.vllm_connectors import (
     HMA_FLAG,
     PULL_CONNECTORS,
@@ -42,19 +41,6 @@ def _enforces(connector: Connector) -> bool:
     return not any(one.extra.get("enforce_handshake_compat") is False for one in connector.walk())
 
 
-@rule(
-    id="PS441",
-    title="only one pool uses the hybrid KV cache manager",
-    level=Level.ERROR,
-    cause="The hybrid KV cache manager is on in one pool and off in the other: by its flag, or "
-    "because the connector of one pool does not support it. NIXL's handshake compares it, even "
-    "for models to which it makes no difference.",
-    effect=EFFECT,
-    remedy="Set disable-hybrid-kv-cache-manager to the same value on both pools.",
-    source="vllm/distributed/kv_transfer/kv_connector/v1/nixl/metadata.py 178-195 and "
-    "vllm/config/vllm.py 2251-2278 of 0.31.0; nixl_connector.py 219 of 0.19.0",
-    versions=Versions(vllm=">=0.19"),
-)
 def hybrid_manager_differs(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for (prefill, decode), first, second in nixl_pairs(deployment):
         flags = hma_flag(prefill), hma_flag(decode)
@@ -87,18 +73,6 @@ def _manager_differs(
     )
 
 
-@rule(
-    id="PS442",
-    title="the pools load the model differently",
-    level=Level.ERROR,
-    cause="NIXL's handshake compares the model's id or path as written, its revision-dependent "
-    "shape, the dtype and the attention backend of both pools.",
-    effect=EFFECT,
-    remedy="Set the same model, dtype and attention backend on both pools.",
-    source="vllm/distributed/kv_transfer/kv_connector/v1/nixl/metadata.py 181-198 of 0.31.0; "
-    "nixl_connector.py 158-200 of 0.14.1",
-    versions=Versions(vllm=">=0.14.1"),
-)
 def model_differs(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for (prefill, decode), _, _ in nixl_pairs(deployment):
         for name, what in (("model", "model"), ("dtype", "dtype")):
@@ -135,20 +109,6 @@ def _differs(
     )
 
 
-@rule(
-    id="PS443",
-    title="only one pool stores the KV of all layers together",
-    level=Level.ERROR,
-    cause="enable_cross_layers_blocks takes effect only if all connectors of a worker support it. "
-    "It does on a worker with NixlConnector alone, and not together with DynamoConnector or "
-    "LMCache.",
-    effect=EFFECT,
-    remedy="Remove enable_cross_layers_blocks from both pools.",
-    source="vllm/distributed/kv_transfer/kv_connector/v1/nixl_connector.py 190-236 and 319-345, "
-    "multi_connector.py 180-183 of 0.19.0, nixl/metadata.py 180 of 0.28.0; kvbm 1.1.1; "
-    "dynamo#10027",
-    versions=Versions(vllm=">=0.16,<0.31"),
-)
 def cross_layer_blocks_differ(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for (prefill, decode), first, second in nixl_pairs(deployment):
         facts = deployment.facts_of(decode)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from penstock.checks.finding import Fix, Level, RuleResult
-from penstock.checks.rule import rule
 from penstock.checks.rules.kv_transfer.vllm_connectors import (
     SECTION,
     Connector,
@@ -41,18 +40,6 @@ def caches_prefixes(worker: Worker) -> bool | None:
     return value if isinstance(value, bool) else None
 
 
-@rule(
-    id="PS462",
-    title="the offloading connector lacks its size",
-    level=Level.ERROR,
-    cause="OffloadingConnector requires cpu_bytes_to_use in kv_connector_extra_config since vLLM "
-    "0.14, and num_cpu_blocks before.",
-    effect="vLLM exits at startup: the key must be specified in kv_connector_extra_config.",
-    remedy="Set the key that the version reads.",
-    source="vllm/v1/kv_offload/cpu.py 20-30 of 0.12.0 to 0.16.0, cpu/spec.py 21-25 of 0.19.0, "
-    "78-82 of 0.26.0, 97-101 of 0.31.0; llm-d#768",
-    versions=Versions(vllm=">=0.11"),
-)
 def no_offloading_size(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, connector in offloading_connectors(deployment):
         if connector.extra.get("spec_name") not in CPU_SPECS or connector.module:
@@ -75,19 +62,6 @@ def _missing(
         )
 
 
-@rule(
-    id="PS463",
-    title="invalid block size of the offloading connector",
-    level=Level.ERROR,
-    cause="block_size of kv_connector_extra_config must be a multiple of the block size on the "
-    "GPU, which all layers must share, and it excludes blocks_per_chunk. The policy is lru or arc.",
-    effect="vLLM raises ValueError or fails an assertion at startup.",
-    remedy="Use blocks_per_chunk, or a multiple of --block-size.",
-    source="vllm/v1/kv_offload/spec.py 36 of 0.11.0, 38-43 of 0.14.1 and 0.16.0, 101-113 of "
-    "0.19.0, base.py of 0.23.0; distributed/kv_transfer/kv_connector/v1/offloading/config.py 59-95 "
-    "of 0.26.0, 91-133 of 0.31.0; vllm#48635",
-    versions=Versions(vllm=">=0.11"),
-)
 def invalid_offloading_blocks(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, connector in offloading_connectors(deployment):
         facts = deployment.facts_of(worker)
@@ -135,21 +109,6 @@ def _has_several_block_sizes(facts: ModelFacts) -> bool:
     return facts.has_windows and len(facts.head_sizes) > 1
 
 
-@rule(
-    id="PS464",
-    title="the offloading connector needs prefix caching",
-    level=Level.ERROR,
-    cause="Without prefix caching the recurrent layers' blocks are not a multiple of the attention "
-    "layers'. SimpleCPUOffloadConnector works only on cached prefixes.",
-    effect="vLLM fails an assertion at startup, or the simple connector offloads nothing.",
-    remedy="Set --enable-prefix-caching.",
-    source="vllm/v1/kv_offload/spec.py 95-99 of 0.19.0 and 0.20.1, base.py 420 of 0.23.0; "
-    "kv_connector/v1/offloading/config.py 50-57 of 0.26.0; engine/arg_utils.py 2521 of 0.26.0 and "
-    "config/model.py is_prefix_caching_supported of 0.19.0 to 0.31.0 (the default); "
-    "simple_cpu_offload_connector.py 82 of 0.19.0, 142 of 0.31.0; vllm#38554",
-    versions=Versions(vllm=">=0.19"),
-    other_levels=(Level.WARNING,),
-)
 def no_prefix_caching(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
         connector, facts = connector_of(worker), deployment.facts_of(worker)

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from penstock.checks.exclusion import Exclusion, results
-from penstock.checks.finding import Level, RuleResult
-from penstock.checks.rule import rule
-from penstock.checks.version_range import Versions
+from penstock.checks.finding import RuleResult
 from penstock.manifests.deployment import Engine, Role
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.worker import Worker
@@ -19,21 +17,6 @@ STAGING = "SGLANG_DISAGG_STAGING_BUFFER"
 LINEAR = "enable-linear-replayssm"
 
 
-@rule(
-    id="PS467",
-    title="setting that SGLang's disaggregation excludes",
-    level=Level.ERROR,
-    cause="The radix cache of decode workers, their KV offloading and some other features work "
-    "only with certain roles, transfer backends and no speculation.",
-    effect="SGLang raises ValueError or fails an assertion at startup.",
-    remedy="Remove the setting from the workers of this role.",
-    source="sglang/srt/server_args.py 1974 of 0.5.6, 2691 of 0.5.9, 3735-3790 and 3953 of 0.5.11; "
-    "arg_groups/pd_disaggregation_hook.py 30-44 of 0.5.14, 44-75 of 0.5.18, 79-140 of 0.5.21; "
-    "arg_groups/deepseek_v4_hook.py 45-75, attention_hook.py 428, validation_hook.py 111 and "
-    "mamba_hook.py 115 of 0.5.21; "
-    "sglang#19746, sglang#30805",
-    versions=Versions(sglang=">=0.5.6"),
-)
 def excluded_by_role(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
         if worker.engine is not Engine.SGLANG:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from penstock.checks.finding import Fix, Level, RuleResult
-from penstock.checks.rule import rule
+from penstock.checks.finding import Fix, RuleResult
 from penstock.checks.rules.kv_transfer.transfer import kv_transfer_workers
-from penstock.checks.version_range import EVERY_SGLANG, Versions
 from penstock.manifests.deployment import Engine
 from penstock.models import ModelFacts
 from penstock.serving.deployment import ServingDeployment
@@ -63,21 +61,6 @@ def _same_tp(prefill: Worker, decode: Worker) -> Fix:
     return Fix(text=f"Use the same TP and number of GPUs on {prefill.name} and {decode.name}.")
 
 
-@rule(
-    id="PS470",
-    title="mooncake transfers KV heads one by one",
-    level=Level.WARNING,
-    cause="The pools have different attention TP, and the model has several KV heads (no MLA). "
-    "SGLang then transfers each head of each token separately.",
-    effect="The transfer is slow. With 128 concurrent requests both pools lost their connections: "
-    "“Decode instance could be dead”.",
-    remedy="Use the same TP on both pools.",
-    source="sglang/srt/disaggregation/mooncake/conn.py send_kvcache_slice and common/conn.py "
-    "(“Performance is NOT guaranteed”) of 0.5.0rc2 to 0.5.23; sglang#15674, sglang#15675",
-    versions=EVERY_SGLANG,
-    engines=(Engine.SGLANG,),
-    exceptions="Nothing is reported if SGLANG_DISAGG_STAGING_BUFFER is set.",
-)
 def sliced_by_mooncake(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for prefill, decode, facts in _unequal_pairs(deployment, "mooncake"):
         first, second = attention_tp(prefill), attention_tp(decode)
@@ -90,20 +73,6 @@ def sliced_by_mooncake(deployment: ServingDeployment) -> Iterable[RuleResult]:
             )
 
 
-@rule(
-    id="PS471",
-    title="NIXL with more decode GPUs than KV heads",
-    level=Level.ERROR,
-    cause="The attention TP of the decode workers exceeds that of the prefill workers and the "
-    "number of KV heads. SGLang divides the prefill cache into one part for each decode GPU, but "
-    "the cache has fewer KV heads than that.",
-    effect="The first request fails: NIXL_ERR_NOT_FOUND in prepXferDlist.",
-    remedy="Use the same attention TP on both pools.",
-    source="sglang/srt/disaggregation/nixl/conn.py _init_hetero_tp_prep_handle 558-624 of 0.5.14, "
-    "743-810 of 0.5.16, corrected in 0.5.18 (829-849); sglang#31295, sglang#26406, sglang#31968",
-    versions=Versions(sglang=">=0.5.14,<0.5.18"),
-    exceptions="Nothing is reported if SGLANG_DISAGG_STAGING_BUFFER is set.",
-)
 def more_gpus_than_heads(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for prefill, decode, facts in _unequal_pairs(deployment, "nixl"):
         first, second, heads = attention_tp(prefill), attention_tp(decode), facts.kv_heads or 1
@@ -116,21 +85,6 @@ def more_gpus_than_heads(deployment: ServingDeployment) -> Iterable[RuleResult]:
             )
 
 
-@rule(
-    id="PS472",
-    title="NIXL ignores disaggregation-ib-device",
-    level=Level.WARNING,
-    cause="Before 0.5.23, only mooncake reads disaggregation-ib-device. With NIXL, UCX selects the "
-    "devices, and UCX_NET_DEVICES is not set.",
-    effect="UCX takes other devices. Where these do not connect the nodes, every KV transfer hangs "
-    "until its timeout of 300 s.",
-    remedy="Remove disaggregation-ib-device, and set UCX_NET_DEVICES, such as mlx5_0:1.",
-    source="sglang/srt/disaggregation/nixl of 0.5.0rc2 to 0.5.22, which does not read "
-    "ib_device; conn.py 564 of 0.5.23, which does; sglang#28737",
-    versions=Versions(sglang="<0.5.23"),
-    exceptions="Nothing is reported if SGLANG_DISAGGREGATION_NIXL_BACKEND names another plugin "
-    "than UCX.",
-)
 def ignored_device(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in kv_transfer_workers(deployment):
         device = worker.get(DEVICE)

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from penstock.checks.finding import Fix, Level, RuleResult
-from penstock.checks.rule import rule
 from penstock.checks.rules.kv_transfer.transfer import (
     TRANSCEIVER,
     kv_transfer_workers,
     transceiver_runtime,
 )
-from penstock.checks.version_range import AGREEMENT, EVERY_TRTLLM, Versions
-from penstock.manifests.deployment import Engine
+from penstock.checks.version_range import Versions
 from penstock.positive_int import positive_int
 from penstock.serving.deployment import ServingDeployment
 
@@ -20,20 +18,6 @@ from penstock.serving.deployment import ServingDeployment
 SINCE_AUTO = Versions(trtllm=">=1.3.0rc27")
 
 
-@rule(
-    id="PS404",
-    title="the pools may use different transceiver runtimes",
-    level=Level.WARNING,
-    cause="With transceiver_runtime auto, each server selects PYTHON or CPP from its own settings. "
-    "Before 1.3.0rc27, CPP is the default.",
-    effect="Two pools with different runtimes cannot transfer KV blocks; only a log line shows "
-    "the runtime.",
-    remedy="Set transceiver_runtime to PYTHON (or CPP) on both pools.",
-    source="CacheTransceiverConfig in TensorRT-LLM llm_args.py; TensorRT-LLM#17665",
-    versions=AGREEMENT,
-    engines=(Engine.TRTLLM,),
-    other_levels=(Level.ERROR, Level.NOTE),
-)
 def runtimes_may_differ(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for prefill, decode in deployment.pairs:
         if not prefill.is_trtllm or not (
@@ -67,16 +51,6 @@ def runtimes_may_differ(deployment: ServingDeployment) -> Iterable[RuleResult]:
             )
 
 
-@rule(
-    id="PS405",
-    title="the Python transceiver lacks a required setting",
-    level=Level.ERROR,
-    cause="transceiver_runtime PYTHON supports only NIXL and requires a finite timeout.",
-    effect="The worker exits at startup.",
-    remedy="Set backend to NIXL and kv_transfer_timeout_ms to a number.",
-    source="CacheTransceiverConfig in TensorRT-LLM llm_args.py",
-    versions=Versions(trtllm=">=1.3.0rc27"),
-)
 def python_runtime(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in kv_transfer_workers(deployment):
         section = worker.get(TRANSCEIVER)
@@ -102,17 +76,6 @@ def python_runtime(deployment: ServingDeployment) -> Iterable[RuleResult]:
             )
 
 
-@rule(
-    id="PS406",
-    title="pipelined KV transfer lacks a requirement",
-    level=Level.ERROR,
-    cause="enable_pipelined_transfer requires the Python runtime, NIXL, chunked prefill, no PP "
-    "or CP, and no beam search.",
-    effect="The worker exits at startup.",
-    remedy="Meet the requirements or disable enable_pipelined_transfer.",
-    source="TensorRT-LLM llm_args.py (validator)",
-    versions=Versions(trtllm=">=1.3.0rc27"),
-)
 def pipelined_transfer(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in kv_transfer_workers(deployment):
         section = worker.get(TRANSCEIVER)
@@ -140,17 +103,6 @@ def pipelined_transfer(deployment: ServingDeployment) -> Iterable[RuleResult]:
             )
 
 
-@rule(
-    id="PS420",
-    title="several settings select the KV transfer backend",
-    level=Level.WARNING,
-    cause="TRTLLM_USE_*_KVCACHE is set more than once, or in addition to a named backend.",
-    effect="All of these settings but one are ignored.",
-    remedy="Keep only cache_transceiver_config.backend.",
-    source="dynamo#13015; kv-cache-transfer.md@2f345512",
-    versions=EVERY_TRTLLM,
-    engines=(Engine.TRTLLM,),
-)
 def several_backends(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in kv_transfer_workers(deployment):
         names = [

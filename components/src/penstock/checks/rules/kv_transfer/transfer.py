@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from penstock.checks.finding import Fix, Level, RuleResult
-from penstock.checks.rule import rule
 from penstock.checks.rules.command_line.connector_flag import names_connector
-from penstock.checks.version_range import DYNAMO, EVERY_TRTLLM, Versions
+from penstock.checks.version_range import Versions
 from penstock.manifests.deployment import Engine, Role
 from penstock.positive_int import positive_int
 from penstock.serving.deployment import ServingDeployment
@@ -37,19 +36,6 @@ def kv_role(worker: Worker, connector: str) -> str:
     return roles.get(worker.role, "kv_both") if connector.startswith("Nixl") else "kv_both"
 
 
-@rule(
-    id="PS401",
-    title="no KV transfer backend",
-    level=Level.ERROR,
-    cause="Dynamo adds no transfer configuration of its own. Without one, TensorRT-LLM disables "
-    "KV transfer, a vLLM prefill worker raises ValueError, and SGLang uses mooncake.",
-    effect="The first KV transfer fails, or the worker exits at startup.",
-    remedy="Configure the same backend on both pools.",
-    source="dynamo/trtllm/workers/llm_worker.py, dynamo/vllm/args.py 286-300 of 1.6.1; "
-    "dynamo#2278, aiconfigurator#519, aiconfigurator#287",
-    versions=DYNAMO,
-    other_levels=(Level.WARNING, Level.NOTE),
-)
 def no_backend(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in kv_transfer_workers(deployment):
         if lacks_transceiver(worker):
@@ -108,19 +94,6 @@ def has_connector(worker: Worker) -> bool:
     return is_old or any(worker.get(key) is not None for key in keys)
 
 
-@rule(
-    id="PS403",
-    title="the KV transfer backend is DEFAULT",
-    level=Level.NOTE,
-    cause="DEFAULT uses the backend that a variable TRTLLM_USE_*_KVCACHE selects, or NIXL if none "
-    "is set. Images before Dynamo 0.8 set TRTLLM_USE_UCX_KVCACHE.",
-    effect="The image or a variable selects the backend.",
-    example="4 + 4 workers on one host failed because of this.",
-    remedy="Set the backend to NIXL or UCX.",
-    source="dynamo#5884; kv-cache-transfer.md@2f345512, and the same page of 0.7.0 (UCX)",
-    versions=EVERY_TRTLLM,
-    engines=(Engine.TRTLLM,),
-)
 def default_backend(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in kv_transfer_workers(deployment):
         if worker.is_trtllm and worker.get(f"{TRANSCEIVER}.backend") == "DEFAULT":
@@ -139,23 +112,6 @@ def transceiver_runtime(worker: Worker) -> str:
     return "CPP" if runtime == "auto" and backend in ("UCX", "MOONCAKE", "MPI") else str(runtime)
 
 
-@rule(
-    id="PS407",
-    title="the KV transfer buffer is smaller than the longest prompt",
-    level=Level.ERROR,
-    cause="max_tokens_in_buffer is less than the longest prompt that the worker accepts.",
-    effect="A longer prompt never leaves the prefill worker. Workers hang under load with "
-    "num_fitting_reqs=0 and do not recover.",
-    remedy="Raise max_tokens_in_buffer to the longest prompt, rounded up to a multiple of the "
-    "block size.",
-    source="Dynamo TensorRT-LLM known issues; dynamo#4327",
-    versions=EVERY_TRTLLM,
-    engines=(Engine.TRTLLM,),
-    other_levels=(Level.WARNING,),
-    exceptions="Nothing is reported with `transceiver_runtime: PYTHON`, which sends blocks from "
-    "the KV cache and has no such buffer, or with TRTLLM_TRY_ZCOPY_FOR_KVCACHE_TRANSFER=1. In a "
-    "manifest it is a warning, because the engine's limit includes the output.",
-)
 def small_buffer(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in kv_transfer_workers(deployment):
         buffer = _buffer(worker)
@@ -209,18 +165,6 @@ def _accepted(deployment: ServingDeployment, worker: Worker) -> int | None:
     return longest
 
 
-@rule(
-    id="PS408",
-    title="the KV transfer buffer has no configured size",
-    level=Level.NOTE,
-    cause="max_tokens_in_buffer is unset, so the engine chooses the buffer size.",
-    effect="The buffer may not fit into the GPU memory, and no memory setting limits it.",
-    example="A published recipe requested 194.9 GiB.",
-    remedy="Set max_tokens_in_buffer to the longest prompt.",
-    source="dynamo#12276",
-    versions=EVERY_TRTLLM,
-    engines=(Engine.TRTLLM,),
-)
 def unset_buffer(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in kv_transfer_workers(deployment):
         section = worker.get(TRANSCEIVER)
@@ -245,17 +189,6 @@ def unset_buffer(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 )
 
 
-@rule(
-    id="PS409",
-    title="the KV transfer buffer is not a multiple of the block size",
-    level=Level.WARNING,
-    cause="max_tokens_in_buffer is not a multiple of tokens_per_block.",
-    effect="The worker may crash at a KV transfer.",
-    remedy="Round max_tokens_in_buffer up to a multiple of tokens_per_block.",
-    source="AISimulate generator rules, marked CRASH",
-    versions=EVERY_TRTLLM,
-    engines=(Engine.TRTLLM,),
-)
 def partial_block_buffer(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in kv_transfer_workers(deployment):
         buffer = _buffer(worker)
@@ -272,18 +205,6 @@ def partial_block_buffer(deployment: ServingDeployment) -> Iterable[RuleResult]:
             )
 
 
-@rule(
-    id="PS410",
-    title="the KV transfer timeout is too short for long prompts",
-    level=Level.WARNING,
-    cause="kv_transfer_timeout_ms is 60 s unless set. Long prompts may wait longer than that.",
-    effect="KV transfers fail under load, and their requests fail with them.",
-    remedy="Set kv_transfer_timeout_ms to 600000.",
-    source="dynamo#10671; TensorRT-LLM#15152, #13868",
-    versions=EVERY_TRTLLM,
-    engines=(Engine.TRTLLM,),
-    other_levels=(Level.NOTE,),
-)
 def short_timeout(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in kv_transfer_workers(deployment):
         longest = _longest(deployment, worker) or 0
@@ -311,20 +232,6 @@ def short_timeout(deployment: ServingDeployment) -> Iterable[RuleResult]:
             )
 
 
-@rule(
-    id="PS411",
-    title="the overlap scheduler is enabled on a prefill worker",
-    level=Level.ERROR,
-    cause="Before 1.3, a TensorRT-LLM worker with a cache transceiver and the overlap scheduler, "
-    "which is on by default, refuses requests that only compute the prompt.",
-    effect="Each prefill request fails with “Context only requests are not supported in pytorch "
-    "backend when overlap is enabled”.",
-    remedy="Set disable_overlap_scheduler: true on prefill workers.",
-    source="tensorrt_llm/executor/base_worker.py before TensorRT-LLM#10755, which removes the "
-    "restriction",
-    versions=Versions(trtllm="<1.3.0rc0"),
-    exceptions="Workers without a cache transceiver are reported by PS401.",
-)
 def prefill_overlap_scheduler(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.pool(Role.PREFILL):
         is_known = worker.is_trtllm and worker.settings.is_complete
@@ -340,18 +247,6 @@ def prefill_overlap_scheduler(deployment: ServingDeployment) -> Iterable[RuleRes
                 )
 
 
-@rule(
-    id="PS412",
-    title="the overlap scheduler is disabled on a decode worker",
-    level=Level.NOTE,
-    cause="disable_overlap_scheduler is true on a worker that generates tokens.",
-    effect="Decode steps are slower, because host work no longer overlaps with GPU work.",
-    remedy="Leave the overlap scheduler enabled, except on prefill workers and for some draft "
-    "models.",
-    source="AISimulate generator rules; TensorRT-LLM 0.20 release notes",
-    versions=EVERY_TRTLLM,
-    engines=(Engine.TRTLLM,),
-)
 def decode_without_overlap_scheduler(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.pool(Role.DECODE, Role.WORKER):
         if worker.is_trtllm and worker.get("disable_overlap_scheduler") is True:

@@ -4,28 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from penstock.checks.finding import Fix, Level, RuleResult
-from penstock.checks.rule import rule
+from penstock.checks.finding import Fix, RuleResult
 from penstock.checks.rules.kv_transfer.agreement import effective_backend
 from penstock.checks.rules.kv_transfer.transfer import TRANSCEIVER, kv_transfer_workers
-from penstock.checks.version_range import EVERY_TRTLLM
-from penstock.manifests.deployment import Engine
 from penstock.serving.deployment import ServingDeployment
 
 
-@rule(
-    id="PS454",
-    title="the MPI transceiver between pods",
-    level=Level.ERROR,
-    cause="TensorRT-LLM's MPI transceiver connects ranks of one MPI world. The prefill and decode "
-    "workers of Dynamo are separate processes with their own.",
-    effect="No KV transfer succeeds.",
-    remedy="Set the backend to NIXL.",
-    source="Dynamo's page on KV cache transfer with TensorRT-LLM, 0.7.1 and later: its workers "
-    "support NIXL and UCX",
-    versions=EVERY_TRTLLM,
-    engines=(Engine.TRTLLM,),
-)
 def mpi_between_pods(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in kv_transfer_workers(deployment):
         key = f"{TRANSCEIVER}.backend"

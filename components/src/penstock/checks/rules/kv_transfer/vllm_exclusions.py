@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from penstock.checks.exclusion import Exclusion, results
-from penstock.checks.finding import Fix, Level, RuleResult
-from penstock.checks.rule import rule
+from penstock.checks.finding import Fix, RuleResult
 from penstock.checks.rules.engine_config.accepted_values import since, versions_of
 from penstock.checks.rules.kv_transfer.vllm_connectors import (
     NIXL,
@@ -14,7 +13,6 @@ from penstock.checks.rules.kv_transfer.vllm_connectors import (
     Connector,
     connector_of,
 )
-from penstock.checks.version_range import Versions
 from penstock.engines.value_history import refusals
 from penstock.manifests.deployment import Engine, Role
 from penstock.serving.deployment import ServingDeployment
@@ -25,17 +23,6 @@ BUFFERS = (None, "cuda", "cpu", "xpu")
 ROUTED, REPLAY = "enable-return-routed-experts", "use-replayssm"
 
 
-@rule(
-    id="PS465",
-    title="KV connector that this version of vLLM does not have",
-    level=Level.ERROR,
-    cause="vLLM adds and removes connectors, and the image has another version.",
-    effect="vLLM exits at startup: “Unsupported connector type”.",
-    remedy="Use a connector that the version has.",
-    source="engines/data/value_history.json, made of register_connector in "
-    "vllm/distributed/kv_transfer/kv_connector/factory.py of 0.14.1 to 0.31.0",
-    versions=Versions(vllm=">=0.14"),
-)
 def connector_of_other_versions(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
         connector = connector_of(worker)
@@ -51,21 +38,6 @@ def connector_of_other_versions(deployment: ServingDeployment) -> Iterable[RuleR
                 )
 
 
-@rule(
-    id="PS466",
-    title="setting that the KV connector excludes",
-    level=Level.ERROR,
-    cause="NIXL, Mooncake and the other connectors support only some parallel layouts, buffers and "
-    "features.",
-    effect="vLLM raises an error or fails an assertion at startup.",
-    remedy="Remove the setting, or use another connector.",
-    source="vllm/distributed/kv_transfer/kv_connector/v1/nixl/connector.py 106-129 and 384, "
-    "push_scheduler.py 73, base_worker.py 685 of 0.31.0; the same conditions of 0.26.0; "
-    "mooncake/mooncake_connector.py 496 of 0.16.0 to 793 of 0.23.0, and its role assertions of "
-    "0.14.1 to 0.33.0; config/vllm.py 1096 of 0.28.0, 1189 and 3409 of 0.31.0; "
-    "config/kv_transfer.py 38-46 of 0.31.0",
-    versions=Versions(vllm=">=0.10"),
-)
 def excluded_by_connector(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
         connector = connector_of(worker)

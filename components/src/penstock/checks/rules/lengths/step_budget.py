@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from penstock.checks.finding import Fix, Level, RuleResult
-from penstock.checks.rule import rule
+from penstock.checks.finding import Fix, RuleResult
 from penstock.checks.version_range import Versions
 from penstock.manifests.deployment import Engine
 from penstock.models import ModelFacts
@@ -27,19 +26,6 @@ def _vllm_workers(deployment: ServingDeployment) -> Iterator[tuple[Worker, int]]
             yield worker, budget
 
 
-@rule(
-    id="PS161",
-    title="draft tokens leave no tokens for a step",
-    level=Level.ERROR,
-    cause="vLLM subtracts the slots of parallel draft tokens, or one slot of a draft model, from "
-    "max-num-batched-tokens: for every sequence up to 0.26, once from 0.28 on.",
-    effect="vLLM raises ValueError at startup.",
-    remedy="Raise max-num-batched-tokens, or lower num_speculative_tokens or max-num-seqs.",
-    source="vllm/config/vllm.py 1391 of 0.20.1, "
-    "1577-1595 and speculative.py 1039 of 0.23.0, vllm.py 1698-1716 of "
-    "0.26.0, vllm.py 2355-2386 of 0.31.0; vllm#50708",
-    versions=Versions(vllm=">=0.20"),  # 0.19 starts, with no tokens for a step
-)
 def no_tokens_left(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, budget in _vllm_workers(deployment):
         section = worker.value("speculation")
@@ -87,18 +73,6 @@ def _too_few(
     )
 
 
-@rule(
-    id="PS162",
-    title="a step is smaller than the block of recurrent layers",
-    level=Level.ERROR,
-    cause="With prefix caching, vLLM raises the block size until one block is as large as the "
-    "state of a recurrent layer. A step must process at least one block.",
-    effect="vLLM fails an assertion at startup (from 0.19 on), or requests hang.",
-    remedy="Raise max-num-batched-tokens to at least the block size.",
-    source="vllm/model_executor/models/config.py 425-520 of 0.16.0, vllm/config/vllm.py 1721 of "
-    "0.19.0 and 2265 of 0.26.0; vllm#36734, vllm#34445",
-    versions=Versions(vllm=">=0.16,<0.28"),
-)
 def block_exceeds_step(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, budget in _vllm_workers(deployment):
         facts = deployment.facts_of(worker)

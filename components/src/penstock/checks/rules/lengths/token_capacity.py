@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from penstock.checks.finding import Fix, Level, RuleResult
-from penstock.checks.rule import rule
-from penstock.checks.version_range import UNCHANGED, Versions
+from penstock.checks.version_range import Versions
 from penstock.manifests.deployment import Engine
 from penstock.positive_int import positive_int
 from penstock.serving.deployment import ServingDeployment
@@ -34,26 +33,6 @@ LEVELS = (
 )
 
 
-@rule(
-    id="PS127",
-    title="the KV cache is limited to less than one sequence",
-    level=Level.WARNING,
-    cause="The limit of tokens in the KV cache is below the context length of the worker: SGLang's "
-    "max-total-tokens, TensorRT-LLM's kv_cache_config.max_tokens, or vLLM's "
-    "num-gpu-blocks-override times its block size.",
-    effect="SGLang and TensorRT-LLM refuse or cut requests that the context length allows, or "
-    "leave them in the queue. vLLM exits at startup, and before 0.20 leaves them in the queue.",
-    remedy="Raise the limit to the context length, or remove it.",
-    source="dynamo#9230; max_req_len in sglang/srt/managers/tp_worker.py of 0.5.6.post2 to 0.5.21; "
-    "validate_and_adjust_attention_windows in TensorRT-LLM; get_kv_cache_configs in "
-    "vllm/v1/core/kv_cache_utils.py 1982-2001 of 0.20.1 and of 0.33.0",
-    versions=UNCHANGED,
-    engines=(Engine.TRTLLM, Engine.VLLM, Engine.SGLANG),
-    other_levels=(Level.ERROR,),
-    exceptions="Nothing is reported without a context length in the file, nor for TensorRT-LLM "
-    "with max_attention_window, whose windows have capacities of their own. With vLLM since 0.20 "
-    "it is an error.",
-)
 def less_than_one_sequence(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
         key, length = LIMITS.get(worker.engine, ""), worker.count("context_length")

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from penstock.checks.finding import Fix, Level, RuleResult
-from penstock.checks.rule import rule
-from penstock.checks.version_range import ARITHMETIC, PENSTOCK
 from penstock.engines.setting_names import COMMON_SETTINGS
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Engine
@@ -77,16 +75,6 @@ def _is_ample(budget: MemoryBudget) -> bool:
     return budget.rank_sequences >= 1 and budget.sequences >= FEW_SEQUENCES
 
 
-@rule(
-    id="PS301",
-    title="the model does not fit in GPU memory",
-    level=Level.ERROR,
-    cause="Weights, runtime, buffers and CUDA graphs leave no memory for the KV cache.",
-    effect="The engine runs out of memory at startup, after it has loaded the weights.",
-    remedy="Use more GPUs per replica, a larger GPU, or an fp8 KV cache.",
-    source="penstock.memory; vllm#23278; dynamo#12276 (buffers)",
-    versions=ARITHMETIC,
-)
 def model_does_not_fit(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, budget in memory_budgets(deployment):
         if budget.pool_gib <= 0:
@@ -100,16 +88,6 @@ def model_does_not_fit(deployment: ServingDeployment) -> Iterable[RuleResult]:
             )
 
 
-@rule(
-    id="PS302",
-    title="the KV cache cannot hold one full-length sequence",
-    level=Level.ERROR,
-    cause="The KV cache holds fewer tokens than the context length.",
-    effect="vLLM does not start; TensorRT-LLM lowers max_seq_len or never schedules the prompt.",
-    remedy="Use a shorter context length, an fp8 KV cache, or more GPUs per replica.",
-    source="penstock.memory; vllm#34076",
-    versions=ARITHMETIC,
-)
 def no_full_length_sequence(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, budget in memory_budgets(deployment):
         if budget.pool_gib > 0 and budget.rank_sequences < 1:
@@ -144,16 +122,6 @@ def _decisive(worker: Worker, change: Remedy | None) -> Location:
     return worker.settings.location("context_length")
 
 
-@rule(
-    id="PS303",
-    title="the KV cache holds fewer than two full-length sequences",
-    level=Level.WARNING,
-    cause="The KV cache holds fewer than two sequences of the context length.",
-    effect="One long prompt blocks or evicts the other requests.",
-    remedy="Use a shorter context length, an fp8 KV cache, or more GPUs per replica.",
-    source="penstock.memory",
-    versions=ARITHMETIC,
-)
 def few_full_length_sequences(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, budget in memory_budgets(deployment):
         if budget.rank_sequences >= 1 and budget.sequences < FEW_SEQUENCES:
@@ -166,19 +134,6 @@ def few_full_length_sequences(deployment: ServingDeployment) -> Iterable[RuleRes
             )
 
 
-@rule(
-    id="PS304",
-    title="transfer buffers use much of the GPU memory",
-    level=Level.WARNING,
-    cause="The C++ transceiver allocates max_tokens_in_buffer tokens for sending and for "
-    "receiving.",
-    effect="A quarter of the GPU memory or more is not available to the KV cache.",
-    example="A published recipe requested 194.9 GiB.",
-    remedy="Use the Python transceiver or a shorter context length.",
-    source="dynamo#12276; TensorRT-LLM cacheTransBuffer",
-    versions=ARITHMETIC,
-    engines=(Engine.TRTLLM,),
-)
 def large_transfer_buffers(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, budget in memory_budgets(deployment):
         buffer = next((line for line in budget.lines if line.use is Use.TRANSFER), None)
@@ -202,17 +157,6 @@ def large_transfer_buffers(deployment: ServingDeployment) -> Iterable[RuleResult
             )
 
 
-@rule(
-    id="PS305",
-    title="the KV token limit is larger than the KV cache",
-    level=Level.WARNING,
-    cause="The configured number of tokens exceeds what the memory can hold.",
-    effect="The engine allocates fewer tokens and logs it.",
-    remedy="Remove the limit.",
-    source="TensorRT-LLM llm_args.py (max_tokens); penstock.memory",
-    versions=ARITHMETIC,
-    engines=(Engine.TRTLLM, Engine.SGLANG),
-)
 def token_limit_too_large(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, budget in memory_budgets(deployment):
         limit, key = budget.inputs.max_kv_tokens, TOKEN_LIMITS.get(worker.engine, "")
@@ -236,20 +180,6 @@ def token_limit_too_large(deployment: ServingDeployment) -> Iterable[RuleResult]
                 )
 
 
-@rule(
-    id="PS306",
-    title="the memory fraction leaves no reserve",
-    level=Level.WARNING,
-    cause="The KV cache gets more than 95% of the memory, or the fraction is not between 0 and 1. "
-    "It is a note up to 97% with vLLM, which counts activations in the fraction.",
-    effect="The engine runs out of memory later, when activations, CUDA graphs or transfers grow. "
-    "Above 1 or at 0, the engine does not start.",
-    remedy="Set a fraction from 0.8 to 0.9.",
-    source="recipes/gpt-oss-120b/trtllm (0.8, 0.85); vllm#27508; executor/kvCacheConfig.cpp of "
-    "TensorRT-LLM",
-    versions=ARITHMETIC,
-    other_levels=(Level.ERROR, Level.NOTE),
-)
 def memory_fraction_too_large(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
         fraction = worker.value("memory_fraction")
@@ -277,17 +207,6 @@ def memory_fraction_too_large(deployment: ServingDeployment) -> Iterable[RuleRes
             )
 
 
-@rule(
-    id="PS307",
-    title="memory checks are skipped",
-    level=Level.NOTE,
-    cause="The GPU, the model's shape or the engine's memory use is not known.",
-    effect="A deployment that does not fit in GPU memory is not reported.",
-    remedy="Set hardware.gpu in the graph, provide a folder with config.json, or pass --gpu and "
-    "--model.",
-    source="penstock/serving/memory.py missing_facts",
-    versions=PENSTOCK,
-)
 def memory_checks_skipped(deployment: ServingDeployment) -> Iterable[RuleResult]:
     seen = set()
     for worker in filter(runs_on_gpu, deployment.workers):

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from penstock.checks.finding import Fix, Level, RuleResult
-from penstock.checks.rule import rule
+from penstock.checks.finding import Fix, RuleResult
 from penstock.checks.rules.kv_transfer.agreement import effective_backend
 from penstock.checks.rules.kv_transfer.transfer import kv_transfer_workers
 from penstock.checks.rules.kv_transfer.vllm_connectors import NIXL, SECTION, connector_of
 from penstock.checks.rules.network.fabric import rdma_devices
-from penstock.checks.version_range import AGREEMENT, Versions
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Engine
 from penstock.serving.deployment import ServingDeployment
@@ -64,21 +62,6 @@ def nixl_plugins(worker: Worker) -> Plugins | None:
     return Plugins(names=names, location=worker.location("env", variable), setting=variable)
 
 
-@rule(
-    id="PS455",
-    title="NIXL over UCX on EFA",
-    level=Level.WARNING,
-    cause="In vLLM and SGLang, NIXL uses the plugin UCX unless another one is set. UCX does not "
-    "use EFA devices.",
-    effect="KV transfers go over TCP.",
-    remedy="Set the plugin LIBFABRIC on both pools.",
-    source="sglang/srt/disaggregation/nixl/conn.py 173 and environ.py 246 of 0.5.9 "
-    "(EnvStr UCX), the same in 0.5.23; vllm/distributed/kv_transfer/kv_connector/v1/"
-    "nixl_connector.py 825 of 0.14.1, nixl/base_worker.py 625 of 0.33.0; dynamo#9712; Dynamo's "
-    "recipe of Qwen3-32B for p5.48xlarge",
-    versions=Versions(every="the default is UCX in every version that has the setting"),
-    engines=(Engine.VLLM, Engine.SGLANG),
-)
 def ucx_on_efa(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in kv_transfer_workers(deployment):
         plugins = nixl_plugins(worker) if worker.engine is not Engine.TRTLLM else None
@@ -94,16 +77,6 @@ def has_efa(worker: Worker) -> bool:
     return any("efa" in name for name in rdma_devices(worker))
 
 
-@rule(
-    id="PS473",
-    title="the pools use different NIXL plugins",
-    level=Level.ERROR,
-    cause="NIXL transfers only between agents that have a plugin in common.",
-    effect="The KV transfer of each request fails: NIXL finds no backend for the remote agent.",
-    remedy="Set the same plugin on both pools.",
-    source="nixl: src/core/nixl_agent.cpp, which selects a backend that both agents have",
-    versions=AGREEMENT,
-)
 def plugins_differ(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for prefill, decode in deployment.pairs:
         first, second = nixl_plugins(prefill), nixl_plugins(decode)

@@ -7,11 +7,10 @@ from typing import Any
 
 from penstock.as_mapping import as_mapping
 from penstock.checks.finding import Fix, Level, RuleResult
-from penstock.checks.rule import rule
 from penstock.checks.rules.containers import mappings, runs_as_root, truth
 from penstock.checks.rules.kv_transfer.transfer import has_connector, lacks_transceiver
 from penstock.checks.rules.network.instance_types import nodes_with_little_efa, nodes_without_efa
-from penstock.checks.version_range import NETWORK, Versions
+from penstock.checks.version_range import Versions
 from penstock.manifests.deployment import Engine, Role
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.worker import Worker
@@ -117,27 +116,6 @@ def _mounts_devices(worker: Worker) -> bool:
     return False
 
 
-@rule(
-    id="PS431",
-    title="KV transfer over TCP",
-    level=Level.WARNING,
-    cause="Pods cannot use NVLink between each other, and this pod requests no RDMA device, so "
-    "UCX silently uses TCP.",
-    effect="KV transfers are slow, which delays the first token of each request.",
-    example="Dynamo's guide states a TTFT of 98 s instead of 0.2 to 0.5 s; a pull request measured "
-    "1803 ms per transfer instead of 3 ms.",
-    remedy="Request one RDMA device per GPU, and set UCX_TLS without tcp. In a graph, set "
-    "kv_transfer.transport to rdma.",
-    source="disagg-communication.md@03bc1963; dynamo#6370, dynamo#622, dynamo#1314, nixl#1097",
-    versions=NETWORK,
-    other_levels=(Level.NOTE,),
-    exceptions="Nothing is reported if the devices may come from elsewhere: a resource claim, "
-    "the host network, a CNI annotation or a resource with another name. It is a note if the "
-    "file states that there is only TCP: UCX_TLS lists tcp (as with `hardware.fabric: none`), "
-    "mooncake's MC_FORCE_TCP is set, or the pods require instance types or node pools of AWS "
-    "without EFA, or with fewer EFA devices than GPUs (g4dn, g5, g6, g7). PS401 reports workers "
-    "without a connector or cache transceiver.",
-)
 def no_rdma(deployment: ServingDeployment) -> Iterable[RuleResult]:
     if deployment.shares_a_pod:
         return
@@ -210,20 +188,6 @@ def _gpus(worker: Worker) -> int:
     return worker.component.gpus // max(1, worker.component.nodes)
 
 
-@rule(
-    id="PS432",
-    title="fewer RDMA devices than GPUs",
-    level=Level.WARNING,
-    cause="Several GPUs share an RDMA device.",
-    effect="KV transfers reach only a fraction of the possible bandwidth.",
-    remedy="Request one RDMA device per GPU.",
-    source="disagg-communication.md@03bc1963",
-    versions=NETWORK,
-    other_levels=(Level.NOTE,),
-    exceptions="EFA devices and shared devices are not counted, and nothing is reported if "
-    "UCX_NET_DEVICES selects devices. One device is a note: on some clusters it grants access to "
-    "all devices of the node.",
-)
 def fewer_devices(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in kv_transfer_pods(deployment):
         devices = rdma_devices(worker)
@@ -245,23 +209,6 @@ def fewer_devices(deployment: ServingDeployment) -> Iterable[RuleResult]:
         )
 
 
-@rule(
-    id="PS433",
-    title="RDMA without the IPC_LOCK capability",
-    level=Level.NOTE,
-    cause="Registering memory for RDMA locks pages. If the nodes limit locked memory, as "
-    "containerd does by default (8 MiB under systemd), that needs the capability IPC_LOCK, which "
-    "has an effect only for root. NVIDIA's images run as user 1000 since Dynamo 0.7.",
-    effect="On nodes with such a limit ibv_reg_mr fails, and UCX falls back to TCP or terminates "
-    "the worker. Nodes without a limit need no capability.",
-    remedy="Set runAsUser: 0 and capabilities: {add: [IPC_LOCK]}, or remove the limit on the nodes "
-    "(LimitMEMLOCK=infinity of containerd). In a graph, cluster.security: least does the former.",
-    source="disagg-communication.md@03bc1963; nvidia-container-toolkit#2037, nvcf#1354, "
-    "dynamo#3935",
-    versions=NETWORK,
-    exceptions="Nothing is reported for privileged containers, nor for users of images of other "
-    "registries that have the capability.",
-)
 def no_ipc_lock(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in kv_transfer_pods(deployment):
         security = _security(worker)
@@ -293,18 +240,6 @@ def no_ipc_lock(deployment: ServingDeployment) -> Iterable[RuleResult]:
         )
 
 
-@rule(
-    id="PS438",
-    title="multi-node NVLink is not enabled",
-    level=Level.NOTE,
-    cause="A worker spans nodes of an NVL72 rack but lacks the NCCL variables for multi-node "
-    "NVLink or, in a disaggregated deployment, the UCX variable.",
-    effect="UCX does not use NVLink between nodes, and NCCL only if it detects it.",
-    remedy="Set NCCL_MNNVL_ENABLE and NCCL_CUMEM_ENABLE, in a disaggregated deployment also "
-    "UCX_CUDA_IPC_ENABLE_MNNVL, and claim a ComputeDomain channel.",
-    source="disagg-communication.md@03bc1963; recipes/deepseek-r1/trtllm/disagg/wide_ep/gb200",
-    versions=NETWORK,
-)
 def multi_node_nvlink_disabled(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
         gpu = deployment.gpu
@@ -331,19 +266,6 @@ def multi_node_nvlink_disabled(deployment: ServingDeployment) -> Iterable[RuleRe
             )
 
 
-@rule(
-    id="PS439",
-    title="multi-node NVLink without a ComputeDomain",
-    level=Level.WARNING,
-    cause="UCX_CUDA_IPC_ENABLE_MNNVL is set, but the pod claims no channel of a ComputeDomain.",
-    effect="UCX cannot use NVLink between nodes, unless the node grants the channel to every pod. "
-    "It uses another transport that UCX_TLS allows. If there is none, the worker fails with "
-    "NIXL_ERR_BACKEND.",
-    remedy="Claim the channel, or remove the variable.",
-    source="nccl#2186; disagg-communication.md@03bc1963",
-    versions=NETWORK,
-    exceptions="Any resource claim of the pod counts as a claim of the channel.",
-)
 def nvlink_without_compute_domain(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
         is_enabled = worker.env("UCX_CUDA_IPC_ENABLE_MNNVL") in ("y", "1", "yes", "on")
@@ -356,18 +278,6 @@ def nvlink_without_compute_domain(deployment: ServingDeployment) -> Iterable[Rul
             )
 
 
-@rule(
-    id="PS440",
-    title="incomplete EFA configuration",
-    level=Level.WARNING,
-    cause="The pod has EFA devices but names another provider, has no EFA image, or has fewer "
-    "devices than GPUs.",
-    effect="Requests end with finish_reason cancelled and empty text, or KV transfers use TCP.",
-    remedy="Request all EFA devices of the node, set FI_PROVIDER=efa and use the -efa image.",
-    source="Dynamo release notes (EFA); disagg-communication.md@03bc1963",
-    versions=NETWORK,
-    other_levels=(Level.NOTE,),
-)
 def incomplete_efa(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in kv_transfer_pods(deployment):
         count = sum(n for name, n in rdma_devices(worker).items() if "efa" in name)

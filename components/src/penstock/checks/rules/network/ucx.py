@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from penstock.checks.finding import Fix, Level, RuleResult
-from penstock.checks.rule import rule
 from penstock.checks.rules.network.fabric import kv_transfer_pods, rdma_devices
-from penstock.checks.version_range import NETWORK
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.worker import Worker
 
@@ -49,18 +47,6 @@ def _keeps_kv_in_host_memory(worker: Worker) -> bool:
     return str(worker.get("kv-transfer-config.kv_buffer_device")) == "cpu"
 
 
-@rule(
-    id="PS434",
-    title="UCX without CUDA transports",
-    level=Level.WARNING,
-    cause="UCX_TLS lists transports, but none that reaches GPU memory, and the KV is transferred "
-    "from there (kv_buffer_device is not cpu).",
-    effect="The worker may crash with a segmentation fault, or the first KV transfer may fail with "
-    "NIXL_ERR_BACKEND; published examples of a small model have it nevertheless.",
-    remedy="Add cuda_copy and cuda_ipc to UCX_TLS.",
-    source="ucx#3776",
-    versions=NETWORK,
-)
 def ucx_without_cuda(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in filter(_uses_ucx, kv_transfer_pods(deployment)):
         if not _reaches_gpus(worker) and not _keeps_kv_in_host_memory(worker):
@@ -74,18 +60,6 @@ def ucx_without_cuda(deployment: ServingDeployment) -> Iterable[RuleResult]:
             )
 
 
-@rule(
-    id="PS435",
-    title="UCX cannot use the RDMA devices",
-    level=Level.WARNING,
-    cause="The pod has RDMA devices, but UCX_TLS lists no RDMA transport or UCX_NET_DEVICES no "
-    "RDMA device.",
-    effect="KV transfers use TCP, or UCX finds no transport.",
-    remedy="Allow rc and dc in UCX_TLS, and list the devices of the compute fabric in "
-    "UCX_NET_DEVICES.",
-    source="dynamo#1314, dynamo#10852",
-    versions=NETWORK,
-)
 def rdma_devices_unused(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in filter(_uses_ucx, kv_transfer_pods(deployment)):
         allowed = _transports(worker)
@@ -114,18 +88,6 @@ def rdma_devices_unused(deployment: ServingDeployment) -> Iterable[RuleResult]:
             )
 
 
-@rule(
-    id="PS436",
-    title="UCX_NET_DEVICES mixes fabrics",
-    level=Level.WARNING,
-    cause="UCX_NET_DEVICES lists devices of different fabrics, or mixes bonded and single devices.",
-    effect="KV transfers fail with NIXL_ERR_REMOTE_DISCONNECT; changing this variable ended one "
-    "customer's outage.",
-    remedy="List the devices of one fabric, with UCX_IB_ADDR_TYPE=eth for RoCE.",
-    source="dynamo#10202, dynamo#10852",
-    versions=NETWORK,
-    other_levels=(Level.NOTE,),
-)
 def mixed_fabrics(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in filter(_uses_ucx, kv_transfer_pods(deployment)):
         configured = worker.env("UCX_NET_DEVICES") or ""
@@ -164,16 +126,6 @@ def _fabric(device: str) -> str:
     return "ethernet"
 
 
-@rule(
-    id="PS437",
-    title="the pools allow different UCX transports",
-    level=Level.WARNING,
-    cause="UCX_TLS differs between prefill and decode workers.",
-    effect="They use a transport that both allow, which may be TCP.",
-    remedy="Set the same UCX_TLS on both pools.",
-    source="dynamo#10202; llmd#2370",
-    versions=NETWORK,
-)
 def different_transports(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for prefill, decode in deployment.pairs:
         first, second = prefill.env("UCX_TLS"), decode.env("UCX_TLS")

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from penstock.checks.finding import Fix, Level, RuleResult
-from penstock.checks.rule import rule
+from penstock.checks.finding import Fix, RuleResult
 from penstock.checks.version_range import UNCHANGED, Versions
 from penstock.hardware import Gpu
 from penstock.manifests.deployment import Engine
@@ -36,21 +35,6 @@ class _Reason:
     versions: Versions = UNCHANGED
 
 
-@rule(
-    id="PS224",
-    title="attention backend without support for the GPU or the model",
-    level=Level.ERROR,
-    cause="attention-backend names a backend that lacks kernels for the GPU's generation, the "
-    "KV cache type, the size of the attention heads, attention sinks or MLA.",
-    effect="vLLM raises ValueError at startup: the selected backend is not valid for this "
-    "configuration.",
-    remedy="Remove attention-backend, so that vLLM selects one that is valid.",
-    source="validate_configuration and the supports_* methods in vllm/v1/attention/backend.py and "
-    "vllm/v1/attention/backends of 0.14.1, 0.16.0, 0.19.0, 0.20.1, 0.23.0, 0.28.0, 0.31.0 and "
-    "0.33.0; vllm/platforms/cuda.py 450-470 of 0.31.0; vllm#40153, vllm#40677",
-    versions=UNCHANGED,
-    engines=(Engine.VLLM,),
-)
 def unsupported_backend(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
         facts = deployment.facts_of(worker)

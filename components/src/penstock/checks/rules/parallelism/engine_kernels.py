@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from penstock.checks.finding import Fix, Level, RuleResult
-from penstock.checks.rule import rule
-from penstock.checks.version_range import UNCHANGED, Versions
+from penstock.checks.finding import Fix, RuleResult
 from penstock.manifests.deployment import Engine, Role
 from penstock.positive_int import positive_int
 from penstock.serving.deployment import ServingDeployment
@@ -18,19 +16,6 @@ DISPATCH_DEFAULT, DISPATCH_LARGEST = 128, 1024
 GRAPH_SIZES = ("cuda-graph-max-bs-decode", "cuda-graph-max-bs")
 
 
-@rule(
-    id="PS225",
-    title="fp8_e5m2 KV cache replaces FlashAttention 3",
-    level=Level.WARNING,
-    cause="SGLang's fa3 supports only fp8_e4m3 as a KV cache type of 8 bits.",
-    effect="SGLang uses the slower Triton backend instead and only logs a warning.",
-    remedy="Use fp8_e4m3.",
-    source="sglang/srt/server_args.py 1481 of 0.5.6.post2, arg_groups/overrides.py 1210 of 0.5.21; "
-    "sglang#18550",
-    # 0.5.6 to 0.5.21; the pair of the issue is older than 0.5.8.
-    versions=UNCHANGED,
-    engines=(Engine.SGLANG,),
-)
 def e5m2_with_fa3(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
         if worker.engine is Engine.SGLANG and worker.get("kv-cache-dtype") == "fp8_e5m2":
@@ -45,18 +30,6 @@ def e5m2_with_fa3(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 )
 
 
-@rule(
-    id="PS226",
-    title="fp8 KV cache with pooled sparse attention on Hopper",
-    level=Level.ERROR,
-    cause="No kernel for Hopper reads an fp8 KV cache for models whose sparse attention pools the "
-    "keys of its index (index_kpool above 1), such as GLM-5.3-Flash.",
-    effect="The engine exits at startup: “MLA kv_data_type torch.uint8 is not supported”.",
-    remedy="Remove kv-cache-dtype.",
-    source="vllm#57713 (H100, September 2026; vLLM 0.28 does not have the model at all), "
-    "sglang#36830, TensorRT-LLM#19136",
-    versions=Versions(vllm=">=0.28,<0.31"),
-)
 def fp8_with_pooled_index(deployment: ServingDeployment) -> Iterable[RuleResult]:
     gpu = deployment.gpu
     for worker in deployment.workers if gpu is not None and gpu.is_hopper else ():
@@ -72,17 +45,6 @@ def fp8_with_pooled_index(deployment: ServingDeployment) -> Iterable[RuleResult]
             )
 
 
-@rule(
-    id="PS228",
-    title="Blackwell's MoE backend on another GPU",
-    level=Level.ERROR,
-    cause="The kernels of moe_config.backend TRTLLM exist only for SM 100 and 103.",
-    effect="Every rank fails while it loads the weights.",
-    remedy="Set moe_config.backend to CUTLASS.",
-    source="TensorRT-LLM#17570 (nvbug 5986434; 1.3.0rc7 on H200)",
-    versions=UNCHANGED,
-    engines=(Engine.TRTLLM,),
-)
 def blackwell_experts(deployment: ServingDeployment) -> Iterable[RuleResult]:
     gpu = deployment.gpu
     key = "moe_config.backend"
@@ -98,21 +60,6 @@ def blackwell_experts(deployment: ServingDeployment) -> Iterable[RuleResult]:
             )
 
 
-@rule(
-    id="PS230",
-    title="decode batches exceed DeepEP's dispatch limit",
-    level=Level.ERROR,
-    cause="In low-latency mode DeepEP dispatches at most "
-    "SGLANG_DEEPEP_NUM_MAX_DISPATCH_TOKENS_PER_RANK tokens of a GPU, 128 unless set, and SGLang "
-    "captures CUDA graphs for larger batches. The limit itself can be at most 1024.",
-    effect="The worker stops with DeepEP's assertion x.size(0) <= num_max_dispatch_tokens_per_rank "
-    "while it captures the graphs.",
-    remedy="Raise the variable to at least cuda-graph-max-bs.",
-    source="sglang/srt/layers/moe/token_dispatcher/deepep.py 321-327 of 0.5.6.post2 and 394 of "
-    "0.5.21, environ.py (EnvInt 128); sglang#14065, srt-slurm#44",
-    versions=UNCHANGED,
-    engines=(Engine.SGLANG,),
-)
 def dispatch_limit(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.pool(Role.DECODE, Role.WORKER):
         if not _dispatches(worker) or DISPATCH in worker.launch.unknown_variables:

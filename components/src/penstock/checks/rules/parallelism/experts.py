@@ -6,9 +6,7 @@ from collections.abc import Iterable
 from math import gcd
 
 from penstock.checks.finding import Fix, Level, RuleResult
-from penstock.checks.rule import rule
 from penstock.checks.rules.parallelism.heads import dividing_tp
-from penstock.checks.version_range import ARITHMETIC, UNCHANGED
 from penstock.manifests.deployment import Engine
 from penstock.positive_int import positive_int
 from penstock.serving.deployment import ServingDeployment
@@ -22,17 +20,6 @@ EXPERT_KEYS = {
 }
 
 
-@rule(
-    id="PS201",
-    title="MoE tensor and expert parallelism do not match tensor parallelism",
-    level=Level.ERROR,
-    cause="moe_tensor_parallel_size × moe_expert_parallel_size must equal tensor_parallel_size.",
-    effect="The engine does not start.",
-    remedy="Set only moe_expert_parallel_size; the engine computes the other.",
-    source="dynamo#7140; TensorRT-LLM mapping.py",
-    versions=ARITHMETIC,
-    engines=(Engine.TRTLLM,),
-)
 def moe_parallelism_mismatch(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
         if not worker.is_trtllm or not worker.is_laid_out:
@@ -91,18 +78,6 @@ def _divisor(deployment: ServingDeployment, worker: Worker, limit: int) -> Fix:
     )
 
 
-@rule(
-    id="PS203",
-    title="expert parallelism does not divide the experts",
-    level=Level.ERROR,
-    cause="The number of experts is not divisible by the expert parallelism.",
-    effect="TensorRT-LLM and SGLang do not start. (vLLM distributes the remainder.)",
-    remedy="Use an expert parallelism that divides the experts: gpt-oss-120b has 128, "
-    "gpt-oss-20b has 32.",
-    source="MoE slots in TensorRT-LLM (num_slots // moe_ep)",
-    versions=ARITHMETIC,
-    engines=(Engine.TRTLLM, Engine.SGLANG),
-)
 def indivisible_experts(deployment: ServingDeployment) -> Iterable[RuleResult]:
     model = deployment.model
     for worker in deployment.workers if model else ():
@@ -124,18 +99,6 @@ def indivisible_experts(deployment: ServingDeployment) -> Iterable[RuleResult]:
             )
 
 
-@rule(
-    id="PS204",
-    title="expert parallelism for a dense model",
-    level=Level.WARNING,
-    cause="The model has no experts.",
-    effect="Expert parallelism has no effect with TensorRT-LLM and SGLang. vLLM raises "
-    "ValueError at startup.",
-    remedy="Disable expert parallelism.",
-    source="TensorRT-LLM mapping.py; vllm/config/model.py 0.31.0",
-    versions=UNCHANGED,
-    other_levels=(Level.ERROR,),
-)
 def expert_parallelism_for_dense_model(deployment: ServingDeployment) -> Iterable[RuleResult]:
     model = deployment.model
     for worker in deployment.workers if model else ():

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from penstock.checks.finding import Fix, Level, RuleResult
-from penstock.checks.rule import rule
+from penstock.checks.finding import Fix, RuleResult
 from penstock.checks.rules.engine_config.accepted_values import FOLDED
-from penstock.checks.version_range import UNCHANGED, Versions
+from penstock.checks.version_range import Versions
 from penstock.engines.releases import DEPLOYED, RELEASES
 from penstock.engines.sections import ALIASES, PASSES, SectionError, section_errors, sections
 from penstock.engines.setting_names import PARTS
@@ -50,19 +49,6 @@ def _workers_of(deployment: ServingDeployment, engine: Engine) -> Iterable[Worke
     return (worker for worker in deployment.workers if worker.engine is engine)
 
 
-@rule(
-    id="PS155",
-    title="invalid key or value in a section of vLLM's configuration",
-    level=Level.ERROR,
-    cause="The JSON value of a flag has an unknown key, or a value outside its choices or bounds.",
-    effect="vLLM exits at startup with a validation error.",
-    remedy="Use the name or one of the values that the finding suggests.",
-    source="configuration classes of vLLM 0.31.0, dumped to a table; those of 0.10.1 to 0.32.0 "
-    "for the keys and values that other versions have",
-    versions=Versions(every="a key or value that no version has, or a number outside the bounds"),
-    engines=(Engine.VLLM,),
-    exceptions="PS163 and PS169 report a key or value that another version has.",
-)
 def invalid_section(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in _workers_of(deployment, Engine.VLLM):
         for flag in (*sections(), *ALIASES):
@@ -126,18 +112,6 @@ def _fix(worker: Worker, flag: str, key: str, error: SectionError) -> Fix:
     return Fix(text=text, config=config, replaces=key)
 
 
-@rule(
-    id="PS158",
-    title="flag that replaces the whole section",
-    level=Level.ERROR,
-    cause="vLLM merges all `--section.key` flags of a command line into one value, which "
-    "replaces the section of the file or of the JSON flag.",
-    effect="The other settings of the section, such as KV events, are lost without a warning.",
-    remedy="Set all keys of a section in one place.",
-    source="vllm/utils/argparse_utils.py 0.31.0, parse_args",
-    versions=UNCHANGED,
-    engines=(Engine.VLLM,),
-)
 def replaced_section(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in _workers_of(deployment, Engine.VLLM):
         for flag, before in worker.settings.replaced.items():
@@ -157,20 +131,6 @@ def replaced_section(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 )
 
 
-@rule(
-    id="PS221",
-    title="invalid decode context parallelism",
-    level=Level.ERROR,
-    cause="Decode context parallelism must divide the tensor parallelism and, with grouped-query "
-    "attention, the ranks per KV head. KV transfer and prefill context parallelism allow "
-    "fewer values.",
-    effect="vLLM does not start.",
-    remedy="Set 1, or a tensor parallelism of that many times the KV heads.",
-    source="vllm/config/parallel.py, model.py and vllm.py 0.31.0; model.py 1252-1267 of 0.12.0 to "
-    "0.26.0 and arg_utils.py 1392 of 0.14.1, parallel.py 352 of 0.16.0, 598 of 0.26.0",
-    versions=UNCHANGED,
-    engines=(Engine.VLLM,),
-)
 def invalid_decode_context_parallelism(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in _workers_of(deployment, Engine.VLLM):
         dcp, model = worker.dcp, deployment.model
@@ -206,17 +166,6 @@ def invalid_decode_context_parallelism(deployment: ServingDeployment) -> Iterabl
             )
 
 
-@rule(
-    id="PS156",
-    title="contradicting CUDA graph sizes in vLLM",
-    level=Level.ERROR,
-    cause="The largest usable size of cudagraph-capture-sizes is not max-cudagraph-capture-size.",
-    effect="vLLM does not start.",
-    remedy="Set only one of them.",
-    source="vllm/config/vllm.py 0.31.0",
-    versions=UNCHANGED,
-    engines=(Engine.VLLM,),
-)
 def contradicting_graph_sizes(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in _workers_of(deployment, Engine.VLLM):
         if not _captures_graphs(worker):
@@ -237,18 +186,6 @@ def contradicting_graph_sizes(deployment: ServingDeployment) -> Iterable[RuleRes
             )
 
 
-@rule(
-    id="PS159",
-    title="setting is configured by flag and in its section",
-    level=Level.ERROR,
-    cause="A vLLM flag is an alias of a key of a section, and both are set.",
-    effect="vLLM exits at startup because they are mutually exclusive.",
-    remedy="Set it only in the section.",
-    source="vllm/engine/arg_utils.py, create_engine_config of 0.12.0 to 0.31.0 (“mutually "
-    "exclusive”)",
-    versions=UNCHANGED,
-    engines=(Engine.VLLM,),
-)
 def configured_twice(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in _workers_of(deployment, Engine.VLLM):
         for flag, (section, key) in ALIASES_OF_SECTION_KEYS.items():
@@ -278,16 +215,6 @@ def _effective(worker: Worker, flag: str) -> tuple[str, Any]:
     return (flag, own) if own is not None else (key, worker.get(key))
 
 
-@rule(
-    id="PS157",
-    title="the long-prompt threshold exceeds the context length",
-    level=Level.ERROR,
-    cause="long-prefill-token-threshold is above max-model-len.",
-    effect="vLLM does not start.",
-    remedy="Lower long-prefill-token-threshold to at most the context length.",
-    source="vllm/config/scheduler.py 0.31.0",
-    versions=Versions(vllm=">=0.28"),
-)
 def long_threshold(deployment: ServingDeployment) -> Iterable[RuleResult]:
     key = "long-prefill-token-threshold"
     for worker in _workers_of(deployment, Engine.VLLM):
@@ -300,20 +227,6 @@ def long_threshold(deployment: ServingDeployment) -> Iterable[RuleResult]:
             )
 
 
-@rule(
-    id="PS223",
-    title="expert layout that SGLang rejects",
-    level=Level.ERROR,
-    cause="The triton_kernel MoE runner for gpt-oss does not support expert parallelism; "
-    "two-batch overlap requires an all-to-all backend or attention DP.",
-    effect="SGLang fails an assertion or exits with an error at startup.",
-    remedy="Set ep-size to 1; set moe-a2a-backend or disable the overlap.",
-    source="sglang/srt/arg_groups/model_hook.py, validation_hook.py 0.5.21; server_args.py 1174 of "
-    "0.5.6 and 2155 of 0.5.0rc2 to 3937 of 0.5.14 (triton_kernel), 4934 of 0.5.8, 5258 of "
-    "0.5.9, 6778 of 0.5.14 and 9131 of 0.5.18 (two-batch overlap)",
-    versions=UNCHANGED,
-    engines=(Engine.SGLANG,),
-)
 def unsupported_expert_layout(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in _workers_of(deployment, Engine.SGLANG):
         is_gpt_oss = deployment.model is not None and deployment.model.is_gpt_oss

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from penstock.checks.finding import Fix, Level, RuleResult
-from penstock.checks.rule import rule
 from penstock.checks.rules.parallelism.heads import dividing_tp
 from penstock.checks.rules.parallelism.parallel import EXPERTS
-from penstock.checks.version_range import HARDWARE, UNCHANGED
 from penstock.manifests.deployment import Engine
 from penstock.memory.remedy import lacks_fp8_kv
 from penstock.serving.deployment import ServingDeployment
@@ -23,18 +21,6 @@ MOE_KERNELS = {
 }
 
 
-@rule(
-    id="PS211",
-    title="MoE backend TRITON without full expert parallelism",
-    level=Level.ERROR,
-    cause="The TRITON MoE backend only splits by experts, so expert parallelism must equal "
-    "tensor parallelism.",
-    effect="The engine fails while it loads the weights.",
-    remedy="Set moe_expert_parallel_size to the tensor parallelism.",
-    source=GPT_OSS_TABLE,
-    versions=UNCHANGED,
-    engines=(Engine.TRTLLM,),
-)
 def triton_ep(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
         is_triton = worker.is_trtllm and worker.get("moe_config.backend") == "TRITON"
@@ -48,20 +34,6 @@ def triton_ep(deployment: ServingDeployment) -> Iterable[RuleResult]:
             )
 
 
-@rule(
-    id="PS212",
-    title="MoE backend without kernels for this GPU",
-    level=Level.ERROR,
-    cause="For gpt-oss's MXFP4 experts, Hopper has TRITON and CUTLASS kernels, Blackwell TRTLLM "
-    "and CUTLASS, and RTX PRO only TRITON. TRITON on Blackwell works but is 14 to 376% "
-    "slower.",
-    effect="The engine exits while it builds its layers.",
-    remedy="Set moe_config.backend to TRITON on Hopper and to TRTLLM on Blackwell.",
-    source=GPT_OSS_TABLE + "; TensorRT-LLM#17570, #8179, #14612",
-    versions=UNCHANGED,
-    engines=(Engine.TRTLLM,),
-    other_levels=(Level.WARNING,),
-)
 def moe_kernels(deployment: ServingDeployment) -> Iterable[RuleResult]:
     gpu, model = deployment.gpu, deployment.model
     for worker in deployment.workers:
@@ -94,18 +66,6 @@ def moe_kernels(deployment: ServingDeployment) -> Iterable[RuleResult]:
             )
 
 
-@rule(
-    id="PS213",
-    title="fp8 KV cache for gpt-oss on Hopper",
-    level=Level.ERROR,
-    cause="TensorRT-LLM has no fp8 KV kernels for gpt-oss on SM 90.",
-    effect="The engine does not start or generates wrong output.",
-    remedy="Set kv_cache_config.dtype to auto. A token of gpt-oss-120b then needs 72 KiB "
-    "instead of 36.",
-    source=GPT_OSS_TABLE,
-    versions=UNCHANGED,
-    engines=(Engine.TRTLLM,),
-)
 def fp8_on_hopper(deployment: ServingDeployment) -> Iterable[RuleResult]:
     gpu = deployment.gpu
     for worker in deployment.workers:
@@ -121,18 +81,6 @@ def fp8_on_hopper(deployment: ServingDeployment) -> Iterable[RuleResult]:
             )
 
 
-@rule(
-    id="PS214",
-    title="MXFP8 activations on Hopper",
-    level=Level.ERROR,
-    cause="OVERRIDE_QUANT_ALGO=W4A8_MXFP4_MXFP8 and vLLM's MoE activation mxfp8 require "
-    "Blackwell's tensor cores.",
-    effect="The engine fails while it builds its layers.",
-    remedy="Remove the setting, or use Blackwell GPUs.",
-    source=GPT_OSS_TABLE + "; vllm fused_moe/oracle/mxfp4.py 0.31.0",
-    versions=HARDWARE,
-    engines=(Engine.TRTLLM, Engine.VLLM),
-)
 def mxfp8_on_hopper(deployment: ServingDeployment) -> Iterable[RuleResult]:
     if deployment.gpu is None or not deployment.gpu.is_hopper:
         return
@@ -199,17 +147,6 @@ def _sglang_without_sinks(deployment: ServingDeployment) -> Iterable[RuleResult]
                 )
 
 
-@rule(
-    id="PS222",
-    title="Hopper's attention backend on Blackwell",
-    level=Level.ERROR,
-    cause="SGLang's fa3 requires SM 8x or 9x.",
-    effect="SGLang fails an assertion at startup.",
-    remedy="Set trtllm_mha, or remove the backend so that SGLang selects one.",
-    source="sglang/srt/layers/attention/attention_registry.py 0.5.21",
-    versions=UNCHANGED,
-    engines=(Engine.SGLANG,),
-)
 def hopper_attention_on_blackwell(deployment: ServingDeployment) -> Iterable[RuleResult]:
     gpu = deployment.gpu
     if gpu is None or gpu.sm < 100:
@@ -235,21 +172,6 @@ def hopper_attention_on_blackwell(deployment: ServingDeployment) -> Iterable[Rul
                 )
 
 
-@rule(
-    id="PS215",
-    title="attention backend without attention sinks",
-    level=Level.WARNING,
-    cause="gpt-oss's attention sinks are documented for TensorRT-LLM's attn_backend TRTLLM; "
-    "SGLang supports them in some of its attention backends.",
-    effect="The output is wrong or the engine does not start (FLASHINFER with unequal TP: wrong "
-    "output); SGLang never starts.",
-    remedy="Remove the attention backend setting.",
-    source="TensorRT-LLM deployment guide for gpt-oss; TensorRT-LLM#6507; "
-    "sglang/srt/arg_groups/model_hook.py 0.5.21",
-    versions=UNCHANGED,
-    engines=(Engine.TRTLLM, Engine.SGLANG),
-    other_levels=(Level.ERROR,),
-)
 def no_attention_sinks(deployment: ServingDeployment) -> Iterable[RuleResult]:
     yield from _trtllm_without_sinks(deployment)
     yield from _sglang_without_sinks(deployment)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from penstock.checks.finding import Fix, Level, RuleResult
-from penstock.checks.rule import rule
+from penstock.checks.finding import Fix, RuleResult
 from penstock.checks.rules.parallelism.attention_backends import KEYS, OWN_SELECTION
 from penstock.checks.version_range import UNCHANGED, Versions
 from penstock.engines.setting_names import COMMON_SETTINGS
@@ -28,21 +27,6 @@ ONLY_OTHERS: Mapping[str, Versions] = {
 ON_HOPPER = Versions(vllm="<0.23")
 
 
-@rule(
-    id="PS237",
-    title="KV cache type without an attention backend",
-    level=Level.ERROR,
-    cause="The command line accepts types that exist only for sparse MLA (fp8_ds_mla) or other "
-    "hardware (fp8_inc). On Hopper, vLLM selects FlashAttention 3, which has no fp8_e5m2.",
-    effect="The engine stops at startup: no valid attention backend, or “Unrecognized FP8 dtype”.",
-    remedy="Set kv-cache-dtype to fp8, or remove it.",
-    source="CacheDType in vllm/config/cache.py, supported_kv_cache_dtypes and "
-    "supports_kv_cache_dtype in vllm/v1/attention/backend.py and backends/flash_attn.py, "
-    "flashinfer.py, triton_attn.py and flex_attention.py of 0.12.0 to 0.33.0; vllm#42587, "
-    "vllm#48380",
-    versions=UNCHANGED,
-    engines=(Engine.VLLM,),
-)
 def no_backend_for_type(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
         facts, dtype = deployment.facts_of(worker), str(worker.value("kv_dtype") or "auto")

@@ -6,11 +6,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from penstock.checks.finding import Fix, Level, RuleResult
-from penstock.checks.rule import rule
 from penstock.checks.rules.parallelism.experts import EXPERT_KEYS
 from penstock.checks.rules.parallelism.heads import dividing_tp, heads_of
 from penstock.checks.rules.parallelism.unused_gpus import with_too_many, without_gpus
-from penstock.checks.version_range import ARITHMETIC, HARDWARE, Versions
 from penstock.engines.setting_names import COMMON_SETTINGS
 from penstock.engines.settings import Location
 from penstock.hardware import Gpu
@@ -26,17 +24,6 @@ SHARED_RANKS = ("data-parallel-hybrid-lb", "data-parallel-external-lb", "data-pa
 ELASTIC = ("enable-elastic-ep", "elastic-ep-backend")
 
 
-@rule(
-    id="PS202",
-    title="tensor parallelism does not divide the attention heads",
-    level=Level.ERROR,
-    cause="The number of attention heads is not divisible by the tensor parallelism.",
-    effect="The engine does not start.",
-    remedy="Use a tensor parallelism that divides the heads: gpt-oss has 64, so 1, 2, 4, 8 …",
-    source="vllm#2652; gpt_oss modeling in TensorRT-LLM (sinks are split by TP)",
-    versions=ARITHMETIC,
-    engines=(Engine.TRTLLM, Engine.VLLM, Engine.SGLANG),
-)
 def indivisible_heads(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
         heads, fitting = heads_of(deployment, worker), dividing_tp(deployment, worker)
@@ -61,20 +48,6 @@ def indivisible_heads(deployment: ServingDeployment) -> Iterable[RuleResult]:
             )
 
 
-@rule(
-    id="PS205",
-    title="the number of GPUs does not match the parallelism",
-    level=Level.ERROR,
-    cause="TP × PP × CP × DP differs from the number of GPUs of a replica.",
-    effect="With too few GPUs, the worker exits at startup. With too many, some GPUs are unused; "
-    "a worker of TensorRT-LLM on several nodes does not start either, because each GPU gets an MPI "
-    "rank. A pod that requests more GPUs than any node has stays Pending.",
-    remedy="Request as many GPUs as the parallelism needs, or change the parallelism.",
-    source="dynamo#4934; TensorRT-LLM llm_args.py (world size) and mapping.py (rank); "
-    "backend_trtllm.go@015d780b (mpirun)",
-    versions=ARITHMETIC,
-    other_levels=(Level.WARNING,),
-)
 def gpus_do_not_match_parallelism(deployment: ServingDeployment) -> Iterable[RuleResult]:
     yield from without_gpus(deployment)
     for worker in deployment.workers:
@@ -158,19 +131,6 @@ def _mismatch(
     )
 
 
-@rule(
-    id="PS206",
-    title="pod requests more GPUs than a node has",
-    level=Level.ERROR,
-    cause="A pod runs on one node, and no node has that many GPUs.",
-    effect="The pod stays Pending indefinitely.",
-    remedy="Spread the replica over several nodes.",
-    source="Kubernetes scheduling; penstock.hardware",
-    versions=HARDWARE,
-    other_levels=(Level.WARNING,),
-    exceptions="It is a warning if no pod requests too many GPUs, but `hardware.gpus_per_node` is "
-    "too high: a node of GB200 or GB300 is a compute tray with 4 GPUs.",
-)
 def more_gpus_than_a_node(deployment: ServingDeployment) -> Iterable[RuleResult]:
     per_node, tray = deployment.gpus_per_node, _of_tray(deployment.gpu)
     if tray and per_node and per_node > tray.gpus_per_node:
@@ -215,17 +175,6 @@ def _of_tray(gpu: Gpu | None) -> Gpu | None:
     return gpu if gpu is not None and gpu.is_grace else None
 
 
-@rule(
-    id="PS207",
-    title="tensor parallelism extends beyond the NVLink domain",
-    level=Level.WARNING,
-    cause="Each layer's all-reduce crosses the network between NVLink domains.",
-    effect="The bandwidth drops to that of the network, and a step takes several times as long.",
-    remedy="Stay within the NVLink domain (8 GPUs, or 72 with NVL72), and use pipeline or data "
-    "parallelism beyond it.",
-    source="penstock.hardware; NVIDIA data sheets",
-    versions=HARDWARE,
-)
 def beyond_nvlink(deployment: ServingDeployment) -> Iterable[RuleResult]:
     gpu = deployment.gpu
     for worker in deployment.workers if gpu else ():
@@ -243,16 +192,6 @@ def beyond_nvlink(deployment: ServingDeployment) -> Iterable[RuleResult]:
             )
 
 
-@rule(
-    id="PS208",
-    title="unused GPUs on each node",
-    level=Level.NOTE,
-    cause="The GPUs per node are not divisible by the GPUs per replica.",
-    effect="This pool leaves the remaining GPUs of each node unused.",
-    remedy="Use a number of GPUs per replica that divides the GPUs per node.",
-    source="penstock.hardware",
-    versions=HARDWARE,
-)
 def stranded_gpus(deployment: ServingDeployment) -> Iterable[RuleResult]:
     per_node = deployment.gpus_per_node
     for worker in deployment.workers:
@@ -266,16 +205,6 @@ def stranded_gpus(deployment: ServingDeployment) -> Iterable[RuleResult]:
             )
 
 
-@rule(
-    id="PS209",
-    title="the graph needs more GPUs than are available",
-    level=Level.ERROR,
-    cause="The GPUs of all replicas exceed those of hardware.nodes.",
-    effect="Some pods stay Pending.",
-    remedy="Use fewer replicas or more nodes.",
-    source="Kubernetes scheduling",
-    versions=ARITHMETIC,
-)
 def more_gpus_than_available(deployment: ServingDeployment) -> Iterable[RuleResult]:
     if deployment.gpu_nodes and deployment.gpus_per_node:
         available = deployment.gpu_nodes * deployment.gpus_per_node
@@ -289,17 +218,6 @@ def more_gpus_than_available(deployment: ServingDeployment) -> Iterable[RuleResu
             )
 
 
-@rule(
-    id="PS210",
-    title="KV heads are duplicated",
-    level=Level.NOTE,
-    cause="Tensor parallelism exceeds the number of KV heads, so several GPUs hold copies of the "
-    "same head.",
-    effect="More GPUs do not increase the KV cache capacity.",
-    remedy="Use attention DP, or more replicas.",
-    source="model config (num_key_value_heads)",
-    versions=ARITHMETIC,
-)
 def duplicated_kv_heads(deployment: ServingDeployment) -> Iterable[RuleResult]:
     model = deployment.model
     for worker in deployment.workers if model else ():
@@ -320,18 +238,6 @@ def duplicated_kv_heads(deployment: ServingDeployment) -> Iterable[RuleResult]:
             )
 
 
-@rule(
-    id="PS216",
-    title="pipeline stages do not match the model",
-    level=Level.ERROR,
-    cause="pp_partition needs one entry per stage, and their sum must be the model's number of "
-    "layers.",
-    effect="The engine does not start.",
-    remedy="Correct the list, or remove it.",
-    source="TensorRT-LLM llm_args.py",
-    versions=ARITHMETIC,
-    engines=(Engine.TRTLLM,),
-)
 def pipeline_stages_mismatch(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
         partition = worker.get("pp_partition")
@@ -351,16 +257,6 @@ def pipeline_stages_mismatch(deployment: ServingDeployment) -> Iterable[RuleResu
             )
 
 
-@rule(
-    id="PS220",
-    title="component that cannot span nodes has several",
-    level=Level.ERROR,
-    cause="Only worker, prefill and decode components may be multi-node.",
-    effect="The API server rejects the deployment at admission.",
-    remedy="Remove multinode.",
-    source="dynamo#14533; operator webhook",
-    versions=Versions(dynamo=">=1.6"),
-)
 def multi_node_component(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
         if component.nodes > 1 and component.role not in (Role.PREFILL, Role.DECODE, Role.WORKER):

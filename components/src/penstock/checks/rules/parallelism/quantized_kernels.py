@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from penstock.checks.finding import Fix, Level, RuleResult
-from penstock.checks.rule import rule
+from penstock.checks.finding import Fix, RuleResult
 from penstock.checks.version_range import UNCHANGED, Versions
 from penstock.manifests.deployment import Engine
 from penstock.models.known import exact_config
@@ -31,23 +30,6 @@ BLACKWELL_ONLY = {
 }
 
 
-@rule(
-    id="PS236",
-    title="weights in a format without kernels for the GPU",
-    level=Level.ERROR,
-    cause="NVFP4 and MXFP8 are computed by the tensor cores of Blackwell. Some versions of the "
-    "engines emulate them on Hopper, others do not.",
-    effect="The worker stops while it loads the weights, or at the first batch: “Arch unsupported "
-    "for CUTLASS FP4 GEMM”, or a minimum capability of 100.",
-    remedy="Use an FP8 checkpoint, or Blackwell GPUs.",
-    source="TensorRT-LLM#12591, TensorRT-LLM#2869, TensorRT-LLM#14775 (emulation on Hopper); "
-    "get_min_capability in sglang/srt/layers/quantization/modelopt_quant.py 953 of 0.5.9, 1142 of "
-    "0.5.11 (100) and 1223 of 0.5.14 (80), fp8.py 158 of 0.5.9, nvfp4_online.py 102 of 0.5.14; "
-    "vllm/model_executor/layers/quantization/fp_quant.py, mxfp8.py and modelopt.py of 0.16.0 to "
-    "0.31.0",
-    versions=UNCHANGED,
-    engines=(Engine.TRTLLM, Engine.VLLM, Engine.SGLANG),
-)
 def no_kernels(deployment: ServingDeployment) -> Iterable[RuleResult]:
     gpu = deployment.gpu
     for worker in deployment.workers if gpu is not None and gpu.sm < 100 else ():
@@ -79,18 +61,6 @@ def _is_nvfp4(worker: Worker) -> bool:
     return config is None and NAMED.search(name.rstrip("/").rpartition("/")[2]) is not None
 
 
-@rule(
-    id="PS238",
-    title="NVFP4 checkpoint with quantization modelopt_fp8",
-    level=Level.ERROR,
-    cause="The weights are NVFP4, and quantization names ModelOpt's method for FP8.",
-    effect="SGLang stops at startup: “ModelOptFp8Config only supports static FP8 quantization”, or "
-    "because the method does not match the checkpoint.",
-    remedy="Set quantization to modelopt_fp4.",
-    source="ModelOptFp8Config.from_config in sglang/srt/layers/quantization/modelopt_quant.py 233 "
-    "of 0.5.4.post3, 175 of 0.5.3.post2 to 464 of 0.5.16; sglang#14285",
-    versions=Versions(sglang="<0.5.18"),
-)
 def fp4_read_as_fp8(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
         is_fp8 = worker.get("quantization") == "modelopt_fp8"

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from penstock.checks.finding import Fix, Level, RuleResult
-from penstock.checks.rule import rule
-from penstock.checks.version_range import AGREEMENT, UNCHANGED, Versions
+from penstock.checks.version_range import Versions
 from penstock.manifests.deployment import Engine
 from penstock.models.shape import ModelShape
 from penstock.serving.deployment import ServingDeployment
@@ -14,20 +13,6 @@ from penstock.serving.sglang_memory import has_window_pool
 from penstock.serving.worker import Worker
 
 
-@rule(
-    id="PS217",
-    title="SGLang's data parallelism does not fit its tensor parallelism",
-    level=Level.ERROR,
-    cause="With attention DP, tp-size must be divisible by dp-size. Without attention DP, data "
-    "parallelism cannot span nodes.",
-    effect="SGLang fails an assertion at startup; with dp-size 1, attention DP is silently "
-    "disabled.",
-    remedy="Set dp-size to a divisor of tp-size.",
-    source="sglang/srt/server_args.py 0.5.21; sglang#3750, sglang#15385",
-    versions=UNCHANGED,
-    engines=(Engine.SGLANG,),
-    other_levels=(Level.WARNING,),
-)
 def invalid_data_parallelism(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
         if worker.engine is not Engine.SGLANG:
@@ -62,17 +47,6 @@ def invalid_data_parallelism(deployment: ServingDeployment) -> Iterable[RuleResu
             )
 
 
-@rule(
-    id="PS218",
-    title="expert load balancing without expert parallelism",
-    level=Level.ERROR,
-    cause="vLLM's EPLB moves experts between ranks, which requires expert parallelism.",
-    effect="vLLM exits at startup.",
-    remedy="Enable expert parallelism, or disable EPLB.",
-    source="vllm#21102",
-    versions=UNCHANGED,
-    engines=(Engine.VLLM,),
-)
 def eplb_without_ep(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
         if worker.engine is Engine.VLLM and worker.get("enable-eplb") is True:
@@ -87,25 +61,6 @@ def eplb_without_ep(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 )
 
 
-@rule(
-    id="PS219",
-    title="tensor parallelism of the pools is not supported by KV transfer",
-    level=Level.WARNING,
-    cause="vLLM's NIXL connector before 0.14 requires the decode workers' TP to be at least that "
-    "of the prefill workers. One TP must divide the other, and since 0.31 a smaller decode TP "
-    "requires a prefill TP of at most the number of KV heads. SGLang needs a staging buffer where "
-    "they differ, which does not transfer sliding-window layers (gpt-oss).",
-    effect="The handshake fails, or KV transfers are slow and unstable.",
-    remedy="With vLLM, use a decode TP of at least the prefill TP. With SGLang, use the same TP "
-    "on both.",
-    source="nixl_connector.py of vLLM 0.10 to 0.14; kv_connector/utils.py 362-369 of 0.14.1 and "
-    "nixl/base_worker.py of 0.31.0; llm-d docs/operations/disaggregation/"
-    "vllm.md@3d016852; sglang#15674, llm-d#2433; disaggregation/nixl/conn.py and "
-    "mooncake/conn.py of SGLang 0.5.14 to 0.5.21",
-    versions=AGREEMENT,
-    engines=(Engine.VLLM, Engine.SGLANG),
-    other_levels=(Level.ERROR, Level.NOTE),
-)
 def tensor_parallelism_differs(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for prefill, decode in deployment.pairs:
         model = deployment.model

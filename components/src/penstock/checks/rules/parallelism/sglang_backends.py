@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from penstock.checks.finding import Fix, Level, RuleResult
-from penstock.checks.rule import rule
+from penstock.checks.finding import Fix, RuleResult
 from penstock.checks.rules.parallelism.kernels import ATTENTION_BACKENDS
-from penstock.checks.version_range import UNCHANGED
 from penstock.manifests.deployment import Engine
 from penstock.serving.deployment import ServingDeployment
 
@@ -16,19 +14,6 @@ OF_MLA = ("trtllm_mla", "tokenspeed_mla", "cutedsl_mla")
 WITHOUT_ATTENTION_DP = ("NGRAM", "STANDALONE")
 
 
-@rule(
-    id="PS232",
-    title="SGLang's MLA backend on another GPU or model",
-    level=Level.ERROR,
-    cause="trtllm_mla, tokenspeed_mla and cutedsl_mla have kernels for Blackwell and for models "
-    "with MLA.",
-    effect="SGLang raises ValueError at startup.",
-    remedy="Remove the backend, so that SGLang selects one.",
-    source="sglang/srt/arg_groups/overrides.py 1138-1198 and layers/attention/"
-    "attention_registry.py 81-110 of 0.5.21; server_args.py 1742 of 0.5.8",
-    versions=UNCHANGED,
-    engines=(Engine.SGLANG,),
-)
 def mla_backend(deployment: ServingDeployment) -> Iterable[RuleResult]:
     gpu = deployment.gpu
     for worker in deployment.workers:
@@ -52,18 +37,6 @@ def mla_backend(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 )
 
 
-@rule(
-    id="PS233",
-    title="draft method without support for attention DP",
-    level=Level.ERROR,
-    cause="SGLang's speculative-algorithm NGRAM and STANDALONE do not support enable-dp-attention.",
-    effect="SGLang raises ValueError at startup.",
-    remedy="Use EAGLE, or disable attention DP.",
-    source="sglang/srt/arg_groups/speculative_hook.py 970 and 1257 of 0.5.21; server_args.py 2128 "
-    "of 0.5.8",
-    versions=UNCHANGED,
-    engines=(Engine.SGLANG,),
-)
 def drafts_with_attention_dp(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
         method = str(worker.value("speculation")).upper()

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from penstock.checks.exclusion import Exclusion, results
-from penstock.checks.finding import Level, RuleResult
-from penstock.checks.rule import rule
+from penstock.checks.finding import RuleResult
 from penstock.checks.rules.parallelism.kernels import ATTENTION_BACKENDS
-from penstock.checks.version_range import UNCHANGED
 from penstock.engines.setting_names import COMMON_SETTINGS
 from penstock.manifests.deployment import Engine
 from penstock.models import ModelFacts
@@ -28,21 +26,6 @@ MXFP4_BLOCK = 128
 KV = COMMON_SETTINGS["kv_dtype"][Engine.SGLANG]
 
 
-@rule(
-    id="PS235",
-    title="layout of experts or ranks that SGLang refuses",
-    level=Level.ERROR,
-    cause="MoE runners, all-to-all backends, expert load balancing and DP attention support only "
-    "some sizes and formats.",
-    effect="SGLang fails an assertion at startup, or while it creates the weights.",
-    remedy="Change the setting that the message names.",
-    source="sglang/srt/server_args.py 1594 and 1652 of 0.5.6, 1761, 1976-1981 and 2137 of 0.5.8, "
-    "2122, 2243 and 5150 of 0.5.9, 3140 and 6798 of 0.5.11, 6663 of 0.5.14; arg_groups/moe_hook.py "
-    "54-139, parallel_hook.py 153-175 and 658, overrides.py 517, 883 and 1364, validation_hook.py "
-    "206 of 0.5.21; layers/quantization/mxfp4_flashinfer_cutlass_moe.py 97 of 0.5.14, 67 of 0.5.21",
-    versions=UNCHANGED,
-    engines=(Engine.SGLANG,),
-)
 def refused_layout(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
         if worker.engine is Engine.SGLANG and worker.is_laid_out:
@@ -154,19 +137,6 @@ def _expert_share(worker: Worker, facts: ModelFacts) -> float:
     return facts.expert_width * worker.ep / worker.tp
 
 
-@rule(
-    id="PS172",
-    title="speculative decoding with a setting that SGLang excludes",
-    level=Level.ERROR,
-    cause="LoRA works only with some draft methods, and draft trees need an attention backend that "
-    "supports pages.",
-    effect="SGLang raises ValueError at startup.",
-    remedy="Remove one of both settings.",
-    source="sglang/srt/server_args.py 2223 of 0.5.8, 3549 of 0.5.11, 7626 and 9372 of 0.5.18 and "
-    "the same of 0.5.6; arg_groups/speculative_hook.py 397 of 0.5.14, 1166 of 0.5.21",
-    versions=UNCHANGED,
-    engines=(Engine.SGLANG,),
-)
 def excluded_by_drafts(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
         method = str(worker.value("speculation") or "").upper()
@@ -199,20 +169,6 @@ def _drafts(worker: Worker, method: str) -> Iterator[Exclusion]:
         )
 
 
-@rule(
-    id="PS175",
-    title="incomplete or contradicting LoRA settings",
-    level=Level.ERROR,
-    cause="Without initial adapters SGLang requires their rank and target modules, and the "
-    "numbers of adapters must fit each other.",
-    effect="The engine fails an assertion or raises ValueError at startup.",
-    remedy="Set the missing flags, or correct the number.",
-    source="sglang/srt/server_args.py check_lora_server_args 9339-9475 of 0.5.18 and of 0.5.6 to "
-    "0.5.16, arg_groups/lora_hook.py 22-157 of 0.5.21; vllm/config/lora.py 85 of 0.12.0, 123 of "
-    "0.31.0",
-    versions=UNCHANGED,
-    engines=(Engine.VLLM, Engine.SGLANG),
-)
 def lora_settings(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
         if worker.engine is Engine.SGLANG:

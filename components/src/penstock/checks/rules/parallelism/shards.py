@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from math import gcd
 
-from penstock.checks.finding import Fix, Level, RuleResult
-from penstock.checks.rule import rule
-from penstock.checks.version_range import HARDWARE, UNCHANGED, Versions
+from penstock.checks.finding import Fix, RuleResult
+from penstock.checks.version_range import Versions
 from penstock.engines.setting_names import COMMON_SETTINGS
 from penstock.manifests.deployment import Engine
 from penstock.models import ModelFacts
@@ -17,20 +16,6 @@ from penstock.serving.worker import Worker
 DEVICES = "CUDA_VISIBLE_DEVICES"
 
 
-@rule(
-    id="PS227",
-    title="tensor parallelism cuts the blocks of the FP8 weights",
-    level=Level.ERROR,
-    cause="Each block of FP8 weights has one scale, and a GPU's share of an MLP must be whole "
-    "blocks. From vLLM 0.31 on, experts may be smaller.",
-    effect="All ranks raise ValueError while they create the weights.",
-    remedy="Use a smaller tensor parallelism, or expert parallelism, which does not split experts.",
-    source="vllm/model_executor/layers/quantization/fp8.py create_weights of 0.16.0 to 0.28.0, "
-    "utils/fp8_utils.py 1231-1262 of 0.31.0; sglang/srt/layers/quantization/fp8.py 1080-1095 of "
-    "0.5.16 and the same lines of 0.5.6 to 0.5.21; vllm#39046",
-    versions=UNCHANGED,
-    engines=(Engine.VLLM, Engine.SGLANG),
-)
 def cut_blocks(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
         facts = deployment.facts_of(worker)
@@ -83,18 +68,6 @@ def _cut(
     )
 
 
-@rule(
-    id="PS229",
-    title="the KV heads cannot be divided among the GPUs",
-    level=Level.ERROR,
-    cause="The tensor parallelism must divide the number of KV heads, or be a multiple of it.",
-    effect="The engine fails an assertion while it builds the attention layers.",
-    remedy="Use a divisor or a multiple of the number of KV heads.",
-    source="vllm/model_executor/models/llama.py 151-155, qwen3_moe.py 270-274 of 0.31.0; "
-    "sglang/srt/models/llama.py and qwen3.py of 0.5.21",
-    versions=UNCHANGED,
-    engines=(Engine.VLLM, Engine.SGLANG),
-)
 def indivisible_kv_heads(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
         facts = deployment.facts_of(worker)
@@ -113,18 +86,6 @@ def indivisible_kv_heads(deployment: ServingDeployment) -> Iterable[RuleResult]:
             )
 
 
-@rule(
-    id="PS231",
-    title="CUDA_VISIBLE_DEVICES does not fit the parallelism or the pod",
-    level=Level.ERROR,
-    cause="A process sees only the GPUs that CUDA_VISIBLE_DEVICES lists, by their position among "
-    "the GPUs of the pod. At the first position that does not exist, the list ends.",
-    effect="The engine exits at startup: the parallelism needs more GPUs than it sees.",
-    remedy="List as many GPUs as the parallelism needs, or remove the variable.",
-    source="CUDA C++ programming guide, CUDA_VISIBLE_DEVICES; vllm/config/parallel.py 978, "
-    "v1/worker/gpu_worker.py 453 of 0.31.0",
-    versions=HARDWARE,
-)
 def visible_devices(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
         text = worker.env(DEVICES)

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from penstock.checks.exclusion import Exclusion, results
-from penstock.checks.finding import Level, RuleResult
-from penstock.checks.rule import rule
-from penstock.checks.version_range import UNCHANGED
+from penstock.checks.finding import RuleResult
 from penstock.engines.setting_names import COMMON_SETTINGS
 from penstock.manifests.deployment import Engine
 from penstock.models import ModelFacts
@@ -25,22 +23,6 @@ STORES = {"s3://": "", "gs://": "", "az://": ">=0.20"}
 STREAMING = ("auto", "runai_streamer", "runai_streamer_sharded", "modelexpress")
 
 
-@rule(
-    id="PS234",
-    title="settings that vLLM refuses together",
-    level=Level.ERROR,
-    cause="Expert load balancing, data parallelism, partial prefills, load formats and KV cache "
-    "types each require other settings.",
-    effect="vLLM raises ValueError or fails an assertion at startup.",
-    remedy="Change the setting that the message names.",
-    source="vllm/config/parallel.py 324-345 of 0.16.0 to 549-583 of 0.31.0, 999 of 0.31.0; "
-    "model_executor/layers/fused_moe/layer.py (“EPLB currently only supports even distribution”) "
-    "of 0.14.1 to 0.31.0; engine/arg_utils.py 1862 of 0.23.0, 2363 of 0.31.0 and 1970 of 0.16.0; "
-    "config/scheduler.py 303-316 of 0.26.0, 339 of 0.31.0; config/vllm.py 565 of 0.14.1, 1409 of "
-    "0.16.0, 2683 and 3296 of 0.31.0; config/ec_transfer.py 91 of 0.31.0; vllm#52435",
-    versions=UNCHANGED,
-    engines=(Engine.VLLM,),
-)
 def refused_together(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
         if worker.engine is not Engine.VLLM or not worker.is_laid_out:

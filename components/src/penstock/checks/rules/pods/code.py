@@ -6,9 +6,7 @@ import posixpath
 import re
 from collections.abc import Iterable, Iterator
 
-from penstock.checks.finding import Fix, Level, RuleResult
-from penstock.checks.rule import rule
-from penstock.checks.version_range import SHELL
+from penstock.checks.finding import Fix, RuleResult
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Component
 from penstock.manifests.pods import Container, Pod
@@ -24,17 +22,6 @@ STARTUP_FILES = ("sitecustomize.py", "usercustomize.py")
 PACKAGES = ("site-packages", "dist-packages")
 
 
-@rule(
-    id="PS722",
-    title="code loaded from a ConfigMap or Secret",
-    level=Level.NOTE,
-    cause="Python, bash or the dynamic linker loads code from a ConfigMap or Secret.",
-    effect="The code runs with the rights of the pod, and no image digest covers it. `penstock up` "
-    "ignores it.",
-    remedy="Build the code into the image, or remove it if its origin is unknown.",
-    source="Python, site and PYTHONPATH; ld.so(8); bash(1)",
-    versions=SHELL,
-)
 def code_from_configmap(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
         pod = deployment.pods[component.name]

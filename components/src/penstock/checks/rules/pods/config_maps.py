@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.as_mapping import as_mapping
-from penstock.checks.finding import Fix, Level, RuleResult
-from penstock.checks.rule import rule
+from penstock.checks.finding import Fix, RuleResult
 from penstock.checks.rules.containers import (
     Process,
     is_below,
@@ -20,7 +19,6 @@ from penstock.checks.rules.containers import (
 )
 from penstock.checks.rules.pods.paths import FILE_FLAGS
 from penstock.checks.rules.pods.shared_claims import may_share_namespace
-from penstock.checks.version_range import KUBERNETES
 from penstock.engines.settings import Location
 from penstock.manifests.cursor import Cursor
 from penstock.manifests.pods import Container, Pod
@@ -112,17 +110,6 @@ def _named_files(process: Process) -> Iterator[tuple[str, Location, str]]:
             yield word, process.location("args", word), ""
 
 
-@rule(
-    id="PS735",
-    title="file that the mounted ConfigMap does not have",
-    level=Level.ERROR,
-    cause="The path is below a mount of a ConfigMap of the same file, and the ConfigMap has no key "
-    "of that name.",
-    effect="The process fails at startup, because the file does not exist.",
-    remedy="Use the name of a key of the ConfigMap.",
-    source="Kubernetes, configmap (mounted ConfigMaps) and volumes (subPath)",
-    versions=KUBERNETES,
-)
 def missing_file(deployment: ServingDeployment) -> Iterable[RuleResult]:
     keys = _keys(deployment)
     for component in deployment.components:
@@ -175,17 +162,6 @@ def _one_of(mount: _Mount) -> str:
     return f"Use one of its keys: {', '.join(mount.files) or 'none'}."
 
 
-@rule(
-    id="PS736",
-    title="misspelled name of a ConfigMap, Secret or claim",
-    level=Level.WARNING,
-    cause="A pod names a ConfigMap, Secret or PersistentVolumeClaim that is not in the file. The "
-    "file has one with a similar name, which nothing uses.",
-    effect="The pod does not start, unless the cluster has an object of that name.",
-    remedy="Use the name of the object in the file.",
-    source="Kubernetes, configmap (using ConfigMaps) and pod-lifecycle (ContainerCreating)",
-    versions=KUBERNETES,
-)
 def similar_object(deployment: ServingDeployment) -> Iterable[RuleResult]:
     objects = [
         (str(root["kind"].value), str(root.at("metadata", "name").value))

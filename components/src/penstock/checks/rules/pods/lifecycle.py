@@ -7,9 +7,7 @@ from typing import Any
 
 from penstock.as_mapping import as_mapping
 from penstock.checks.finding import Fix, Level, RuleResult
-from penstock.checks.rule import rule
 from penstock.checks.rules.pods.pod_template import GIB
-from penstock.checks.version_range import KUBERNETES, OPERATOR, Versions
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Component, Role
 from penstock.manifests.pods import Pod
@@ -28,20 +26,6 @@ DRAIN_DEFAULTS = {
 LOADING_GIB_PER_S = 0.5  # a common, slow case: a cold read over the network
 
 
-@rule(
-    id="PS705",
-    title="the grace period is shorter than the drain",
-    level=Level.NOTE,
-    cause="A stopping worker waits up to DYN_GRACEFUL_SHUTDOWN_GRACE_PERIOD_SECS (default 5) plus "
-    "DYN_RUNTIME_GRACEFUL_SHUTDOWN_TIMEOUT_SECS (default 900); the operator's grace period is 60 "
-    "s.",
-    effect="Workers get SIGKILL during streams, and an aborted drain can cause use-after-free in "
-    "KV "
-    "transfers.",
-    remedy="Set terminationGracePeriodSeconds above the sum. In a graph, set drain_timeout_s.",
-    source="graceful-shutdown.md@02c00da1; dynamo#13559, dynamo#11120, dynamo#7319",
-    versions=Versions(dynamo=">=1.3"),
-)
 def short_grace_period(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.one_worker_per_component:
         drain = sum(
@@ -92,17 +76,6 @@ def _grace_period(worker: Worker) -> int:
     return max(worker.component.grace_s, 240)
 
 
-@rule(
-    id="PS706",
-    title="the frontend aborts streams when it stops",
-    level=Level.NOTE,
-    cause="A stopping frontend waits DYN_HTTP_GRACEFUL_SHUTDOWN_TIMEOUT_SECS (default 5).",
-    effect="Every longer stream is aborted at each update or scale-in.",
-    remedy="Set it to the duration of the longest response, and the grace period above it.",
-    source="graceful-shutdown.md@02c00da1; dynamo#13559",
-    versions=Versions(dynamo=">=0.8"),
-    exceptions="Deployments of embedding models have no streams and are not checked.",
-)
 def frontend_grace(deployment: ServingDeployment) -> Iterable[RuleResult]:
     if deployment.workers and all(worker.embeds for worker in deployment.workers):
         return
@@ -147,19 +120,6 @@ def _seconds(probe: Mapping[str, Any]) -> int:
     return (positive_int(probe.get("initialDelaySeconds")) or 0) + period * (failures or 3)
 
 
-@rule(
-    id="PS707",
-    title="the startup probe is shorter than the model load",
-    level=Level.WARNING,
-    cause="The startup probe of the pod fails before the weights are loaded.",
-    effect="The worker is killed while it loads, and never becomes ready.",
-    remedy="Raise failureThreshold. Since 0.6 the operator's own probe allows 2 hours.",
-    source="component_worker.go (10 s × 720, before 0.6 10 s × 60); dynamo#14735",
-    versions=KUBERNETES,
-    other_levels=(Level.NOTE,),
-    exceptions="If the size of the model is not known, the estimate is for 20 GiB and the "
-    "finding is a note.",
-)
 def short_startup(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.one_worker_per_component:
         probe = _probe(worker.component, worker.pod, "startupProbe")
@@ -182,18 +142,6 @@ def short_startup(deployment: ServingDeployment) -> Iterable[RuleResult]:
             )
 
 
-@rule(
-    id="PS708",
-    title="the liveness probe is too strict",
-    level=Level.WARNING,
-    cause="A worker that does not respond is restarted sooner than the operator's own probe would, "
-    "after 14 s: (failureThreshold - 1) × periodSeconds + timeoutSeconds.",
-    effect="Workers are restarted under load, when the probe response is late.",
-    remedy="Remove the probe; the operator adds one.",
-    source="component_worker.go of the operator; dynamo#13512, dynamo#14735; "
-    "health-checks.mdx@0202fb49",
-    versions=Versions(dynamo=">=1.5"),
-)
 def strict_liveness(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.one_worker_per_component:
         probe = _probe(worker.component, worker.pod, "livenessProbe")
@@ -219,17 +167,6 @@ def _patience(probe: Mapping[str, Any]) -> int:
     return (failures - 1) * max(period, timeout) + timeout
 
 
-@rule(
-    id="PS716",
-    title="probes use another port than DYN_SYSTEM_PORT",
-    level=Level.ERROR,
-    cause="DYN_SYSTEM_PORT was changed, but the operator's probes use port 9090.",
-    effect="The pod never becomes ready.",
-    remedy="Keep DYN_SYSTEM_PORT at 9090.",
-    source="dynamo#14460; component_worker.go",
-    versions=OPERATOR,
-    exceptions="Nothing is reported if the file has its own startup and liveness probes.",
-)
 def probed_port(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.one_worker_per_component:
         port = worker.env("DYN_SYSTEM_PORT")

@@ -8,11 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.as_mapping import as_mapping
-from penstock.checks.finding import Fix, Level, RuleResult
-from penstock.checks.rule import rule
+from penstock.checks.finding import Fix, RuleResult
 from penstock.checks.rules.containers import Process, processes
 from penstock.checks.rules.pods.ports import FRONTEND, PORT_NAMES, PROBES, named_ports, own_probe
-from penstock.checks.version_range import KUBERNETES
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Engine, Role
 from penstock.manifests.pods import Container
@@ -127,19 +125,6 @@ def _listeners(deployment: ServingDeployment) -> Mapping[str, list[Listener]]:
     return found
 
 
-@rule(
-    id="PS730",
-    title="two listeners of a pod have the same port",
-    level=Level.ERROR,
-    cause="The containers of a pod share one network. Two processes in it open the same port, or "
-    "one process opens it twice: for KV events, the NIXL side channel, the bootstrap server of "
-    "SGLang, HTTP or Dynamo's system server.",
-    effect="The process that opens the port second stops with “Address already in use”.",
-    remedy="Give each listener its own port.",
-    source="dynamo#5224 (ZMQError of ZmqEventPublisher in vllm/distributed/kv_events.py); "
-    "nixl_connector.py of vLLM; component_worker.go (DYN_SYSTEM_PORT 9090)",
-    versions=KUBERNETES,
-)
 def port_clash(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for name, listeners in _listeners(deployment).items():
         seen: dict[int, Listener] = {}
@@ -167,21 +152,6 @@ def _clash(port: Listener, message: str, which: str) -> RuleResult:
     return RuleResult(location=port.location, message=message, fix=fix)
 
 
-@rule(
-    id="PS737",
-    title="probe of a port on which nothing listens",
-    level=Level.ERROR,
-    cause="A probe uses a port on which the container's process does not listen. A frontend "
-    "listens on 8000, --http-port or DYN_HTTP_PORT, the system server of a worker on 9090 or "
-    "DYN_SYSTEM_PORT.",
-    effect="The probe always fails. The pod never becomes ready, or its container restarts "
-    "repeatedly.",
-    remedy="Probe the port on which the process listens.",
-    source="component_frontend.go and component_worker.go of the operator; health-checks.mdx",
-    versions=KUBERNETES,
-    exceptions="Containers are not checked if a program other than Dynamo's frontend or worker "
-    "runs in them, or if a port is not known.",
-)
 def unserved_probe(deployment: ServingDeployment) -> Iterable[RuleResult]:
     listeners = _listeners(deployment)
     for component in deployment.components:

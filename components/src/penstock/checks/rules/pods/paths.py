@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from penstock.checks.finding import Fix, Level, RuleResult
-from penstock.checks.rule import rule
 from penstock.checks.rules.containers import (
     IMAGE_FOLDERS,
     NVIDIA_IMAGE,
@@ -18,7 +17,7 @@ from penstock.checks.rules.containers import (
     mount_paths,
     processes,
 )
-from penstock.checks.version_range import KUBERNETES, Versions
+from penstock.checks.version_range import Versions
 from penstock.engines.settings import Location
 from penstock.manifests.pods import Pod
 from penstock.nearest import nearest
@@ -71,19 +70,6 @@ def _draft_paths(deployment: ServingDeployment) -> Iterator[tuple[Worker, str, s
                 yield worker, key, path
 
 
-@rule(
-    id="PS723",
-    title="the model is in no volume of the container",
-    level=Level.ERROR,
-    cause="A process gets the model as an absolute path. The image has no such folder, and "
-    "nothing is mounted at the path or above it.",
-    effect="The process fails at startup: the path does not exist, or it is taken for the name "
-    "of a repository.",
-    remedy="Mount the volume of the model into this container.",
-    source="validate_model_path in dynamo/frontend/frontend_args.py, fetch_model in "
-    "dynamo/vllm/main.py, _ModelWrapper.model_dir in tensorrt_llm; dynamo#8707",
-    versions=KUBERNETES,
-)
 def model_in_no_volume(deployment: ServingDeployment) -> Iterable[RuleResult]:
     drafts = list(_draft_paths(deployment))
     for process in processes(deployment):
@@ -102,18 +88,6 @@ def model_in_no_volume(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 )
 
 
-@rule(
-    id="PS724",
-    title="a file is in no volume of the container",
-    level=Level.ERROR,
-    cause="A flag names a file by an absolute path. The image has no such folder, and nothing is "
-    "mounted at the path or above it.",
-    effect="The process fails at startup with FileNotFoundError.",
-    remedy="Mount the ConfigMap or volume that has the file.",
-    source="dynamo/trtllm/utils/trtllm_utils.py, dynamo/vllm/args.py 276, dynamo/sglang/args.py "
-    "514 and 751 of 1.6.1 (each raises FileNotFoundError)",
-    versions=KUBERNETES,
-)
 def file_in_no_volume(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for process in processes(deployment):
         for name, variable in FILE_FLAGS.items():
@@ -127,21 +101,6 @@ def file_in_no_volume(deployment: ServingDeployment) -> Iterable[RuleResult]:
             )
 
 
-@rule(
-    id="PS725",
-    title="the frontend cannot read the model's files",
-    level=Level.WARNING,
-    cause="The workers load the model from a path, and the frontend has no volume there. From 0.8 "
-    "to 1.1 the model card only names the paths of tokenizer and configuration. Since 1.2 the "
-    "operator mounts the worker's volumes into its frontend sidecar, and since 1.4 workers send "
-    "these files.",
-    effect="The frontend does not find the tokenizer and never lists the model, unless the hub "
-    "has the model under its served name.",
-    remedy="Mount the model's volume at the same path in the frontend.",
-    source="ModelDeploymentCard::download_config in lib/llm/src/model_card.rs; dynamo#8707; "
-    "dynamo#8598 (sidecar, 1.2), dynamo#11417 (DYN_SELF_HOST_METADATA, 1.4)",
-    versions=CARD_OF_PATHS,
-)
 def unreadable_card(deployment: ServingDeployment) -> Iterable[RuleResult]:
     paths = sorted(
         {
@@ -182,19 +141,6 @@ WITHOUT_CLAIMS, WITH_CLAIMS = Versions(operator="<1.2"), Versions(operator=">=1.
 REFUSED = "The API server rejects the pods, because a mount needs a volume of that name."
 
 
-@rule(
-    id="PS726",
-    title="mount of a volume that the pod does not have",
-    level=Level.WARNING,
-    cause="A volumeMount names no volume of the pod. Since 1.2 the operator then assumes a "
-    "PersistentVolumeClaim of that name, for the mounts of the main container.",
-    effect="The pod stays Pending unless such a claim exists.",
-    remedy="Use the name of a volume, or declare the volume.",
-    source="appendMissingPVCVolumesForMounts in deploy/operator/internal/dynamo/graph.go "
-    "(dynamo#9235)",
-    versions=KUBERNETES,
-    other_levels=(Level.ERROR,),
-)
 def unknown_volume(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
         pod = deployment.pods[component.name]

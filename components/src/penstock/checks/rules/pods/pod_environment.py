@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from penstock.as_mapping import as_mapping
-from penstock.checks.finding import Fix, Level, RuleResult
-from penstock.checks.rule import rule
+from penstock.checks.finding import Fix, RuleResult
 from penstock.checks.rules.containers import NVIDIA_IMAGE
 from penstock.checks.rules.pods.shared_claims import may_share_namespace
-from penstock.checks.version_range import KUBERNETES
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Engine
 from penstock.serving.deployment import ServingDeployment
@@ -47,19 +45,6 @@ def _services(deployment: ServingDeployment) -> Iterator[tuple[str, Location]]:
         yield name, Location("", "manifest", ("metadata", "name"))
 
 
-@rule(
-    id="PS738",
-    title="Service that sets a variable of vLLM",
-    level=Level.ERROR,
-    cause="For each Service, Kubernetes sets variables in the pods of the namespace that start "
-    "later. For a Service named vllm, one of them is VLLM_PORT=tcp://… vLLM reads variables with "
-    "these names as numbers, and with --fail-on-environ-validation it refuses each VLLM_ variable "
-    "that it does not know.",
-    effect="vLLM exits at startup with ValueError.",
-    remedy="Rename the Service, or set enableServiceLinks to false in the pods.",
-    source="Kubernetes, service (environment variables); get_vllm_port in vllm/envs.py",
-    versions=KUBERNETES,
-)
 def service_variable(deployment: ServingDeployment) -> Iterable[RuleResult]:
     services = dict(reversed([*_services(deployment)]))
     for worker in deployment.one_worker_per_component:
@@ -85,19 +70,6 @@ def _is_refused(worker: Worker, variable: str) -> bool:
     return variable.startswith("VLLM_") and worker.get(VALIDATION) is True
 
 
-@rule(
-    id="PS739",
-    title="user without a home folder",
-    level=Level.WARNING,
-    cause="runAsUser is a user that the image does not have, so its home is /, and no variable "
-    "names another folder for caches.",
-    effect="The engine stops with PermissionError when it creates ~/.triton or ~/.cache.",
-    remedy="Set HOME to a folder that the user can write.",
-    source="llm-d#1430; Kubernetes, security-context",
-    versions=KUBERNETES,
-    exceptions="Nothing is reported if HOME, HF_HOME, TRITON_CACHE_DIR or XDG_CACHE_HOME is set. "
-    "For images other than NVIDIA's, only UIDs above 65535 are reported.",
-)
 def user_without_home(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.one_worker_per_component:
         uid, launch = _uid(worker), worker.launch

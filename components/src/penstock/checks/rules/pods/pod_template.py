@@ -8,12 +8,9 @@ from typing import Any
 
 from penstock.as_mapping import as_mapping
 from penstock.checks.finding import Fix, Level, RuleResult
-from penstock.checks.rule import rule
-from penstock.checks.version_range import HARDWARE, KUBERNETES, OPERATOR, PENSTOCK, Versions
 from penstock.engines.settings import Location
 from penstock.hardware import gpu_of_product
 from penstock.manifests.cursor import Cursor
-from penstock.manifests.deployment import Engine
 from penstock.manifests.pods import Pod
 from penstock.positive_int import positive_int
 from penstock.serving.deployment import ServingDeployment
@@ -57,17 +54,6 @@ def _memory_limit(pod: Pod) -> float | None:
     return None if value is None else quantity(value)
 
 
-@rule(
-    id="PS701",
-    title="too little shared memory for several GPUs",
-    level=Level.ERROR,
-    cause="NCCL and the engine's processes communicate through /dev/shm, which is disabled or "
-    "tiny.",
-    effect="The engine fails with “unhandled system error” or a bus error, at once or under load.",
-    remedy="Set sharedMemorySize to 64Gi.",
-    source="dynamo#1408, dynamo#7550",
-    versions=KUBERNETES,
-)
 def no_shared_memory(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.one_worker_per_component:
         shm = shared_memory(worker.pod)
@@ -90,16 +76,6 @@ def _mounts_shm(pod: Pod) -> bool:
     return any(isinstance(m, dict) and m.get("mountPath") == SHM for m in listed)
 
 
-@rule(
-    id="PS702",
-    title="shared memory has the default of 8Gi",
-    level=Level.NOTE,
-    cause="The operator's default is 8Gi; published TensorRT-LLM recipes use 64 to 128Gi.",
-    effect="No failure is known from this setting alone.",
-    remedy="Set shared_memory.",
-    source="recipes/gpt-oss-120b/trtllm/disagg@04521f47; AISimulate generator rules",
-    versions=OPERATOR,
-)
 def little_shared_memory(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.one_worker_per_component:
         keys = ("sharedMemorySize", "sharedMemory")
@@ -116,18 +92,6 @@ def little_shared_memory(deployment: ServingDeployment) -> Iterable[RuleResult]:
             )
 
 
-@rule(
-    id="PS703",
-    title="shared memory exceeds the memory limit",
-    level=Level.WARNING,
-    cause="The contents of /dev/shm count against the container's memory limit.",
-    effect="A child process of the engine is OOM-killed under load, while the health check passes.",
-    remedy="Set the limit to the memory of the processes plus shared memory.",
-    source="Kubernetes, emptyDir with medium Memory; Dynamo 1.3 and 1.4 known issues",
-    versions=KUBERNETES,
-    other_levels=(Level.NOTE,),
-    exceptions="It is a note for a worker with one GPU, which uses little shared memory.",
-)
 def shm_above_memory(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.one_worker_per_component:
         size, limit = shared_memory(worker.pod), _memory_limit(worker.pod)
@@ -143,16 +107,6 @@ def shm_above_memory(deployment: ServingDeployment) -> Iterable[RuleResult]:
             )
 
 
-@rule(
-    id="PS704",
-    title="requests and limits of an extended resource differ",
-    level=Level.ERROR,
-    cause="Extended resources (GPUs, RDMA) cannot be overcommitted.",
-    effect="The API server rejects the pod.",
-    remedy="Set only the limit, or both to the same value.",
-    source="Kubernetes, manage-gpus/scheduling-gpus",
-    versions=KUBERNETES,
-)
 def unequal_resources(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
         for container in deployment.pods[component.name].containers:
@@ -174,17 +128,6 @@ def unequal_resources(deployment: ServingDeployment) -> Iterable[RuleResult]:
                     )
 
 
-@rule(
-    id="PS709",
-    title="reserved init container name",
-    level=Level.ERROR,
-    cause="The name `runtime` is reserved: it enables the operator's sidecar mode.",
-    effect="The operator builds a different pod, or rejects it with multinode, checkpoints or "
-    "failover.",
-    remedy="Rename the init container.",
-    source="Dynamo 1.6.0 chart notes",
-    versions=Versions(dynamo=">=1.6"),
-)
 def reserved_container(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
         pod = deployment.pods[component.name]
@@ -199,19 +142,6 @@ def reserved_container(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 )
 
 
-@rule(
-    id="PS711",
-    title="privileged container",
-    level=Level.NOTE,
-    cause="RDMA devices of a device plugin need at most IPC_LOCK, not a privileged container.",
-    effect="The restricted pod security standard rejects the pod, and the container can access the "
-    "node.",
-    remedy="Request the RDMA devices as a resource, and use runAsUser: 0 with capabilities: {add: "
-    "[IPC_LOCK]}: only root keeps an added capability.",
-    source="disagg-communication.md@03bc1963; nvidia-container-toolkit#2037; Kubernetes pod "
-    "security standards",
-    versions=KUBERNETES,
-)
 def privileged(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
         for container in deployment.pods[component.name].containers:
@@ -251,16 +181,6 @@ def _limits(container: Cursor) -> Iterable[str]:
     return [name for name, amount in limits.items() if str(amount) != "0"]
 
 
-@rule(
-    id="PS712",
-    title="several replicas with hostNetwork",
-    level=Level.WARNING,
-    cause="Two pods on one node use the same ports 8000, 9090 and 19090.",
-    effect="The second pod fails with “Address already in use” in a crash loop.",
-    remedy="Remove hostNetwork.",
-    source="dynamo#7366",
-    versions=KUBERNETES,
-)
 def host_ports(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
         spec = deployment.pods[component.name].spec
@@ -273,16 +193,6 @@ def host_ports(deployment: ServingDeployment) -> Iterable[RuleResult]:
             )
 
 
-@rule(
-    id="PS717",
-    title="node selector and hardware.gpu differ",
-    level=Level.WARNING,
-    cause="The node selector names another GPU than `hardware.gpu`.",
-    effect="The checks apply to the wrong GPU.",
-    remedy="Name the same GPU in both.",
-    source="penstock.hardware",
-    versions=PENSTOCK,
-)
 def other_gpu(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.one_worker_per_component:
         selector = worker.pod.spec.get("nodeSelector")
@@ -300,16 +210,6 @@ def other_gpu(deployment: ServingDeployment) -> Iterable[RuleResult]:
             )
 
 
-@rule(
-    id="PS718",
-    title="no toleration for arm64 nodes",
-    level=Level.NOTE,
-    cause="GB200 and GB300 nodes are arm64, and many clusters taint them.",
-    effect="Pods stay Pending because of the untolerated taint.",
-    remedy="Tolerate kubernetes.io/arch=arm64.",
-    source="recipes/gpt-oss-120b/trtllm/agg@668dd11d; dynamo#6947",
-    versions=HARDWARE,
-)
 def no_arm_toleration(deployment: ServingDeployment) -> Iterable[RuleResult]:
     gpu = deployment.gpu
     for component in deployment.components if gpu and gpu.is_grace else ():
@@ -343,16 +243,6 @@ def _tolerates_arm(tolerations: Any) -> bool:
     return False
 
 
-@rule(
-    id="PS719",
-    title="fraction of a GPU",
-    level=Level.ERROR,
-    cause="The device plugin counts nvidia.com/gpu in integers.",
-    effect="The API server rejects the pod.",
-    remedy="Request an integer. MIG slices have resource names of their own.",
-    source="Kubernetes, manage-gpus/scheduling-gpus",
-    versions=KUBERNETES,
-)
 def fractional_gpu(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.one_worker_per_component:
         for side in ("limits", "requests"):
@@ -366,18 +256,6 @@ def fractional_gpu(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 )
 
 
-@rule(
-    id="PS720",
-    title="the host KV cache exceeds the memory limit",
-    level=Level.ERROR,
-    cause="host_cache_size of all ranks plus shared memory reaches the memory limit.",
-    effect="The container is OOM-killed when the cache fills.",
-    remedy="Raise the limit.",
-    source="TensorRT-LLM llm_args.py (host_cache_size); Kubernetes, emptyDir",
-    versions=KUBERNETES,
-    engines=(Engine.TRTLLM,),
-    other_levels=(Level.WARNING,),
-)
 def host_cache_above_memory_limit(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.one_worker_per_component:
         host = positive_int(worker.get("kv_cache_config.host_cache_size"))

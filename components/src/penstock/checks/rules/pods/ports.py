@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from penstock.checks.finding import Fix, Level, RuleResult
-from penstock.checks.rule import rule
+from penstock.checks.finding import Fix, RuleResult
 from penstock.checks.rules.containers import Process, mappings, processes
-from penstock.checks.version_range import KUBERNETES, OPERATOR
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Component
 from penstock.manifests.pods import Container, Pod
@@ -49,19 +47,6 @@ def named_ports(container: Container) -> dict[str, Any]:
     return {str(port["name"]): port.get("containerPort") for port in ports if port.get("name")}
 
 
-@rule(
-    id="PS727",
-    title="`ports` without the name that the probes use",
-    level=Level.ERROR,
-    cause="The container's `ports` replace the operator's list, and its probes find their port by "
-    "name: http of a frontend, system of a worker.",
-    effect="The kubelet cannot find the port. The pod never becomes ready, and the Service, which "
-    "uses the same name, has no endpoint.",
-    remedy="Add the port under that name, or rename the one with its number.",
-    source="mergeContainerByName in graph.go of the operator, component_frontend.go "
-    "and component_worker.go; probe.go of the kubelet (resolveContainerPort)",
-    versions=OPERATOR,
-)
 def unnamed_port(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
         pod = deployment.pods[component.name]
@@ -96,16 +81,6 @@ def _system_port(component: Component) -> str | None:
     return next((port for port in ports if port and port.isdigit()), None)
 
 
-@rule(
-    id="PS728",
-    title="probe of a port name that the container does not have",
-    level=Level.ERROR,
-    cause="A probe names its port, and the container has no port of that name.",
-    effect="The kubelet cannot find the port. The pod never becomes ready.",
-    remedy="Use the number, or a name in the container's `ports`.",
-    source="Kubernetes, probe.go of the kubelet (resolveContainerPort)",
-    versions=KUBERNETES,
-)
 def unknown_probe_port(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
         pod = deployment.pods[component.name]
@@ -133,18 +108,6 @@ def _http_port(process: Process) -> tuple[int, Location] | None:
     return (int(found[0]), found[1]) if found and found[0].isdigit() else None
 
 
-@rule(
-    id="PS729",
-    title="the frontend listens on another port than its probes use",
-    level=Level.ERROR,
-    cause="The operator's probes and Service use the container's port named http, which is 8000 "
-    "unless the container's `ports` say otherwise. The frontend listens on another one.",
-    effect="The pod never becomes ready and gets no request.",
-    remedy="Remove the port, or give it in the container's `ports` under the name http.",
-    source="component_frontend.go (DynamoServicePort 8000, probes by name); "
-    "GenerateComponentService in graph.go",
-    versions=OPERATOR,
-)
 def other_http_port(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for process in processes(deployment):
         found = _http_port(process)

@@ -6,9 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from penstock.checks.finding import Fix, Level, RuleResult
-from penstock.checks.rule import rule
-from penstock.checks.version_range import ARITHMETIC, KUBERNETES
+from penstock.checks.finding import Fix, RuleResult
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Engine, Role
 from penstock.serving.deployment import ServingDeployment
@@ -86,17 +84,6 @@ def _least(deployment: ServingDeployment, component: str, name: str) -> int:
     return LEAST_PROCESS if name == "memory" and found.role is not Role.OTHER else MIB
 
 
-@rule(
-    id="PS731",
-    title="amount of memory or CPU that cannot be meant",
-    level=Level.ERROR,
-    cause="Kubernetes reads a number without a unit as bytes, and the suffix m as thousandths. The "
-    "amount is too small for the process, or larger than any node.",
-    effect="The container is killed at startup for lack of memory, or the pod stays Pending.",
-    remedy="Write the unit, such as 64Gi.",
-    source="Kubernetes, resource.ParseQuantity and manage-resources-containers",
-    versions=KUBERNETES,
-)
 def impossible_amount(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for location, component, name, value in _amounts(deployment):
         size = size_of(value)
@@ -127,17 +114,6 @@ def _amount(location: Location, name: str, text: str, near: str) -> RuleResult:
     )
 
 
-@rule(
-    id="PS732",
-    title="not a Kubernetes quantity",
-    level=Level.ERROR,
-    cause="The API server does not read the amount: units are Ki, Mi, Gi, Ti, or k, M, G, T, "
-    "without B and without a space.",
-    effect="The API server rejects the deployment or its pods.",
-    remedy="Write the amount as in 64Gi.",
-    source="Kubernetes, resource.ParseQuantity",
-    versions=KUBERNETES,
-)
 def no_quantity(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for location, _, name, value in _amounts(deployment):
         if (
@@ -157,17 +133,6 @@ def no_quantity(deployment: ServingDeployment) -> Iterable[RuleResult]:
             )
 
 
-@rule(
-    id="PS733",
-    title="grace period of hours",
-    level=Level.WARNING,
-    cause="terminationGracePeriodSeconds, or drain_timeout_s of a graph, is longer than two hours; "
-    "both are in seconds.",
-    effect="A stopping pod that hangs keeps its GPUs for that time.",
-    remedy="Give the grace period in seconds.",
-    source="Kubernetes, pod-lifecycle (termination)",
-    versions=ARITHMETIC,
-)
 def long_grace_period(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
         if component.grace_s > LONGEST_GRACE_S:

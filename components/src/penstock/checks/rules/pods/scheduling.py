@@ -8,9 +8,7 @@ from typing import Any
 
 from penstock.as_mapping import as_mapping
 from penstock.checks.finding import Fix, Level, RuleResult
-from penstock.checks.rule import rule
 from penstock.checks.rules.containers import mappings
-from penstock.checks.version_range import HARDWARE, KUBERNETES
 from penstock.engines.settings import Location
 from penstock.manifests.pods import Pod
 from penstock.nearest import nearest
@@ -42,17 +40,6 @@ ADDED = ("nvidia.com/", "app.kubernetes.io/", "grove.io/", "leaderworkerset.sigs
 AFFINITY = ("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
 
 
-@rule(
-    id="PS740",
-    title="misspelled GPU product in a node label",
-    level=Level.WARNING,
-    cause="A pod requires nodes with a value of nvidia.com/gpu.product that is not the name of a "
-    "GPU, but differs from one in a few letters.",
-    effect="No node has the label, so the pod stays Pending.",
-    remedy="Use the name that the nodes have: kubectl get nodes -L nvidia.com/gpu.product.",
-    source="NVIDIA GPU feature discovery (nvidia.com/gpu.product)",
-    versions=HARDWARE,
-)
 def mistyped_product(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
         labels = all_node_labels(deployment.pods[component.name])
@@ -82,19 +69,6 @@ def _field(component: str, *path: str) -> Location:
     return Location(component, "field", ("pod", *path))
 
 
-@rule(
-    id="PS741",
-    title="placement constraint that cannot match",
-    level=Level.ERROR,
-    cause="The node selector requires a label that the required node affinity excludes, or a "
-    "topology spread counts pods with labels that no pod of the file has.",
-    effect="With such a node selector, the pods stay Pending. Such a topology spread has no "
-    "effect.",
-    remedy="Correct the label in one of the two places.",
-    source="Kubernetes, assign-pod-node and topology-spread-constraints",
-    versions=KUBERNETES,
-    other_levels=(Level.WARNING,),
-)
 def impossible_placement(deployment: ServingDeployment) -> Iterable[RuleResult]:
     labels = [_labels(deployment.pods[component.name]) for component in deployment.components]
     for component in deployment.components:

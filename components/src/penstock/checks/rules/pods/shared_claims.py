@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.as_mapping import as_mapping
-from penstock.checks.finding import Fix, Level, RuleResult
-from penstock.checks.rule import rule
+from penstock.checks.finding import Fix, RuleResult
 from penstock.checks.rules.containers import mappings
-from penstock.checks.version_range import KUBERNETES
 from penstock.engines.settings import Location, Path
 from penstock.manifests.other_objects import DGD
 from penstock.serving.deployment import ServingDeployment
@@ -29,19 +27,6 @@ class _Pods:
     is_lasting: bool = True
 
 
-@rule(
-    id="PS713",
-    title="ReadWriteOnce volume in several pods",
-    level=Level.WARNING,
-    cause="The claim is ReadWriteOnce, and several pods mount it.",
-    effect="Pods on other nodes stay in ContainerCreating with a Multi-Attach error.",
-    remedy="Use a claim with the access mode ReadWriteMany.",
-    source="Kubernetes, pkg/controller/volume/attachdetach/reconciler/reconciler.go@afd5df58 "
-    "(attachDesiredVolumes, reportMultiAttachError); dynamo#4964",
-    versions=KUBERNETES,
-    exceptions="Pods whose node selector names one host do not count. The claim must be in the "
-    "file.",
-)
 def one_node_volume(deployment: ServingDeployment) -> Iterable[RuleResult]:
     objects = [root.value for root in deployment.documents if isinstance(root.value, Mapping)]
     counted = [(one, tuple(_pods(one, deployment))) for one in objects]

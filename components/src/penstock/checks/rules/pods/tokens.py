@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from penstock.checks.finding import Fix, Level, RuleResult
-from penstock.checks.rule import rule
+from penstock.checks.finding import Fix, RuleResult
 from penstock.checks.rules.containers import NVIDIA_IMAGE, Process, processes, truth
-from penstock.checks.version_range import DYNAMO, Versions
+from penstock.checks.version_range import Versions
 from penstock.manifests.deployment import Role
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.worker import WORKERS
@@ -34,19 +33,6 @@ def _may_have_token(process: Process) -> bool:
     return given or offline or express or own_hub or unknown
 
 
-@rule(
-    id="PS734",
-    title="gated model without a token",
-    level=Level.WARNING,
-    cause="The model's repository is gated, and the container gets no Hugging Face token, has no "
-    "volume with the model and is not offline.",
-    effect="The download fails with 401, “Cannot access gated repo”.",
-    remedy="Give the container the token, such as with envFrom and hf-token-secret.",
-    source="huggingface.co, models-gated; hub::from_hf in lib/llm/src/hub.rs; dynamo#5028, "
-    "dynamo#12506. From 0.7 to 1.3 the frontend "
-    "downloads tokenizer and configuration itself; since 1.4 the worker sends them",
-    versions=DYNAMO,
-)
 def no_token(deployment: ServingDeployment) -> Iterable[RuleResult]:
     models = [str(worker.value("model") or "") for worker in deployment.one_worker_per_component]
     gated = next((model for model in models if GATED.fullmatch(model)), None)

@@ -5,11 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from penstock.checks.finding import Fix, Level, RuleResult
-from penstock.checks.rule import rule
+from penstock.checks.finding import Fix, RuleResult
 from penstock.checks.rules.containers import runs_as_root
 from penstock.checks.rules.pods.shared_claims import mounted_claims
-from penstock.checks.version_range import CRD, DYNAMO, KUBERNETES, Versions
 from penstock.engines.settings import Location
 from penstock.manifests.pods import V1ALPHA1, Pod
 from penstock.serving.deployment import ServingDeployment
@@ -20,16 +18,6 @@ URL = re.compile(r"://[^/\s@]+:[^/\s@]+@")  # with a user name and a password
 SECRET_VALUE = re.compile(r"^(hf_[A-Za-z0-9]{20,}|nvapi-[\w-]{20,}|sk-[\w-]{20,}|ghp_\w{20,})$")
 
 
-@rule(
-    id="PS710",
-    title="secret in plain text",
-    level=Level.WARNING,
-    cause="A token is the plain value of a variable or of a KEDA trigger.",
-    effect="It is visible in Git, in `kubectl get`, and wherever the manifest is logged.",
-    remedy="Store the value in a Secret, and reference it with valueFrom or envFrom.",
-    source="Kubernetes, secrets; dynamo#14078",
-    versions=KUBERNETES,
-)
 def secret_in_plain(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
         for container in deployment.pods[component.name].containers:
@@ -97,18 +85,6 @@ def _is_secret(name: str, value: str) -> bool:
     return name.endswith(suffixes) and len(value) >= 16 and not is_reference and not value.isdigit()
 
 
-@rule(
-    id="PS714",
-    title="every pod downloads the model",
-    level=Level.NOTE,
-    cause="The model is given by its hub id, and no volume contains it.",
-    effect="Each start of each pod downloads the model and counts against the hub's rate limits.",
-    example="gpt-oss-120b has 61 GiB.",
-    remedy="Set model.cache to a claim that is filled once.",
-    source="docs/kubernetes/model-caching.md; recipes/gpt-oss-120b/model-cache",
-    versions=DYNAMO,
-    exceptions="Volumes of type hostPath, nfs and csi count as a cache.",
-)
 def no_cache(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.one_worker_per_component:
         is_id = re.fullmatch(r"[\w.-]+/[\w.-]+", str(worker.value("model") or ""))
@@ -152,17 +128,6 @@ def _host_paths(pod: Pod) -> bool:
     )
 
 
-@rule(
-    id="PS715",
-    title="the model cache is not writable",
-    level=Level.WARNING,
-    cause="HF_HOME is below /root, but NVIDIA's images run as user 1000.",
-    effect="The first download fails with PermissionError.",
-    remedy="Use another folder, with fsGroup.",
-    source="dynamo#3935",
-    versions=Versions(dynamo=">=0.7"),
-    exceptions="Images of other registries and pods that run as root are not checked.",
-)
 def root_cache(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
         if component.role not in WORKERS:
@@ -185,16 +150,6 @@ def root_cache(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 )
 
 
-@rule(
-    id="PS721",
-    title="incomplete pvcs entry",
-    level=Level.ERROR,
-    cause="In v1alpha1, pvcs with create: true need name, size, storageClass and access mode.",
-    effect="The admission webhook rejects the deployment.",
-    remedy="Add the missing fields.",
-    source="dynamo#4416; v1alpha1 CRD@01cc1c3b",
-    versions=CRD,
-)
 def alpha_volumes(deployment: ServingDeployment) -> Iterable[RuleResult]:
     if deployment.api_version != V1ALPHA1:
         return

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from penstock.checks.finding import Fix, Level, RuleResult
-from penstock.checks.rule import rule
 from penstock.checks.rules.responses.families import Family, Thinks, family_of
 from penstock.checks.rules.responses.parser_formats import (
     REASONING_FORMATS,
@@ -40,29 +39,6 @@ _CHAT_CARD = {Role.DECODE: ">=1.0", Role.PREFILL: ">=0.5.1,<1.0"}
 WITH_FLAGS = ">=0.5.1"
 
 
-@rule(
-    id="PS602",
-    title="the worker lacks a parser for its model",
-    level=Level.ERROR,
-    cause="A model writes reasoning and tool calls in the format of its family. Dynamo separates "
-    "them from the text only with the parser for this format, and by default it uses no parser.",
-    effect="Reasoning appears in the response text, and tool calls are plain text.",
-    example="Qwen3.6 without --dyn-reasoning-parser responds with <think>…</think> in content.",
-    remedy="Set --dyn-reasoning-parser and --dyn-tool-call-parser on the workers to the parsers "
-    "for the model: for gpt-oss, gpt_oss and harmony.",
-    source="Tool Call Parsing and Reasoning Parsing in docs.nvidia.com/dynamo; NVIDIA's recipes; "
-    "parsers/v1 of ai-dynamo/frontend-crates@9689b20c (which parsers read the same format); "
-    "dynamo#2939 (no parser by default), dynamo#14472; TensorRT-LLM#9256; dynamo#2619 and "
-    "dynamo#2713, which added the flags to dynamo.vllm, dynamo.trtllm and dynamo.sglang; the "
-    "wheels of 0.5.0 and 0.5.1",
-    versions=Versions(dynamo=WITH_FLAGS),
-    other_levels=(Level.WARNING, Level.NOTE),
-    exceptions="The finding is an error only for gpt-oss, which can write no other format. It is a "
-    "note if NVIDIA's own recipes serve the model without a reasoning parser. For other models, a "
-    "missing tool-call parser is reported only if a reasoning parser is set. Models that reason "
-    "only on request need no reasoning parser. With a custom chat template, or a chat processor "
-    "other than Dynamo's, only gpt-oss is checked.",
-)
 def wrong_parsers(deployment: ServingDeployment) -> Iterator[RuleResult]:
     for worker in deployment.one_worker_per_component:
         kinds = worker.flag("--endpoint-types", "--dyn-endpoint-types")

@@ -8,9 +8,8 @@ from typing import Any
 from packaging.version import Version
 
 from penstock.checks.finding import Fix, Level, RuleResult
-from penstock.checks.rule import rule
 from penstock.checks.rules.responses.parsers import REASONING, TOOL_CALL
-from penstock.checks.version_range import AGREEMENT, DYNAMO, Versions
+from penstock.checks.version_range import Versions
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Engine, Role
 from penstock.nearest import nearest
@@ -36,19 +35,6 @@ def writes_harmony(deployment: ServingDeployment) -> bool:
     return model is not None and model.is_gpt_oss and model.vocabulary == HARMONY_VOCABULARY
 
 
-@rule(
-    id="PS601",
-    title="stream_interval above 1 with the harmony parsers",
-    level=Level.ERROR,
-    cause="With stream_interval above 1, the harmony parsers get several tokens at once.",
-    effect="`to=functions…` appears in the text and tool calls are lost.",
-    example="NVIDIA's recipe sets 20.",
-    remedy="Set stream_interval to 1.",
-    source="dynamo#6664 (seen with 0.9, still open); dynamo#10054 and dynamo#10366 changed the "
-    "parser in 1.3, without a report whether that solves it",
-    versions=DYNAMO,
-    other_levels=(Level.WARNING,),
-)
 def batched_stream(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.one_worker_per_component:
         key = "stream_interval" if worker.is_trtllm else "stream-interval"
@@ -72,21 +58,6 @@ def batched_stream(deployment: ServingDeployment) -> Iterable[RuleResult]:
             )
 
 
-@rule(
-    id="PS603",
-    title="unknown parser",
-    level=Level.ERROR,
-    cause="The release has no parser of this name.",
-    effect="The worker exits at startup, or when it registers. Before 1.5, a worker whose "
-    "parser a variable names loses tool calls without a message.",
-    remedy="Use one of Dynamo's parser names.",
-    source="dynamo#13818; get_reasoning_parser_names and get_tool_parser_names of "
-    "ai-dynamo-runtime 0.5.1 to 1.7.0, which are the choices of the flags",
-    versions=DYNAMO,
-    other_levels=(Level.WARNING, Level.NOTE),
-    exceptions="A name that only later releases have is reported for older images. It is a note "
-    "for builds shortly before the release that adds it.",
-)
 def unknown_parser(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.one_worker_per_component:
         for flag, names in ((REASONING_FLAG, REASONING), (TOOL_FLAG, TOOL_CALL)):
@@ -119,16 +90,6 @@ def _use_nearest(flag: str, name: str, names: Iterable[str]) -> Fix:
     return Fix(text=f"Use {flag} {close}.", args=(flag, close))
 
 
-@rule(
-    id="PS604",
-    title="the pools use different parsers",
-    level=Level.WARNING,
-    cause="The parsers are part of the model card, and the frontend accepts one card per model.",
-    effect="The frontend may reject the workers of the second pool (MDC checksum differs).",
-    remedy="Set the same flags on both pools.",
-    source="model deployment cards in Dynamo's runtime (MDC checksum); cf. dynamo#12796",
-    versions=AGREEMENT,
-)
 def different_parsers(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for prefill, decode in deployment.pairs:
         for flag in HARMONY:
@@ -146,17 +107,6 @@ def different_parsers(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 )
 
 
-@rule(
-    id="PS605",
-    title="gpt-oss with a chat processor other than Dynamo's",
-    level=Level.ERROR,
-    cause="--dyn-chat-processor vllm or sglang does not render harmony.",
-    effect="Harmony tokens appear in the response, or requests fail.",
-    remedy="Remove --dyn-chat-processor.",
-    source="dynamo#14936, TensorRT-LLM#9256",
-    versions=DYNAMO,
-    engines=(Engine.VLLM, Engine.SGLANG),
-)
 def other_processor(deployment: ServingDeployment) -> Iterable[RuleResult]:
     processor = deployment.router_setting("--dyn-chat-processor", "DYN_CHAT_PROCESSOR")
     if processor is not None and str(processor.value) != "dynamo" and writes_harmony(deployment):
@@ -170,20 +120,6 @@ def other_processor(deployment: ServingDeployment) -> Iterable[RuleResult]:
         )
 
 
-@rule(
-    id="PS606",
-    title="the harmony vocabulary is downloaded at the first request",
-    level=Level.NOTE,
-    cause="The harmony parsers need o200k_base.tiktoken and download it at the first use.",
-    effect="Without a network, responses have status 200 but no reasoning, and a tool call "
-    "becomes an "
-    "empty response.",
-    remedy="Put the file on a volume and set TIKTOKEN_ENCODINGS_BASE (model.harmony_vocabulary).",
-    source="docs/verify.md; recipes/gpt-oss-120b/README.md@0e72f06c; the variable in the runtime "
-    "of 0.5.1 and later",
-    versions=DYNAMO,
-    other_levels=(Level.WARNING,),
-)
 def no_vocabulary(deployment: ServingDeployment) -> Iterable[RuleResult]:
     uses_harmony = any(
         parser(w, flag) == name
@@ -208,16 +144,6 @@ def no_vocabulary(deployment: ServingDeployment) -> Iterable[RuleResult]:
             return
 
 
-@rule(
-    id="PS607",
-    title="the pools serve different model names",
-    level=Level.ERROR,
-    cause="Prefill and decode register different model names.",
-    effect="The frontend sees two models, each with only one pool, and responds with 503.",
-    remedy="Set the same --served-model-name on both pools.",
-    source="dynamo/frontend (model discovery) of 1.6.1",
-    versions=AGREEMENT,
-)
 def different_model_names(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for prefill, decode in deployment.pairs:
         first, second = served_name(prefill), served_name(decode)
@@ -245,16 +171,6 @@ def _first(value: Any) -> str | None:
     return name if isinstance(name, str) else None
 
 
-@rule(
-    id="PS608",
-    title="colon in SGLang's model name",
-    level=Level.ERROR,
-    cause="SGLang uses the colon to separate LoRA names.",
-    effect="SGLang fails an assertion at startup.",
-    remedy="Use another character.",
-    source="sglang#12745",
-    versions=Versions(sglang=">=0.5.6"),
-)
 def colon_in_name(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.one_worker_per_component:
         name = served_name(worker) or ""
@@ -270,18 +186,6 @@ def colon_in_name(deployment: ServingDeployment) -> Iterable[RuleResult]:
             )
 
 
-@rule(
-    id="PS609",
-    title="two tool-call parsers",
-    level=Level.ERROR,
-    cause="SGLang's and Dynamo's tool-call parsers are both set. (Reasoning parsers may be "
-    "combined.)",
-    effect="The worker exits with an error.",
-    remedy="Keep only Dynamo's parser.",
-    source="dynamo#5849; dynamo/sglang/args.py of 1.0.2 to 1.6.1 (0.9 only logs a warning)",
-    versions=Versions(dynamo=">=1.0"),
-    engines=(Engine.SGLANG,),
-)
 def two_tool_parsers(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.one_worker_per_component:
         own = "tool-call-parser"
@@ -293,17 +197,6 @@ def two_tool_parsers(deployment: ServingDeployment) -> Iterable[RuleResult]:
             )
 
 
-@rule(
-    id="PS610",
-    title="multimodal input with disaggregated TensorRT-LLM",
-    level=Level.WARNING,
-    cause="Disaggregated TensorRT-LLM serves only text; multimodal requests across pods fail.",
-    effect="Requests with images fail.",
-    remedy="Serve them with an aggregated pool.",
-    source="Dynamo 1.2 known issues",
-    versions=Versions(dynamo=">=1.2,<1.3"),
-    engines=(Engine.TRTLLM,),
-)
 def multimodal_disagg(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.pool(Role.PREFILL, Role.DECODE):
         modality = worker.flag("--modality")

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from penstock.checks.finding import Fix, Level, RuleResult
-from penstock.checks.rule import rule
 from penstock.checks.rules.containers import (
     Process,
     mappings,
     plain_variables,
     processes,
 )
-from penstock.checks.version_range import DYNAMO, Versions
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Component, Engine, Role
 from penstock.positive_int import positive_int
@@ -57,21 +55,6 @@ def _served_name(worker: Worker) -> str | None:
     return None
 
 
-@rule(
-    id="PS530",
-    title="the endpoint picker has another block size than the workers",
-    level=Level.WARNING,
-    cause="DYN_KV_CACHE_BLOCK_SIZE of the endpoint picker differs from the workers' block size. "
-    "In standalone mode the picker computes with it; otherwise it takes the size from the workers "
-    "since 1.1 and only logs the variable.",
-    effect="The picker finds no cached prefix, and routes by load. Since 1.1 only in standalone "
-    "mode; otherwise the variable has no effect.",
-    remedy="Use one block size for both.",
-    source="EppStandaloneConfig.block_size in ext-proc/src/epp_standalone_config.rs; plugin.go of "
-    "dynamo_kv_scorer; dynamo#13904",
-    versions=DYNAMO,
-    other_levels=(Level.ERROR,),
-)
 def picker_block_size(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for picker, env in _pickers(deployment):
         given = positive_int(env.get(BLOCK_SIZE))
@@ -93,20 +76,6 @@ def picker_block_size(deployment: ServingDeployment) -> Iterable[RuleResult]:
             break
 
 
-@rule(
-    id="PS531",
-    title="the endpoint picker has another model name than the workers",
-    level=Level.WARNING,
-    cause="DYN_MODEL_NAME of the endpoint picker is not the name under which the workers serve the "
-    "model. In standalone mode the picker selects workers by it; otherwise it only logs it since "
-    "1.1.",
-    effect="In standalone mode the picker finds no worker. Otherwise the variable has no effect.",
-    remedy="Use the served name.",
-    source="EppStandaloneConfig.model_name in ext-proc/src/epp_standalone_config.rs; plugin.go of "
-    "dynamo_kv_scorer",
-    versions=DYNAMO,
-    other_levels=(Level.ERROR,),
-)
 def picker_model_name(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for picker, env in _pickers(deployment):
         given = env.get(MODEL_NAME, "").strip()
@@ -125,17 +94,6 @@ def picker_model_name(deployment: ServingDeployment) -> Iterable[RuleResult]:
         )
 
 
-@rule(
-    id="PS532",
-    title="standalone endpoint picker without a variable that it needs",
-    level=Level.ERROR,
-    cause="DYN_EPP_MODE is standalone, and a required variable is missing; or the mode is neither "
-    "standalone nor dynamo.",
-    effect="The picker stops at startup.",
-    remedy="Set the variables that the finding lists.",
-    source="EppMode::parse and EppStandaloneConfig::parse in ext-proc/src/epp_standalone_config.rs",
-    versions=Versions(dynamo=">=1.3"),
-)
 def standalone_picker(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for picker, env in _pickers(deployment):
         mode = env.get("DYN_EPP_MODE", "").strip()
@@ -157,18 +115,6 @@ def standalone_picker(deployment: ServingDeployment) -> Iterable[RuleResult]:
             )
 
 
-@rule(
-    id="PS533",
-    title="the endpoint picker counts blocks that are smaller than the workers'",
-    level=Level.WARNING,
-    cause="blockSizeTokens of the prefix plugin is smaller than the workers' block size.",
-    effect="The picker's index has many times as many entries as the workers have blocks, and "
-    "grows by gigabytes under load. A match of a part of a block is no hit in the worker.",
-    remedy="Set blockSizeTokens to the workers' block size.",
-    source="prefix plugin of the Gateway API inference extension (indexer.go: one LRU entry for "
-    "each block and pod); llm-d-router#1158",
-    versions=DYNAMO,
-)
 def small_prefix_blocks(deployment: ServingDeployment) -> Iterable[RuleResult]:
     sizes = [_block_size(deployment, w) for w in deployment.one_worker_per_component]
     known = [size for size in sizes if size]
@@ -190,18 +136,6 @@ def small_prefix_blocks(deployment: ServingDeployment) -> Iterable[RuleResult]:
             )
 
 
-@rule(
-    id="PS534",
-    title="a frontend behind the endpoint picker routes by itself",
-    level=Level.WARNING,
-    cause="The endpoint picker has chosen the worker, but the frontend sidecar in the worker's pod "
-    "does not run with --router-mode direct.",
-    effect="The sidecar sends the request to another worker than the picker has chosen.",
-    remedy="Set --router-mode direct on the sidecar.",
-    source="component_epp.go; RouterMode::Direct in lib/llm/src/kv_router; recipes/*/gaie of "
-    "ai-dynamo/dynamo",
-    versions=Versions(dynamo=">=1.0"),
-)
 def routing_twice(deployment: ServingDeployment) -> Iterable[RuleResult]:
     if not deployment.with_role(Role.EPP):
         return

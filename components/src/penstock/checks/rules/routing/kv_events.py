@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 from penstock.checks.finding import Fix, Level, RuleResult
-from penstock.checks.rule import rule
 from penstock.checks.rules.routing.router import (
     events_config,
     has_choice,
@@ -15,7 +14,7 @@ from penstock.checks.rules.routing.router import (
     publishes,
     weighs_prefixes,
 )
-from penstock.checks.version_range import DYNAMO, EVERY_SGLANG, EVERY_VLLM, Versions
+from penstock.checks.version_range import Versions
 from penstock.manifests.deployment import Engine, Role
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.versions import dynamo_version
@@ -36,23 +35,6 @@ EVENTS = {
 }
 
 
-@rule(
-    id="PS501",
-    title="the KV router gets no KV events",
-    level=Level.WARNING,
-    cause="The router uses the KV events of the workers, but the prefill or aggregated workers "
-    "publish none.",
-    effect="The router finds no cached prefix for any prompt. It routes by load, and the "
-    "prefix-cache hit rate is close to that of random routing.",
-    remedy="Set --publish-kv-events (TensorRT-LLM) or --kv-events-config (vLLM, SGLang).",
-    source="dynamo/trtllm, dynamo/vllm/args.py and dynamo/sglang/args.py of 1.1 to 1.7, "
-    "dynamo/trtllm/main.py and dynamo/sglang/main.py of 0.4.1; "
-    "dynamo#11473, dynamo#11648",
-    versions=DYNAMO,
-    other_levels=(Level.NOTE,),
-    exceptions="Nothing is reported if the router is configured to route by load alone. If the "
-    "router has only one worker to choose, it is a note.",
-)
 def no_kv_events(deployment: ServingDeployment) -> Iterable[RuleResult]:
     if not deployment.follows_kv_events or not weighs_prefixes(deployment):
         return
@@ -101,20 +83,6 @@ def _publishing_flag(worker: Worker) -> str:
     return "--publish-events-and-metrics" if is_old else "--publish-kv-events"
 
 
-@rule(
-    id="PS503",
-    title="KV events are published but not used",
-    level=Level.NOTE,
-    cause="Workers publish KV events, and the router does not route by them.",
-    effect="Publishing the events costs CPU time and memory without benefit.",
-    remedy="Set --router-mode kv, or disable KV events.",
-    source="dynamo/frontend/frontend_args.py of 1.6.1; dynamo#13021",
-    versions=DYNAMO,
-    other_levels=(Level.WARNING,),
-    exceptions="It is a warning if no router mode is set and a pool has several replicas, "
-    "because the events then seem to be meant for routing. Nothing is reported if the deployment "
-    "has an endpoint picker, which routes by the events instead of the frontend.",
-)
 def unused_kv_events(deployment: ServingDeployment) -> Iterable[RuleResult]:
     has_picker = bool(deployment.with_role(Role.EPP))
     if deployment.follows_kv_events or not deployment.frontends or has_picker:
@@ -140,19 +108,6 @@ def unused_kv_events(deployment: ServingDeployment) -> Iterable[RuleResult]:
             )
 
 
-@rule(
-    id="PS507",
-    title="--kv-block-size is overridden by the engine file",
-    level=Level.WARNING,
-    cause="--kv-block-size is only a fallback: the engine's tokens_per_block takes precedence.",
-    effect="KV blocks have a different size than the command line states. Before 1.4 the worker "
-    "registers the size of the command line, so that the router finds no cached prefix.",
-    remedy="Set kv_cache_config.tokens_per_block.",
-    source="_populate_kv_cache_capacity in dynamo/trtllm of 1.4.2 to 1.7.0; kv_cache_block_size in "
-    "dynamo/trtllm/main.py 238 of 0.4.1 to llm_engine.py of 1.3.1; dynamo#5015",
-    versions=DYNAMO,
-    engines=(Engine.TRTLLM,),
-)
 def fallback_block_size(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
         flag = worker.flag("--kv-block-size") if worker.is_trtllm else None
@@ -185,18 +140,6 @@ def _streams(config: Any) -> bool:
     return config.get("publisher") != "null"
 
 
-@rule(
-    id="PS508",
-    title="streamed KV events lack the Python cache manager",
-    level=Level.ERROR,
-    cause="kv_events_config requires TLLM_KV_CACHE_MANAGER_V2_BACKEND=python.",
-    effect="The worker raises ValueError at startup.",
-    remedy="Set the variable.",
-    source="dynamo/trtllm/publisher.py of 1.6.1",
-    versions=Versions(dynamo=">=1.6"),
-    engines=(Engine.TRTLLM,),
-    exceptions="Nothing is reported if the publisher is null.",
-)
 def streamed_events(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
         key = "kv_cache_config.kv_events_config"
@@ -214,18 +157,6 @@ def streamed_events(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 )
 
 
-@rule(
-    id="PS509",
-    title="only the largest attention window publishes KV events",
-    level=Level.NOTE,
-    cause="With several attention windows, only blocks of the largest window are published.",
-    effect="The router sees only full-attention blocks. This is sufficient for prefix caching, "
-    "but “Block not published” lines appear in the log.",
-    remedy="No change is needed.",
-    source="dynamo/trtllm/publisher.py of 0.4.1 and 1.6.1; dynamo#2241",
-    versions=DYNAMO,
-    engines=(Engine.TRTLLM,),
-)
 def largest_window_events(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in prefill_workers(deployment):
         windows = worker.get("kv_cache_config.max_attention_window")
@@ -241,19 +172,6 @@ def largest_window_events(deployment: ServingDeployment) -> Iterable[RuleResult]
                 )
 
 
-@rule(
-    id="PS510",
-    title="the KV event endpoint does not listen",
-    level=Level.WARNING,
-    cause="vLLM listens only on an endpoint with a wildcard, an IPv6 any-address, ipc or inproc. "
-    "It connects to any other endpoint.",
-    effect="The router gets no KV events, and no error is logged.",
-    remedy="Set the endpoint to tcp://*:20080.",
-    source="ZmqEventPublisher in vllm/distributed/kv_events.py 0.10.1.1 to 0.33.0; seen with vLLM "
-    "on a CPU",
-    versions=EVERY_VLLM,
-    engines=(Engine.VLLM,),
-)
 def unbound_events(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in prefill_workers(deployment):
         endpoint = events_config(worker, "endpoint")
@@ -283,20 +201,6 @@ def _backend_sets_page_size(worker: Worker, deployment: ServingDeployment) -> bo
     return any("mla" in name or name == "trtllm_mha" for name in backends)
 
 
-@rule(
-    id="PS515",
-    title="SGLang publishes a KV event for each token",
-    level=Level.WARNING,
-    cause="SGLang's page size is 1 unless set, and each page is an event.",
-    effect="KV events flood the event plane, and the router's index grows with each token.",
-    remedy="Set --page-size to 16 or 64.",
-    source="dynamo#8395",
-    versions=EVERY_SGLANG,
-    engines=(Engine.SGLANG,),
-    other_levels=(Level.NOTE,),
-    exceptions="Nothing is reported if the attention backend sets the page size, as trtllm_mha "
-    "does.",
-)
 def page_size_of_one(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in prefill_workers(deployment):
         if worker.engine is Engine.SGLANG and deployment.follows_kv_events:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from penstock.checks.finding import Fix, Level, RuleResult
-from penstock.checks.rule import rule
 from penstock.checks.version_range import Versions
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Component, Launch, Role
@@ -28,19 +27,6 @@ LATER = "1.4"
 REMOVED = {("DYN_REQUEST_PLANE", "http"): "1.3"}
 
 
-@rule(
-    id="PS512",
-    title="components use different planes",
-    level=Level.ERROR,
-    cause="The request plane, response plane, event plane or discovery backend differs between "
-    "components, or has an unknown name.",
-    effect="Components do not discover each other, or requests fail with HTTP 500 (invalid TCP "
-    "address).",
-    remedy="Use the same planes on all components.",
-    source="dynamo#5245; docs.nvidia.com/dynamo/v1.6.1/reference/compatibility; "
-    "the arguments of ai-dynamo 0.7.1 to 1.6.1",
-    versions=Versions(dynamo=">=0.8"),
-)
 def different_planes(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for variable, values in PLANES.items():
         configured: dict[str, str] = {}
@@ -104,19 +90,6 @@ def _set(location: Location, value: str) -> Fix:
     return Fix(text=text, env={name: value})
 
 
-@rule(
-    id="PS513",
-    title="NATS address and planes do not match",
-    level=Level.WARNING,
-    cause="A plane uses NATS, which the platform chart no longer installs by default, and "
-    "NATS_SERVER is unset; or NATS_SERVER is set and no plane uses NATS.",
-    effect="Without an address, components fail at startup with “connection refused” on "
-    "localhost:4222.",
-    remedy="Set NATS_SERVER, or leave the planes at tcp and zmq.",
-    source="dynamo#11951, dynamo#11921",
-    versions=Versions(dynamo=">=1.4"),
-    other_levels=(Level.NOTE,),
-)
 def nats_mismatch(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
         for launch in component.launches:

@@ -6,9 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from penstock.checks.finding import Fix, Level, RuleResult
-from penstock.checks.rule import rule
 from penstock.checks.rules.routing.policy_file import credits_of_policy
-from penstock.checks.version_range import DYNAMO, Versions
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Engine, Role
 from penstock.serving.deployment import ServingDeployment
@@ -79,22 +77,6 @@ def has_choice(deployment: ServingDeployment, worker: Worker) -> bool:
     return replicas * ranks > 1 or worker.attention_ranks > 1
 
 
-@rule(
-    id="PS502",
-    title="the KV router routes to workers without prefix caching",
-    level=Level.WARNING,
-    cause="Block reuse (prefix caching, radix cache) is disabled.",
-    effect="The router finds no cached prefixes; TensorRT-LLM logs a warning and the router falls "
-    "back to load.",
-    example="Published gpt-oss recipes disable prefix caching for benchmarks.",
-    remedy="Enable prefix caching.",
-    source="dynamo#592; dynamo/trtllm/workers/llm_worker.py 545 of 1.6.1",
-    versions=DYNAMO,
-    exceptions="Nothing is reported if the router ignores cached prefixes because of --load-aware, "
-    "a prefix credit of 0 (flag or policy file) or --router-assume-kv-reuse false, or if its "
-    "policy is not Dynamo's built-in one.",
-    other_levels=(Level.NOTE,),
-)
 def no_prefix_caching(deployment: ServingDeployment) -> Iterable[RuleResult]:
     if deployment.router_mode != "kv" or not _expects_prefix_caching(deployment):
         return
@@ -143,19 +125,6 @@ def _expects_prefix_caching(deployment: ServingDeployment) -> bool:
     return deployment.follows_kv_events or not is_disabled
 
 
-@rule(
-    id="PS504",
-    title="the router ignores the prefix caches",
-    level=Level.NOTE,
-    cause="The router selects among several workers with prefix caches round-robin or at random, "
-    "which is Dynamo's default.",
-    effect="Each worker computes shared prompts again.",
-    example="llm-d measured a 65% lower mean TTFT with prefix routing on gpt-oss-120b.",
-    remedy="Set --router-mode kv.",
-    source="dynamo/frontend/frontend_args.py of 1.6.1; llm-d guides/optimized-baseline",
-    versions=DYNAMO,
-    exceptions="Workers with prefix caching disabled and embedding models do not count.",
-)
 def prefix_caches_ignored(deployment: ServingDeployment) -> Iterable[RuleResult]:
     workers = tuple(
         w for w in prefill_workers(deployment) if not w.embeds and caches_prefixes(w)[0]
@@ -180,16 +149,6 @@ def prefix_caches_ignored(deployment: ServingDeployment) -> Iterable[RuleResult]
         )
 
 
-@rule(
-    id="PS505",
-    title="frontends do not share their load state",
-    level=Level.WARNING,
-    cause="Each frontend's router counts only its own requests unless replica sync is enabled.",
-    effect="Several routers select the same worker, which causes uneven load and queueing.",
-    remedy="Set --router-replica-sync.",
-    source="dynamo#2264; kv_router_args.py of 1.6.1",
-    versions=DYNAMO,
-)
 def no_replica_sync(deployment: ServingDeployment) -> Iterable[RuleResult]:
     frontends = sum(c.replicas for c in deployment.with_role(Role.FRONTEND))
     if deployment.router_mode != "kv" or frontends < 2:
@@ -210,17 +169,6 @@ def no_replica_sync(deployment: ServingDeployment) -> Iterable[RuleResult]:
         )
 
 
-@rule(
-    id="PS506",
-    title="the router block size differs from the workers",
-    level=Level.NOTE,
-    cause="--kv-cache-block-size differs from the block size of the workers. The router of 1.6.1 "
-    "uses the workers' value.",
-    effect="The flag has no effect, or a router of an older release finds no cached prefix.",
-    remedy="Remove the flag.",
-    source="dynamo#9545, dynamo#1232, llm-d#2203; tried with ai-dynamo 1.6.1",
-    versions=DYNAMO,
-)
 def router_block_size(deployment: ServingDeployment) -> Iterable[RuleResult]:
     setting = deployment.router_setting("--kv-cache-block-size", "DYN_KV_CACHE_BLOCK_SIZE")
     if setting is None:
@@ -240,17 +188,6 @@ def router_block_size(deployment: ServingDeployment) -> Iterable[RuleResult]:
             return
 
 
-@rule(
-    id="PS511",
-    title="request migration is disabled",
-    level=Level.NOTE,
-    cause="The migration limit is 0, Dynamo's default.",
-    effect="Every request on a worker that fails is lost.",
-    remedy="Set --migration-limit 3.",
-    source="dynamo/frontend/frontend_args.py 418 of 1.6.1",
-    versions=Versions(dynamo=">=1.0"),
-    exceptions="Nothing is reported with router mode direct.",
-)
 def no_migration(deployment: ServingDeployment) -> Iterable[RuleResult]:
     if not deployment.frontends or deployment.router_mode == "direct":
         return
@@ -270,18 +207,6 @@ def no_migration(deployment: ServingDeployment) -> Iterable[RuleResult]:
         )
 
 
-@rule(
-    id="PS514",
-    title="conditional disaggregation lacks a requirement",
-    level=Level.ERROR,
-    cause="Conditional disaggregation requires the KV router with KV events, and decode workers "
-    "that publish KV events.",
-    effect="The frontend does not start, or no request skips prefill.",
-    remedy="Remove the flag, or meet the requirements.",
-    source="dynamo#11723",
-    versions=Versions(dynamo=">=1.5"),
-    other_levels=(Level.WARNING,),
-)
 def conditional_disaggregation(deployment: ServingDeployment) -> Iterable[RuleResult]:
     setting = deployment.router_setting(
         "--router-conditional-disagg", "DYN_ROUTER_CONDITIONAL_DISAGG"

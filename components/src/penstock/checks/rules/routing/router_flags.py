@@ -6,10 +6,9 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from penstock.checks.finding import Fix, Level, RuleResult
-from penstock.checks.rule import rule
+from penstock.checks.finding import Fix, RuleResult
 from penstock.checks.rules.containers import Process, mappings, processes, truth
-from penstock.checks.version_range import DYNAMO, Versions
+from penstock.checks.version_range import Versions
 from penstock.engines.settings import Location
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.worker import WORKERS
@@ -79,17 +78,6 @@ RANGES = (
 )
 
 
-@rule(
-    id="PS535",
-    title="router setting outside of its range",
-    level=Level.ERROR,
-    cause="The frontend checks the range of the value: a share of blocks is 0 to 1, not a "
-    "percentage.",
-    effect="The frontend exits with ValueError in a crash loop.",
-    remedy="Use a value in the range.",
-    source=f"validate_rejection_thresholds in router_args.py and {VALIDATED} of 1.6.1",
-    versions=Versions(dynamo=">=1.0"),
-)
 def out_of_range(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for process in processes(deployment):
         for one in RANGES if process.launch.module == FRONTEND else ():
@@ -139,22 +127,6 @@ class _Conflict:
     versions: Versions
 
 
-@rule(
-    id="PS536",
-    title="router settings that exclude or need each other",
-    level=Level.ERROR,
-    cause="--serve-indexer needs the router mode kv and excludes --use-remote-indexer. The "
-    "prefill load model ais needs the router mode kv, the chat processor dynamo and "
-    "--router-track-prefill-tokens, and --ais-perf-config needs it. "
-    "--router-conditional-disagg-config needs --router-conditional-disagg, which the standalone "
-    "router does not have.",
-    effect="The frontend or router exits with ValueError in a crash loop.",
-    remedy="Remove one of the settings, or add the other one.",
-    source=f"{VALIDATED}, DynamoRouterConfig.validate in dynamo/router/args.py and "
-    "apply_conditional_disagg_config in kv_router_args.py of 1.6.1; the former of "
-    "1.1.1 to 1.5.1 (aic)",
-    versions=Versions(dynamo=">=1.1"),
-)
 def conflicting_router_settings(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for process in processes(deployment):
         if process.launch.module in (FRONTEND, ROUTER) and not process.launch.unexpanded:
@@ -248,18 +220,6 @@ def _conditional(process: Process) -> Iterator[_Conflict]:
         )
 
 
-@rule(
-    id="PS537",
-    title="router settings on workers",
-    level=Level.WARNING,
-    cause="A worker has router settings. Without a router mode of its own it advertises none of "
-    "them; with one, they replace the frontend's for this set of workers since 1.5.",
-    effect="The settings have no effect, or another router mode is used than the frontend says.",
-    remedy="Set the router settings on the frontend.",
-    source="build_router_config and WorkerRouterConfig in router_args.py of 1.6.1 (dynamo#13192); "
-    "1.4.2 lacks them",
-    versions=DYNAMO,
-)
 def router_flags_of_workers(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for process in processes(deployment):
         if process.component.role not in WORKERS or process.launch.module == FRONTEND:

@@ -4,29 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from penstock.checks.finding import Fix, Level, RuleResult
-from penstock.checks.rule import rule
+from penstock.checks.finding import Fix, RuleResult
 from penstock.checks.rules.routing.router import prefill_workers, publishes
-from penstock.checks.version_range import AGREEMENT, Versions
 from penstock.engines.setting_names import COMMON_SETTINGS
 from penstock.manifests.deployment import Engine
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.worker import Worker
 
 
-@rule(
-    id="PS516",
-    title="workers of one model have different KV block sizes",
-    level=Level.ERROR,
-    cause="The KV router hashes prompts in blocks of one size for each model, and workers of two "
-    "components have different ones.",
-    effect="Dynamo rejects the workers that register later, because their model card differs, or "
-    "the router finds no cached prefix of these workers.",
-    remedy="Set the same block size on all workers of the model.",
-    source="ModelDeploymentCard.kv_cache_block_size and the checksum of model cards in "
-    "lib/llm/src/discovery of ai-dynamo/dynamo (August 2026); dynamo#9545, dynamo#1232",
-    versions=AGREEMENT,
-)
 def block_sizes_differ(deployment: ServingDeployment) -> Iterable[RuleResult]:
     if not deployment.follows_kv_events:
         return
@@ -55,19 +40,6 @@ def _served(worker: Worker) -> str | None:
     return None if value is None else str(value)
 
 
-@rule(
-    id="PS518",
-    title="decode context parallelism with the KV router",
-    level=Level.WARNING,
-    cause="With decode context parallelism vLLM's KV events describe blocks of that many times the "
-    "block size, and Dynamo registers the block size alone.",
-    effect="Dynamo rejects every KV event, and the router finds no cached prefix.",
-    remedy="Remove decode-context-parallel-size, or use Dynamo 1.6.",
-    source="vllm/v1/core/single_type_kv_cache_manager.py 47 of 0.12.0 to 79 of 0.28.0, and "
-    "get_kv_cache_group_metadata in v1/engine/core.py (spec.block_size until 0.28, "
-    "manager.block_size in 0.31.0); dynamo#13653",
-    versions=Versions(vllm="<0.31"),
-)
 def wide_event_blocks(deployment: ServingDeployment) -> Iterable[RuleResult]:
     if not deployment.follows_kv_events:
         return

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from penstock.checks.finding import Fix, Level, RuleResult
-from penstock.checks.rule import rule
-from penstock.checks.version_range import ARITHMETIC, DYNAMO, Versions
+from penstock.checks.version_range import Versions
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Engine
 from penstock.manifests.scalers import Scaler, adapter_name, scalers
@@ -22,18 +21,6 @@ from penstock.serving.planner import (
 from penstock.serving.worker import WORKERS
 
 
-@rule(
-    id="PS811",
-    title="invalid planner configuration",
-    level=Level.ERROR,
-    cause="The configuration has a key that PlannerConfig lacks, or values that it rejects, alone "
-    "or in combination.",
-    effect="The planner ignores unknown keys silently and exits on invalid values.",
-    remedy="Use the fields and values of PlannerConfig.",
-    source="dynamo/planner/config/planner_config.py 1.6.1, and its fields in 1.0.2 to 1.7.0",
-    versions=DYNAMO,
-    other_levels=(Level.WARNING,),
-)
 def invalid_configuration(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for location, config in configurations(deployment):
         for problem in invalid_fields(config):
@@ -46,17 +33,6 @@ def invalid_configuration(deployment: ServingDeployment) -> Iterable[RuleResult]
             )
 
 
-@rule(
-    id="PS812",
-    title="the planner's GPU budget is too small",
-    level=Level.ERROR,
-    cause="max_gpu_budget (default 8) is less than what the minimum number of endpoints needs.",
-    effect="The planner rejects its configuration and exits.",
-    remedy="Set the number of GPUs that the pools may use.",
-    source="dynamo/planner/core/base.py 1.6.1 (_runtime_configuration_errors) and 1.5.1 "
-    "(_validate_min_endpoint_budgets_at_startup)",
-    versions=Versions(dynamo=">=1.5"),
-)
 def budget_too_small(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for location, config in configurations(deployment):
         if problem := small_budget(deployment, config):
@@ -64,16 +40,6 @@ def budget_too_small(deployment: ServingDeployment) -> Iterable[RuleResult]:
             yield RuleResult(location=location, message=problem.message, fix=fix)
 
 
-@rule(
-    id="PS813",
-    title="the planner ignores the latency targets",
-    level=Level.WARNING,
-    cause="ttft_ms and itl_ms are set, but optimization_target (default: throughput) is not sla.",
-    effect="The planner scales by static thresholds and does not keep the latency targets.",
-    remedy="Set optimization_target: sla.",
-    source="dynamo/planner/config/planner_config.py 1.1.1 to 1.7.0 (_validate_config)",
-    versions=Versions(dynamo=">=1.1"),
-)
 def ignored_latency_targets(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for location, config in configurations(deployment):
         target = value_of(config, "optimization_target", "throughput")
@@ -89,16 +55,6 @@ def ignored_latency_targets(deployment: ServingDeployment) -> Iterable[RuleResul
             )
 
 
-@rule(
-    id="PS814",
-    title="autoscaling may exceed the available GPUs",
-    level=Level.WARNING,
-    cause="The autoscalers' bounds add up to more GPUs than hardware.nodes has.",
-    effect="Pods stay Pending at peak load. The planner has stalled for an hour on a Pending pod.",
-    remedy="Lower the upper bounds, or add nodes.",
-    source="dynamo#14251",
-    versions=ARITHMETIC,
-)
 def more_gpus_than_nodes_have(deployment: ServingDeployment) -> Iterable[RuleResult]:
     if not deployment.gpu_nodes or not deployment.gpus_per_node:
         return
@@ -132,17 +88,6 @@ def more_gpus_than_nodes_have(deployment: ServingDeployment) -> Iterable[RuleRes
             )
 
 
-@rule(
-    id="PS815",
-    title="the autoscaler gets no load metrics",
-    level=Level.WARNING,
-    cause="An autoscaler reads the metrics of TensorRT-LLM's iteration statistics or of Dynamo's "
-    "vLLM scheduler, but the statistics are off or the scheduler is another one.",
-    effect="The autoscaler sees no load and never scales the pool.",
-    remedy="Enable the iteration statistics, or remove the custom scheduler.",
-    source="dynamo/trtllm/publisher.py and dynamo/vllm/args.py 1.6.1",
-    versions=Versions(dynamo=">=1.6"),
-)
 def signal_off(deployment: ServingDeployment) -> Iterable[RuleResult]:
     planned = any(not config.get("advisory") for _, config in configurations(deployment))
     for worker in deployment.workers:

@@ -8,8 +8,7 @@ from typing import Any
 
 from penstock.as_mapping import as_mapping
 from penstock.checks.finding import Fix, Level, RuleResult
-from penstock.checks.rule import rule
-from penstock.checks.version_range import KUBERNETES, OPERATOR, Versions
+from penstock.checks.version_range import Versions
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Component, Role
 from penstock.manifests.pods import V1ALPHA1
@@ -38,16 +37,6 @@ def _amount(value: Any, replicas: int, *, up: bool) -> int:
     return int(text) if text.isdigit() else 0
 
 
-@rule(
-    id="PS801",
-    title="update removes all replicas at once",
-    level=Level.WARNING,
-    cause="maxUnavailable covers every replica of the pool, and maxSurge is 0.",
-    effect="Requests fail with 404 and 503 during each update.",
-    remedy="Set max-surge to 1 and max-unavailable to 0.",
-    source="dynamo#13622; rolling-updates.mdx@11db1467",
-    versions=OPERATOR,
-)
 def no_replica_during_update(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in _pools(deployment):
         annotations = deployment.annotations(component.name)
@@ -70,16 +59,6 @@ def no_replica_during_update(deployment: ServingDeployment) -> Iterable[RuleResu
             )
 
 
-@rule(
-    id="PS802",
-    title="update stops all workers before new ones start",
-    level=Level.WARNING,
-    cause="deployment-strategy is Recreate.",
-    effect="Each change of a worker causes an outage of minutes while the weights load.",
-    remedy="Use RollingUpdate. It needs free GPUs for one more replica of each pool.",
-    source="rolling-updates.mdx@11db1467",
-    versions=OPERATOR,
-)
 def recreate(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in _pools(deployment):
         if deployment.annotations(component.name).get(STRATEGY) == "Recreate":
@@ -94,20 +73,6 @@ def recreate(deployment: ServingDeployment) -> Iterable[RuleResult]:
             )
 
 
-@rule(
-    id="PS803",
-    title="not enough free GPUs for an update",
-    level=Level.WARNING,
-    cause="A change of any worker starts one more replica of each pool before old ones stop, "
-    "and hardware.nodes has no GPUs for them.",
-    effect="New workers stay Pending and the update never completes, while the old ones serve.",
-    remedy="Leave GPUs free, add a node for the time of the update, or suppress the rule and "
-    "state how updates are done.",
-    source="rolling-updates.mdx@11db1467",
-    versions=OPERATOR,
-    exceptions="Pools that span nodes, have the strategy Recreate or a max-surge of 0 are not "
-    "counted. Without hardware.nodes nothing is reported.",
-)
 def spare_gpus(deployment: ServingDeployment) -> Iterable[RuleResult]:
     pools = [c for c in _pools(deployment) if c.gpus and c.nodes == 1]
     needed = sum(c.gpus for c in pools if _surges(deployment, c))
@@ -133,19 +98,6 @@ def _surges(deployment: ServingDeployment, component: Component) -> bool:
     )
 
 
-@rule(
-    id="PS804",
-    title="Grove's update strategy is Coherent",
-    level=Level.WARNING,
-    cause="Grove's Coherent strategy blocks scaling during an update and can stall.",
-    effect="The update may not complete, and autoscaling is blocked. The webhook of the operator "
-    "of August 2026 accepts only RollingRecreate and OnDelete.",
-    remedy="Set RollingRecreate explicitly: sources disagree on the default in 1.6.",
-    source="grove#873; rolling-updates.mdx@11db1467",
-    versions=OPERATOR,
-    other_levels=(Level.NOTE,),
-    exceptions="An unset strategy of a manifest with multi-node components is a note.",
-)
 def coherent(deployment: ServingDeployment) -> Iterable[RuleResult]:
     strategy = deployment.annotations().get(GROVE)
     multinode = [c for c in deployment.components if c.nodes > 1]
@@ -166,17 +118,6 @@ def coherent(deployment: ServingDeployment) -> Iterable[RuleResult]:
         )
 
 
-@rule(
-    id="PS805",
-    title="multi-node components need Grove or LeaderWorkerSet",
-    level=Level.NOTE,
-    cause="Multi-node components run as Grove PodCliques or LeaderWorkerSets.",
-    effect="Without Grove or LeaderWorkerSet, the operator rejects the deployment "
-    "(NoOrchestratorAvailable).",
-    remedy="Set global.grove.install in the platform chart, or install LeaderWorkerSet.",
-    source="dynamo#2564; operator webhook",
-    versions=OPERATOR,
-)
 def needs_grove(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
         if component.nodes > 1:
@@ -200,17 +141,6 @@ def _adapter(deployment: ServingDeployment) -> Mapping[str, bool]:
     return {"enabled": True} if deployment.api_version == V1ALPHA1 else {}
 
 
-@rule(
-    id="PS806",
-    title="replicas and a scaling adapter",
-    level=Level.WARNING,
-    cause="A scaling adapter owns the replica count, but the file sets it as well.",
-    effect="An apply that changes the number reverts what the autoscaler did, or the operator's "
-    "webhook rejects it.",
-    remedy="Remove replicas.",
-    source="dynamo#12080; autoscaling.md",
-    versions=OPERATOR,
-)
 def two_owners(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
         cursor = deployment.pods[component.name].cursor
@@ -223,18 +153,6 @@ def two_owners(deployment: ServingDeployment) -> Iterable[RuleResult]:
             )
 
 
-@rule(
-    id="PS807",
-    title="the autoscaler targets the wrong object",
-    level=Level.WARNING,
-    cause="The HPA or ScaledObject targets an object that the operator reconciles, or a "
-    "component without a scaling adapter.",
-    effect="The operator and the autoscaler revert each other's changes.",
-    remedy="Target the DynamoGraphDeploymentScalingAdapter.",
-    source="autoscaling.md; dynamo#12080, dynamo#4420",
-    versions=OPERATOR,
-    exceptions="A target that the file itself defines is accepted.",
-)
 def wrong_target(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for index, root in enumerate(deployment.documents):
         if root["kind"].value not in ("HorizontalPodAutoscaler", "ScaledObject"):
@@ -271,17 +189,6 @@ def wrong_target(deployment: ServingDeployment) -> Iterable[RuleResult]:
             )
 
 
-@rule(
-    id="PS808",
-    title="the planner scales a pool with fixed replicas",
-    level=Level.NOTE,
-    cause="The planner scales the pool, but the file sets its replicas.",
-    effect="Each apply resets the planner's value, and the planner does not see manual edits.",
-    remedy="Add a scaling adapter and remove replicas.",
-    source="dynamo#4420, dynamo#12080",
-    versions=OPERATOR,
-    exceptions="Nothing is reported if the planner is advisory.",
-)
 def planner_and_file(deployment: ServingDeployment) -> Iterable[RuleResult]:
     planners = deployment.with_role(Role.PLANNER)
     argv = " ".join(" ".join(launch.argv) for c in planners for launch in c.launches)
@@ -301,19 +208,6 @@ def planner_and_file(deployment: ServingDeployment) -> Iterable[RuleResult]:
             )
 
 
-@rule(
-    id="PS809",
-    title="pool without replicas",
-    level=Level.WARNING,
-    cause="replicas is 0.",
-    effect="Requests fail with 404 or 503 until the pool is scaled up.",
-    remedy="Set replicas to at least 1.",
-    source="production-stack#1003",
-    versions=KUBERNETES,
-    other_levels=(Level.NOTE,),
-    exceptions="It is a note with a planner or a scaling adapter, which may raise the number, and "
-    "if another component of the role has replicas.",
-)
 def no_replicas(deployment: ServingDeployment) -> Iterable[RuleResult]:
     has_planner = bool(deployment.with_role(Role.PLANNER))
     for component in deployment.components:
@@ -329,17 +223,6 @@ def no_replicas(deployment: ServingDeployment) -> Iterable[RuleResult]:
             )
 
 
-@rule(
-    id="PS810",
-    title="single frontend",
-    level=Level.NOTE,
-    cause="A single frontend serves all requests to the GPUs.",
-    effect="Its restart breaks every open stream.",
-    remedy="Use two frontends with replica sync, which graphs enable by default.",
-    source="Kubernetes: the connections of a pod end with it; benchmarks/results/drill.json (kill)",
-    versions=KUBERNETES,
-    exceptions="Deployments without GPUs are not checked.",
-)
 def single_frontend(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.with_role(Role.FRONTEND):
         if component.replicas == 1 and deployment.gpus:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from penstock.checks.finding import Fix, Level, RuleResult
-from penstock.checks.rule import rule
+from penstock.checks.finding import Fix, RuleResult
 from penstock.checks.rules.speculation.speculative_decoding import (
     current_method,
     draft_length,
     speculating_workers,
 )
-from penstock.checks.version_range import UNCHANGED, Versions
+from penstock.checks.version_range import Versions
 from penstock.manifests.deployment import Engine
 from penstock.positive_int import positive_int
 from penstock.serving.deployment import ServingDeployment
@@ -24,19 +23,6 @@ ASYNC_METHODS = (
 FIRST_RUNNER = ("suffix", "custom_class")
 
 
-@rule(
-    id="PS138",
-    title="SGLang's EAGLE settings are incomplete",
-    level=Level.ERROR,
-    cause="Steps, top-k and draft tokens must be set together or not at all. Draft tokens may be "
-    "omitted where top-k is 1.",
-    effect="SGLang raises a TypeError or fails an assertion at startup.",
-    remedy="Set speculative-num-steps, speculative-eagle-topk and speculative-num-draft-tokens, "
-    "such as 3, 1 and 4, SGLang's own values for gpt-oss.",
-    source="sglang#22895",
-    versions=UNCHANGED,
-    engines=(Engine.SGLANG,),
-)
 def partial_eagle(deployment: ServingDeployment) -> Iterable[RuleResult]:
     names = ("speculative-num-steps", "speculative-eagle-topk", "speculative-num-draft-tokens")
     for worker in deployment.workers:
@@ -61,17 +47,6 @@ def partial_eagle(deployment: ServingDeployment) -> Iterable[RuleResult]:
             )
 
 
-@rule(
-    id="PS152",
-    title="draft tree with an attention backend that supports only chains",
-    level=Level.ERROR,
-    cause="SGLang's trtllm_mha attention backend verifies one candidate per step.",
-    effect="SGLang raises ValueError at startup.",
-    remedy="Set speculative-eagle-topk to 1, or use another attention backend.",
-    source="docs.sglang.io, speculative decoding; sglang/srt/server_args.py 0.5.21",
-    versions=UNCHANGED,
-    engines=(Engine.SGLANG,),
-)
 def tree_with_chain_attention(deployment: ServingDeployment) -> Iterable[RuleResult]:
     names = ("attention-backend", "decode-attention-backend", "prefill-attention-backend")
     for worker in deployment.workers:
@@ -88,18 +63,6 @@ def tree_with_chain_attention(deployment: ServingDeployment) -> Iterable[RuleRes
             )
 
 
-@rule(
-    id="PS139",
-    title="asynchronous scheduling with an unsupported draft method",
-    level=Level.ERROR,
-    cause="vLLM's asynchronous scheduler supports only EAGLE, MTP and draft models. Since 0.33 it "
-    "supports all but suffix and custom_class.",
-    effect="vLLM exits at startup.",
-    remedy="Remove the flag; vLLM enables asynchronous scheduling where it is supported.",
-    source="vllm/config/vllm.py of 0.12.0 to 0.32.0 (“async scheduling is only supported with”), "
-    "1651-1680 and 3068 of 0.33.0; vllm#31998",
-    versions=Versions(vllm=">=0.12"),
-)
 def unsupported_async_scheduling(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, value in speculating_workers(deployment):
         method = str(value.get("method", ""))
@@ -123,20 +86,6 @@ METHODS_WITHOUT_MODEL = (
 SGLANG_METHODS_WITH_MODEL = ("EAGLE3", "STANDALONE", "DFLASH")
 
 
-@rule(
-    id="PS154",
-    title="speculative decoding without a draft model",
-    level=Level.ERROR,
-    cause="The method needs its own draft model, and none is configured.",
-    effect="vLLM and SGLang's DFLASH exit at startup; SGLang's EAGLE3 and STANDALONE load the "
-    "target model as its own draft.",
-    remedy="Set the draft model.",
-    source="vllm/config/speculative.py of 0.14.1 to 0.31.0 (num_speculative_tokens without a "
-    "model); sglang/srt/arg_groups/speculative_hook.py 0.5.21, managers/tp_worker.py of 0.5.8 to "
-    "0.5.18 (the draft worker's model_path); sglang#36528",
-    versions=UNCHANGED,
-    engines=(Engine.VLLM, Engine.SGLANG),
-)
 def no_draft_model(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
         value = worker.value("speculation")

@@ -7,9 +7,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from penstock.as_mapping import as_mapping
-from penstock.checks.finding import Fix, Level, RuleResult
-from penstock.checks.rule import rule
-from penstock.checks.version_range import UNCHANGED, Versions
+from penstock.checks.finding import Fix, RuleResult
+from penstock.checks.version_range import Versions
 from penstock.engines.setting_names import COMMON_SETTINGS
 from penstock.hardware import Gpu
 from penstock.manifests.deployment import Engine
@@ -33,18 +32,6 @@ NOT_CAUSAL = ("dflash", "dspark")
 ADA = frozenset({"4090", "4080", "l4", "l40", "l40s"})
 
 
-@rule(
-    id="PS180",
-    title="EAGLE3 with a target that SGLang does not support",
-    level=Level.ERROR,
-    cause="EAGLE3 reads hidden states of the target, and the class of this model cannot return "
-    "them (set_eagle3_layers_to_capture is missing).",
-    effect="SGLang raises AttributeError at startup.",
-    remedy="Remove speculative-algorithm, or use a later image.",
-    source="sglang/srt/models of 0.5.4.post3 to 0.5.11 (qwen3_vl.py 1398, qwen3_vl_moe.py, "
-    "qwen3_5.py, qwen3_next.py); model_executor/model_runner.py 587 of 0.5.8; sglang#17935",
-    versions=Versions(sglang="<0.5.11"),
-)
 def target_without_eagle3(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
         facts = deployment.facts_of(worker)
@@ -64,21 +51,6 @@ def target_without_eagle3(deployment: ServingDeployment) -> Iterable[RuleResult]
             )
 
 
-@rule(
-    id="PS181",
-    title="fp8 KV cache only for the draft of a hybrid model",
-    level=Level.ERROR,
-    cause="speculative-config sets kv_cache_dtype fp8, and the target keeps its own type. For the "
-    "layers of the draft, FlashInfer reads the type of the target, which is auto.",
-    effect="The engine stops at startup: “Unrecognized dtype: auto”.",
-    remedy="Remove kv_cache_dtype from speculative-config.",
-    source="vllm/v1/attention/backends/flashinfer.py 706-726 of 0.26.0, 785-807 of 0.28.0 and "
-    "775-797 of 0.31.0, 970 of 0.33.0; vllm#54690 (0.28.0, RTX 4090)",
-    versions=UNCHANGED,
-    engines=(Engine.VLLM,),
-    exceptions="Nothing is reported if vLLM selects another backend than FlashInfer for the draft, "
-    "as on Hopper.",
-)
 def draft_only_fp8(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
         facts, section = deployment.facts_of(worker), worker.get(SECTION)

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from penstock.checks.finding import Fix, Level, RuleResult
-from penstock.checks.rule import rule
-from penstock.checks.version_range import MODEL_CARD, UNCHANGED, Versions
+from penstock.checks.version_range import Versions
 from penstock.engines.setting_names import COMMON_SETTINGS
 from penstock.manifests.deployment import Engine, Role
 from penstock.models import ModelFacts
@@ -47,18 +46,6 @@ def _key(worker: Worker, key: str) -> str:
     return f"{COMMON_SETTINGS['speculation'][worker.engine]}.{key}"
 
 
-@rule(
-    id="PS131",
-    title="two settings limit the draft length",
-    level=Level.ERROR,
-    cause="max_concurrency and draft_len_schedule are mutually exclusive, and a schedule must "
-    "begin with max_draft_len.",
-    effect="The worker exits at startup.",
-    remedy="Keep only one of them.",
-    source="DecodingBaseConfig in TensorRT-LLM llm_args.py",
-    versions=UNCHANGED,
-    engines=(Engine.TRTLLM,),
-)
 def contradicting_schedules(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, value in speculating_workers(deployment):
         schedule = value.get("draft_len_schedule")
@@ -81,18 +68,6 @@ def contradicting_schedules(deployment: ServingDeployment) -> Iterable[RuleResul
                 )
 
 
-@rule(
-    id="PS132",
-    title="draft tree without a valid width",
-    level=Level.ERROR,
-    cause="use_dynamic_tree requires dynamic_tree_max_topK, which may be at most 32 with "
-    "use_rejection_sampling.",
-    effect="The worker exits at startup.",
-    remedy="Set dynamic_tree_max_topK.",
-    source="EagleDecodingConfig and validate_speculative_config in TensorRT-LLM llm_args.py",
-    versions=UNCHANGED,
-    engines=(Engine.TRTLLM,),
-)
 def tree_without_width(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, value in speculating_workers(deployment):
         width = positive_int(value.get("dynamic_tree_max_topK"))
@@ -110,17 +85,6 @@ def tree_without_width(deployment: ServingDeployment) -> Iterable[RuleResult]:
             )
 
 
-@rule(
-    id="PS133",
-    title="rejection sampling with a suffix automaton",
-    level=Level.ERROR,
-    cause="use_rejection_sampling and sa_config are mutually exclusive.",
-    effect="The worker exits at startup.",
-    remedy="Remove one of them.",
-    source="validate_speculative_config in TensorRT-LLM llm_args.py",
-    versions=UNCHANGED,
-    engines=(Engine.TRTLLM,),
-)
 def sampling_with_suffix_automaton(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, value in speculating_workers(deployment):
         if value.get("use_rejection_sampling") is True and value.get("sa_config") is not None:
@@ -131,24 +95,6 @@ def sampling_with_suffix_automaton(deployment: ServingDeployment) -> Iterable[Ru
             )
 
 
-@rule(
-    id="PS134",
-    title="speculative decoding with pipeline parallelism",
-    level=Level.ERROR,
-    cause="TensorRT-LLM supports no speculative decoding with pipeline parallelism. Before vLLM "
-    "0.31 the draft has as many pipeline stages as the model, which most EAGLE and MTP drafts do "
-    "not support; since then EAGLE works only for Llama, Qwen2 and MiMo. SGLang supports no "
-    "speculation with it before 0.5.21, and EAGLE on prefill workers since.",
-    effect="The engine does not start.",
-    remedy="Use tensor parallelism, or disable speculative decoding.",
-    source="TensorRT-LLM#14195 (feature matrix); vllm#52069, create_draft_parallel_config and "
-    "verify_with_parallel_config in vllm/config of 0.14.1 to 0.28.0 and the classes with "
-    "SupportsPP in model_executor/models, eagle3_utils.py 0.31.0; sglang#37154, "
-    "sglang/srt/server_args.py 4088 of 0.5.6 to 9160 of 0.5.18, validation_hook.py 0.5.21",
-    versions=UNCHANGED,
-    engines=(Engine.TRTLLM, Engine.VLLM, Engine.SGLANG),
-    other_levels=(Level.WARNING,),
-)
 def speculation_with_pipeline_parallelism(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
         value = worker.value("speculation")
@@ -203,16 +149,6 @@ def _supports_pipeline(worker: Worker, algorithm: str) -> bool:
     return algorithm.upper() in ("EAGLE", "NEXTN") and worker.role is role
 
 
-@rule(
-    id="PS135",
-    title="the draft model supports only a short context",
-    level=Level.WARNING,
-    cause="The draft model was trained for at most 8,192 tokens.",
-    effect="Beyond that length few drafts are accepted, so each step costs more than it saves.",
-    remedy="Use nvidia/gpt-oss-120b-Eagle3-v3 or -long-context.",
-    source="model cards of nvidia/gpt-oss-120b-Eagle3-v2 and -short-context",
-    versions=MODEL_CARD,
-)
 def short_context_draft_model(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, value in speculating_workers(deployment):
         model, length = _draft_model(value), worker.count("context_length")
@@ -233,16 +169,6 @@ def short_context_draft_model(deployment: ServingDeployment) -> Iterable[RuleRes
             )
 
 
-@rule(
-    id="PS136",
-    title="single-token draft model drafts several tokens",
-    level=Level.WARNING,
-    cause="The throughput head predicts one token only.",
-    effect="Further draft tokens are random, but verifying them costs time.",
-    remedy="Draft one token.",
-    source="model card of nvidia/gpt-oss-120b-Eagle3-throughput",
-    versions=MODEL_CARD,
-)
 def single_token_draft_model(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, value in speculating_workers(deployment):
         model, length = _draft_model(value), draft_length(value)
@@ -259,19 +185,6 @@ def single_token_draft_model(deployment: ServingDeployment) -> Iterable[RuleResu
             )
 
 
-@rule(
-    id="PS137",
-    title="speculative decoding with large batches",
-    level=Level.NOTE,
-    cause="A large batch uses the whole GPU, which leaves no compute for drafts.",
-    effect="The speedup shrinks with the batch, and large batches become slower.",
-    example="On 8 H200 the speedup was 1.97× at batch 1, 1.31× at 32, and 1.00× at 128.",
-    remedy="Limit drafting to small batches with max_concurrency or draft_len_schedule, or "
-    "disable it.",
-    source="TensorRT-LLM#12130",
-    versions=UNCHANGED,
-    engines=(Engine.TRTLLM,),
-)
 def speculation_in_large_batches(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, value in speculating_workers(deployment):
         batch = worker.count("max_sequences")
@@ -289,19 +202,6 @@ def speculation_in_large_batches(deployment: ServingDeployment) -> Iterable[Rule
             )
 
 
-@rule(
-    id="PS140",
-    title="EAGLE-3 with block reuse on gpt-oss",
-    level=Level.NOTE,
-    cause="Every published EAGLE-3 configuration of gpt-oss disables block reuse; one "
-    "configuration of another model enables it.",
-    effect="Unknown. A wrong draft cache would lower the acceptance rate but not change the "
-    "output.",
-    remedy="Measure the acceptance rate before you rely on it.",
-    source="TensorRT-LLM blog 11@2772a81b; recipes/kimi-k2.5/trtllm/agg-eagle-kv-router",
-    versions=UNCHANGED,
-    engines=(Engine.TRTLLM,),
-)
 def untested_block_reuse(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, value in speculating_workers(deployment):
         is_eagle = str(value.get("decoding_type", "")).startswith("Eagle")

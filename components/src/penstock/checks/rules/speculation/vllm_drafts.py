@@ -6,14 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from penstock.checks.exclusion import Exclusion, results
-from penstock.checks.finding import Level, RuleResult
-from penstock.checks.rule import rule
+from penstock.checks.finding import RuleResult
 from penstock.checks.rules.speculation.speculative_decoding import (
     current_method,
     draft_length,
     speculating_workers,
 )
-from penstock.checks.version_range import UNCHANGED
 from penstock.manifests.deployment import Engine
 from penstock.models import ModelFacts
 from penstock.positive_int import positive_int
@@ -35,21 +33,6 @@ EAGLE3_TARGETS: Mapping[str, tuple[str, ...]] = {
 WITH_DRAFT_CHECKPOINT = ("eagle", "eagle3", "draft_model", "medusa")
 
 
-@rule(
-    id="PS173",
-    title="speculative-config that vLLM refuses",
-    level=Level.ERROR,
-    cause="The n-gram limits contradict each other, the number of draft tokens is missing, or the "
-    "version does not support the method for the model or with another setting.",
-    effect="vLLM raises ValueError at startup.",
-    remedy="Change the setting that the message names.",
-    source="vllm/config/__init__.py 2094, 2156 and 2347 of 0.10.1, "
-    "speculative.py 389 and 637 of 0.14.1, 701 of 0.16.0, 812 of 0.19.0, 924 of "
-    "0.20.1, 1218, 1504 and 1820 of 0.31.0; config/vllm.py 1577 and 1947 of 0.31.0, 1663 of "
-    "0.33.0",
-    versions=UNCHANGED,
-    engines=(Engine.VLLM,),
-)
 def refused_drafts(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker, value in speculating_workers(deployment):
         if worker.engine is Engine.VLLM:

@@ -7,9 +7,7 @@ from collections.abc import Iterator
 
 from packaging.version import Version
 
-from penstock.checks.finding import Fix, Level, RuleResult
-from penstock.checks.rule import rule
-from penstock.checks.version_range import Versions
+from penstock.checks.finding import Fix, RuleResult
 from penstock.engines.architectures import first_version
 from penstock.engines.releases import RELEASES
 from penstock.manifests.deployment import Engine
@@ -26,23 +24,6 @@ SM_103 = 103
 CUDA_13 = re.compile(r"cu(da)?-?13")
 
 
-@rule(
-    id="PS923",
-    title="the engine in the image does not support the model",
-    level=Level.ERROR,
-    cause="The release of the engine in the image has no class for the architecture in the model's "
-    "config.json.",
-    effect="The worker exits when it loads the model (Model architectures […] are not supported), "
-    "in a crash loop.",
-    remedy="Use the image of a release that has the class, or NVIDIA's build for the model.",
-    source="vllm/model_executor/models/registry.py and sglang/srt/models of the versions in "
-    "Dynamo's images; TensorRT-LLM's release notes of 1.3.0rc9; config.json of the models",
-    versions=Versions(dynamo=">=0.4"),
-    engines=(Engine.VLLM, Engine.SGLANG, Engine.TRTLLM),
-    exceptions="Only NVIDIA's images with a version are checked. A build for one model is judged "
-    "as the release after it. Nothing is reported if the container installs packages, or if a "
-    "setting makes the engine load another class.",
-)
 def unknown_architecture(deployment: ServingDeployment) -> Iterator[RuleResult]:
     for worker in deployment.one_worker_per_component:
         facts = deployment.facts_of(worker)
@@ -95,22 +76,6 @@ def _fix_of(worker: Worker, text: str, tag: str) -> Fix:
     return Fix(text=text, fields={"main/image": image}, graph={"engine.image": image})
 
 
-@rule(
-    id="PS924",
-    title="the image has no kernels for B300 and GB300",
-    level=Level.WARNING,
-    cause="Up to Dynamo 1.2, the images of vLLM and SGLang without -cuda13 have CUDA 12, whose "
-    "compiler does not support B300 and GB300 (sm_103).",
-    effect="Triton kernels stop with `ptxas fatal: Value 'sm_103a' is not defined`, and NVFP4 "
-    "kernels with `no kernel image is available`. Other kernels are compiled at their first use.",
-    remedy="Use the tag with -cuda13, or Dynamo 1.3 or later, whose images have CUDA 13.",
-    source="docs.nvidia.com/dynamo: Compatibility (CUDA of each release); vllm#30245, vllm#37630; "
-    "NVIDIA/aicr#2385 (1.2.1 on GB300); NVIDIA/Model-Optimizer#2042",
-    versions=Versions(dynamo=">=0.6,<1.3"),
-    engines=(Engine.VLLM, Engine.SGLANG),
-    exceptions="Only NVIDIA's images are checked, except builds for one model. TensorRT-LLM's "
-    "images have CUDA 13.",
-)
 def cuda_12(deployment: ServingDeployment) -> Iterator[RuleResult]:
     if deployment.gpu is None or deployment.gpu.sm != SM_103:
         return

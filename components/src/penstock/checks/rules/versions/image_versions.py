@@ -6,11 +6,9 @@ import re
 from collections.abc import Iterable
 
 from penstock.checks.finding import Fix, Level, RuleResult
-from penstock.checks.rule import Rule, reported_by_run, rule
 from penstock.checks.rules.versions.placeholders import hides_version
 from penstock.checks.rules.versions.published_tags import nearest_published
-from penstock.checks.version_range import CRD, EVERY_IMAGE, Versions
-from penstock.engines.releases import NEWEST, RELEASES
+from penstock.engines.releases import RELEASES
 from penstock.engines.settings import Location
 from penstock.image_reference import image_problem
 from penstock.manifests.deployment import Component, Role
@@ -29,21 +27,6 @@ from penstock.serving.worker import WORKERS
 NVIDIA = re.compile(r"nvcr\.io/nvidia/ai-dynamo/")
 
 
-@rule(
-    id="PS901",
-    title="the image tag has no Dynamo version",
-    level=Level.WARNING,
-    cause="The operator reads Dynamo's version from the image tag. `latest`, a branch name or a "
-    "digest without a tag is not a version. The manifest does not state the version of the "
-    "operator; v1alpha1 is a note, as its operators are often older.",
-    effect="The admission webhook of operator 1.6 rejects the deployment. Rules that depend on the "
-    "version assume the newest release, or those whose flags the file uses.",
-    remedy="Set runtimeVersionOverride, or use a tag that is a version. The chart does this for "
-    "graphs.",
-    source="operator 1.6.0 chart notes; dynamocomponentdeployment_types.go@006b6e10",
-    versions=EVERY_IMAGE,
-    other_levels=(Level.NOTE,),
-)
 def unknown_version(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
         pod = deployment.pods[component.name]
@@ -68,16 +51,6 @@ def unknown_version(deployment: ServingDeployment) -> Iterable[RuleResult]:
         )
 
 
-@rule(
-    id="PS902",
-    title="runtimeVersionOverride is not a version",
-    level=Level.ERROR,
-    cause="The CRD requires three numbers separated by dots.",
-    effect="The API server rejects the deployment.",
-    remedy="Write a version such as 1.6.1.",
-    source="dynamocomponentdeployment_types.go@006b6e10",
-    versions=CRD,
-)
 def bad_override(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
         value = deployment.pods[component.name].cursor["runtimeVersionOverride"].value
@@ -92,18 +65,6 @@ def bad_override(deployment: ServingDeployment) -> Iterable[RuleResult]:
             )
 
 
-@rule(
-    id="PS903",
-    title="prefill and decode run different images",
-    level=Level.WARNING,
-    cause="Dynamo supports no version skew between prefill and decode: the KV layout and the "
-    "transfer protocol are not versioned.",
-    effect="KV transfers may fail, or decode workers may read wrong blocks.",
-    remedy="Use the same image for both pools, and change it in one apply.",
-    source="rolling-updates.mdx@11db1467; dynamo#12796, dynamo#13886",
-    versions=EVERY_IMAGE,
-    other_levels=(Level.NOTE,),
-)
 def mixed_pools(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for prefill, decode in deployment.pairs:
         first, second = prefill.component.image, decode.component.image
@@ -130,16 +91,6 @@ def _release(version: tuple[int, int]) -> int:
     return 10 * version[0] + version[1]
 
 
-@rule(
-    id="PS904",
-    title="frontend and workers are more than two releases apart",
-    level=Level.WARNING,
-    cause="A frontend supports workers that are at most two releases older or newer.",
-    effect="The frontend may not discover the workers, or requests may fail.",
-    remedy="Use one release everywhere.",
-    source="rolling-updates.mdx@11db1467 (skew table)",
-    versions=EVERY_IMAGE,
-)
 def frontend_skew(deployment: ServingDeployment) -> Iterable[RuleResult]:
     workers = {w.name: v for w in deployment.workers if (v := dynamo_version(w.pod)) is not None}
     for component in deployment.with_role(Role.FRONTEND):
@@ -166,16 +117,6 @@ def _release_of(component: Component, version: tuple[int, int]) -> Fix:
     return Fix(text=text, fields={"main/image": image})
 
 
-@rule(
-    id="PS905",
-    title="components run different Dynamo releases",
-    level=Level.WARNING,
-    cause="The event planes of different releases are not always compatible (1.4 release notes).",
-    effect="The router may miss the KV events of some workers.",
-    remedy="Use one release in all components, except during an upgrade.",
-    source="Dynamo 1.4 release notes",
-    versions=EVERY_IMAGE,
-)
 def mixed_releases(deployment: ServingDeployment) -> Iterable[RuleResult]:
     seen = {
         component.name: version
@@ -195,20 +136,6 @@ def mixed_releases(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 )
 
 
-@rule(
-    id="PS906",
-    title="the image has bugs that later releases fix",
-    level=Level.NOTE,
-    cause="Older images have known failures with gpt-oss on B200, multi-node disaggregation "
-    "and UCX.",
-    effect="Failures that later releases fix can occur.",
-    example="gpt-oss does not start on B200 (0.5), disaggregated multi-node workers exit, UCX "
-    "reports errors (1.3.0).",
-    remedy="Use 1.5 or later. These checks were verified with 1.6.1.",
-    source="dynamo#3872, dynamo#4299, dynamo#6408, dynamo#10671",
-    versions=Versions(dynamo="<1.5"),
-    exceptions="Images of other registries than NVIDIA's are not checked: they may have the fixes.",
-)
 def too_old(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
         version = dynamo_version(deployment.pods[component.name])
@@ -222,16 +149,6 @@ def too_old(deployment: ServingDeployment) -> Iterable[RuleResult]:
             )
 
 
-@rule(
-    id="PS907",
-    title="deprecated API version",
-    level=Level.NOTE,
-    cause="v1beta1 is the storage version since Dynamo 1.5. v1alpha1 is converted.",
-    effect="It still works, but fields without a v1beta1 counterpart are lost in the conversion.",
-    remedy="Use nvidia.com/v1beta1.",
-    source="Dynamo 1.5 release notes (#11904)",
-    versions=Versions(dynamo=">=1.5"),
-)
 def old_api(deployment: ServingDeployment) -> Iterable[RuleResult]:
     if deployment.api_version == V1ALPHA1:
         yield RuleResult(
@@ -241,18 +158,6 @@ def old_api(deployment: ServingDeployment) -> Iterable[RuleResult]:
         )
 
 
-@rule(
-    id="PS908",
-    title="the operator ignores this field",
-    level=Level.WARNING,
-    cause="The operator accepts `autoscaling` and `dynamoNamespace` of v1alpha1 but does not use "
-    "them.",
-    effect="The pool is not autoscaled, and no event or log reports it.",
-    remedy="Use a scaling adapter with an HPA or KEDA.",
-    source="dynamographdeployment CRD@01cc1c3b; dynamo#4416",
-    versions=Versions(dynamo=">=1.0"),
-    other_levels=(Level.NOTE,),
-)
 def ignored_fields(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
         cursor = deployment.pods[component.name].cursor
@@ -267,17 +172,6 @@ def ignored_fields(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 )
 
 
-@rule(
-    id="PS910",
-    title="the image is newer than the releases that penstock knows",
-    level=Level.WARNING,
-    cause=f"This version of penstock knows Dynamo up to {RELEASES[NEWEST].dynamo}. A newer image "
-    "is judged as the newest known release.",
-    effect="The changes of the newer release are not known, so findings may be wrong or missing.",
-    remedy="Update penstock, and read the release notes of the image.",
-    source="docs.nvidia.com/dynamo: Release Artifacts of 1.7.0",
-    versions=EVERY_IMAGE,
-)
 def newer_image(deployment: ServingDeployment) -> Iterable[RuleResult]:
     newer = {
         name: newer_than_known(pod)
@@ -293,18 +187,3 @@ def newer_image(deployment: ServingDeployment) -> Iterable[RuleResult]:
             f"judged as {known}",
             fix=Fix(text="Update penstock, or check the findings against the release notes."),
         )
-
-
-rules_that_are_off = Rule(
-    id="PS911",
-    title="rules that concern only later versions than the image's",
-    level=Level.NOTE,
-    cause="The file has settings that fail in later releases, but not in the release of the image. "
-    "A build between two releases is judged as the release before it.",
-    effect="`check` reports these settings when the image is updated.",
-    remedy="Run `penstock check --explain` with each rule before you update the image.",
-    source="the versions of each rule",
-    versions=EVERY_IMAGE,
-    check=reported_by_run,
-    exceptions="Rules whose findings are only notes are not listed.",
-)

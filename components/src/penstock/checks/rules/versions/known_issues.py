@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from penstock.checks.finding import Fix, Level, RuleResult
-from penstock.checks.rule import rule
+from penstock.checks.finding import Fix, RuleResult
 from penstock.checks.rules.kv_transfer.transfer import kv_transfer_workers
 from penstock.checks.rules.kv_transfer.vllm_connectors import HMA_FLAG, connector_of, hma_flag
 from penstock.checks.rules.network.efa import has_efa, nixl_plugins
@@ -40,18 +39,6 @@ def _setting(worker: Worker, key: str, message: str, text: str, **config: Any) -
     return RuleResult(location=worker.config_location(key), message=message, fix=fix)
 
 
-@rule(
-    id="PS913",
-    title="GPU Memory Service with expert parallelism",
-    level=Level.ERROR,
-    cause="load-format is gms, and enable-expert-parallel is set.",
-    effect="vLLM calls Tensor.item() on a meta tensor, and the worker exits while it loads the "
-    "model.",
-    remedy="Disable expert parallelism, or use another load format.",
-    source=f"{PAGE} 1.3.0; vllm#43928",
-    versions=Versions(dynamo=">=1.3,<1.4"),
-    engines=(Engine.VLLM,),
-)
 def gms_with_experts(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in _of(deployment, Engine.VLLM):
         if worker.get("load-format") == "gms" and worker.get("enable-expert-parallel") is True:
@@ -64,18 +51,6 @@ def gms_with_experts(deployment: ServingDeployment) -> Iterable[RuleResult]:
             )
 
 
-@rule(
-    id="PS914",
-    title="EAGLE-3 in a disaggregated deployment",
-    level=Level.WARNING,
-    cause="Prefill and decode workers of vLLM 0.23 draft with EAGLE-3. The crash also occurs with "
-    "the same setting on both pools.",
-    effect="Decode workers crash without a message under many KV transfers.",
-    remedy=f"{NEWER}, or disable speculative decoding.",
-    source=f"{PAGE} 1.3.0",
-    versions=Versions(dynamo=">=1.3,<1.4"),
-    engines=(Engine.VLLM,),
-)
 def eagle_disaggregated(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in kv_transfer_workers(deployment):
         draft = worker.get("speculative-config")
@@ -89,17 +64,6 @@ def eagle_disaggregated(deployment: ServingDeployment) -> Iterable[RuleResult]:
             )
 
 
-@rule(
-    id="PS915",
-    title="KVBM's PdConnector with the hybrid KV cache manager",
-    level=Level.ERROR,
-    cause="PdConnector inherits SupportsHMA from vLLM's MultiConnector, but does not support it.",
-    effect="The NIXL handshake fails (VRAM_SEG), and no KV is transferred.",
-    remedy=f"Set {HMA_FLAG} on both pools.",
-    source=f"{PAGE} 1.3.0; vLLM 0.23.0",
-    versions=Versions(dynamo=">=1.3,<1.4"),
-    engines=(Engine.VLLM,),
-)
 def pd_connector_with_hybrid_cache(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in kv_transfer_workers(deployment):
         connector = connector_of(worker)
@@ -113,16 +77,6 @@ def pd_connector_with_hybrid_cache(deployment: ServingDeployment) -> Iterable[Ru
             )
 
 
-@rule(
-    id="PS916",
-    title="AIConfigurator's timing in the mocker of Dynamo 1.3",
-    level=Level.ERROR,
-    cause="--aic-perf-model needs sdk.memory, which AIConfigurator 0.9.0 in the image lacks.",
-    effect="The mocker exits at startup.",
-    remedy="Remove --aic-perf-model, or use an image of Dynamo 1.4.",
-    source=f"{PAGE} 1.3.0",
-    versions=Versions(dynamo=">=1.3,<1.4"),
-)
 def mocker_timing(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in deployment.workers:
         if worker.engine is Engine.MOCKER and (flag := worker.flag("--aic-perf-model")):
@@ -133,19 +87,6 @@ def mocker_timing(deployment: ServingDeployment) -> Iterable[RuleResult]:
             )
 
 
-@rule(
-    id="PS917",
-    title="disaggregated SGLang over EFA",
-    level=Level.WARNING,
-    cause="NIXL in these images has a defect in its LIBFABRIC backend, which transfers KV over "
-    "EFA. Dynamo 1.3.1 fixes it only on GB200, where requests stall sometimes.",
-    effect="Requests return HTTP 200 without tokens after about 300 s.",
-    remedy=f"{NEWER}, another transport, or aggregated serving.",
-    source=f"{PAGE} 1.3.0 and 1.3.1; dynamo#12106",
-    versions=Versions(dynamo=">=1.3,<1.4"),
-    engines=(Engine.SGLANG,),
-    exceptions="Images of other registries are not checked: their NIXL may be newer.",
-)
 def sglang_over_efa(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in kv_transfer_pods(deployment):
         is_own = not worker.component.image.startswith(NVIDIA)
@@ -159,17 +100,6 @@ def sglang_over_efa(deployment: ServingDeployment) -> Iterable[RuleResult]:
             )
 
 
-@rule(
-    id="PS918",
-    title="wrong status for long prompts of the Messages API",
-    level=Level.NOTE,
-    cause="The frontend serves the Anthropic API from TensorRT-LLM workers.",
-    effect="A request without streaming whose prompt exceeds max_num_tokens gets HTTP 500 instead "
-    "of 400, so clients retry it.",
-    remedy="Use an image of Dynamo 1.6.2.",
-    source=f"{PAGE} 1.6.0; release notes of 1.6.2, which fixes it",
-    versions=Versions(dynamo=">=1.6,<1.6.2"),
-)
 def messages_status(deployment: ServingDeployment) -> Iterable[RuleResult]:
     if not any(worker.is_trtllm for worker in deployment.workers):
         return
@@ -185,17 +115,6 @@ def messages_status(deployment: ServingDeployment) -> Iterable[RuleResult]:
                 )
 
 
-@rule(
-    id="PS919",
-    title="max-running-requests is smaller than the number of attention ranks",
-    level=Level.ERROR,
-    cause="Under attention DP, SGLang divides max-running-requests by data-parallel-size and "
-    "rounds down.",
-    effect="The worker exits with “max_running_request is zero”.",
-    remedy="Set max-running-requests to at least data-parallel-size.",
-    source=f"{PAGE} 1.4.0; resolve_max_num_reqs of SGLang 0.5.14 to 0.5.22, which 0.5.23 corrects",
-    versions=Versions(sglang=">=0.5.14,<0.5.23"),
-)
 def no_requests_for_a_rank(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in _of(deployment, Engine.SGLANG):
         most = positive_int(worker.get("max-running-requests"))
@@ -210,17 +129,6 @@ def no_requests_for_a_rank(deployment: ServingDeployment) -> Iterable[RuleResult
             )
 
 
-@rule(
-    id="PS920",
-    title="checkpoint of an SGLang worker with CUDA graphs",
-    level=Level.ERROR,
-    cause="The worker is checkpointed, and disable-cuda-graph is not set.",
-    effect="SGLang exits at startup with NotImplementedError at its prefill CUDA graphs.",
-    remedy="Set disable-cuda-graph.",
-    source=f"{PAGE} 1.6.0 (also 1.5.0, 1.6.1 and 1.6.2)",
-    versions=Versions(dynamo=">=1.5"),
-    engines=(Engine.SGLANG,),
-)
 def checkpoint_with_graphs(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for worker in _of(deployment, Engine.SGLANG):
         checkpoint = worker.pod.cursor.at("experimental")["checkpoint"]["enabled"].value
@@ -235,17 +143,6 @@ def checkpoint_with_graphs(deployment: ServingDeployment) -> Iterable[RuleResult
             )
 
 
-@rule(
-    id="PS921",
-    title="SGLang sidecar of Dynamo 1.5",
-    level=Level.ERROR,
-    cause="The sidecar's protocol is not that of SGLang 0.5.18 in the same image.",
-    effect="Every request fails with HTTP 500 ('GenerateReqInput' object has no attribute "
-    "'batch_size').",
-    remedy="Use dynamo.sglang, or an image of Dynamo 1.6.",
-    source=f"{PAGE} 1.5.0 and 1.5.1",
-    versions=Versions(dynamo=">=1.5,<1.6"),
-)
 def sglang_sidecar(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
         if any(launch.module == "dynamo.sglang.sidecar" for launch in component.launches):
@@ -256,18 +153,6 @@ def sglang_sidecar(deployment: ServingDeployment) -> Iterable[RuleResult]:
             )
 
 
-@rule(
-    id="PS922",
-    title="the planner's load scaling does not scale",
-    level=Level.WARNING,
-    cause="With the target sla, load scaling remains in the state insufficient_data. With the "
-    "target load, SGLang's prefill workers report a queue near zero, and TensorRT-LLM's workers of "
-    "1.3 report no KV capacity.",
-    effect="The planner does not change the number of replicas.",
-    remedy="Use throughput scaling: set enable_load_scaling to false.",
-    source=f"{PAGE} 1.2.0, 1.3.0 and 1.4.0; dynamo#13310",
-    versions=Versions(dynamo=">=1.2,<1.5"),
-)
 def load_scaling(deployment: ServingDeployment) -> Iterable[RuleResult]:
     engines = {worker.engine for worker in deployment.workers}
     for location, config in configurations(deployment):

@@ -8,8 +8,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from penstock.checks.finding import Fix, Level, RuleResult
-from penstock.checks.rule import rule
-from penstock.checks.version_range import KUBERNETES
 from penstock.engines.settings import Location
 from penstock.errors import ProblemKind
 from penstock.manifests.cursor import Cursor
@@ -78,21 +76,6 @@ def fix_of(kind: ProblemKind, texts: Iterable[str]) -> str:
     return f"Replace the {' and the '.join(parts)} with {own} of your image."
 
 
-@rule(
-    id="PS909",
-    title="placeholder that must be replaced",
-    level=Level.ERROR,
-    cause="The manifest contains text to replace, such as `<your-registry>`, or an image with a "
-    "tag such as `my-tag` or a registry such as `my-registry`. All of a deployment are one "
-    "finding, and rules that do not need the values apply. Text that a program fills, such as "
-    "`${IMAGE}`, is a note; a tag or a registry is a warning.",
-    effect="Kubernetes rejects the value or finds no such image, or a program gets the placeholder "
-    "itself.",
-    remedy="Replace it. `penstock up` ignores images and namespaces.",
-    source="Kubernetes, names and images",
-    versions=KUBERNETES,
-    other_levels=(Level.WARNING, Level.NOTE),
-)
 def unfilled_placeholder(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for kind, found in by_kind(_placeholders(deployment)).items():
         location, _ = found[0]

@@ -6,9 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 
-from penstock.checks.finding import Fix, Level, RuleResult
-from penstock.checks.rule import rule
-from penstock.checks.version_range import EVERY_IMAGE
+from penstock.checks.finding import Fix, RuleResult
 from penstock.engines.flags import load
 from penstock.engines.settings import Location
 from penstock.serving.deployment import ServingDeployment
@@ -65,22 +63,6 @@ def _numbers(version: str) -> list[int]:
     return [int(number) for number in re.findall(r"\d+", version)]
 
 
-@rule(
-    id="PS912",
-    title="tag that NVIDIA has not published",
-    level=Level.ERROR,
-    cause="The tag is a version, with or without a variant such as -efa, that is not in NVIDIA's "
-    f"list of {load(TABLE)['date']}: the patch was not released, or the release does not have the "
-    "variant.",
-    effect="The image does not exist, so the pods stay in ImagePullBackOff.",
-    remedy="Use a tag from NVIDIA's page “Release Artifacts”.",
-    source=load(TABLE)["source"],
-    versions=EVERY_IMAGE,
-    exceptions="Previews (`1.5.0-dev.1`), builds of one model (`1.5.0-kimi-k3-dev.1`), digests and "
-    f"other registries are not checked. In {', '.join(load(TABLE)['only_plain'])}, whose variants "
-    "are not in the list, a tag may have any variant of another release. A patch of the two newest "
-    "minor releases may be newer than the list: PS910 reports it.",
-)
 def unpublished_tag(deployment: ServingDeployment) -> Iterable[RuleResult]:
     for component in deployment.components:
         image = deployment.pods[component.name].image

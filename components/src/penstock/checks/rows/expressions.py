@@ -1,0 +1,187 @@
+"""Expressions of rows and templates of their texts → Python source that calls `logic`."""
+
+from __future__ import annotations
+
+import ast
+import string
+from collections.abc import Collection
+
+from penstock.nearest import nearest
+
+# Python's other expressions (lambda, await, walrus, …) have no meaning in a row.
+ALLOWED = (
+    *(ast.Expression, ast.Load, ast.Store, ast.Name, ast.Constant, ast.Attribute, ast.Subscript),
+    *(ast.Call, ast.keyword, ast.BoolOp, ast.And, ast.Or, ast.UnaryOp, ast.Not, ast.USub),
+    *(ast.Compare, ast.cmpop, ast.BinOp, ast.operator, ast.IfExp, ast.Tuple, ast.List, ast.Dict),
+    *(ast.Set, ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp, ast.comprehension),
+    *(ast.Slice, ast.Starred, ast.JoinedStr, ast.FormattedValue),
+)
+
+
+# The names that an expression may have; None: all.
+Names = Collection[str] | None
+
+
+class ExpressionError(ValueError):
+    """An expression that is not valid: `text` says why and may suggest a name."""
+
+
+def compiled(text: str, names: Names) -> str:
+    """The Python source of an expression; ExpressionError if it is not one, or if a name is
+    neither in ``names`` nor bound by a comprehension of the expression."""
+    return ast.unparse(_Translator(names).visit(_parsed(text)))
+
+
+def compiled_clauses(text: str, names: Names) -> tuple[list[str], set[str]]:
+    """The statements `for` and `if` of clauses such as `worker in deployment.workers if
+    worker.is_trtllm`, outermost first, and the names that they bind."""
+    comprehension = _parsed(f"[None for {text}]")
+    if not isinstance(comprehension, ast.ListComp):
+        raise ExpressionError(f"{text!r} is not `NAME in EXPRESSION`")
+    translator = _Translator(names)
+    statements, bound = [], set()
+    for clause in comprehension.generators:
+        group = ast.unparse(translator.visit(clause.iter))
+        bound |= _bound(clause.target)
+        translator.bind(bound)
+        statements.append(f"for {ast.unparse(clause.target)} in elements({group}):")
+        for condition in clause.ifs:
+            statements.append(f"if {ast.unparse(translator.visit(condition))}:")
+    return statements, bound
+
+
+def compiled_template(text: str, names: Names) -> str:
+    """The Python source of a text with `{expression}` or `{expression:format}` in it."""
+    parts = []
+    try:
+        for literal, field, form, _ in string.Formatter().parse(text):
+            if literal:
+                parts.append(repr(literal))
+            if field is not None:
+                parts.append(f"format({compiled(field, names)}, {form or ''!r})")
+    except ValueError as error:
+        raise ExpressionError(f"{text!r}: {error}") from error
+    return f"''.join(({', '.join(parts)},))" if len(parts) > 1 else "".join(parts) or "''"
+
+
+def _parsed(text: str) -> ast.expr:
+    try:
+        tree = ast.parse(text.strip(), mode="eval")
+    except SyntaxError as error:
+        raise ExpressionError(f"{text!r} is not an expression: {error.msg}") from error
+    for node in ast.walk(tree):
+        if not isinstance(node, ALLOWED):
+            raise ExpressionError(f"{text!r} has {type(node).__name__}, which no row may have")
+    return tree.body
+
+
+def _bound(target: ast.expr) -> set[str]:
+    return {node.id for node in ast.walk(target) if isinstance(node, ast.Name)}
+
+
+class _Translator(ast.NodeTransformer):
+    """``names``: those that an expression may have; None: all."""
+
+    def __init__(self, names: Names) -> None:
+        self.names = None if names is None else {*names}
+
+    def bind(self, names: set[str]) -> None:
+        if self.names is not None:
+            self.names |= names
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        if self.names is not None and node.id not in self.names:
+            raise _unknown(node.id, self.names)
+        return node
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
+        if node.attr.startswith("_"):
+            raise ExpressionError(f"{node.attr!r} is not public")
+        return _call("attribute", self.visit(node.value), ast.Constant(node.attr))
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
+        if isinstance(node.slice, ast.Slice):
+            return self.generic_visit(node)  # type: ignore[return-value]
+        return _call("element", self.visit(node.value), self.visit(node.slice))
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        args = [self.visit(arg) for arg in node.args]
+        keywords = [ast.keyword(word.arg, self.visit(word.value)) for word in node.keywords]
+        function = self.visit(node.func)
+        if isinstance(node.func, ast.Name):
+            return ast.Call(function, args, keywords)
+        return ast.Call(ast.Name("called"), [function, *args], keywords)
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:
+        name = "all_of" if isinstance(node.op, ast.And) else "any_of"
+        return _call(name, *(_deferred(self.visit(operand)) for operand in node.values))
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:
+        if isinstance(node.op, ast.Not):
+            return _call("negated", self.visit(node.operand))
+        return _call("calculated", ast.Constant("Sub"), ast.Constant(0), self.visit(node.operand))
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
+        name = ast.Constant(type(node.op).__name__)
+        return _call("calculated", name, self.visit(node.left), self.visit(node.right))
+
+    def visit_Compare(self, node: ast.Compare) -> ast.expr:
+        sides = [self.visit(side) for side in (node.left, *node.comparators)]
+        pairs = [
+            _comparison(op, left, right)
+            for op, left, right in zip(node.ops, sides, sides[1:], strict=False)
+        ]
+        return pairs[0] if len(pairs) == 1 else _call("all_of", *map(_deferred, pairs))
+
+    def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
+        return ast.IfExp(*(self.visit(part) for part in (node.test, node.body, node.orelse)))
+
+    def visit_ListComp(self, node: ast.ListComp) -> ast.expr:
+        return self._comprehension(node)
+
+    def visit_SetComp(self, node: ast.SetComp) -> ast.expr:
+        return self._comprehension(node)
+
+    def visit_GeneratorExp(self, node: ast.GeneratorExp) -> ast.expr:
+        return self._comprehension(node)
+
+    def visit_DictComp(self, node: ast.DictComp) -> ast.expr:
+        return self._comprehension(node)
+
+    def _comprehension(
+        self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp
+    ) -> ast.expr:
+        outer = self.names
+        self.names = None if outer is None else {*outer}
+        for clause in node.generators:
+            clause.iter = _call("elements", self.visit(clause.iter))
+            self.bind(_bound(clause.target))
+            clause.ifs = [self.visit(condition) for condition in clause.ifs]
+        if isinstance(node, ast.DictComp):
+            node.key, node.value = self.visit(node.key), self.visit(node.value)
+        else:
+            node.elt = self.visit(node.elt)
+        self.names = outer
+        return node
+
+
+def _comparison(operator: ast.cmpop, left: ast.expr, right: ast.expr) -> ast.expr:
+    if isinstance(operator, (ast.Is, ast.IsNot)):
+        return ast.Compare(left, [operator], [right])
+    return _call("compared", ast.Constant(type(operator).__name__), left, right)
+
+
+def _call(name: str, *args: ast.expr) -> ast.Call:
+    return ast.Call(ast.Name(name), [*args], [])
+
+
+def _deferred(operand: ast.expr) -> ast.expr:
+    nothing = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
+    return ast.Lambda(nothing, operand)
+
+
+def _unknown(name: str, names: Collection[str]) -> ExpressionError:
+    close = nearest(name, names)
+    return ExpressionError(
+        f"there is no fact {name!r}" + (f"; did you mean {close}?" if close else "")
+    )

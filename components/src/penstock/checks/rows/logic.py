@@ -1,0 +1,132 @@
+"""What the expressions of rows call: three-valued logic, in which None is a fact not known.
+
+`expressions.compiled` writes these calls in place of Python's operators.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable
+from typing import Any
+
+Operand = Callable[[], Any]
+
+COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
+    "Eq": operator.eq,
+    "NotEq": operator.ne,
+    "Lt": operator.lt,
+    "LtE": operator.le,
+    "Gt": operator.gt,
+    "GtE": operator.ge,
+    "In": lambda member, group: member in group,
+    "NotIn": lambda member, group: member not in group,
+}
+ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
+    "Add": operator.add,
+    "Sub": operator.sub,
+    "Mult": operator.mul,
+    "Div": operator.truediv,
+    "FloorDiv": operator.floordiv,
+    "Mod": operator.mod,
+    "BitOr": operator.or_,
+}
+
+
+def all_of(*operands: Operand) -> Any:
+    """`and`: the first operand that is false, else None if one is not known, else the last."""
+    last: Any = True
+    is_known = True
+    for operand in operands:
+        last = operand()
+        if last is None:
+            is_known = False
+        elif not last:
+            return last
+    return last if is_known else None
+
+
+def any_of(*operands: Operand) -> Any:
+    """`or`: the first operand that is true, else None if one is not known, else the last."""
+    last: Any = False
+    is_known = True
+    for operand in operands:
+        last = operand()
+        if last is None:
+            is_known = False
+        elif last:
+            return last
+    return last if is_known else None
+
+
+def negated(operand: Any) -> bool | None:
+    return None if operand is None else not operand
+
+
+def compared(name: str, left: Any, right: Any) -> bool | None:
+    """A comparison; None if a side is not known, or if the two have no order, like 1 and "a"."""
+    if left is None or right is None:
+        return None
+    try:
+        return bool(COMPARISONS[name](left, right))
+    except TypeError:
+        return None
+
+
+def calculated(name: str, left: Any, right: Any) -> Any:
+    """Arithmetic; None if an operand is not known, or for a division by 0."""
+    if left is None or right is None:
+        return None
+    try:
+        return ARITHMETIC[name](left, right)
+    except ZeroDivisionError:
+        return None
+
+
+def attribute(owner: Any, name: str) -> Any:
+    return None if owner is None else getattr(owner, name)
+
+
+def element(owner: Any, key: Any) -> Any:
+    """`owner[key]`; None if there is none."""
+    if owner is None or key is None:
+        return None
+    try:
+        return owner[key]
+    except (KeyError, IndexError):
+        return None
+
+
+def called(function: Any, *args: Any, **keywords: Any) -> Any:
+    """A call of a method; None if its object is not known."""
+    return None if function is None else function(*args, **keywords)
+
+
+def elements(group: Iterable[Any] | None) -> Iterable[Any]:
+    return () if group is None else group
+
+
+def any_element(group: Iterable[Any] | None) -> Any:
+    return None if group is None else any_of(*((lambda e=e: e) for e in group))
+
+
+def all_elements(group: Iterable[Any] | None) -> Any:
+    return None if group is None else all_of(*((lambda e=e: e) for e in group))
+
+
+def _of_known(function: Callable[..., Any]) -> Callable[..., Any]:
+    def known(*args: Any, **keywords: Any) -> Any:
+        return None if any(arg is None for arg in args) else function(*args, **keywords)
+
+    return known
+
+
+# Functions of Python that expressions may call; those of numbers and texts pass None on.
+BUILTINS: dict[str, Any] = {
+    **{
+        function.__name__: _of_known(function)
+        for function in (len, min, max, abs, sum, sorted, round, int, float, range, zip, enumerate)
+    },
+    **{function.__name__: function for function in (str, bool, tuple, list, dict, set, isinstance)},
+    "any": any_element,
+    "all": all_elements,
+}

@@ -1,0 +1,122 @@
+"""The names that a compiled file of rows uses."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from importlib import import_module
+from typing import Any
+
+from penstock.checks import version_range
+from penstock.checks.finding import Fix, Level, RuleResult
+from penstock.checks.rows.logic import (
+    BUILTINS,
+    all_of,
+    any_of,
+    attribute,
+    calculated,
+    called,
+    compared,
+    element,
+    elements,
+    negated,
+)
+from penstock.checks.rule import Rule, reported_by_reader, reported_by_run
+from penstock.checks.version_range import Versions
+from penstock.engines.setting_names import COMMON_SETTINGS
+from penstock.engines.settings import Location
+from penstock.manifests.deployment import Engine
+from penstock.serving.deployment import ServingDeployment
+from penstock.serving.worker import Worker
+
+__all__ = [
+    "Fix",
+    "Level",
+    "Location",
+    "Rule",
+    "RuleResult",
+    "all_of",
+    "any_of",
+    "attribute",
+    "calculated",
+    "called",
+    "compared",
+    "element",
+    "elements",
+    "engines_of",
+    "is_set",
+    "key_of",
+    "levels_of",
+    "negated",
+    "pairs_of",
+    "reported_by_reader",
+    "reported_by_run",
+    "use_facts",
+    "versions_of",
+    "workers_of",
+]
+
+
+def use_facts(namespace: dict[str, Any], modules: Iterable[str]) -> None:
+    """Add the public names of the modules, and those of Python that expressions may call. A name
+    that means different things in two modules is left out."""
+    facts: dict[str, Any] = {}
+    ambiguous = set()
+    for module in modules:
+        import_module(module)
+        for name, value in vars(sys.modules[module]).items():
+            if facts.setdefault(name, value) is not value:
+                ambiguous.add(name)
+    own = {*__all__, *ambiguous}
+    public = {name: facts[name] for name in facts if name not in own and not name.startswith("_")}
+    namespace.update(public, **BUILTINS)
+
+
+def known_facts(modules: Iterable[str]) -> set[str]:
+    """The names that expressions of a file with these facts may use."""
+    namespace: dict[str, Any] = {}
+    use_facts(namespace, modules)
+    return {*namespace}
+
+
+def versions_of(versions: str | Mapping[str, Any] | None) -> Versions:
+    """Specifiers of each program, or a reason of `version_range` by its name, or any reason."""
+    if isinstance(versions, Mapping):
+        return Versions(**versions)
+    reason = vars(version_range).get(versions or "")
+    return reason if isinstance(reason, Versions) else Versions(every=versions or "not stated")
+
+
+def engines_of(names: Iterable[str]) -> tuple[Engine, ...]:
+    return tuple(Engine(name) for name in names)
+
+
+def levels_of(names: Iterable[str], level: str) -> tuple[Level, ...]:
+    """The levels other than that of the rule, each once."""
+    return tuple(Level(name) for name in dict.fromkeys(names) if name != level)
+
+
+def workers_of(deployment: ServingDeployment, engines: Collection[str]) -> Iterator[Worker]:
+    """The workers that run one of the engines; of any engine if there is none."""
+    for worker in deployment.workers:
+        if not engines or worker.engine in engines:
+            yield worker
+
+
+def is_set(name: str, worker: Worker) -> bool:
+    """Whether the file sets one of `COMMON_SETTINGS`."""
+    return worker.settings.common(name) is not None
+
+
+def key_of(name: str, worker: Worker) -> str | None:
+    """The engine's own key of one of `COMMON_SETTINGS`; None if it has none."""
+    return COMMON_SETTINGS[name].get(worker.engine)
+
+
+def pairs_of(
+    deployment: ServingDeployment, engines: Collection[str]
+) -> Iterator[tuple[Worker, Worker]]:
+    """Prefill and decode workers, as `ServingDeployment.pairs`."""
+    for prefill, decode in deployment.pairs:
+        if not engines or prefill.engine in engines:
+            yield prefill, decode
