@@ -264,8 +264,8 @@ def test_a_rule_that_raises_is_a_fault_of_penstock(
     def broken(_: ServingDeployment) -> Iterable[RuleResult]:
         raise error("llamacpp")
 
-    (first, *others) = run.RULES
-    monkeypatch.setattr(run, "RULES", (replace(first, check=broken), *others))
+    (first, *others) = RULES
+    monkeypatch.setattr(run, "all_rules", lambda: (replace(first, check=broken), *others))
     path = tmp_path / "sound.yaml"
     path.write_text(graph(TRTLLM_AGG))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))

@@ -18,6 +18,7 @@ from typing import Literal
 from pydantic import Field, ValidationError
 
 from penstock.checks.finding import Finding
+from penstock.checks.registry import by_id
 from penstock.checks.suppress import ALWAYS
 from penstock.errors import InputError, Problem
 from penstock.strict_yaml.base import Items, Spec, Text
@@ -97,9 +98,13 @@ def match(findings: Sequence[Finding], baseline: Baseline, folder: Path, scope: 
     Entries of a file that could not be checked completely are not stale.
     """
     left = Counter(entry.order for entry in baseline.findings)
+    groups = {entry.rule for entry in baseline.findings}
     kept: list[Finding] = []
     for finding in findings:
-        key = entry_of(finding, folder).order
+        entry = entry_of(finding, folder)
+        # An older baseline has the id of the group instead of the rule's own.
+        group = by_id(finding.rule).group
+        key = (entry.model_copy(update={"rule": group}) if group in groups else entry).order
         if is_acceptable(finding) and left[key]:
             left[key] -= 1
         else:

@@ -9,7 +9,7 @@ from typing import Any
 
 import penstock
 from penstock.checks.finding import Finding, FindingPlace, Level, tally
-from penstock.checks.registry import RULES
+from penstock.checks.registry import all_rules
 from penstock.checks.report import CheckReport, by_level, counts_line, subject
 
 SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
@@ -53,7 +53,7 @@ def as_sarif(report: CheckReport) -> str:
                 "help": {"text": f"{rule.remedy} Source: {rule.source}"},
                 "defaultConfiguration": {"level": str(rule.level)},
             }
-            for rule in RULES
+            for rule in all_rules()
             if rule.id in used
         ],
     }

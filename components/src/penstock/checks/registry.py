@@ -1,7 +1,9 @@
-"""All rules: by topic, and in the order of their ids."""
+"""All rules: those of penstock by topic, and in the order of their ids; and those of a user."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from penstock.checks.rows.load import packaged_rules
@@ -34,8 +36,29 @@ RULES: tuple[Rule, ...] = tuple(
 _BY_ID = {rule.id: rule for rule in RULES}
 
 
+def all_rules() -> tuple[Rule, ...]:
+    """The rules of penstock, and those of `added_rules`."""
+    return tuple(_BY_ID.values())
+
+
+@contextmanager
+def added_rules(rules: Sequence[Rule]) -> Iterator[None]:
+    """Apply a user's rules, too, as long as the context is open."""
+    _BY_ID.update({rule.id: rule for rule in rules})
+    try:
+        yield
+    finally:
+        for rule in rules:
+            del _BY_ID[rule.id]
+
+
 def by_id(rule: str) -> Rule:
     """The rule with an id; KeyError names the range of ids."""
     if rule not in _BY_ID:
         raise KeyError(f"{rule}: rules are {RULES[0].id} to {RULES[-1].id}")
     return _BY_ID[rule]
+
+
+def members_of(group: str) -> tuple[Rule, ...]:
+    """The rules of a group, in the order of their ids; none for an id that is no group."""
+    return tuple(rule for rule in all_rules() if rule.group == group)

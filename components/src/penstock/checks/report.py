@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from penstock.ansi import Style, painter
 from penstock.checks.find_files import SkippedFile
 from penstock.checks.finding import Finding, Level, Tally, tally
-from penstock.checks.registry import RULES, by_id
+from penstock.checks.registry import all_rules, by_id, members_of
+from penstock.checks.rule import Rule
 from penstock.checks.suppress import ALWAYS
 from penstock.fitted import fitted
 
@@ -120,10 +121,11 @@ def _details(finding: Finding) -> Iterator[str]:
 
 def _summary(findings: Sequence[Finding], paint: Paint) -> Iterator[str]:
     """A table: rule, level, count and title."""
-    yield paint(f"{'RULE':<7}{'LEVEL':<9}{'COUNT':>5}  TITLE", "bold")
+    width = max(7, *(len(finding.rule) + 2 for finding in findings))
+    yield paint(f"{'RULE':<{width}}{'LEVEL':<9}{'COUNT':>5}  TITLE", "bold")
     for (rule, level), count in Counter((f.rule, f.level) for f in findings).items():
         word = paint(str(level), COLOR[level]) + " " * (9 - len(level))
-        yield f"{rule:<7}{word}{count:>5}  {by_id(rule).title}"
+        yield f"{rule:<{width}}{word}{count:>5}  {by_id(rule).title}"
 
 
 def _skipped(skipped: Sequence[SkippedFile], *, is_full: bool) -> Iterator[str]:
@@ -170,18 +172,30 @@ def number(count: int, noun: str) -> str:
 
 def rule_lines() -> Iterator[str]:
     """The id, the level and the title of each rule."""
-    for rule in RULES:
-        yield f"{rule.id}  {rule.level:<7}  {rule.title}"
+    for rule in all_rules():
+        yield _rule_line(rule)
+
+
+def _rule_line(rule: Rule) -> str:
+    return f"{rule.id:<7}  {rule.level:<7}  {rule.title}"
 
 
 def explain(rule: str) -> str:
-    """The documentation of a rule."""
+    """The documentation of a rule, or the rules of a group."""
+    if members := members_of(rule):
+        return "\n".join([f"{rule} is a group, which has:", "", *map(_rule_line, members)])
     found = by_id(rule)
     levels = " or ".join(map(str, (found.level, *found.other_levels)))
     lines = [f"{found.id} ({levels}): {found.title}", ""]
-    lines += [f"Cause:   {found.cause}", f"Effect:  {found.effect}"]
-    lines += [f"Example: {found.example}"] if found.example else []
-    lines += [f"Fix:     {found.remedy}"]
-    lines += [f"Except:  {found.exceptions}"] if found.exceptions else []
-    lines += [f"Source:  {found.source}", f"Verified for: {found.versions.text()}"]
+    texts = {
+        "Cause": found.cause,
+        "Effect": found.effect,
+        "Example": found.example,
+        "Fix": found.remedy,
+        "Except": found.exceptions,
+        "Source": found.source,
+        "Group": found.group,
+    }
+    lines += [f"{f'{name}:':<8} {text}" for name, text in texts.items() if text]
+    lines.append(f"Verified for: {found.versions.text()}")
     return "\n".join(lines)

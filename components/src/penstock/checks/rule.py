@@ -46,6 +46,8 @@ class Rule:
     engines: tuple[Engine, ...] = ()
     # When it reports nothing although the cause is there.
     exceptions: str = ""
+    # `FILE:LINE` of a user's rule; empty for those of penstock.
+    origin: str = ""
     # The id that suppresses this rule and others of its kind; empty: none.
     group: str = ""
 

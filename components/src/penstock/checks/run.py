@@ -13,7 +13,7 @@ from penstock.checks.apply_versions import VersionFilter
 from penstock.checks.files import CheckedFile, checked_file
 from penstock.checks.finding import Finding, Level, RuleResult
 from penstock.checks.merge import merged
-from penstock.checks.registry import RULES, by_id
+from penstock.checks.registry import all_rules, by_id
 from penstock.checks.rule import Rule
 from penstock.checks.rules.versions.placeholders import (
     LEVELS,
@@ -161,7 +161,7 @@ def _check(
     selected = None if rules is None else {rule.id for rule in rules}
     found = dict.fromkeys(
         _finding(reported, result, file, name)
-        for rule in (RULES if selected is None or "PS911" in selected else rules or ())
+        for rule in (all_rules() if selected is None or "PS911" in selected else rules or ())
         for reported, result in _results(rule, deployment, versions)
         if selected is None or rule.id in selected
     )
@@ -296,7 +296,17 @@ def _results(
             if (applied := versions.apply(rule, result)) is not None:
                 yield rule, applied
     except Exception as error:
+        if rule.origin:
+            raise _broken_rule(rule, deployment.dgd.source, error) from error
         raise RuleError(rule, deployment.dgd.source, error) from error
+
+
+def _broken_rule(rule: Rule, file: str, error: Exception) -> InputError:
+    """A user's rule that raised an exception."""
+    origin, _, line = rule.origin.rpartition(":")
+    message = f"cannot be evaluated for {file}: {type(error).__name__}: {error}"
+    fix = "Correct the expressions of the rule."
+    return InputError(Problem(file=origin, line=int(line), place=rule.id, message=message, fix=fix))
 
 
 def _order(finding: Finding) -> tuple[Any, ...]:

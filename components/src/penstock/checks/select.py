@@ -6,13 +6,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from penstock.checks.registry import RULES
+from penstock.checks.registry import all_rules
 from penstock.checks.suppress import ALWAYS
 from penstock.errors import Problem, UsageError
 from penstock.nearest import nearest
 
 ALL = "PS"
-_ID = re.compile(r"PS\d{3,}")
+_ID = re.compile(r"[A-Z]+\d{3,}")
 LIST = "Run `penstock check --list-rules`, which lists the rules."
 
 
@@ -20,13 +20,15 @@ LIST = "Run `penstock check --list-rules`, which lists the rules."
 class Selection:
     """Beginnings of rule ids. The longest that fits a rule decides; of equal ones, `ignore`."""
 
-    select: tuple[str, ...] = (ALL,)
+    # Empty: all.
+    select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
 
     def includes(self, rule: str) -> bool:
         if rule in ALWAYS:
             return True
-        return _longest(rule, self.select) > _longest(rule, self.ignore)
+        ignored = _longest(rule, self.ignore)
+        return _longest(rule, self.select) > ignored if self.select else not ignored
 
 
 def selection(select: Sequence[str], ignore: Sequence[str]) -> Selection:
@@ -39,7 +41,7 @@ def selection(select: Sequence[str], ignore: Sequence[str]) -> Selection:
                 f"--ignore {prefix}: {', '.join(ALWAYS)} cannot be ignored, because a file that "
                 "cannot be read is not checked"
             )
-    return Selection(select=selected or (ALL,), ignore=ignored)
+    return Selection(select=selected, ignore=ignored)
 
 
 def _longest(rule: str, prefixes: Sequence[str]) -> int:
@@ -49,25 +51,36 @@ def _longest(rule: str, prefixes: Sequence[str]) -> int:
 def _prefixes(option: str, values: Sequence[str]) -> tuple[str, ...]:
     found = tuple(part.strip().upper() for value in values for part in value.split(","))
     for prefix in found:
-        if not (prefix.startswith(ALL) and any(rule.id.startswith(prefix) for rule in RULES)):
+        is_beginning = any(rule.id.startswith(prefix) for rule in all_rules())
+        if not (is_beginning and _has_known_letters(prefix)):
             raise UsageError(_unknown(option, prefix))
     return found
 
 
 def known_rule(text: str) -> str:
     """The id of one rule, in any case. Raises UsageError."""
-    ids = [rule.id for rule in RULES]
+    ids = [name for rule in all_rules() for name in (rule.id, rule.group) if name]
     if text.upper() in ids:
         return text.upper()
-    near = "" if _ID.fullmatch(text.upper()) else nearest(text, ids)
+    near = "" if _is_id(text.upper()) else nearest(text, ids)
     fix = f"Did you mean {near}?" if near else LIST
     raise UsageError(Problem(place="--explain", message=f"there is no rule {text!r}", fix=fix))
 
 
+def _has_known_letters(text: str) -> bool:
+    """Whether a text begins with the letters of rules, such as PS."""
+    letters = {rule.id.rstrip("0123456789") for rule in all_rules()}
+    return text.rstrip("0123456789") in letters
+
+
+def _is_id(text: str) -> bool:
+    return bool(_ID.fullmatch(text)) and _has_known_letters(text)
+
+
 def _unknown(option: str, prefix: str) -> Problem:
-    if _ID.fullmatch(prefix):  # a similar number is another rule
+    if _is_id(prefix):  # a similar number is another rule
         return Problem(place=option, message=f"there is no rule {prefix}", fix=LIST)
-    ids = [rule.id for rule in RULES]
+    ids = [rule.id for rule in all_rules()]
     known = [ALL, *dict.fromkeys(rule[:3] for rule in ids), *ids]
     # Ids that begin in the same way are nearer than those with the same digits in another order.
     similar = [name for name in known if prefix and name.startswith(prefix[:4])]

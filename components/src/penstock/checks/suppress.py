@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import yaml
 
 from penstock.checks.finding import Finding
-from penstock.checks.registry import RULES, by_id
+from penstock.checks.registry import all_rules, by_id
 from penstock.nearest import nearest
 from penstock.strict_yaml.loader import SafeLoader
 
@@ -22,13 +22,13 @@ UNUSED = "PS005"
 ALWAYS = ("PS001", "PS002", "PS003", "PS004")
 DIRECTIVES = ("ignore", "ignore-file")
 COMMENT = re.compile(r"(?:^|(?<=\s))#\s*penstock:\s*(?P<word>[\w-]+)(?P<rest>.*)$")
-RULE_LIST = re.compile(r"\s+(?P<rules>PS\d{3}(?:\s*,\s*PS\d{3})*)(?P<reason>(?:\s.*)?)$")
+RULE_LIST = re.compile(r"\s+(?P<rules>[A-Z]+\d{3,}(?:\s*,\s*[A-Z]+\d{3,})*)(?P<reason>(?:\s.*)?)$")
 EXAMPLE = "Write `# penstock: ignore PS810 REASON`."
 
 
 @dataclass(frozen=True, kw_only=True)
 class Suppression:
-    """One rule that a comment or an entry of `checks.suppress` suppresses."""
+    """One rule, or group of rules, that a comment or an entry of `checks.suppress` suppresses."""
 
     rule: str
     reason: str
@@ -40,7 +40,8 @@ class Suppression:
     place: str = ""
 
     def covers(self, finding: Finding) -> bool:
-        return finding.rule == self.rule and self.applies_to in (None, finding.line)
+        ids = (finding.rule, by_id(finding.rule).group)
+        return self.rule in ids and self.applies_to in (None, finding.line)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,7 +146,7 @@ def unused(
     suppressions: Iterable[Suppression], used: set[Suppression], file: str
 ) -> Iterator[Finding]:
     """An unused suppression would hide the next finding of its rule."""
-    known = {rule.id for rule in RULES}
+    known = {name for rule in all_rules() for name in (rule.id, rule.group)}
     for one in suppressions:
         if one in used and one.rule in known and one.rule not in ALWAYS:
             continue

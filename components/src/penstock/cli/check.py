@@ -122,6 +122,12 @@ def _add_selection(parser: argparse.ArgumentParser) -> None:
         help="the same as --max-level note: fail on warnings too",
     )
     parser.add_argument(
+        "--rules",
+        metavar="DIR",
+        type=Path,
+        help="apply the rules of your own in the YAML files of this folder, too",
+    )
+    parser.add_argument(
         "--baseline",
         metavar="FILE",
         type=Path,
@@ -135,6 +141,17 @@ def _add_selection(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from penstock.checks.registry import added_rules, all_rules
+    from penstock.checks.rows.load import user_rules
+
+    if args.rules is None:
+        return _run(args)
+    own = user_rules(args.rules, [rule.id for rule in all_rules()])
+    with added_rules(own):
+        return _run(args)
+
+
+def _run(args: argparse.Namespace) -> int:
     from dataclasses import replace
 
     from penstock.checks import report

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import ast
 import string
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from dataclasses import fields
+from functools import cache
 
-from penstock.nearest import nearest
+from penstock.hardware import Gpu
+from penstock.manifests.pods import Pod
+from penstock.models import ModelShape
+from penstock.nearest import KEY_CUTOFF, nearest
+from penstock.serving.deployment import ServingDeployment
+from penstock.serving.worker import Worker
 
 # Python's other expressions (lambda, await, walrus, …) have no meaning in a row.
 ALLOWED = (
@@ -18,6 +25,14 @@ ALLOWED = (
 )
 
 
+# What the variables of rows are, whose attributes are facts.
+TYPES: Mapping[str, type] = {
+    "deployment": ServingDeployment,
+    **dict.fromkeys(("worker", "prefill", "decode"), Worker),
+    "model": ModelShape,
+    "gpu": Gpu,
+    "pod": Pod,
+}
 # The names that an expression may have; None: all.
 Names = Collection[str] | None
 
@@ -59,6 +74,8 @@ def compiled_template(text: str, names: Names) -> str:
                 parts.append(repr(literal))
             if field is not None:
                 parts.append(f"format({compiled(field, names)}, {form or ''!r})")
+    except ExpressionError:
+        raise
     except ValueError as error:
         raise ExpressionError(f"{text!r}: {error}") from error
     return f"''.join(({', '.join(parts)},))" if len(parts) > 1 else "".join(parts) or "''"
@@ -97,6 +114,8 @@ class _Translator(ast.NodeTransformer):
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
         if node.attr.startswith("_"):
             raise ExpressionError(f"{node.attr!r} is not public")
+        if self.names is not None and isinstance(node.value, ast.Name):
+            _require_attribute(node.value.id, node.attr)
         return _call("attribute", self.visit(node.value), ast.Constant(node.attr))
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
@@ -180,8 +199,22 @@ def _deferred(operand: ast.expr) -> ast.expr:
     return ast.Lambda(nothing, operand)
 
 
+@cache
+def _attributes(owner: type) -> frozenset[str]:
+    names = {*dir(owner), *(field.name for field in fields(owner))}
+    return frozenset(name for name in names if not name.startswith("_"))
+
+
+def _require_attribute(variable: str, name: str) -> None:
+    """Raise ExpressionError if a variable of `TYPES` has no such attribute."""
+    if variable in TYPES and name not in _attributes(TYPES[variable]):
+        close = nearest(name, _attributes(TYPES[variable]))
+        suggestion = f"; did you mean {variable}.{close}?" if close else ""
+        raise ExpressionError(f"there is no {variable}.{name}{suggestion}")
+
+
 def _unknown(name: str, names: Collection[str]) -> ExpressionError:
-    close = nearest(name, names)
+    close = nearest(name, names, KEY_CUTOFF)
     return ExpressionError(
         f"there is no fact {name!r}" + (f"; did you mean {close}?" if close else "")
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Collection, Mapping
 from functools import cache
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from importlib.util import module_from_spec
@@ -11,6 +12,8 @@ from types import CodeType
 from typing import Any
 
 from penstock.checks.rule import Rule
+from penstock.errors import InputError, Problem
+from penstock.graph.text_file import read_text_file
 
 
 def packaged_rules(file: Path) -> tuple[Rule, ...]:
@@ -21,6 +24,48 @@ def packaged_rules(file: Path) -> tuple[Rule, ...]:
     sys.modules[name] = module
     loader.exec_module(module)
     return module.RULES  # type: ignore[no-any-return]
+
+
+def user_rules(folder: Path, known: Collection[str]) -> tuple[Rule, ...]:
+    """The rules of all YAML files in a user's folder, by the files' names.
+
+    ``known``: the ids of other rules. Raises InputError with the file and line of each error.
+    """
+    from penstock.checks.rows.rule_rows import python_of
+    from penstock.checks.rows.runtime import known_facts
+
+    files = sorted(path for path in folder.glob("*.y*ml") if path.is_file())
+    if not files:
+        fix = "Name a folder with files such as rules.yaml."
+        raise InputError(Problem(file=str(folder), message="has no YAML file", fix=fix))
+    rules: dict[str, Rule] = {}
+    problems: list[Problem] = []
+    for file in files:
+        text = read_text_file(file)
+        namespace: dict[str, Any] = {}
+        try:
+            source = python_of(text, str(file), known_facts(()), facts=())
+            exec(compile(source, str(file), "exec"), namespace)  # noqa: S102  of checked expressions
+        except InputError as error:
+            problems += error.problems
+        for rule in namespace.get("RULES", ()):
+            if problem := _refused_id(rule, known, rules):
+                problems.append(problem)
+            rules.setdefault(rule.id, rule)
+    if problems:
+        raise InputError(*problems)
+    return tuple(rules.values())
+
+
+def _refused_id(rule: Rule, known: Collection[str], others: Mapping[str, Rule]) -> Problem | None:
+    file, _, line = rule.origin.rpartition(":")
+    if rule.id.startswith("PS") or rule.id in known:
+        message, fix = "ids that begin with PS are penstock's", "Use another prefix, such as ACME."
+    elif rule.id in others:
+        message, fix = f"the id is also that of {others[rule.id].origin}", "Use another number."
+    else:
+        return None
+    return Problem(file=file, line=int(line), place=rule.id, message=message, fix=fix)
 
 
 class _RowLoader(SourceFileLoader):

@@ -1,18 +1,16 @@
 """YAML rows of rules → the source of a Python module with a function for each, and `RULES`.
 
-`KEYS` has what a row may have. CONTRIBUTING.md explains the format with an example.
+`row` says what a row may have.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import yaml
 
-from penstock.checks.finding import Level
 from penstock.checks.rows.expressions import (
     ExpressionError,
     Names,
@@ -20,35 +18,13 @@ from penstock.checks.rows.expressions import (
     compiled_clauses,
     compiled_template,
 )
+from penstock.checks.rows.row import FACTS, FIXES, KEYS, TEXTS, Row, problem, require_valid, rows
 from penstock.errors import InputError, Problem
 from penstock.manifests.deployment import Engine
-from penstock.nearest import nearest
 from penstock.strict_yaml.loader import SafeLoader
 
 T = TypeVar("T")
 
-ID = re.compile(r"[A-Z]+[0-9]{3,}")
-FACTS = "facts"  # the modules whose public names expressions may use, relative to `penstock`
-TEXTS = ("title", "cause", "effect", "remedy", "source", "example", "exceptions")
-# What a result has; a case may replace each.
-OF_RESULTS = (
-    *("when", "at", "message", "why", "fix", "level_if", "versions_if", "replaces"),
-    *("set", "set_env", "set_args", "set_fields", "set_deployment", "set_graph"),
-)
-OF_CASES = (*OF_RESULTS, "level")
-KEYS = (
-    *("id", "level", "versions", "engines", "other_levels", *TEXTS),
-    *("check", "for", "let", "once", "cases", "rows", *OF_RESULTS),
-)
-REQUIRED = ("id", "title", "level")
-# Key of a row → field of `Fix`.
-FIXES = {
-    "set": "config",
-    "set_env": "env",
-    "set_fields": "fields",
-    "set_deployment": "deployment",
-    "set_graph": "graph",
-}
 # Kind of place in `at` → how to find it for a worker.
 PLACES = {
     "config": "{of}.config_location({name})",
@@ -69,13 +45,6 @@ ALWAYS_KNOWN = (
 HEAD = "from penstock.checks.rows.runtime import *\nuse_facts(globals(), {facts!r})\n"
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Row:
-    values: Mapping[str, Any]
-    # Key → its line, from 1; "" → that of the row.
-    lines: Mapping[str, int]
-
-
 def _listed(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
@@ -85,7 +54,7 @@ class _Writer:
     """Writes the function of one row, line by line."""
 
     file: str
-    row: _Row
+    row: Row
     # The names that expressions may have so far.
     names: Names
     lines: list[str] = field(default_factory=list)
@@ -105,7 +74,7 @@ class _Writer:
         try:
             return compiler(text, self.names)
         except ExpressionError as error:
-            raise InputError(_problem(self.file, self.row, key, str(error))) from error
+            raise InputError(problem(self.file, self.row, key, str(error))) from error
 
     def condition(self, when: str | list[str]) -> str:
         """`when`: an expression, or a list of expressions that must all be true."""
@@ -168,7 +137,10 @@ class _Writer:
         if isinstance(at, str):
             return self.compile("at", compiled, at)
         owner = self.compile("at", compiled, at.get("of", "worker"))
-        kind = next(kind for kind in at if kind != "of")
+        kind = next((kind for kind in at if kind != "of"), "")
+        if kind not in PLACES:
+            fix = f"Use {', '.join(PLACES)}, or an expression of a Location."
+            raise InputError(problem(self.file, self.row, "at", f"at has no place: {at!r}", fix))
         return PLACES[kind].format(of=owner, name=self.template("at", at[kind]))
 
     def _level(self, levels: Mapping[str, str] | str) -> str:
@@ -185,77 +157,34 @@ class _Writer:
 def facts_of(text: str) -> list[str]:
     """The modules of the facts that a file of rows names."""
     document = yaml.load(text, SafeLoader)  # noqa: S506  a subclass of PyYAML's safe loader
-    listed = document.get(FACTS, ()) if isinstance(document, Mapping) else ()
-    return [f"penstock.{module}" for module in listed]
+    return [f"penstock.{module}" for module in document.get(FACTS, ())]
 
 
-def python_of(text: str, file: str, names: Names = None) -> str:
-    """The module's source. ``names``: the facts that expressions may use; None: they are not
-    checked. Raises InputError with the file and line of each error."""
+def python_of(text: str, file: str, names: Names = None, facts: Sequence[str] | None = None) -> str:
+    """The module's source. Raises InputError with the file and line of each error.
+
+    ``names``: the facts that expressions may use; None: they are not checked.
+    ``facts``: the modules of the facts, for a file of a user; None: those that the file names.
+    """
+    # A user's rule calls no function of Python.
+    keys = KEYS if facts is None else tuple(key for key in KEYS if key != "check")
     rules: list[str] = []
     functions: list[str] = []
     problems: list[Problem] = []
-    for row in _rows(text, file):
+    for row in rows(text, file):
         try:
-            functions += _function(row, file, names)
-            rules.append(_rule(row))
+            functions += _function(row, file, names, keys)
+            rules.append(_rule(row, origin="" if facts is None else file))
         except InputError as error:
             problems += error.problems
     if problems:
         raise InputError(*problems)
-    head = HEAD.format(facts=facts_of(text))
+    head = HEAD.format(facts=facts_of(text) if facts is None else facts)
     return "\n".join([head, *functions, "RULES = (", *(f"    {rule}," for rule in rules), ")\n"])
 
 
-def _rows(text: str, file: str) -> Iterator[_Row]:
-    try:
-        root = yaml.compose(text, SafeLoader)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = mark.line + 1 if mark else None
-        message = f"not valid YAML: {getattr(error, 'problem', error)}"
-        raise InputError(Problem(file=file, line=line, message=message)) from error
-    listed = _child(root, "rules") if isinstance(root, yaml.MappingNode) else None
-    if not isinstance(listed, yaml.SequenceNode):
-        message = "a file of rules has the list `rules`"
-        raise InputError(Problem(file=file, line=1, message=message, fix="Add `rules:`."))
-    constructor = yaml.constructor.SafeConstructor()
-    for node in listed.value:
-        if not isinstance(node, yaml.MappingNode):
-            line = node.start_mark.line + 1
-            raise InputError(Problem(file=file, line=line, message="a rule is a mapping"))
-        yield from _with_members(_row(node, constructor), node, constructor)
-
-
-def _child(node: yaml.MappingNode, name: str) -> yaml.Node | None:
-    return next((child for key, child in node.value if key.value == name), None)
-
-
-def _row(node: yaml.MappingNode, constructor: yaml.constructor.SafeConstructor) -> _Row:
-    values = {str(k): v for k, v in constructor.construct_mapping(node, deep=True).items()}
-    lines = {str(key.value): key.start_mark.line + 1 for key, _ in node.value}
-    return _Row(values=values, lines={"": node.start_mark.line + 1, **lines})
-
-
-def _with_members(
-    row: _Row, node: yaml.MappingNode, constructor: yaml.constructor.SafeConstructor
-) -> Iterator[_Row]:
-    """The row itself, or the rows of a group, which have the group's texts if not their own."""
-    members = _child(node, "rows")
-    if members is None:
-        yield row
-        return
-    shared = {key: value for key, value in row.values.items() if key not in ("rows", "id")}
-    for member in members.value:
-        own = _row(member, constructor)
-        yield _Row(
-            values={**shared, **own.values, "group": row.values.get("id")},
-            lines={**row.lines, **own.lines},
-        )
-
-
-def _rule(row: _Row) -> str:
-    """The call that makes the `Rule`."""
+def _rule(row: Row, origin: str) -> str:
+    """The call that makes the `Rule`; ``origin``: the file of a user."""
     values = row.values
     fields = [f"{key}={values[key]!r}" for key in ("id", *TEXTS, "group") if key in values]
     fields.append(f"level=Level({values['level']!r})")
@@ -264,6 +193,9 @@ def _rule(row: _Row) -> str:
     levels = [*values.get("other_levels", ()), *_levels(values)]
     fields.append(f"other_levels=levels_of({levels!r}, {values['level']!r})")
     fields.append(f"check={values.get('check') or values['id']}")
+    if origin:
+        place = f"{origin}:{row.lines['']}"
+        fields.append(f"origin={place!r}")
     return f"Rule({', '.join(fields)})"
 
 
@@ -275,9 +207,9 @@ def _levels(values: Mapping[str, Any]) -> Iterator[str]:
     yield from (case["level"] for case in values.get("cases", ()) if "level" in case)
 
 
-def _function(row: _Row, file: str, names: Names) -> list[str]:
+def _function(row: Row, file: str, names: Names, keys: tuple[str, ...]) -> list[str]:
     """The lines of the function that checks a deployment; none for one that Python defines."""
-    _require_valid(row, file)
+    require_valid(row, file, keys)
     values = row.values
     if "check" in values:
         return []
@@ -294,7 +226,7 @@ def _function(row: _Row, file: str, names: Names) -> list[str]:
     for name, expression in values.get("let", {}).items():
         if names is not None and name in names:
             message = f"{name} is the name of a fact"
-            raise InputError(_problem(file, row, "let", message, "Use another name."))
+            raise InputError(problem(file, row, "let", message, "Use another name."))
         writer.add(f"{name} = {writer.value('let', expression)}")
         writer.bind({name})
     if "when" in values:
@@ -319,42 +251,3 @@ def _engines(values: Mapping[str, Any]) -> tuple[str, ...]:
     versions = values.get("versions")
     ranges = versions if isinstance(versions, Mapping) else {}
     return tuple(engine.value for engine in Engine if engine.value in ranges)
-
-
-def _require_valid(row: _Row, file: str) -> None:
-    """Raise InputError for keys that are unknown or missing."""
-    parts = [(KEYS, row.values), *((OF_CASES, case) for case in row.values.get("cases", ()))]
-    problems = [
-        _problem(file, row, key, f"unknown key {key!r}", _suggestion(key, keys))
-        for keys, part in parts
-        for key in part
-        if key not in (*keys, "group")
-    ]
-    required = REQUIRED if "check" in row.values else (*REQUIRED, "message", "at", "fix")
-    given = {key for _, part in parts for key in part}
-    problems += [
-        _problem(file, row, "", f"{row.values.get('id', 'the rule')} has no {key}", f"Add {key}.")
-        for key in required
-        if key not in given
-    ]
-    if row.values.get("level") not in (None, *Level):
-        message = f"level is {row.values['level']!r}"
-        problems.append(_problem(file, row, "level", message, f"Use {', '.join(Level)}."))
-    if not ID.fullmatch(str(row.values.get("id", ""))):
-        message = f"id is {row.values.get('id')!r}"
-        fix = "Use capital letters and a number, such as ACME101."
-        problems.append(_problem(file, row, "id", message, fix))
-    if problems:
-        raise InputError(*problems)
-
-
-def _suggestion(key: str, keys: tuple[str, ...]) -> str:
-    close = nearest(key, keys)
-    return f"Did you mean {close}?" if close else f"Keys are {', '.join(keys)}."
-
-
-def _problem(file: str, row: _Row, key: str, message: str, fix: str = "") -> Problem:
-    line = row.lines.get(key, row.lines[""])
-    return Problem(
-        file=file, line=line, place=str(row.values.get("id", "")), message=message, fix=fix
-    )

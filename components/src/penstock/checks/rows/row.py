@@ -1,0 +1,157 @@
+"""YAML text of rules → its rows, with the line of each key; what no row may have is an error.
+
+`KEYS` has what a row may have. CONTRIBUTING.md explains the format with an example.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from penstock.checks.finding import Level
+from penstock.errors import InputError, Problem
+from penstock.nearest import nearest
+from penstock.strict_yaml.loader import SafeLoader
+
+ID = re.compile(r"[A-Z]+[0-9]{3,}")
+FACTS = "facts"  # the modules whose public names expressions may use, relative to `penstock`
+TEXTS = ("title", "cause", "effect", "remedy", "source", "example", "exceptions")
+# What a result has; a case may replace each.
+OF_RESULTS = (
+    *("when", "at", "message", "why", "fix", "level_if", "versions_if", "replaces"),
+    *("set", "set_env", "set_args", "set_fields", "set_deployment", "set_graph"),
+)
+OF_CASES = (*OF_RESULTS, "level")
+KEYS = (
+    *("id", "level", "versions", "engines", "other_levels", *TEXTS),
+    *("check", "for", "let", "once", "cases", "rows", *OF_RESULTS),
+)
+REQUIRED = ("id", "title", "level")
+# Key of a row → field of `Fix`.
+FIXES = {
+    "set": "config",
+    "set_env": "env",
+    "set_fields": "fields",
+    "set_deployment": "deployment",
+    "set_graph": "graph",
+}
+KINDS: Mapping[type, str] = {str: "text", dict: "mapping", list: "list"}
+TYPES: Mapping[str, tuple[type, ...]] = {
+    **dict.fromkeys((*TEXTS, "level", "for", "check", "message", "why", "fix", "replaces"), (str,)),
+    **dict.fromkeys(("engines", "other_levels", "cases", "rows", "set_args"), (list,)),
+    **dict.fromkeys(("at", "versions", "level_if", *FIXES), (str, dict)),
+    **dict.fromkeys(("when",), (str, list)),
+    **dict.fromkeys(("let",), (dict,)),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    values: Mapping[str, Any]
+    # Key → its line, from 1; "" → that of the row.
+    lines: Mapping[str, int]
+
+
+def rows(text: str, file: str) -> Iterator[Row]:
+    try:
+        root = yaml.compose(text, SafeLoader)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = mark.line + 1 if mark else None
+        message = f"not valid YAML: {getattr(error, 'problem', error)}"
+        raise InputError(Problem(file=file, line=line, message=message)) from error
+    listed = _child(root, "rules") if isinstance(root, yaml.MappingNode) else None
+    if not isinstance(listed, yaml.SequenceNode):
+        message = "a file of rules has the list `rules`"
+        raise InputError(Problem(file=file, line=1, message=message, fix="Add `rules:`."))
+    for node in listed.value:
+        yield from _with_members(_row(node, file), node, file)
+
+
+def _child(node: yaml.MappingNode, name: str) -> yaml.Node | None:
+    return next((child for key, child in node.value if key.value == name), None)
+
+
+def _row(node: yaml.Node, file: str) -> Row:
+    if not isinstance(node, yaml.MappingNode):
+        line = node.start_mark.line + 1
+        raise InputError(Problem(file=file, line=line, message="a rule is a mapping"))
+    constructor = yaml.constructor.SafeConstructor()
+    values = {str(k): v for k, v in constructor.construct_mapping(node, deep=True).items()}
+    lines = {"": node.start_mark.line + 1}
+    for key, _ in node.value:
+        line = key.start_mark.line + 1
+        if lines.setdefault(str(key.value), line) != line:
+            message, place = f"{key.value} is there twice", str(values.get("id", ""))
+            raise InputError(Problem(file=file, line=line, place=place, message=message))
+    return Row(values=values, lines=lines)
+
+
+def _with_members(row: Row, node: yaml.MappingNode, file: str) -> Iterator[Row]:
+    """The row itself, or the rows of a group, which have the group's texts if not their own."""
+    members = _child(node, "rows")
+    if not isinstance(members, yaml.SequenceNode):
+        yield row
+        return
+    shared = {key: value for key, value in row.values.items() if key not in ("rows", "id")}
+    for member in members.value:
+        own = _row(member, file)
+        yield Row(
+            values={**shared, **own.values, "group": row.values.get("id")},
+            lines={**row.lines, **own.lines},
+        )
+
+
+def require_valid(row: Row, file: str, keys: tuple[str, ...]) -> None:
+    """Raise InputError for keys that are unknown, missing or of another type."""
+    cases = row.values.get("cases", ())
+    listed = cases if isinstance(cases, list) else ()
+    parts = [(keys, row.values), *((OF_CASES, case) for case in listed if isinstance(case, dict))]
+    problems = [
+        problem(file, row, key, f"unknown key {key!r}", _suggestion(key, allowed))
+        for allowed, part in parts
+        for key in part
+        if key not in (*allowed, "group")
+    ]
+    problems += [
+        problem(file, row, key, f"{key} is {value!r}", f"It is a {_kind(key)}.")
+        for _, part in parts
+        for key, value in part.items()
+        if key in TYPES and not isinstance(value, TYPES[key])
+    ]
+    required = REQUIRED if "check" in row.values else (*REQUIRED, "message", "at", "fix")
+    given = {key for _, part in parts for key in part}
+    problems += [
+        problem(file, row, "", f"{row.values.get('id', 'the rule')} has no {key}", f"Add {key}.")
+        for key in required
+        if key not in given
+    ]
+    if row.values.get("level") not in (None, *Level):
+        message = f"level is {row.values['level']!r}"
+        problems.append(problem(file, row, "level", message, f"Use {', '.join(Level)}."))
+    if not ID.fullmatch(str(row.values.get("id", ""))):
+        message = f"id is {row.values.get('id')!r}"
+        fix = "Use capital letters and a number, such as ACME101."
+        problems.append(problem(file, row, "id", message, fix))
+    if problems:
+        raise InputError(*problems)
+
+
+def _kind(key: str) -> str:
+    return " or a ".join(KINDS[kind] for kind in TYPES[key])
+
+
+def _suggestion(key: str, keys: tuple[str, ...]) -> str:
+    close = nearest(key, keys)
+    return f"Did you mean {close}?" if close else f"Keys are {', '.join(keys)}."
+
+
+def problem(file: str, row: Row, key: str, message: str, fix: str = "") -> Problem:
+    line = row.lines.get(key, row.lines[""])
+    return Problem(
+        file=file, line=line, place=str(row.values.get("id", "")), message=message, fix=fix
+    )

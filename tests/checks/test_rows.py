@@ -1,0 +1,210 @@
+"""Rows of rules: three-valued logic, errors in a row, and the rules of a user."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.checks.registry import FOLDER, all_rules
+from penstock.checks.rows import logic
+from penstock.checks.rows.expressions import ExpressionError, compiled, compiled_template
+from penstock.checks.rows.load import packaged_rules
+from penstock.checks.rows.rule_rows import python_of
+from penstock.cli import main as cli
+from tests.checks.support import TRTLLM_AGG, graph
+
+THREE = (True, False, None)
+GOOD = """\
+rules:
+  - id: ACME101
+    title: image from outside our registry
+    level: error
+    effect: The cluster's policy rejects the pod.
+    for: name, pod in deployment.pods.items()
+    when: not pod.image.startswith('registry.acme.example/')
+    at: Location(name, 'field', ('main', 'image'))
+    message: '{name} uses {pod.image}'
+    fix: Use the copy in registry.acme.example.
+"""
+
+
+def value_of(expression: str, **facts: Any) -> Any:
+    source = compiled(expression, {*facts, *logic.BUILTINS})
+    return eval(source, {**vars(logic), **logic.BUILTINS, **facts})
+
+
+@pytest.mark.parametrize(("left", "right"), [*itertools.product(THREE, THREE)])
+def test_logic_is_that_of_kleene(left: bool | None, right: bool | None) -> None:
+    """As true and false would decide whatever the fact that is not known turns out to be."""
+    for expression in ("a and b", "a or b", "not a"):
+        possible = {
+            eval(expression, {"a": a, "b": b})
+            for a in ((True, False) if left is None else (left,))
+            for b in ((True, False) if right is None else (right,))
+        }
+        expected = possible.pop() if len(possible) == 1 else None
+        assert value_of(expression, a=left, b=right) is expected
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("a < 2", None),
+        ("a == 2", None),
+        ("a is None", True),
+        ("a.attribute.other", None),
+        ("a['key']", None),
+        ("a + 1 > 0", None),
+        ("len(a)", None),
+        ("-a", None),
+        ("a or 'default'", "default"),
+        ("b['missing']", None),
+        ("b.get('key').lower()", "text"),
+        ("b.get('other').lower()", None),
+        ("1 < 2 < 3", True),
+        ("1 < 2 < a", None),
+        ("3 < 2 < a", False),
+        ("1 // 0", None),
+        ("1 < 'text'", None),
+        ("[n for n in a]", []),
+        ("any(n > 1 for n in (0, 2))", True),
+        ("any(n > 1 for n in (0, a))", None),
+        ("all(n > 1 for n in (0, a))", False),
+        ("{n: n + 1 for n in (1, 2) if n > 1}", {2: 3}),
+        ("'yes' if a else 'no'", "no"),
+        ("(1, 2, 3)[1:]", (2, 3)),
+    ],
+)
+def test_what_depends_on_an_unknown_fact_is_unknown(expression: str, expected: Any) -> None:
+    assert value_of(expression, a=None, b={"key": "Text"}) == expected
+
+
+@pytest.mark.parametrize(
+    ("expression", "message"),
+    [
+        ("worker.tpp > 1", "there is no worker.tpp; did you mean worker.tp?"),
+        ("wrker.tp > 1", "there is no fact 'wrker'; did you mean worker?"),
+        ("worker._secret", "'_secret' is not public"),
+        ("lambda: 1", "has Lambda, which no row may have"),
+        ("(x := 1)", "has NamedExpr, which no row may have"),
+        ("worker.tp >", "is not an expression: invalid syntax"),
+        ("__import__('os').system('true')", "there is no fact '__import__'"),
+        ("open('file')", "there is no fact 'open'"),
+    ],
+)
+def test_an_expression_that_no_row_may_have_is_an_error(expression: str, message: str) -> None:
+    with pytest.raises(ExpressionError, match=message.replace("?", r"\?")):
+        compiled(expression, {"worker", *logic.BUILTINS})
+
+
+def test_a_template_with_an_open_brace_is_an_error() -> None:
+    with pytest.raises(ExpressionError, match="expected '}' before end of string"):
+        compiled_template("{worker.name", {"worker"})
+
+
+def run(tmp_path: Path, rows: str, *args: str) -> int:
+    (tmp_path / "rules").mkdir(exist_ok=True)
+    (tmp_path / "rules" / "acme.yaml").write_text(rows)
+    path = tmp_path / "graph.yaml"
+    path.write_text(graph(TRTLLM_AGG))
+    return cli.main(["check", "--rules", str(tmp_path / "rules"), str(path), *args])
+
+
+def test_a_rule_of_a_user_is_reported_selected_suppressed_and_explained(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(tmp_path, GOOD, "--full") == 14
+    printed = capsys.readouterr().out
+    assert "ACME101 error" in printed
+    assert "why: The cluster's policy rejects the pod." in printed
+    assert run(tmp_path, GOOD, "--ignore", "ACME") == 0
+    assert run(tmp_path, GOOD, "--select", "PS") == 0
+    path = tmp_path / "graph.yaml"
+    path.write_text("# penstock: ignore-file ACME101 images are copied\n" + path.read_text())
+    folder = str(tmp_path / "rules")
+    assert cli.main(["check", "--rules", folder, str(path)]) == 0
+    capsys.readouterr()
+    assert cli.main(["check", "--rules", folder, "--explain", "ACME101"]) == 0
+    assert "image from outside our registry" in capsys.readouterr().out
+    assert not any(rule.id == "ACME101" for rule in all_rules()), "the rules are of one run"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (
+            "    when:",
+            "    wen:",
+            "acme.yaml:7 ACME101: unknown key 'wen'. Fix: Did you mean when?",
+        ),
+        ("pod.image.starts", "pod.img.starts", "acme.yaml:7 ACME101: there is no pod.img"),
+        ("{pod.image}", "{port}", "acme.yaml:9 ACME101: there is no fact 'port'"),
+        ("ACME101", "PS101", "acme.yaml:2 PS101: ids that begin with PS are penstock's"),
+        ("ACME101", "acme", "acme.yaml:2 acme: id is 'acme'"),
+        ("error", "fatal", "acme.yaml:4 ACME101: level is 'fatal'. Fix: Use error, warning, note"),
+        ("    fix: Use the copy in registry.acme.example.\n", "", "ACME101 has no fix"),
+        ("rules:", "rule:", "acme.yaml:1: a file of rules has the list `rules`"),
+        ("name, pod in", "name, pod of", "acme.yaml:6 ACME101"),
+        ("startswith('reg", "startswith(1 + 'reg", "acme.yaml:2 ACME101: cannot be evaluated for"),
+        ("title: image", "title: [image", "acme.yaml:4: not valid YAML"),
+        (
+            "    fix: Use the copy in registry.acme.example.\n",
+            "    fix: Use the copy.\n    fix: Use the copy.\n",
+            "acme.yaml:11 ACME101: fix is there twice",
+        ),
+        ("    effect:", "    check: run_anything\n    effect:", "unknown key 'check'"),
+    ],
+)
+def test_an_error_in_a_row_of_a_user_names_file_and_line(
+    old: str, new: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(tmp_path, GOOD.replace(old, new)) == 3
+    assert message in capsys.readouterr().err
+
+
+def test_two_rules_with_one_id_are_an_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "rules").mkdir()
+    (tmp_path / "rules" / "other.yml").write_text(GOOD)
+    assert run(tmp_path, GOOD) == 3
+    assert "other.yml:2 ACME101: the id is also that of " in capsys.readouterr().err
+
+
+def test_the_members_of_a_group_have_its_texts_and_their_own_ids() -> None:
+    row, members = GOOD.partition("    when:")[0], "    when:" + GOOD.partition("    when:")[2]
+    nested = "".join(f"    {line}\n" for line in members.splitlines())
+    group = f"{row}    rows:\n" + "".join(
+        nested.replace(
+            "        when:",
+            f"      - id: ACME1010{number}\n        title: of {number}\n        when:",
+        )
+        for number in (1, 2)
+    )
+    namespace: dict[str, Any] = {}
+    exec(python_of(group, "acme.yaml", facts=()), namespace)
+    rules = namespace["RULES"]
+    assert [(rule.id, rule.title, rule.group) for rule in rules] == [
+        ("ACME10101", "of 1", "ACME101"),
+        ("ACME10102", "of 2", "ACME101"),
+    ]
+    assert {rule.effect for rule in rules} == {"The cluster's policy rejects the pod."}
+
+
+def test_the_bytecode_of_packaged_rows_is_cached(tmp_path: Path) -> None:
+    folder = tmp_path / "acme"
+    folder.mkdir()
+    file = folder / "rules.yaml"
+    file.write_text("facts: []\n" + GOOD)
+    (rule,) = packaged_rules(file)
+    assert rule.id == "ACME101"
+    file.write_text("facts: []\n" + GOOD.replace("ACME101", "ACME102").replace("error", "note"))
+    (rule,) = packaged_rules(file)
+    assert rule.id == "ACME102", "a changed file is compiled again"
+
+
+def test_no_module_shares_the_name_of_the_bytecode_of_rows() -> None:
+    assert not list(FOLDER.glob("*/rules.py"))
