@@ -76,6 +76,7 @@ def planned(tag: str, engine: str, base: Mapping[str, Any], config: Mapping[str,
 
 
 BY_LOAD = {"optimization_target": "sla", "enable_load_scaling": True, "ttft_ms": 500, "itl_ms": 20}
+BY_THROUGHPUT = {**BY_LOAD, "enable_load_scaling": False}
 CASES = (
     Case(
         rule="PS913",
@@ -162,13 +163,14 @@ CASES = (
     Case(
         rule="PS922",
         bad=planned("1.4.2", "vllm", VLLM_AGG, BY_LOAD),
-        near=planned("1.4.2", "vllm", VLLM_AGG, {**BY_LOAD, "enable_load_scaling": False}),
+        near=planned("1.4.2", "vllm", VLLM_AGG, BY_THROUGHPUT),
         is_repaired_by_near=True,
     ),
     Case(
         rule="PS922",
         bad=planned("1.4.2", "sglang", SGLANG_DISAGG, {"optimization_target": "load"}),
         near=planned("1.5.1", "sglang", SGLANG_DISAGG, {"optimization_target": "load"}),
+        fixed=planned("1.4.2", "sglang", SGLANG_DISAGG, BY_THROUGHPUT),
     ),
     Case(
         rule="PS922",

@@ -47,6 +47,8 @@ def worker(*args: str, model: str = DENSE, kind: str = "vllm", **settings: Any) 
     return deployment(component(kind, *flags(model), *args, **settings))
 
 
+EFA = {"vpc.amazonaws.com/efa": "1"}
+LIBFABRIC = transfer("NixlConnector", backends=["LIBFABRIC"])
 NIXL_POOLS = (
     Case(rule="PS441", bad=pools(decode=(HMA,)), near=pools((HMA,), (HMA,))),
     Case(  # LMCache turns it off in one pool
@@ -269,6 +271,11 @@ OTHERS = (
         rule="PS473",
         bad=pools(decode=transfer("NixlConnector", backends=["LIBFABRIC"])),
         near=pools(decode=transfer("NixlConnector", backends=["UCX", "LIBFABRIC"])),
+    ),
+    Case(  # PS455 leaves the pool with UCX on EFA to it, and that pool is the one to change
+        rule="PS473",
+        bad=pools(decode=LIBFABRIC, limits=EFA),
+        near=pools(LIBFABRIC, LIBFABRIC, limits=EFA),
     ),
 )
 CASES = NIXL_POOLS + CONNECTORS + OTHERS

@@ -55,6 +55,33 @@ VALUES = (
         bad=worker("--moe-runner-backend", "marlin", kind="sglang", version="1.2.0"),
         near=worker("--moe-runner-backend", "marlin", kind="sglang", version="1.3.0"),
     ),
+    Case(  # vLLM's parser takes any text
+        rule="PS163",
+        bad=worker("--quantization", "fp88"),
+        near=worker("--quantization", "FP8"),
+        is_repaired_by_near=True,
+    ),
+    Case(  # removed in 0.27
+        rule="PS163",
+        bad=worker("--quantization", "bitsandbytes", version="1.6.1"),
+        near=worker("--quantization", "bitsandbytes", version="1.4.0"),
+    ),
+    Case(  # a plugin may register a name, which then seldom resembles another
+        rule="PS163",
+        bad=worker("--load-format", "safetensor"),
+        near=worker("--load-format", "gms"),
+    ),
+    Case(
+        rule="PS163",
+        bad=worker("--tokenizer-mode", "mistal"),
+        near=worker("--tokenizer-mode", "mistral"),
+        is_repaired_by_near=True,
+    ),
+    Case(
+        rule="PS163",
+        bad=worker("--speculative-algorithm", "EAGEL", kind="sglang"),
+        near=worker("--speculative-algorithm", "eagle", kind="sglang"),
+    ),
     Case(
         rule="PS169",
         bad=worker(*drafting(disable_by_batch_size=8), version="1.1.0"),

@@ -21,6 +21,9 @@ from penstock.cli import main as cli
 from penstock.graph.load import parse_graph
 from penstock.manifests.source import render_graph
 from penstock.serving.deployment import ServingDeployment
+from tests.checks.cases_known_issues import BY_LOAD, planned
+from tests.checks.cases_kv_connectors import EFA, LIBFABRIC, pools
+from tests.checks.own_manifests import component, deployment, transfer
 from tests.checks.support import (
     REMOVE,
     SGLANG_DISAGG,
@@ -35,6 +38,7 @@ from tests.checks.support import (
 from tests.support.command_line import penstock
 
 ROOT = Path(__file__).parents[2]
+UCX = transfer("NixlConnector")
 POLICY = "decode/config/scheduler_config/capacity_scheduler_policy"
 GRAPHS = sorted((ROOT / "dynamo_graphs").glob("*.yaml"))
 
@@ -341,3 +345,38 @@ def test_colors_are_for_terminals_and_forced_colors(
     assert re.sub(r"\x1b\[\d+m", "", colored) == plain
     monkeypatch.setenv("NO_COLOR", "1")
     assert penstock("check", str(wrong)).stdout == plain
+
+
+def test_both_nixl_plugins_and_efa_are_one_finding() -> None:
+    for prefill, decode, changed in ((UCX, LIBFABRIC, "prefill"), (LIBFABRIC, UCX, "decode")):
+        found = check(pools(prefill, decode, limits=EFA))
+        (finding,) = (f for f in found if f.rule in ("PS455", "PS473"))
+        assert finding.rule == "PS473"
+        assert finding.fix == (
+            f'Set "backends": ["LIBFABRIC"] in kv_connector_extra_config on {changed}.'
+        )
+
+
+def test_a_section_that_is_no_json_is_named_as_such() -> None:
+    arguments = ("--kv-transfer-config", "{kv_connector: NixlConnector}")
+    found = check(deployment(component("vllm", "--model", "Qwen/Qwen3-8B", *arguments)))
+    assert [f.message for f in found if f.rule == "PS143"] == [
+        "--kv-transfer-config is '{kv_connector: NixlConnector}', but must be JSON"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("config", "also"),
+    [
+        (BY_LOAD, ""),
+        (
+            {"optimization_target": "load"},
+            ", and optimization_target to sla with ttft_ms and itl_ms",
+        ),
+    ],
+)
+def test_the_fix_of_load_scaling_is_to_scale_by_throughput(
+    config: dict[str, Any], also: str
+) -> None:
+    (finding,) = check(planned("1.4.2", "sglang", SGLANG_DISAGG, config), only="PS922")
+    assert finding.fix == f"Use throughput scaling: set enable_load_scaling to false{also}."

@@ -9,6 +9,7 @@ import yaml
 
 from penstock.checks.registry import RULES
 from penstock.checks.rule import Rule, reported_by_reader, reported_by_run
+from penstock.checks.version_range import OPERATOR
 from penstock.manifests.source import sources_of
 from penstock.serving.understand import Hints, understand
 from tests.checks.all_cases import cases
@@ -29,7 +30,7 @@ NOT_OF_A_DEPLOYMENT = (reported_by_reader, reported_by_run)
 OF_EVERY_VERSION = [
     rule
     for rule in RULES
-    if rule.versions.every
+    if (rule.versions.every or rule.versions == OPERATOR)
     and rule.id not in ABOUT_THE_TAG
     and rule.check not in NOT_OF_A_DEPLOYMENT
 ]

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from penstock.checks.finding import Finding, Level
+from penstock.checks.registry import by_id
 from penstock.manifests.data import dump_dgd_fields
 from penstock.manifests.fields import bad_values, resolved, stored, stored_releases, unknown_fields
 from penstock.strict_yaml.places import place_of
@@ -187,7 +188,38 @@ def test_the_option_selects_the_operator(tmp_path: Path) -> None:
     assert found == {"1.2.1": True, "1.6": False, "9.0": False}
 
 
-@pytest.mark.parametrize("version", ["0.9.1", "latest", ""])
+@pytest.mark.parametrize(("version", "newer"), [("1.6.2", 0), ("1.7", 1), ("1.9", 1)])
+def test_an_operator_newer_than_the_known_crds_is_one_warning(version: str, newer: int) -> None:
+    found = check(manifest(VLLM_AGG), only="PS910", operator=version)
+    assert [(f.level, f.message, f.place) for f in found] == newer * [
+        (
+            Level.WARNING,
+            f"the operator is {version}, whose CRD penstock does not know; it is judged as 1.6",
+            "apiVersion",
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    ("operator", "fix"),
+    [
+        ("1.0", "Update the operator to 1.2 or later. Then use nvidia.com/v1beta1"),
+        ("1.2", "Use nvidia.com/v1beta1"),
+    ],
+)
+def test_the_advice_on_the_api_version_is_possible_under_the_operator(
+    operator: str, fix: str
+) -> None:
+    (finding,) = check(alpha({}), only="PS907", operator=operator)
+    assert finding.fix == f"{fix} with spec.components and podTemplate."
+
+
+@pytest.mark.parametrize("rule", ["PS716", "PS757"])
+def test_rules_about_the_operator_state_its_versions(rule: str) -> None:
+    assert by_id(rule).versions.text() == "Dynamo operator since 1.0"
+
+
+@pytest.mark.parametrize("version", ["0.9.1", "latest", "abc", "1", ""])
 def test_an_operator_whose_crd_is_unknown_is_a_usage_error(version: str) -> None:
     ran = penstock("check", "--operator-version", version, "x.yaml")
     assert ran.returncode == 2

@@ -8,22 +8,27 @@ from pathlib import Path
 
 import pytest
 
-from penstock.engines.dry_run.process import EngineProcess, EngineProcesses
+from penstock.engines.dry_run.process import MOST_STARTS, EngineProcess, EngineProcesses
 from penstock.engines.dry_run.protocol import Accepted, Refused, Undecided
 from penstock.errors import MissingToolError
 from penstock.manifests.deployment import Engine
 
 from .configurations import configuration
 
-# Responds by the worker's last argument: refuses `refused`, hangs at `hang`, ends at `end`.
+# Responds by the worker's last argument: refuses `refused`, hangs at `hang`, ends at `end`, or at
+# `half` within a line.
 PROGRAM = """
 import json, sys, time
+open("starts", "a").write("x")
 print(json.dumps({"version": "1.2"}), flush=True)
 for line in sys.stdin:
     word = json.loads(line)["arguments"][-1]
     if word == "hang":
         time.sleep(600)
     if word == "end":
+        sys.exit(3)
+    if word == "half":
+        print('{"outcome":', end="", flush=True)
         sys.exit(3)
     refused = {"outcome": "refused", "text": "no"}
     accepted = {"outcome": "accepted", "resolved": {}}
@@ -45,17 +50,28 @@ def test_one_process_responds_to_several_configurations(tmp_path: Path) -> None:
         child.end()
 
 
+@pytest.mark.parametrize("word", ["end", "half"])
 def test_a_configuration_that_ends_the_process_is_undecided_and_the_next_is_asked(
-    tmp_path: Path,
+    tmp_path: Path, word: str
 ) -> None:
     child = process(tmp_path)
     try:
-        outcome = child.ask(configuration("end", tmp_path))
+        outcome = child.ask(configuration(word, tmp_path))
         assert isinstance(outcome, Undecided)
         assert "ended" in outcome.reason
         assert isinstance(child.ask(configuration("fine", tmp_path)), Accepted)
     finally:
         child.end()
+
+
+def test_a_process_that_ends_each_time_is_not_started_for_ever(tmp_path: Path) -> None:
+    child = process(tmp_path)
+    outcomes = [child.ask(configuration("end", tmp_path)) for _ in range(MOST_STARTS + 2)]
+    assert len((tmp_path / "starts").read_text()) == MOST_STARTS
+    assert all(isinstance(outcome, Undecided) for outcome in outcomes)
+    assert outcomes[-1] == Undecided(
+        reason=f"the engine's own code failed {MOST_STARTS} times and is not started again"
+    )
 
 
 def test_a_configuration_that_takes_too_long_is_undecided(tmp_path: Path) -> None:

@@ -191,7 +191,7 @@ OPERATOR_CRD = Versions(every="the CRD of the operator's release")
 NETWORK = Versions(every="UCX, NIXL and RDMA devices")
 MODEL_CARD = Versions(every="the model's card")
 EVERY_IMAGE = Versions(every="a comparison of the images' own versions")
-OPERATOR = Versions(every="the operator, whose version the file does not state")
+OPERATOR = Versions(operator=">=1.0")
 # The oldest releases that are known: 0.4 of Dynamo, and the engines in its images.
 DYNAMO = Versions(every="Dynamo since 0.4")
 EVERY_TRTLLM = Versions(every="TensorRT-LLM since 1.0")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -71,7 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="X",
         help="check manifests for this version of the Dynamo operator, from 1.0 (default: "
         f"{DEPLOYED}, with the CRD of 1.5 and the fields that 1.6 added); newer ones are checked "
-        "as 1.6",
+        "as 1.6, with a warning (PS910)",
     )
 
 
@@ -216,13 +216,18 @@ def _operator(text: str | None) -> Version:
     return version
 
 
-def _engines(*, is_asked: bool) -> AbstractContextManager[EngineProcesses | None]:
-    """The processes of the engines whose environments are installed."""
+@contextmanager
+def _engines(*, is_asked: bool) -> Iterator[EngineProcesses | None]:
+    """The processes of the engines whose environments are installed. No signal leaves them, or
+    their temporary folder, behind."""
     if not is_asked:
-        return nullcontext()
+        yield None
+        return
     from penstock.checks.engine_dry_run import installed_engines
+    from penstock.drill.interrupts import raised_once
 
-    return installed_engines()
+    with raised_once(), installed_engines() as engines:
+        yield engines
 
 
 def _path(text: str) -> Path:

@@ -22,6 +22,14 @@ def raise_once() -> None:
         signal.signal(number, _raise)
 
 
+@contextlib.contextmanager
+def raised_once() -> Iterator[None]:
+    """`raise_once` within a block."""
+    with _restored():
+        raise_once()
+        yield
+
+
 def _raise(number: int, frame: FrameType | None) -> NoReturn:
     for other in SIGNALS:
         signal.signal(other, _ignore)

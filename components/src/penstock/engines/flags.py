@@ -97,6 +97,10 @@ KINDS = {
     "sglang_human_int": "a number such as 8192, 8k (8000) or 8Ki (8192)",
     "json": "JSON",
     "_json": "JSON",
+    "value": "JSON",  # of vLLM's sections, such as --kv-transfer-config
+    "_json_or_text": "JSON or text",
+    "nullable_int": "an integer or none",
+    "nullable_float": "a number or none",
 }
 # Spellings that a parser converts to one of a flag's choices.
 READ_AS = {"<lambda>": {"aic": "ais"}}

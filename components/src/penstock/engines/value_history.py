@@ -44,9 +44,14 @@ def names(engine: Engine, kind: str) -> tuple[str, ...]:
     return tuple(load(TABLE).get(engine.value, {}).get(kind, {}))
 
 
+def known_values(engine: Engine, kind: str, name: str) -> tuple[str, ...]:
+    """The values that any version of the engine accepts."""
+    return tuple(load(TABLE).get(engine.value, {}).get(kind, {}).get(name, {}))
+
+
 def is_known(engine: Engine, kind: str, name: str, value: str) -> bool:
     """Whether any version of the engine accepts the value."""
-    return value in load(TABLE).get(engine.value, {}).get(kind, {}).get(name, {})
+    return value in known_values(engine, kind, name)
 
 
 def refusals(engine: Engine, kind: str, name: str, value: str) -> Iterator[Refusal]:

@@ -126,7 +126,12 @@ def newer_than_known(pod: Pod) -> tuple[Version, str, str] | None:
 def _is_prerelease(suffix: str, name: str) -> bool:
     """NVIDIA's images of one model may contain a newer engine; own images may have any suffix."""
     of_a_model = bool(_NVIDIA.match(name)) and not _VARIANT.fullmatch(suffix)
-    return bool(_PRE_RELEASE.search(suffix)) or of_a_model
+    return is_preview(suffix) or of_a_model
+
+
+def is_preview(suffix: str) -> bool:
+    """Whether a suffix of a tag makes it a build before a release, such as -dev.1."""
+    return bool(_PRE_RELEASE.search(suffix))
 
 
 def _parsed(text: str) -> Version | None:

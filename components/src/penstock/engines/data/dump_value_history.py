@@ -33,6 +33,18 @@ SECTIONS = {
     "ec-transfer-config": "ECTransferConfig",
 }
 FIRST = {"vllm": "0.14.1", "sglang": "0.5.6.post2"}
+# Flags with names that vLLM looks up after its parser: the annotation also allows any text. The
+# registries have a few more names than the annotation.
+LOOKED_UP = {
+    "quantization": "",
+    "load-format": "_LOAD_FORMAT_TO_MODEL_LOADER",
+    "tokenizer-mode": "_VLLM_TOKENIZERS",
+}
+DECLARED_IN = (
+    "model_executor/layers/quantization/__init__.py",
+    "model_executor/model_loader/__init__.py",
+    "tokenizers/registry.py",
+)
 # Fields whose flag has another name.
 RENAMED = {"cache-dtype": "kv-cache-dtype"}
 VLLM_VARIABLE = re.compile(r"""["'](VLLM_[A-Z0-9_]+)["']""")
@@ -77,7 +89,9 @@ def _merged(by_version: Mapping[str, Choices]) -> dict[str, dict[str, list[int]]
 
 def _vllm(root: Path) -> dict[str, Choices]:
     trees = [_tree(path) for path in sorted((root / "vllm" / "config").glob("*.py"))]
-    constants = _constants(trees)
+    declared = [_tree(root / "vllm" / path) for path in DECLARED_IN]
+    constants = _constants([*trees, *declared])
+    without_text = {**constants, "str": ast.Constant(None)}
     classes = {n.name: n for tree in trees for n in ast.walk(tree) if isinstance(n, ast.ClassDef)}
     sections: Choices = {
         flag: sorted(name for name, _ in _fields(classes[name_of]))
@@ -87,16 +101,17 @@ def _vllm(root: Path) -> dict[str, Choices]:
     choices: Choices = {}
     for title in ("CacheConfig", "ModelConfig", "ParallelConfig", "SchedulerConfig", "LoadConfig"):
         for name, annotation in _fields(classes[title]):
-            values = _literals(annotation, constants)
             flag = name.replace("_", "-")
+            values = _literals(annotation, without_text if flag in LOOKED_UP else constants)
+            registry = constants.get(LOOKED_UP.get(flag, ""))
             if values:
-                choices[RENAMED.get(flag, flag)] = sorted(values)
+                choices[RENAMED.get(flag, flag)] = sorted(values | _keys(registry))
     spec = dict(_fields(classes["SpeculativeConfig"]))
     choices["speculative-config.method"] = (
         sorted(_literals(spec["method"], constants) or ()) or None
     )
-    registry = next((root / "vllm").rglob("attention/backends/registry.py"))
-    choices["attention-backend"] = sorted(_members(_tree(registry), "AttentionBackendEnum"))
+    backends = next((root / "vllm").rglob("attention/backends/registry.py"))
+    choices["attention-backend"] = sorted(_members(_tree(backends), "AttentionBackendEnum"))
     factory = _tree(root / "vllm/distributed/kv_transfer/kv_connector/factory.py")
     names = sorted(_registered(factory))
     variables = _variables(root / "vllm", VLLM_VARIABLE, root / "vllm" / "envs.py")
@@ -106,6 +121,11 @@ def _vllm(root: Path) -> dict[str, Choices]:
         "connectors": {"kv_connector": names},
         "variables": variables,
     }
+
+
+def _keys(mapping: ast.expr | None) -> set[str]:
+    keys = mapping.keys if isinstance(mapping, ast.Dict) else []
+    return {str(key.value) for key in keys if isinstance(key, ast.Constant)}
 
 
 def _variables(package: Path, pattern: re.Pattern[str], declared_in: Path) -> Choices:

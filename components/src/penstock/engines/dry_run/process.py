@@ -33,6 +33,7 @@ from penstock.shipped import only_penstock
 # The import takes 12 to 17 s; on a busy machine it has taken 145 s.
 START_LIMIT_S = 240.0
 TIME_LIMIT_S = 60.0  # one configuration takes 0.1 s, its model class once up to 10 s
+MOST_STARTS = 4  # of one process, so that a broken environment does not take hours
 MODULES: Mapping[Engine, str] = {
     Engine.VLLM: "penstock.engines.dry_run.vllm_child",
     Engine.SGLANG: "penstock.engines.dry_run.sglang_child",
@@ -69,10 +70,11 @@ class EngineProcess:
         self._process: subprocess.Popen[str] | None = None
         self._log: IO[str] | None = None
         self.version = ""
-        self._failure = ""
+        self._starts = 0
 
     def start(self) -> None:
         """MissingToolError if the engine's code cannot be imported."""
+        self._starts += 1
         self._log = tempfile.TemporaryFile("w+", dir=self._folder)  # noqa: SIM115  closed by `end`
         path = str(only_penstock(self._folder / "path"))
         own = {"PYTHONPATH": path, "TMPDIR": str(self._folder), "VLLM_CACHE_ROOT": path}
@@ -94,7 +96,11 @@ class EngineProcess:
             raise MissingToolError(f"the engine's own code does not start: {reason}") from None
 
     def ask(self, configuration: Configuration) -> Outcome:
-        """The engine's outcome; a process that ends or hangs is started again for the next one."""
+        """The engine's outcome. A process that ends or hangs is started again for the next
+        configuration, at most until it was started `MOST_STARTS` times."""
+        if self._process is None and self._starts >= MOST_STARTS:
+            reason = f"the engine's own code failed {self._starts} times and is not started again"
+            return Undecided(reason=reason)
         if self._process is None:
             self.start()
         assert self._process is not None
@@ -116,7 +122,7 @@ class EngineProcess:
             if not selector.select(limit_s):
                 raise _DeadError(f"the engine's own code did not respond within {limit_s:g} s")
         line = self._process.stdout.readline()
-        if not line:
+        if not line.endswith("\n"):  # it may end while it writes
             raise _DeadError("the engine's own code ended while it built the configuration")
         return line
 
@@ -186,11 +192,11 @@ class EngineProcesses:
             gpu = json.dumps(hardware_in_json(configuration.hardware))
             command = (str(self._pythons[engine]), "-P", "-m", MODULES[engine], gpu)
             child = EngineProcess(command, self.folder)
+            self._children[key] = child  # before it starts: a signal may come while it does
             try:
                 child.start()
             except MissingToolError as error:
                 self._broken[engine] = error
                 raise
-            self._children[key] = child
             self._versions[engine] = child.version
         return self._children[key]

@@ -147,7 +147,7 @@ def _problem(one: GivenFlag, module: str) -> _Problem | None:
     if flag.choices and one.choice not in flag.choices and flag.takes == "one" and not is_none:
         return _choice_problem(one, module)
     if not one.reads:
-        kind = KINDS.get(flag.kind, f"a value of type {flag.kind.strip('_')}")
+        kind = KINDS[flag.kind]
         return _Problem(f"is {text!r}, but must be {kind}", f"Set {one.spelling} to {kind}.")
     if is_below_range(module, one):
         return _Problem(f"is {text}, but must be at least 1", f"Set {one.spelling} to at least 1.")

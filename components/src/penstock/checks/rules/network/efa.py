@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from penstock.checks.finding import Fix, RuleResult
@@ -63,9 +63,10 @@ def nixl_plugins(worker: Worker) -> Plugins | None:
 
 
 def ucx_on_efa(deployment: ServingDeployment) -> Iterable[RuleResult]:
+    differing = {worker.name for pair in _differing(deployment) for worker, _ in pair}
     for worker in kv_transfer_workers(deployment):
         plugins = nixl_plugins(worker) if worker.engine is not Engine.TRTLLM else None
-        if plugins is not None and plugins.names == (DEFAULT,) and has_efa(worker):
+        if plugins is not None and _is_slow(worker, plugins) and worker.name not in differing:
             yield RuleResult(
                 location=plugins.location,
                 message=f"{worker.name} requests EFA devices, but NIXL uses {DEFAULT}",
@@ -73,17 +74,31 @@ def ucx_on_efa(deployment: ServingDeployment) -> Iterable[RuleResult]:
             )
 
 
+def _is_slow(worker: Worker, plugins: Plugins) -> bool:
+    return plugins.names == (DEFAULT,) and has_efa(worker)
+
+
 def has_efa(worker: Worker) -> bool:
     return any("efa" in name for name in rdma_devices(worker))
 
 
-def plugins_differ(deployment: ServingDeployment) -> Iterable[RuleResult]:
+def _differing(
+    deployment: ServingDeployment,
+) -> Iterator[tuple[tuple[Worker, Plugins], tuple[Worker, Plugins]]]:
+    """Pools without a common plugin. The first is the one to change: that with UCX on EFA, which
+    PS455 does not report then, or the decode pool."""
     for prefill, decode in deployment.pairs:
         first, second = nixl_plugins(prefill), nixl_plugins(decode)
         if first and second and not set(first.names) & set(second.names):
-            yield RuleResult(
-                location=second.location,
-                message=f"NIXL uses {', '.join(second.names)} on {decode.name}, but "
-                f"{', '.join(first.names)} on {prefill.name}",
-                fix=second.fix(first.names, f"on {decode.name}"),
-            )
+            pools = (decode, second), (prefill, first)
+            yield pools[::-1] if _is_slow(prefill, first) else pools
+
+
+def plugins_differ(deployment: ServingDeployment) -> Iterable[RuleResult]:
+    for (worker, plugins), (partner, usable) in _differing(deployment):
+        yield RuleResult(
+            location=plugins.location,
+            message=f"NIXL uses {', '.join(plugins.names)} on {worker.name}, but "
+            f"{', '.join(usable.names)} on {partner.name}",
+            fix=plugins.fix(usable.names, f"on {worker.name}"),
+        )

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from packaging.version import Version
+
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.rules.versions.placeholders import hides_version
 from penstock.checks.rules.versions.published_tags import nearest_published
@@ -12,7 +14,8 @@ from penstock.engines.releases import RELEASES
 from penstock.engines.settings import Location
 from penstock.image_reference import image_problem
 from penstock.manifests.deployment import Component, Role
-from penstock.manifests.pods import V1ALPHA1
+from penstock.manifests.fields import stored, stored_releases
+from penstock.manifests.pods import V1ALPHA1, V1BETA1
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.versions import (
     DEPLOYED_RELEASE,
@@ -25,6 +28,7 @@ from penstock.serving.versions import (
 from penstock.serving.worker import WORKERS
 
 NVIDIA = re.compile(r"nvcr\.io/nvidia/ai-dynamo/")
+UPDATE = "Update penstock, or check the findings against the release notes."
 
 
 def unknown_version(deployment: ServingDeployment) -> Iterable[RuleResult]:
@@ -151,10 +155,13 @@ def too_old(deployment: ServingDeployment) -> Iterable[RuleResult]:
 
 def old_api(deployment: ServingDeployment) -> Iterable[RuleResult]:
     if deployment.api_version == V1ALPHA1:
+        since = next(release for release in stored_releases() if V1BETA1 in stored(release))
+        update = f"Update the operator to {since} or later. Then use"
+        verb = "Use" if deployment.operator >= Version(since) else update
         yield RuleResult(
             location=Location("", "manifest", ("apiVersion",)),
             message="nvidia.com/v1alpha1 is deprecated since Dynamo 1.5",
-            fix=Fix(text="Use nvidia.com/v1beta1 with spec.components and podTemplate."),
+            fix=Fix(text=f"{verb} nvidia.com/v1beta1 with spec.components and podTemplate."),
         )
 
 
@@ -185,5 +192,13 @@ def newer_image(deployment: ServingDeployment) -> Iterable[RuleResult]:
             location=Location(component, "field", ("main", "image")),
             message=f"the image has {program} {version}, which penstock does not know; it is "
             f"judged as {known}",
-            fix=Fix(text="Update penstock, or check the findings against the release notes."),
+            fix=Fix(text=UPDATE),
+        )
+    operator, known = deployment.operator, stored_releases()[-1]
+    if operator.release[:2] > Version(known).release:
+        yield RuleResult(
+            location=Location("", "manifest", ("apiVersion",)),
+            message=f"the operator is {operator}, whose CRD penstock does not know; it is judged "
+            f"as {known}",
+            fix=Fix(text=UPDATE),
         )

@@ -165,9 +165,17 @@ def load_scaling(deployment: ServingDeployment) -> Iterable[RuleResult]:
             limit = ">=1.3,<1.5" if is_sglang else ">=1.3,<1.4"
         else:
             continue
+        # The target load scales by load whatever enable_load_scaling is.
+        by_sla = (
+            "" if target == "sla" else ", and optimization_target to sla with ttft_ms and itl_ms"
+        )
+        no_load_scaling = {} if by_sla else {"planner.config.enable_load_scaling": False}
         yield RuleResult(
             location=location,
             message=f"the planner scales by load with optimization_target {target}",
-            fix=Fix(text="Scale by throughput: remove enable_load_scaling."),
+            fix=Fix(
+                text=f"Use throughput scaling: set enable_load_scaling to false{by_sla}.",
+                graph=no_load_scaling,
+            ),
             versions=Versions(dynamo=limit),
         )

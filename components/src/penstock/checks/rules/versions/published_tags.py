@@ -3,60 +3,72 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 
 from penstock.checks.finding import Fix, RuleResult
 from penstock.engines.flags import load
 from penstock.engines.settings import Location
 from penstock.serving.deployment import ServingDeployment
+from penstock.serving.versions import is_preview
 
 TABLE = "published_tags.json"
 _IMAGE = re.compile(r"nvcr\.io/nvidia/ai-dynamo/([\w-]+):([^@]+)")
-# A release, with variants of the kinds that NVIDIA publishes.
+# A release with a suffix. NVIDIA's own suffixes are such as -cuda13, -efa and -amd64.
 _TAG = re.compile(
-    r"(?P<plain>(?P<minor>\d+\.\d+)\.(?P<patch>\d+)(\.post\d+)?)"
-    r"(?P<variant>(-(cuda\d+|efa|amd64|arm64))*)"
+    r"v?(?P<release>(?P<plain>(?P<minor>\d+\.\d+)\.\d+(\.post\d+)?)(?P<variant>([-._].*)?))"
 )
 # The newest minor releases that may get patches after the date of the list. Older ones never did.
 _OPEN = 2
 
 
 @cache
-def _tags() -> Mapping[str, Sequence[str]]:
-    """Image → its tags."""
-    found: Mapping[str, Sequence[str]] = load(TABLE)["images"]
-    return found
+def _tags(image: str) -> Sequence[str]:
+    """The tags of an image, and the releases before the list if the image is as old as the list."""
+    tags: Sequence[str] = load(TABLE)["images"].get(image, ())
+    is_oldest = bool(tags) and tags[0].startswith(f"{_minors()[0]}.")
+    return [*load(TABLE)["releases_before_the_list"], *tags] if is_oldest else tags
 
 
 @cache
 def _parts() -> Sequence[re.Match[str]]:
     """The tags of all images."""
-    return [m for tags in _tags().values() for tag in tags if (m := _TAG.fullmatch(tag))]
+    listed = load(TABLE)["images"].values()
+    return [m for tags in listed for tag in tags if (m := _TAG.fullmatch(tag))]
 
 
 def nearest_published(image: str) -> str | None:
     """For an image whose tag NVIDIA has not published: the nearest tag that it has; else None."""
-    found = _IMAGE.fullmatch(image)
-    tag = _TAG.fullmatch(found[2]) if found else None
-    tags = _tags().get(found[1], ()) if found else ()
-    same = [one for one in tags if tag and one.startswith(f"{tag['minor']}.")]
-    if tag is None or not same or tag[0] in tags:
+    parts = _IMAGE.fullmatch(image)
+    tag = _TAG.fullmatch(parts[2]) if parts else None
+    if parts is None or tag is None or is_preview(tag["variant"]):
+        return None
+    near = _nearest(tag, _tags(parts[1]))
+    return None if near == tag[0] else near
+
+
+def _nearest(tag: re.Match[str], tags: Sequence[str]) -> str | None:
+    """The tag itself, without `v`, if it is or may be published; None: the list does not decide."""
+    release, minor = tag["release"], tag["minor"]
+    if release in tags:
+        return release
+    until = [t for t in tags if "-" not in t and _numbers(t)[:2] <= _numbers(minor)]
+    if not until or (minor in _minors() and not any(t.startswith(f"{minor}.") for t in until)):
         return None  # PS783 reports an image that the release does not have
-    if tag["minor"] in load(TABLE)["only_plain"] and tag["plain"] in tags:
-        is_known = any(one["variant"] == tag["variant"] for one in _parts())
-        return None if is_known else tag["plain"]
-    newest = max((one for one in same if "-" not in one), key=_numbers)
-    if tag["minor"] in _open() and _numbers(tag["plain"]) > _numbers(newest):
+    newest, open_minors = max(until, key=_numbers), _minors()[-_OPEN:]
+    if _numbers(minor) >= _numbers(open_minors[0]) and _numbers(tag["plain"]) > _numbers(newest):
         return None  # PS910 reports it
-    near = [one for one in same if one.startswith(tag[0]) or tag[0].startswith(one)]
+    if minor in load(TABLE)["only_plain"] and tag["plain"] in tags:
+        is_known = any(part["variant"] == tag["variant"] for part in _parts())
+        return release if is_known else tag["plain"]
+    near = [t for t in tags if t.startswith(release) or release.startswith(t)]
     return max(near, key=len, default=newest)
 
 
-def _open() -> Sequence[str]:
-    """The minor releases that may have newer patches than the list."""
-    minors = sorted({one["minor"] for one in _parts()}, key=_numbers)
-    return minors[-_OPEN:]
+@cache
+def _minors() -> Sequence[str]:
+    """The minor releases of the list, oldest first."""
+    return sorted({part["minor"] for part in _parts()}, key=_numbers)
 
 
 def _numbers(version: str) -> list[int]:
