@@ -10,7 +10,7 @@ import pytest
 
 from penstock.cli import arguments, page
 from penstock.cli.live_source import source_of
-from penstock.environments import Environment
+from penstock.environments.install import Environment
 from penstock.errors import MissingToolError, NotUpError
 from penstock.local import missing_environment
 from tests.support.command_line import penstock

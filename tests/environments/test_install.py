@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.environments import find_environment, folder, install, list_environments, remove
+from penstock.environments import folder
+from penstock.environments.install import find_environment, install, list_environments, remove
 from penstock.environments.packaged_models import (
     PACKAGED_MODELS,
     SMOLLM2,

@@ -14,8 +14,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TypeVar
 
-from penstock.environments import environments_root, is_installed, list_environments
+from penstock.environments import environments_root, is_installed
 from penstock.environments.clients import NODE_FOLDER
+from penstock.environments.install import list_environments
 from penstock.environments.post_install import NEEDS as REQUIRED
 from tests.support import outside_files
 

@@ -97,7 +97,7 @@ def _complete_first(parser: CommandParser, word: str) -> None:
 def _words() -> dict[tuple[str, str], list[str]]:
     """Command (empty: all) and argument → its values, as far as they are known."""
     from penstock.checks.registry import RULES
-    from penstock.environments import list_environments
+    from penstock.environments.install import list_environments
     from penstock.graph.shipped_graphs import shipped_graphs
     from penstock.hardware import GPUS
     from penstock.plan.starting_graph import MODELS

@@ -13,7 +13,7 @@ from penstock.cli import arguments
 from penstock.cli.progress import FIRST_S
 
 if TYPE_CHECKING:
-    from penstock.environments import Environment
+    from penstock.environments.install import Environment
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,7 +50,7 @@ def _table(environments: Sequence[Environment], *, wide: bool) -> Iterator[str]:
 
 
 def run(args: argparse.Namespace) -> int:
-    from penstock.environments import find_environment, install, list_environments, remove
+    from penstock.environments.install import find_environment, install, list_environments, remove
     from penstock.errors import Problem, UsageError
     from penstock.terminal import duration_text
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 from importlib.resources import files
@@ -294,7 +294,8 @@ class FlagTable:
         """The flag of that spelling, or the only flag whose spelling begins with it."""
         flag = self.by_spelling.get(spelling)
         if flag is None and spelling.startswith("--") and len(spelling) > len("--"):
-            flags = {f.name: f for s, f in self.by_spelling.items() if s.startswith(spelling)}
+            longer = [self.by_spelling[s] for s in self.by_spelling if s.startswith(spelling)]
+            flags = {flag.name: flag for flag in longer}
             flag = next(iter(flags.values())) if len(flags) == 1 else None
         return flag
 
@@ -315,13 +316,37 @@ def flag_table(module: str) -> FlagTable | None:
         options = _dynamo()[module]
     else:
         return None
-    flags = [_flag(option, module) for option in [*options, *NOT_IN_TABLES.get(module, ())]]
-    if module == "dynamo.vllm":
-        flags = [_as_vllm_reads(flag) for flag in flags]
     return FlagTable(
-        by_spelling={spelling: flag for flag in flags for spelling in flag.spellings},
+        by_spelling=_Flags([*options, *NOT_IN_TABLES.get(module, ())], module),
         is_loose=module in ("dynamo.vllm", "dynamo.sglang"),
     )
+
+
+class _Flags(Mapping[str, Flag]):
+    """The flags of a table by spelling. Each is made when it is looked up, as a command line has
+    few of the hundreds of flags."""
+
+    def __init__(self, options: Iterable[Mapping[str, Any]], module: str) -> None:
+        self._module = module
+        self._options = {spelling: option for option in options for spelling in _spellings(option)}
+        self._made: dict[str, Flag] = {}
+
+    def __getitem__(self, spelling: str) -> Flag:
+        option = self._options[spelling]
+        name = option["flags"][0]
+        if name not in self._made:
+            flag = _flag(option, self._module)
+            self._made[name] = _as_vllm_reads(flag) if self._module == "dynamo.vllm" else flag
+        return self._made[name]
+
+    def __contains__(self, spelling: object) -> bool:
+        return spelling in self._options
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._options)
+
+    def __len__(self) -> int:
+        return len(self._options)
 
 
 @lru_cache(maxsize=256)
@@ -333,17 +358,19 @@ def given_flags(module: str, arguments: tuple[str, ...]) -> tuple[GivenFlag, ...
 
 def _as_vllm_reads(flag: Flag) -> Flag:
     """Add what Dynamo's table does not have: numbers such as 8k, and None for no value."""
-    own = _vllm().get(flag.name)
-    if own is None:
+    option = _vllm().get(flag.name)
+    if option is None:
         return flag
+    own = _flag(option, "dynamo.vllm")
     kind = own.kind if own.kind.startswith("human_int") else flag.kind
     return replace(flag, kind=kind, is_optional=own.is_optional)
 
 
 @cache
-def _vllm() -> Mapping[str, Flag]:
+def _vllm() -> Mapping[str, Mapping[str, Any]]:
+    """The options of vLLM's own table by the flag's name."""
     options = load("vllm_flags.json")["options"]
-    return {flag.name: flag for flag in (_flag(option, "dynamo.vllm") for option in options)}
+    return {_name(_spellings(option)): option for option in options}
 
 
 @cache
@@ -358,16 +385,26 @@ def load(name: str) -> Any:
     return json.loads(files("penstock.engines.data").joinpath(name).read_text("utf-8"))
 
 
-def _flag(option: Mapping[str, Any], module: str) -> Flag:
+def _spellings(option: Mapping[str, Any]) -> tuple[str, ...]:
     spellings = tuple(option["flags"])
     if option["action"] == "negatable" and not any(s.startswith("--no-") for s in spellings):
         spellings += tuple(f"--no-{s[2:]}" for s in spellings if s.startswith("--"))
+    return spellings
+
+
+def _name(spellings: tuple[str, ...]) -> str:
+    """The first spelling that is no negation, without dashes."""
     plain = [s for s in spellings if not s.startswith("--no-")] or spellings
+    return plain[0].lstrip("-")
+
+
+def _flag(option: Mapping[str, Any], module: str) -> Flag:
+    spellings = _spellings(option)
     takes = {"store": "one", "list": "list", "append": "list"}.get(option["action"], "none")
     if option.get("nargs"):
         takes = "maybe" if option["nargs"] == "?" else "list"
     return Flag(
-        name=plain[0].lstrip("-"),
+        name=_name(spellings),
         spellings=spellings,
         takes=takes,
         kind=option.get("kind") or "str",

@@ -3,21 +3,6 @@
 Each is one pinned requirements file in this folder, installed from the package index.
 """
 
-from penstock.environments.install import (
-    Environment,
-    find_environment,
-    install,
-    list_environments,
-    remove,
-)
 from penstock.environments.paths import environments_root, is_installed
 
-__all__ = [
-    "Environment",
-    "environments_root",
-    "find_environment",
-    "install",
-    "is_installed",
-    "list_environments",
-    "remove",
-]
+__all__ = ["environments_root", "is_installed"]

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from penstock.engines.setting_names import LLAMACPP_KV_TRANSFER
-from penstock.environments import dynamo, find_environment, install
+from penstock.environments import dynamo
 from penstock.environments.dynamo import NAME as DYNAMO
+from penstock.environments.install import find_environment, install
 from penstock.graph.load import parse_graph
 from penstock.graph.model import Graph
 from penstock.graph.text_file import read_text_file

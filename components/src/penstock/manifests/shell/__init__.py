@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from penstock.manifests.shell import programs, scope
+from penstock.manifests.shell import scope
+from penstock.manifests.shell.interpreters import is_shell, shell_script
 from penstock.manifests.shell.lex import LexError, references
 from penstock.manifests.shell.process import Candidate, How, Process, candidate, chosen, finished
-from penstock.manifests.shell.run import Run
 from penstock.manifests.shell.text import LimitError, Text, UnknownError
 
 __all__ = ["Context", "Process", "UnknownError", "is_shell", "references", "start"]
@@ -29,10 +29,6 @@ class Context:
     cwd: str | None = None
 
 
-def is_shell(argv: tuple[str, ...]) -> bool:
-    return programs.is_shell(list(argv))
-
-
 def start(argv: tuple[str, ...], surroundings: Context) -> tuple[Process, ...]:
     """The processes that ``argv`` ends up running; empty if a script starts none.
 
@@ -41,13 +37,17 @@ def start(argv: tuple[str, ...], surroundings: Context) -> tuple[Process, ...]:
     begun = scope.start(surroundings.env, surroundings.unknown)
     begun.files = {path: Text.known(text) for path, text in surroundings.files.items()}
     begun.cwd = Text.known(surroundings.cwd) if surroundings.cwd is not None else None
-    run = Run()
     fields = [Text.known(argument) for argument in argv]
-    if not programs.shell_script(list(argv), dict(surroundings.files)):
+    if not shell_script(list(argv), dict(surroundings.files)):
         if is_shell(argv):
             begun.note(f"`{' '.join(argv[:3])}`: the script is in the image")
         found: list[Candidate] = [candidate(fields, begun, How.EXEC)]
         return tuple(finished(item, through_shell=is_shell(argv)) for item in found)
+    # Most containers run no script, and these modules are most of the package.
+    from penstock.manifests.shell import programs
+    from penstock.manifests.shell.run import Run
+
+    run = Run()
     try:
         programs.follow_shell(run, fields, begun)
     except (LexError, LimitError) as error:
