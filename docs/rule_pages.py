@@ -6,10 +6,12 @@ a folder. The texts come from the rules, the examples from their test cases.
 
 from __future__ import annotations
 
+import inspect
 import sys
 import textwrap
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import fields, replace
+from functools import cached_property
 from pathlib import Path
 
 DOCS = Path(__file__).resolve().parent
@@ -21,6 +23,8 @@ from outputs import WIDTH, wrapped  # noqa: E402
 
 from penstock.checks.registry import RULES, TOPICS  # noqa: E402
 from penstock.checks.report import one_line  # noqa: E402
+from penstock.checks.rows.expressions import TYPES, attributes  # noqa: E402
+from penstock.checks.rows.logic import BUILTINS  # noqa: E402
 from penstock.checks.rule import Rule  # noqa: E402
 from penstock.checks.suppress import ALWAYS  # noqa: E402
 from tests.checks.examples import Example, example_cases, example_of  # noqa: E402
@@ -37,6 +41,11 @@ In the source of a rule, `dynamo#4327` is issue or pull request 4327 of the repo
 ai-dynamo/dynamo. Paths of Python files refer to ai-dynamo 1.6.1, vLLM 0.31.0 and SGLang 0.5.21,
 unless the rule states another version.
 """
+ABOUT_FACTS = """\
+# Facts for rules
+
+Expressions in [rules of your own](../check.md#rules-of-your-own) and in penstock's own rules can
+use these attributes and functions. `None` means that the value is not known or not set."""
 TITLES = {
     "trtllm": "TensorRT-LLM",
     "vllm": "vLLM",
@@ -55,7 +64,41 @@ def rule_pages() -> dict[str, str]:
     """Path of the site → Markdown."""
     cases = example_cases()
     pages = {f"rules/{rule.id}.md": rule_page(rule, example_of(cases[rule.id])) for rule in RULES}
-    return {"rules/index.md": rule_index(), **pages}
+    groups = {rule.group: rule.group_title for rule in RULES if rule.group}
+    pages |= {f"rules/{group}.md": group_page(group, title) for group, title in groups.items()}
+    return {"rules/index.md": rule_index(), "rules/facts.md": facts_page(), **pages}
+
+
+def group_page(group: str, title: str) -> str:
+    """The rules of a group."""
+    rules = [rule for rule in RULES if rule.group == group]
+    about = f"A group of rules. `{group}` selects, ignores and suppresses all of them."
+    return f"# {group}: {title}\n\n{about}\n\n{_rows(rules)}"
+
+
+def facts_page() -> str:
+    """What expressions of rows can use."""
+    parts = [ABOUT_FACTS]
+    for owner in dict.fromkeys(TYPES.values()):
+        names = " or ".join(f"`{name}`" for name, kind in TYPES.items() if kind is owner)
+        lines = [f"| `{name}` | {_cell(text)} |" for name, text in _facts_of(owner)]
+        parts.append("\n".join([f"## {names}\n", "| fact | |", "|---|---|", *lines]))
+    functions = ", ".join(f"`{name}`" for name in sorted(BUILTINS))
+    parts.append(f"## Functions\n\n{functions}, `is_set(NAME, worker)`, `key_of(NAME, worker)`")
+    return "\n\n".join(parts) + "\n"
+
+
+def _facts_of(owner: type) -> Iterator[tuple[str, str]]:
+    """Each public attribute with the first paragraph of its docstring, or the type of a field."""
+    types = {field.name: str(field.type) for field in fields(owner)}
+    for name in sorted(attributes(owner)):
+        member = inspect.getattr_static(owner, name, None)
+        about = inspect.getdoc(member.func if isinstance(member, cached_property) else member)
+        arguments = ""
+        if inspect.isfunction(member):
+            arguments = f"({', '.join([*inspect.signature(member).parameters][1:])})"
+        text = types.get(name) or " ".join((about or "").partition("\n\n")[0].split())
+        yield f"{name}{arguments}", text
 
 
 def rule_index() -> str:
@@ -65,12 +108,16 @@ def rule_index() -> str:
 
 
 def _table(family: str, rules: Iterable[Rule]) -> str:
+    return f"### {family}\n\n{_rows(rules)}"
+
+
+def _rows(rules: Iterable[Rule]) -> str:
     rows = [
         f"| [{rule.id}]({rule.id}.md) | {_cell(rule.title)} | {_levels(rule)} | {_engines(rule)} |"
         for rule in sorted(rules, key=lambda rule: rule.id)
     ]
     head = ["| Rule | Finds | Level | Engines |", "|---|---|---|---|"]
-    return "\n".join([f"### {family}\n", *head, *rows]) + "\n"
+    return "\n".join([*head, *rows]) + "\n"
 
 
 def rule_page(rule: Rule, example: Example) -> str:

@@ -16,7 +16,7 @@ from tests.support.repository import tracked
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "components" / "src" / "penstock"
 TESTS = ROOT / "tests"
-LONGEST_FILE, LONGEST_FUNCTION = 400, 60
+LONGEST_FILE, LONGEST_FUNCTION = 600, 60
 # Files outside tests/e2e that may sleep, and why.
 MAY_SLEEP = {
     "support/waiting.py": "other processes do not tell when a condition is met",

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
+import re
+from dataclasses import fields
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +14,19 @@ import pytest
 
 from penstock.checks.registry import FOLDER, all_rules
 from penstock.checks.rows import logic
-from penstock.checks.rows.expressions import ExpressionError, compiled, compiled_template
+from penstock.checks.rows.expressions import (
+    TYPES,
+    ExpressionError,
+    attributes,
+    compiled,
+    compiled_template,
+)
 from penstock.checks.rows.load import packaged_rules
 from penstock.checks.rows.rule_rows import python_of
 from penstock.cli import main as cli
 from tests.checks.support import TRTLLM_AGG, graph
 
+ROOT = Path(__file__).parents[2]
 THREE = (True, False, None)
 GOOD = """\
 rules:
@@ -194,6 +205,27 @@ def test_the_members_of_a_group_have_its_texts_and_their_own_ids() -> None:
     assert {rule.effect for rule in rules} == {"The cluster's policy rejects the pod."}
 
 
+def block(page: str, begins: str) -> str:
+    """The YAML of a page that begins with a text."""
+    blocks = re.findall(r"```yaml\n(.*?)```", (ROOT / page).read_text(), flags=re.DOTALL)
+    return next(text for text in blocks if text.startswith(begins))
+
+
+def test_the_example_of_the_documents_works(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(tmp_path, block("docs/check.md", "rules:"), "--select", "ACME") == 14
+    assert "ACME101 error" in capsys.readouterr().out
+
+
+def test_the_ten_lines_of_the_guide_are_those_of_the_rule() -> None:
+    lines = block("docs/contributing/rules.md", "  - id: PS124").splitlines()
+    (rule,) = re.findall(
+        r"  - id: PS124.*?\n\n", (FOLDER / "lengths/rules.yaml").read_text(), re.DOTALL
+    )
+    assert [line for line in lines if line not in rule.splitlines()] == []
+
+
 def test_the_bytecode_of_packaged_rows_is_cached(tmp_path: Path) -> None:
     folder = tmp_path / "acme"
     folder.mkdir()
@@ -204,6 +236,15 @@ def test_the_bytecode_of_packaged_rows_is_cached(tmp_path: Path) -> None:
     file.write_text("facts: []\n" + GOOD.replace("ACME101", "ACME102").replace("error", "note"))
     (rule,) = packaged_rules(file)
     assert rule.id == "ACME102", "a changed file is compiled again"
+
+
+@pytest.mark.parametrize("owner", [*dict.fromkeys(TYPES.values())])
+def test_every_fact_of_the_documents_has_a_description(owner: type) -> None:
+    given = {field.name for field in fields(owner)}
+    for name in attributes(owner) - given:
+        member = inspect.getattr_static(owner, name)
+        about = member.func if isinstance(member, cached_property) else member
+        assert inspect.getdoc(about), f"{owner.__name__}.{name}"
 
 
 def test_no_module_shares_the_name_of_the_bytecode_of_rows() -> None:

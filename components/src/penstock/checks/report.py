@@ -183,7 +183,8 @@ def _rule_line(rule: Rule) -> str:
 def explain(rule: str) -> str:
     """The documentation of a rule, or the rules of a group."""
     if members := members_of(rule):
-        return "\n".join([f"{rule} is a group, which has:", "", *map(_rule_line, members)])
+        title = members[0].group_title
+        return "\n".join([f"{rule} (group): {title}", "", *map(_rule_line, members)])
     found = by_id(rule)
     levels = " or ".join(map(str, (found.level, *found.other_levels)))
     lines = [f"{found.id} ({levels}): {found.title}", ""]

@@ -50,6 +50,7 @@ class Rule:
     origin: str = ""
     # The id that suppresses this rule and others of its kind; empty: none.
     group: str = ""
+    group_title: str = ""
 
     @property
     def applies_to(self) -> tuple[Engine, ...]:

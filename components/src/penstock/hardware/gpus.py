@@ -32,14 +32,17 @@ class Gpu:
 
     @property
     def product(self) -> str:
+        """Its name in node labels."""
         return self.products[0]
 
     @property
     def is_hopper(self) -> bool:
+        """Whether its compute capability is 9.0."""
         return self.sm == 90
 
     @property
     def is_blackwell(self) -> bool:
+        """Whether its compute capability is 10.0 or 10.3."""
         return self.sm in (100, 103)
 
     @property

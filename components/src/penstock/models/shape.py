@@ -93,10 +93,12 @@ class ModelShape:
 
     @property
     def is_gpt_oss(self) -> bool:
+        """Whether it is a model of the gpt-oss family."""
         return self.kind == "gpt_oss"
 
     @property
     def full_layers(self) -> int:
+        """Number of layers without a sliding window."""
         return sum(window is None for window in self.windows)
 
     def quantized_at_load(self, quantization: str) -> ModelShape:

@@ -63,6 +63,7 @@ class ServingDeployment:
 
     @property
     def name(self) -> str:
+        """The name of the DynamoGraphDeployment."""
         return self.dgd.name
 
     @property
@@ -84,10 +85,12 @@ class ServingDeployment:
 
     @property
     def api_version(self) -> str:
+        """Such as nvidia.com/v1beta1."""
         return self.dgd.api_version
 
     @property
     def components(self) -> tuple[Component, ...]:
+        """The components in the order of the file."""
         return self.dgd.components
 
     @property
@@ -100,10 +103,12 @@ class ServingDeployment:
         return self.dgd.component(name)
 
     def with_role(self, *roles: Role) -> tuple[Component, ...]:
+        """The components with one of the roles."""
         return self.dgd.with_role(*roles)
 
     @cached_property
     def workers(self) -> tuple[Worker, ...]:
+        """Every engine process of the deployment."""
         return tuple(self._workers())
 
     def _workers(self) -> Iterator[Worker]:
@@ -141,6 +146,7 @@ class ServingDeployment:
         return tuple(first.values())
 
     def pool(self, *roles: Role) -> tuple[Worker, ...]:
+        """The workers with one of the roles: prefill, decode, worker."""
         return tuple(w for w in self.workers if w.role in roles)
 
     @property
@@ -188,6 +194,7 @@ class ServingDeployment:
 
     @cached_property
     def router_mode(self) -> str:
+        """Of the first frontend: round-robin, random, kv, direct, …"""
         found = self.router_setting("--router-mode", "DYN_ROUTER_MODE")
         return str(found.value) if found else "round-robin"
 

@@ -46,22 +46,27 @@ class Worker:
 
     @property
     def name(self) -> str:
+        """The name of its component."""
         return self.component.name
 
     @property
     def role(self) -> Role:
+        """prefill, decode or worker."""
         return self.component.role
 
     @property
     def engine(self) -> Engine:
+        """trtllm, vllm, sglang, llamacpp or mocker."""
         return self.settings.engine
 
     @property
     def is_trtllm(self) -> bool:
+        """Whether it runs TensorRT-LLM."""
         return self.engine is Engine.TRTLLM
 
     @property
     def runs_prefill(self) -> bool:
+        """Whether it computes prompts: all but decode workers."""
         return self.role is not Role.DECODE
 
     @property
@@ -92,14 +97,17 @@ class Worker:
         return found.location if found else Location(self.name, "config", tuple(key.split(".")))
 
     def location(self, what: str, *path: str | int) -> Location:
+        """A place of the component: `config`, `args`, `env` or `field`, and the path in it."""
         return Location(self.name, what, path)
 
     @property
     def tp(self) -> int:
+        """Tensor parallelism."""
         return self.count("tensor_parallel") or 1
 
     @property
     def pp(self) -> int:
+        """Pipeline parallelism."""
         return self.count("pipeline_parallel") or 1
 
     @property
@@ -116,6 +124,7 @@ class Worker:
 
     @property
     def cp(self) -> int:
+        """Context parallelism of prefill."""
         if self.is_trtllm:
             return positive_int(self.get("context_parallel_size")) or 1
         return positive_int(self.get("prefill-context-parallel-size")) or 1
@@ -148,6 +157,7 @@ class Worker:
 
     @property
     def has_attention_dp(self) -> bool:
+        """Whether the ranks of the attention have sequences of their own."""
         if self.engine is Engine.SGLANG and self._attention_dp_size > 1:
             return True
         key = {Engine.TRTLLM: "enable_attention_dp", Engine.SGLANG: "enable-dp-attention"}
@@ -174,6 +184,7 @@ class Worker:
         return self.tp * self.pp * self.cp * self.dp
 
     def env(self, name: str) -> str | None:
+        """The value of an environment variable; None if it is not set."""
         return self.launch.env.get(name)
 
     def flag(self, *names: str) -> GivenFlag | None:

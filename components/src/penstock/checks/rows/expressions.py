@@ -200,15 +200,16 @@ def _deferred(operand: ast.expr) -> ast.expr:
 
 
 @cache
-def _attributes(owner: type) -> frozenset[str]:
+def attributes(owner: type) -> frozenset[str]:
+    """The public attributes of a dataclass."""
     names = {*dir(owner), *(field.name for field in fields(owner))}
     return frozenset(name for name in names if not name.startswith("_"))
 
 
 def _require_attribute(variable: str, name: str) -> None:
     """Raise ExpressionError if a variable of `TYPES` has no such attribute."""
-    if variable in TYPES and name not in _attributes(TYPES[variable]):
-        close = nearest(name, _attributes(TYPES[variable]))
+    if variable in TYPES and name not in attributes(TYPES[variable]):
+        close = nearest(name, attributes(TYPES[variable]))
         suggestion = f"; did you mean {variable}.{close}?" if close else ""
         raise ExpressionError(f"there is no {variable}.{name}{suggestion}")
 

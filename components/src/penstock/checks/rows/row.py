@@ -98,10 +98,11 @@ def _with_members(row: Row, node: yaml.MappingNode, file: str) -> Iterator[Row]:
         yield row
         return
     shared = {key: value for key, value in row.values.items() if key not in ("rows", "id")}
+    group = {"group": row.values.get("id"), "group_title": row.values.get("title")}
     for member in members.value:
         own = _row(member, file)
         yield Row(
-            values={**shared, **own.values, "group": row.values.get("id")},
+            values={**shared, **own.values, **group},
             lines={**row.lines, **own.lines},
         )
 
@@ -115,7 +116,7 @@ def require_valid(row: Row, file: str, keys: tuple[str, ...]) -> None:
         problem(file, row, key, f"unknown key {key!r}", _suggestion(key, allowed))
         for allowed, part in parts
         for key in part
-        if key not in (*allowed, "group")
+        if key not in (*allowed, "group", "group_title")
     ]
     problems += [
         problem(file, row, key, f"{key} is {value!r}", f"It is a {_kind(key)}.")

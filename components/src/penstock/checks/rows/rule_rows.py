@@ -186,7 +186,9 @@ def python_of(text: str, file: str, names: Names = None, facts: Sequence[str] | 
 def _rule(row: Row, origin: str) -> str:
     """The call that makes the `Rule`; ``origin``: the file of a user."""
     values = row.values
-    fields = [f"{key}={values[key]!r}" for key in ("id", *TEXTS, "group") if key in values]
+    fields = [
+        f"{key}={values[key]!r}" for key in ("id", *TEXTS, "group", "group_title") if key in values
+    ]
     fields.append(f"level=Level({values['level']!r})")
     fields.append(f"versions=versions_of({values.get('versions')!r})")
     fields.append(f"engines=engines_of({values.get('engines', ())!r})")
