@@ -66,14 +66,17 @@ def compiled_clauses(text: str, names: Names) -> tuple[list[str], set[str]]:
 
 
 def compiled_template(text: str, names: Names) -> str:
-    """The Python source of a text with `{expression}` or `{expression:format}` in it."""
+    """The Python source of a text with `{expression}`, `{expression:format}` or `{expression!r}` in
+    it."""
     parts = []
     try:
-        for literal, field, form, _ in string.Formatter().parse(text):
+        for literal, field, form, conversion in string.Formatter().parse(text):
             if literal:
                 parts.append(repr(literal))
             if field is not None:
-                parts.append(f"format({compiled(field, names)}, {form or ''!r})")
+                inserted = compiled(field, names)
+                inserted = f"repr({inserted})" if conversion == "r" else inserted
+                parts.append(f"format({inserted}, {form or ''!r})")
     except ExpressionError:
         raise
     except ValueError as error:
@@ -133,6 +136,10 @@ class _Translator(ast.NodeTransformer):
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:
         name = "all_of" if isinstance(node.op, ast.And) else "any_of"
+        last = node.values[-1]
+        if name == "any_of" and isinstance(last, ast.Constant) and not isinstance(last.value, bool):
+            # `x or 0`: a default, also if x is not known.
+            return ast.BoolOp(ast.Or(), [*map(self.visit, node.values[:-1]), last])
         return _call(name, *(_deferred(self.visit(operand)) for operand in node.values))
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:

@@ -25,10 +25,12 @@ OF_RESULTS = (
     *("when", "at", "message", "why", "fix", "level_if", "versions_if", "replaces"),
     *("set", "set_env", "set_args", "set_fields", "set_deployment", "set_graph"),
 )
-OF_CASES = (*OF_RESULTS, "level")
+OF_CASES = (*OF_RESULTS, "level", "versions")
+# Further conditions of the same rule.
+OF_FURTHER = (*OF_CASES, "for", "let", "once", "cases", "every_case")
 KEYS = (
     *("id", "level", "versions", "engines", "other_levels", *TEXTS),
-    *("check", "for", "let", "once", "cases", "rows", *OF_RESULTS),
+    *("check", "for", "let", "once", "cases", "every_case", "also", "rows", *OF_RESULTS),
 )
 REQUIRED = ("id", "title", "level")
 # Key of a row → field of `Fix`.
@@ -42,9 +44,9 @@ FIXES = {
 KINDS: Mapping[type, str] = {str: "text", dict: "mapping", list: "list"}
 TYPES: Mapping[str, tuple[type, ...]] = {
     **dict.fromkeys((*TEXTS, "level", "for", "check", "message", "why", "fix", "replaces"), (str,)),
-    **dict.fromkeys(("engines", "other_levels", "cases", "rows", "set_args"), (list,)),
+    **dict.fromkeys(("engines", "other_levels", "cases", "rows", "also"), (list,)),
     **dict.fromkeys(("at", "versions", "level_if", *FIXES), (str, dict)),
-    **dict.fromkeys(("when",), (str, list)),
+    **dict.fromkeys(("when", "set_args"), (str, list)),
     **dict.fromkeys(("let",), (dict,)),
 }
 
@@ -102,16 +104,39 @@ def _with_members(row: Row, node: yaml.MappingNode, file: str) -> Iterator[Row]:
     for member in members.value:
         own = _row(member, file)
         yield Row(
-            values={**shared, **own.values, **group},
+            values={**shared, **own.values, **_joined(shared, own.values), **group},
             lines={**row.lines, **own.lines},
         )
 
 
+def _joined(shared: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """What a row of a group adds to that of the group, instead of replacing it."""
+    joined: dict[str, Any] = {}
+    if "let" in shared:
+        joined["let"] = {**shared["let"], **own.get("let", {})}
+    if "when" in shared:
+        joined["when"] = [*as_list(shared["when"]), *as_list(own.get("when", []))]
+    return joined
+
+
+def as_list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def parts_of(values: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """The row, then each part of `also` with the row's `at` and `fix` if it has none, and with the
+    row's `for` and `let` if it has no `for`."""
+    yield {key: values[key] for key in values if key not in ("level", "versions")}
+    for part in values.get("also", ()):
+        keys = ("at", "fix") if "for" in part else ("at", "fix", "for", "let")
+        shared = {key: values[key] for key in keys if key in values}
+        yield {**shared, **part, "let": {**shared.get("let", {}), **part.get("let", {})}}
+
+
 def require_valid(row: Row, file: str, keys: tuple[str, ...]) -> None:
     """Raise InputError for keys that are unknown, missing or of another type."""
-    cases = row.values.get("cases", ())
-    listed = cases if isinstance(cases, list) else ()
-    parts = [(keys, row.values), *((OF_CASES, case) for case in listed if isinstance(case, dict))]
+    parts = [(keys, row.values), *((OF_FURTHER, part) for part in _mappings(row.values, "also"))]
+    parts += [(OF_CASES, case) for _, part in parts for case in _mappings(part, "cases")]
     problems = [
         problem(file, row, key, f"unknown key {key!r}", _suggestion(key, allowed))
         for allowed, part in parts
@@ -140,6 +165,12 @@ def require_valid(row: Row, file: str, keys: tuple[str, ...]) -> None:
         problems.append(problem(file, row, "id", message, fix))
     if problems:
         raise InputError(*problems)
+
+
+def _mappings(values: Mapping[str, Any], key: str) -> Iterator[Mapping[str, Any]]:
+    """The mappings of a list; none of what has another type."""
+    listed = values.get(key, ())
+    yield from (part for part in listed if isinstance(part, dict)) if listed else ()
 
 
 def _kind(key: str) -> str:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -18,35 +19,46 @@ from penstock.checks.rows.expressions import (
     compiled_clauses,
     compiled_template,
 )
-from penstock.checks.rows.row import FACTS, FIXES, KEYS, TEXTS, Row, problem, require_valid, rows
+from penstock.checks.rows.row import (
+    FACTS,
+    FIXES,
+    KEYS,
+    TEXTS,
+    Row,
+    as_list,
+    parts_of,
+    problem,
+    require_valid,
+    rows,
+)
 from penstock.errors import InputError, Problem
 from penstock.manifests.deployment import Engine
 from penstock.strict_yaml.loader import SafeLoader
 
 T = TypeVar("T")
 
-# Kind of place in `at` → how to find it for a worker.
+# Kind of place in `at` → how to find it: for a worker, or for a component that `of` names.
 PLACES = {
-    "config": "{of}.config_location({name})",
-    "setting": "{of}.settings.location({name})",
-    "env": "{of}.location('env', {name})",
-    "args": "{of}.location('args', {name})",
-    "field": "{of}.location('field', *{name}.split('/'))",
+    "config": "({of}).config_location({name})",
+    "setting": "({of}).settings.location({name})",
+    "env": "place_in({of}, 'env', ({name},))",
+    "args": "place_in({of}, 'args', ({name},))",
+    "field": "place_in({of}, 'field', steps_of({name}))",
+    "manifest": "Location('', 'manifest', steps_of({name}))",
+    "graph": "Location('', 'graph', steps_of({name}))",
 }
-# Short forms of `for`.
+# Short forms of the first clause of `for`: `worker`, `worker if worker.runs_prefill`.
+SHORT_LOOP = re.compile(r"^(worker|pair|component)(?= for | if |$)")
 LOOPS = {
     "worker": "worker in workers_of(deployment, ENGINES)",
     "pair": "prefill, decode in pairs_of(deployment, ENGINES)",
+    "component": "component, pod in components_of(deployment)",
 }
 ALWAYS_KNOWN = (
-    *("deployment", "model", "gpu", "ENGINES", "workers_of", "pairs_of"),
+    *("deployment", "model", "gpu", "ENGINES", "workers_of", "pairs_of", "components_of"),
     *("is_set", "key_of", "Location"),
 )
 HEAD = "from penstock.checks.rows.runtime import *\nuse_facts(globals(), {facts!r})\n"
-
-
-def _listed(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value]
 
 
 @dataclass
@@ -78,7 +90,7 @@ class _Writer:
 
     def condition(self, when: str | list[str]) -> str:
         """`when`: an expression, or a list of expressions that must all be true."""
-        terms = [self.compile("when", compiled, str(term)) for term in _listed(when)]
+        terms = [self.compile("when", compiled, str(term)) for term in as_list(when)]
         return (
             terms[0] if len(terms) == 1 else f"all_of({', '.join(f'lambda: {t}' for t in terms)})"
         )
@@ -90,33 +102,47 @@ class _Writer:
     def template(self, key: str, text: str) -> str:
         return self.compile(key, compiled_template, text)
 
-    def add_result(self, values: Mapping[str, Any], level: str | None = None) -> None:
-        """The statement that yields the result; ``level``: that of a case."""
-        fix = [f"text={self.template('fix', values['fix'])}"]
-        for key, name in FIXES.items():
-            if key in values:
-                fix.append(f"{name}={self._changes(key, values[key])}")
-        if "set_args" in values:
-            args = ", ".join(self.template("set_args", arg) for arg in values["set_args"])
-            fix.append(f"args=({args},)")
-        if "replaces" in values:
-            fix.append(f"replaces={self.template('replaces', values['replaces'])}")
+    def add_result(self, part: Mapping[str, Any], case: Mapping[str, Any]) -> None:
+        """The statement that yields the result of a part, or of one of its cases."""
+        values = {**part, **case}
         parts = [
             f"location={self._place(values['at'])}",
             f"message={self.template('message', values['message'])}",
-            f"fix=Fix({', '.join(fix)})",
+            f"fix={self._fix(values['fix'], values)}",
         ]
         if "why" in values:
             parts.append(f"why={self.template('why', values['why'])}")
-        if level is not None:
-            parts.append(f"level=Level({level!r})")
+        if "level" in values:
+            parts.append(f"level=Level({values['level']!r})")
         elif "level_if" in values:
             parts.append(f"level={self._level(values['level_if'])}")
-        if "versions_if" in values:
+        if "versions" in values:
+            parts.append(f"versions=versions_of({values['versions']!r})")
+        elif "versions_if" in values:
             parts.append(f"versions={self.value('versions_if', values['versions_if'])}")
         self.add(f"yield RuleResult({', '.join(parts)})")
-        if values.get("once"):
+        if part.get("once"):
             self.add("return")
+
+    def _fix(self, fix: str, values: Mapping[str, Any]) -> str:
+        """The fix, or an expression of one: `=EXPRESSION`."""
+        if fix.startswith("="):
+            return self.compile("fix", compiled, fix[1:])
+        parts = [f"text={self.template('fix', fix)}"]
+        for key, name in FIXES.items():
+            if key in values:
+                parts.append(f"{name}={self._changes(key, values[key])}")
+        if "set_args" in values:
+            parts.append(f"args={self._args(values['set_args'])}")
+        if "replaces" in values:
+            parts.append(f"replaces={self.template('replaces', values['replaces'])}")
+        return f"Fix({', '.join(parts)})"
+
+    def _args(self, args: list[str] | str) -> str:
+        """Flags and their values: a list of templates, or an expression of a tuple."""
+        if isinstance(args, str):
+            return self.compile("set_args", compiled, args)
+        return f"({', '.join(self.template('set_args', arg) for arg in args)},)"
 
     def _changes(self, key: str, changes: Mapping[str, Any] | str) -> str:
         """What to set: a mapping of templates and constants, or an expression of a mapping."""
@@ -136,11 +162,12 @@ class _Writer:
     def _place(self, at: Mapping[str, str] | str) -> str:
         if isinstance(at, str):
             return self.compile("at", compiled, at)
-        owner = self.compile("at", compiled, at.get("of", "worker"))
         kind = next((kind for kind in at if kind != "of"), "")
         if kind not in PLACES:
             fix = f"Use {', '.join(PLACES)}, or an expression of a Location."
             raise InputError(problem(self.file, self.row, "at", f"at has no place: {at!r}", fix))
+        is_in_component = "{of}" in PLACES[kind]
+        owner = self.compile("at", compiled, at.get("of", "worker")) if is_in_component else ""
         return PLACES[kind].format(of=owner, name=self.template("at", at[kind]))
 
     def _level(self, levels: Mapping[str, str] | str) -> str:
@@ -203,10 +230,11 @@ def _rule(row: Row, origin: str) -> str:
 
 def _levels(values: Mapping[str, Any]) -> Iterator[str]:
     """The levels that results may have instead of the rule's."""
-    for part in (values, *values.get("cases", ())):
-        levels = part.get("level_if", {})
-        yield from levels if isinstance(levels, Mapping) else ()
-    yield from (case["level"] for case in values.get("cases", ()) if "level" in case)
+    for part in parts_of(values):
+        for case in (part, *part.get("cases", ())):
+            levels = case.get("level_if", {})
+            yield from levels if isinstance(levels, Mapping) else ()
+            yield from (case["level"],) if "level" in case else ()
 
 
 def _function(row: Row, file: str, names: Names, keys: tuple[str, ...]) -> list[str]:
@@ -219,31 +247,38 @@ def _function(row: Row, file: str, names: Names, keys: tuple[str, ...]) -> list[
     writer = _Writer(file=file, row=row, names=known)
     writer.lines.append(f"def {values['id']}(deployment):")
     writer.add("model, gpu = deployment.model, deployment.gpu")
-    if "for" in values:
-        loop = LOOPS.get(values["for"], values["for"])
+    for part in parts_of(values):
+        if shadowed := [name for name in part.get("let", {}) if names and name in names]:
+            message = f"{shadowed[0]} is the name of a fact"
+            raise InputError(problem(file, row, "let", message, "Use another name."))
+        writer.depth, writer.names = 1, known
+        _add_part(writer, part, _engines(values))
+    return writer.lines
+
+
+def _add_part(writer: _Writer, part: Mapping[str, Any], engines: tuple[str, ...]) -> None:
+    if "for" in part:
+        loop = SHORT_LOOP.sub(lambda short: LOOPS[short[0]], part["for"], count=1)
         statements, bound = writer.compile("for", compiled_clauses, loop)
         writer.bind(bound)
         for statement in statements:
-            writer.add(statement.replace("ENGINES", repr(_engines(values))))
-    for name, expression in values.get("let", {}).items():
-        if names is not None and name in names:
-            message = f"{name} is the name of a fact"
-            raise InputError(problem(file, row, "let", message, "Use another name."))
+            writer.add(statement.replace("ENGINES", repr(engines)))
+    for name, expression in part.get("let", {}).items():
         writer.add(f"{name} = {writer.value('let', expression)}")
         writer.bind({name})
-    if "when" in values:
-        writer.add(f"if {writer.condition(values['when'])}:")
-    if "cases" not in values:
-        writer.add_result(values)
-    for number, case in enumerate(values.get("cases", ())):
+    if "when" in part:
+        writer.add(f"if {writer.condition(part['when'])}:")
+    if "cases" not in part:
+        writer.add_result(part, {})
+    for number, case in enumerate(part.get("cases", ())):
         depth = writer.depth
+        is_alternative = number > 0 and not part.get("every_case")
         if "when" in case:
-            writer.add(f"{'elif' if number else 'if'} {writer.condition(case['when'])}:")
-        elif number:
+            writer.add(f"{'elif' if is_alternative else 'if'} {writer.condition(case['when'])}:")
+        elif is_alternative:
             writer.add("else:")
-        writer.add_result({**values, **case}, case.get("level"))
+        writer.add_result(part, case)
         writer.depth = depth
-    return writer.lines
 
 
 def _engines(values: Mapping[str, Any]) -> tuple[str, ...]:

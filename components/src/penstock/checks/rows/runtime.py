@@ -25,7 +25,8 @@ from penstock.checks.rule import Rule, reported_by_reader, reported_by_run
 from penstock.checks.version_range import Versions
 from penstock.engines.setting_names import COMMON_SETTINGS
 from penstock.engines.settings import Location
-from penstock.manifests.deployment import Engine
+from penstock.manifests.deployment import Component, Engine
+from penstock.manifests.pods import Pod
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.worker import Worker
 
@@ -41,6 +42,7 @@ __all__ = [
     "calculated",
     "called",
     "compared",
+    "components_of",
     "element",
     "elements",
     "engines_of",
@@ -49,8 +51,10 @@ __all__ = [
     "levels_of",
     "negated",
     "pairs_of",
+    "place_in",
     "reported_by_reader",
     "reported_by_run",
+    "steps_of",
     "use_facts",
     "versions_of",
     "workers_of",
@@ -120,3 +124,21 @@ def pairs_of(
     for prefill, decode in deployment.pairs:
         if not engines or prefill.engine in engines:
             yield prefill, decode
+
+
+def components_of(deployment: ServingDeployment) -> Iterator[tuple[Component, Pod]]:
+    """Each component with its pod."""
+    for component in deployment.components:
+        yield component, deployment.pods[component.name]
+
+
+def place_in(owner: Any, what: str, path: tuple[str, ...]) -> Location:
+    """A place in a component; ``owner``: a worker, a process, a component or a pod."""
+    if hasattr(owner, "location"):
+        return owner.location(what, *path)  # type: ignore[no-any-return]
+    return Location(owner.name, what, path)
+
+
+def steps_of(path: str) -> tuple[str, ...]:
+    """`metadata/annotations/nvidia.com~1x` as a path; a slash within a key is written as `~1`."""
+    return tuple(step.replace("~1", "/") for step in path.split("/"))
