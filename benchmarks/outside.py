@@ -2,14 +2,17 @@
 
     python benchmarks/outside.py measure FOLDER [--list FILE] [--name NAME]
     python benchmarks/outside.py sample FOLDER [--list FILE] [--seed N] -o SAMPLE.json
-    python benchmarks/outside.py review SAMPLE.json REVIEW.json REVIEW.json [--name NAME]
+    python benchmarks/outside.py sample FOLDER --report REPORT.json [--seed N] -o SAMPLE.json
+    python benchmarks/outside.py review SAMPLE.json REVIEW.json … [--name NAME]
 
-FOLDER may contain index.json, a list of {file, repo, path, commit}; --list restricts it to the
-files named there, one a line. measure: files read, refused and crashed, findings by rule and level,
-and times, written to results/outside.json under NAME. sample: findings drawn at random for two
-reviewers, each of whom writes a list of {id, verdict: right|wrong, reason, source}. review:
-the verdicts under NAME in the ledger outside_ledger.json, and the shares of false findings; a
-finding is right only if both say so.
+FOLDER may contain index.json, a list of {file, repo, path, commit, upstream}; --list restricts it
+to the files named there, one a line. measure: files read, refused and crashed, findings by rule and
+level, and times, written to results/outside.json under NAME. sample: findings drawn at random for
+the reviewers, each of whom writes a list of {id, verdict: right|wrong, reason, source}, with the
+part that is wrong: statement, detail (of a true statement) or fix. With --report, the output of
+`penstock check --json`, each rule has about the same number of findings in the sample. review: the
+verdicts under NAME in the ledger outside_ledger.json, and the shares of false findings; a finding
+is right only if all say so.
 """
 
 from __future__ import annotations
@@ -17,14 +20,16 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import re
 import statistics
 import subprocess
 import sys
 import time
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from penstock.checks.finding import Finding, Level
 from penstock.checks.merge import merged
@@ -37,6 +42,10 @@ COMMAND = "python benchmarks/outside.py"
 NOT_READ = {"PS001", "PS002", "PS003", "PS004"}
 OBVIOUS = {*NOT_READ, "PS909"}
 SAMPLED = {Level.ERROR: 60, Level.WARNING: 90}
+# With --report: the findings of each level, and those of a rule, which rise until there are enough.
+AT_LEAST, OF_A_RULE = 60, range(3, 13)
+Row = TypeVar("Row")
+WORDS_THAT_VARY = re.compile(r"`[^`]*`|\"[^\"]*\"|'[^']*'|\d[\w.]*")
 PROCESSES = 7  # of one file each
 SEED = 1911
 
@@ -134,6 +143,47 @@ def sample(folder: Path, paths: Sequence[Path], seed: int) -> list[dict[str, Any
     return chosen
 
 
+def sample_by_rule(folder: Path, report: Path, seed: int) -> list[dict[str, Any]]:
+    """Errors and warnings of a report, drawn at random, with at most so many of one rule that there
+    are enough. Those with the same rule, message pattern and upstream repository are a group, from
+    which a second one is only drawn if each group of the rule has one."""
+    index, draw = json.loads((folder / "index.json").read_text("utf-8")), random.Random(seed)
+    origins = {row["file"]: row for row in index}
+    chosen: list[dict[str, Any]] = []
+    for level in SAMPLED:
+        groups: dict[tuple[str, str, str], list[dict[str, Any]]] = defaultdict(list)
+        for finding in json.loads(report.read_text("utf-8"))["findings"]:
+            if finding["level"] == level and not finding["suppressed"]:
+                name = str(Path(finding["file"]).relative_to(folder))
+                row = {**finding, "file": name, **origins[name]}
+                pattern = WORDS_THAT_VARY.sub("_", finding["message"])
+                groups[finding["rule"], pattern, row.get("upstream", row["repo"])].append(row)
+        by_rule: dict[str, list[list[dict[str, Any]]]] = defaultdict(list)
+        for (rule, _, _), group in sorted(groups.items()):
+            draw.shuffle(group)
+            by_rule[rule].append(_new_first(group, lambda row: row["path"].split("/")[-3:]))
+        for rule, of_rule in by_rule.items():
+            draw.shuffle(of_rule)
+            by_rule[rule] = _new_first(of_rule, lambda g: WORDS_THAT_VARY.sub("_", g[0]["message"]))
+        turns = {
+            rule: [row for turn in zip_longest(*by_rule[rule]) for row in turn if row]
+            for rule in sorted(by_rule)
+        }
+        for most in OF_A_RULE:
+            drawn = [row for rows in turns.values() for row in rows[:most]]
+            if len(drawn) >= AT_LEAST:
+                break
+        chosen += drawn
+    return [{"id": number, **row} for number, row in enumerate(chosen, 1)]
+
+
+def _new_first(rows: Sequence[Row], key: Callable[[Row], object]) -> list[Row]:
+    """The rows whose key is new, in order, before those whose key an earlier one has."""
+    keys = [key(row) for row in rows]
+    is_old = [value in keys[:place] for place, value in enumerate(keys)]
+    return [row for _, row in sorted(zip(is_old, rows, strict=True), key=lambda pair: pair[0])]
+
+
 def _origins(folder: Path) -> dict[str, dict[str, str]]:
     index = folder / "index.json"
     listed = json.loads(index.read_text("utf-8")) if index.exists() else []
@@ -149,7 +199,10 @@ def reviewed(
     ledger = []
     for one in sampled:
         given = [
-            {key: rows[one["id"]].get(key, "") for key in ("verdict", "reason", "source")}
+            {
+                **{key: rows[one["id"]].get(key, "") for key in ("verdict", "reason", "source")},
+                **({"part": part} if (part := rows[one["id"]].get("part")) else {}),
+            }
             for rows in verdicts
         ]
         right = all(v["verdict"] == "right" for v in given)
@@ -171,6 +224,9 @@ def shares(ledger: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
             ),
             "false_by_rule": dict(Counter(row["rule"] for row in wrong).most_common()),
         }
+        parts = Counter(part for row in wrong if (part := row["reviews"][0].get("part")))
+        if parts:
+            figures[f"{level}s"]["false_by_part"] = dict(parts.most_common())
     return figures
 
 
@@ -191,9 +247,10 @@ def main() -> None:
         made.add_argument("--list", type=Path)
     verbs.choices["measure"].add_argument("--name", default="measured")
     verbs.choices["sample"].add_argument("--seed", type=int, default=SEED)
+    verbs.choices["sample"].add_argument("--report", type=Path, metavar="JSON")
     verbs.choices["sample"].add_argument("-o", type=Path, required=True)
     review = verbs.add_parser("review")
-    review.add_argument("files", type=Path, nargs=3, metavar="JSON")
+    review.add_argument("files", type=Path, nargs="+", metavar="JSON")
     review.add_argument("--name", default="reviewed")
     args = parser.parse_args()
     if args.verb == "review":
@@ -204,11 +261,13 @@ def main() -> None:
         LEDGER.write_text(samples + "\n", "utf-8")
         save(args.name, shares(ledger))
         return
-    paths = files_of(args.folder, args.list)
     if args.verb == "measure":
-        save(args.name, measure(args.folder, paths))
+        save(args.name, measure(args.folder, files_of(args.folder, args.list)))
     else:
-        chosen = sample(args.folder, paths, args.seed)
+        if args.report:
+            chosen = sample_by_rule(args.folder, args.report, args.seed)
+        else:
+            chosen = sample(args.folder, files_of(args.folder, args.list), args.seed)
         args.o.write_text(json.dumps(chosen, indent=1, ensure_ascii=False) + "\n", "utf-8")
         print(Counter(row["level"] for row in chosen))
 
