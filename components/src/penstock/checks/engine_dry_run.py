@@ -131,6 +131,9 @@ def _asked(deployment: ServingDeployment, worker: Worker, engines: Engines) -> O
             return Undecided(reason=f"only the cluster knows the value of {word[:LONGEST_WORD]}")
     if code := _named_code(worker):
         return Undecided(reason=f"{code[:LONGEST_WORD]} names Python code, which is not run")
+    if worker.component.nodes > 1 and worker.dp > 1:
+        reason = "the operator adds the data-parallel flags of a worker on several nodes"
+        return Undecided(reason=reason)
     models = _models(deployment, worker, engines.folder)
     if isinstance(models, str):
         return Undecided(reason=models)
@@ -205,13 +208,12 @@ def refusal(
     place = place_of(sentence, worker)
     name = NAMES[worker.engine.value]
     short = sentence if len(sentence) <= LONGEST_SENTENCE else f"{sentence[:LONGEST_SENTENCE]}…"
-    what = f"Change {place.name}" if place.name else "Change the settings"
     return EngineResult(
         rule=REFUSED,
         result=RuleResult(
             location=place.location or Location(worker.name, "args", ()),
             message=f'{name} refuses the configuration of {worker.name}: "{short}"{note}',
-            fix=Fix(text=f"{what} as the error of {name} requires."),
+            fix=Fix(text=f"Change the settings as the error of {name} requires."),
             level=level,
         ),
         related=place.related,

@@ -34,6 +34,9 @@ OTHER_WORDS: Mapping[str, str] = {
 }
 
 
+FLAG = re.compile(r"(?<![\w-])--([a-z][a-z0-9-]+)")
+
+
 @dataclass(frozen=True, kw_only=True)
 class RefusalPlace:
     # The place of the setting that the sentence names; None if it names none that is set.
@@ -51,12 +54,15 @@ def place_of(sentence: str, worker: Worker) -> RefusalPlace:
     found = sorted(set(_named(text, worker)), key=lambda one: (-one[0], one[1]))
     settings = worker.settings.values
     keys = list(dict.fromkeys(key for _, _, key in found))
+    # `--kv-transfer-config` in the sentence: where it would be, if it is not set.
+    unset = [flag for flag in FLAG.findall(sentence) if worker.get(flag) is None]
+    missing = tuple(worker.config_location(flag) for flag in dict.fromkeys(unset))
     if not keys:
-        return RefusalPlace(location=None, name="", related=())
+        return RefusalPlace(location=None, name="", related=missing)
     return RefusalPlace(
         location=settings[keys[0]].location,
         name=_spelling(settings[keys[0]].location, keys[0]),
-        related=tuple(settings[key].location for key in keys),
+        related=(*(settings[key].location for key in keys), *missing),
     )
 
 

@@ -120,7 +120,8 @@ def newer_than_known(pod: Pod) -> tuple[Version, str, str] | None:
     else:
         (engine,) = image.engines
         name, known = TITLES[engine], getattr(RELEASES[NEWEST], engine.value)
-    return (image.stated, name, known) if image.stated > Version(known) else None
+    # 0.8.1.post2 is 0.8.1 built again.
+    return (image.stated, name, known) if image.stated.release > Version(known).release else None
 
 
 def _is_prerelease(suffix: str, name: str) -> bool:

@@ -153,7 +153,7 @@ class CacheTransceiverConfig(EngineArgs):
     # auto: PYTHON unless non-NIXL backend or null timeout; decided per server and only logged, so
     # set it explicitly and alike on both pools
     transceiver_runtime: Literal["CPP", "PYTHON", "auto"] | None = "auto"
-    max_tokens_in_buffer: Positive | None = None  # >= longest prompt, multiple of tokens_per_block
+    max_tokens_in_buffer: Count | None = None  # >= longest prompt, multiple of tokens_per_block
     # PYTHON runtime requires a finite value; 60 s is short for long contexts
     kv_transfer_timeout_ms: Positive | None = 60000
     kv_transfer_sender_future_timeout_ms: Positive | None = 1000
