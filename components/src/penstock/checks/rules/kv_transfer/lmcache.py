@@ -1,23 +1,45 @@
-"""Rules about LMCache, a KV connector of vLLM and SGLang."""
+"""The settings of LMCache, a KV connector of vLLM and SGLang."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from penstock.as_mapping import as_mapping
-from penstock.checks.finding import Fix, RuleResult
 from penstock.checks.rules.kv_transfer.vllm_connectors import connector_of
 from penstock.engines.settings import Location
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.worker import Worker
 from penstock.strict_yaml.loader import load
 
-CONFIG_FILE, SEED = "LMCACHE_CONFIG_FILE", "PYTHONHASHSEED"
-PORT_LISTS = ("p2p_init_ports", "p2p_lookup_ports", "lmcache_worker_ports")
+CONFIG_FILE = "LMCACHE_CONFIG_FILE"
+# The list of ports → the switch that needs it.
+PORT_LISTS = {
+    "p2p_init_ports": "enable_p2p",
+    "p2p_lookup_ports": "enable_p2p",
+    "lmcache_worker_ports": "enable_controller",
+}
 # The dynamo.vllm flag of releases before 1.0.
 OLD_FLAG = ("--connector",)
+# Switch → the keys without which LMCache fails an assertion.
+REQUIRED = {
+    "enable_p2p": (
+        *("enable_controller", "controller_pull_url", "controller_reply_url", "transfer_channel"),
+        *("lmcache_worker_ports", "p2p_host", "p2p_init_ports", "p2p_lookup_ports"),
+    ),
+    "enable_pd": ("pd_role", "pd_buffer_size", "pd_buffer_device"),
+    "enable_controller": ("controller_pull_url", "lmcache_worker_ports"),
+}
+# Former names of keys that LMCache still reads (`_CONFIG_ALIASES`).
+FORMER = {
+    "enable_pd": "enable_xpyd",
+    "pd_role": "nixl_role",
+    "pd_buffer_size": "nixl_buffer_size",
+    "pd_buffer_device": "nixl_buffer_device",
+    "controller_pull_url": "controller_url",
+    "lmcache_worker_ports": "lmcache_worker_port",
+}
 
 
 @dataclass(frozen=True)
@@ -34,11 +56,35 @@ class LMCacheSettings:
     def is_on(self, key: str) -> bool:
         return str(self.get(key)).strip().lower() in ("true", "1", "yes", "on")
 
+    def has(self, key: str) -> bool:
+        """Whether a key is set and not off, under its present or its former name."""
+        settings = (self.get(key), self.get(FORMER.get(key, key)))
+        return any(setting not in (None, "", False, "false", "False") for setting in settings)
+
+    def number(self, key: str, default: float | None = None) -> float | None:
+        setting = self.get(key)
+        try:
+            return default if isinstance(setting, bool) else float(str(setting))
+        except ValueError:
+            return default
+
     def ports(self, key: str) -> list[Any] | None:
-        value = self.get(key)
-        if isinstance(value, str):
-            return [item for item in value.strip("[]").split(",") if item.strip()]
-        return value if isinstance(value, list) else None
+        ports = self.get(key)
+        if isinstance(ports, str):
+            return [port for port in ports.strip("[]").split(",") if port.strip()]
+        return ports if isinstance(ports, list) else None
+
+    def missing(self, switch: str) -> list[str]:
+        """The keys that a switch requires and that are not set; none if it is off."""
+        # Peer-to-peer transfers require the controller's keys too.
+        is_covered = switch == "enable_controller" and self.is_on("enable_p2p")
+        is_checked = self.is_on(switch) and not is_covered
+        return [key for key in REQUIRED[switch] if is_checked and not self.has(key)]
+
+    @property
+    def store(self) -> str | None:
+        """The key of the store behind the CPU buffer."""
+        return next((k for k in ("remote_url", "local_disk", "enable_p2p") if self.has(k)), None)
 
     def location(self, deployment: ServingDeployment, key: str) -> Location:
         """In the ConfigMap that holds the file, or the variable."""
@@ -46,9 +92,8 @@ class LMCacheSettings:
             return self.worker.location("env", f"LMCACHE_{key.upper()}")
         text = _text(self.worker)
         for index, document in enumerate(deployment.documents):
-            data = document["data"].value
-            for name, value in data.items() if isinstance(data, Mapping) else ():
-                if value == text:
+            for name, content in as_mapping(document["data"].value).items():
+                if content == text:
                     return Location("", "document", (index, "data", str(name), key))
         return self.worker.location("env", CONFIG_FILE)
 
@@ -58,8 +103,8 @@ def _text(worker: Worker) -> str | None:
     return worker.launch.files.get(path) if path else None
 
 
-def lmcache_workers(deployment: ServingDeployment) -> Iterator[LMCacheSettings]:
-    """The workers that use LMCache, and whose settings of it are known."""
+def lmcache_settings(deployment: ServingDeployment) -> Iterator[LMCacheSettings]:
+    """Of the workers that use LMCache and whose settings of it are known."""
     for worker in deployment.workers:
         if not _uses_lmcache(worker) or worker.launch.has_unread_variables:
             continue
@@ -76,43 +121,17 @@ def lmcache_workers(deployment: ServingDeployment) -> Iterator[LMCacheSettings]:
 def _uses_lmcache(worker: Worker) -> bool:
     connector = connector_of(worker)
     if connector is not None:
-        return any(one.name == "LMCacheConnectorV1" for one in connector.walk())
+        return any(child.name == "LMCacheConnectorV1" for child in connector.walk())
     flag = worker.flag(*OLD_FLAG)
     return flag is not None and "lmcache" in str(flag.value)
 
 
-def too_few_ports(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    for settings in lmcache_workers(deployment):
-        worker, facts = settings.worker, deployment.facts_of(settings.worker)
-        ranks = worker.tp * worker.pp
-        if facts is None or facts.is_mla or not worker.is_laid_out:
-            continue  # with MLA only the first rank opens ports
-        needed = ("enable_p2p", "enable_p2p", "enable_controller")
-        for key, switch in zip(PORT_LISTS, needed, strict=True):
-            ports = settings.ports(key)
-            if settings.is_on(switch) and ports is not None and len(ports) < ranks:
-                yield RuleResult(
-                    location=settings.location(deployment, key),
-                    message=f"{key} has {len(ports)} "
-                    f"{'entry' if len(ports) == 1 else 'entries'}, but {worker.name} has {ranks} "
-                    "ranks",
-                    fix=Fix(text=f"List {ranks} ports in {key}."),
-                )
-
-
-def no_hash_seed(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    settings = tuple(lmcache_workers(deployment))
-    shared = [s for s in settings if s.get("remote_url") or s.is_on("enable_p2p")]
-    components = {s.worker.name: s.worker.component for s in shared}
-    if sum(component.replicas for component in components.values()) < 2:
-        return
-    for one in shared:
-        launch = one.worker.launch
-        if one.worker.env(SEED) is None and SEED not in launch.unknown_variables:
-            key = "remote_url" if one.get("remote_url") else "enable_p2p"
-            yield RuleResult(
-                location=one.worker.location("env", SEED),
-                message=f"{one.worker.name} shares LMCache ({key}) with other workers and does "
-                f"not set {SEED}",
-                fix=Fix(text=f"Set {SEED}=0 on all workers.", env={SEED: "0"}),
-            )
+def shared_lmcache(deployment: ServingDeployment) -> list[LMCacheSettings]:
+    """Of the workers that share what they store; empty if it is one."""
+    sharing = [
+        settings
+        for settings in lmcache_settings(deployment)
+        if settings.get("remote_url") or settings.is_on("enable_p2p")
+    ]
+    components = {settings.worker.name: settings.worker.component for settings in sharing}
+    return sharing if sum(part.replicas for part in components.values()) > 1 else []

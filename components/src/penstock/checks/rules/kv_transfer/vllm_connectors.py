@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.as_mapping import as_mapping
-from penstock.manifests.deployment import Engine
+from penstock.manifests.deployment import Engine, Role
+from penstock.models import ModelFacts
 from penstock.serving.worker import Worker
 
 SECTION = "kv-transfer-config"
@@ -40,6 +41,13 @@ WITHOUT_HMA = (
     *("DynamoConnector", "LMCacheConnectorV1", "LMCacheMPConnector", "FlexKVConnectorV1"),
     *("HF3FSKVConnector", "ExampleConnector", "P2pNcclConnector"),
 )
+# (role of the worker, kv_role) that MooncakeConnector refuses.
+WRONG_ROLES = ((Role.PREFILL, "kv_consumer"), (Role.DECODE, "kv_producer"))
+ATTENTION_BACKENDS = ("attention-backend", "attention-config.backend")
+# Where one is set, vLLM selects another backend than FlashInfer.
+NO_TRTLLM = ("VLLM_BATCH_INVARIANT", "VLLM_ATTENTION_BACKEND", "VLLM_USE_TRTLLM_ATTENTION")
+# `get_supported_head_sizes`: for others vLLM does not select FlashInfer.
+HEAD_SIZES = (64, 128, 256)
 
 
 @dataclass(frozen=True)
@@ -51,6 +59,8 @@ class Connector:
     extra: Mapping[str, Any]
     # The connectors that a MultiConnector or PdConnector calls.
     children: tuple[Connector, ...]
+    # The name of the connector that calls it; empty if vLLM does.
+    caller: str
 
     def walk(self) -> Iterator[Connector]:
         """The connector and all below it."""
@@ -60,19 +70,52 @@ class Connector:
 
     @property
     def has_nixl(self) -> bool:
-        return any(one.name in NIXL for one in self.walk())
+        return any(connector.name in NIXL for connector in self.walk())
+
+    @property
+    def lists_nixl(self) -> bool:
+        return any(child.name == "NixlConnector" for child in self.children)
+
+    @property
+    def dynamo_sets_host(self) -> bool:
+        """As `_uses_nixl_connector` of dynamo/vllm/args.py."""
+        is_listed = self.name == "PdConnector" and self.lists_nixl
+        return is_listed or self.name == "NixlConnector"
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether vLLM never registered the name, and no module defines it."""
+        return not self.module and self.name not in REGISTERED
 
     @property
     def supports_hma(self) -> bool | None:
         """Whether it works with the hybrid KV cache manager (0.23.0 on); None if unknown."""
         if self.name == "MultiConnector":
-            found = [child.supports_hma for child in self.children]
-            if not found or False in found:
+            supported = [child.supports_hma for child in self.children]
+            if not supported or False in supported:
                 return False
-            return None if None in found else True
+            return None if None in supported else True
         if self.module and not (self.name in OF_KVBM and self.module == KVBM_MODULE):
             return None
         return True if self.name in WITH_HMA else False if self.name in WITHOUT_HMA else None
+
+    @property
+    def without_hma(self) -> str:
+        """The name of the first connector that does not support the manager."""
+        refusing = (c.name for c in self.walk() if c.supports_hma is False and not c.children)
+        return next(refusing, self.name)
+
+    @property
+    def crosses_layers(self) -> bool | None:
+        """Whether it stores the KV of all layers together; None if unknown."""
+        if self.name in PULL_CONNECTORS:
+            return str(self.extra.get("enable_cross_layers_blocks", False)).lower() == "true"
+        if self.name in ("DynamoConnector", "LMCacheConnectorV1"):
+            return False
+        crossing = [child.crosses_layers for child in self.children]
+        if False in crossing:
+            return False
+        return None if None in crossing or not crossing else True
 
 
 def connector_of(worker: Worker) -> Connector | None:
@@ -80,26 +123,79 @@ def connector_of(worker: Worker) -> Connector | None:
     because the engine's file was not read."""
     if worker.engine is not Engine.VLLM or not worker.settings.is_complete:
         return None
-    section = worker.get(SECTION)
-    return _read(section) if isinstance(section, Mapping) else None
+    return _read(worker.get(SECTION))
 
 
-def _read(section: Mapping[Any, Any]) -> Connector | None:
+def connectors_of(worker: Worker) -> Iterator[Connector]:
+    """`connector_of` and all below it."""
+    connector = connector_of(worker)
+    return connector.walk() if connector is not None else iter(())
+
+
+def _read(section: Any, caller: str = "") -> Connector | None:
+    section = as_mapping(section)
     name = section.get("kv_connector")
     if not isinstance(name, str):
         return None
-    extra = section.get("kv_connector_extra_config")
-    extra = as_mapping(extra)
+    extra = as_mapping(section.get("kv_connector_extra_config"))
     listed = extra.get("connectors")
-    below = listed if isinstance(listed, list) else []
-    children = tuple(
-        child for item in below if isinstance(item, Mapping) and (child := _read(item)) is not None
-    )
-    module = section.get("kv_connector_module_path")
-    return Connector(name, str(module or ""), section.get("kv_role"), extra, children)
+    children = (_read(child, name) for child in (listed if isinstance(listed, list) else ()))
+    module = str(section.get("kv_connector_module_path") or "")
+    below = tuple(child for child in children if child is not None)
+    return Connector(name, module, section.get("kv_role"), extra, below, caller)
 
 
 def hma_flag(worker: Worker) -> bool | None:
     """True if the hybrid KV cache manager is disabled, False if it is enabled; None if unset."""
-    value = worker.get(HMA_FLAG)
-    return value if isinstance(value, bool) else None
+    flag = worker.get(HMA_FLAG)
+    return flag if isinstance(flag, bool) else None
+
+
+def publishes_events(worker: Worker) -> bool:
+    """Whether Dynamo hands the events' configuration to vLLM (create_kv_events_config)."""
+    is_off = worker.role is Role.DECODE or worker.get("enable-prefix-caching") is False
+    return isinstance(worker.get("kv-events-config"), Mapping) and not is_off
+
+
+def recovers_state(worker: Worker) -> bool:
+    """Whether the state is in a regular page: `use_kda_recoverssm` in config/vllm.py of 0.33.0."""
+    is_kda = "kimi" in str(worker.value("model") or "").lower()
+    return is_kda and worker.value("speculation") is not None
+
+
+def connector_key(worker: Worker) -> str | None:
+    """The key that turns a KV connector on."""
+    if connector_of(worker) is not None:
+        return SECTION
+    is_offloading = worker.settings.is_complete and worker.get("kv-offloading-size") is not None
+    return "kv-offloading-size" if is_offloading else None
+
+
+def joins_layers(worker: Worker) -> bool:
+    """Whether OffloadingConnector lays the KV of all layers out as one block."""
+    connector = connector_of(worker)
+    if hma_flag(worker) is False:
+        return False
+    if connector is not None:
+        return connector.name == "OffloadingConnector"
+    return worker.get("kv-offloading-backend") in (None, "native")
+
+
+def attention_backend_key(worker: Worker) -> str | None:
+    """The key that sets the attention backend."""
+    return next((key for key in ATTENTION_BACKENDS if worker.get(key) is not None), None)
+
+
+def uses_flashinfer(worker: Worker, facts: ModelFacts | None) -> bool:
+    """Whether FlashInfer computes the attention of a model with sinks."""
+    if facts is None or not facts.has_sinks or not facts.head_sizes:
+        return False
+    backends = [worker.get(key) for key in ATTENTION_BACKENDS]
+    names = [str(backend).upper() for backend in backends if backend is not None]
+    launch = worker.launch
+    return (
+        all(name in ("FLASHINFER", "AUTO") for name in names)
+        and all(size in HEAD_SIZES for size in facts.head_sizes)
+        and worker.get("attention-config.use_trtllm_attention") is not False
+        and not any(worker.env(v) or v in launch.unknown_variables for v in NO_TRTLLM)
+    )

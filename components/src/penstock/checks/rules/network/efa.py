@@ -52,7 +52,7 @@ def nixl_plugins(worker: Worker) -> Plugins | None:
         names = tuple(str(name).upper() for name in listed)
         return Plugins(names=names, location=worker.config_location(SECTION), setting=KEY)
     variable = VARIABLES.get(worker.engine) if worker.engine else None
-    _, backend = effective_backend(worker)
+    backend = effective_backend(worker)
     launch = worker.launch
     if variable is None or str(backend).upper() != "NIXL":
         return None
