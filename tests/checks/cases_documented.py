@@ -6,15 +6,13 @@ import json
 from typing import Any
 
 from tests.checks.cases_engine_kernels import vllm
-from tests.checks.cases_exclusions import NIXL, lmcache
+from tests.checks.cases_exclusions import MOONCAKE, NIXL, STAGING, lmcache
 from tests.checks.own_manifests import component, deployment, flags, transfer
 from tests.checks.support import Case
 
 DENSE, HYBRID, SINKS = "Qwen/Qwen3-8B", "Qwen/Qwen3.5-35B-A3B", "openai/gpt-oss-20b"
 LATENT, NVFP4 = "deepseek-ai/DeepSeek-R1", "nvidia/Llama-3.3-70B-Instruct-NVFP4"
 VISION = "Qwen/Qwen3-VL-30B-A3B-Instruct"
-MOONCAKE = ("--disaggregation-transfer-backend", "mooncake")
-STAGING = {"SGLANG_DISAGG_STAGING_BUFFER": "1"}
 NET_DEVICES = {"UCX_NET_DEVICES": "mlx5_0:1"}
 DEVICE = ("--disaggregation-ib-device", "mlx5_0")
 TRITON = {"attention_backend": "TRITON_ATTN"}
@@ -63,10 +61,10 @@ def sglang_of(version: str, model: str, gpu: str = "", **values: Any) -> str:
     return deployment(component("sglang", *args, version=version, gpu=gpu))
 
 
-def trtllm_attention(name: str) -> str:
-    """DeepSeek V4 with SGLang's backend that no pool can use."""
+def trtllm_attention(name: str, backend: str = "trtllm") -> str:
+    """DeepSeek V4 with an attention backend of SGLang; no pool can use trtllm."""
     role = ("--disaggregation-mode", name, *NIXL) if name != "worker" else ()
-    args = ("--model-path", "deepseek-ai/DeepSeek-V4-Flash", "--dsv4-attn-backend", "trtllm")
+    args = ("--model-path", "deepseek-ai/DeepSeek-V4-Flash", "--dsv4-attn-backend", backend)
     return deployment(component("sglang", *args, *role, name=name, gpu="b200"))
 
 
@@ -163,9 +161,10 @@ TRANSFER = (
         near=pools((1, 1), (1, 1), *NIXL, *DEVICE, env=NET_DEVICES),
     ),
     Case(
-        rule="PS467",
+        rule="PS46709",
         bad=trtllm_attention("decode"),
         near=trtllm_attention("worker"),
+        fixed=trtllm_attention("decode", "flashmla"),
     ),
     Case(
         rule="PS468",

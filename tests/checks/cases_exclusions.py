@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from tests.checks.cases_versions_of_values import DENSE, HYBRID, drafting, worker
-from tests.checks.own_manifests import component, deployment, flags, transfer
+from tests.checks.own_manifests import component, connector, deployment, flags, transfer
 from tests.checks.support import TRTLLM_AGG, Case, dump, graph
 
 MLA, EXPERTS = "deepseek-ai/DeepSeek-V3.1", "Qwen/Qwen3-30B-A3B"
@@ -15,8 +15,14 @@ SPARSE = "deepseek-ai/DeepSeek-V3.2"
 RADIX = "--disaggregation-decode-enable-radix-cache"
 EAGLE = ("--speculative-algorithm", "EAGLE")
 NIXL = ("--disaggregation-transfer-backend", "nixl")
+FAKE = ("--disaggregation-transfer-backend", "fake")
+MOONCAKE = ("--disaggregation-transfer-backend", "mooncake")
+STAGING = {"SGLANG_DISAGG_STAGING_BUFFER": "1"}
 OFFLOAD = "--disaggregation-decode-enable-offload-kvcache"
 STRATEGY = "--mamba-radix-cache-strategy"
+PCP = ("--prefill-context-parallel-size", "2")
+DCP = ("--decode-context-parallel-size", "2")
+PRODUCER = {"kv_role": "kv_producer"}
 LMCACHE = (*flags(DENSE), *transfer("LMCacheConnectorV1"))
 
 
@@ -36,6 +42,11 @@ def pool(name: str, kind: str, *args: str, version: str = "1.6.1", **settings: A
     return deployment(component(kind, *own, name=name, version=version, **settings))
 
 
+def section(name: str, **values: Any) -> tuple[str, str]:
+    """A KV connector with keys of its section."""
+    return "--kv-transfer-config", json.dumps({**connector(name), **values})
+
+
 def lmcache(**values: Any) -> str:
     env = {f"LMCACHE_{key.upper()}": str(value) for key, value in values.items()}
     return deployment(component("vllm", *LMCACHE, env=env))
@@ -53,12 +64,37 @@ def eplb(extra: int = 0, **settings: Any) -> str:
 
 VLLM = (
     Case(
-        rule="PS466",
+        rule="PS46601",
+        bad=pool("prefill", "vllm", *section("NixlConnector", kv_buffer_device="tpu")),
+        near=pool("prefill", "vllm", *section("NixlConnector", kv_buffer_device="cpu")),
+    ),
+    Case(
+        rule="PS46603",
+        bad=vllm(*transfer("NixlPushConnector"), *DCP, model=MLA, tp=8),
+        near=vllm(*transfer("NixlConnector"), *DCP, model=MLA, tp=8),
+    ),
+    Case(
+        rule="PS46604",
+        bad=pool("prefill", "vllm", *transfer("NixlConnector"), *PCP, gpus=2),
+        near=pool("prefill", "vllm", *section("NixlConnector", **PRODUCER), *PCP, gpus=2),
+    ),
+    Case(
+        rule="PS46606",
+        bad=pool("decode", "vllm", *section("MooncakeConnector", **PRODUCER)),
+        near=pool("prefill", "vllm", *section("MooncakeConnector", **PRODUCER)),
+    ),
+    Case(
+        rule="PS46608",
+        bad=vllm(*transfer("NixlConnector"), "--enable-return-routed-experts", model=EXPERTS),
+        near=vllm("--enable-return-routed-experts", model=EXPERTS),
+    ),
+    Case(
+        rule="PS46602",
         bad=pool("prefill", "vllm", *transfer("NixlPushConnector", bidirectional_kv_xfer=True)),
         near=pool("prefill", "vllm", *transfer("NixlConnector", bidirectional_kv_xfer=True)),
     ),
     Case(
-        rule="PS466",
+        rule="PS46605",
         bad=worker(
             *transfer("MooncakeConnector"), "--pipeline-parallel-size", "2", version="1.2.0", gpus=2
         ),
@@ -67,12 +103,12 @@ VLLM = (
         ),
     ),
     Case(
-        rule="PS466",
+        rule="PS46609",
         bad=worker(*transfer("OffloadingConnector", cpu_bytes_to_use=1), "--use-replayssm"),
         near=worker("--use-replayssm"),
     ),
     Case(
-        rule="PS466",
+        rule="PS46607",
         bad=worker(*transfer("HiSparseConnector")),
         near=worker(*transfer("HiSparseConnector", host_pool_gib=64)),
     ),
@@ -150,26 +186,63 @@ VLLM = (
 )
 SGLANG = (
     Case(
-        rule="PS467",
+        rule="PS46701",
         bad=pool("decode", "sglang", RADIX, *NIXL, *EAGLE, version="1.3.0"),
         near=pool("decode", "sglang", RADIX, *NIXL, version="1.3.0"),
     ),
     Case(
-        rule="PS467",
+        rule="PS46703",
         bad=pool("decode", "sglang", RADIX, version="1.2.0"),
         near=pool("decode", "sglang", RADIX, version="1.3.0"),
     ),
     Case(
-        rule="PS467",
+        rule="PS46711",
         bad=pool("prefill", "sglang", OFFLOAD, version="1.3.0"),
         near=pool("decode", "sglang", OFFLOAD, version="1.3.0"),
+        fixed=pool("prefill", "sglang", version="1.3.0"),
     ),
     Case(
-        rule="PS467",
+        rule="PS46708",
         bad=pool("prefill", "sglang", STRATEGY, "extra_buffer_lazy"),
         near=pool("prefill", "sglang", STRATEGY, "extra_buffer"),
-        is_example=True,
         is_repaired_by_near=True,
+    ),
+    Case(
+        rule="PS46702",
+        bad=pool("decode", "sglang", RADIX, *FAKE),
+        near=pool("decode", "sglang", RADIX, *NIXL),
+    ),
+    Case(
+        rule="PS46704",
+        bad=pool("decode", "sglang", RADIX, *NIXL, "--dcp-size", "2", version="1.5.1"),
+        near=pool("decode", "sglang", RADIX, *NIXL, "--dcp-size", "1", version="1.5.1"),
+    ),
+    Case(
+        rule="PS46705",
+        bad=pool("prefill", "sglang", *FAKE),
+        near=pool("prefill", "sglang", *NIXL),
+    ),
+    Case(
+        rule="PS46706",
+        bad=pool("decode", "sglang", *NIXL, "--enable-linear-replayssm"),
+        near=sglang("--enable-linear-replayssm"),
+        fixed=pool("decode", "sglang", *NIXL),
+    ),
+    Case(
+        rule="PS46707",
+        bad=pool("decode", "sglang", *NIXL, "--enable-response-store"),
+        near=sglang("--enable-response-store"),
+        fixed=pool("decode", "sglang", *NIXL),
+    ),
+    Case(
+        rule="PS46710",
+        bad=pool("prefill", "sglang", *NIXL, env=STAGING, version="1.2.1"),
+        near=pool("prefill", "sglang", *MOONCAKE, env=STAGING, version="1.2.1"),
+    ),
+    Case(
+        rule="PS46712",
+        bad=pool("decode", "sglang", *NIXL, OFFLOAD),
+        near=pool("decode", "sglang", *NIXL, OFFLOAD, "--hicache-storage-backend", "file"),
     ),
     Case(
         rule="PS174",

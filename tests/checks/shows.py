@@ -70,7 +70,7 @@ SHOWS: Mapping[str, tuple[str, ...]] = {
     "PS462": CONNECTOR,
     "PS463": CONNECTOR,
     "PS464": CONNECTOR,
-    "PS466": CONNECTOR,
+    **{f"PS466{number:02}": CONNECTOR for number in range(1, 10)},
     "PS468": (*CONNECTOR, "LMCACHE_REMOTE_URL"),
     "PS469": NODES,
     "PS471": ("--disaggregation-transfer-backend", "--dp-size", "--enable-dp-attention"),
