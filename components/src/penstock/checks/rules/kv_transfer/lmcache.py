@@ -61,12 +61,12 @@ class LMCacheSettings:
         settings = (self.get(key), self.get(FORMER.get(key, key)))
         return any(setting not in (None, "", False, "false", "False") for setting in settings)
 
-    def number(self, key: str, default: float | None = None) -> float | None:
+    def number(self, key: str) -> float | None:
         setting = self.get(key)
         try:
-            return default if isinstance(setting, bool) else float(str(setting))
+            return None if isinstance(setting, bool) else float(str(setting))
         except ValueError:
-            return default
+            return None
 
     def ports(self, key: str) -> list[Any] | None:
         ports = self.get(key)
