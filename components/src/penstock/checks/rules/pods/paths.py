@@ -1,12 +1,13 @@
-"""Rules about paths in a container that neither its image nor a volume provides."""
+"""Paths that the processes of a container get, and what its image and its mounts provide."""
 
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
-from penstock.checks.finding import Fix, Level, RuleResult
+from penstock.as_mapping import as_mapping
 from penstock.checks.rules.containers import (
     IMAGE_FOLDERS,
     NVIDIA_IMAGE,
@@ -17,12 +18,13 @@ from penstock.checks.rules.containers import (
     mount_paths,
     processes,
 )
+from penstock.checks.rules.pods.objects import near_objects
+from penstock.checks.rules.pods.pod_containers import containers_of, indexed
 from penstock.checks.version_range import Versions
 from penstock.engines.settings import Location
-from penstock.manifests.pods import Pod
+from penstock.manifests.pods import Container, Pod
 from penstock.nearest import nearest
 from penstock.serving.deployment import ServingDeployment
-from penstock.serving.worker import Worker
 
 # Flags whose value is a folder with a model.
 MODEL_FLAGS = ("--model-path", "--model", "--tokenizer", "--tokenizer-path", "--model-name-or-path")
@@ -30,159 +32,190 @@ DRAFT_KEYS = ("speculative-config.model", "speculative_config.speculative_model"
 # Flags whose value is a file, with their variables (arguments of ai-dynamo 1.6.1).
 FILE_FLAGS = {
     "--extra-engine-args": "DYN_TRTLLM_EXTRA_ENGINE_ARGS",
-    "--custom-jinja-template": "",
-    "--chat-template": "",
-    "--disagg-config": "",
-    "--config": "",
+    **dict.fromkeys(("--custom-jinja-template", "--chat-template"), ""),
+    **dict.fromkeys(("--disagg-config", "--config"), ""),
     "--router-policy-config": "DYN_ROUTER_POLICY_CONFIG",
     "--tls-cert-path": "DYN_TLS_CERT_PATH",
     "--tls-key-path": "DYN_TLS_KEY_PATH",
 }
-# From dynamo#3793, which no longer sends the files, to dynamo#9057, which also asks the hub.
-CARD_OF_PATHS = Versions(dynamo=">=0.8,<1.2")
 OPERATOR_VOLUMES = (
     *("shared-memory", "hf-cache", "epp-config", "topology-labels", "gms-shared"),
     *("gms-intrapod-control", "wait-leader-script", "checkpoint-storage", "snapshot-control"),
 )
+# Whether the operator assumes a claim for a mount without a volume.
+WITHOUT_CLAIMS, WITH_CLAIMS = Versions(operator="<1.2"), Versions(operator=">=1.2")
+# Python, the dynamic linker and bash run code from the paths in these variables.
+CODE_VARIABLES = (
+    *("PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP"),
+    *("LD_PRELOAD", "LD_AUDIT", "LD_LIBRARY_PATH", "BASH_ENV"),
+)
+# Python runs these at every start, wherever they are on its path.
+STARTUP_FILES = ("sitecustomize.py", "usercustomize.py")
+PACKAGES = {"site-packages", "dist-packages"}
 
 
-def _is_provided(process: Process, path: str) -> bool:
+def is_provided(process: Process, path: str) -> bool:
     """Whether the image, a volume or the launch may contain the path. Of an image that is not
     NVIDIA's, nothing is known."""
     launch = process.launch
     if not NVIDIA_IMAGE.match(process.image) or launch.shell or launch.unexpanded:
         return True
-    at = posixpath.normpath(path)
-    written = any(is_below(file, at) for file in launch.files)
-    return written or is_below(at, *IMAGE_FOLDERS, *process.mount_paths)
+    is_written = any(is_below(file, posixpath.normpath(path)) for file in launch.files)
+    return is_written or is_below(path, *IMAGE_FOLDERS, *process.mount_paths)
 
 
-def _model_paths(process: Process) -> Iterator[tuple[str, Location]]:
-    for name in MODEL_FLAGS:
-        if (found := process.text(name)) is not None and is_plain_path(found[0]):
-            yield found
-
-
-def _draft_paths(deployment: ServingDeployment) -> Iterator[tuple[Worker, str, str]]:
+def model_paths(deployment: ServingDeployment, process: Process) -> Iterator[tuple[str, Location]]:
+    """(path, place) of each model, tokenizer and draft model that a process gets as a path."""
+    named = [text for name in MODEL_FLAGS if (text := process.text(name)) is not None]
     for worker in deployment.workers:
-        for key in DRAFT_KEYS:
-            if isinstance(path := worker.get(key), str) and is_plain_path(path):
-                yield worker, key, path
+        if worker.launch is process.launch:
+            drafts = [(worker.get(key), worker.config_location(key)) for key in DRAFT_KEYS]
+            named += [(path, place) for path, place in drafts if isinstance(path, str)]
+    return ((path, place) for path, place in dict.fromkeys(named) if is_plain_path(path))
 
 
-def model_in_no_volume(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    drafts = list(_draft_paths(deployment))
-    for process in processes(deployment):
-        found = list(_model_paths(process))
-        found += [
-            (path, worker.config_location(key))
-            for worker, key, path in drafts
-            if worker.launch is process.launch
-        ]
-        for path, location in dict.fromkeys(found):
-            if not _is_provided(process, path):
-                yield RuleResult(
-                    location=location,
-                    message=f"{path} is neither in the image nor in a volume of the container",
-                    fix=Fix(text=f"Mount the volume with the model at {path} or above it."),
-                )
+def flag_files(process: Process) -> Iterator[tuple[str, Location]]:
+    """(path, place) of each of `FILE_FLAGS`."""
+    texts = (process.text(name, variable) for name, variable in FILE_FLAGS.items())
+    return (text for text in texts if text is not None and is_plain_path(text[0]))
 
 
-def file_in_no_volume(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    for process in processes(deployment):
-        for name, variable in FILE_FLAGS.items():
-            found = process.text(name, variable)
-            if found is None or not is_plain_path(found[0]) or _is_provided(process, found[0]):
-                continue
-            yield RuleResult(
-                location=found[1],
-                message=f"{found[0]} is neither in the image nor in a volume of the container",
-                fix=Fix(text=f"Mount the ConfigMap or volume that has {found[0]}."),
+def mounted_models(deployment: ServingDeployment) -> list[str]:
+    """The paths below mounts from which the workers load the model."""
+    paths = {
+        posixpath.normpath(path)
+        for worker in deployment.one_worker_per_component
+        if is_plain_path(path := str(worker.value("model") or ""))
+        and is_below(path, *mount_paths(worker.pod, worker.pod.containers[0]))
+    }
+    return sorted(paths)
+
+
+def unknown_mounts(deployment: ServingDeployment) -> Iterator[tuple[str, str, Location, bool]]:
+    """(name, volume of a similar name, place, whether the main container has it) of each mount of
+    a volume that the pod does not have. Claims that exist only in the cluster are left out."""
+    claims = [entry.get("name") for entry in mappings(deployment.spec.get("pvcs"))]
+    for root in deployment.documents:
+        if root["kind"].value == "PersistentVolumeClaim":
+            claims.append(root.at("metadata", "name").value)
+    for container in containers_of(deployment):
+        pod, mounts = container.pod, container.cursor["volumeMounts"]
+        listed = (*mappings(pod.volumes.value), *mappings(pod.mounted.value))
+        volumes = [str(volume.get("name")) for volume in listed]
+        known = (*volumes, *OPERATOR_VOLUMES, *claims)
+        of_main = mappings(pod.containers[0].cursor["volumeMounts"].value)
+        names_of_main = [mount.get("name") for mount in of_main]
+        for index, mount in indexed(mounts.value):
+            name = mount.get("name")
+            if isinstance(name, str) and name not in known:
+                near = nearest(name, [n for n in volumes if n not in OPERATOR_VOLUMES])
+                if near or name not in names_of_main:
+                    place = Location("", "manifest", (*mounts.path, index))
+                    yield name, near, place, name in names_of_main
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConfigMapMount:
+    """A mount of a ConfigMap whose content the file has."""
+
+    name: str
+    folder: str
+    sub_path: str
+    # The paths of its files below the volume.
+    files: tuple[str, ...]
+    location: Location
+
+    def has(self, path: str) -> bool:
+        """Whether it has a file or folder at a path of the container."""
+        inner = posixpath.relpath(path, self.folder)
+        at = posixpath.normpath(posixpath.join(self.sub_path, inner))
+        return at == "." or any(is_below(file, at) for file in self.files)
+
+
+def missing_files(
+    deployment: ServingDeployment,
+) -> Iterator[tuple[ConfigMapMount, str, Location, str]]:
+    """(mount, key, place, flag) of each key that a mount or a process names and that its ConfigMap
+    does not have. The flag is empty if none names it."""
+    keys = {
+        name: tuple(
+            str(key)
+            for part in ("data", "binaryData")
+            for key in as_mapping(deployment.documents[index][part].value)
+        )
+        for index, kind, name in near_objects(deployment)
+        if kind == "ConfigMap"
+    }
+    for container in containers_of(deployment) if keys else ():
+        for mount in _config_map_mounts(container.pod, container.container, keys):
+            if mount.sub_path and not mount.has(mount.folder):
+                yield mount, mount.sub_path, mount.location, ""
+    for process in processes(deployment) if keys else ():
+        mounts = tuple(_config_map_mounts(process.pod, process.container, keys))
+        reported = {*process.launch.files}
+        for path, location, flag in _named_files(process):
+            at = posixpath.normpath(path)
+            above = [folder for folder in process.mount_paths if is_below(at, folder)]
+            deepest = max(above, key=len, default="")
+            lacking = [m for m in mounts if m.folder == deepest and not m.has(at)]
+            if lacking and not lacking[0].sub_path and at not in reported:
+                reported.add(at)
+                yield lacking[0], posixpath.relpath(at, lacking[0].folder), location, flag
+
+
+def _named_files(process: Process) -> Iterator[tuple[str, Location, str]]:
+    """(path, place, flag) of each file that a process names; the flag is empty if none names it."""
+    for given in process.flags:
+        if given.text is not None and is_plain_path(given.text):
+            yield given.text, process.location("args", given.spelling), given.spelling
+    yield from ((path, location, "") for path, location in flag_files(process))
+    for word in process.launch.argv:
+        if is_plain_path(word):
+            yield word, process.location("args", word), ""
+
+
+def _config_map_mounts(
+    pod: Pod, container: Container, keys: Mapping[str, tuple[str, ...]]
+) -> Iterator[ConfigMapMount]:
+    volumes = {str(volume.get("name")): volume for volume in mappings(pod.volumes.value)}
+    mounts = container.cursor["volumeMounts"]
+    for index, mount in indexed(mounts.value):
+        source = as_mapping(volumes.get(str(mount.get("name")), {}).get("configMap"))
+        name, folder = str(source.get("name")), mount.get("mountPath")
+        if name in keys and isinstance(folder, str) and "subPathExpr" not in mount:
+            paths = [str(entry.get("path")) for entry in mappings(source.get("items"))]
+            yield ConfigMapMount(
+                name=name,
+                folder=posixpath.normpath(folder),
+                sub_path=str(mount.get("subPath") or ""),
+                files=tuple(paths) or keys[name],
+                location=Location("", "manifest", (*mounts.path, index)),
             )
 
 
-def unreadable_card(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    paths = sorted(
-        {
-            posixpath.normpath(path)
-            for worker in deployment.one_worker_per_component
-            if is_plain_path(path := str(worker.value("model") or ""))
-            and any(
-                is_below(path, mount) for mount in mount_paths(worker.pod, worker.pod.containers[0])
-            )
-        }
-    )
-    for process in processes(deployment):
-        if process.launch.module != "dynamo.frontend" or not paths:
-            continue
-        if process.launch.shell or not NVIDIA_IMAGE.match(process.image):
-            continue
-        if process.text("--model-path") is not None:
-            continue
-        missing = [path for path in paths if not is_below(path, *process.mount_paths)]
-        if missing:
-            name = str(process.container.cursor["name"].value or "main")
-            yield RuleResult(
-                location=_mounts_location(process, name),
-                message=f"the workers load {missing[0]}, which is in no volume of the frontend "
-                f"(container {name})",
-                fix=Fix(text=f"Mount the volume with {missing[0]} in the container {name}."),
-            )
-
-
-def _mounts_location(process: Process, name: str) -> Location:
-    if process.container.is_main:
-        return process.location("field", "main")
-    at = process.container.cursor.path
-    return Location("", "manifest", at) if at else process.location("field", "main")
-
-
-WITHOUT_CLAIMS, WITH_CLAIMS = Versions(operator="<1.2"), Versions(operator=">=1.2")
-REFUSED = "The API server rejects the pods, because a mount needs a volume of that name."
-
-
-def unknown_volume(deployment: ServingDeployment) -> Iterable[RuleResult]:
+def mounted_code(deployment: ServingDeployment) -> Iterator[tuple[str, str, str]]:
+    """(component, variable, path) of code in ConfigMaps and Secrets that the variable loads. If it
+    is empty, Python loads the path itself."""
     for component in deployment.components:
-        pod = deployment.pods[component.name]
-        names = _volumes(pod)
-        for container in pod.containers:
-            for index, mount in enumerate(mappings(container.cursor["volumeMounts"].value)):
-                name = mount.get("name")
-                if not isinstance(name, str) or name in names or _is_claim(deployment, name):
-                    continue
-                near = nearest(name, [one for one in names if one not in OPERATOR_VOLUMES])
-                if not near and _is_mounted_by_main(pod, name):
-                    continue  # a claim that exists only in the cluster
-                path = (*container.cursor["volumeMounts"].path, index)
-                result = RuleResult(
-                    location=Location("", "manifest", path),
-                    message=f"the pod has no volume {name}",
-                    fix=Fix(text=f"Use {near}." if near else f"Declare the volume {name}."),
-                )
-                refused = replace(result, why=REFUSED, level=Level.ERROR)
-                if _is_mounted_by_main(pod, name):
-                    yield replace(refused, versions=WITHOUT_CLAIMS)
-                    yield replace(result, versions=WITH_CLAIMS)
-                else:
-                    yield refused
+        folders = _code_folders(deployment.pods[component.name])
+        for launch in component.launches:
+            for variable in CODE_VARIABLES:
+                for path in re.split("[: ]", launch.env.get(variable, "")):
+                    if path and is_below(path, *folders):
+                        yield component.name, variable, path
+            for path in launch.files:
+                *parents, name = path.split("/")
+                if name in STARTUP_FILES or PACKAGES & {*parents}:
+                    yield component.name, "", path
 
 
-def _volumes(pod: Pod) -> tuple[str, ...]:
-    """The pod's volumes, and those that the operator adds (graph.go, component_epp.go)."""
-    own = [str(volume.get("name")) for volume in mappings(pod.volumes.value)]
-    own += [str(mount.get("name")) for mount in mappings(pod.mounted.value)]
-    return (*own, *OPERATOR_VOLUMES)
-
-
-def _is_mounted_by_main(pod: Pod, name: str) -> bool:
+def _code_folders(pod: Pod) -> list[str]:
+    """Where the main container, which runs the launches, mounts ConfigMaps and Secrets."""
+    sources = [
+        volume.get("name")
+        for volume in mappings(pod.volumes.value)
+        if any(volume.get(kind) is not None for kind in ("configMap", "secret", "projected"))
+    ]
     mounts = mappings(pod.containers[0].cursor["volumeMounts"].value)
-    return any(mount.get("name") == name for mount in mounts)
-
-
-def _is_claim(deployment: ServingDeployment, name: str) -> bool:
-    """Whether the file or v1alpha1's `pvcs` has a claim of that name."""
-    declared = {str(one.get("name")) for one in mappings(deployment.spec.get("pvcs"))}
-    return name in declared or any(
-        root["kind"].value == "PersistentVolumeClaim" and root.at("metadata", "name").value == name
-        for root in deployment.documents
-    )
+    paths = [mount.get("mountPath") for mount in mounts if mount.get("name") in sources]
+    return [posixpath.normpath(path) for path in paths if isinstance(path, str) and path]
