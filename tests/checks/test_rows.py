@@ -87,6 +87,9 @@ def test_logic_is_that_of_kleene(left: bool | None, right: bool | None) -> None:
         ("{n: n + 1 for n in (1, 2) if n > 1}", {2: 3}),
         ("'yes' if a else 'no'", "no"),
         ("(1, 2, 3)[1:]", (2, 3)),
+        ("isinstance(1, (int, float))", True),
+        ("isinstance('1', int)", False),
+        ("int('8') + float('1')", 9),
     ],
 )
 def test_what_depends_on_an_unknown_fact_is_unknown(expression: str, expected: Any) -> None:

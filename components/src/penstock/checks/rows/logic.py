@@ -113,10 +113,18 @@ def all_elements(group: Iterable[Any] | None) -> Any:
     return None if group is None else all_of(*((lambda e=e: e) for e in group))
 
 
+def is_instance(operand: Any, kinds: Any) -> bool:
+    """`isinstance`, also for the types that `BUILTINS` has as functions."""
+    listed = kinds if isinstance(kinds, tuple) else (kinds,)
+    types: tuple[Any, ...] = tuple(getattr(kind, "__wrapped__", kind) for kind in listed)
+    return isinstance(operand, types)
+
+
 def _of_known(function: Callable[..., Any]) -> Callable[..., Any]:
     def known(*args: Any, **keywords: Any) -> Any:
         return None if any(arg is None for arg in args) else function(*args, **keywords)
 
+    known.__wrapped__ = function  # type: ignore[attr-defined]
     return known
 
 
@@ -126,7 +134,8 @@ BUILTINS: dict[str, Any] = {
         function.__name__: _of_known(function)
         for function in (len, min, max, abs, sum, sorted, round, int, float, range, zip, enumerate)
     },
-    **{function.__name__: function for function in (str, bool, tuple, list, dict, set, isinstance)},
+    **{function.__name__: function for function in (str, bool, tuple, list, dict, set)},
+    "isinstance": is_instance,
     "any": any_element,
     "all": all_elements,
 }
