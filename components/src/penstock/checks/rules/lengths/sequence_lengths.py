@@ -1,16 +1,16 @@
-"""Rules about the lengths of sequences, prompts and steps."""
+"""What limits the lengths of sequences, prompts and steps."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from penstock.checks.finding import Fix, RuleResult
-from penstock.engines.setting_names import COMMON_SETTINGS
-from penstock.manifests.deployment import Engine, Role
-from penstock.models import ModelShape
+from penstock.manifests.deployment import Engine
+from penstock.models import ModelFacts
+from penstock.positive_int import positive_int
 from penstock.serving.deployment import ServingDeployment
+from penstock.serving.memory import TOKEN_LIMITS
 from penstock.serving.worker import Worker
 
+KERNEL_BLOCK = 16  # tokens; attention backends need blocks of a multiple of it
+CONTEXT_PARALLEL = ("dcp-size", "attn-cp-size")  # SGLang's, whose ranks share a sequence
 # Keys that may extend the context beyond the positions in config.json (RoPE scaling).
 EXTENDED = ("hf-overrides", "json-model-override-args", "model_kwargs")
 # Variables with which an engine accepts the length and only logs a warning.
@@ -37,33 +37,30 @@ def exceeds_positions(deployment: ServingDeployment, worker: Worker) -> bool:
     return bool(limit and length and length > limit and not is_extended)
 
 
-def no_context_length(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    for worker in deployment.pool(Role.PREFILL, Role.WORKER):
-        setting = worker.settings.common("context_length")
-        if setting is None and worker.settings.is_complete and worker.engine is not Engine.MOCKER:
-            model = deployment.model
-            limit = f", {model.positions:,} tokens" if model else ""
-            length = min(32768, model.positions) if model else 32768
-            yield RuleResult(
-                location=worker.settings.location("context_length"),
-                message=f"no context length is set, so the engine uses the model's limit{limit}",
-                why=_longest_kv(worker, model),
-                fix=Fix(
-                    text="Set the context length to the longest sequence that you expect.",
-                    config={COMMON_SETTINGS["context_length"][worker.engine]: length},
-                    graph={"model.context_length": length},
-                ),
-            )
+def cache_limit(worker: Worker) -> int | None:
+    """The most tokens that the file lets the KV cache hold; None without a limit, or if it is not
+    certain: a rank of context parallelism has a part of each sequence."""
+    limit = positive_int(worker.get(TOKEN_LIMITS.get(worker.engine, "")))
+    is_shared = worker.engine is Engine.SGLANG and any(map(worker.get, CONTEXT_PARALLEL))
+    has_windows = worker.get("kv_cache_config.max_attention_window") is not None
+    if limit is None or is_shared or has_windows or not worker.settings.is_complete:
+        return None
+    block = worker.count("block_size") if worker.engine is Engine.VLLM else 1
+    return limit * block * worker.dcp * worker.cp if block else None
 
 
-def _longest_kv(worker: Worker, model: ModelShape | None) -> str:
-    """The consequence with the KV of the longest sequence; empty if that is unknown."""
-    kv_dtype = str(worker.value("kv_dtype") or "auto")
-    block = worker.count("block_size") or 1
-    size = model.kv_bytes(model.positions, block, kv_dtype) if model else None
-    if model is None or size is None:
-        return ""
-    return (
-        f"KV cache and transfer buffers are sized for that limit: one sequence of "
-        f"{model.positions:,} tokens needs {size / 2**30:.1f} GiB of KV."
-    )
+def smallest_block(worker: Worker, layers: ModelFacts | None) -> int | None:
+    """Tokens of the smallest block that vLLM can choose for recurrent layers; None if unknown.
+
+    A KV cache type of one byte, and backends with larger blocks, only raise it.
+    """
+    page = layers.recurrent.page_bytes(worker.tp) if layers and layers.recurrent else None
+    if layers is None or page is None or not layers.kv_heads or len(layers.head_sizes) != 1:
+        return None
+    token = 2 * max(1, layers.kv_heads // worker.tp) * layers.head_sizes[0] * 2
+    return -(-page // (KERNEL_BLOCK * token)) * KERNEL_BLOCK
+
+
+def power_of_two(least: int) -> int:
+    """The smallest power of two that is at least ``least``."""
+    return 1 << (least - 1).bit_length()
