@@ -23,6 +23,13 @@ STRATEGY = "--mamba-radix-cache-strategy"
 PCP = ("--prefill-context-parallel-size", "2")
 DCP = ("--decode-context-parallel-size", "2")
 PRODUCER = {"kv_role": "kv_producer"}
+# The flag's name before SGLang 0.5.14.
+BUFFER = ("--mamba-scheduler-strategy", "extra_buffer")
+NO_BUFFER = ("--mamba-scheduler-strategy", "no_buffer")
+CHUNK = ("--mamba-track-interval", "96")
+DRAFTS = ("--speculative-num-draft-tokens", "4")
+DRAFT = {"method": "eagle3", "model": "acme/draft", "num_speculative_tokens": 2}
+EAGLE3 = drafting(**DRAFT)
 LMCACHE = (*flags(DENSE), *transfer("LMCacheConnectorV1"))
 
 
@@ -113,35 +120,34 @@ VLLM = (
         near=worker(*transfer("HiSparseConnector", host_pool_gib=64)),
     ),
     Case(
-        rule="PS173",
+        rule="PS17301",
         bad=worker(*drafting(num_speculative_tokens=3, prompt_lookup_min=5, prompt_lookup_max=2)),
         near=worker(*drafting(num_speculative_tokens=3, prompt_lookup_min=2, prompt_lookup_max=5)),
     ),
     Case(
-        rule="PS173",
+        rule="PS17302",
         bad=worker(*drafting(method="eagle3", model="acme/draft"), version="1.3.0"),
-        near=worker(
-            *drafting(method="eagle3", model="acme/draft", num_speculative_tokens=2),
-            version="1.3.0",
-        ),
-    ),
-    Case(  # 0.16 knows no target of this type, 0.23 checks the class
-        rule="PS173",
-        bad=worker(
-            *drafting(method="eagle3", model="acme/draft", num_speculative_tokens=2),
-            model=MLA,
-            version="1.0.0",
-        ),
-        near=worker(
-            *drafting(method="eagle3", model="acme/draft", num_speculative_tokens=2),
-            model=MLA,
-            version="1.3.0",
-        ),
+        near=worker(*EAGLE3, version="1.3.0"),
     ),
     Case(
-        rule="PS173",
+        rule="PS17303",
+        bad=worker(*drafting(**{**DRAFT, "method": "draft_model"}), version="0.9.1"),
+        near=worker(*drafting(**{**DRAFT, "method": "draft_model"}), version="1.0.0"),
+    ),
+    Case(  # 0.16 knows no target of this type, 0.23 checks the class
+        rule="PS17304",
+        bad=worker(*EAGLE3, model=MLA, version="1.0.0"),
+        near=worker(*EAGLE3, model=MLA, version="1.3.0"),
+    ),
+    Case(
+        rule="PS17305",
         bad=worker(*drafting(disable_padded_drafter_batch=True), "--async-scheduling"),
         near=worker(*drafting(disable_padded_drafter_batch=True)),
+    ),
+    Case(
+        rule="PS17306",
+        bad=worker(*EAGLE3, "--kv-sharing-fast-prefill"),
+        near=worker(*drafting(num_speculative_tokens=2), "--kv-sharing-fast-prefill"),
     ),
     Case(rule="PS234", bad=eplb(tp=3, version="1.4.0"), near=eplb(1, tp=3, version="1.4.0")),
     Case(rule="PS234", bad=eplb(), near=eplb(tp=2)),
@@ -245,27 +251,53 @@ SGLANG = (
         near=pool("decode", "sglang", *NIXL, OFFLOAD, "--hicache-storage-backend", "file"),
     ),
     Case(
-        rule="PS174",
-        bad=hybrid(
-            "--disable-radix-cache", "--mamba-scheduler-strategy", "extra_buffer", version="1.0.1"
-        ),
-        near=hybrid(
-            "--disable-radix-cache", "--mamba-scheduler-strategy", "no_buffer", version="1.0.1"
-        ),
-    ),
-    Case(rule="PS174", bad=hybrid(*EAGLE, version="1.2.0"), near=hybrid(*EAGLE)),
-    Case(
-        rule="PS174",
-        bad=hybrid(STRATEGY, "no_buffer", "--page-size", "64", "--disable-overlap-schedule"),
-        near=hybrid(STRATEGY, "no_buffer", "--page-size", "1", "--disable-overlap-schedule"),
+        rule="PS17401",
+        bad=hybrid("--disable-radix-cache", *BUFFER, version="1.1.0"),
+        near=hybrid("--disable-radix-cache", *NO_BUFFER, version="1.1.0"),
     ),
     Case(
-        rule="PS174",
+        rule="PS17402",
+        bad=hybrid("--disable-radix-cache", *BUFFER, version="1.0.1"),
+        near=hybrid("--disable-radix-cache", *NO_BUFFER, version="1.0.1"),
+    ),
+    Case(
+        rule="PS17403",
         bad=hybrid(STRATEGY, "extra_buffer", "--page-size", "48"),
         near=hybrid(STRATEGY, "extra_buffer", "--page-size", "64"),
     ),
     Case(
-        rule="PS174",
+        rule="PS17404",
+        bad=hybrid(STRATEGY, "extra_buffer", *CHUNK, "--page-size", "96"),
+        near=hybrid(STRATEGY, "extra_buffer", *CHUNK, "--page-size", "32"),
+    ),
+    Case(
+        rule="PS17405",
+        bad=hybrid(STRATEGY, "extra_buffer", *DRAFTS, "--mamba-track-interval", "2"),
+        near=hybrid(STRATEGY, "extra_buffer", *DRAFTS, "--mamba-track-interval", "4"),
+    ),
+    Case(rule="PS17406", bad=hybrid(*EAGLE, version="1.2.0"), near=hybrid(*EAGLE)),
+    Case(
+        rule="PS17407",
+        bad=hybrid(STRATEGY, "no_buffer", "--page-size", "64", "--disable-overlap-schedule"),
+        near=hybrid(STRATEGY, "no_buffer", "--page-size", "1", "--disable-overlap-schedule"),
+    ),
+    Case(
+        rule="PS17408",
+        bad=hybrid(STRATEGY, "no_buffer", "--attention-backend", "trtllm_mha"),
+        near=hybrid(STRATEGY, "no_buffer", "--attention-backend", "fa3"),
+    ),
+    Case(
+        rule="PS17409",
+        bad=hybrid(*NO_BUFFER, "--linear-attn-decode-backend", "flashinfer", version="1.1.0"),
+        near=hybrid(*NO_BUFFER, "--linear-attn-decode-backend", "triton", version="1.1.0"),
+    ),
+    Case(
+        rule="PS17410",
+        bad=hybrid(STRATEGY, "no_buffer"),
+        near=hybrid(STRATEGY, "no_buffer", "--disable-overlap-schedule"),
+    ),
+    Case(
+        rule="PS17411",
         bad=sglang(STRATEGY, "extra_buffer"),
         near=sglang(STRATEGY, "extra_buffer", model=HYBRID),
     ),

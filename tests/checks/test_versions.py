@@ -88,7 +88,7 @@ SPECULATION, DRAFTS = "worker/speculative-config", {"num_speculative_tokens": 3}
             {"1.6.1": ["error"], "1.7.0": ["error"]},
         ),
         (
-            "PS173",
+            "PS17305",
             VLLM_AGG,
             {
                 **ASYNC,
