@@ -141,8 +141,8 @@ VLLM = (
     ),
     Case(
         rule="PS17305",
-        bad=worker(*drafting(disable_padded_drafter_batch=True), "--async-scheduling"),
-        near=worker(*drafting(disable_padded_drafter_batch=True)),
+        bad=worker(*drafting(**DRAFT, disable_padded_drafter_batch=True), "--async-scheduling"),
+        near=worker(*drafting(**DRAFT, disable_padded_drafter_batch=True)),
     ),
     Case(
         rule="PS17306",
