@@ -300,6 +300,7 @@ SGLANG = (
         rule="PS17411",
         bad=sglang(STRATEGY, "extra_buffer"),
         near=sglang(STRATEGY, "extra_buffer", model=HYBRID),
+        fixed=sglang(),
     ),
     Case(
         rule="PS235",

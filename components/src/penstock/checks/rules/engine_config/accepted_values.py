@@ -35,7 +35,9 @@ INSTEAD: Mapping[str, str] = {
 
 def versions_of(engine: Engine, refusal: Refusal) -> Versions:
     """The versions of the engine that refuse a value."""
-    return Versions(**{engine.value: refusal.specifier})
+    if engine is Engine.VLLM:
+        return Versions(vllm=refusal.specifier)
+    return Versions(sglang=refusal.specifier)
 
 
 def since(engine: Engine, refusal: Refusal) -> str:
