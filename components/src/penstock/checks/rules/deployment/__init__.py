@@ -1,1 +1,1 @@
-"""Rules about the deployment manifest and how its processes are started."""
+"""The deployment manifest, and how its processes are started."""

@@ -1,1 +1,1 @@
-"""Rules about the files themselves."""
+"""The files themselves."""

@@ -1,10 +1,9 @@
-"""The rule about keys that a manifest has twice."""
+"""Keys that a manifest has twice."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
-from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.engines.settings import Location
 from penstock.serving.deployment import ServingDeployment
 from penstock.strict_yaml.nodes import Node, Repeated
@@ -13,39 +12,19 @@ from penstock.strict_yaml.places import Path
 KIND = "DynamoGraphDeployment"
 
 
-def repeated_key(deployment: ServingDeployment) -> Iterable[RuleResult]:
+def repeated_keys(
+    deployment: ServingDeployment,
+) -> Iterator[tuple[Location, str | int, Repeated]]:
+    """The place of each key whose last value is used, the key, and its first value.
+
+    Objects that several deployments share are reported with the first one.
+    """
     graphs = [root for root in deployment.documents if root["kind"].value == KIND]
     for index, root in enumerate(deployment.documents):
-        # Objects that several deployments share are reported with the first one.
         owner = root if root["kind"].value == KIND else graphs[0]
-        if owner.document is not deployment.root.document or root.document.node is None:
-            continue
-        for path, first in _repeated(root.document.node, (), set()):
-            location, key = Location("", "document", (index, *path)), path[-1]
-            yield _lost(location, key, first) if first.is_lost else _harmless(location, key, first)
-
-
-def _lost(location: Location, key: int | str, first: Repeated) -> RuleResult:
-    return RuleResult(
-        location=location,
-        message=f"duplicate key `{key}`: kubectl uses this one and ignores line {first.line}",
-        fix=Fix(
-            text=f"Copy what is needed from line {first.line} to this one, and remove `{key}` on "
-            f"line {first.line}."
-        ),
-    )
-
-
-def _harmless(location: Location, key: int | str, first: Repeated) -> RuleResult:
-    return RuleResult(
-        location=location,
-        message=f"the key `{key}` is also on line {first.line}, where its value is empty or the "
-        "same",
-        why="Nothing is lost with `kubectl apply -f`, but Kustomize, and with it `kubectl apply "
-        "-k` and Flux, refuses the file: “mapping key already defined”.",
-        fix=Fix(text=f"Remove `{key}` on line {first.line}."),
-        level=Level.NOTE,
-    )
+        if owner.document is deployment.root.document and root.document.node is not None:
+            for path, first in _repeated(root.document.node, (), set()):
+                yield Location("", "document", (index, *path)), path[-1], first
 
 
 def _repeated(node: Node, path: Path, seen: set[int]) -> Iterator[tuple[Path, Repeated]]:

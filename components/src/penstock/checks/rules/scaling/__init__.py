@@ -1,1 +1,1 @@
-"""Rules about updates and scaling."""
+"""Updates and scaling."""
