@@ -90,6 +90,8 @@ def test_logic_is_that_of_kleene(left: bool | None, right: bool | None) -> None:
         ("isinstance(1, (int, float))", True),
         ("isinstance('1', int)", False),
         ("int('8') + float('1')", 9),
+        ("max([])", None),
+        ("int('eight')", None),
     ],
 )
 def test_what_depends_on_an_unknown_fact_is_unknown(expression: str, expected: Any) -> None:

@@ -122,7 +122,12 @@ def is_instance(operand: Any, kinds: Any) -> bool:
 
 def _of_known(function: Callable[..., Any]) -> Callable[..., Any]:
     def known(*args: Any, **keywords: Any) -> Any:
-        return None if any(arg is None for arg in args) else function(*args, **keywords)
+        if any(arg is None for arg in args):
+            return None
+        try:
+            return function(*args, **keywords)
+        except ValueError:  # the largest of nothing, the number of a text that is none
+            return None
 
     known.__wrapped__ = function  # type: ignore[attr-defined]
     return known
