@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 
 import pytest
 
 from penstock.checks.finding import Level
-from penstock.checks.rules.responses.families import FAMILIES, Family, family_of
-from penstock.checks.rules.responses.parser_formats import (
-    REASONING_FORMATS,
-    TOOL_FORMATS,
-    Format,
+from penstock.checks.rules.responses.families import (
+    KINDS,
+    REASONING_FLAG,
+    TOOL_FLAG,
+    Family,
+    families,
+    family_of,
+    parsers,
 )
-from penstock.checks.rules.responses.parsers import REASONING, TOOL_CALL
 from penstock.models.known import known_ids
 from tests.checks.cases_responses import serves
 from tests.checks.support import VLLM_AGG, check, graph, manifest
@@ -50,22 +51,19 @@ OTHERS = (
 )
 
 
-@pytest.mark.parametrize(
-    ("formats", "names"), [(REASONING_FORMATS, REASONING), (TOOL_FORMATS, TOOL_CALL)]
-)
-def test_a_parser_of_dynamo_reads_one_format(
-    formats: tuple[Format, ...], names: Mapping[str, str]
-) -> None:
-    listed = [name for one in formats for name in one.parsers]
+@pytest.mark.parametrize("flag", KINDS)
+def test_a_parser_of_dynamo_reads_one_format(flag: str) -> None:
+    listed = [name for names in parsers(flag).formats.values() for name in names]
     assert len(set(listed)) == len(listed)
-    assert set(listed) <= set(names)
+    assert set(listed) <= set(parsers(flag).since)
 
 
-@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.ids)
+@pytest.mark.parametrize("family", families(), ids=lambda family: family.ids)
 def test_the_parsers_of_a_family_exist(family: Family) -> None:
-    assert family.reasoning in {*REASONING, ""}
-    assert family.tools in {*TOOL_CALL, ""}
-    assert set(family.also) <= {*REASONING, *TOOL_CALL}
+    reasoning, tools = parsers(REASONING_FLAG).since, parsers(TOOL_FLAG).since
+    assert family.reasoning in {*reasoning, ""}
+    assert family.tools in {*tools, ""}
+    assert set(family.also) <= {*reasoning, *tools}
     assert family.reasoning or family.tools
 
 
@@ -84,7 +82,7 @@ def test_other_models_have_none(model: str) -> None:
 def test_no_id_is_of_two_families() -> None:
     for model in (*known_ids(), *EXAMPLES):
         last = model.rpartition("/")[2].lower()
-        assert sum(bool(re.fullmatch(family.ids, last)) for family in FAMILIES) <= 1, model
+        assert sum(bool(re.fullmatch(family.ids, last)) for family in families()) <= 1, model
 
 
 def level_of(model: str, reasoning: str | None = None, tools: str | None = None) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from penstock.checks.rules.responses.parsers import REASONING, TOOL_CALL
+from penstock.checks.rules.responses.families import REASONING_FLAG, TOOL_FLAG, parsers
 from penstock.engines.flags import flag_table
 
 
@@ -38,7 +38,10 @@ def test_the_response_parsers_are_those_of_the_installed_dynamo() -> None:
     )
     done = subprocess.run([sys.executable, "-c", names], capture_output=True, text=True, check=True)
     reasoning, tool_call = json.loads(done.stdout)
-    assert (set(reasoning), set(tool_call)) == (set(REASONING), set(TOOL_CALL))
+    assert (set(reasoning), set(tool_call)) == (
+        set(parsers(REASONING_FLAG).since),
+        set(parsers(TOOL_FLAG).since),
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,43 +1,162 @@
-"""The parsers of Dynamo, with the first release that has each: get_reasoning_parser_names and
-get_tool_parser_names of its runtime. No release up to 1.7 removed one.
-
-tests/engines/test_flags.py compares the names with the installed package.
-"""
+"""Facts of a worker's responses: its output parsers, whether they fit its model, and its name."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
 
+from packaging.version import Version
 
-def _since(names: Mapping[str, str]) -> Mapping[str, str]:
-    """Each name with the first release that has it, of a release's names in one text."""
-    return {name: release for release, text in names.items() for name in text.split()}
-
-
-REASONING = _since(
-    {
-        "0.5": "basic deepseek_r1 gpt_oss granite kimi mistral nemotron_deci qwen3 step3",
-        "0.9": "nemotron_nano",
-        "1.0": "glm45 kimi_k25 minimax_append_think nemotron3",
-        "1.2": "deepseek-v4 deepseek_v4 deepseekv4 gemma-4 gemma4 nemotron_v3",
-        "1.3": "deepseek_v3 deepseek_v3_1 deepseek_v3_2 minimax-m3 minimax_m2 minimax_m3",
-        "1.4": "inkling kimi-k3 kimi_k3",
-        "1.5": "muse muse_glimmer",
-        "1.6": "deepseek_v41 glm47 kimi_k2 qwen3_coder",
-    }
+from penstock.checks.finding import Level
+from penstock.checks.rules.responses.families import (
+    KINDS,
+    REASONING_FLAG,
+    TOOL_FLAG,
+    Family,
+    Thinks,
+    family_of,
+    parsers,
 )
-TOOL_CALL = _since(
-    {
-        "0.5": "deepseek_v3_1 default harmony hermes llama3_json mistral nemotron_deci phi4 "
-        "pythonic",
-        "0.7": "deepseek_v3 jamba qwen3_coder",
-        "0.8": "deepseek_v3_2",
-        "0.9": "minimax_m2 nemotron_nano",
-        "1.0": "glm47 kimi_k2",
-        "1.2": "deepseek-v4 deepseek_v4 deepseekv4 gemma-4 gemma4 qwen25",
-        "1.3": "minimax-m3 minimax-m3-nom minimax_m3 minimax_m3_nom",
-        "1.4": "inkling kimi-k3 kimi_k3",
-        "1.5": "muse muse_glimmer",
-        "1.6": "deepseek_v41 glm45 kimi_k25 qwen3",
-    }
-)
+from penstock.checks.version_range import Versions
+from penstock.manifests.deployment import Engine, Role
+from penstock.serving.deployment import ServingDeployment
+from penstock.serving.versions import software
+from penstock.serving.worker import Worker
+
+HARMONY_VOCABULARY = 201088
+HARMONY = {REASONING_FLAG: "gpt_oss", TOOL_FLAG: "harmony"}
+# The engine renders the prompt and reads the response.
+_OWN_TOKENIZER = ("--use-vllm-tokenizer", "--use-sglang-tokenizer")
+# A template may ask the model for another format.
+_TEMPLATES = ("--custom-jinja-template", "--chat-template")
+_TEMPLATE_VARIABLE = "DYN_CUSTOM_JINJA_TEMPLATE"
+# The frontend takes the parsers from the worker that registers for chat: the decode worker
+# (discovery/watcher.rs@2a6da14c), and before 1.0 the prefill worker, which got the request first.
+_CHAT_CARD = {Role.DECODE: ">=1.0", Role.PREFILL: ">=0.5.1,<1.0"}
+# Pre-releases of 0.5.1 are older than 0.5.0, and some lack the flags.
+_WITH_FLAGS = ">=0.5.1"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Misfit:
+    """A parser flag that does not fit a worker's model; ``level``: that of the finding."""
+
+    worker: Worker
+    family: Family
+    flag: str
+    level: Level
+
+    @property
+    def lacks_both(self) -> bool:
+        """Whether the worker needs a tool-call parser, too."""
+        is_unset = not any(parser(self.worker, flag) for flag in KINDS)
+        needs_tools = bool(self.family.tools) and not self.family.is_gpt_oss
+        return self.flag == REASONING_FLAG and is_unset and needs_tools
+
+    @property
+    def versions(self) -> Versions:
+        """Those in which the worker has the flags and the parser, and its parsers count."""
+        flags = ">=1.0" if self.worker.engine is Engine.MOCKER else _WITH_FLAGS
+        card = _CHAT_CARD.get(self.worker.role, flags)
+        first = parsers(self.flag).since[self.family.parser(self.flag)]
+        return Versions(dynamo=f"{card},>={first}")
+
+
+def parser(worker: Worker, flag: str) -> str:
+    """The parser that one of Dynamo's flags, or its variable, sets; empty if unset."""
+    variable = "DYN_" + flag.removeprefix("--dyn-").replace("-", "_").upper()
+    written = worker.flag(flag)
+    return (written.text if written is not None else worker.env(variable)) or ""
+
+
+def harmony_parsers(worker: Worker) -> list[str]:
+    """The names of the worker's parsers that read harmony."""
+    return [name for flag, name in HARMONY.items() if parser(worker, flag) == name]
+
+
+def writes_harmony(deployment: ServingDeployment) -> bool:
+    """Whether it is gpt-oss with its own vocabulary; test models have other vocabularies."""
+    model = deployment.model
+    return model is not None and model.is_gpt_oss and model.vocabulary == HARMONY_VOCABULARY
+
+
+def may_have(worker: Worker, release: str) -> bool:
+    """Whether the image is a build before the release, and may already have what it adds."""
+    later = software(worker.pod).later
+    return later is not None and Version(later.dynamo) >= Version(release)
+
+
+def served_name(worker: Worker) -> str | None:
+    """The model's name in requests; None if it is not known."""
+    written = worker.flag("--served-model-name", "--model-name")
+    name = written.text if written is not None else _first(worker.get("served-model-name"))
+    model = worker.settings.common("model")
+    return name or (str(model.value) if model else None)
+
+
+def _first(value: Any) -> str | None:
+    """vLLM accepts several names; responses contain the first."""
+    name = value[0] if isinstance(value, list) and value else value
+    return name if isinstance(name, str) else None
+
+
+def misfits(deployment: ServingDeployment) -> Iterator[Misfit]:
+    """The workers' parsers that do not read what the model writes."""
+    for worker in deployment.one_worker_per_component:
+        kinds = worker.flag("--endpoint-types", "--dyn-endpoint-types")
+        if kinds is not None and "chat" not in (kinds.text or ""):
+            continue  # the worker serves only raw completions
+        family = _family(deployment, worker)
+        for flag in KINDS if family is not None else ():
+            if family is not None and (level := _level(worker, family, flag)) is not None:
+                yield Misfit(worker=worker, family=family, flag=flag, level=level)
+
+
+def _family(deployment: ServingDeployment, worker: Worker) -> Family | None:
+    """The family of the model; None if it is unknown, if Dynamo does not parse the responses, or if
+    they may have another format."""
+    if writes_harmony(deployment):
+        return family_of("gpt-oss-120b")
+    processor = deployment.router_setting("--dyn-chat-processor", "DYN_CHAT_PROCESSOR")
+    if processor is not None and str(processor.value) != "dynamo":
+        return None
+    if worker.embeds or worker.flag(*_OWN_TOKENIZER, *_TEMPLATES) or worker.env(_TEMPLATE_VARIABLE):
+        return None
+    name = served_name(worker) or ""
+    family = family_of(str(worker.value("model"))) or (family_of(name) if "/" in name else None)
+    # Test models have the name of gpt-oss and another vocabulary.
+    return None if family is not None and family.is_gpt_oss else family
+
+
+def _level(worker: Worker, family: Family, flag: str) -> Level | None:
+    """The level of the finding; None if the parser fits or is not needed."""
+    configured, best = parser(worker, flag), family.parser(flag)
+    if family.is_gpt_oss:
+        return None if configured == best else Level.ERROR if configured else Level.WARNING
+    if not configured:
+        return _level_if_unset(worker, family, flag) if best and _shows_all(worker) else None
+    reads, written = parsers(flag).format(configured), parsers(flag).format(best)
+    fits = reads is None or written is None or reads == written or configured in family.also
+    return None if fits else Level.WARNING
+
+
+def _level_if_unset(worker: Worker, family: Family, flag: str) -> Level | None:
+    if flag == TOOL_FLAG:
+        return Level.NOTE if parser(worker, REASONING_FLAG) else None
+    written = worker.flag("--dyn-default-thinking-mode")
+    mode = written.text if written is not None else worker.env("DYN_DEFAULT_THINKING_MODE")
+    if family.thinks is not Thinks.BY_DEFAULT or mode == "disabled":
+        return None
+    return Level.NOTE if family.is_published_without else Level.WARNING
+
+
+def _shows_all(worker: Worker) -> bool:
+    """False if a flag or variable may come from outside of the file."""
+    arguments = worker.launch.arguments
+    hidden = (
+        argument.startswith("$") and not before.startswith("-")
+        for before, argument in zip(("", *arguments), arguments, strict=False)
+    )
+    is_open = worker.launch.has_unread_variables or any(hidden)
+    return worker.settings.is_complete and not is_open

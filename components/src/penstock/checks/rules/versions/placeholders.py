@@ -1,5 +1,5 @@
-"""The rule about placeholders. Of those outside of the namespace and images `run` makes findings,
-because a manifest cannot be read with them."""
+"""Placeholders in the namespace and in images. Of those elsewhere, `run` makes findings, because a
+manifest cannot be read with them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeVar
 
-from penstock.checks.finding import Fix, Level, RuleResult
+from penstock.checks.finding import Level
 from penstock.engines.settings import Location
 from penstock.errors import ProblemKind
 from penstock.manifests.cursor import Cursor
@@ -76,18 +76,6 @@ def fix_of(kind: ProblemKind, texts: Iterable[str]) -> str:
     return f"Replace the {' and the '.join(parts)} with {own} of your image."
 
 
-def unfilled_placeholder(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    for kind, found in by_kind(_placeholders(deployment)).items():
-        location, _ = found[0]
-        yield RuleResult(
-            location=location,
-            message=about_placeholders(kind, [text for _, text in found]),
-            fix=Fix(text=fix_of(kind, [text for _, text in found])),
-            why=REASONS.get(kind, ""),
-            level=LEVELS[kind],
-        )
-
-
 def about_placeholders(kind: ProblemKind, texts: Sequence[str]) -> str:
     """The message about one or more placeholders of one kind."""
     names = list(dict.fromkeys(texts))
@@ -99,7 +87,7 @@ def about_placeholders(kind: ProblemKind, texts: Sequence[str]) -> str:
 
 def is_template(deployment: ServingDeployment) -> bool:
     """Whether a program such as envsubst or Helm must fill the file before it is applied."""
-    return ProblemKind.TEMPLATE in by_kind(_placeholders(deployment))
+    return ProblemKind.TEMPLATE in by_kind(placeholders_in(deployment))
 
 
 def by_kind(found: Iterable[tuple[Place, str]]) -> dict[ProblemKind, list[tuple[Place, str]]]:
@@ -111,7 +99,8 @@ def by_kind(found: Iterable[tuple[Place, str]]) -> dict[ProblemKind, list[tuple[
     return kinds
 
 
-def _placeholders(deployment: ServingDeployment) -> Iterator[tuple[Location, str]]:
+def placeholders_in(deployment: ServingDeployment) -> Iterator[tuple[Location, str]]:
+    """The placeholders in the namespace and the images, with their places."""
     namespace = deployment.root.at("metadata", "namespace").value
     if isinstance(namespace, str) and (text := placeholder(namespace)):
         yield Location("", "manifest", ("metadata", "namespace")), text

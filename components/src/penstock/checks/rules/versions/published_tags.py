@@ -1,15 +1,12 @@
-"""The rule about tags of NVIDIA's images, from engines/data/published_tags.json."""
+"""The tags of NVIDIA's images, from engines/data/published_tags.json."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cache
 
-from penstock.checks.finding import Fix, RuleResult
 from penstock.engines.flags import load
-from penstock.engines.settings import Location
-from penstock.serving.deployment import ServingDeployment
 from penstock.serving.versions import is_preview
 
 TABLE = "published_tags.json"
@@ -73,15 +70,3 @@ def _minors() -> Sequence[str]:
 
 def _numbers(version: str) -> list[int]:
     return [int(number) for number in re.findall(r"\d+", version)]
-
-
-def unpublished_tag(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    for component in deployment.components:
-        image = deployment.pods[component.name].image
-        if (tag := nearest_published(image)) is not None:
-            name, _, given = image.rpartition(":")
-            yield RuleResult(
-                location=Location(component.name, "field", ("main", "image")),
-                message=f"NVIDIA has published no tag {given} of {name.rpartition('/')[2]}",
-                fix=Fix(text=f"Use {tag}.", fields={"main/image": f"{name}:{tag}"}),
-            )

@@ -1,0 +1,112 @@
+"""Facts of images: their tags, releases and versions, and what NVIDIA's image of a release has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from packaging.version import Version
+
+from penstock.checks.rules.versions.placeholders import hides_version
+from penstock.checks.rules.versions.published_tags import nearest_published
+from penstock.engines.architectures import first_version
+from penstock.engines.releases import RELEASES, Release
+from penstock.image_reference import image_problem
+from penstock.manifests.deployment import Role
+from penstock.manifests.fields import stored, stored_releases
+from penstock.manifests.pods import V1BETA1
+from penstock.serving.deployment import ServingDeployment
+from penstock.serving.versions import (
+    SEMVER,
+    dynamo_version,
+    newer_than_known,
+    shown,
+    software,
+    tag_of,
+)
+from penstock.serving.worker import WORKERS, Worker
+
+NVIDIA = "nvcr.io/nvidia/ai-dynamo/"
+# Settings with which the engine loads another class than config.json names.
+_OTHER_CLASS = ("hf-overrides", "json-model-override-args", "model-impl")
+_PLUGINS = ("VLLM_PLUGINS", "SGLANG_EXTERNAL_MODEL_PACKAGE")
+
+
+def is_version(image: str) -> bool:
+    """Whether the image's tag is a version of three numbers, with or without a suffix."""
+    return bool(SEMVER.match(tag_of(image) or ""))
+
+
+def is_reported(image: str) -> bool:
+    """Whether PS909 reports a placeholder for the version, or PS784 a malformed reference."""
+    return hides_version(image) or bool(image_problem(image))
+
+
+def with_tag(image: str, tag: str) -> str | None:
+    """The image with another tag; None if its tag is not a version, or if a digest follows."""
+    old = tag_of(image) or ""
+    return image.removesuffix(old) + tag if SEMVER.fullmatch(old) and "@" not in image else None
+
+
+def retagged(image: str, tag: str | None) -> str | None:
+    """As `with_tag`; None also if the image's tag has a suffix, as that of a build for a model."""
+    has_suffix = "-" in (tag_of(image) or "")
+    return None if has_suffix or tag is None else with_tag(image, tag)
+
+
+def of_release(image: str, version: tuple[int, int]) -> Mapping[str, str]:
+    """`Fix.fields` with the newest tag of a release such as (1, 6); empty as for `with_tag`, or if
+    these checks do not know the release."""
+    release = RELEASES.get(shown(version))
+    changed = with_tag(image, release.dynamo) if release else None
+    return {"main/image": changed} if changed else {}
+
+
+def stated_releases(deployment: ServingDeployment) -> Mapping[str, tuple[int, int]]:
+    """The releases of Dynamo that the images of workers and frontends state, by component."""
+    components = deployment.with_role(*WORKERS, Role.FRONTEND)
+    versions = {c.name: dynamo_version(deployment.pods[c.name]) for c in components}
+    return {name: version for name, version in versions.items() if version is not None}
+
+
+def newest_unknown(deployment: ServingDeployment) -> tuple[Version, str, str, str] | None:
+    """(version, program, version as which it is judged, component) of the newest image that is
+    newer than the known releases; None if there is none. It stands for all of them."""
+    unknown = [
+        (*newer, name)
+        for name, pod in deployment.pods.items()
+        # PS912 reports tags that are not published.
+        if nearest_published(pod.image) is None and (newer := newer_than_known(pod)) is not None
+    ]
+    return max(unknown, default=None)
+
+
+def first_with_v1beta1() -> str:
+    """The first release whose operator has v1beta1."""
+    return next(release for release in stored_releases() if V1BETA1 in stored(release))
+
+
+def needed_version(deployment: ServingDeployment, worker: Worker) -> str | None:
+    """The first version of the engine that has the model's class; None if it is not known, or if
+    the engine may not be the image's, or loads another class."""
+    facts = deployment.facts_of(worker)
+    overrides = any(worker.get(key) is not None for key in _OTHER_CLASS)
+    plugins = any(worker.env(name) for name in _PLUGINS)
+    if facts is None or overrides or plugins or "pip install" in str(worker.pod.cursor.value):
+        return None
+    return first_version(worker.engine, facts.architecture)
+
+
+def engine_version(worker: Worker) -> Version | None:
+    """The engine's version in NVIDIA's image: for a build between releases, in the later one."""
+    image = software(worker.pod)
+    if not worker.pod.image.startswith(NVIDIA) or image.stated is None or not image.dynamo:
+        return None
+    if image.later is not None:
+        return Version(getattr(image.later, worker.engine.value))
+    return image.engines[worker.engine][0]
+
+
+def release_with(worker: Worker, version: str) -> Release:
+    """The first release with at least this version of the worker's engine."""
+    engine = worker.engine.value
+    return next(r for r in RELEASES.values() if Version(getattr(r, engine)) >= Version(version))
