@@ -386,3 +386,12 @@ def test_attention_dp_is_a_size_since_sglang_0_5_22() -> None:
     wide = {"worker/gpus": 16, "worker/nodes": 2, "worker/config/tp-size": 16}
     assert levels(graph(SGLANG_AGG, wide), "PS210") == ["note"]
     assert levels(graph(SGLANG_AGG, {**wide, "worker/config/attn-dp-size": 2}), "PS210") == []
+
+
+def test_a_tag_before_a_digest_is_not_replaced() -> None:
+    image = f"{REGISTRY}/vllm-runtime:1.3.1"
+    (plain,) = found(manifest(VLLM_AGG, {IMAGE: image}), "PS906")
+    (pinned,) = found(manifest(VLLM_AGG, {IMAGE: f"{image}@sha256:{'0' * 64}"}), "PS906")
+    assert "vllm-runtime:1.6.2" in plain.yaml
+    assert pinned.fix == plain.fix
+    assert pinned.yaml == ""

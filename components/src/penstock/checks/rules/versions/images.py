@@ -89,11 +89,14 @@ def needed_version(deployment: ServingDeployment, worker: Worker) -> str | None:
     """The first version of the engine that has the model's class; None if it is not known, or if
     the engine may not be the image's, or loads another class."""
     facts = deployment.facts_of(worker)
+    first = first_version(worker.engine, facts.architecture) if facts is not None else None
+    return None if first is None or _may_differ(worker) else first
+
+
+def _may_differ(worker: Worker) -> bool:
     overrides = any(worker.get(key) is not None for key in _OTHER_CLASS)
     plugins = any(worker.env(name) for name in _PLUGINS)
-    if facts is None or overrides or plugins or "pip install" in str(worker.pod.cursor.value):
-        return None
-    return first_version(worker.engine, facts.architecture)
+    return overrides or plugins or "pip install" in str(worker.pod.cursor.value)
 
 
 def engine_version(worker: Worker) -> Version | None:

@@ -72,8 +72,8 @@ def fix_of(kind: ProblemKind, texts: Iterable[str]) -> str:
     names = list(texts)
     parts = ["registry"] if any(_REGISTRIES.match(f"{text}/") for text in names) else []
     parts += ["tag"] if any(_TAGS.fullmatch(text.rpartition(BETWEEN)[2]) for text in names) else []
-    own = "those" if len(parts) > 1 else "that"
-    return f"Replace the {' and the '.join(parts)} with {own} of your image."
+    pronoun = "those" if len(parts) > 1 else "that"
+    return f"Replace the {' and the '.join(parts)} with {pronoun} of your image."
 
 
 def about_placeholders(kind: ProblemKind, texts: Sequence[str]) -> str:
@@ -90,10 +90,10 @@ def is_template(deployment: ServingDeployment) -> bool:
     return ProblemKind.TEMPLATE in by_kind(placeholders_in(deployment))
 
 
-def by_kind(found: Iterable[tuple[Place, str]]) -> dict[ProblemKind, list[tuple[Place, str]]]:
+def by_kind(texts: Iterable[tuple[Place, str]]) -> dict[ProblemKind, list[tuple[Place, str]]]:
     """Placeholders with their places, by the key of LEVELS."""
     kinds: dict[ProblemKind, list[tuple[Place, str]]] = {}
-    for place, text in found:
+    for place, text in texts:
         kind = ProblemKind.OTHER if _is_valid(text) else kind_of(text)
         kinds.setdefault(kind, []).append((place, text))
     return kinds
