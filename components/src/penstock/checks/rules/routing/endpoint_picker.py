@@ -1,18 +1,14 @@
-"""Rules about the endpoint picker (EPP) of the inference gateway, and the frontends behind it."""
+"""The endpoint picker (EPP) of the inference gateway, and what it assumes about the workers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
-from penstock.checks.finding import Fix, Level, RuleResult
-from penstock.checks.rules.containers import (
-    Process,
-    mappings,
-    plain_variables,
-    processes,
-)
+from penstock.checks.rules.containers import mappings, plain_variables
 from penstock.engines.settings import Location
-from penstock.manifests.deployment import Component, Engine, Role
+from penstock.manifests.deployment import Engine, Role
+from penstock.manifests.pods import Container
 from penstock.positive_int import positive_int
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.worker import Worker
@@ -26,16 +22,53 @@ REQUIRED = (
 PREFIX_PLUGINS = ("prefix-cache-scorer", "prefix-cache-plugin")
 
 
-def _pickers(deployment: ServingDeployment) -> Iterator[tuple[Component, dict[str, str]]]:
-    """The endpoint pickers with the variables that the manifest gives them."""
+@dataclass(frozen=True, kw_only=True)
+class Picker:
+    """An endpoint picker with the variables that the manifest gives it."""
+
+    name: str
+    env: Mapping[str, str]
+    container: Container
+
+    @property
+    def mode(self) -> str:
+        return self.env.get("DYN_EPP_MODE", "").strip()
+
+    @property
+    def is_standalone(self) -> bool:
+        return self.mode == "standalone"
+
+    @property
+    def block_size(self) -> int | None:
+        return positive_int(self.env.get(BLOCK_SIZE))
+
+    @property
+    def model_name(self) -> str:
+        return self.env.get(MODEL_NAME, "").strip()
+
+    @property
+    def missing(self) -> list[str]:
+        """The required variables that it lacks; empty if a ConfigMap or Secret may have them."""
+        entries = (entry for env in self.container.env.env for entry in mappings(env.value))
+        declared = {str(entry.get("name")) for entry in entries}
+        is_listed = self.container.cursor["envFrom"].is_absent
+        return [name for name in REQUIRED if name not in declared] if is_listed else []
+
+    def location(self, variable: str) -> Location:
+        return Location(self.name, "env", (variable,))
+
+
+def pickers(deployment: ServingDeployment) -> Iterator[Picker]:
+    """The endpoint pickers."""
     for component in deployment.with_role(Role.EPP):
-        yield component, plain_variables(deployment.pods[component.name].containers[0])
+        container = deployment.pods[component.name].containers[0]
+        yield Picker(name=component.name, env=plain_variables(container), container=container)
 
 
-def _block_size(deployment: ServingDeployment, worker: Worker) -> int | None:
+def block_size(deployment: ServingDeployment, worker: Worker) -> int | None:
     """The worker's block size in tokens; None if it depends on what the file does not state."""
-    if own := worker.count("block_size"):
-        return own
+    if size := worker.count("block_size"):
+        return size
     if not worker.settings.is_complete or worker.settings.common("block_size") is not None:
         return None
     gpu = deployment.gpu
@@ -45,113 +78,46 @@ def _block_size(deployment: ServingDeployment, worker: Worker) -> int | None:
     return None
 
 
-def _served_name(worker: Worker) -> str | None:
-    for name in ("served-model-name", "served_model_name"):
-        if isinstance(found := worker.get(name), (str, list)):
-            return str(found[0]) if isinstance(found, list) and found else str(found)
-    given = worker.flag("--served-model-name")
-    if given is not None:
-        return given.text
+def smallest_block(deployment: ServingDeployment) -> int | None:
+    """The smallest block size of the workers that is known."""
+    sizes = (block_size(deployment, worker) for worker in deployment.one_worker_per_component)
+    return min(filter(None, sizes), default=None)
+
+
+def first_with_other_block_size(
+    deployment: ServingDeployment, picker: Picker
+) -> tuple[Worker, int] | None:
+    """The first worker that computes prefill with another block size than the picker's."""
+    for worker in deployment.one_worker_per_component:
+        size = block_size(deployment, worker)
+        if size and picker.block_size and size != picker.block_size and worker.runs_prefill:
+            return worker, size
     return None
 
 
-def picker_block_size(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    for picker, env in _pickers(deployment):
-        given = positive_int(env.get(BLOCK_SIZE))
-        for worker in deployment.one_worker_per_component:
-            own = _block_size(deployment, worker)
-            if not given or not own or own == given or worker.role is Role.DECODE:
-                continue
-            is_standalone = env.get("DYN_EPP_MODE", "").strip() == "standalone"
-            unset = " by default" if worker.settings.common("block_size") is None else ""
-            yield RuleResult(
-                location=Location(picker.name, "env", (BLOCK_SIZE,)),
-                message=f"{BLOCK_SIZE} is {given}, but {worker.name} has blocks of {own} "
-                f"{'token' if own == 1 else 'tokens'}{unset}",
-                fix=Fix(text=f"Set the block size of the workers to {given}.")
-                if unset
-                else Fix(text=f"Set {BLOCK_SIZE} to {own}.", env={BLOCK_SIZE: str(own)}),
-                level=Level.ERROR if is_standalone else None,
-            )
-            break
+def served_names(deployment: ServingDeployment) -> list[str]:
+    """The names under which the workers serve the model; empty if one is not known."""
+    names = {_served_name(worker) for worker in deployment.one_worker_per_component}
+    return [] if None in names else sorted(map(str, names))
 
 
-def picker_model_name(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    for picker, env in _pickers(deployment):
-        given = env.get(MODEL_NAME, "").strip()
-        names = {_served_name(worker) for worker in deployment.one_worker_per_component}
-        if not given or "$" in given or None in names or not names or given in names:
-            continue
-        name = min(map(str, names))
-        if "$" in name:
-            continue
-        is_standalone = env.get("DYN_EPP_MODE", "").strip() == "standalone"
-        yield RuleResult(
-            location=Location(picker.name, "env", (MODEL_NAME,)),
-            message=f"{MODEL_NAME} is {given}, but the workers serve {name}",
-            fix=Fix(text=f"Set {MODEL_NAME} to {name}.", env={MODEL_NAME: name}),
-            level=Level.ERROR if is_standalone else None,
-        )
+def _served_name(worker: Worker) -> str | None:
+    for name in ("served-model-name", "served_model_name"):
+        if isinstance(names := worker.get(name), (str, list)):
+            return str(names[0]) if isinstance(names, list) and names else str(names)
+    flag = worker.flag("--served-model-name")
+    return flag.text if flag is not None else None
 
 
-def standalone_picker(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    for picker, env in _pickers(deployment):
-        mode = env.get("DYN_EPP_MODE", "").strip()
-        main = deployment.pods[picker.name].containers[0]
-        declared = {str(e.get("name")) for es in main.env.env for e in mappings(es.value)}
-        place = Location(picker.name, "env", ("DYN_EPP_MODE",))
-        if mode not in ("", "dynamo", "standalone") and "$" not in mode:
-            yield RuleResult(
-                location=place,
-                message=f"DYN_EPP_MODE is {mode}, which is neither dynamo nor standalone",
-                fix=Fix(text="Use dynamo or standalone."),
-            )
-        missing = [name for name in REQUIRED if name not in declared]
-        if mode == "standalone" and missing and main.cursor["envFrom"].is_absent:
-            yield RuleResult(
-                location=place,
-                message=f"the endpoint picker lacks {', '.join(missing)}",
-                fix=Fix(text=f"Set {', '.join(missing)}."),
-            )
-
-
-def small_prefix_blocks(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    sizes = [_block_size(deployment, w) for w in deployment.one_worker_per_component]
-    known = [size for size in sizes if size]
+def prefix_plugins(deployment: ServingDeployment) -> Iterator[tuple[Location, int]]:
+    """The place and the tokens of `blockSizeTokens` of each plugin that keeps a prefix index."""
     for picker in deployment.with_role(Role.EPP):
         cursor = deployment.pods[picker.name].cursor.at("eppConfig", "config", "plugins")
         for index, plugin in enumerate(mappings(cursor.value)):
             parameters = plugin.get("parameters")
             if plugin.get("type") not in PREFIX_PLUGINS or not isinstance(parameters, Mapping):
                 continue
-            given = positive_int(parameters.get("blockSizeTokens"))
-            if not given or not known or given >= min(known) or parameters.get("autoTune") is True:
-                continue
-            steps = (*cursor.path, index, "parameters", "blockSizeTokens")
-            yield RuleResult(
-                location=Location("", "manifest", steps),
-                message=f"blockSizeTokens is {given}, but the workers have blocks of {min(known)} "
-                "tokens",
-                fix=Fix(text=f"Set blockSizeTokens to {min(known)}."),
-            )
-
-
-def routing_twice(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    if not deployment.with_role(Role.EPP):
-        return
-    for process in processes(deployment):
-        if process.launch.module != "dynamo.frontend" or process.container.is_main:
-            continue
-        mode = process.text("--router-mode", "DYN_ROUTER_MODE")
-        if (mode[0] if mode else "round-robin") == "direct" or process.launch.unexpanded:
-            continue
-        yield RuleResult(
-            location=mode[1] if mode else _sidecar(process),
-            message=f"the frontend sidecar of {process.component.name} has router mode "
-            f"{mode[0] if mode else 'round-robin'}",
-            fix=Fix(text="Set --router-mode direct on the sidecar."),
-        )
-
-
-def _sidecar(process: Process) -> Location:
-    return Location("", "manifest", process.container.cursor.path)
+            size = positive_int(parameters.get("blockSizeTokens"))
+            if size and parameters.get("autoTune") is not True:
+                steps = (*cursor.path, index, "parameters", "blockSizeTokens")
+                yield Location("", "manifest", steps), size

@@ -1,38 +1,50 @@
-"""Rules about the router: its mode, and what it requires of workers and frontends."""
+"""What the router weighs, and which workers publish KV events and cache prefixes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import posixpath
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from penstock.checks.finding import Fix, Level, RuleResult
-from penstock.checks.rules.routing.policy_file import credits_of_policy
-from penstock.engines.settings import Location
-from penstock.manifests.deployment import Engine, Role
+import yaml
+
+from penstock.checks.rules.containers import truth
+from penstock.engines.settings import Setting
+from penstock.manifests.deployment import Engine
 from penstock.serving.deployment import ServingDeployment
+from penstock.serving.versions import dynamo_version
 from penstock.serving.worker import Worker
-from penstock.strict_yaml.loader import load_json
+from penstock.strict_yaml.loader import load, load_json
 
-# What a cached prefix counts for, as flag and variable.
-CREDITS = (
-    ("--router-kv-overlap-score-credit", "DYN_ROUTER_KV_OVERLAP_SCORE_CREDIT"),
-    ("--router-kv-overlap-score-weight", "DYN_ROUTER_KV_OVERLAP_SCORE_WEIGHT"),
-)
+# The switch of prefix caching.
+CACHING = {
+    Engine.TRTLLM: "kv_cache_config.enable_block_reuse",
+    Engine.VLLM: "enable-prefix-caching",
+    Engine.SGLANG: "disable-radix-cache",
+}
+# What a cached prefix counts for; the names before 1.2 end with WEIGHT.
+CREDITS = ("--router-kv-overlap-score-credit", "--router-kv-overlap-score-weight")
+BUILT_IN = "dynamo-default-cost-fn"
+STAGES = ("aggregated", "prefill", "decode")
 
 
-def prefill_workers(deployment: ServingDeployment) -> tuple[Worker, ...]:
-    """The workers that compute prefill: all but decode workers."""
-    return tuple(w for w in deployment.workers if w.runs_prefill)
+def variable_of(flag: str) -> str:
+    """`DYN_ROUTER_MODE` of `--router-mode`."""
+    return "DYN_" + flag.removeprefix("--").removeprefix("dyn-").replace("-", "_").upper()
+
+
+def router_setting(deployment: ServingDeployment, flag: str) -> Setting | None:
+    """A setting of the first frontend's router, by flag or variable."""
+    return deployment.router_setting(flag, variable_of(flag))
 
 
 def publishes(worker: Worker) -> bool:
     """Whether the worker publishes KV events."""
     if worker.is_trtllm:
         flag = worker.flag("--publish-kv-events", "--publish-events-and-metrics")
-        variable = worker.env("DYN_TRTLLM_PUBLISH_KV_EVENTS") or ""
         if flag is not None:
             return flag.value is True
-        return variable.strip().lower() in ("1", "true", "yes", "on")
+        return truth(worker.env("DYN_TRTLLM_PUBLISH_KV_EVENTS")) is True
     if worker.engine in (Engine.MOCKER, Engine.LLAMACPP):
         return True
     if not worker.settings.is_complete and worker.get("kv-events-config") is None:
@@ -57,17 +69,21 @@ def events_config(worker: Worker, key: str) -> Any:
     return worker.get(f"kv-events-config.{key}")
 
 
-def caches_prefixes(worker: Worker) -> tuple[bool, str]:
-    """Whether prefix caching is enabled, and the key that sets it."""
-    if worker.is_trtllm:
-        key = "kv_cache_config.enable_block_reuse"
-        return worker.get(key) is not False, key
-    if worker.engine is Engine.VLLM:
-        return worker.get("enable-prefix-caching") is not False, "enable-prefix-caching"
-    if worker.engine is Engine.SGLANG:
-        return worker.get("disable-radix-cache") is not True, "disable-radix-cache"
-    key = "engine.enable_prefix_caching"
-    return worker.get(key) is not False, key
+def publishing_flag(worker: Worker) -> str:
+    """TensorRT-LLM workers before Dynamo 1.3 refuse the new name."""
+    is_old = (dynamo_version(worker.pod) or (1, 3)) < (1, 3)
+    return "--publish-events-and-metrics" if is_old else "--publish-kv-events"
+
+
+def caching_key(worker: Worker) -> str:
+    """The key that switches prefix caching."""
+    return CACHING.get(worker.engine, "engine.enable_prefix_caching")
+
+
+def caches_prefixes(worker: Worker) -> bool:
+    """Whether prefix caching is enabled, which is the default."""
+    key = caching_key(worker)
+    return worker.get(key) is not (key == CACHING[Engine.SGLANG])
 
 
 def has_choice(deployment: ServingDeployment, worker: Worker) -> bool:
@@ -77,27 +93,10 @@ def has_choice(deployment: ServingDeployment, worker: Worker) -> bool:
     return replicas * ranks > 1 or worker.attention_ranks > 1
 
 
-def no_prefix_caching(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    if deployment.router_mode != "kv" or not _expects_prefix_caching(deployment):
-        return
-    for worker in prefill_workers(deployment):
-        is_enabled, key = caches_prefixes(worker)
-        if not is_enabled:
-            value = key != "disable-radix-cache"
-            yield RuleResult(
-                location=worker.config_location(key),
-                message=f"{worker.name} has prefix caching disabled, but the router routes by "
-                "cached prefixes",
-                fix=Fix(text=f"Set {key} to {str(value).lower()}.", config={key: value}),
-                level=None if has_choice(deployment, worker) else Level.NOTE,
-            )
-
-
 def weighs_prefixes(deployment: ServingDeployment) -> bool:
     """Whether the KV router prefers workers with cached prefixes: not with --load-aware or a credit
-    of 0, whose flag had other names before 1.2. A policy that is not known may decide either way.
-    """
-    policy = credits_of_policy(deployment)
+    of 0. A policy that is not known may decide either way."""
+    policy = _credits_of_policy(deployment)
     if policy is None:
         return False
     if policy:
@@ -105,8 +104,8 @@ def weighs_prefixes(deployment: ServingDeployment) -> bool:
     load_aware = deployment.router_setting("--load-aware", "DYN_ROUTER_LOAD_AWARE")
     if load_aware and str(load_aware.value).lower() in ("true", "1", "yes"):
         return False
-    found = (deployment.router_setting(flag, variable) for flag, variable in CREDITS)
-    return not any(setting and _is_zero(setting.value) for setting in found)
+    settings = (router_setting(deployment, flag) for flag in CREDITS)
+    return not any(setting and _is_zero(setting.value) for setting in settings)
 
 
 def _is_zero(value: Any) -> bool:
@@ -116,123 +115,79 @@ def _is_zero(value: Any) -> bool:
         return False
 
 
-def _expects_prefix_caching(deployment: ServingDeployment) -> bool:
+def is_off(setting: Setting | None) -> bool:
+    """Whether a switch is set and off."""
+    return setting is not None and str(setting.value).lower() in ("false", "0", "no")
+
+
+def expects_cached_prefixes(deployment: ServingDeployment) -> bool:
     """False where the KV router is configured to route by load alone."""
-    if not weighs_prefixes(deployment):
-        return False
-    setting = deployment.router_setting("--router-assume-kv-reuse", "DYN_ROUTER_ASSUME_KV_REUSE")
-    is_disabled = setting is not None and str(setting.value).lower() in ("false", "0", "no")
-    return deployment.follows_kv_events or not is_disabled
+    assumes_reuse = not is_off(router_setting(deployment, "--router-assume-kv-reuse"))
+    return weighs_prefixes(deployment) and (deployment.follows_kv_events or assumes_reuse)
 
 
-def prefix_caches_ignored(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    workers = tuple(
-        w for w in prefill_workers(deployment) if not w.embeds and caches_prefixes(w)[0]
-    )
-    components = {w.name: w.component for w in workers}
-    replicas = sum(c.replicas * deployment.processes(name) for name, c in components.items())
-    if (
-        deployment.router_mode in ("round-robin", "random")
-        and replicas > 1
-        and deployment.frontends
-    ):
-        component = deployment.frontends[0][0].name
-        yield RuleResult(
-            location=Location(component, "args", ("--router-mode",)),
-            message=f"router mode {deployment.router_mode} ignores the prefix caches of "
-            f"{replicas} workers",
-            fix=Fix(
-                text="Set the router mode to kv.",
-                args=("--router-mode", "kv"),
-                graph={"router.mode": "kv"},
-            ),
-        )
+def backend_sets_page_size(deployment: ServingDeployment, worker: Worker) -> bool:
+    """Whether the attention backend overrides the page size: trtllm_mha, the default for gpt-oss
+    on Blackwell, uses 64 (sglang/srt/server_args.py)."""
+    keys = ("attention-backend", "decode-attention-backend", "prefill-attention-backend")
+    backends = [str(worker.get(key)) for key in keys if worker.get(key) is not None]
+    if not backends and deployment.model is not None and deployment.model.is_gpt_oss:
+        backends = ["trtllm_mha"] if deployment.gpu is None or deployment.gpu.is_blackwell else []
+    return any("mla" in name or name == "trtllm_mha" for name in backends)
 
 
-def no_replica_sync(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    frontends = sum(c.replicas for c in deployment.with_role(Role.FRONTEND))
-    if deployment.router_mode != "kv" or frontends < 2:
-        return
-    setting = deployment.router_setting("--router-replica-sync", "DYN_ROUTER_REPLICA_SYNC")
-    if setting is None or str(setting.value).lower() in ("false", "0", "no"):
-        component = deployment.with_role(Role.FRONTEND)[0].name
-        yield RuleResult(
-            location=setting.location
-            if setting
-            else Location(component, "args", ("--router-replica-sync",)),
-            message=f"{frontends} frontends route without --router-replica-sync",
-            fix=Fix(
-                text="Enable --router-replica-sync.",
-                args=("--router-replica-sync",),
-                graph={} if setting else {"router.replica_sync": True},
-            ),
-        )
+def same_model_pairs(deployment: ServingDeployment) -> Iterator[tuple[Worker, Worker]]:
+    """Each worker that computes prefill, after the first one of its model and role, and that one.
+    Both have a known block size."""
+    first: dict[str, Worker] = {}
+    for worker in deployment.workers:
+        flag = worker.flag("--served-model-name")
+        served = flag.text if flag is not None else worker.value("model")
+        is_known = served is not None and worker.count("block_size") and worker.settings.is_complete
+        if worker.runs_prefill and is_known:
+            other = first.setdefault(f"{served} {worker.role}", worker)
+            if other.name != worker.name:
+                yield worker, other
 
 
-def router_block_size(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    setting = deployment.router_setting("--kv-cache-block-size", "DYN_KV_CACHE_BLOCK_SIZE")
+def _credits_of_policy(deployment: ServingDeployment) -> tuple[float, ...] | None:
+    """The prefix credits that the policies of --router-policy-config use; empty if the flags
+    decide, because there is no file or it only has queues. None if that is not known: another file
+    or another policy."""
+    setting = router_setting(deployment, "--router-policy-config")
     if setting is None:
-        return
-    for worker in prefill_workers(deployment):
-        own = worker.count("block_size")
-        if own and str(setting.value) != str(own):
-            yield RuleResult(
-                location=setting.location,
-                message=f"{setting.location.path[0]} is {setting.value}, but {worker.name} has "
-                f"a KV block size of {own}",
-                fix=Fix(
-                    text=f"Remove {setting.location.path[0]}; the router uses the workers' block "
-                    "size."
-                ),
-            )
-            return
+        return ()
+    document = _policy_document(deployment, str(setting.value))
+    selection = document.get("worker_selection", {}) if document is not None else None
+    if not isinstance(selection, Mapping):
+        return None
+    try:
+        return tuple(_credits(selection))
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return None  # not a policy file that the frontend accepts
 
 
-def no_migration(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    if not deployment.frontends or deployment.router_mode == "direct":
-        return
-    setting = deployment.router_setting("--migration-limit", "DYN_MIGRATION_LIMIT")
-    if setting is None or str(setting.value) == "0":
-        name = deployment.frontends[0][0].name
-        yield RuleResult(
-            location=setting.location
-            if setting
-            else Location(name, "args", ("--migration-limit",)),
-            message="the migration limit is 0, so requests on a failed worker are lost",
-            fix=Fix(
-                text="Set the migration limit to 3.",
-                args=("--migration-limit", "3"),
-                graph={"frontend.migration_limit": 3},
-            ),
-        )
-
-
-def conditional_disaggregation(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    setting = deployment.router_setting(
-        "--router-conditional-disagg", "DYN_ROUTER_CONDITIONAL_DISAGG"
-    )
-    if setting is None or str(setting.value).lower() in ("false", "0"):
-        return
-    name = setting.location.path[0]
-    if not deployment.follows_kv_events:
-        yield RuleResult(
-            location=setting.location,
-            message="conditional disaggregation requires router mode kv with KV events",
-            fix=Fix(text=f"Remove {name}, or route by KV events."),
-        )
-        return
-    for worker in deployment.pool(Role.DECODE):
-        if worker.engine is Engine.SGLANG:
-            message = f"{worker.name} runs SGLang, which rejects requests that skip prefill"
-            text = f"Remove {name}."
-        elif not publishes(worker):
-            message = f"{worker.name} publishes no KV events, so no request skips prefill"
-            text = f"Publish KV events on {worker.name}."
-        else:
+def _policy_document(deployment: ServingDeployment, path: str) -> Mapping[str, Any] | None:
+    for _, launch, _ in deployment.frontends:
+        text = launch.files.get(posixpath.normpath(posixpath.join(launch.cwd or "", path)))
+        if text is None:
             continue
-        yield RuleResult(
-            location=setting.location,
-            message=message,
-            fix=Fix(text=text),
-            level=Level.WARNING,
-        )
+        try:
+            document = load(text)
+        except (yaml.YAMLError, ValueError):
+            return None
+        return document if isinstance(document, Mapping) else None
+    return None
+
+
+def _credits(selection: Mapping[str, Any]) -> Iterator[float]:
+    """ValueError for a policy whose parameters are not known."""
+    instances = {instance["name"]: instance for instance in selection.get("instances") or ()}
+    for name in {selection[stage] for stage in STAGES if stage in selection}:
+        if name == "default" and name not in instances:
+            continue
+        if instances[name]["type"] != BUILT_IN:
+            raise ValueError(name)
+        credit = (instances[name].get("parameters") or {}).get("overlap_score_credit")
+        if credit is not None:
+            yield float(credit)
