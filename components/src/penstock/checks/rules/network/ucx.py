@@ -1,15 +1,27 @@
-"""Rules about the transports and devices of UCX, which transfers the KV cache."""
+"""UCX and the other plugins of NIXL: transports and devices of KV transfers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
-from penstock.checks.finding import Fix, Level, RuleResult
-from penstock.checks.rules.network.fabric import kv_transfer_pods, rdma_devices
+from penstock.checks.rules.containers import truth
+from penstock.checks.rules.kv_transfer.agreement import effective_backend
+from penstock.checks.rules.kv_transfer.transfer import kv_transfer_workers
+from penstock.checks.rules.kv_transfer.vllm_connectors import NIXL, SECTION, connector_of
+from penstock.engines.settings import Location
+from penstock.manifests.deployment import Engine
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.worker import Worker
 
 RDMA_TRANSPORTS = ("rc", "dc", "ud", "ib", "srd")
+UCX = "UCX"
+# The variable of each engine that has one; vLLM has a key of its connector instead.
+VARIABLES = {
+    Engine.SGLANG: "SGLANG_DISAGGREGATION_NIXL_BACKEND",
+    Engine.TRTLLM: "TRTLLM_NIXL_KVCACHE_BACKEND",
+}
+EXTRA_CONFIG = "kv_connector_extra_config"
 
 
 def _transports(worker: Worker) -> list[str] | None:
@@ -18,135 +30,118 @@ def _transports(worker: Worker) -> list[str] | None:
     return None if not text or text.startswith("^") else text.split(",")
 
 
-def _reaches_gpus(worker: Worker) -> bool:
+def lists_rdma(worker: Worker) -> bool | None:
+    """Whether UCX_TLS lists RDMA transports; None where it is unset or an exclusion list."""
+    allowed = _transports(worker)
+    if allowed is None:
+        return None
+    return any(name.startswith(RDMA_TRANSPORTS) or name == "all" for name in allowed)
+
+
+def reaches_gpus(worker: Worker) -> bool:
+    """Whether UCX_TLS allows a transport from GPU memory."""
     allowed = _transports(worker)
     return allowed is None or bool({"all", "cuda", "cuda_copy", "ze_copy"} & set(allowed))
 
 
-def _uses_ucx(worker: Worker) -> bool:
+def excludes_cuda_ipc(worker: Worker) -> bool:
+    """Whether UCX_TLS excludes the transport of NVLink."""
+    text = (worker.env("UCX_TLS") or "").replace(" ", "")
+    if not text or "$" in text:
+        return False
+    named = set(text.lstrip("^").split(","))
+    if text.startswith("^"):
+        return bool(named & {"cuda_ipc", "cuda"})
+    return not named & {"cuda_ipc", "cuda", "all"}
+
+
+def enables_nvlink(worker: Worker) -> bool:
+    """Whether UCX uses multi-node NVLink."""
+    text = worker.env("UCX_CUDA_IPC_ENABLE_MNNVL")
+    return truth(text) is True or (text or "").strip().lower() == "y"
+
+
+def uses_ucx(worker: Worker) -> bool:
     """False for Mooncake, MPI, and vLLM's connectors other than NIXL, which have their own
     transports, and for values that are computed at start."""
-    if _is_computed(worker.env("UCX_TLS")) or _is_computed(worker.env("UCX_NET_DEVICES")):
+    if is_computed(worker.env("UCX_TLS")) or is_computed(worker.env("UCX_NET_DEVICES")):
         return False
     connector = str(worker.get("kv-transfer-config.kv_connector") or "Nixl")
-    configured = (
-        worker.get("cache_transceiver_config.backend"),
-        worker.get("disaggregation-transfer-backend"),
-    )
-    has_own = any(str(backend).lower().startswith(("mooncake", "mpi")) for backend in configured)
-    return not has_own and ("Nixl" in connector or connector in ("PdConnector", "MultiConnector"))
+    keys = ("cache_transceiver_config.backend", "disaggregation-transfer-backend")
+    is_other = any(str(worker.get(key)).lower().startswith(("mooncake", "mpi")) for key in keys)
+    return not is_other and ("Nixl" in connector or connector in ("PdConnector", "MultiConnector"))
 
 
-def _is_computed(text: str | None) -> bool:
+def is_computed(text: str | None) -> bool:
     """Whether a shell or the kubelet computes the value: `$(ibstat …)`, `${DEVICES}`."""
     return "$" in (text or "") or "`" in (text or "")
 
 
-def _keeps_kv_in_host_memory(worker: Worker) -> bool:
-    """vLLM's NIXL connector then transfers from host buffers, which every transport reaches."""
-    return str(worker.get("kv-transfer-config.kv_buffer_device")) == "cpu"
-
-
-def ucx_without_cuda(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    for worker in filter(_uses_ucx, kv_transfer_pods(deployment)):
-        if not _reaches_gpus(worker) and not _keeps_kv_in_host_memory(worker):
-            yield RuleResult(
-                location=worker.location("env", "UCX_TLS"),
-                message=f"UCX_TLS={worker.env('UCX_TLS')} has no CUDA transport",
-                fix=Fix(
-                    text="Add cuda_copy and cuda_ipc to UCX_TLS.",
-                    env={"UCX_TLS": f"{worker.env('UCX_TLS')},cuda_copy,cuda_ipc"},
-                ),
-            )
-
-
-def rdma_devices_unused(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    for worker in filter(_uses_ucx, kv_transfer_pods(deployment)):
-        allowed = _transports(worker)
-        has_rdma = allowed is None or any(
-            t.startswith(RDMA_TRANSPORTS) or t == "all" for t in allowed
-        )
-        over_nvlink = worker.env("UCX_CUDA_IPC_ENABLE_MNNVL") in ("y", "1", "yes")
-        device_names = [d for d in (worker.env("UCX_NET_DEVICES") or "all").split(",") if d]
-        is_ethernet = all(d != "all" and _fabric(d) == "ethernet" for d in device_names)
-        if has_rdma and allowed is not None and rdma_devices(worker) and is_ethernet:
-            yield RuleResult(
-                location=worker.location("env", "UCX_NET_DEVICES"),
-                message=f"UCX_NET_DEVICES={worker.env('UCX_NET_DEVICES')} lists no RDMA device, "
-                "but UCX_TLS requests RDMA",
-                fix=Fix(text="List the devices of the compute fabric in UCX_NET_DEVICES."),
-            )
-        if rdma_devices(worker) and not has_rdma and not over_nvlink:
-            yield RuleResult(
-                location=worker.location("env", "UCX_TLS"),
-                message=f"UCX_TLS={worker.env('UCX_TLS')} does not allow the RDMA devices of "
-                "the pod",
-                fix=Fix(
-                    text="Add RDMA transports to UCX_TLS.",
-                    env={"UCX_TLS": "rc_x,rc,dc_x,dc,cuda_copy,cuda_ipc"},
-                ),
-            )
-
-
-def mixed_fabrics(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    for worker in filter(_uses_ucx, kv_transfer_pods(deployment)):
-        configured = worker.env("UCX_NET_DEVICES") or ""
-        devices = [d for d in configured.split(",") if d]
-        kinds = {_fabric(device) for device in devices}
-        if configured == "all" and rdma_devices(worker):
-            yield RuleResult(
-                location=worker.location("env", "UCX_NET_DEVICES"),
-                message="UCX_NET_DEVICES=all includes storage and management networks",
-                fix=Fix(text="List the devices of the compute fabric in UCX_NET_DEVICES."),
-                # It is the default of UCX; the outage was on RoCE nodes with many devices.
-                level=None if _is_roce_of_many_gpus(worker) else Level.NOTE,
-            )
-            continue
-        bonded = ["bond" in device for device in devices]
-        if len(kinds) > 1 or (any(bonded) and not all(bonded)):
-            what = "mixes fabrics" if len(kinds) > 1 else "mixes bonded and single devices"
-            yield RuleResult(
-                location=worker.location("env", "UCX_NET_DEVICES"),
-                message=f"UCX_NET_DEVICES={worker.env('UCX_NET_DEVICES')} {what}",
-                fix=Fix(text="List devices of one fabric only, all bonded or none."),
-                # UCX may use Ethernet next to InfiniBand to set up connections.
-                level=Level.NOTE if len(kinds) > 1 else None,
-            )
-
-
-def _is_roce_of_many_gpus(worker: Worker) -> bool:
-    is_roce = (worker.env("UCX_IB_ADDR_TYPE") or "").startswith("eth")
-    return is_roce and worker.component.gpus > 1
-
-
-def _fabric(device: str) -> str:
-    name = device.partition(":")[0]
-    if name.startswith(("mlx", "ibp", "rocep", "bnxt_re")):
-        return "ib"
-    return "ethernet"
-
-
-def different_transports(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    for prefill, decode in deployment.pairs:
-        first, second = prefill.env("UCX_TLS"), decode.env("UCX_TLS")
-        if any(_is_computed(one) or _is_of_intel(one) for one in (first, second)):
-            continue
-        if _transport_names(first) != _transport_names(second) and decode.component.gpus:
-            is_first = bool(first) and (_reaches_gpus(prefill) or not _reaches_gpus(decode))
-            target, other = (decode, first) if is_first else (prefill, second)
-            yield RuleResult(
-                location=target.location("env", "UCX_TLS"),
-                message=f"UCX_TLS is {second or 'unset'} on {decode.name} but "
-                f"{first or 'unset'} on {prefill.name}",
-                fix=Fix(text=f"Set UCX_TLS to {other} on both pools.", env={"UCX_TLS": other}),
-            )
-
-
-def _is_of_intel(transports: str | None) -> bool:
+def is_of_intel(transports: str | None) -> bool:
     """Whether the worker runs on an Intel XPU, which needs other transports than CUDA."""
-    return any(name.startswith("ze_") for name in _transport_names(transports))
+    return any(name.startswith("ze_") for name in transport_names(transports))
 
 
-def _transport_names(transports: str | None) -> frozenset[str]:
+def transport_names(transports: str | None) -> frozenset[str]:
     """The transports without their order, which UCX ignores."""
     return frozenset((transports or "").replace(" ", "").split(","))
+
+
+def net_devices(worker: Worker) -> list[str]:
+    """The devices of UCX_NET_DEVICES."""
+    return [name for name in (worker.env("UCX_NET_DEVICES") or "all").split(",") if name]
+
+
+def fabric_of(device: str) -> str:
+    """`ib` for RDMA devices, else `ethernet`."""
+    return "ib" if device.startswith(("mlx", "ibp", "rocep", "bnxt_re")) else "ethernet"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plugins:
+    """The plugins with which NIXL transfers the KV of a worker, in upper case."""
+
+    names: tuple[str, ...]
+    location: Location
+    # The variable that names the plugin; empty for vLLM's list of plugins.
+    variable: str = ""
+
+    def change_to(self, *names: str) -> str:
+        """The beginning of an instruction to use other plugins."""
+        if self.variable:
+            return f"Set {self.variable}={names[0]}"
+        listed = ", ".join(f'"{name}"' for name in names)
+        return f'Set "backends": [{listed}] in {EXTRA_CONFIG}'
+
+    def env_for(self, *names: str) -> Mapping[str, str]:
+        """The variable to set for other plugins."""
+        return {self.variable: names[0]} if self.variable else {}
+
+
+def nixl_plugins(worker: Worker) -> Plugins | None:
+    """None if the worker transfers no KV with NIXL, or if its plugins are not known."""
+    if worker.engine is Engine.VLLM:
+        connector = connector_of(worker)
+        parts = [part for part in connector.walk() if part.name in NIXL] if connector else []
+        listed = parts[0].extra.get("backends", [UCX]) if parts else None
+        if not isinstance(listed, list) or not listed:
+            return None
+        names = tuple(str(name).upper() for name in listed)
+        return Plugins(names=names, location=worker.config_location(SECTION))
+    variable = VARIABLES.get(worker.engine)
+    _, backend = effective_backend(worker)
+    launch = worker.launch
+    if variable is None or str(backend).upper() != "NIXL":
+        return None
+    if variable in launch.unknown_variables or launch.has_unread_variables:
+        return None
+    names = ((worker.env(variable) or UCX).upper(),)
+    location = worker.location("env", variable)
+    return Plugins(names=names, location=location, variable=variable)
+
+
+def workers_with_nixl(deployment: ServingDeployment) -> Iterator[tuple[Worker, Plugins]]:
+    """The workers that transfer KV with known plugins of NIXL."""
+    for worker in kv_transfer_workers(deployment):
+        if (plugins := nixl_plugins(worker)) is not None:
+            yield worker, plugins
