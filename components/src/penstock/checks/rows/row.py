@@ -19,6 +19,7 @@ from penstock.strict_yaml.loader import SafeLoader
 
 ID = re.compile(r"[A-Z]+[0-9]{3,}")
 FACTS = "facts"  # the modules whose public names expressions may use, relative to `penstock`
+CONSTANTS = "constants"  # tables that the expressions of all rows of the file may use
 TEXTS = ("title", "cause", "effect", "remedy", "source", "example", "exceptions")
 # What a result has; a case may replace each.
 OF_RESULTS = (

@@ -20,6 +20,7 @@ from penstock.checks.rows.expressions import (
     compiled_template,
 )
 from penstock.checks.rows.row import (
+    CONSTANTS,
     FACTS,
     FIXES,
     KEYS,
@@ -183,8 +184,12 @@ class _Writer:
 
 def facts_of(text: str) -> list[str]:
     """The modules of the facts that a file of rows names."""
+    return [f"penstock.{module}" for module in _section(text, FACTS)]
+
+
+def _section(text: str, name: str) -> Any:
     document = yaml.load(text, SafeLoader)  # noqa: S506  a subclass of PyYAML's safe loader
-    return [f"penstock.{module}" for module in document.get(FACTS, ())]
+    return document.get(name, {})
 
 
 def python_of(text: str, file: str, names: Names = None, facts: Sequence[str] | None = None) -> str:
@@ -198,16 +203,21 @@ def python_of(text: str, file: str, names: Names = None, facts: Sequence[str] | 
     rules: list[str] = []
     functions: list[str] = []
     problems: list[Problem] = []
-    for row in rows(text, file):
+    listed = [*rows(text, file)]
+    constants = _section(text, CONSTANTS)
+    known = None if names is None else {*names, *constants}
+    for row in listed:
         try:
-            functions += _function(row, file, names, keys)
+            functions += _function(row, file, known, keys)
             rules.append(_rule(row, origin="" if facts is None else file))
         except InputError as error:
             problems += error.problems
     if problems:
         raise InputError(*problems)
     head = HEAD.format(facts=facts_of(text) if facts is None else facts)
-    return "\n".join([head, *functions, "RULES = (", *(f"    {rule}," for rule in rules), ")\n"])
+    tables = [f"{name} = {table!r}" for name, table in constants.items()]
+    listing = ("RULES = (", *(f"    {rule}," for rule in rules), ")\n")
+    return "\n".join([head, *tables, *functions, *listing])
 
 
 def _rule(row: Row, origin: str) -> str:
