@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from penstock.checks.finding import Fix
@@ -30,28 +31,27 @@ def names_connector(flag: GivenFlag | None) -> bool:
 
 
 def instead_of_flag(deployment: ServingDeployment, component: str, flag: GivenFlag) -> Fix:
-    return _fix(deployment, component, FLAG, _words(flag))
+    """What to write instead of the flag."""
+    return _fix(deployment, component, FLAG, _named(_words(flag)))
 
 
 def instead_of_variable(deployment: ServingDeployment, component: str, text: str) -> Fix:
-    fix = _fix(deployment, component, VARIABLE, text.split())
-    return Fix(text=fix.text, config=fix.config, env={VARIABLE: None})
+    """What to write instead of the variable."""
+    fix = _fix(deployment, component, VARIABLE, _named(text.split()))
+    return replace(fix, env={VARIABLE: None}, replaces=None)
 
 
-def _fix(deployment: ServingDeployment, component: str, name: str, words: Sequence[str]) -> Fix:
+def _fix(deployment: ServingDeployment, component: str, name: str, names: Sequence[str]) -> Fix:
     worker = next((w for w in deployment.workers if w.name == component), None)
-    names = _named(words)
     if not names:
         return Fix(text=f"Remove {name}; without it there is no connector.")
     if worker is not None and worker.get("kv-transfer-config") is not None:
         return Fix(text=f"Remove {name}; --kv-transfer-config names the connector.")
     if worker is None or any(word not in CONNECTORS for word in names):
         return Fix(text=f"Use --kv-transfer-config instead of {name}.")
-    return Fix(
-        text=f"Replace {name} with --kv-transfer-config.",
-        config={"kv-transfer-config": _transfer_config(names, worker.role)},
-        replaces=name if name == FLAG else None,
-    )
+    config = {"kv-transfer-config": _transfer_config(names, worker.role)}
+    text = f"Replace {name} with --kv-transfer-config."
+    return Fix(text=text, config=config, replaces=name)
 
 
 def _words(flag: GivenFlag) -> tuple[str, ...]:
@@ -64,9 +64,8 @@ def _named(words: Sequence[str]) -> list[str]:
 
 def _transfer_config(names: Sequence[str], role: Role) -> dict[str, Any]:
     """Several connectors become one PdConnector."""
-    parts: list[dict[str, Any]] = [
-        {**CONNECTORS[name], "kv_role": _role(name, role)} for name in names
-    ]
+    roles = {"nixl": NIXL_ROLES.get(role, "kv_both")}
+    parts = [{**CONNECTORS[name], "kv_role": roles.get(name, "kv_both")} for name in names]
     if len(parts) == 1:
         return parts[0]
     return {
@@ -75,7 +74,3 @@ def _transfer_config(names: Sequence[str], role: Role) -> dict[str, Any]:
         "kv_connector_extra_config": {"connectors": parts},
         "kv_connector_module_path": KVBM,
     }
-
-
-def _role(name: str, role: Role) -> str:
-    return NIXL_ROLES.get(role, "kv_both") if name == "nixl" else "kv_both"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+import shlex
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,14 +21,20 @@ from penstock.manifests.deployment import Engine, KnownConfig, Launch
 from penstock.manifests.placeholders import placeholder
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.versions import software
+from penstock.serving.worker import Worker
 
 # Repositories of the images that Dynamo publishes, also in a mirror.
 _REPOSITORY = re.compile(
     r"(^|/)((vllm|sglang|tensorrtllm)-runtime|dynamo-frontend|frontend|dynamo-planner)([:@]|$)"
 )
+# A flag, then spaces or an equal sign with spaces, then the rest; or a space before a flag.
+_JOINED = re.compile(
+    r"\s*(--[A-Za-z][\w.-]*)(?:\s*=\s+|\s+=\s*|\s+)(.*)|\s+(--[A-Za-z]\S*)", re.DOTALL
+)
 
 
 def launches(deployment: ServingDeployment) -> Iterator[tuple[str, Launch, FlagTable]]:
+    """The component, the launch and the flags of each engine and frontend."""
     for component in deployment.components:
         for launch in component.launches:
             table = flag_table(launch.module or "")
@@ -44,10 +51,106 @@ def all_launches(deployment: ServingDeployment) -> Iterator[tuple[str, Launch, F
                 yield component.name, launch, table
 
 
-def arguments(deployment: ServingDeployment) -> Iterator[tuple[str, Launch, FlagTable, GivenFlag]]:
+def arguments(deployment: ServingDeployment) -> Iterator[tuple[str, Launch, GivenFlag]]:
+    """Each flag on the command line of an engine or a frontend."""
+    for name, launch, _ in launches(deployment):
+        for given in given_flags(launch.module or "", launch.arguments):
+            yield name, launch, given
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileFlag:
+    """A key of vLLM's or SGLang's engine file, which the engine converts to a flag."""
+
+    location: Location
+    module: str
+    key: str
+    value: Any
+    table: FlagTable
+    # The arguments that the key is converted to.
+    arguments: list[str]
+
+    @property
+    def flag(self) -> str:
+        return self.arguments[0] if self.arguments else f"--{self.key.replace('_', '-')}"
+
+    @property
+    def given(self) -> GivenFlag | None:
+        return next(self.table.read(self.arguments), None)
+
+
+def file_flags(deployment: ServingDeployment) -> Iterator[FileFlag]:
+    """Each key of an engine file."""
+    for component in deployment.components:
+        config, engine = component.engine_config, component.engine
+        if engine not in (Engine.VLLM, Engine.SGLANG) or not isinstance(config, KnownConfig):
+            continue
+        module = f"dynamo.{engine}"
+        if (table := flag_table(module)) is None:
+            continue
+        for name, setting in config.values.items():
+            key = str(name)
+            yield FileFlag(
+                location=Location(component.name, "config", (key,)),
+                module=module,
+                key=key,
+                value=setting,
+                table=table,
+                arguments=arguments_of(engine, table, key, setting),
+            )
+
+
+def is_on(worker: Worker, flag: str) -> bool:
+    """Whether a flag is given, and is not a switch that is off."""
+    given = worker.flag(flag)
+    return given is not None and given.value is not False
+
+
+def repeated_flags(
+    deployment: ServingDeployment,
+) -> Iterator[tuple[str, GivenFlag, str | None]]:
+    """Each flag that has another value than before on the same command line, and that value."""
     for name, launch, table in launches(deployment):
-        for one in given_flags(launch.module or "", launch.arguments):
-            yield name, launch, table, one
+        texts: dict[str, str | None] = {}
+        for given in table.read(launch.arguments):
+            flag = given.flag
+            if flag is None or flag.takes != "one" or given.inner:
+                continue
+            if texts.get(flag.name, given.text) != given.text:
+                yield name, given, texts[flag.name]
+            texts[flag.name] = given.text
+
+
+def joined_arguments(
+    deployment: ServingDeployment,
+) -> Iterator[tuple[str, tuple[str, ...], str]]:
+    """The component, an argument that is a flag with a space, and its flag; or all arguments that
+    begin with a space, in a script whose lines `>-` joined so that a backslash escapes a space."""
+    for name, launch, table in all_launches(deployment):
+        words = [*_joined(table, launch.arguments)]
+        indented = tuple(word for word, _ in words if word[0].isspace())
+        if launch.shell and len(indented) > 1:
+            yield name, indented, ""
+        else:
+            yield from ((name, (word,), flag) for word, flag in words)
+
+
+def _joined(table: FlagTable, words: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Each argument that is a flag with a space, and its flag; not the value of another flag."""
+    for before, word in zip(("", *words), words, strict=False):
+        match = _JOINED.fullmatch(word)
+        flag = table.find(before) if before.startswith("-") else None
+        if match is not None and (flag is None or flag.takes == "none"):
+            yield word, match[1] or match[3].partition("=")[0]
+
+
+def split_argument(word: str) -> tuple[str, ...]:
+    """The arguments into which a shell splits the text, without a `=` between flag and value."""
+    text = re.sub(r"^(\s*--[\w.-]+)\s*=\s*", r"\1 ", word)
+    try:
+        return tuple(shlex.split(text))
+    except ValueError:  # an unclosed quote
+        return tuple(text.split(maxsplit=1))
 
 
 def has_published_image(deployment: ServingDeployment, component: str) -> bool:
@@ -79,38 +182,3 @@ def level_for_image(deployment: ServingDeployment, component: str, module: str) 
     penstock's own modules are the same in every image."""
     is_known = has_published_image(deployment, component)
     return None if is_known or not has_history(module) else Level.NOTE
-
-
-@dataclass(frozen=True, kw_only=True)
-class FileFlag:
-    """A key of vLLM's or SGLang's engine file, which the engine converts to a flag."""
-
-    location: Location
-    module: str
-    key: str
-    value: Any
-    table: FlagTable
-    # The arguments that the key is converted to.
-    arguments: list[str]
-
-
-def file_flags(deployment: ServingDeployment) -> Iterator[FileFlag]:
-    for component in deployment.components:
-        config, engine = component.engine_config, component.engine
-        if engine not in (Engine.VLLM, Engine.SGLANG) or not isinstance(config, KnownConfig):
-            continue
-        module = f"dynamo.{engine}"
-        if (table := flag_table(module)) is None:
-            continue
-        for name, setting in config.values.items():
-            key = str(name)
-            location = Location(component.name, "config", (key,))
-            arguments = arguments_of(engine, table, key, setting)
-            yield FileFlag(
-                location=location,
-                module=module,
-                key=key,
-                value=setting,
-                table=table,
-                arguments=arguments,
-            )

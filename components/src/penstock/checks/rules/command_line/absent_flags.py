@@ -1,0 +1,255 @@
+"""Flags that a module does not have in the version of the image.
+
+The tables of the newest release come from the parsers; `engines/flag_history.py` knows the others.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+
+from penstock.checks.absence import EVERY_RELEASE, Absence, outside
+from penstock.checks.finding import Fix
+from penstock.checks.rules.command_line.connector_flag import FLAG as CONNECTOR
+from penstock.checks.rules.command_line.connector_flag import instead_of_flag
+from penstock.checks.rules.command_line.given_flags import (
+    FileFlag,
+    absent_in,
+    all_launches,
+    file_flags,
+    may_be_any_build,
+)
+from penstock.checks.version_range import PENSTOCK, Versions
+from penstock.engines.entry_points import flag_names, releases_of
+from penstock.engines.equivalent_flags import ONLY_DOCUMENTED, SAME, SIMILAR, owner, same_meaning
+from penstock.engines.flag_history import has_history, presence
+from penstock.engines.flags import REMOVED, FlagTable, GivenFlag, Removed
+from penstock.engines.releases import DEPLOYED, OLDEST, RELEASES, following
+from penstock.engines.settings import Location
+from penstock.manifests.deployment import Launch
+from penstock.manifests.flags import flag_value
+from penstock.nearest import nearest_name
+from penstock.serving.deployment import ServingDeployment
+from penstock.serving.versions import dynamo_version
+
+# Module, flag and value → the flag of earlier releases with the same effect.
+BEFORE = {("dynamo.vllm", "--disaggregation-mode", "prefill"): "--is-prefill-worker"}
+# Modules whose flags became fields of one configuration: the planner in 1.0, the other in 1.7.
+CONFIGURED = ("dynamo.planner", "dynamo.global_planner")
+# The first release whose frontend parses its flags.
+PARSES_ITSELF = (1, 0)
+SIMILARITY = 0.8  # minimum similarity of a suggestion; below it are unrelated flags
+
+
+@dataclass(frozen=True, kw_only=True)
+class UsedFlag:
+    """A flag of a command line, or a key of an engine file, which is converted to one."""
+
+    location: Location
+    module: str
+    flag: str
+    # The flag itself, or the key.
+    name: str
+    # None for a key.
+    given: GivenFlag | None = None
+    absences: tuple[Absence, ...]
+    # What to write instead, unless the flag was removed; None if it resembles none.
+    similar: Callable[[], Fix | None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AbsentFlag:
+    """A flag that its module does not have in some releases."""
+
+    used: UsedFlag
+    # As the end of a message; empty if no release has the flag.
+    since: str
+    versions: Versions
+    fix: Fix
+    # Whether a build of one's own may have added it: no release has it, and it resembles none.
+    may_be_added: bool
+
+
+def used_arguments(deployment: ServingDeployment) -> Iterator[UsedFlag]:
+    """The flags of command lines that only the module's parser reads."""
+    for component, launch, table in all_launches(deployment):
+        if _has_engine_chat_processor(launch):
+            continue
+        module = launch.module or ""
+        for given in table.read(launch.arguments):  # once a launch: it reads all arguments
+            is_known = given.flag is not None
+            yield UsedFlag(
+                location=Location(component, "args", (given.spelling,)),
+                module=module,
+                flag=given.spelling,
+                name=given.spelling,
+                given=given,
+                absences=tuple(_of_argument(module, given)),
+                similar=partial(_older, module, given)
+                if is_known
+                else partial(_similar, table, given),
+            )
+
+
+def used_keys(deployment: ServingDeployment) -> Iterator[UsedFlag]:
+    """The keys of engine files."""
+    for line in file_flags(deployment):
+        given = line.given
+        is_known = (line.table.find(line.flag) if given is None else given.flag) is not None
+        yield UsedFlag(
+            location=line.location,
+            module=line.module,
+            flag=line.flag,
+            name=line.key,
+            absences=tuple(_absences(line.module, line.flag, is_known=is_known)),
+            similar=partial(_newer, line.key) if is_known else partial(_rename, line),
+        )
+
+
+def absent_flags(deployment: ServingDeployment, uses: Iterable[UsedFlag]) -> Iterator[AbsentFlag]:
+    """Those of the flags that some releases lack and that no release removed."""
+    for used in uses:
+        for absence in used.absences:
+            if absence.was_removed or used.flag in REMOVED:
+                continue
+            component, similar = used.location.component, used.similar()
+            is_in_none = absence.versions is EVERY_RELEASE and similar is None
+            yield AbsentFlag(
+                used=used,
+                since=absence.since,
+                versions=absent_in(deployment, component, absence.versions),
+                fix=similar or Fix(text=f"Remove {used.name}."),
+                may_be_added=is_in_none and may_be_any_build(deployment, component),
+            )
+
+
+def removed_flags(deployment: ServingDeployment) -> Iterator[tuple[UsedFlag, Absence, Fix]]:
+    """The flags that a release removed, and what replaces them."""
+    for used in (*used_arguments(deployment), *used_keys(deployment)):
+        for absence in used.absences:
+            if absence.was_removed or (used.flag in REMOVED and not absence.since):
+                yield used, absence, _replacement(deployment, used)
+
+
+def _replacement(deployment: ServingDeployment, used: UsedFlag) -> Fix:
+    if used.given is not None and used.flag == CONNECTOR:
+        return instead_of_flag(deployment, used.location.component, used.given)
+    if used.given is not None and used.module in CONFIGURED:
+        return Fix(text=f"Replace {used.name} with a field of the JSON or YAML of --config.")
+    return Fix(text=REMOVED.get(used.flag, Removed()).fix(used.name))
+
+
+def parses_itself(deployment: ServingDeployment, used: UsedFlag) -> bool:
+    """Whether the module is a frontend with an error message of its own (main.py)."""
+    version = dynamo_version(deployment.pods[used.location.component])
+    is_old = (version or PARSES_ITSELF) < PARSES_ITSELF
+    return used.module == "dynamo.frontend" and not is_old
+
+
+def _absences(module: str, flag: str, *, is_known: bool) -> Iterator[Absence]:
+    """``is_known``: whether the newest release has the flag, according to its parser."""
+    if not has_history(module):  # penstock's own
+        if not is_known:
+            yield Absence(versions=PENSTOCK)
+        return
+    seen = presence(module, flag)
+    if seen is not None:
+        yield from outside(seen, is_parsed=is_known)
+    elif not is_known:
+        yield Absence(versions=EVERY_RELEASE)
+
+
+def _of_argument(module: str, given: GivenFlag) -> Iterator[Absence]:
+    is_name = given.spelling.startswith("--") and not re.search(r"[\s$]", given.spelling)
+    if not is_name or given.spelling.startswith("--trtllm."):
+        return
+    flag = given.spelling.partition(".")[0]
+    is_known = given.flag is not None or _is_in_sources(module, flag)
+    ended = _until_the_module_ends(module)
+    for absence in _absences(module, flag, is_known=is_known):
+        if ended is None:
+            yield absence
+        elif not absence.was_removed:
+            yield replace(absence, versions=ended if not absence.since else absence.versions)
+
+
+def _until_the_module_ends(module: str) -> Versions | None:
+    """The releases up to the last with the module, if it was removed: PS769 reports the others."""
+    runs = releases_of(module)
+    end = following(runs.last) if runs is not None else None
+    if end is None or list(RELEASES).index(end) > list(RELEASES).index(DEPLOYED):
+        return None
+    return Versions(dynamo=f">={OLDEST},<{end}")
+
+
+def _is_in_sources(module: str, flag: str) -> bool:
+    """Whether the newest release has the flag, of a module without a table from its parser."""
+    span = presence(module, flag) if flag_names(module) else None
+    known = list(RELEASES)
+    return span is not None and known.index(span.last) >= known.index(DEPLOYED)
+
+
+def _has_engine_chat_processor(launch: Launch) -> bool:
+    """Whether it is a frontend with an engine's chat processor, which accepts its flags."""
+    if launch.module != "dynamo.frontend":
+        return False
+    processor = flag_value(launch.arguments, "--dyn-chat-processor")
+    return (processor or launch.env.get("DYN_CHAT_PROCESSOR", "dynamo")) != "dynamo"
+
+
+def _similar(table: FlagTable, given: GivenFlag) -> Fix | None:
+    """What to write instead; None if the flag resembles none of the module."""
+    flag = given.spelling
+    if instead := ONLY_DOCUMENTED.get(flag):
+        return Fix(text=f"Remove {flag} and set {instead}.")
+    if other := same_meaning(flag, table.by_spelling, SIMILAR):
+        text = f"Use {other} and adapt the value: the flags are similar, not the same."
+        return Fix(text=text, replaces=flag)
+    near = _near(flag, table)
+    if not near:
+        return _of_another(flag, flag)
+    takes = table.by_spelling[near].takes
+    texts = (given.text,) if takes != "none" and given.text is not None else ()
+    args = (near, *texts) if texts or takes in ("none", "maybe") else ()
+    return Fix(text=f"Replace {flag} with {near}.", args=args, replaces=flag)
+
+
+def _rename(line: FileFlag) -> Fix | None:
+    """As `_similar`, for a key of an engine file."""
+    if other := same_meaning(line.flag, line.table.by_spelling, SIMILAR):
+        text = f"Use {other[2:]} and adapt the value: the keys are similar, not the same."
+        return Fix(text=text, replaces=line.key)
+    key = _near(line.flag, line.table)[2:]
+    if not key:
+        return _of_another(line.flag, line.key)
+    text = f"Rename {line.key} to {key}."
+    return Fix(text=text, config={key: line.value}, replaces=line.key)
+
+
+def _near(flag: str, table: FlagTable) -> str:
+    """The flag of the module that ``flag`` resembles; empty if another engine has ``flag``."""
+    if near := same_meaning(flag, table.by_spelling, SAME):
+        return near
+    names = [name for name in table.by_spelling if name.startswith("--")]
+    return "" if owner(flag) else nearest_name(flag, names, SIMILARITY)
+
+
+def _of_another(flag: str, name: str) -> Fix | None:
+    """The fix for a flag of another engine; None if no engine has the flag."""
+    has = owner(flag)
+    return Fix(text=f"Remove {name}, which is {has}.") if has else None
+
+
+def _older(module: str, given: GivenFlag) -> Fix:
+    """What to do about a flag that the release does not have yet."""
+    before = BEFORE.get((module, given.spelling, str(given.text)))
+    if before is None:
+        return _newer(given.spelling)
+    text = f"Use {before} instead, or an image of a release that has {given.spelling}."
+    return Fix(text=text, replaces=given.spelling, args=(before,))
+
+
+def _newer(name: str) -> Fix:
+    return Fix(text=f"Remove {name}, or use an image of a release that has it.")
