@@ -26,7 +26,6 @@ BOUNDED = {
     "checks/rules/kv_transfer/rules.yaml": "timeout / 1000",
     "checks/rules/parallelism/sglang_layout.py": "share",
     "checks/rules/parallelism/shards.py": "width / ranks",
-    "checks/rules/routing/router_flags.py": "self.least number / 100",
     "cli/replay_arguments.py": "default_ms / 1000",
     "cluster/api.py": "seconds",
     "engines/dry_run/process.py": "limit_s",

@@ -3,66 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
-from penstock.checks.rules.containers import mappings, plain_variables
+from penstock.checks.rules.containers import mappings
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Engine, Role
-from penstock.manifests.pods import Container
 from penstock.positive_int import positive_int
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.worker import Worker
 
-BLOCK_SIZE, MODEL_NAME = "DYN_KV_CACHE_BLOCK_SIZE", "DYN_MODEL_NAME"
-# What a picker in standalone mode stops without (epp_standalone_config.rs).
-REQUIRED = (
-    *("DYN_EPP_INFERENCE_POOL_NAME", MODEL_NAME, BLOCK_SIZE),
-    *("DYN_EPP_TOKENIZER_SERVICE_URL", "DYN_EPP_TOKENIZER_PROTOCOL"),
-)
 PREFIX_PLUGINS = ("prefix-cache-scorer", "prefix-cache-plugin")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Picker:
-    """An endpoint picker with the variables that the manifest gives it."""
-
-    name: str
-    env: Mapping[str, str]
-    container: Container
-
-    @property
-    def mode(self) -> str:
-        return self.env.get("DYN_EPP_MODE", "").strip()
-
-    @property
-    def is_standalone(self) -> bool:
-        return self.mode == "standalone"
-
-    @property
-    def block_size(self) -> int | None:
-        return positive_int(self.env.get(BLOCK_SIZE))
-
-    @property
-    def model_name(self) -> str:
-        return self.env.get(MODEL_NAME, "").strip()
-
-    @property
-    def missing(self) -> list[str]:
-        """The required variables that it lacks; empty if a ConfigMap or Secret may have them."""
-        entries = (entry for env in self.container.env.env for entry in mappings(env.value))
-        declared = {str(entry.get("name")) for entry in entries}
-        is_listed = self.container.cursor["envFrom"].is_absent
-        return [name for name in REQUIRED if name not in declared] if is_listed else []
-
-    def location(self, variable: str) -> Location:
-        return Location(self.name, "env", (variable,))
-
-
-def pickers(deployment: ServingDeployment) -> Iterator[Picker]:
-    """The endpoint pickers."""
-    for component in deployment.with_role(Role.EPP):
-        container = deployment.pods[component.name].containers[0]
-        yield Picker(name=component.name, env=plain_variables(container), container=container)
 
 
 def block_size(deployment: ServingDeployment, worker: Worker) -> int | None:
@@ -85,13 +34,13 @@ def smallest_block(deployment: ServingDeployment) -> int | None:
 
 
 def first_with_other_block_size(
-    deployment: ServingDeployment, picker: Picker
+    deployment: ServingDeployment, size: int | None
 ) -> tuple[Worker, int] | None:
-    """The first worker that computes prefill with another block size than the picker's."""
+    """The first worker that computes prefill with blocks of another size, and that size."""
     for worker in deployment.one_worker_per_component:
-        size = block_size(deployment, worker)
-        if size and picker.block_size and size != picker.block_size and worker.runs_prefill:
-            return worker, size
+        other = block_size(deployment, worker)
+        if size and other and other != size and worker.runs_prefill:
+            return worker, other
     return None
 
 
