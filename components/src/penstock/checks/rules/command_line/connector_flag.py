@@ -13,7 +13,6 @@ from penstock.serving.deployment import ServingDeployment
 
 FLAG, VARIABLE = "--connector", "DYN_CONNECTOR"
 NONE = ("none", "null")
-REJECTED = "The worker raises ValueError at startup, even for none, and goes into a crash loop."
 KVBM = "kvbm.vllm_integration.connector"
 # `_connector_to_kv_transfer_json` in dynamo/vllm/args.py of 1.6.1.
 CONNECTORS: Mapping[str, Mapping[str, str]] = {

@@ -8,7 +8,7 @@ from penstock.engines.settings import Location, Setting
 
 
 def number_of(text: str | None) -> float | None:
-    """None for a text that is no number, which PS143 reports."""
+    """None for a text that is not a number, which PS143 reports."""
     try:
         number = float(str(text))
     except ValueError:
