@@ -172,6 +172,9 @@ def test_a_rule_of_a_user_is_reported_selected_suppressed_and_explained(
             "acme.yaml:11 ACME101: fix is there twice",
         ),
         ("    effect:", "    check: run_anything\n    effect:", "unknown key 'check'"),
+        ("rules:", "constants: {a b: 1}\nrules:", "acme.yaml: the constant a b needs another name"),
+        ("rules:", "constants: {len: 1}\nrules:", "the constant len needs another name"),
+        ("rules:", "constants: {A: 2026-11-29}\nrules:", "the constant A needs plain values"),
     ],
 )
 def test_an_error_in_a_row_of_a_user_names_file_and_line(
@@ -179,6 +182,15 @@ def test_an_error_in_a_row_of_a_user_names_file_and_line(
 ) -> None:
     assert run(tmp_path, GOOD.replace(old, new)) == 3
     assert message in capsys.readouterr().err
+
+
+def test_the_expressions_of_a_file_use_its_constants(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = GOOD.replace("'registry.acme.example/'", "REGISTRY['ours']")
+    assert run(tmp_path, "constants: {REGISTRY: {ours: nvcr.io/}}\n" + rows) == 0
+    assert run(tmp_path, "constants: {REGISTRY: {ours: registry.acme/}}\n" + rows) == 14
+    assert "ACME101 error" in capsys.readouterr().out
 
 
 def test_two_rules_with_one_id_are_an_error(

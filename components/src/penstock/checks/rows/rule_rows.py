@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+from ast import literal_eval
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -192,6 +193,21 @@ def _section(text: str, name: str) -> Any:
     return document.get(name, {})
 
 
+def _constants(text: str, file: str, names: Names) -> Mapping[str, Any]:
+    """The constants of the file. Raises InputError for a bad name, or for values such as dates."""
+    constants: Mapping[str, Any] = _section(text, CONSTANTS)
+    for name, table in constants.items():
+        is_free = str(name).isidentifier() and name not in (*ALWAYS_KNOWN, *(names or ()))
+        try:
+            is_plain = literal_eval(repr(table)) == table
+        except ValueError:
+            is_plain = False
+        if not (is_free and is_plain):
+            message = f"the constant {name} needs {'plain values' if is_free else 'another name'}"
+            raise InputError(Problem(file=file, message=message))
+    return constants
+
+
 def python_of(text: str, file: str, names: Names = None, facts: Sequence[str] | None = None) -> str:
     """The module's source. Raises InputError with the file and line of each error.
 
@@ -204,7 +220,7 @@ def python_of(text: str, file: str, names: Names = None, facts: Sequence[str] | 
     functions: list[str] = []
     problems: list[Problem] = []
     listed = [*rows(text, file)]
-    constants = _section(text, CONSTANTS)
+    constants = _constants(text, file, names)
     known = None if names is None else {*names, *constants}
     for row in listed:
         try:

@@ -111,7 +111,7 @@ def _problem(given: GivenFlag, module: str) -> _Problem | None:
     if flag.choices and given.choice not in flag.choices and flag.takes == "one" and not is_none:
         return _choice_problem(given, module)
     if not given.reads:
-        kind = KINDS.get(flag.kind, f"a value of type {flag.kind.strip('_')}")
+        kind = KINDS[flag.kind]
         return _Problem(f"is {text!r}, but must be {kind}", f"Set {name} to {kind}.")
     if is_below_range(module, given):
         return _Problem(f"is {text}, but must be at least 1", f"Set {name} to at least 1.")

@@ -9,6 +9,7 @@ from penstock.checks.rules.containers import truth
 from penstock.checks.rules.kv_transfer.agreement import effective_backend
 from penstock.checks.rules.kv_transfer.transfer import kv_transfer_workers
 from penstock.checks.rules.kv_transfer.vllm_connectors import NIXL, SECTION, connector_of
+from penstock.checks.rules.network.fabric import has_efa
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Engine
 from penstock.serving.deployment import ServingDeployment
@@ -129,7 +130,7 @@ def nixl_plugins(worker: Worker) -> Plugins | None:
         names = tuple(str(name).upper() for name in listed)
         return Plugins(names=names, location=worker.config_location(SECTION))
     variable = VARIABLES.get(worker.engine)
-    _, backend = effective_backend(worker)
+    backend = effective_backend(worker)
     launch = worker.launch
     if variable is None or str(backend).upper() != "NIXL":
         return None
@@ -140,8 +141,29 @@ def nixl_plugins(worker: Worker) -> Plugins | None:
     return Plugins(names=names, location=location, variable=variable)
 
 
-def workers_with_nixl(deployment: ServingDeployment) -> Iterator[tuple[Worker, Plugins]]:
-    """The workers that transfer KV with known plugins of NIXL."""
+def workers_with_slow_plugin(deployment: ServingDeployment) -> Iterator[tuple[Worker, Plugins]]:
+    """The workers with EFA whose NIXL uses only UCX, although the pools agree (PS473)."""
+    pools = differing_plugins(deployment)
+    differing = {name for first, _, second, _ in pools for name in (first.name, second.name)}
     for worker in kv_transfer_workers(deployment):
-        if (plugins := nixl_plugins(worker)) is not None:
+        plugins = nixl_plugins(worker) if worker.engine is not Engine.TRTLLM else None
+        if plugins is not None and _is_slow(worker, plugins) and worker.name not in differing:
             yield worker, plugins
+
+
+def _is_slow(worker: Worker, plugins: Plugins) -> bool:
+    return plugins.names == (UCX,) and has_efa(worker)
+
+
+def differing_plugins(
+    deployment: ServingDeployment,
+) -> Iterator[tuple[Worker, Plugins, Worker, Plugins]]:
+    """Pools without a common plugin. The first is the one to change: that with UCX on EFA, which
+    PS455 does not report then, or the decode pool."""
+    for prefill, decode in deployment.pairs:
+        first, second = nixl_plugins(prefill), nixl_plugins(decode)
+        if first and second and not set(first.names) & set(second.names):
+            if _is_slow(prefill, first):
+                yield prefill, first, decode, second
+            else:
+                yield decode, second, prefill, first
