@@ -94,6 +94,7 @@ def efa_devices(worker: Worker) -> int:
 
 
 def has_efa(worker: Worker) -> bool:
+    """Whether the worker's pod requests network devices of AWS (EFA)."""
     return efa_devices(worker) > 0
 
 
