@@ -58,7 +58,7 @@ LOOPS = {
 }
 ALWAYS_KNOWN = (
     *("deployment", "model", "gpu", "ENGINES", "workers_of", "pairs_of", "components_of"),
-    *("is_set", "key_of", "Location"),
+    *("is_set", "key_of", "Location", "Fix", "Level", "Versions"),
 )
 HEAD = "from penstock.checks.rows.runtime import *\nuse_facts(globals(), {facts!r})\n"
 

@@ -36,6 +36,7 @@ __all__ = [
     "Location",
     "Rule",
     "RuleResult",
+    "Versions",
     "all_of",
     "any_of",
     "attribute",
