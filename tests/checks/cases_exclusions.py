@@ -20,6 +20,11 @@ MOONCAKE = ("--disaggregation-transfer-backend", "mooncake")
 STAGING = {"SGLANG_DISAGG_STAGING_BUFFER": "1"}
 OFFLOAD = "--disaggregation-decode-enable-offload-kvcache"
 STRATEGY = "--mamba-radix-cache-strategy"
+RUNNER, DRAFT_RUNNER = "--moe-runner-backend", "--speculative-moe-runner-backend"
+FP8 = ("--quantization", "fp8")
+LORA = ("--enable-lora", "--lora-paths", "a=/models/a")
+COPIES = ("--tp-size", "4", "--dp-size", "2")
+PIPELINE = ("--pipeline-parallel-size", "2")
 PCP = ("--prefill-context-parallel-size", "2")
 DCP = ("--decode-context-parallel-size", "2")
 PRODUCER = {"kv_role": "kv_producer"}
@@ -149,35 +154,35 @@ VLLM = (
         bad=worker(*EAGLE3, "--kv-sharing-fast-prefill"),
         near=worker(*drafting(num_speculative_tokens=2), "--kv-sharing-fast-prefill"),
     ),
-    Case(rule="PS234", bad=eplb(tp=3, version="1.4.0"), near=eplb(1, tp=3, version="1.4.0")),
-    Case(rule="PS234", bad=eplb(), near=eplb(tp=2)),
+    Case(rule="PS23403", bad=eplb(tp=3, version="1.4.0"), near=eplb(1, tp=3, version="1.4.0")),
+    Case(rule="PS23402", bad=eplb(), near=eplb(tp=2)),
     Case(
-        rule="PS234",
+        rule="PS23401",
         bad=vllm("--eplb-config", '{"num_redundant_experts": 2}', model=EXPERTS),
         near=vllm("--eplb-config", '{"num_redundant_experts": 0}', model=EXPERTS),
     ),
     Case(
-        rule="PS234",
+        rule="PS23404",
         bad=vllm("--data-parallel-rank", "2", dp=2, model=EXPERTS),
         near=vllm("--data-parallel-rank", "1", dp=2, model=EXPERTS),
     ),
     Case(
-        rule="PS234",
+        rule="PS23405",
         bad=vllm("--data-parallel-external-lb", dp=2),
         near=vllm("--data-parallel-external-lb", dp=2, model=EXPERTS),
     ),
     Case(
-        rule="PS234",
+        rule="PS23411",
         bad=vllm("--load-format", "safetensors", model="s3://bucket/model"),
         near=vllm("--load-format", "runai_streamer", model="s3://bucket/model"),
     ),
     Case(
-        rule="PS234",
+        rule="PS23413",
         bad=vllm("--kv-cache-dtype", "nvfp4", model=MLA, version="1.4.0"),
         near=vllm("--kv-cache-dtype", "nvfp4", version="1.4.0"),
     ),
     Case(
-        rule="PS234",
+        rule="PS23409",
         bad=vllm("--max-long-partial-prefills", "4", version="1.3.0"),
         near=vllm(
             *("--max-long-partial-prefills", "4", "--max-num-partial-prefills", "4"),
@@ -185,7 +190,47 @@ VLLM = (
         ),
     ),
     Case(
-        rule="PS175",
+        rule="PS23406",
+        bad=vllm("--nnodes", "2", "--data-parallel-backend", "ray", dp=2, model=EXPERTS),
+        near=vllm("--nnodes", "2", "--data-parallel-backend", "mp", dp=2, model=EXPERTS),
+    ),
+    Case(
+        rule="PS23407",
+        bad=worker(*PIPELINE, "--async-scheduling", version="0.9.1", gpus=2),
+        near=worker(*PIPELINE, version="0.9.1", gpus=2),
+    ),
+    Case(
+        rule="PS23408",
+        bad=vllm(
+            *("--max-num-partial-prefills", "2", "--no-enable-chunked-prefill"),
+            *("--max-num-batched-tokens", "65536"),
+            version="1.3.0",
+        ),
+        near=vllm(
+            *("--max-num-partial-prefills", "2", "--max-num-batched-tokens", "65536"),
+            version="1.3.0",
+        ),
+    ),
+    Case(
+        rule="PS23410",
+        bad=vllm("--max-num-active-seqs", "64", "--max-num-seqs", "32"),
+        near=vllm("--max-num-active-seqs", "32", "--max-num-seqs", "32"),
+    ),
+    Case(
+        rule="PS23412",
+        bad=vllm("--ec-transfer-config", '{"ec_connector": "ECExampleConnector"}'),
+        near=vllm(
+            "--ec-transfer-config",
+            '{"ec_connector": "ECExampleConnector", "ec_role": "ec_producer"}',
+        ),
+    ),
+    Case(
+        rule="PS23414",
+        bad=vllm("--mamba-block-size", "64", "--no-enable-prefix-caching", model=HYBRID),
+        near=vllm("--mamba-block-size", "64", "--enable-prefix-caching", model=HYBRID),
+    ),
+    Case(
+        rule="PS17503",
         bad=vllm("--enable-lora", "--max-loras", "4", "--max-cpu-loras", "2"),
         near=vllm("--enable-lora", "--max-loras", "4", "--max-cpu-loras", "4"),
     ),
@@ -303,48 +348,80 @@ SGLANG = (
         fixed=sglang(),
     ),
     Case(
-        rule="PS235",
+        rule="PS23501",
+        bad=sglang("--moe-dense-tp-size", "2", model=EXPERTS, tp=4),
+        near=sglang("--moe-dense-tp-size", "1", model=EXPERTS, tp=4),
+    ),
+    Case(  # until 0.5.14 only 1
+        rule="PS23501",
+        bad=sglang("--moe-dense-tp-size", "4", model=EXPERTS, tp=4, version="1.2.0"),
+        near=sglang("--moe-dense-tp-size", "4", model=EXPERTS, tp=4),
+    ),
+    Case(
+        rule="PS23505",
+        bad=sglang(RUNNER, "flashinfer_cutlass", "--ep-size", "2", model=EXPERTS, tp=4),
+        near=sglang(RUNNER, "flashinfer_cutlass", "--ep-size", "4", model=EXPERTS, tp=4),
+    ),
+    Case(
+        rule="PS23506",
+        bad=sglang(RUNNER, "cutlass", *FP8, "--ep-size", "4", model=EXPERTS, tp=4),
+        near=sglang(RUNNER, "cutlass", *FP8, "--ep-size", "1", model=EXPERTS, tp=4),
+    ),
+    Case(
+        rule="PS23507",
+        bad=sglang(*EAGLE, DRAFT_RUNNER, "flashinfer_trtllm", version="1.1.0"),
+        near=sglang(*EAGLE, DRAFT_RUNNER, "triton", version="1.1.0"),
+    ),
+    Case(
+        rule="PS23510",
+        bad=sglang("--kv-cache-dtype", "fp8_e5m2", model=V4, tp=8),
+        near=sglang("--kv-cache-dtype", "fp8_e4m3", model=V4, tp=8),
+    ),
+    Case(
+        rule="PS23511",
         bad=sglang(
             "--moe-runner-backend", "flashinfer_mxfp4", model=V4, tp=16, gpu="h200", version="1.3.0"
         ),
         near=sglang(
             "--moe-runner-backend", "flashinfer_mxfp4", model=V4, tp=8, gpu="h200", version="1.3.0"
         ),
+        fixed=sglang(RUNNER, "marlin", model=V4, tp=16, gpu="h200", version="1.3.0"),
+        also=("PS227",),
     ),
     Case(
-        rule="PS235",
+        rule="PS23503",
         bad=sglang("--enable-eplb", model=EXPERTS, tp=4),
         near=sglang("--enable-eplb", "--ep-size", "4", model=EXPERTS, tp=4),
-        is_example=True,
         is_repaired_by_near=True,
     ),
     Case(
-        rule="PS235",
-        bad=sglang("--enable-dp-lm-head", "--dp-size", "2", model=EXPERTS, tp=4),
+        rule="PS23502",
+        bad=worker("--enable-dp-lm-head", *COPIES, model=EXPERTS, kind="sglang", gpus=8),
         near=sglang("--enable-dp-lm-head", model=EXPERTS, tp=4),
+        fixed=worker(*COPIES, model=EXPERTS, kind="sglang", gpus=8),
     ),
     Case(
-        rule="PS235",
+        rule="PS23509",
         bad=sglang("--kv-cache-dtype", "fp8_e5m2", model=SPARSE, tp=8),
         near=sglang("--kv-cache-dtype", "fp8_e4m3", model=SPARSE, tp=8),
     ),
     Case(
-        rule="PS235",
+        rule="PS23504",
         bad=sglang("--moe-runner-backend", "flashinfer_cutlass", "--quantization", "fp8"),
         near=sglang("--moe-runner-backend", "flashinfer_cutlass", "--quantization", "modelopt_fp4"),
     ),
     Case(
-        rule="PS235",
+        rule="PS23508",
         bad=sglang("--attention-backend", "trtllm_mha", gpu="h200", version="1.0.1"),
         near=sglang("--attention-backend", "trtllm_mha", gpu="h200", version="1.1.0"),
     ),
     Case(
-        rule="PS172",
+        rule="PS17201",
         bad=sglang(*EAGLE, "--enable-lora", version="1.4.0"),
         near=sglang("--speculative-algorithm", "NGRAM", "--enable-lora", version="1.4.0"),
     ),
     Case(
-        rule="PS172",
+        rule="PS17202",
         bad=sglang(
             *EAGLE,
             "--speculative-eagle-topk",
@@ -365,7 +442,12 @@ SGLANG = (
         ),
     ),
     Case(
-        rule="PS175",
+        rule="PS17502",
+        bad=sglang(*LORA, "--max-loaded-loras", "4"),
+        near=sglang(*LORA, "--max-loaded-loras", "8"),
+    ),
+    Case(
+        rule="PS17501",
         bad=sglang("--enable-lora"),
         near=sglang("--enable-lora", "--lora-paths", "a=/models/a"),
     ),

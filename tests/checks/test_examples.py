@@ -117,6 +117,8 @@ def test_the_repair_of_a_decode_worker_changes_no_prefill_worker() -> None:
 
 def test_a_rule_states_the_levels_that_its_function_gives() -> None:
     for rule in RULES:
+        if inspect.getfile(rule.check).endswith(".yaml"):
+            continue  # a row states its levels itself
         body = inspect.getsource(rule.check)
         given = {Level[name] for name in re.findall(r"\bLevel\.(\w+)", body)}
         assert given <= {rule.level, *rule.other_levels}, f"{rule.id}: add to other_levels"

@@ -149,6 +149,10 @@ HOSTILE = {
         "the script starts more than 1000 programs",
     ),
     "key-of-configmap": (config_map("../../x", "") + dgd(), "'../../x' is not a valid file name"),
+    "huge-parallelism": (
+        dgd(("--model", "Qwen/Qwen3-8B", "--tensor-parallel-size", "9" * 12)),
+        "32 attention heads are not divisible by tensor parallelism 999999999999",
+    ),
     "braces": (script("python3 -m dynamo.vllm {1..9999}{1..9999}"), "start no process"),
 }
 

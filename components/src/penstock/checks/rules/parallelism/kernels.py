@@ -1,177 +1,77 @@
-"""Rules about kernels: which GPU supports which backend for which model."""
+"""Which GPU and model each attention backend, MoE backend and format of weights has kernels for."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Mapping
 
-from penstock.checks.finding import Fix, Level, RuleResult
-from penstock.checks.rules.parallelism.heads import dividing_tp
-from penstock.checks.rules.parallelism.parallel import EXPERTS
+from penstock.checks.version_range import UNCHANGED, Versions
 from penstock.manifests.deployment import Engine
-from penstock.memory.remedy import lacks_fp8_kv
-from penstock.serving.deployment import ServingDeployment
+from penstock.models.known import exact_config
+from penstock.serving.worker import Worker
 
-GPT_OSS_TABLE = "TensorRT-LLM examples/models/core/gpt_oss/README.md (Jan 2026)"
-MOE_ON_BLACKWELL = ("AUTO", "CUTLASS", "TRTLLM", "CUTEDSL")
-MOE_KERNELS = {
-    90: ("AUTO", "TRITON", "CUTLASS"),
-    100: MOE_ON_BLACKWELL,
-    103: MOE_ON_BLACKWELL,
-    120: ("AUTO", "TRITON"),
+# vLLM's attention backends.
+BACKEND_KEYS = ("attention-backend", "attention-config.backend")
+# Models whose own code selects among attention backends.
+OWN_SELECTION = ("deepseek_v4", "deepseek_v41_text", "deepseek_ref", "glm5_next_text")
+# `supports_compute_capability`: the generations (SM / 10) of GPUs.
+GENERATIONS: Mapping[str, tuple[int, ...]] = {
+    "FLASH_ATTN_MLA": (9,),
+    "FLASHMLA": (9, 10),
+    "CUTLASS_MLA": (10,),
+    "FLASHINFER_MLA": (10,),
+}
+OF_MLA = (*GENERATIONS, "TRITON_MLA")
+NOT_OF_MLA = ("FLASH_ATTN", "FLASHINFER", "TRITON_ATTN", "FLEX_ATTENTION")
+# Backends that support no fp8 KV cache, in every version of the range.
+PLAIN_KV_ONLY = ("FLEX_ATTENTION", "FLASH_ATTN_MLA")
+# KV cache type → the versions of vLLM that accept it and have no backend without MLA for it.
+WITHOUT_BACKEND: Mapping[str, Versions] = {
+    "fp8_ds_mla": UNCHANGED,
+    "nvfp4_ds_mla": UNCHANGED,
+    "fp8_inc": UNCHANGED,
+    # `CacheConfig`: “invalid option for models that do not default to fp8”.
+    "bfloat16": Versions(vllm="<0.16"),
 }
 
-
-def triton_ep(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    for worker in deployment.workers:
-        is_triton = worker.is_trtllm and worker.get("moe_config.backend") == "TRITON"
-        if is_triton and worker.is_laid_out and worker.ep != worker.tp:
-            size = dividing_tp(deployment, worker)  # to which PS202 changes it
-            yield RuleResult(
-                location=worker.config_location("moe_config.backend"),
-                message=f"MoE backend TRITON requires expert parallelism {worker.tp} (the "
-                f"tensor parallelism), got {worker.ep}",
-                fix=Fix(text=f"Set {EXPERTS} to {size}.", config={EXPERTS: size}),
-            )
-
-
-def moe_kernels(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    gpu, model = deployment.gpu, deployment.model
-    for worker in deployment.workers:
-        backend = str(worker.get("moe_config.backend") or "AUTO").upper()
-        if not worker.is_trtllm or gpu is None or model is None or not model.is_gpt_oss:
-            continue
-        known = MOE_KERNELS[gpu.sm]
-        best = "TRTLLM" if gpu.is_blackwell else "TRITON"
-        if backend == "TRITON" and backend not in known:
-            yield RuleResult(
-                location=worker.config_location("moe_config.backend"),
-                message=f"MoE backend TRITON is slow for gpt-oss on {gpu.name}",
-                fix=Fix(
-                    text=f"Set moe_config.backend to {best}.", config={"moe_config.backend": best}
-                ),
-                level=Level.WARNING,
-                why="TRITON works on this GPU but is 14 to 376% slower.",
-            )
-        elif backend not in known:
-            needs_full_ep = worker.tp > 1 and best == "TRITON"  # PS211 requires it
-            config = {EXPERTS: dividing_tp(deployment, worker)} if needs_full_ep else {}
-            yield RuleResult(
-                location=worker.config_location("moe_config.backend"),
-                message=f"MoE backend {backend} has no kernels for gpt-oss on {gpu.name} (SM "
-                f"{gpu.sm})",
-                fix=Fix(
-                    text=f"Set moe_config.backend to {best}.",
-                    config={"moe_config.backend": best, **config},
-                ),
-            )
-
-
-def fp8_on_hopper(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    gpu = deployment.gpu
-    for worker in deployment.workers:
-        dtype = str(worker.value("kv_dtype") or "auto")
-        if gpu and "fp8" in dtype and lacks_fp8_kv(worker.engine, gpu, deployment.model):
-            yield RuleResult(
-                location=worker.settings.location("kv_dtype"),
-                message=f"{gpu.name} has no kernels for an fp8 KV cache with gpt-oss",
-                fix=Fix(
-                    text="Set kv_cache_config.dtype to auto, the weights' type.",
-                    config={"kv_cache_config.dtype": "auto"},
-                ),
-            )
-
-
-def mxfp8_on_hopper(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    if deployment.gpu is None or not deployment.gpu.is_hopper:
-        return
-    for worker in deployment.workers:
-        algorithm = worker.env("OVERRIDE_QUANT_ALGO")
-        if worker.is_trtllm and algorithm and "MXFP8" in algorithm:
-            yield RuleResult(
-                location=worker.location("env", "OVERRIDE_QUANT_ALGO"),
-                message=f"OVERRIDE_QUANT_ALGO={algorithm} is not supported on "
-                f"{deployment.gpu.name}",
-                fix=Fix(text="Remove OVERRIDE_QUANT_ALGO; Hopper does not support MXFP8."),
-            )
-        key = "quantization-config.moe.activation"
-        is_mxfp4 = deployment.model is not None and deployment.model.is_gpt_oss
-        if worker.engine is Engine.VLLM and is_mxfp4 and worker.get(key) == "mxfp8":
-            yield RuleResult(
-                location=worker.config_location(key),
-                message=f"{key} mxfp8 is not supported on {deployment.gpu.name}",
-                fix=Fix(text=f"Remove {key}; Hopper does not support MXFP8."),
-            )
-
-
-def _trtllm_without_sinks(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    for worker in deployment.workers:
-        backend = worker.get("attn_backend")
-        is_other = isinstance(backend, str) and backend != "TRTLLM"
-        if worker.is_trtllm and is_other and deployment.model and deployment.model.is_gpt_oss:
-            yield RuleResult(
-                location=worker.config_location("attn_backend"),
-                message=f"attn_backend is {backend}, but attention sinks of gpt-oss are "
-                "documented only for TRTLLM",
-                fix=Fix(text="Set attn_backend to TRTLLM.", config={"attn_backend": "TRTLLM"}),
-            )
-
-
-# `handle_model_specific_adjustments` in sglang/srt/arg_groups/model_hook.py 0.5.21, CUDA's.
-SGLANG_WITH_SINKS = ("triton", "trtllm_mha", "fa3", "fa4")
-# The backend of both phases, and those of one phase, which take precedence.
+# SGLang's attention backend of both phases, and those of one phase, which take precedence.
 ATTENTION_BACKENDS = (
     "attention-backend",
     "decode-attention-backend",
     "prefill-attention-backend",
 )
+# `handle_model_specific_adjustments` in sglang/srt/arg_groups/model_hook.py 0.5.21, CUDA's.
+SGLANG_WITH_SINKS = ("triton", "trtllm_mha", "fa3", "fa4")
+
+# SM → TensorRT-LLM's MoE backends for gpt-oss (examples/models/core/gpt_oss/README.md, Jan 2026).
+_ON_BLACKWELL = ("AUTO", "CUTLASS", "TRTLLM", "CUTEDSL")
+MOE_KERNELS: Mapping[int, tuple[str, ...]] = {
+    90: ("AUTO", "TRITON", "CUTLASS"),
+    100: _ON_BLACKWELL,
+    103: _ON_BLACKWELL,
+    120: ("AUTO", "TRITON"),
+}
+
+# TensorRT-LLM has no NVFP4 GEMM before SM 100; from 1.3.0rc19 on, it may dequantize (#14775).
+# SGLang's modelopt_fp4 and mxfp8 state a capability of 100.
+WITHOUT_NVFP4 = Versions(trtllm="<1.3.0rc19", sglang="<0.5.14")
+# Value of quantization → versions that need SM 100.
+BLACKWELL_ONLY: Mapping[Engine, Mapping[str, Versions]] = {
+    Engine.SGLANG: {"mxfp8": UNCHANGED, "nvfp4_online": UNCHANGED},
+    Engine.VLLM: {
+        "fp_quant": UNCHANGED,
+        "mxfp8": Versions(vllm="<0.20"),
+        "modelopt_mxfp8": Versions(vllm="<0.20"),
+    },
+}
+_NAMED_FP4 = re.compile(r"[-_.](nv)?fp4\b", re.IGNORECASE)
 
 
-def _sglang_without_sinks(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    for worker in deployment.workers:
-        if worker.engine is not Engine.SGLANG or not (
-            deployment.model and deployment.model.is_gpt_oss
-        ):
-            continue
-        for name in ATTENTION_BACKENDS:
-            backend = worker.get(name)
-            if backend is not None and backend not in SGLANG_WITH_SINKS:
-                yield RuleResult(
-                    location=worker.config_location(name),
-                    message=f"{name} {backend} does not support gpt-oss; SGLang supports "
-                    f"{', '.join(SGLANG_WITH_SINKS)}",
-                    fix=Fix(
-                        text=f"Set {name} to triton, or remove it so that SGLang selects one.",
-                        config={name: "triton"},
-                    ),
-                    level=Level.ERROR,
-                )
-
-
-def hopper_attention_on_blackwell(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    gpu = deployment.gpu
-    if gpu is None or gpu.sm < 100:
-        return
-    best = (
-        "trtllm_mla" if deployment.model is not None and deployment.model.is_mla else "trtllm_mha"
-    )
-    both_phases, *single_phases = ATTENTION_BACKENDS
-    for worker in deployment.workers:
-        if worker.engine is not Engine.SGLANG:
-            continue
-        is_split = all(worker.get(name) is not None for name in single_phases)
-        others = () if is_split else (both_phases,)
-        for name in (*others, *single_phases, "speculative-draft-attention-backend"):
-            if worker.get(name) == "fa3":
-                yield RuleResult(
-                    location=worker.config_location(name),
-                    message=f"{name} fa3 is not supported on {gpu.name} (SM {gpu.sm})",
-                    fix=Fix(
-                        text=f"Set {name} to {best}, SGLang's default on this GPU.",
-                        config={name: best},
-                    ),
-                )
-
-
-def no_attention_sinks(deployment: ServingDeployment) -> Iterable[RuleResult]:
-    yield from _trtllm_without_sinks(deployment)
-    yield from _sglang_without_sinks(deployment)
+def is_nvfp4(worker: Worker) -> bool:
+    """Whether the checkpoint's config says so or, if it is unknown, its name does."""
+    name = str(worker.value("model") or "")
+    config = exact_config(name)
+    section = config.get("quantization_config") if config is not None else None
+    if isinstance(section, dict):
+        return str(section.get("quant_algo", "")).upper() == "NVFP4"
+    return config is None and _NAMED_FP4.search(name.rstrip("/").rpartition("/")[2]) is not None
