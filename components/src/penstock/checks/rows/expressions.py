@@ -33,6 +33,7 @@ TYPES: Mapping[str, type] = {
     "gpu": Gpu,
     "pod": Pod,
 }
+NEVER_NONE = ("deployment", "worker", "prefill", "decode", "component", "pod")
 # The names that an expression may have; None: all.
 Names = Collection[str] | None
 
@@ -45,6 +46,16 @@ def compiled(text: str, names: Names) -> str:
     """The Python source of an expression; ExpressionError if it is not one, or if a name is
     neither in ``names`` nor bound by a comprehension of the expression."""
     return ast.unparse(_Translator(names).visit(_parsed(text)))
+
+
+def compiled_condition(text: str, names: Names) -> str:
+    """As `compiled`, for an expression of which only the truth counts: unknown is as false."""
+    return ast.unparse(_Translator(names).truth(_parsed(text)))
+
+
+def names_in(text: str) -> set[str]:
+    """The names in an expression."""
+    return {node.id for node in ast.walk(_parsed(text)) if isinstance(node, ast.Name)}
 
 
 def compiled_clauses(text: str, names: Names) -> tuple[list[str], set[str]]:
@@ -61,7 +72,7 @@ def compiled_clauses(text: str, names: Names) -> tuple[list[str], set[str]]:
         translator.bind(bound)
         statements.append(f"for {ast.unparse(clause.target)} in elements({group}):")
         for condition in clause.ifs:
-            statements.append(f"if {ast.unparse(translator.visit(condition))}:")
+            statements.append(f"if {ast.unparse(translator.truth(condition))}:")
     return statements, bound
 
 
@@ -109,6 +120,19 @@ class _Translator(ast.NodeTransformer):
         if self.names is not None:
             self.names |= names
 
+    def truth(self, node: ast.expr) -> ast.expr:
+        """An expression of which only the truth counts, so that Python's operators will do."""
+        match node:
+            case ast.BoolOp():
+                return ast.BoolOp(node.op, [self.truth(operand) for operand in node.values])
+            case ast.Compare(ops=[ast.Eq()], comparators=[ast.Constant(value=constant)]):
+                if constant is not None:
+                    return ast.Compare(self.visit(node.left), node.ops, node.comparators)
+            case ast.Compare(ops=[ast.In()], comparators=[ast.Tuple(elts=members)]):
+                if all(isinstance(m, ast.Constant) and m.value is not None for m in members):
+                    return ast.Compare(self.visit(node.left), node.ops, node.comparators)
+        return self.visit(node)  # type: ignore[no-any-return]
+
     def visit_Name(self, node: ast.Name) -> ast.expr:
         if self.names is not None and node.id not in self.names:
             raise _unknown(node.id, self.names)
@@ -119,6 +143,8 @@ class _Translator(ast.NodeTransformer):
             raise ExpressionError(f"{node.attr!r} is not public")
         if self.names is not None and isinstance(node.value, ast.Name):
             _require_attribute(node.value.id, node.attr)
+        if _is_sure(node.value):
+            return ast.Attribute(self.visit(node.value), node.attr)
         return _call("attribute", self.visit(node.value), ast.Constant(node.attr))
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
@@ -130,7 +156,8 @@ class _Translator(ast.NodeTransformer):
         args = [self.visit(arg) for arg in node.args]
         keywords = [ast.keyword(word.arg, self.visit(word.value)) for word in node.keywords]
         function = self.visit(node.func)
-        if isinstance(node.func, ast.Name):
+        is_method = isinstance(node.func, ast.Attribute) and _is_sure(node.func.value)
+        if isinstance(node.func, ast.Name) or is_method:
             return ast.Call(function, args, keywords)
         return ast.Call(ast.Name("called"), [function, *args], keywords)
 
@@ -160,7 +187,7 @@ class _Translator(ast.NodeTransformer):
         return pairs[0] if len(pairs) == 1 else _call("all_of", *map(_deferred, pairs))
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
-        return ast.IfExp(*(self.visit(part) for part in (node.test, node.body, node.orelse)))
+        return ast.IfExp(self.truth(node.test), self.visit(node.body), self.visit(node.orelse))
 
     def visit_ListComp(self, node: ast.ListComp) -> ast.expr:
         return self._comprehension(node)
@@ -182,13 +209,18 @@ class _Translator(ast.NodeTransformer):
         for clause in node.generators:
             clause.iter = _call("elements", self.visit(clause.iter))
             self.bind(_bound(clause.target))
-            clause.ifs = [self.visit(condition) for condition in clause.ifs]
+            clause.ifs = [self.truth(condition) for condition in clause.ifs]
         if isinstance(node, ast.DictComp):
             node.key, node.value = self.visit(node.key), self.visit(node.value)
         else:
             node.elt = self.visit(node.elt)
         self.names = outer
         return node
+
+
+def _is_sure(node: ast.expr) -> bool:
+    """Whether it is a variable that is never None, or a class."""
+    return isinstance(node, ast.Name) and (node.id in NEVER_NONE or node.id[0].isupper())
 
 
 def _comparison(operator: ast.cmpop, left: ast.expr, right: ast.expr) -> ast.expr:

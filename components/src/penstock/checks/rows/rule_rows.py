@@ -18,7 +18,9 @@ from penstock.checks.rows.expressions import (
     Names,
     compiled,
     compiled_clauses,
+    compiled_condition,
     compiled_template,
+    names_in,
 )
 from penstock.checks.rows.row import (
     CONSTANTS,
@@ -92,10 +94,25 @@ class _Writer:
 
     def condition(self, when: str | list[str]) -> str:
         """`when`: an expression, or a list of expressions that must all be true."""
-        terms = [self.compile("when", compiled, str(term)) for term in as_list(when)]
-        return (
-            terms[0] if len(terms) == 1 else f"all_of({', '.join(f'lambda: {t}' for t in terms)})"
-        )
+        terms = [self.compile("when", compiled_condition, str(term)) for term in as_list(when)]
+        return terms[0] if len(terms) == 1 else " and ".join(f"({term})" for term in terms)
+
+    def add_let_and_when(self, let: Mapping[str, Any], when: list[str]) -> None:
+        """The assignments and the conditions: each condition as soon as its names are known, as
+        most deployments fail the first one."""
+        rest = dict(let)
+        for term in when:
+            used = self.compile("when", lambda text, _: names_in(text), str(term))
+            needed = [name for name in rest if name in used]
+            while needed and needed[-1] in rest:
+                self._assign(next(iter(rest)), rest)
+            self.add(f"if {self.condition(term)}:")
+        while rest:
+            self._assign(next(iter(rest)), rest)
+
+    def _assign(self, name: str, rest: dict[str, Any]) -> None:
+        self.add(f"{name} = {self.value('let', rest.pop(name))}")
+        self.bind({name})
 
     def value(self, key: str, value: Any) -> str:
         """An expression; what is no text is a constant."""
@@ -177,7 +194,7 @@ class _Writer:
         if isinstance(levels, str):
             return self.compile("level_if", compiled, levels)
         chain = "".join(
-            f"Level({level!r}) if {self.value('level_if', condition)} else "
+            f"Level({level!r}) if {self.condition(condition)} else "
             for level, condition in levels.items()
         )
         return f"{chain}None"
@@ -289,11 +306,7 @@ def _add_part(writer: _Writer, part: Mapping[str, Any], engines: tuple[str, ...]
         writer.bind(bound)
         for statement in statements:
             writer.add(statement.replace("ENGINES", repr(engines)))
-    for name, expression in part.get("let", {}).items():
-        writer.add(f"{name} = {writer.value('let', expression)}")
-        writer.bind({name})
-    if "when" in part:
-        writer.add(f"if {writer.condition(part['when'])}:")
+    writer.add_let_and_when(part.get("let", {}), as_list(part.get("when", [])))
     if "cases" not in part:
         writer.add_result(part, {})
     for number, case in enumerate(part.get("cases", ())):
