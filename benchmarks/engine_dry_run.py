@@ -1,17 +1,21 @@
 """Lets the engines' own code build the configuration of every graph and published manifest.
 
-python benchmarks/engine_dry_run.py [FILE|FOLDER…]
+python benchmarks/engine_dry_run.py [FILE|FOLDER… | --rules]
 
 Writes results/engine_dry_run.json: what vLLM and SGLang say about each worker, and how long it
 takes. Without arguments: dynamo_graphs, and the recipes of tests/support/outside_files.py. If a
 manifest does not state its GPU, its file name counts, as in agg-h200-agentic. TensorRT-LLM is left
 out, because its Python code is only in its image.
+
+--rules: the bad cases of the tests of each error about vLLM or SGLang, and whether the engine
+refuses what the rule reports. Writes results/engine_dry_run_rules.json (decision 32).
 """
 
 from __future__ import annotations
 
 import re
 import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -26,6 +30,8 @@ from penstock.checks.engine_dry_run import (
     outcome_of,
     refusal,
 )
+from penstock.checks.finding import Level
+from penstock.checks.registry import RULES
 from penstock.engines.dry_run.process import EngineProcesses
 from penstock.engines.dry_run.protocol import Accepted, Refused, Undecided
 from penstock.errors import PenstockError
@@ -83,7 +89,48 @@ def workers(file: Path, engines: EngineProcesses) -> Iterator[dict[str, Any]]:
                 yield {**row, "outcome": "not decidable", "text": outcome.reason}
 
 
+def outcomes(text: str, gpu: str | None, engines: EngineProcesses) -> set[str]:
+    """What the engines say about the workers of a manifest or graph."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / f"{gpu or 'case'}.yaml"
+        file.write_text(text)
+        return {row["outcome"] for row in workers(file, engines)}
+
+
+def repeated_rules() -> None:
+    """Compare the rules with the dry run on their own cases."""
+    sys.path.insert(0, str(ROOT))
+    from tests.checks.all_cases import cases
+
+    found: dict[str, list[str]] = {}
+    with installed_engines() as engines:
+        for rule in RULES:
+            if rule.level is not Level.ERROR or not {*rule.applies_to} & {*ASKED}:
+                continue
+            for case in cases()[rule.id]:
+                bad, near = (outcomes(text, case.gpu, engines) for text in (case.bad, case.near))
+                is_repeated = "refused" in bad and "refused" not in near
+                outcome = "refused" if is_repeated else " or ".join(sorted(bad)) or "not asked"
+                found.setdefault(rule.id, []).append(outcome)
+            print(rule.id, found[rule.id], flush=True)
+    whole = [rule for rule, each in found.items() if {*each} == {"refused"}]
+    partly = [rule for rule, each in found.items() if "refused" in each and rule not in whole]
+    measured = {
+        "rules": len(found),
+        "refused_in_every_case": whole,
+        "refused_in_some_cases": partly,
+        "outcomes_of_cases": dict(Counter(one for each in found.values() for one in each)),
+        "cases": found,
+    }
+    command = "python benchmarks/engine_dry_run.py --rules"
+    write_result("engine_dry_run_rules", command, measured, show=False)
+    print(len(found), len(whole), len(partly), measured["outcomes_of_cases"])
+
+
 def main() -> None:
+    if sys.argv[1:] == ["--rules"]:
+        repeated_rules()
+        return
     rows: list[dict[str, Any]] = []
     begun = time.monotonic()
     with installed_engines() as engines:
