@@ -28,6 +28,7 @@ TOPICS = {
         "Deployment": "deployment",
         "Updates and scaling": "scaling",
         "Versions": "versions",
+        "Reported failures": "reported",
     }.items()
 }
 RULES: tuple[Rule, ...] = tuple(

@@ -1,0 +1,1 @@
+"""Rules about failures that users reported."""

@@ -1,0 +1,127 @@
+"""Facts for failures that users reported: families of models and GPUs, by config or by name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from penstock.engines.settings import Location
+from penstock.models.known import exact_config
+from penstock.serving.deployment import ServingDeployment
+from penstock.serving.node_labels import node_labels
+from penstock.serving.worker import Worker
+
+PRODUCT_LABEL = "nvidia.com/gpu.product"
+EFA = "vpc.amazonaws.com/efa"
+# All models of these families have gated delta net or Mamba layers among attention layers.
+RECURRENT_NAME = re.compile(
+    r"^(qwen-?3\.[568]-(?!omni|embedding|reranker|asr|tts)|qwen3-next-|nvidia-nemotron-3-"
+    r"|nemotron-h-|kimi-linear-)",
+    re.IGNORECASE,
+)
+GATED_DELTA_NAME = re.compile(r"^(qwen-?3\.[568]-(?!omni|embedding|reranker|asr)|qwen3-next-)", re.I)
+# Organizations whose checkpoints that end in -FP8 have the quant_method `fp8`.
+FP8_AUTHORS = ("qwen", "deepseek-ai", "zai-org", "minimaxai", "xiaomimimo", "stepfun-ai")
+FP8_NAME = re.compile(r"-fp8$", re.IGNORECASE)
+# Checkpoints without quantization, by the whole id.
+UNQUANTIZED_NAME = re.compile(r"-bf16$|^deepseek-ai/deepseek-v2(\.5|-lite)?(-|$)", re.IGNORECASE)
+# SGLang's attention backend → the variable of its alignment in deterministic inference.
+ALIGNMENTS: Mapping[str, str] = {
+    "flashinfer": "SGLANG_FLASHINFER_PREFILL_SPLIT_TILE_SIZE",
+    "triton": "SGLANG_TRITON_PREFILL_TRUNCATION_ALIGN_SIZE",
+}
+# SM of GPUs that `penstock.hardware` does not know, by a word of their product label.
+OLDER_GPUS: Mapping[str, int] = {
+    **{"p100": 60, "p40": 61, "p4": 61, "v100": 70, "v100s": 70, "t4": 75},
+    **{"a100": 80, "a30": 80, "a10": 86, "a10g": 86, "a16": 86, "a40": 86},
+    **{"l4": 89, "l40": 89, "l40s": 89},
+}
+
+
+def compute_capability(deployment: ServingDeployment, worker: Worker) -> int | None:
+    """The SM of the worker's GPU, such as 90 for Hopper; None if its node labels do not agree."""
+    labels = [*node_labels(worker.pod, (PRODUCT_LABEL,))]
+    older = {sm for label in labels for sm in _older(label)}
+    if deployment.gpu is not None:
+        return None if older else deployment.gpu.sm
+    is_each_known = all([*_older(label)] for label in labels)
+    return older.pop() if len(older) == 1 and is_each_known else None
+
+
+def _older(label: str) -> Iterator[int]:
+    words = re.split(r"[^a-z0-9]+", label.lower())
+    yield from (OLDER_GPUS[word] for word in words if word in OLDER_GPUS)
+
+
+def model_file_name(worker: Worker) -> str:
+    """The last part of the id or path of the model; of a cache's path, that of the id."""
+    name = str(worker.value("model") or "")
+    cached = re.search(r"models--[^/]+?--([^/]+)", name)
+    return cached[1] if cached else name.rstrip("/").rpartition("/")[2]
+
+
+def has_recurrent_layers(deployment: ServingDeployment, worker: Worker) -> bool | None:
+    """Whether the model mixes Mamba or linear attention with attention; None if unknown."""
+    facts = deployment.facts_of(worker)
+    if facts is not None:
+        return facts.is_hybrid
+    return True if RECURRENT_NAME.search(model_file_name(worker)) else None
+
+
+def has_gated_delta_net(deployment: ServingDeployment, worker: Worker) -> bool | None:
+    """Whether its recurrent layers are gated delta nets, as in Qwen3.5; None if unknown."""
+    facts = deployment.facts_of(worker)
+    if facts is not None:
+        return facts.is_hybrid and facts.kind.startswith(("qwen3_next", "qwen3_5"))
+    return True if GATED_DELTA_NAME.search(model_file_name(worker)) else None
+
+
+def weights_method(deployment: ServingDeployment, worker: Worker) -> str | None:
+    """`quant_method` of the checkpoint, `none` without one, or what its author's name for it says;
+    None if unknown."""
+    facts = deployment.facts_of(worker)
+    if facts is not None and facts.quantization is not None:
+        return facts.quantization
+    model = str(worker.value("model") or "")
+    if UNQUANTIZED_NAME.search(model):
+        return "none"
+    author, _, name = model.rpartition("/")
+    if author.lower() in FP8_AUTHORS and FP8_NAME.search(name):
+        return "fp8"
+    return None
+
+
+def is_deepseek_v4(deployment: ServingDeployment, worker: Worker) -> bool | None:
+    """Whether it is DeepSeek's own V4 with MXFP4 experts; None if the model is unknown."""
+    facts = deployment.facts_of(worker)
+    if facts is None:
+        return None
+    name = model_file_name(worker).lower()
+    return facts.kind == "deepseek_v4" and not any(t in name for t in ("fp8", "nvfp4", "bf16"))
+
+
+def has_sparse_attention(deployment: ServingDeployment, worker: Worker) -> bool | None:
+    """Whether it has DeepSeek's sparse attention (DSA), as DeepSeek-V3.2 and GLM-5."""
+    facts = deployment.facts_of(worker)
+    return None if facts is None else facts.kind in ("deepseek_v32", "glm_moe_dsa")
+
+
+def host_infiniband(deployment: ServingDeployment) -> Iterator[tuple[Worker, Location]]:
+    """Workers with EFA devices whose pod also mounts /dev/infiniband of its node, and the volume's
+    place, unless the container is privileged."""
+    for worker in deployment.one_worker_per_component:
+        main = worker.pod.containers[0].cursor
+        limits = {**_mapping(main["resources"]["limits"].value)}
+        limits |= _mapping(worker.pod.resources["limits"]["custom"].value)
+        if EFA not in limits or main["securityContext"]["privileged"].value is True:
+            continue
+        volumes = worker.pod.volumes.value
+        for volume in volumes if isinstance(volumes, list) else ():
+            host = _mapping(volume.get("hostPath")) if isinstance(volume, dict) else {}
+            if str(host.get("path", "")).rstrip("/") == "/dev/infiniband":
+                name = str(volume.get("name"))
+                yield worker, worker.location("field", "pod", "volumes", name)
+
+
+def _mapping(section: object) -> Mapping[str, object]:
+    return section if isinstance(section, dict) else {}
