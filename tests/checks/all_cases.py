@@ -28,6 +28,7 @@ def cases() -> Mapping[str, tuple[Case, ...]]:
         cases_memory,
         cases_parallelism,
         cases_pod_objects,
+        cases_reported,
         cases_routing,
         cases_versions_of_values,
     )
@@ -50,5 +51,6 @@ def cases() -> Mapping[str, tuple[Case, ...]]:
         *cases_entry_points.CASES,
         *cases_image_contents.CASES,
         *cases_pod_objects.CASES,
+        *cases_reported.CASES,
     )
     return {rule: tuple(c for c in found if c.rule == rule) for rule in {c.rule for c in found}}

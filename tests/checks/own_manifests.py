@@ -14,6 +14,9 @@ PRODUCTS = {
     "h200": "NVIDIA-H200",
     "b200": "NVIDIA-B200",
     "rtx": "NVIDIA-RTX-PRO-6000-Blackwell-Server-Edition",
+    "a100": "NVIDIA-A100-SXM4-80GB",
+    "t4": "Tesla-T4",
+    "v100": "Tesla-V100-SXM2-32GB",
 }
 
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from penstock.engines.settings import Location
+from penstock.manifests.deployment import Engine
 from penstock.models.known import exact_config
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.node_labels import node_labels
@@ -19,7 +20,9 @@ RECURRENT_NAME = re.compile(
     r"|nemotron-h-|kimi-linear-)",
     re.IGNORECASE,
 )
-GATED_DELTA_NAME = re.compile(r"^(qwen-?3\.[568]-(?!omni|embedding|reranker|asr)|qwen3-next-)", re.I)
+GATED_DELTA_NAME = re.compile(
+    r"^(qwen-?3\.[568]-(?!omni|embedding|reranker|asr)|qwen3-next-)", re.I
+)
 # Organizations whose checkpoints that end in -FP8 have the quant_method `fp8`.
 FP8_AUTHORS = ("qwen", "deepseek-ai", "zai-org", "minimaxai", "xiaomimimo", "stepfun-ai")
 FP8_NAME = re.compile(r"-fp8$", re.IGNORECASE)
@@ -29,6 +32,24 @@ UNQUANTIZED_NAME = re.compile(r"-bf16$|^deepseek-ai/deepseek-v2(\.5|-lite)?(-|$)
 ALIGNMENTS: Mapping[str, str] = {
     "flashinfer": "SGLANG_FLASHINFER_PREFILL_SPLIT_TILE_SIZE",
     "triton": "SGLANG_TRITON_PREFILL_TRUNCATION_ALIGN_SIZE",
+}
+# Attention backend → the lowest SM that it supports, for GPUs before Hopper.
+ATTENTION_SGLANG: Mapping[str, int] = {
+    **{"fa3": 80, "trtllm_mha": 90, "flashmla": 90},
+    **{"trtllm_mla": 100, "cutlass_mla": 100, "tokenspeed_mla": 100},
+}
+ATTENTION_VLLM: Mapping[str, int] = {
+    **{"FLASH_ATTN": 80, "FLASHINFER": 75, "FLASHMLA": 90, "FLASHMLA_SPARSE": 90},
+    **{"FLASH_ATTN_MLA": 90, "CUTLASS_MLA": 100, "FLASHINFER_MLA": 100},
+}
+# `get_min_capability` where all versions agree; SGLang's AWQ and GPTQ are those of Marlin.
+LEAST_CAPABILITY: Mapping[tuple[Engine, str], int] = {
+    **{(Engine.VLLM, method): 75 for method in ("fp8", "awq", "awq_marlin", "torchao")},
+    **{(Engine.VLLM, method): 80 for method in ("mxfp4", "fbgemm_fp8", "experts_int8")},
+    (Engine.VLLM, "compressed-tensors"): 70,
+    **{(Engine.SGLANG, method): 80 for method in ("fp8", "mxfp4", "blockwise_int8", "awq_marlin")},
+    **{(Engine.SGLANG, method): 89 for method in ("modelopt_fp8", "w8a8_fp8")},
+    **{(Engine.SGLANG, method): 90 for method in ("w4afp8", "petit_nvfp4")},
 }
 # SM of GPUs that `penstock.hardware` does not know, by a word of their product label.
 OLDER_GPUS: Mapping[str, int] = {
@@ -125,3 +146,38 @@ def host_infiniband(deployment: ServingDeployment) -> Iterator[tuple[Worker, Loc
 
 def _mapping(section: object) -> Mapping[str, object]:
     return section if isinstance(section, dict) else {}
+
+
+def gigabytes(worker: Worker, variable: str) -> float | None:
+    """The number in an environment variable; None if it is unset or no number."""
+    try:
+        return float(worker.env(variable) or "")
+    except ValueError:
+        return None
+
+
+def shares_index_of_drafts(deployment: ServingDeployment, worker: Worker) -> bool | None:
+    """Whether config.json has `index_share_for_mtp_iteration`, as GLM-5.2 and GLM-5.3 do."""
+    facts = deployment.facts_of(worker)
+    if facts is None or facts.kind != "glm_moe_dsa":
+        return None if facts is None else False
+    return re.match(r"glm-5\.[23](-|$)", model_file_name(worker), re.IGNORECASE) is not None
+
+
+def is_deepseek_without_reasoning(worker: Worker) -> bool:
+    """DeepSeek-V3 and V3-0324, in any quantization."""
+    name = model_file_name(worker)
+    return (
+        re.match(r"deepseek-v3(-0324)?(-(fp4|fp8|nvfp4|bf16|awq|int4))*$", name, re.I) is not None
+    )
+
+
+def attention_key(worker: Worker) -> str:
+    """SGLang's key that sets the attention backend of prefill, decode or both."""
+    keys = ("prefill-attention-backend", "decode-attention-backend", "attention-backend")
+    return next((key for key in keys if worker.get(key) in ATTENTION_SGLANG), keys[-1])
+
+
+def least_capability(worker: Worker, method: str | None) -> int | None:
+    """The SM that the engine requires for a quantization; None if it is not known."""
+    return LEAST_CAPABILITY.get((worker.engine, method or ""))
