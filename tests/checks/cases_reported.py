@@ -12,6 +12,7 @@ DENSE, EXPERTS, FP8 = "Qwen/Qwen3-8B", "Qwen/Qwen3-30B-A3B", "Qwen/Qwen3-30B-A3B
 HYBRID, MAMBA = "Qwen/Qwen3.5-35B-A3B", "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16"
 V4, V4_FP8 = "deepseek-ai/DeepSeek-V4-Flash", "sgl-project/DeepSeek-V4-Flash-FP8"
 SPARSE, LATENT = "zai-org/GLM-5.2-FP8", "deepseek-ai/DeepSeek-R1"
+LLAMA4 = "nvidia/Llama-4-Scout-17B-16E-Instruct-NVFP4"
 EFA = {"vpc.amazonaws.com/efa": "8"}
 EAGLE: dict[str, Any] = {
     "speculative_algorithm": "EAGLE",
@@ -310,6 +311,35 @@ KERNELS = (
         is_repaired_by_near=True,
     ),
 )
+EXPERT_KERNELS = (
+    Case(
+        rule="PS961",
+        bad=vllm(EXPERTS, gpu="h200", moe_backend="flashinfer_trtllm"),
+        near=vllm(EXPERTS, gpu="b200", moe_backend="flashinfer_trtllm"),
+        fixed=vllm(EXPERTS, gpu="h200"),
+    ),
+    Case(
+        rule="PS961",
+        bad=vllm(EXPERTS, gpu="a100", moe_backend="flashinfer_cutlass"),
+        near=vllm(DENSE, gpu="a100", moe_backend="flashinfer_cutlass"),
+    ),
+    Case(
+        rule="PS962",
+        bad=sglang(LLAMA4, gpu="rtx", moe_runner_backend="flashinfer_cutlass"),
+        near=sglang(LLAMA4, "1.6.1", gpu="rtx", moe_runner_backend="flashinfer_cutlass"),
+    ),
+    Case(
+        rule="PS963",
+        bad=vllm("nvidia/DeepSeek-V4-Flash-NVFP4", "1.3.1", "rtx", tensor_parallel_size=4),
+        near=vllm("nvidia/DeepSeek-V4-Flash-NVFP4", "1.4.2", "rtx", tensor_parallel_size=4),
+    ),
+    Case(
+        rule="PS964",
+        bad=vllm("MiniMaxAI/MiniMax-M3", moe_backend="flashinfer_cutlass"),
+        near=vllm("MiniMaxAI/MiniMax-M3", "1.5.1", moe_backend="flashinfer_cutlass"),
+        fixed=vllm("MiniMaxAI/MiniMax-M3"),
+    ),
+)
 PODS = (
     Case(
         rule="PS934",
@@ -360,4 +390,4 @@ OLDER_GPUS = (
         is_repaired_by_near=True,
     ),
 )
-CASES = (*HYBRID_MODELS, *DEEPSEEK, *KERNELS, *PODS, *OLDER_GPUS)
+CASES = (*HYBRID_MODELS, *DEEPSEEK, *KERNELS, *EXPERT_KERNELS, *PODS, *OLDER_GPUS)

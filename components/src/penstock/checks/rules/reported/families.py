@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Engine
-from penstock.models.known import exact_config
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.node_labels import node_labels
 from penstock.serving.worker import Worker
@@ -21,13 +20,16 @@ RECURRENT_NAME = re.compile(
     re.IGNORECASE,
 )
 GATED_DELTA_NAME = re.compile(
-    r"^(qwen-?3\.[568]-(?!omni|embedding|reranker|asr)|qwen3-next-)", re.I
+    r"^(qwen-?3\.[568]-(?!omni|embedding|reranker|asr)|qwen3-next-)", re.IGNORECASE
 )
 # Organizations whose checkpoints that end in -FP8 have the quant_method `fp8`.
 FP8_AUTHORS = ("qwen", "deepseek-ai", "zai-org", "minimaxai", "xiaomimimo", "stepfun-ai")
 FP8_NAME = re.compile(r"-fp8$", re.IGNORECASE)
 # Checkpoints without quantization, by the whole id.
 UNQUANTIZED_NAME = re.compile(r"-bf16$|^deepseek-ai/deepseek-v2(\.5|-lite)?(-|$)", re.IGNORECASE)
+WITHOUT_REASONING = re.compile(
+    r"deepseek-v3(-0324)?(-(fp4|fp8|nvfp4|bf16|awq|int4))*$", re.IGNORECASE
+)
 # SGLang's attention backend → the variable of its alignment in deterministic inference.
 ALIGNMENTS: Mapping[str, str] = {
     "flashinfer": "SGLANG_FLASHINFER_PREFILL_SPLIT_TILE_SIZE",
@@ -35,12 +37,31 @@ ALIGNMENTS: Mapping[str, str] = {
 }
 # Attention backend → the lowest SM that it supports, for GPUs before Hopper.
 ATTENTION_SGLANG: Mapping[str, int] = {
-    **{"fa3": 80, "trtllm_mha": 90, "flashmla": 90},
-    **{"trtllm_mla": 100, "cutlass_mla": 100, "tokenspeed_mla": 100},
+    "fa3": 80,
+    "trtllm_mha": 90,
+    "flashmla": 90,
+    "trtllm_mla": 100,
+    "cutlass_mla": 100,
+    "tokenspeed_mla": 100,
 }
 ATTENTION_VLLM: Mapping[str, int] = {
-    **{"FLASH_ATTN": 80, "FLASHINFER": 75, "FLASHMLA": 90, "FLASHMLA_SPARSE": 90},
-    **{"FLASH_ATTN_MLA": 90, "CUTLASS_MLA": 100, "FLASHINFER_MLA": 100},
+    "FLASH_ATTN": 80,
+    "FLASHINFER": 75,
+    "FLASHMLA": 90,
+    "FLASHMLA_SPARSE": 90,
+    "FLASH_ATTN_MLA": 90,
+    "CUTLASS_MLA": 100,
+    "FLASHINFER_MLA": 100,
+}
+# `moe-backend` of vLLM → the generations (SM / 10) with kernels for weights in any format
+# (`_supports_current_device` of 0.19.0 to 0.31.0), without those that some version adds.
+EXPERTS_VLLM: Mapping[str, tuple[int, ...]] = {
+    "flashinfer_trtllm": (10,),
+    "flashinfer_cutedsl": (10,),
+    "flashinfer_b12x": (12,),
+    "flashinfer_cutlass": (9, 10, 11, 12),
+    "cutlass": (9, 10, 11, 12),
+    "deep_gemm": (9, 10, 11, 12),
 }
 # `get_min_capability` where all versions agree; SGLang's AWQ and GPTQ are those of Marlin.
 LEAST_CAPABILITY: Mapping[tuple[Engine, str], int] = {
@@ -53,9 +74,21 @@ LEAST_CAPABILITY: Mapping[tuple[Engine, str], int] = {
 }
 # SM of GPUs that `penstock.hardware` does not know, by a word of their product label.
 OLDER_GPUS: Mapping[str, int] = {
-    **{"p100": 60, "p40": 61, "p4": 61, "v100": 70, "v100s": 70, "t4": 75},
-    **{"a100": 80, "a30": 80, "a10": 86, "a10g": 86, "a16": 86, "a40": 86},
-    **{"l4": 89, "l40": 89, "l40s": 89},
+    "p100": 60,
+    "p40": 61,
+    "p4": 61,
+    "v100": 70,
+    "v100s": 70,
+    "t4": 75,
+    "a100": 80,
+    "a30": 80,
+    "a10": 86,
+    "a10g": 86,
+    "a16": 86,
+    "a40": 86,
+    "l4": 89,
+    "l40": 89,
+    "l40s": 89,
 }
 
 
@@ -168,7 +201,8 @@ def is_deepseek_without_reasoning(worker: Worker) -> bool:
     """DeepSeek-V3 and V3-0324, in any quantization."""
     name = model_file_name(worker)
     return (
-        re.match(r"deepseek-v3(-0324)?(-(fp4|fp8|nvfp4|bf16|awq|int4))*$", name, re.I) is not None
+        re.match(r"deepseek-v3(-0324)?(-(fp4|fp8|nvfp4|bf16|awq|int4))*$", name, re.IGNORECASE)
+        is not None
     )
 
 
@@ -181,3 +215,8 @@ def attention_key(worker: Worker) -> str:
 def least_capability(worker: Worker, method: str | None) -> int | None:
     """The SM that the engine requires for a quantization; None if it is not known."""
     return LEAST_CAPABILITY.get((worker.engine, method or ""))
+
+
+def is_nvfp4(worker: Worker) -> bool:
+    """Whether the name of the checkpoint says that its weights are in NVFP4."""
+    return "nvfp4" in model_file_name(worker).lower()
