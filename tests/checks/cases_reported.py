@@ -13,6 +13,7 @@ HYBRID, MAMBA = "Qwen/Qwen3.5-35B-A3B", "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-B
 V4, V4_FP8 = "deepseek-ai/DeepSeek-V4-Flash", "sgl-project/DeepSeek-V4-Flash-FP8"
 SPARSE, LATENT = "zai-org/GLM-5.2-FP8", "deepseek-ai/DeepSeek-R1"
 LLAMA4 = "nvidia/Llama-4-Scout-17B-16E-Instruct-NVFP4"
+GEMMA = "google/gemma-4-31B-it"
 EFA = {"vpc.amazonaws.com/efa": "8"}
 EAGLE: dict[str, Any] = {
     "speculative_algorithm": "EAGLE",
@@ -311,6 +312,24 @@ KERNELS = (
         is_repaired_by_near=True,
     ),
 )
+WINDOWS = (
+    Case(
+        rule="PS941",
+        bad=vllm(DENSE, gpu="a100", attention_backend="TRITON_ATTN", kv_cache_dtype="fp8"),
+        near=vllm(DENSE, gpu="a100", attention_backend="FLASHINFER", kv_cache_dtype="fp8"),
+    ),
+    Case(
+        rule="PS965",
+        bad=vllm(GEMMA, gpu="h200", attention_backend="FLASHINFER"),
+        near=vllm(GEMMA, gpu="b200", attention_backend="FLASHINFER"),
+        fixed=vllm(GEMMA, gpu="h200"),
+    ),
+    Case(
+        rule="PS965",
+        bad=drafting(GEMMA, "1.4.2", gpu="h200", kv_cache_dtype="fp8"),
+        near=drafting(GEMMA, "1.4.2", gpu="h200"),
+    ),
+)
 EXPERT_KERNELS = (
     Case(
         rule="PS961",
@@ -390,4 +409,4 @@ OLDER_GPUS = (
         is_repaired_by_near=True,
     ),
 )
-CASES = (*HYBRID_MODELS, *DEEPSEEK, *KERNELS, *EXPERT_KERNELS, *PODS, *OLDER_GPUS)
+CASES = (*HYBRID_MODELS, *DEEPSEEK, *KERNELS, *EXPERT_KERNELS, *WINDOWS, *PODS, *OLDER_GPUS)

@@ -30,6 +30,8 @@ UNQUANTIZED_NAME = re.compile(r"-bf16$|^deepseek-ai/deepseek-v2(\.5|-lite)?(-|$)
 WITHOUT_REASONING = re.compile(
     r"deepseek-v3(-0324)?(-(fp4|fp8|nvfp4|bf16|awq|int4))*$", re.IGNORECASE
 )
+# Models whose own code selects among vLLM's attention backends.
+OWN_SELECTION = ("deepseek_v4", "deepseek_v41_text", "deepseek_ref", "glm5_next_text")
 # SGLang's attention backend → the variable of its alignment in deterministic inference.
 ALIGNMENTS: Mapping[str, str] = {
     "flashinfer": "SGLANG_FLASHINFER_PREFILL_SPLIT_TILE_SIZE",
