@@ -134,14 +134,14 @@ HYBRID_MODELS = (
         rule="PS949",
         bad=drafting(
             HYBRID,
-            "1.4.2",
+            "1.3.1",
             env={"VLLM_SSM_CONV_STATE_LAYOUT": "DS"},
             enable_prefix_caching=True,
             no_async_scheduling=True,
         ),
         near=drafting(
             HYBRID,
-            "1.4.2",
+            "1.3.1",
             env={"VLLM_SSM_CONV_STATE_LAYOUT": "SD"},
             enable_prefix_caching=True,
             no_async_scheduling=True,
