@@ -69,6 +69,18 @@ def prefill_ranks(*args: str) -> str:
     return deployment(*pools)
 
 
+def decode_contexts(model: str, ranks: int = 8) -> str:
+    """Prefill and decode workers, which share the KV of a sequence among ``ranks`` GPUs."""
+    pools = []
+    for name in ("prefill", "decode"):
+        args = flags(model, tensor_parallel_size=8, disaggregation_mode=name)
+        args += ("--kv-transfer-config", CONNECTOR)
+        if ranks > 1:
+            args += ("--decode-context-parallel-size", str(ranks))
+        pools.append(component("vllm", *args, name=name, gpus=8))
+    return deployment(*pools)
+
+
 def tiers(cpu: int, disk: int) -> str:
     env = {"DYN_KVBM_CPU_CACHE_GB": str(cpu), "DYN_KVBM_DISK_CACHE_GB": str(disk)}
     return vllm(DENSE, "1.6.1", env=env)
@@ -359,6 +371,100 @@ EXPERT_KERNELS = (
         fixed=vllm("MiniMaxAI/MiniMax-M3"),
     ),
 )
+REFUSED = (
+    Case(
+        rule="PS97001",
+        bad=sglang(DENSE, enable_priority_scheduling=True, schedule_policy="lpm"),
+        near=sglang(DENSE, enable_priority_scheduling=True, schedule_policy="fcfs"),
+        is_repaired_by_near=True,
+    ),
+    Case(
+        rule="PS97002",
+        bad=sglang(DENSE, retraction_policy="priority"),
+        near=sglang(DENSE, retraction_policy="priority", enable_priority_scheduling=True),
+        is_repaired_by_near=True,
+    ),
+    Case(
+        rule="PS97003",
+        bad=sglang(DENSE, enable_tokenizer_batch_encode=True, enable_dynamic_batch_tokenizer=True),
+        near=sglang(DENSE, enable_tokenizer_batch_encode=True),
+        is_repaired_by_near=True,
+    ),
+    Case(
+        rule="PS97004",
+        bad=sglang(SPARSE, tp_size=8, enable_prefill_cp=True),
+        near=sglang(SPARSE, tp_size=8, enable_prefill_cp=True, cp_strategy="interleave"),
+        is_repaired_by_near=True,
+    ),
+    Case(
+        rule="PS97005",
+        bad=sglang(HYBRID, gpu="b200", linear_attn_decode_backend="flashinfer"),
+        near=sglang(HYBRID, gpu="h200", linear_attn_decode_backend="flashinfer"),
+        fixed=sglang(
+            HYBRID, gpu="b200", linear_attn_decode_backend="flashinfer", mamba_ssm_dtype="bfloat16"
+        ),
+    ),
+    Case(
+        rule="PS97006",
+        bad=vllm(MAMBA, "1.6.1", enable_mamba_cache_stochastic_rounding=True),
+        near=vllm(
+            MAMBA,
+            "1.6.1",
+            enable_mamba_cache_stochastic_rounding=True,
+            mamba_ssm_cache_dtype="float16",
+        ),
+        is_repaired_by_near=True,
+    ),
+    Case(
+        rule="PS97007",
+        bad=vllm(
+            MAMBA,
+            "1.6.1",
+            gpu="h200",
+            enable_mamba_cache_stochastic_rounding=True,
+            mamba_ssm_cache_dtype="float16",
+            mamba_backend="triton",
+        ),
+        near=vllm(
+            MAMBA,
+            "1.6.1",
+            gpu="h200",
+            enable_mamba_cache_stochastic_rounding=True,
+            mamba_ssm_cache_dtype="float16",
+            mamba_backend="flashinfer",
+        ),
+        is_repaired_by_near=True,
+    ),
+    Case(
+        rule="PS97008",
+        bad=sglang(DENSE, disable_cuda_graph_padding=True, enable_torch_compile=True),
+        near=sglang(DENSE, enable_torch_compile=True),
+        is_repaired_by_near=True,
+    ),
+    Case(
+        rule="PS97009",
+        bad=sglang(EXPERTS, tp_size=4, moe_dp_size=3),
+        near=sglang(EXPERTS, tp_size=4, moe_dp_size=2),
+    ),
+    Case(
+        rule="PS97010",
+        bad=sglang(EXPERTS, gpu="b200", moe_runner_backend="flashinfer_cutedsl"),
+        near=sglang(EXPERTS, gpu="b200", moe_runner_backend="flashinfer_cutlass"),
+        fixed=sglang(EXPERTS, gpu="b200"),
+    ),
+    Case(
+        rule="PS97011",
+        bad=decode_contexts(EXPERTS, 2),
+        near=decode_contexts(EXPERTS, 1),
+    ),
+    Case(
+        rule="PS97011",
+        is_example=True,
+        bad=decode_contexts(LATENT, 4),
+        near=decode_contexts(LATENT, 8),
+        fixed=decode_contexts(LATENT, 1),
+    ),
+)
 PODS = (
     Case(
         rule="PS934",
@@ -409,4 +515,13 @@ OLDER_GPUS = (
         is_repaired_by_near=True,
     ),
 )
-CASES = (*HYBRID_MODELS, *DEEPSEEK, *KERNELS, *EXPERT_KERNELS, *WINDOWS, *PODS, *OLDER_GPUS)
+CASES = (
+    *HYBRID_MODELS,
+    *DEEPSEEK,
+    *KERNELS,
+    *EXPERT_KERNELS,
+    *WINDOWS,
+    *REFUSED,
+    *PODS,
+    *OLDER_GPUS,
+)

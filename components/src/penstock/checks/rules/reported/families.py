@@ -201,11 +201,7 @@ def shares_index_of_drafts(deployment: ServingDeployment, worker: Worker) -> boo
 
 def is_deepseek_without_reasoning(worker: Worker) -> bool:
     """DeepSeek-V3 and V3-0324, in any quantization."""
-    name = model_file_name(worker)
-    return (
-        re.match(r"deepseek-v3(-0324)?(-(fp4|fp8|nvfp4|bf16|awq|int4))*$", name, re.IGNORECASE)
-        is not None
-    )
+    return WITHOUT_REASONING.match(model_file_name(worker)) is not None
 
 
 def attention_key(worker: Worker) -> str:
