@@ -69,18 +69,6 @@ def prefill_ranks(*args: str) -> str:
     return deployment(*pools)
 
 
-def decode_contexts(model: str, ranks: int = 8) -> str:
-    """Prefill and decode workers, which share the KV of a sequence among ``ranks`` GPUs."""
-    pools = []
-    for name in ("prefill", "decode"):
-        args = flags(model, tensor_parallel_size=8, disaggregation_mode=name)
-        args += ("--kv-transfer-config", CONNECTOR)
-        if ranks > 1:
-            args += ("--decode-context-parallel-size", str(ranks))
-        pools.append(component("vllm", *args, name=name, gpus=8))
-    return deployment(*pools)
-
-
 def tiers(cpu: int, disk: int) -> str:
     env = {"DYN_KVBM_CPU_CACHE_GB": str(cpu), "DYN_KVBM_DISK_CACHE_GB": str(disk)}
     return vllm(DENSE, "1.6.1", env=env)
@@ -451,18 +439,6 @@ REFUSED = (
         bad=sglang(EXPERTS, gpu="b200", moe_runner_backend="flashinfer_cutedsl"),
         near=sglang(EXPERTS, gpu="b200", moe_runner_backend="flashinfer_cutlass"),
         fixed=sglang(EXPERTS, gpu="b200"),
-    ),
-    Case(
-        rule="PS97011",
-        bad=decode_contexts(EXPERTS, 2),
-        near=decode_contexts(EXPERTS, 1),
-    ),
-    Case(
-        rule="PS97011",
-        is_example=True,
-        bad=decode_contexts(LATENT, 4),
-        near=decode_contexts(LATENT, 8),
-        fixed=decode_contexts(LATENT, 1),
     ),
 )
 PODS = (
