@@ -69,6 +69,16 @@ def bad_values(deployment: Mapping[str, Any], specs: Mapping[str, Schema]) -> It
     return (one for one in _differences(deployment, specs) if isinstance(one, BadValue))
 
 
+def fits(value: Any, schema: Schema) -> bool:
+    """Whether a schema allows a value and has all its fields."""
+    return not any(_walk(value, schema, ()))
+
+
+def is_of_type(value: Any, schema: Schema) -> bool:
+    """Whether a schema allows a value, apart from what is in it."""
+    return not any(_excluded(value, schema))
+
+
 def specs_of(definition: Mapping[str, Any]) -> dict[str, Schema]:
     """The schemas of `spec` in a CRD, by apiVersion of its served versions."""
     spec = definition["spec"]
