@@ -139,6 +139,12 @@ REMOVED_VALUES: Mapping[tuple[str, str], RemovedKey] = {
     ),
     ("speculative_config.decoding_type", "Lookahead"): RemovedKey("1.0.0", instead="NGram"),
 }
+# Values that an older TensorRT-LLM accepts → the first Dynamo whose TensorRT-LLM does not. 1.0.0rc6
+# (Dynamo 0.4 and 0.5.0) has them in lower case: release/0.5.0 of ai-dynamo/dynamo, decode.yaml.
+EARLIER_VALUES: Mapping[tuple[str, str], str] = {
+    ("cache_transceiver_config.backend", name): "0.5.1"
+    for name in ("default", "ucx", "nixl", "mpi")
+}
 # Removed keys that TensorRT-LLM ignores if they have this value.
 IGNORED = (("sampler_type", "auto"), ("sampler_type", "TorchSampler"))
 # Keys that TensorRT-LLM still accepts but will remove → what to do instead.

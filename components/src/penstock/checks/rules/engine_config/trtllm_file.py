@@ -10,7 +10,7 @@ from typing import Any
 from penstock.as_mapping import as_mapping
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.version_range import Versions
-from penstock.engines.llm_args.history import ADDED, AddedKey
+from penstock.engines.llm_args.history import ADDED, EARLIER_VALUES, AddedKey
 from penstock.engines.llm_args.surely_valid import is_surely_valid
 from penstock.engines.llm_args.unsupported import Kind, UnsupportedSetting
 from penstock.manifests.deployment import KnownConfig
@@ -88,7 +88,9 @@ def _before(added: AddedKey) -> Versions:
 
 def invalid_value(deployment: ServingDeployment) -> Iterator[RuleResult]:
     for worker, setting in _refused(deployment, Kind.VALUE):
-        yield from _results(worker, setting)
+        key = ".".join(map(str, setting.path))
+        first = EARLIER_VALUES.get((key, str(file_value(worker, key))))
+        yield from _results(worker, setting, Versions(dynamo=f">={first}") if first else None)
 
 
 def removed_key(deployment: ServingDeployment) -> Iterator[RuleResult]:
