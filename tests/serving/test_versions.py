@@ -39,6 +39,11 @@ def of_image(folder: Path, image: str, **override: str) -> Software:
         # Builds between two releases: from the release before.
         (f"{NVIDIA}:1.5.0-kimi-k3-dev.1", "1.4.2", "0.26.0"),
         (f"{NVIDIA}:1.4.0-some-model", "1.3.1", "0.23.0"),
+        # Of these, the engine is known.
+        (f"{NVIDIA}:1.2.0-deepseek-v4-cuda13-dev.2", "1.1.1", "0.20.0"),
+        (f"{NVIDIA}:1.2.0-deepseek-v4-cuda13-dev.3", "1.1.1", "0.20.1"),
+        (f"{NVIDIA}:1.3.0-dev.1", "1.2.1", "0.22.0"),
+        ("registry.example/vllm-runtime:1.3.0-dev.1", "1.2.1", "0.20.1"),
         (f"{NVIDIA}:1.7.0.dev20261026", "1.6.2", "0.31.0"),
         # Newer and older than all known releases: the newest and the oldest.
         (f"{NVIDIA}:1.9.0", "1.7.0", "0.33.0"),

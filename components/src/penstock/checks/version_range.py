@@ -134,7 +134,8 @@ def _fit(name: str, accepted: str, image: Software) -> Fit:
     version = min(possible[-1], _known(name)[-1])  # a newer image is judged as the newest release
     if not contains(accepted, version):
         return Fit.EARLIER if _begins_after(accepted, version) else Fit.OUTSIDE
-    later = Version(getattr(image.later, name)) if image.later else version
+    is_between = image.later is not None and name not in image.exact
+    later = Version(getattr(image.later, name)) if is_between else version
     return Fit.INSIDE if contains(accepted, later) else Fit.BETWEEN
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from packaging.version import InvalidVersion, Version
 
@@ -33,6 +33,21 @@ _ENGINE_IMAGES: Mapping[Engine, re.Pattern[str]] = {
 TITLES = {Engine.TRTLLM: "TensorRT-LLM", Engine.VLLM: "vLLM", Engine.SGLANG: "SGLang"}
 
 
+# NVIDIA's builds before a release, by tag, whose engines are known: releases.data.ts in
+# docs/fern/components of ai-dynamo/dynamo.
+_BUILDS: Mapping[re.Pattern[str], Mapping[Engine, str]] = {
+    re.compile(r"1\.1\.0-dev\.1"): {Engine.VLLM: "0.17.1"},
+    re.compile(r"1\.1\.0-dev\.2"): {Engine.TRTLLM: "1.3.0rc9"},
+    re.compile(r"1\.2\.0-deepseek-v4-.*dev\.2"): {Engine.VLLM: "0.20.0"},
+    re.compile(r"1\.2\.0-deepseek-v4-.*dev\.3"): {Engine.VLLM: "0.20.1"},
+    re.compile(r"1\.3\.0-dev\.1"): {
+        Engine.VLLM: "0.22.0",
+        Engine.TRTLLM: "1.3.0rc17",
+        Engine.SGLANG: "0.5.12.post1",
+    },
+}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Software:
     """The versions of one image. Several of one kind: it may be any of them."""
@@ -45,6 +60,8 @@ class Software:
     stated: Version | None = None
     # For a build between two releases: the later one, whose features the build may already have.
     later: Release | None = None
+    # The engines whose version is nevertheless known.
+    exact: frozenset[Engine] = frozenset()
     # False if the versions are only possible.
     is_stated: bool = True
 
@@ -80,7 +97,15 @@ def software(pod: Pod) -> Software:
         return Software()  # the version of something else
     # An override has no suffix, so that the tag decides.
     suffix = (SEMVER.match(tag) or stated)[4] or ""
-    return _of_dynamo(version, is_prerelease=_is_prerelease(suffix, name))
+    image = _of_dynamo(version, is_prerelease=_is_prerelease(suffix, name))
+    known = _engines_of_build(tag) if _NVIDIA.match(name) else {}
+    return replace(image, engines={**image.engines, **known}, exact=frozenset(known))
+
+
+def _engines_of_build(tag: str) -> dict[Engine, tuple[Version, ...]]:
+    """The engines that differ from those of the release before the build."""
+    engines = next((known for build, known in _BUILDS.items() if build.fullmatch(tag)), {})
+    return {engine: (Version(version),) for engine, version in engines.items()}
 
 
 def _of_dynamo(version: Version, *, is_prerelease: bool) -> Software:
