@@ -11,7 +11,7 @@ from typing import Any
 from penstock.checks.files.adapt_fix import adapt_config, replaces_flag
 from penstock.checks.files.manifest_fields import manifest_path
 from penstock.checks.files.place import Place
-from penstock.checks.files.word_list import WordList
+from penstock.checks.files.word_list import WordList, position_in
 from penstock.checks.files.yaml_text import Path, dump, put, steps_of
 from penstock.checks.finding import Fix
 from penstock.engines.settings import Location
@@ -150,8 +150,9 @@ class ManifestFile:
             return position
         flag = str(location.path[0])
         lines = enumerate(str(cursor.value).splitlines(), position.line + 1)
-        line = next((line for line, one in lines if flag in one), None)
-        return position if line is None else Position(line, self._lines[line - 1].index(flag) + 1)
+        line = next((line for line, text in lines if position_in(text, flag) is not None), None)
+        column = position_in(self._lines[line - 1], flag) if line is not None else None
+        return position if line is None or column is None else Position(line, column + 1)
 
     def adapt(self, fix: Fix, location: Location) -> Fix:
         if location.component not in self.manifest.pods:

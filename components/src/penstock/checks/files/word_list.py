@@ -5,6 +5,7 @@ There may be thousands of words and as many findings: the words are read once.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -17,8 +18,12 @@ class WordList:
 
     def find(self, flag: str) -> Cursor | None:
         """The first word that is the flag or its `flag=value`, or a script with the flag."""
-        in_script = next((at for at, text in self._scripts if f"{flag} " in text), None)
-        found = [at for at in (self._by_flag.get(flag), in_script) if at is not None]
+        in_script = next(
+            (at for at, text in self._scripts if position_in(text, flag) is not None), None
+        )
+        found = [
+            at for at in (self._by_flag.get(_with_underscores(flag)), in_script) if at is not None
+        ]
         if not found:
             return None
         at = min(found)
@@ -35,8 +40,21 @@ class WordList:
     @cached_property
     def _by_flag(self) -> dict[str, int]:
         """Flag → index of its first word."""
-        return {word.split("=")[0]: at for at, word in reversed(self._words)}
+        words = reversed(self._words)
+        return {_with_underscores(word.split("=")[0]): at for at, word in words}
 
     @cached_property
     def _scripts(self) -> tuple[tuple[int, str], ...]:
         return tuple((at, word) for at, word in self._words if " " in word)
+
+
+def position_in(text: str, flag: str) -> int | None:
+    """Where a script has a flag, in one of the spellings that argparse of the engines accepts."""
+    words = "[-_]".join(map(re.escape, re.split("[-_]", flag[2:])))
+    match = re.search(rf"{re.escape(flag[:2])}{words}(?![\w.-])", text)
+    return match.start() if match else None
+
+
+def _with_underscores(flag: str) -> str:
+    """`--block_size` of `--block-size`."""
+    return f"--{flag[2:].replace('-', '_')}" if flag.startswith("--") else flag
