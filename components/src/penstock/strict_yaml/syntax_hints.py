@@ -12,6 +12,7 @@ from penstock.strict_yaml.loader import SafeLoader
 
 CONFLICT = re.compile(r"(<{7}|={7}|>{7}|\|{7})( |$)")
 TEMPLATE = re.compile(r"\{\{|\{%")
+VARIABLE = re.compile(r"\$(\{\w+\}|\w+)")
 NO_SPACE = re.compile(r"\s*(- )?[\w.-]+:[^\s:/]\S*\s*(#.*)?$")
 DASH = re.compile(r"\s*([–—−•‐‑])\s")
 WORD = re.compile(r"\s*(\w+|\[\w+\])\s*")
@@ -111,6 +112,9 @@ def _of_line(lines: list[str], at: int) -> Hint | None:
     above = next((n for n in range(at - 1, -1, -1) if _is_content(lines[n])), None)
     if above is not None and NO_SPACE.match(lines[above]) and not ENTRY.match(lines[above]):
         key = lines[above].strip().partition(":")[0]
+        if variable := VARIABLE.search(lines[above]):
+            message = f"the variable {variable[0]} is not filled in"
+            return Hint(line=above, message=message, fix=f"Fill in {variable[0]}.")
         message = f"`{key}:` has no space after the colon"
         return Hint(line=above, message=message, fix=f"Write a space after `{key}:`.")
     if above is not None and not re.match(r"\s*- ", lines[above]) and not ENTRY.match(lines[above]):
