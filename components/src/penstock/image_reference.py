@@ -23,13 +23,23 @@ _REFERENCE = rf"(?:{_REGISTRY}/)?{_PATH}(?::{_TAG})?(?:@(?:{_KNOWN_DIGEST}))?"
 PATTERN = f"^{_REFERENCE}$"
 LONGEST_NAME = 255
 SCHEME = re.compile(r"[a-z]+://", re.IGNORECASE)
+# The address of a page about an image → the beginning of the name of the image.
+_PAGES = {
+    r"hub\.docker\.com/r/": "docker.io/",
+    r"hub\.docker\.com/_/": "docker.io/library/",
+    r"quay\.io/repository/": "quay.io/",
+    r"catalog\.ngc\.nvidia\.com/orgs/([^/]+)/teams/([^/]+)/containers/": r"nvcr.io/\1/\2/",
+}
 GRAMMAR = "Write it as REGISTRY/NAME:TAG, such as `registry.example/team/vllm-runtime:1.6.1`."
 
 
 def image_problem(image: str) -> tuple[str, str] | None:
     """What is wrong with a reference, and the fix; None if Kubernetes can parse it."""
     if SCHEME.match(image):
-        return f"begins with {image.partition('//')[0]}//", _write(SCHEME.sub("", image, count=1))
+        address = SCHEME.sub("", image, count=1)
+        for page, registry in _PAGES.items():
+            address = re.sub(f"^{page}", registry, address)
+        return f"begins with {image.partition('//')[0]}//", _write(address)
     if re.search(r"\s", image):
         return "contains a space", _write("".join(image.split()))
     if not image.isprintable():
