@@ -59,7 +59,7 @@ def prefill_args(*args: str) -> dict[str, Any]:
         (
             "python3",
             "it exits at once",
-            "Replace `sh -c` with python3 in command, so that it gets the arguments.",
+            "Replace `sh -c` with python3 in command, and remove python3 from args.",
         ),
         ("python3 -m dynamo.vllm", "uses its defaults", "Move the arguments into the script."),
         ("--seed", "nothing names a program", "Replace `sh -c` with the program"),

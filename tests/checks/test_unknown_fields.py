@@ -97,7 +97,7 @@ def test_a_field_at_another_place(worker: dict[str, Any], fix: str) -> None:
 
 
 def test_a_similar_field_takes_the_value() -> None:
-    """`resources` is similar to resourceClaims, but is no list."""
+    """`resources` is similar to resourceClaims, but takes a mapping."""
     text = alpha({}, resourceClaims=[{"name": "channel"}])
     assert unknown_field(text).fix == (
         f"Move it to {WORKER}.extraPodSpec, which has resourceClaims."

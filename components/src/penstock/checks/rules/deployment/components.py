@@ -10,7 +10,7 @@ from packaging.version import Version
 
 from penstock.engines.releases import RELEASES
 from penstock.manifests.deployment import Component, Engine, Role
-from penstock.manifests.pods import Pod
+from penstock.manifests.pods import TYPES, V1ALPHA1, Pod
 from penstock.manifests.roles import configured_role
 from penstock.nearest import KEY_CUTOFF, nearest
 from penstock.serving.deployment import ServingDeployment
@@ -30,6 +30,16 @@ def is_name(text: str) -> bool:
 def similar_type(kind: str, known: Iterable[str]) -> str:
     """The type of a component that was probably meant; empty if none is similar."""
     return "" if kind in _OWN_ROLES else nearest(kind, known, KEY_CUTOFF)
+
+
+def is_unknown_type(deployment: ServingDeployment, pod: Pod) -> bool:
+    """Whether the component of v1alpha1, which accepts any text, has a type that the operator does
+    not know."""
+    # The types of v1beta1, the operator's name for a component without a type
+    # (ComponentTypeDefault in consts.go), and `main`: the comment of the field has this example,
+    # and old recipes use it.
+    known = ("", *TYPES, "default", "main")
+    return deployment.api_version == V1ALPHA1 and (pod.kind or "") not in known
 
 
 def commanded_role(worker: Worker) -> Role | None:

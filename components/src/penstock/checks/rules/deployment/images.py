@@ -8,7 +8,9 @@ from typing import NamedTuple
 
 from penstock.checks.rules.containers import Process, mappings
 from penstock.engines.settings import Path
+from penstock.manifests.deployment import Component, Role
 from penstock.manifests.pods import Pod
+from penstock.nearest import KEY_CUTOFF, nearest
 
 # The engines' images (container/ of ai-dynamo/dynamo); others of these names contain none.
 IMAGE_OF_ENGINE: Mapping[str, str] = {
@@ -34,11 +36,16 @@ FIRST_RELEASE: Mapping[str, str] = {
     "dynamo-planner": "1.1",
     # The page of 1.6 has it; which release was the first is not known.
     "dynamo-sidecar": OLDEST,
-    # Not in the inventory, but Dynamo's own code and tests name it.
-    "epp-image": OLDEST,
 }
 _OF_NVIDIA = re.compile(r"^nvcr\.io/nvidia/ai-dynamo/([\w.-]+)(:v?\d+\.\d+\.\d+)?")
 _RUNTIME = re.compile(rf"^nvcr\.io/nvidia/ai-dynamo/({'|'.join(ENGINE_OF_IMAGE)})[^/]*$")
+
+
+_IMAGE_OF_ROLE: Mapping[str, str] = {  # the endpoint picker is in the image of the frontend
+    Role.EPP: "dynamo-frontend",
+    Role.FRONTEND: "dynamo-frontend",
+    Role.PLANNER: "dynamo-planner",
+}
 
 
 class NvidiaImage(NamedTuple):
@@ -51,6 +58,13 @@ def nvidia_image(reference: str) -> NvidiaImage | None:
     """An image in NVIDIA's registry of Dynamo; None if it is in another."""
     match = _OF_NVIDIA.match(reference)
     return NvidiaImage(match[1], match[2]) if match else None
+
+
+def near_image(name: str, component: Component) -> str:
+    """The published image that was probably meant; empty if none is likely."""
+    of_engine = IMAGE_OF_ENGINE.get(component.engine or "")
+    near = nearest(name, FIRST_RELEASE, KEY_CUTOFF)
+    return of_engine or near or _IMAGE_OF_ROLE.get(component.role, "")
 
 
 def runtime_image(reference: str) -> str | None:

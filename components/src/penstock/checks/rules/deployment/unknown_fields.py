@@ -125,7 +125,7 @@ def _places(
     schemas: list[Schema], path: Path, siblings: list[Any]
 ) -> Iterator[tuple[Path, Schema]]:
     """Where a field may belong: in a part above it, in the main container, in the part that stands
-    before it, and in the other parts beside it."""
+    before it, and in the other parts of its parent."""
     above = [(path[: depth + 1], schema) for depth, schema in enumerate(schemas)][::-1]
     yield from above[1:]
     parent, properties = path[:-1], schemas[-1].get("properties", {})
