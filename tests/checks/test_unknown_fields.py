@@ -86,9 +86,10 @@ def test_a_claim_of_a_component_becomes_a_claim_of_the_deployment_with_a_mount()
         ),
         ({"env": [{"name": "A", "value": "1"}]}, "Use envs."),
         (
-            {"router-mode": "kv"},
-            "Remove it, or pass it to the program as a flag: `--router-mode kv`.",
+            {"max-num-seqs": 64},
+            "Remove it, and pass it to the program as a flag: `--max-num-seqs 64`.",
         ),
+        ({"max-local-prefill-length": 64}, "Remove it."),
         ({"tensorParallel": 4}, "Remove it."),
     ],
 )

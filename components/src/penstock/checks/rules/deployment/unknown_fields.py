@@ -8,6 +8,7 @@ from typing import Any
 
 from penstock.checks.finding import Fix
 from penstock.checks.rules.deployment.crd import crd_specs
+from penstock.engines.flags import flag_table
 from penstock.manifests.fields import NEAR, Path, Schema, UnknownField, fits, is_of_type
 from penstock.manifests.pods import V1ALPHA1, V1BETA1
 from penstock.nearest import nearest
@@ -26,7 +27,6 @@ _MAIN: tuple[Path, ...] = (
     ("podTemplate", "spec", "containers", 0),
     ("podTemplate", "spec"),
 )
-LONGEST_VALUE = 40  # of a flag in a fix
 # GPUs of any vendor, and parts of GPUs.
 _GPU = re.compile(r"\bgpus?\b|/mig-")
 _RESOURCES = ("ephemeral-storage", "hugepages-2Mi", "hugepages-1Gi")
@@ -63,11 +63,20 @@ def better_field(deployment: ServingDeployment, field: UnknownField) -> Fix:
             inner = schema.get("properties", {}).get(name)
             if inner is not None and accepts(value, inner):
                 return Fix(text=f"Move it to {place_of(path)}, which has {name}.")
-    is_flag = "-" in name and isinstance(value, (str, int)) and not looks_secret(name)
-    if is_flag and len(field.path) in (3, 4) and len(str(value)) <= LONGEST_VALUE:
-        flag = f"--{name} {value}"
-        return Fix(text=f"Remove it, or pass it to the program as a flag: `{flag}`.")
+    if len(field.path) == 4 and _is_flag(deployment, str(field.path[2]), f"--{name}"):
+        is_shown = isinstance(value, (str, int)) and not looks_secret(name)
+        flag = f"--{name} {value}" if is_shown and value is not True else f"--{name}"
+        return Fix(text=f"Remove it, and pass it to the program as a flag: `{flag}`.")
     return Fix(text="Remove it.")
+
+
+def _is_flag(deployment: ServingDeployment, component: str, flag: str) -> bool:
+    """Whether a program of a component has a flag of this name."""
+    if component not in deployment.pods:
+        return False
+    launches = deployment.component(component).launches
+    tables = [flag_table(launch.module or "") for launch in launches]
+    return any(flag in table.by_spelling for table in tables if table is not None)
 
 
 def _resource(deployment: ServingDeployment, path: Path, value: Any) -> Fix:
