@@ -82,7 +82,7 @@ def test_the_type_of_an_endpoint_picker() -> None:
     ("worker", "image", "fix"),
     [
         ({}, "dynamo-vllm", "Use vllm-runtime."),
-        ({}, "epp-image", "Use vllm-runtime."),
+        ({"componentType": "epp"}, "epp-images", "Use dynamo-frontend."),
         ({"componentType": "epp"}, "frontend-image", "Use dynamo-frontend."),
         ({"componentType": "frontend"}, "dynamo-base", "Use dynamo-frontend."),
     ],

@@ -36,7 +36,10 @@ FIRST_RELEASE: Mapping[str, str] = {
     "dynamo-planner": "1.1",
     # The page of 1.6 has it; which release was the first is not known.
     "dynamo-sidecar": OLDEST,
+    # Not in the inventory, but Dynamo's profiler derives its name from the planner's image.
+    "epp-image": OLDEST,
 }
+_SUGGESTED = [image for image in FIRST_RELEASE if image != "epp-image"]
 _OF_NVIDIA = re.compile(r"^nvcr\.io/nvidia/ai-dynamo/([\w.-]+)(:v?\d+\.\d+\.\d+)?")
 _RUNTIME = re.compile(rf"^nvcr\.io/nvidia/ai-dynamo/({'|'.join(ENGINE_OF_IMAGE)})[^/]*$")
 
@@ -63,7 +66,7 @@ def nvidia_image(reference: str) -> NvidiaImage | None:
 def near_image(name: str, component: Component) -> str:
     """The published image that was probably meant; empty if none is likely."""
     of_engine = IMAGE_OF_ENGINE.get(component.engine or "")
-    near = nearest(name, FIRST_RELEASE, KEY_CUTOFF)
+    near = nearest(name, _SUGGESTED, KEY_CUTOFF)
     return of_engine or near or _IMAGE_OF_ROLE.get(component.role, "")
 
 
