@@ -113,18 +113,20 @@ def repeated_rules() -> None:
                 outcome = "refused" if is_repeated else " or ".join(sorted(bad)) or "not asked"
                 found.setdefault(rule.id, []).append(outcome)
             print(rule.id, found[rule.id], flush=True)
-    whole = [rule for rule, each in found.items() if {*each} == {"refused"}]
-    partly = [rule for rule, each in found.items() if "refused" in each and rule not in whole]
+    in_every_case = [rule for rule, each in found.items() if {*each} == {"refused"}]
+    partly = [
+        rule for rule, each in found.items() if "refused" in each and rule not in in_every_case
+    ]
     measured = {
         "rules": len(found),
-        "refused_in_every_case": whole,
+        "refused_in_every_case": in_every_case,
         "refused_in_some_cases": partly,
         "outcomes_of_cases": dict(Counter(one for each in found.values() for one in each)),
         "cases": found,
     }
     command = "python benchmarks/engine_dry_run.py --rules"
     write_result("engine_dry_run_rules", command, measured, show=False)
-    print(len(found), len(whole), len(partly), measured["outcomes_of_cases"])
+    print(len(found), len(in_every_case), len(partly), measured["outcomes_of_cases"])
 
 
 def main() -> None:
