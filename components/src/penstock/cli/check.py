@@ -28,7 +28,8 @@ exit codes:
   0   no finding is above --max-level
   14  a finding is above --max-level
   2   the command line is invalid
-  3   the baseline cannot be read or written
+  3   the baseline or the rules of --rules cannot be read, or the baseline
+      cannot be written
 
 Rules PS001 to PS004 (files that cannot be read or are invalid) are always
 reported: --select, --ignore, comments and the baseline do not affect them.
@@ -125,7 +126,7 @@ def _add_selection(parser: argparse.ArgumentParser) -> None:
         "--rules",
         metavar="DIR",
         type=Path,
-        help="apply the rules of your own in the YAML files of this folder, too",
+        help="also apply the rules in the YAML files of this folder",
     )
     parser.add_argument(
         "--baseline",

@@ -25,7 +25,7 @@ ALLOWED = (
 )
 
 
-# What the variables of rows are, whose attributes are facts.
+# The types of the variables of rows. Their public attributes are facts.
 TYPES: Mapping[str, type] = {
     "deployment": ServingDeployment,
     **dict.fromkeys(("worker", "prefill", "decode"), Worker),
@@ -34,12 +34,12 @@ TYPES: Mapping[str, type] = {
     "pod": Pod,
 }
 NEVER_NONE = ("deployment", "worker", "prefill", "decode", "component", "pod")
-# The names that an expression may have; None: all.
+# The names that an expression may use; None: all.
 Names = Collection[str] | None
 
 
 class ExpressionError(ValueError):
-    """An expression that is not valid: `text` says why and may suggest a name."""
+    """An expression that is not valid. The text states why, and may suggest a name."""
 
 
 def compiled(text: str, names: Names) -> str:
@@ -49,7 +49,7 @@ def compiled(text: str, names: Names) -> str:
 
 
 def compiled_condition(text: str, names: Names) -> str:
-    """As `compiled`, for an expression of which only the truth counts: unknown is as false."""
+    """As `compiled`, for a condition: a condition that is not known counts as false."""
     return ast.unparse(_Translator(names).truth(_parsed(text)))
 
 
@@ -77,8 +77,8 @@ def compiled_clauses(text: str, names: Names) -> tuple[list[str], set[str]]:
 
 
 def compiled_template(text: str, names: Names) -> str:
-    """The Python source of a text with `{expression}`, `{expression:format}` or `{expression!r}` in
-    it."""
+    """The Python source of a text that contains `{expression}`, `{expression:format}` or
+    `{expression!r}`."""
     parts = []
     try:
         for literal, field, form, conversion in string.Formatter().parse(text):
@@ -111,7 +111,7 @@ def _bound(target: ast.expr) -> set[str]:
 
 
 class _Translator(ast.NodeTransformer):
-    """``names``: those that an expression may have; None: all."""
+    """Writes calls of `logic` for operators. ``names``: as for `compiled`."""
 
     def __init__(self, names: Names) -> None:
         self.names = None if names is None else {*names}
@@ -121,7 +121,7 @@ class _Translator(ast.NodeTransformer):
             self.names |= names
 
     def truth(self, node: ast.expr) -> ast.expr:
-        """An expression of which only the truth counts, so that Python's operators will do."""
+        """A condition. Not known counts as false, so Python's own operators suffice."""
         match node:
             case ast.BoolOp():
                 return ast.BoolOp(node.op, [self.truth(operand) for operand in node.values])
@@ -165,7 +165,7 @@ class _Translator(ast.NodeTransformer):
         name = "all_of" if isinstance(node.op, ast.And) else "any_of"
         last = node.values[-1]
         if name == "any_of" and isinstance(last, ast.Constant) and not isinstance(last.value, bool):
-            # `x or 0`: a default, also if x is not known.
+            # `x or 0`: the default also applies if x is not known.
             return ast.BoolOp(ast.Or(), [*map(self.visit, node.values[:-1]), last])
         return _call(name, *(_deferred(self.visit(operand)) for operand in node.values))
 
@@ -219,7 +219,7 @@ class _Translator(ast.NodeTransformer):
 
 
 def _is_sure(node: ast.expr) -> bool:
-    """Whether it is a variable that is never None, or a class."""
+    """Whether the node is a variable that is never None, or a class."""
     return isinstance(node, ast.Name) and (node.id in NEVER_NONE or node.id[0].isupper())
 
 

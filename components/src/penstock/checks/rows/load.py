@@ -27,7 +27,7 @@ def packaged_rules(file: Path) -> tuple[Rule, ...]:
 
 
 def user_rules(folder: Path, known: Collection[str]) -> tuple[Rule, ...]:
-    """The rules of all YAML files in a user's folder, by the files' names.
+    """The rules of all YAML files in a user's folder, in the order of the file names.
 
     ``known``: the ids of other rules. Raises InputError with the file and line of each error.
     """
@@ -69,17 +69,17 @@ def _refused_id(rule: Rule, known: Collection[str], others: Mapping[str, Rule]) 
 
 
 class _RowLoader(SourceFileLoader):
-    """Compiles rows as Python compiles a module: the bytecode lies in `__pycache__`."""
+    """Compiles rows as Python compiles a module: the bytecode is cached in `__pycache__`."""
 
     def source_to_code(  # type: ignore[override]
         self, data: bytes, path: str, *, _optimize: int = -1
     ) -> CodeType:
-        from penstock.checks.rows.rule_rows import python_of  # only if the cache is old
+        from penstock.checks.rows.rule_rows import python_of  # only if the cache is outdated
 
         return compile(python_of(bytes(data).decode(), path), path, "exec", optimize=_optimize)
 
     def path_stats(self, path: str) -> dict[str, Any]:
-        """The bytecode is also old if the compiler of rows is newer."""
+        """The bytecode is also outdated if a module of this package is newer."""
         stats = dict(super().path_stats(path))
         return {**stats, "mtime": max(stats["mtime"], _newest_compiler())}
 

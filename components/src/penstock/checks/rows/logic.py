@@ -1,4 +1,4 @@
-"""What the expressions of rows call: three-valued logic, in which None is a fact not known.
+"""What the expressions of rows call: three-valued logic. None is a fact that is not known.
 
 `expressions.compiled` writes these calls in place of Python's operators.
 """
@@ -87,7 +87,7 @@ def attribute(owner: Any, name: str) -> Any:
 
 
 def element(owner: Any, key: Any) -> Any:
-    """`owner[key]`; None if there is none."""
+    """`owner[key]`; None if the key is missing."""
     if owner is None or key is None:
         return None
     try:
@@ -126,14 +126,14 @@ def _of_known(function: Callable[..., Any]) -> Callable[..., Any]:
             return None
         try:
             return function(*args, **keywords)
-        except ValueError:  # the largest of nothing, the number of a text that is none
+        except ValueError:  # such as max(()) and int('text')
             return None
 
     known.__wrapped__ = function  # type: ignore[attr-defined]
     return known
 
 
-# Functions of Python that expressions may call; those of numbers and texts pass None on.
+# Functions of Python that expressions may call. The first ones return None if an argument is None.
 BUILTINS: dict[str, Any] = {
     **{
         function.__name__: _of_known(function)

@@ -1,6 +1,6 @@
-"""YAML text of rules → its rows, with the line of each key; what no row may have is an error.
+"""YAML text of rules → its rows, with the line of each key. Invalid keys are errors.
 
-`KEYS` has what a row may have. CONTRIBUTING.md explains the format with an example.
+`KEYS` lists the keys of a row. docs/contributing/rules.md explains them with an example.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ID = re.compile(r"[A-Z]+[0-9]{3,}")
 FACTS = "facts"  # the modules whose public names expressions may use, relative to `penstock`
 CONSTANTS = "constants"  # tables that the expressions of all rows of the file may use
 TEXTS = ("title", "cause", "effect", "remedy", "source", "example", "exceptions")
-# What a result has; a case may replace each.
+# The keys of a result; a case may replace each.
 OF_RESULTS = (
     *("when", "at", "message", "why", "fix", "level_if", "versions_if", "replaces"),
     *("set", "set_env", "set_args", "set_fields", "set_deployment", "set_graph"),
@@ -69,7 +69,7 @@ def rows(text: str, file: str) -> Iterator[Row]:
         raise InputError(Problem(file=file, line=line, message=message)) from error
     listed = _child(root, "rules") if isinstance(root, yaml.MappingNode) else None
     if not isinstance(listed, yaml.SequenceNode):
-        message = "a file of rules has the list `rules`"
+        message = "the file has no list `rules`"
         raise InputError(Problem(file=file, line=1, message=message, fix="Add `rules:`."))
     for node in listed.value:
         yield from _with_members(_row(node, file), node, file)
@@ -82,20 +82,20 @@ def _child(node: yaml.MappingNode, name: str) -> yaml.Node | None:
 def _row(node: yaml.Node, file: str) -> Row:
     if not isinstance(node, yaml.MappingNode):
         line = node.start_mark.line + 1
-        raise InputError(Problem(file=file, line=line, message="a rule is a mapping"))
+        raise InputError(Problem(file=file, line=line, message="a rule must be a mapping"))
     constructor = yaml.constructor.SafeConstructor()
     values = {str(k): v for k, v in constructor.construct_mapping(node, deep=True).items()}
     lines = {"": node.start_mark.line + 1}
     for key, _ in node.value:
         line = key.start_mark.line + 1
         if lines.setdefault(str(key.value), line) != line:
-            message, place = f"{key.value} is there twice", str(values.get("id", ""))
+            message, place = f"{key.value} occurs twice", str(values.get("id", ""))
             raise InputError(Problem(file=file, line=line, place=place, message=message))
     return Row(values=values, lines=lines)
 
 
 def _with_members(row: Row, node: yaml.MappingNode, file: str) -> Iterator[Row]:
-    """The row itself, or the rows of a group, which have the group's texts if not their own."""
+    """The row itself, or the rows of a group, which inherit the keys of the group."""
     members = _child(node, "rows")
     if not isinstance(members, yaml.SequenceNode):
         yield row
@@ -111,7 +111,7 @@ def _with_members(row: Row, node: yaml.MappingNode, file: str) -> Iterator[Row]:
 
 
 def _joined(shared: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-    """What a row of a group adds to that of the group, instead of replacing it."""
+    """The `let` and `when` of a group and of its row together; other keys replace the group's."""
     joined: dict[str, Any] = {}
     if "let" in shared:
         joined["let"] = {**shared["let"], **own.get("let", {})}
@@ -125,8 +125,8 @@ def as_list(value: Any) -> list[Any]:
 
 
 def parts_of(values: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """The row, then each part of `also` with the row's `at` and `fix` if it has none, and with the
-    row's `for` and `let` if it has no `for`."""
+    """The row, then each part of `also`. Parts inherit the row's `at` and `fix`, and those without
+    `for` also inherit `for` and `let`."""
     yield {key: values[key] for key in values if key not in ("level", "versions")}
     for part in values.get("also", ()):
         keys = ("at", "fix") if "for" in part else ("at", "fix", "for", "let")
@@ -135,7 +135,7 @@ def parts_of(values: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def require_valid(row: Row, file: str, keys: tuple[str, ...]) -> None:
-    """Raise InputError for keys that are unknown, missing or of another type."""
+    """Raise InputError for keys that are unknown or missing, or whose values have a wrong type."""
     parts = [(keys, row.values), *((OF_FURTHER, part) for part in _mappings(row.values, "also"))]
     parts += [(OF_CASES, case) for _, part in parts for case in _mappings(part, "cases")]
     problems = [
@@ -145,7 +145,7 @@ def require_valid(row: Row, file: str, keys: tuple[str, ...]) -> None:
         if key not in (*allowed, "group", "group_title")
     ]
     problems += [
-        problem(file, row, key, f"{key} is {value!r}", f"It is a {_kind(key)}.")
+        problem(file, row, key, f"{key} is {value!r}", f"Use a {_kind(key)}.")
         for _, part in parts
         for key, value in part.items()
         if key in TYPES and not isinstance(value, TYPES[key])
@@ -169,7 +169,7 @@ def require_valid(row: Row, file: str, keys: tuple[str, ...]) -> None:
 
 
 def _mappings(values: Mapping[str, Any], key: str) -> Iterator[Mapping[str, Any]]:
-    """The mappings of a list; none of what has another type."""
+    """The mappings in the list of this key; other elements are skipped."""
     listed = values.get(key, ())
     yield from (part for part in listed if isinstance(part, dict)) if listed else ()
 

@@ -1,6 +1,6 @@
 """YAML rows of rules → the source of a Python module with a function for each, and `RULES`.
 
-`row` says what a row may have.
+`row` reads the rows and checks their keys.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class _Writer:
 
     file: str
     row: Row
-    # The names that expressions may have so far.
+    # The names that expressions may use so far.
     names: Names
     lines: list[str] = field(default_factory=list)
     depth: int = 1
@@ -98,8 +98,8 @@ class _Writer:
         return terms[0] if len(terms) == 1 else " and ".join(f"({term})" for term in terms)
 
     def add_let_and_when(self, let: Mapping[str, Any], when: list[str]) -> None:
-        """The assignments and the conditions: each condition as soon as its names are known, as
-        most deployments fail the first one."""
+        """The assignments and the conditions. Each condition follows as soon as its names are
+        assigned, because the first one is false for most deployments."""
         rest = dict(let)
         for term in when:
             used = self.compile("when", lambda text, _: names_in(text), str(term))
@@ -115,7 +115,7 @@ class _Writer:
         self.bind({name})
 
     def value(self, key: str, value: Any) -> str:
-        """An expression; what is no text is a constant."""
+        """The source of an expression; a value that is not a text is a constant."""
         return self.compile(key, compiled, value) if isinstance(value, str) else repr(value)
 
     def template(self, key: str, text: str) -> str:
@@ -144,7 +144,7 @@ class _Writer:
             self.add("return")
 
     def _fix(self, fix: str, values: Mapping[str, Any]) -> str:
-        """The fix, or an expression of one: `=EXPRESSION`."""
+        """The source of a fix: from the keys of the row, or from `=EXPRESSION`."""
         if fix.startswith("="):
             return self.compile("fix", compiled, fix[1:])
         parts = [f"text={self.template('fix', fix)}"]
@@ -171,7 +171,7 @@ class _Writer:
         return f"{{{', '.join(pairs)}}}"
 
     def _written(self, key: str, value: Any) -> str:
-        """A value to write: `=EXPRESSION`, another text is a template."""
+        """The value that a fix sets: `=EXPRESSION`; any other text is a template."""
         if not isinstance(value, str):
             return repr(value)
         if value.startswith("="):
@@ -231,7 +231,7 @@ def python_of(text: str, file: str, names: Names = None, facts: Sequence[str] | 
     ``names``: the facts that expressions may use; None: they are not checked.
     ``facts``: the modules of the facts, for a file of a user; None: those that the file names.
     """
-    # A user's rule calls no function of Python.
+    # A user's rule cannot name a function with `check`.
     keys = KEYS if facts is None else tuple(key for key in KEYS if key != "check")
     rules: list[str] = []
     functions: list[str] = []
@@ -281,7 +281,7 @@ def _levels(values: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _function(row: Row, file: str, names: Names, keys: tuple[str, ...]) -> list[str]:
-    """The lines of the function that checks a deployment; none for one that Python defines."""
+    """The lines of the function that checks a deployment; none if the row has `check`."""
     require_valid(row, file, keys)
     values = row.values
     if "check" in values:

@@ -85,7 +85,7 @@ def known_facts(modules: Iterable[str]) -> set[str]:
 
 
 def versions_of(versions: str | Mapping[str, Any] | None) -> Versions:
-    """Specifiers of each program, or a reason of `version_range` by its name, or any reason."""
+    """A mapping of specifiers, the name of a reason in `version_range`, or any other reason."""
     if isinstance(versions, Mapping):
         return Versions(**versions)
     reason = vars(version_range).get(versions or "")
@@ -102,7 +102,7 @@ def levels_of(names: Iterable[str], level: str) -> tuple[Level, ...]:
 
 
 def workers_of(deployment: ServingDeployment, engines: Collection[str]) -> Iterator[Worker]:
-    """The workers that run one of the engines; of any engine if there is none."""
+    """The workers that run one of the engines; all workers if ``engines`` is empty."""
     for worker in deployment.workers:
         if not engines or worker.engine in engines:
             yield worker

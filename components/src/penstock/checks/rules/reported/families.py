@@ -56,7 +56,7 @@ ATTENTION_VLLM: Mapping[str, int] = {
     "FLASHINFER_MLA": 100,
 }
 # `moe-backend` of vLLM → the generations (SM / 10) with kernels for weights in any format
-# (`_supports_current_device` of 0.19.0 to 0.31.0), without those that some version adds.
+# (`_supports_current_device` of 0.19.0 to 0.31.0), only those that all these versions have.
 EXPERTS_VLLM: Mapping[str, tuple[int, ...]] = {
     "flashinfer_trtllm": (10,),
     "flashinfer_cutedsl": (10,),
@@ -95,7 +95,7 @@ OLDER_GPUS: Mapping[str, int] = {
 
 
 def compute_capability(deployment: ServingDeployment, worker: Worker) -> int | None:
-    """The SM of the worker's GPU, such as 90 for Hopper; None if its node labels do not agree."""
+    """The SM of the worker's GPU, such as 90 for Hopper; None if it is unknown."""
     labels = [*node_labels(worker.pod, (PRODUCT_LABEL,))]
     older = {sm for label in labels for sm in _older(label)}
     if deployment.gpu is not None:
@@ -110,14 +110,14 @@ def _older(label: str) -> Iterator[int]:
 
 
 def model_file_name(worker: Worker) -> str:
-    """The last part of the id or path of the model; of a cache's path, that of the id."""
+    """The last part of the model's id or path; in a Hugging Face cache, that of the id."""
     name = str(worker.value("model") or "")
     cached = re.search(r"models--[^/]+?--([^/]+)", name)
     return cached[1] if cached else name.rstrip("/").rpartition("/")[2]
 
 
 def has_recurrent_layers(deployment: ServingDeployment, worker: Worker) -> bool | None:
-    """Whether the model mixes Mamba or linear attention with attention; None if unknown."""
+    """Whether the model has Mamba or linear attention besides attention; None if unknown."""
     facts = deployment.facts_of(worker)
     if facts is not None:
         return facts.is_hybrid
@@ -125,7 +125,7 @@ def has_recurrent_layers(deployment: ServingDeployment, worker: Worker) -> bool 
 
 
 def has_gated_delta_net(deployment: ServingDeployment, worker: Worker) -> bool | None:
-    """Whether its recurrent layers are gated delta nets, as in Qwen3.5; None if unknown."""
+    """Whether the model's recurrent layers are gated delta nets, as in Qwen3.5; None if unknown."""
     facts = deployment.facts_of(worker)
     if facts is not None:
         return facts.is_hybrid and facts.kind.startswith(("qwen3_next", "qwen3_5"))
@@ -133,8 +133,8 @@ def has_gated_delta_net(deployment: ServingDeployment, worker: Worker) -> bool |
 
 
 def weights_method(deployment: ServingDeployment, worker: Worker) -> str | None:
-    """`quant_method` of the checkpoint, `none` without one, or what its author's name for it says;
-    None if unknown."""
+    """`quant_method` of the checkpoint, or `none` if it is not quantized, from its config or its
+    name; None if unknown."""
     facts = deployment.facts_of(worker)
     if facts is not None and facts.quantization is not None:
         return facts.quantization
@@ -148,7 +148,7 @@ def weights_method(deployment: ServingDeployment, worker: Worker) -> str | None:
 
 
 def is_deepseek_v4(deployment: ServingDeployment, worker: Worker) -> bool | None:
-    """Whether it is DeepSeek's own V4 with MXFP4 experts; None if the model is unknown."""
+    """Whether the model is DeepSeek's own V4 with MXFP4 experts; None if the model is unknown."""
     facts = deployment.facts_of(worker)
     if facts is None:
         return None
@@ -157,14 +157,14 @@ def is_deepseek_v4(deployment: ServingDeployment, worker: Worker) -> bool | None
 
 
 def has_sparse_attention(deployment: ServingDeployment, worker: Worker) -> bool | None:
-    """Whether it has DeepSeek's sparse attention (DSA), as DeepSeek-V3.2 and GLM-5."""
+    """Whether the model has DeepSeek's sparse attention (DSA); None if unknown."""
     facts = deployment.facts_of(worker)
     return None if facts is None else facts.kind in ("deepseek_v32", "glm_moe_dsa")
 
 
 def host_infiniband(deployment: ServingDeployment) -> Iterator[tuple[Worker, Location]]:
-    """Workers with EFA devices whose pod also mounts /dev/infiniband of its node, and the volume's
-    place, unless the container is privileged."""
+    """Workers without privileges whose pod has EFA devices and mounts /dev/infiniband of its node,
+    and the place of the volume."""
     for worker in deployment.one_worker_per_component:
         main = worker.pod.containers[0].cursor
         limits = {**_mapping(main["resources"]["limits"].value)}
@@ -184,7 +184,7 @@ def _mapping(section: object) -> Mapping[str, object]:
 
 
 def gigabytes(worker: Worker, variable: str) -> float | None:
-    """The number in an environment variable; None if it is unset or no number."""
+    """The number in an environment variable; None if it is unset or not a number."""
     try:
         return float(worker.env(variable) or "")
     except ValueError:
@@ -192,7 +192,7 @@ def gigabytes(worker: Worker, variable: str) -> float | None:
 
 
 def shares_index_of_drafts(deployment: ServingDeployment, worker: Worker) -> bool | None:
-    """Whether config.json has `index_share_for_mtp_iteration`, as GLM-5.2 and GLM-5.3 do."""
+    """Whether config.json has `index_share_for_mtp_iteration`, as in GLM-5.2 and GLM-5.3."""
     facts = deployment.facts_of(worker)
     if facts is None or facts.kind != "glm_moe_dsa":
         return None if facts is None else False
@@ -200,7 +200,7 @@ def shares_index_of_drafts(deployment: ServingDeployment, worker: Worker) -> boo
 
 
 def is_deepseek_without_reasoning(worker: Worker) -> bool:
-    """DeepSeek-V3 and V3-0324, in any quantization."""
+    """Whether the model is DeepSeek-V3 or V3-0324, in any quantization."""
     return WITHOUT_REASONING.match(model_file_name(worker)) is not None
 
 
