@@ -100,9 +100,11 @@ def _may_differ(worker: Worker) -> bool:
 
 
 def engine_version(worker: Worker) -> Version | None:
-    """The engine's version in NVIDIA's image: for a build between releases, in the later one."""
+    """The engine's version in NVIDIA's image: for a build between releases, in the later one.
+    None for an engine that the image does not have, such as llama.cpp."""
     image = software(worker.pod)
-    if not worker.pod.image.startswith(NVIDIA) or image.stated is None or not image.dynamo:
+    is_nvidia = worker.pod.image.startswith(NVIDIA) and worker.engine in image.engines
+    if not is_nvidia or image.stated is None or not image.dynamo:
         return None
     if image.later is not None:
         return Version(getattr(image.later, worker.engine.value))
