@@ -104,6 +104,9 @@ def test_what_depends_on_an_unknown_fact_is_unknown(expression: str, expected: A
         ("worker.tpp > 1", "there is no worker.tpp; did you mean worker.tp?"),
         ("wrker.tp > 1", "there is no fact 'wrker'; did you mean worker?"),
         ("worker._secret", "'_secret' is not public"),
+        ("'{0.x}'.format(worker)", "'format' is not public"),
+        ("(n for n in (1,)).gi_frame.f_builtins", "'f_builtins' is not public"),
+        ("2 ** 3", "has an operator that no row may have"),
         ("lambda: 1", "has Lambda, which no row may have"),
         ("(x := 1)", "has NamedExpr, which no row may have"),
         ("worker.tp >", "is not an expression: invalid syntax"),
@@ -164,7 +167,39 @@ def test_a_rule_of_a_user_is_reported_selected_suppressed_and_explained(
         ("    fix: Use the copy in registry.acme.example.\n", "", "ACME101 has no fix"),
         ("rules:", "rule:", "acme.yaml:1: the file has no list `rules`"),
         ("name, pod in", "name, pod of", "acme.yaml:6 ACME101"),
-        ("startswith('reg", "startswith(1 + 'reg", "acme.yaml:2 ACME101: cannot be evaluated for"),
+        (
+            "    at:",
+            '    let: {"x = 1; y": 1}\n    at:',
+            "yaml:8 ACME101: 'x = 1; y' is no name",
+        ),
+        ("    at:", "    let: {__builtins__: 1}\n    at:", "'__builtins__' is no name"),
+        ("    at:", "    cases: 5\n    at:", "acme.yaml:8 ACME101: cases is 5. Fix: Use a list."),
+        ("    at:", "    cases: [5]\n    at:", "acme.yaml:2 ACME101: the row cannot be read"),
+        ("    at:", "    once: 5\n    at:", "once is 5. Fix: Use a boolean."),
+        (
+            "    at:",
+            "    engines: [VLLM]\n    at:",
+            "cannot be made: 'VLLM' is not a valid Engine",
+        ),
+        (
+            "    at:",
+            "    level_if: {fatal: 1 < 2}\n    at:",
+            "cannot be made: 'fatal' is not",
+        ),
+        ("    at:", "    versions: {nope: '>=1'}\n    at:", "a rule cannot be made"),
+        (
+            "    at:",
+            "    let: {x: !!python/none 1}\n    at:",
+            "acme.yaml:8: not valid YAML: could not",
+        ),
+        ("name, pod in", "name, deployment.pods in", "is not a name"),
+        ("rules:", "constants: 5\nrules:", "constants must be a mapping"),
+        ("rules:", "nope: 5\nrules:", "unknown key 'nope'"),
+        (
+            "error",
+            "error\n    let: &l {x: *l}",
+            "acme.yaml:2: invalid value: found unconstructable recursive node",
+        ),
         ("title: image", "title: [image", "acme.yaml:4: not valid YAML"),
         (
             "    fix: Use the copy in registry.acme.example.\n",
@@ -191,6 +226,17 @@ def test_the_expressions_of_a_file_use_its_constants(
     assert run(tmp_path, "constants: {REGISTRY: {ours: nvcr.io/}}\n" + rows) == 0
     assert run(tmp_path, "constants: {REGISTRY: {ours: registry.acme/}}\n" + rows) == 14
     assert "ACME101 error" in capsys.readouterr().out
+
+
+def test_a_rule_that_raises_is_a_finding_beside_the_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken = GOOD.replace("ACME101", "ACME102").replace("pod.image.starts", "1 + pod.nodes.starts")
+    assert run(tmp_path, GOOD + broken.partition("rules:\n")[2]) == 14
+    printed = capsys.readouterr().out
+    assert "ACME101 error" in printed
+    assert "ACME102 error the rule cannot be evaluated: AttributeError: " in printed
+    assert run(tmp_path, broken, "--ignore", "ACME102") == 0
 
 
 def test_two_rules_with_one_id_are_an_error(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.checks.apply_versions import VersionFilter
 from penstock.checks.files import CheckedFile, checked_file
-from penstock.checks.finding import Finding, Level, RuleResult
+from penstock.checks.finding import Finding, Fix, Level, RuleResult
 from penstock.checks.merge import merged
 from penstock.checks.registry import all_rules, by_id
 from penstock.checks.rule import Rule
@@ -297,16 +297,20 @@ def _results(
                 yield rule, applied
     except Exception as error:
         if rule.origin:
-            raise _broken_rule(rule, deployment.dgd.source, error) from error
+            yield rule, _broken_rule(rule, error)
+            return
         raise RuleError(rule, deployment.dgd.source, error) from error
 
 
-def _broken_rule(rule: Rule, file: str, error: Exception) -> InputError:
-    """A user's rule that raised an exception."""
-    origin, _, line = rule.origin.rpartition(":")
-    message = f"cannot be evaluated for {file}: {type(error).__name__}: {error}"
-    fix = "Correct the expressions of the rule."
-    return InputError(Problem(file=origin, line=int(line), place=rule.id, message=message, fix=fix))
+def _broken_rule(rule: Rule, error: Exception) -> RuleResult:
+    """A user's rule that raised an exception: the other rules still count."""
+    return RuleResult(
+        location=Location("", "manifest", ("metadata", "name")),
+        message=f"the rule cannot be evaluated: {type(error).__name__}: {error}",
+        fix=Fix(text=f"Correct the rule in {rule.origin}."),
+        level=Level.ERROR,
+        why="The rule does not decide about this deployment.",
+    )
 
 
 def _order(finding: Finding) -> tuple[Any, ...]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
+import re
 import string
 from collections.abc import Collection, Mapping
 from dataclasses import fields
 from functools import cache
 
+from penstock.checks.rows.logic import ARITHMETIC
 from penstock.hardware import Gpu
 from penstock.manifests.pods import Pod
 from penstock.models import ModelShape
@@ -33,6 +35,8 @@ TYPES: Mapping[str, type] = {
     "gpu": Gpu,
     "pod": Pod,
 }
+# Private names, and public ones through which Python's own objects reach private ones.
+PRIVATE = re.compile(r"_|(gi|cr|ag|f|tb|co|func)_|(format|format_map|mro)$")
 NEVER_NONE = ("deployment", "worker", "prefill", "decode", "component", "pod")
 # The names that an expression may use; None: all.
 Names = Collection[str] | None
@@ -107,6 +111,10 @@ def _parsed(text: str) -> ast.expr:
 
 
 def _bound(target: ast.expr) -> set[str]:
+    """The names that a clause binds; ExpressionError for anything but names."""
+    for node in ast.walk(target):
+        if not isinstance(node, (ast.Name, ast.Tuple, ast.Store)):
+            raise ExpressionError(f"{ast.unparse(target)!r} is not a name")
     return {node.id for node in ast.walk(target) if isinstance(node, ast.Name)}
 
 
@@ -139,7 +147,7 @@ class _Translator(ast.NodeTransformer):
         return node
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
-        if node.attr.startswith("_"):
+        if PRIVATE.match(node.attr):
             raise ExpressionError(f"{node.attr!r} is not public")
         if self.names is not None and isinstance(node.value, ast.Name):
             _require_attribute(node.value.id, node.attr)
@@ -176,6 +184,8 @@ class _Translator(ast.NodeTransformer):
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
         name = ast.Constant(type(node.op).__name__)
+        if name.value not in ARITHMETIC:
+            raise ExpressionError(f"{ast.unparse(node)!r} has an operator that no row may have")
         return _call("calculated", name, self.visit(node.left), self.visit(node.right))
 
     def visit_Compare(self, node: ast.Compare) -> ast.expr:

@@ -36,8 +36,9 @@ def user_rules(folder: Path, known: Collection[str]) -> tuple[Rule, ...]:
 
     files = sorted(path for path in folder.glob("*.y*ml") if path.is_file())
     if not files:
+        message = "has no YAML file" if folder.is_dir() else "is no folder"
         fix = "Name a folder with files such as rules.yaml."
-        raise InputError(Problem(file=str(folder), message="has no YAML file", fix=fix))
+        raise InputError(Problem(file=str(folder), message=message, fix=fix))
     rules: dict[str, Rule] = {}
     problems: list[Problem] = []
     for file in files:
@@ -48,6 +49,9 @@ def user_rules(folder: Path, known: Collection[str]) -> tuple[Rule, ...]:
             exec(compile(source, str(file), "exec"), namespace)  # noqa: S102  of checked expressions
         except InputError as error:
             problems += error.problems
+        except (KeyError, RecursionError, SyntaxError, TypeError, ValueError) as error:
+            # The versions, engines or levels of a row, or an expression nested too deeply.
+            problems.append(Problem(file=str(file), message=f"a rule cannot be made: {error}"))
         for rule in namespace.get("RULES", ()):
             if problem := _refused_id(rule, known, rules):
                 problems.append(problem)

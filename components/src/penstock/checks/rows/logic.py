@@ -34,10 +34,16 @@ ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
 
 def all_of(*operands: Operand) -> Any:
     """`and`: the first operand that is false, else None if one is not known, else the last."""
+    return all_elements(operand() for operand in operands)
+
+
+def all_elements(group: Iterable[Any] | None) -> Any:
+    """`all`: as `all_of`, for elements; None if the group is not known."""
+    if group is None:
+        return None
     last: Any = True
     is_known = True
-    for operand in operands:
-        last = operand()
+    for last in group:
         if last is None:
             is_known = False
         elif not last:
@@ -47,10 +53,16 @@ def all_of(*operands: Operand) -> Any:
 
 def any_of(*operands: Operand) -> Any:
     """`or`: the first operand that is true, else None if one is not known, else the last."""
+    return any_element(operand() for operand in operands)
+
+
+def any_element(group: Iterable[Any] | None) -> Any:
+    """`any`: as `any_of`, for elements; None if the group is not known."""
+    if group is None:
+        return None
     last: Any = False
     is_known = True
-    for operand in operands:
-        last = operand()
+    for last in group:
         if last is None:
             is_known = False
         elif last:
@@ -103,14 +115,6 @@ def called(function: Any, *args: Any, **keywords: Any) -> Any:
 
 def elements(group: Iterable[Any] | None) -> Iterable[Any]:
     return () if group is None else group
-
-
-def any_element(group: Iterable[Any] | None) -> Any:
-    return None if group is None else any_of(*((lambda e=e: e) for e in group))
-
-
-def all_elements(group: Iterable[Any] | None) -> Any:
-    return None if group is None else all_of(*((lambda e=e: e) for e in group))
 
 
 def is_instance(operand: Any, kinds: Any) -> bool:

@@ -15,11 +15,12 @@ import yaml
 from penstock.checks.finding import Level
 from penstock.errors import InputError, Problem
 from penstock.nearest import nearest
-from penstock.strict_yaml.loader import SafeLoader
+from penstock.strict_yaml.loader import SafeLoader, load
 
 ID = re.compile(r"[A-Z]+[0-9]{3,}")
 FACTS = "facts"  # the modules whose public names expressions may use, relative to `penstock`
 CONSTANTS = "constants"  # tables that the expressions of all rows of the file may use
+SECTIONS = (FACTS, CONSTANTS, "rules")
 TEXTS = ("title", "cause", "effect", "remedy", "source", "example", "exceptions")
 # The keys of a result; a case may replace each.
 OF_RESULTS = (
@@ -42,13 +43,14 @@ FIXES = {
     "set_deployment": "deployment",
     "set_graph": "graph",
 }
-KINDS: Mapping[type, str] = {str: "text", dict: "mapping", list: "list"}
+KINDS: Mapping[type, str] = {str: "text", dict: "mapping", list: "list", bool: "boolean"}
 TYPES: Mapping[str, tuple[type, ...]] = {
     **dict.fromkeys((*TEXTS, "level", "for", "check", "message", "why", "fix", "replaces"), (str,)),
     **dict.fromkeys(("engines", "other_levels", "cases", "rows", "also"), (list,)),
     **dict.fromkeys(("at", "versions", "level_if", *FIXES), (str, dict)),
     **dict.fromkeys(("when", "set_args"), (str, list)),
     **dict.fromkeys(("let",), (dict,)),
+    **dict.fromkeys(("once", "every_case"), (bool,)),
 }
 
 
@@ -61,8 +63,9 @@ class Row:
 
 def rows(text: str, file: str) -> Iterator[Row]:
     try:
+        document = load(text)  # refuses nested aliases, which would take all memory
         root = yaml.compose(text, SafeLoader)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
         line = mark.line + 1 if mark else None
         message = f"not valid YAML: {getattr(error, 'problem', error)}"
@@ -71,6 +74,10 @@ def rows(text: str, file: str) -> Iterator[Row]:
     if not isinstance(listed, yaml.SequenceNode):
         message = "the file has no list `rules`"
         raise InputError(Problem(file=file, line=1, message=message, fix="Add `rules:`."))
+    for key in document:
+        if key not in SECTIONS:
+            message, fix = f"unknown key {key!r}", _suggestion(str(key), SECTIONS)
+            raise InputError(Problem(file=file, line=1, message=message, fix=fix))
     for node in listed.value:
         yield from _with_members(_row(node, file), node, file)
 
@@ -84,7 +91,12 @@ def _row(node: yaml.Node, file: str) -> Row:
         line = node.start_mark.line + 1
         raise InputError(Problem(file=file, line=line, message="a rule must be a mapping"))
     constructor = yaml.constructor.SafeConstructor()
-    values = {str(k): v for k, v in constructor.construct_mapping(node, deep=True).items()}
+    try:
+        pairs = constructor.construct_mapping(node, deep=True)
+    except yaml.YAMLError as error:  # an alias of what contains it
+        message, line = f"invalid value: {getattr(error, 'problem', error)}", node.start_mark.line
+        raise InputError(Problem(file=file, line=line + 1, message=message)) from error
+    values = {str(key): value for key, value in pairs.items()}
     lines = {"": node.start_mark.line + 1}
     for key, _ in node.value:
         line = key.start_mark.line + 1
@@ -170,8 +182,9 @@ def require_valid(row: Row, file: str, keys: tuple[str, ...]) -> None:
 
 def _mappings(values: Mapping[str, Any], key: str) -> Iterator[Mapping[str, Any]]:
     """The mappings in the list of this key; other elements are skipped."""
-    listed = values.get(key, ())
-    yield from (part for part in listed if isinstance(part, dict)) if listed else ()
+    listed = values.get(key)
+    if isinstance(listed, list):
+        yield from (part for part in listed if isinstance(part, dict))
 
 
 def _kind(key: str) -> str:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import keyword
 import re
 from ast import literal_eval
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -180,7 +181,7 @@ class _Writer:
 
     def _place(self, at: Mapping[str, str] | str) -> str:
         if isinstance(at, str):
-            return self.compile("at", compiled, at)
+            return f"located({self.compile('at', compiled, at)})"
         kind = next((kind for kind in at if kind != "of"), "")
         if kind not in PLACES:
             fix = f"Use {', '.join(PLACES)}, or an expression of a Location."
@@ -210,11 +211,19 @@ def _section(text: str, name: str) -> Any:
     return document.get(name, {})
 
 
+def _is_free_name(name: Any) -> bool:
+    """Whether a name may be bound: a public one that does not hide what all rows can use."""
+    is_name = isinstance(name, str) and name.isidentifier() and not keyword.iskeyword(name)
+    return is_name and not name.startswith("_") and name not in ALWAYS_KNOWN
+
+
 def _constants(text: str, file: str, names: Names) -> Mapping[str, Any]:
     """The constants of the file. Raises InputError for a bad name, or for values such as dates."""
-    constants: Mapping[str, Any] = _section(text, CONSTANTS)
+    constants = _section(text, CONSTANTS)
+    if not isinstance(constants, Mapping):
+        raise InputError(Problem(file=file, message="constants must be a mapping"))
     for name, table in constants.items():
-        is_free = str(name).isidentifier() and name not in (*ALWAYS_KNOWN, *(names or ()))
+        is_free = _is_free_name(name) and name not in (names or ())
         try:
             is_plain = literal_eval(repr(table)) == table
         except ValueError:
@@ -245,6 +254,8 @@ def python_of(text: str, file: str, names: Names = None, facts: Sequence[str] | 
             rules.append(_rule(row, origin="" if facts is None else file))
         except InputError as error:
             problems += error.problems
+        except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
+            problems.append(problem(file, row, "", f"the row cannot be read: {error}"))
     if problems:
         raise InputError(*problems)
     head = HEAD.format(facts=facts_of(text) if facts is None else facts)
@@ -291,9 +302,11 @@ def _function(row: Row, file: str, names: Names, keys: tuple[str, ...]) -> list[
     writer.lines.append(f"def {values['id']}(deployment):")
     writer.add("model, gpu = deployment.model, deployment.gpu")
     for part in parts_of(values):
-        if shadowed := [name for name in part.get("let", {}) if names and name in names]:
-            message = f"{shadowed[0]} is the name of a fact"
-            raise InputError(problem(file, row, "let", message, "Use another name."))
+        for name in part.get("let", {}):
+            is_fact = name in (names or ())
+            if is_fact or not _is_free_name(name):
+                message = f"{name!r} is {'the name of a fact' if is_fact else 'no name'}"
+                raise InputError(problem(file, row, "let", message, "Use another name."))
         writer.depth, writer.names = 1, known
         _add_part(writer, part, _engines(values))
     return writer.lines

@@ -50,6 +50,7 @@ __all__ = [
     "is_set",
     "key_of",
     "levels_of",
+    "located",
     "negated",
     "pairs_of",
     "place_in",
@@ -138,6 +139,13 @@ def place_in(owner: Any, what: str, path: tuple[str, ...]) -> Location:
     if hasattr(owner, "location"):
         return owner.location(what, *path)  # type: ignore[no-any-return]
     return Location(owner.name, what, path)
+
+
+def located(place: Any) -> Location:
+    """The value of `at`; TypeError if it is no place."""
+    if isinstance(place, Location):
+        return place
+    raise TypeError(f"`at` gives {place!r}, not a Location")
 
 
 def steps_of(path: str) -> tuple[str, ...]:

@@ -59,7 +59,7 @@ class Parsers:
     # What a model writes, after "writes" → the names of the parsers that read it.
     formats: Mapping[str, tuple[str, ...]]
 
-    def format(self, name: str) -> str | None:
+    def format_of(self, name: str) -> str | None:
         """What a parser reads; None if it is not known."""
         return next((text for text, names in self.formats.items() if name in names), None)
 

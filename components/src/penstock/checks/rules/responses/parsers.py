@@ -136,7 +136,7 @@ def _level(worker: Worker, family: Family, flag: str) -> Level | None:
         return None if configured == best else Level.ERROR if configured else Level.WARNING
     if not configured:
         return _level_if_unset(worker, family, flag) if best and _shows_all(worker) else None
-    reads, written = parsers(flag).format(configured), parsers(flag).format(best)
+    reads, written = parsers(flag).format_of(configured), parsers(flag).format_of(best)
     fits = reads is None or written is None or reads == written or configured in family.also
     return None if fits else Level.WARNING
 
