@@ -136,8 +136,8 @@ OFFLOADING = (
     ),
     Case(
         rule="PS464",
-        bad=hybrid(version="1.1.0"),
-        near=hybrid("--enable-prefix-caching", version="1.1.0"),
+        bad=hybrid(version="1.3.0"),
+        near=hybrid("--enable-prefix-caching", version="1.3.0"),
     ),
     Case(  # on by default since 0.28
         rule="PS464",

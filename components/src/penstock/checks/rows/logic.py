@@ -104,7 +104,7 @@ def element(owner: Any, key: Any) -> Any:
         return None
     try:
         return owner[key]
-    except (KeyError, IndexError):
+    except (KeyError, IndexError, TypeError):  # a mapping is the key of nothing
         return None
 
 

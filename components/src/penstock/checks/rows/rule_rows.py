@@ -305,7 +305,7 @@ def _function(row: Row, file: str, names: Names, keys: tuple[str, ...]) -> list[
         for name in part.get("let", {}):
             is_fact = name in (names or ())
             if is_fact or not _is_free_name(name):
-                message = f"{name!r} is {'the name of a fact' if is_fact else 'no name'}"
+                message = f"{name!r} is {'the name of a fact' if is_fact else 'not a name'}"
                 raise InputError(problem(file, row, "let", message, "Use another name."))
         writer.depth, writer.names = 1, known
         _add_part(writer, part, _engines(values))

@@ -207,7 +207,7 @@ def is_deepseek_without_reasoning(worker: Worker) -> bool:
 def attention_key(worker: Worker) -> str:
     """SGLang's key that sets the attention backend of prefill, decode or both."""
     keys = ("prefill-attention-backend", "decode-attention-backend", "attention-backend")
-    return next((key for key in keys if worker.get(key) in ATTENTION_SGLANG), keys[-1])
+    return next((key for key in keys if str(worker.get(key)) in ATTENTION_SGLANG), keys[-1])
 
 
 def least_capability(worker: Worker, method: str | None) -> int | None:
