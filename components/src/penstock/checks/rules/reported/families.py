@@ -210,9 +210,9 @@ def attention_key(worker: Worker) -> str:
     return next((key for key in keys if str(worker.get(key)) in ATTENTION_SGLANG), keys[-1])
 
 
-def least_capability(worker: Worker, method: str | None) -> int | None:
+def least_capability(worker: Worker, method: object) -> int | None:
     """The SM that the engine requires for a quantization; None if it is not known."""
-    return LEAST_CAPABILITY.get((worker.engine, method or ""))
+    return LEAST_CAPABILITY.get((worker.engine, str(method)))
 
 
 def is_nvfp4(worker: Worker) -> bool:
