@@ -10,6 +10,7 @@ from penstock.checks.registry import FOLDER, RULES
 from penstock.checks.rows.rule_rows import facts_of, python_of
 from penstock.checks.rows.runtime import known_facts
 from penstock.checks.rule import Rule
+from penstock.strict_yaml.loader import load
 from tests.checks.all_cases import cases
 from tests.checks.paste import is_pasteable, pasted_graph, pasted_manifest
 from tests.checks.support import BASES, Case, by_rule, check, graph, is_graph, loud, manifest
@@ -58,7 +59,7 @@ def test_there_are_at_least_sixty_rules_with_a_source() -> None:
 def test_every_fact_in_an_expression_exists() -> None:
     for path in sorted(FOLDER.glob("*/rules.yaml")):
         text = path.read_text("utf-8")
-        python_of(text, str(path), known_facts(facts_of(text)))
+        python_of(text, str(path), known_facts(facts_of(load(text))))
 
 
 def test_ids_are_unique() -> None:

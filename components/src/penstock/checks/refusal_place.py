@@ -41,8 +41,6 @@ FLAG = re.compile(r"(?<![\w-])--([a-z][a-z0-9-]+)")
 class RefusalPlace:
     # The place of the setting that the sentence names; None if it names none that is set.
     location: Location | None
-    # The name of this setting as the file spells it.
-    name: str
     # The places of all settings that the sentence names.
     related: tuple[Location, ...]
 
@@ -58,10 +56,9 @@ def place_of(sentence: str, worker: Worker) -> RefusalPlace:
     unset = [flag for flag in FLAG.findall(sentence) if worker.get(flag) is None]
     missing = tuple(worker.config_location(flag) for flag in dict.fromkeys(unset))
     if not keys:
-        return RefusalPlace(location=None, name="", related=missing)
+        return RefusalPlace(location=None, related=missing)
     return RefusalPlace(
         location=settings[keys[0]].location,
-        name=_spelling(settings[keys[0]].location, keys[0]),
         related=(*(settings[key].location for key in keys), *missing),
     )
 
@@ -88,7 +85,3 @@ def _is_flag(flag: str, key: str) -> bool:
 def _plain(text: str) -> str:
     """Names as identifiers: `--max-num-seqs` and "max num seqs" are `max_num_seqs`."""
     return re.sub(r"[\s\-_]+", "_", text.lower())
-
-
-def _spelling(location: Location, key: str) -> str:
-    return str(location.path[-1]) if location.path else key

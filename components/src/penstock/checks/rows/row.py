@@ -61,7 +61,8 @@ class Row:
     lines: Mapping[str, int]
 
 
-def rows(text: str, file: str) -> Iterator[Row]:
+def read_rows(text: str, file: str) -> tuple[Mapping[str, Any], list[Row]]:
+    """The file's sections, and its rows. Raises InputError for what is no file of rows."""
     try:
         document = load(text)  # refuses nested aliases, which would take all memory
         root = yaml.compose(text, SafeLoader)
@@ -78,8 +79,8 @@ def rows(text: str, file: str) -> Iterator[Row]:
         if key not in SECTIONS:
             message, fix = f"unknown key {key!r}", _suggestion(str(key), SECTIONS)
             raise InputError(Problem(file=file, line=1, message=message, fix=fix))
-    for node in listed.value:
-        yield from _with_members(_row(node, file), node, file)
+    rows = [row for node in listed.value for row in _with_members(_row(node, file), node, file)]
+    return document, rows
 
 
 def _child(node: yaml.MappingNode, name: str) -> yaml.Node | None:

@@ -12,8 +12,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-import yaml
-
 from penstock.checks.rows.expressions import (
     ExpressionError,
     Names,
@@ -33,12 +31,11 @@ from penstock.checks.rows.row import (
     as_list,
     parts_of,
     problem,
+    read_rows,
     require_valid,
-    rows,
 )
 from penstock.errors import InputError, Problem
 from penstock.manifests.deployment import Engine
-from penstock.strict_yaml.loader import SafeLoader
 
 T = TypeVar("T")
 
@@ -201,14 +198,9 @@ class _Writer:
         return f"{chain}None"
 
 
-def facts_of(text: str) -> list[str]:
+def facts_of(sections: Mapping[str, Any]) -> list[str]:
     """The modules of the facts that a file of rows names."""
-    return [f"penstock.{module}" for module in _section(text, FACTS)]
-
-
-def _section(text: str, name: str) -> Any:
-    document = yaml.load(text, SafeLoader)  # noqa: S506  a subclass of PyYAML's safe loader
-    return document.get(name, {})
+    return [f"penstock.{module}" for module in sections.get(FACTS, ())]
 
 
 def _is_free_name(name: Any) -> bool:
@@ -217,9 +209,9 @@ def _is_free_name(name: Any) -> bool:
     return is_name and not name.startswith("_") and name not in ALWAYS_KNOWN
 
 
-def _constants(text: str, file: str, names: Names) -> Mapping[str, Any]:
+def _constants(sections: Mapping[str, Any], file: str, names: Names) -> Mapping[str, Any]:
     """The constants of the file. Raises InputError for a bad name, or for values such as dates."""
-    constants = _section(text, CONSTANTS)
+    constants = sections.get(CONSTANTS, {})
     if not isinstance(constants, Mapping):
         raise InputError(Problem(file=file, message="constants must be a mapping"))
     for name, table in constants.items():
@@ -245,10 +237,10 @@ def python_of(text: str, file: str, names: Names = None, facts: Sequence[str] | 
     rules: list[str] = []
     functions: list[str] = []
     problems: list[Problem] = []
-    listed = [*rows(text, file)]
-    constants = _constants(text, file, names)
+    sections, rows = read_rows(text, file)
+    constants = _constants(sections, file, names)
     known = None if names is None else {*names, *constants}
-    for row in listed:
+    for row in rows:
         try:
             functions += _function(row, file, known, keys)
             rules.append(_rule(row, origin="" if facts is None else file))
@@ -258,7 +250,7 @@ def python_of(text: str, file: str, names: Names = None, facts: Sequence[str] | 
             problems.append(problem(file, row, "", f"the row cannot be read: {error}"))
     if problems:
         raise InputError(*problems)
-    head = HEAD.format(facts=facts_of(text) if facts is None else facts)
+    head = HEAD.format(facts=facts_of(sections) if facts is None else facts)
     tables = [f"{name} = {table!r}" for name, table in constants.items()]
     listing = ("RULES = (", *(f"    {rule}," for rule in rules), ")\n")
     return "\n".join([head, *tables, *functions, *listing])

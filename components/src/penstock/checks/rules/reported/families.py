@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
+from penstock.as_mapping import as_mapping
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Engine
 from penstock.serving.deployment import ServingDeployment
@@ -167,20 +168,16 @@ def host_infiniband(deployment: ServingDeployment) -> Iterator[tuple[Worker, Loc
     and the place of the volume."""
     for worker in deployment.one_worker_per_component:
         main = worker.pod.containers[0].cursor
-        limits = {**_mapping(main["resources"]["limits"].value)}
-        limits |= _mapping(worker.pod.resources["limits"]["custom"].value)
+        limits = {**as_mapping(main["resources"]["limits"].value)}
+        limits |= as_mapping(worker.pod.resources["limits"]["custom"].value)
         if EFA not in limits or main["securityContext"]["privileged"].value is True:
             continue
         volumes = worker.pod.volumes.value
         for volume in volumes if isinstance(volumes, list) else ():
-            host = _mapping(volume.get("hostPath")) if isinstance(volume, dict) else {}
+            host = as_mapping(volume.get("hostPath")) if isinstance(volume, dict) else {}
             if str(host.get("path", "")).rstrip("/") == "/dev/infiniband":
                 name = str(volume.get("name"))
                 yield worker, worker.location("field", "pod", "volumes", name)
-
-
-def _mapping(section: object) -> Mapping[str, object]:
-    return section if isinstance(section, dict) else {}
 
 
 def gigabytes(worker: Worker, variable: str) -> float | None:
