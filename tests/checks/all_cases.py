@@ -33,7 +33,7 @@ def cases() -> Mapping[str, tuple[Case, ...]]:
         cases_versions_of_values,
     )
 
-    found = (
+    all_cases = (
         *cases_engine.CASES,
         *cases_engine_dry_run.CASES,
         *cases_flag_limits.CASES,
@@ -53,4 +53,6 @@ def cases() -> Mapping[str, tuple[Case, ...]]:
         *cases_pod_objects.CASES,
         *cases_reported.CASES,
     )
-    return {rule: tuple(c for c in found if c.rule == rule) for rule in {c.rule for c in found}}
+    return {
+        rule: tuple(c for c in all_cases if c.rule == rule) for rule in {c.rule for c in all_cases}
+    }

@@ -44,10 +44,20 @@ def pools(
     """SGLang's prefill and decode workers; each has (TP, ranks of attention DP)."""
     components = []
     for name, (tp, ranks) in (("prefill", prefill), ("decode", decode)):
-        own = ("--model-path", model, "--tp-size", str(tp), "--disaggregation-mode", name, *args)
+        arguments = (
+            "--model-path",
+            model,
+            "--tp-size",
+            str(tp),
+            "--disaggregation-mode",
+            name,
+            *args,
+        )
         if ranks > 1:
-            own += ("--dp-size", str(ranks), "--enable-dp-attention")
-        components.append(component("sglang", *own, name=name, gpus=tp, version=version, env=env))
+            arguments += ("--dp-size", str(ranks), "--enable-dp-attention")
+        components.append(
+            component("sglang", *arguments, name=name, gpus=tp, version=version, env=env)
+        )
     return deployment(*components, router="round-robin")
 
 

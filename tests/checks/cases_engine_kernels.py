@@ -21,14 +21,16 @@ FP8_EXPERTS, FP8_DENSE = "MiniMaxAI/MiniMax-M2.5", "Qwen/Qwen3-32B-FP8"
 
 def vllm(model: str = DENSE, version: str = "1.6.1", gpu: str = "", **values: Any) -> str:
     """A vLLM worker with flags; `env` and `gpus` are those of the component."""
-    own = {key: values.pop(key) for key in ("env", "gpus") if key in values}
-    return deployment(component("vllm", *flags(model, **values), version=version, gpu=gpu, **own))
+    settings = {key: values.pop(key) for key in ("env", "gpus") if key in values}
+    return deployment(
+        component("vllm", *flags(model, **values), version=version, gpu=gpu, **settings)
+    )
 
 
 def sglang(model: str = DENSE, gpu: str = "", name: str = "worker", **values: Any) -> str:
-    own = {key: values.pop(key) for key in ("env", "gpus") if key in values}
+    settings = {key: values.pop(key) for key in ("env", "gpus") if key in values}
     args = ("--model-path", *flags(model, **values)[1:])
-    return deployment(component("sglang", *args, name=name, gpu=gpu, **own))
+    return deployment(component("sglang", *args, name=name, gpu=gpu, **settings))
 
 
 def drafts(method: str, tokens: int, **section: Any) -> str:

@@ -50,8 +50,8 @@ def vllm(*args: str, model: str = DENSE, tp: int = 1, dp: int = 1, **settings: A
 def pool(name: str, kind: str, *args: str, version: str = "1.6.1", **settings: Any) -> str:
     """One worker of a disaggregated deployment."""
     model = ("--model-path", DENSE) if kind == "sglang" else flags(DENSE)
-    own = (*model, "--disaggregation-mode", name, *args)
-    return deployment(component(kind, *own, name=name, version=version, **settings))
+    arguments = (*model, "--disaggregation-mode", name, *args)
+    return deployment(component(kind, *arguments, name=name, version=version, **settings))
 
 
 def section(name: str, **values: Any) -> tuple[str, str]:
@@ -487,13 +487,13 @@ TEMPLATE = {
 
 
 def claimed(nodes: int) -> str:
-    own = component("vllm", *flags(DENSE, tensor_parallel_size=4 * nodes), version="1.3.0")
-    own["podTemplate"]["spec"] |= CLAIMS
-    main = own["podTemplate"]["spec"]["containers"][0]
+    container = component("vllm", *flags(DENSE, tensor_parallel_size=4 * nodes), version="1.3.0")
+    container["podTemplate"]["spec"] |= CLAIMS
+    main = container["podTemplate"]["spec"]["containers"][0]
     main["resources"] = {"limits": {}, "claims": [{"name": "gpus"}]}
     if nodes > 1:
-        own["multinode"] = {"nodeCount": nodes}
-    return dump(TEMPLATE) + "---\n" + deployment(own, version="1.3.0")
+        container["multinode"] = {"nodeCount": nodes}
+    return dump(TEMPLATE) + "---\n" + deployment(container, version="1.3.0")
 
 
 CACHE = "worker/config/kv_cache_config"

@@ -30,14 +30,20 @@ def pools(
 ) -> str:
     """Prefill and decode workers with NIXL, unless their arguments name another connector."""
     size = "tensor_parallel_size" if kind == "vllm" else "tp_size"
-    found = []
-    for name, own, ranks in (("prefill", prefill, tp[0]), ("decode", decode, tp[1])):
-        given = own if "--kv-transfer-config" in own or kind != "vllm" else (*own, *NIXL_ARGS)
-        args = (*flags(model, **{size: ranks}), "--disaggregation-mode", name, *given)
+    components = []
+    for name, pool_args, ranks in (("prefill", prefill, tp[0]), ("decode", decode, tp[1])):
+        arguments = (
+            pool_args
+            if "--kv-transfer-config" in pool_args or kind != "vllm"
+            else (*pool_args, *NIXL_ARGS)
+        )
+        args = (*flags(model, **{size: ranks}), "--disaggregation-mode", name, *arguments)
         if kind == "sglang":
             args = ("--model-path", *args[1:])
-        found.append(component(kind, *args, name=name, version=version, gpus=ranks, **settings))
-    return deployment(*found, version=version)
+        components.append(
+            component(kind, *args, name=name, version=version, gpus=ranks, **settings)
+        )
+    return deployment(*components, version=version)
 
 
 NIXL_ARGS = transfer("NixlConnector")

@@ -77,8 +77,8 @@ def user(uid: int, image: str = "", **env: str) -> str:
 
 def placed(operator: str, *values: str) -> str:
     """A worker with a node selector and a required affinity for one label."""
-    one = {"key": "gpu", "operator": operator} | ({"values": [*values]} if values else {})
-    terms = {"nodeSelectorTerms": [{"matchExpressions": [one]}]}
+    expression = {"key": "gpu", "operator": operator} | ({"values": [*values]} if values else {})
+    terms = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
     affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
     changes = {f"{POD}/nodeSelector": {"gpu": "B200"}, f"{POD}/affinity": affinity}
     return manifest(VLLM_AGG, changes)

@@ -17,8 +17,10 @@ KEEPS_HMA = "--no-disable-hybrid-kv-cache-manager"
 def worker(
     *args: str, model: str = DENSE, kind: str = "vllm", version: str = "1.6.1", **settings: Any
 ) -> str:
-    own = flags(model) if kind == "vllm" else ("--model-path", model)
-    return deployment(component(kind, *own, *args, version=version, **settings), version=version)
+    arguments = flags(model) if kind == "vllm" else ("--model-path", model)
+    return deployment(
+        component(kind, *arguments, *args, version=version, **settings), version=version
+    )
 
 
 def drafting(**values: Any) -> tuple[str, str]:
@@ -30,8 +32,8 @@ def offload(*, version: str = "1.4.0", model: str = DENSE, **extra: Any) -> str:
 
 
 def hybrid(*args: str, version: str, name: str = CPU) -> str:
-    given = transfer(name, **SIZE)
-    return worker(*given, KEEPS_HMA, *args, model=HYBRID, version=version)
+    section = transfer(name, **SIZE)
+    return worker(*section, KEEPS_HMA, *args, model=HYBRID, version=version)
 
 
 VALUES = (

@@ -41,16 +41,16 @@ class Example:
 def example_cases() -> Mapping[str, Case]:
     """Rule id → its case."""
     chosen = {
-        rule: next((case for case in found if case.is_example), found[0])
-        for rule, found in cases().items()
+        rule: next((case for case in rule_cases if case.is_example), rule_cases[0])
+        for rule, rule_cases in cases().items()
     }
     return {**LITERAL, **chosen}
 
 
 @cache
 def example_of(case: Case) -> Example:
-    found = merged(check(case.bad, gpu=case.gpu))
-    findings = tuple(finding for finding in found if finding.rule == case.rule)
+    findings = merged(check(case.bad, gpu=case.gpu))
+    findings = tuple(finding for finding in findings if finding.rule == case.rule)
     return Example(
         rule=case.rule,
         bad=case.bad,
@@ -76,8 +76,8 @@ def _repaired(case: Case, findings: tuple[Finding, ...]) -> str:
 def _in_one_place(finding: Finding) -> Finding:
     """The fix of a setting of all pools: where the setting is, instead of in each pool."""
     tree = yaml.load(finding.yaml, LOADER)
-    first, *others = tree.values()
-    is_same = set(tree) <= set(POOLS) and all(other == first for other in others)
+    first, *rest = tree.values()
+    is_same = set(tree) <= set(POOLS) and all(other == first for other in rest)
     if not (finding.place.startswith("engine.") and is_same and set(first) <= {"config", "env"}):
         return finding
     return replace(finding, yaml=dump({"engine": first}))

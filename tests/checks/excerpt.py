@@ -59,18 +59,20 @@ class _File:
 
     def values(self) -> dict[tuple[Path, str | None], Node]:
         """By path and text; a flag is the same wherever it is in its list."""
-        found: dict[tuple[Path, str | None], Node] = {}
+        values: dict[tuple[Path, str | None], Node] = {}
         for node in self.nodes:
             group = self.groups.get(node.path)
-            words = "\n".join(["-", *(str(one.text) for one in group)]) if group else node.text
-            found[node.path[:-1] if group else node.path, words] = node
-        return found
+            words = (
+                "\n".join(["-", *(str(member.text) for member in group)]) if group else node.text
+            )
+            values[node.path[:-1] if group else node.path, words] = node
+        return values
 
     def add(self, node: Node, *, mark: bool = False) -> None:
-        for one in self.groups.get(node.path, [node]):
-            self.keep.add(one.path)
+        for member in self.groups.get(node.path, [node]):
+            self.keep.add(member.path)
             if mark:
-                self.marked |= set(range(one.first, one.last + 1))
+                self.marked |= set(range(member.first, member.last + 1))
 
 
 @cache
@@ -101,14 +103,14 @@ def excerpts(
 
 def _add_differences(file: _File, other: _File, *, mark: bool = False) -> None:
     """The values that the other file does not have, and where it would have them."""
-    others = other.values()
+    other_values = other.values()
     paths = {node.path for node in other.nodes}
     brief = set(_brief_components(file, paths))
     hidden = _new_components(file, paths)[MOST_COMPONENTS:]
     different = [
         node
         for value, node in file.values().items()
-        if value not in others and (node.text is not None or node.path not in paths)
+        if value not in other_values and (node.text is not None or node.path not in paths)
     ]
     for node in different:
         if node.path not in paths or node.path in file.groups:
@@ -128,15 +130,15 @@ def _is_essential(path: Path) -> bool:
     return len(path) <= depth or (len(path) == depth + 1 and path[-1] in ESSENTIAL)
 
 
-def _new_components(file: _File, others: set[Path]) -> list[str]:
+def _new_components(file: _File, other_paths: set[Path]) -> list[str]:
     """Components that the other file does not have."""
     first = {component_of(node.path): node for node in reversed(file.nodes)}
-    new = [name for name, node in first.items() if name and node.path not in others]
+    new = [name for name, node in first.items() if name and node.path not in other_paths]
     return sorted(new, key=lambda name: first[name].first)
 
 
-def _brief_components(file: _File, others: set[Path]) -> Iterator[str]:
-    for component in _new_components(file, others):
+def _brief_components(file: _File, other_paths: set[Path]) -> Iterator[str]:
+    for component in _new_components(file, other_paths):
         nodes = [node for node in file.nodes if component_of(node.path) == component]
         if len(nodes) > LONGEST_COMPONENT:
             yield component

@@ -76,11 +76,11 @@ def deployment(*components: Mapping[str, Any], router: str = "kv", version: str 
 
 def connector(name: str, *children: Mapping[str, Any], **extra: Any) -> dict[str, Any]:
     """One KV connector of vLLM, as in --kv-transfer-config."""
-    found: dict[str, Any] = {"kv_connector": name, "kv_role": "kv_both"}
+    section: dict[str, Any] = {"kv_connector": name, "kv_role": "kv_both"}
     if name in ("DynamoConnector", "PdConnector"):
-        found["kv_connector_module_path"] = "kvbm.vllm_integration.connector"
+        section["kv_connector_module_path"] = "kvbm.vllm_integration.connector"
     settings = {**extra, **({"connectors": list(children)} if children else {})}
-    return found | ({"kv_connector_extra_config": settings} if settings else {})
+    return section | ({"kv_connector_extra_config": settings} if settings else {})
 
 
 def transfer(name: str, *children: Mapping[str, Any], **extra: Any) -> tuple[str, str]:

@@ -213,8 +213,8 @@ def fired(text: str, *, gpu: str | None = None) -> set[str]:
 
 def loud(text: str) -> list[str]:
     """Errors and warnings, one line each."""
-    shown = (Level.ERROR, Level.WARNING)
-    return [f"{f.rule} {f.place}: {f.message}" for f in check(text) if f.level in shown]
+    levels = (Level.ERROR, Level.WARNING)
+    return [f"{f.rule} {f.place}: {f.message}" for f in check(text) if f.level in levels]
 
 
 def _changed(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -242,11 +242,11 @@ def _step(tree: Any, step: str) -> Any:
     if isinstance(tree, list):
         if step.isdigit():
             return tree[int(step)]
-        found = [item for item in tree if _name(item) == step]
-        if not found:
+        matches = [item for item in tree if _name(item) == step]
+        if not matches:
             tree.append({"name": step})
             return tree[-1]
-        return found[0]
+        return matches[0]
     return tree.setdefault(step.replace("~1", "/"), {})
 
 

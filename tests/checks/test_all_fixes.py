@@ -28,18 +28,18 @@ UNDECIDED = {
 
 
 def problems(text: str, case: Case) -> list[Finding]:
-    found = merged(check(text, gpu=case.gpu))
-    return [finding for finding in found if finding.level is not Level.NOTE]
+    findings = merged(check(text, gpu=case.gpu))
+    return [finding for finding in findings if finding.level is not Level.NOTE]
 
 
-def left_after_all_fixes(case: Case, found: Sequence[Finding]) -> set[str]:
+def left_after_all_fixes(case: Case, findings: Sequence[Finding]) -> set[str]:
     """The errors, and the warnings of the pasted rules, that remain in the file or are new."""
     of_graph = is_graph(case.bad)
-    pasted = [f for f in found if is_pasteable((f,), is_graph=of_graph)]
+    pasted = [f for f in findings if is_pasteable((f,), is_graph=of_graph)]
     if len({f.rule for f in pasted}) < 2:
         return set()
     text = (pasted_graph if of_graph else pasted_manifest)(case.bad, pasted)
-    by_hand = {f.rule for f in found} - {f.rule for f in pasted}
+    by_hand = {f.rule for f in findings} - {f.rule for f in pasted}
     left = [f for f in problems(text, case) if f.rule not in by_hand]
     rules = {f.rule for f in pasted}
     return {f.rule for f in left if f.level is Level.ERROR or f.rule in rules}

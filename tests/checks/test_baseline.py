@@ -18,8 +18,8 @@ BAD = {"decode/config/stream_interval": 20}
 
 
 def finding(rule: str = "PS601", **changes: Any) -> Finding:
-    given = {"file": "g.yaml", "line": 1, "column": 1, "place": "a.b", "message": "m"}
-    return Finding(rule=rule, level=Level.ERROR, why="w", fix="f", **{**given, **changes})
+    defaults = {"file": "g.yaml", "line": 1, "column": 1, "place": "a.b", "message": "m"}
+    return Finding(rule=rule, level=Level.ERROR, why="w", fix="f", **{**defaults, **changes})
 
 
 def scope(*files: str) -> Scope:

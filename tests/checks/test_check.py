@@ -218,35 +218,35 @@ def test_a_suppressed_finding_is_shown_and_does_not_count() -> None:
     ("rule", "words"), [("PS123", "PS123 has no finding here"), ("PS998", "there is no rule PS998")]
 )
 def test_an_unused_suppression_is_a_warning(rule: str, words: str) -> None:
-    found = check(graph(TRTLLM_DISAGG, {"checks": {"suppress": {rule: "once"}}}))
-    (unused,) = [f for f in found if f.rule == "PS005"]
+    findings = check(graph(TRTLLM_DISAGG, {"checks": {"suppress": {rule: "once"}}}))
+    (unused,) = [f for f in findings if f.rule == "PS005"]
     assert words in unused.message
     assert unused.place == f"checks.suppress.{rule}"
 
 
 def test_a_finding_in_a_configmap_has_the_line_inside_it() -> None:
     text = manifest(TRTLLM_DISAGG, {"decode/max_seq_len": 1000})
-    (found,) = [f for f in check(text) if f.rule == "PS123"]
-    assert found.line is not None
-    assert "ConfigMap/case-decode" in found.place
-    assert "max_seq_len" in found.yaml
+    (finding,) = [f for f in check(text) if f.rule == "PS123"]
+    assert finding.line is not None
+    assert "ConfigMap/case-decode" in finding.place
+    assert "max_seq_len" in finding.yaml
 
 
 def test_a_finding_in_a_block_of_a_configmap_has_line_and_column() -> None:
     changed = graph(TRTLLM_DISAGG, {"decode/config/max_seq_len": 1000})
     text = render_graph(parse_graph(changed, "case.yaml")).text
-    (found,) = [f for f in check(text) if f.rule == "PS123"]
-    assert found.line is not None
-    assert found.column is not None
-    assert text.splitlines()[found.line - 1][found.column - 1 :] == "max_seq_len: 1000"
+    (finding,) = [f for f in check(text) if f.rule == "PS123"]
+    assert finding.line is not None
+    assert finding.column is not None
+    assert text.splitlines()[finding.line - 1][finding.column - 1 :] == "max_seq_len: 1000"
 
 
 def test_a_finding_about_a_variable_has_the_line_of_its_entry() -> None:
     path = "dgd/spec/components/decode/podTemplate/spec/containers/main/env/UCX_TLS/value"
     text = manifest(TRTLLM_DISAGG, {path: "rc"})
-    (found,) = [f for f in check(text) if f.rule == "PS434"]
-    assert found.line is not None
-    assert "UCX_TLS" in "".join(text.splitlines()[found.line - 1 : found.line + 1])
+    (finding,) = [f for f in check(text) if f.rule == "PS434"]
+    assert finding.line is not None
+    assert "UCX_TLS" in "".join(text.splitlines()[finding.line - 1 : finding.line + 1])
 
 
 def test_a_value_of_the_wrong_type_is_a_finding_with_its_place() -> None:
@@ -268,8 +268,8 @@ def test_a_rule_that_raises_is_a_fault_of_penstock(
     def broken(_: ServingDeployment) -> Iterable[RuleResult]:
         raise error("llamacpp")
 
-    (first, *others) = RULES
-    monkeypatch.setattr(run, "all_rules", lambda: (replace(first, check=broken), *others))
+    (first, *rest) = RULES
+    monkeypatch.setattr(run, "all_rules", lambda: (replace(first, check=broken), *rest))
     path = tmp_path / "sound.yaml"
     path.write_text(graph(TRTLLM_AGG))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
@@ -286,11 +286,11 @@ def test_a_rule_that_raises_is_a_fault_of_penstock(
 def test_the_memory_of_llamacpp_on_a_gpu_is_unknown_and_not_a_finding() -> None:
     """Once a KeyError, which was reported as a wrong type in the file."""
     values = {"kind": "llamacpp", "image": "registry.example/llamacpp:1.6.1"}
-    found = check(graph(VLLM_AGG, {"engine": values}))
-    assert [f.message for f in found if f.rule == "PS307"] == [
+    findings = check(graph(VLLM_AGG, {"engine": values}))
+    assert [f.message for f in findings if f.rule == "PS307"] == [
         "the checks of worker's memory are skipped: penstock has no memory model for llamacpp"
     ]
-    assert not {f.rule for f in found} & {"PS006", "PS301", "PS302", "PS303", "PS304", "PS305"}
+    assert not {f.rule for f in findings} & {"PS006", "PS301", "PS302", "PS303", "PS304", "PS305"}
 
 
 def test_the_command_line_may_name_gpu_and_model(tmp_path: Path) -> None:
@@ -349,8 +349,8 @@ def test_colors_are_for_terminals_and_forced_colors(
 
 def test_both_nixl_plugins_and_efa_are_one_finding() -> None:
     for prefill, decode, changed in ((UCX, LIBFABRIC, "prefill"), (LIBFABRIC, UCX, "decode")):
-        found = check(pools(prefill, decode, limits=EFA))
-        (finding,) = (f for f in found if f.rule in ("PS455", "PS473"))
+        findings = check(pools(prefill, decode, limits=EFA))
+        (finding,) = (f for f in findings if f.rule in ("PS455", "PS473"))
         assert finding.rule == "PS473"
         assert finding.fix == (
             f'Set "backends": ["LIBFABRIC"] in kv_connector_extra_config on {changed}.'
@@ -359,8 +359,8 @@ def test_both_nixl_plugins_and_efa_are_one_finding() -> None:
 
 def test_a_section_that_is_no_json_is_named_as_such() -> None:
     arguments = ("--kv-transfer-config", "{kv_connector: NixlConnector}")
-    found = check(deployment(component("vllm", "--model", "Qwen/Qwen3-8B", *arguments)))
-    assert [f.message for f in found if f.rule == "PS143"] == [
+    findings = check(deployment(component("vllm", "--model", "Qwen/Qwen3-8B", *arguments)))
+    assert [f.message for f in findings if f.rule == "PS143"] == [
         "--kv-transfer-config is '{kv_connector: NixlConnector}', but must be JSON"
     ]
 

@@ -33,8 +33,8 @@ def test_min_available_without_grove_is_rejected(
 ) -> None:
     value = {"nvidia.com/enable-grove": "false"} if opts_out else {}
     changes = {f"{WORKER}/minAvailable": 1, "dgd/metadata/annotations": value}
-    found = check(manifest(VLLM_AGG, changes), only="PS760", operator=operator)
-    assert [str(finding.level) for finding in found] == expected
+    findings = check(manifest(VLLM_AGG, changes), only="PS760", operator=operator)
+    assert [str(finding.level) for finding in findings] == expected
 
 
 @pytest.mark.parametrize(

@@ -59,8 +59,8 @@ class Engines:
 def findings(text: str, engines: Engines, gpu: str | None = None) -> list[Finding]:
     path = engines.folder / "file.yaml"
     path.write_text(text)
-    found = check_file(path, Hints(gpu=gpu), engines=engines)
-    return [finding for finding in found if finding.rule in DRY_RUN]
+    findings = check_file(path, Hints(gpu=gpu), engines=engines)
+    return [finding for finding in findings if finding.rule in DRY_RUN]
 
 
 def refused(folder: Path, text: str, sentence: str) -> list[Finding]:
@@ -263,13 +263,13 @@ def test_code_in_a_models_folder_is_not_run(tmp_path: Path) -> None:
     text = manifest(VLLM_AGG, {f"{ARGS}/2": f"--model={folder}"})
     path = tmp_path / "file.yaml"
     path.write_text(text)
-    (found,) = (
-        one
-        for one in check_file(path, Hints(model_folder=folder), engines=engines)
-        if one.rule in DRY_RUN
+    (finding,) = (
+        finding
+        for finding in check_file(path, Hints(model_folder=folder), engines=engines)
+        if finding.rule in DRY_RUN
     )
-    assert found.rule == "PS187"
-    assert "has code of its own, which is not run" in found.message
+    assert finding.rule == "PS187"
+    assert "has code of its own, which is not run" in finding.message
     assert engines.asked == []
 
 
@@ -300,9 +300,9 @@ def test_a_module_that_the_file_names_is_not_imported(
     tmp_path: Path, argument: str, name: str
 ) -> None:
     engines = Engines(tmp_path, Accepted(resolved=Resolved()))
-    (found,) = findings(manifest(VLLM_AGG, {f"{ARGS}/2": argument}), engines)
-    assert found.rule == "PS187"
-    assert f"{name} names Python code, which is not run" in found.message
+    (finding,) = findings(manifest(VLLM_AGG, {f"{ARGS}/2": argument}), engines)
+    assert finding.rule == "PS187"
+    assert f"{name} names Python code, which is not run" in finding.message
     assert engines.asked == []
 
 
@@ -312,5 +312,5 @@ def test_a_refusal_is_hidden_only_by_a_finding_that_is_shown(tmp_path: Path, hid
     path.write_text(vllm(max_num_batched_tokens=100))
     sentence = "max_num_batched_tokens (100) must be at least max_num_seqs"
     engines = Engines(tmp_path, Refused(message=sentence))
-    found = check_file(path, Hints(), engines=engines, shown=lambda rule: rule != hidden)
-    assert ("PS186" in {one.rule for one in found}) is bool(hidden)
+    findings = check_file(path, Hints(), engines=engines, is_shown=lambda rule: rule != hidden)
+    assert ("PS186" in {finding.rule for finding in findings}) is bool(hidden)

@@ -36,8 +36,8 @@ def with_value(path: Path, value: Any) -> str:
     ],
 )
 def test_an_invalid_value_adds_no_finding_but_its_own(path: Path) -> None:
-    found = check(with_value(path, WRONG[kind_of(path)][0]))
+    findings = check(with_value(path, WRONG[kind_of(path)][0]))
     place = ".".join(path)
-    assert [f for f in found if f.rule == "PS002" and f.place.startswith(path[0])], place
-    others = {(f.rule, f.message) for f in found if f.rule != "PS002"}
+    assert [f for f in findings if f.rule == "PS002" and f.place.startswith(path[0])], place
+    others = {(f.rule, f.message) for f in findings if f.rule != "PS002"}
     assert {rule for rule, _ in others - of_the_sound_graph()} <= {OF_PLANNER}

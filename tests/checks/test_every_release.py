@@ -50,7 +50,9 @@ def at(text: str, tag: str) -> str:
 
 
 def levels(text: str, rule: str, tag: str) -> list[str]:
-    return [str(one.level) for one in check(at(text, tag), only=rule) if one.rule == rule]
+    return [
+        str(finding.level) for finding in check(at(text, tag), only=rule) if finding.rule == rule
+    ]
 
 
 @pytest.mark.parametrize("rule", EVERY_RELEASE)
@@ -59,7 +61,9 @@ def test_a_rule_without_versions_of_the_image_applies_to_an_old_and_a_new_image(
     assert versions.every or versions == OPERATOR
     case = cases()[rule][ANOTHER_CASE.get(rule, 0)]
     for tag in (OLD, NEW):
-        assert rule in {one.rule for one in check(at(case.bad, tag), gpu=case.gpu, only=rule)}, tag
+        assert rule in {
+            finding.rule for finding in check(at(case.bad, tag), gpu=case.gpu, only=rule)
+        }, tag
 
 
 @pytest.mark.parametrize(
@@ -130,7 +134,9 @@ def test_a_parser_is_one_of_the_release(flag: str, name: str, expected: Mapping[
     args = "dgd/spec/components/worker/podTemplate/spec/containers/main/args"
     text = manifest(VLLM_AGG, {args: ["--model", "Qwen/Qwen3-32B", flag, name]})
     for tag, fix in expected.items():
-        fixes = [one.fix.partition(" Replace")[0] for one in check(at(text, tag), only="PS603")]
+        fixes = [
+            finding.fix.partition(" Replace")[0] for finding in check(at(text, tag), only="PS603")
+        ]
         assert fixes == ([fix] if fix else []), tag
 
 

@@ -54,7 +54,7 @@ def reported_in_every_version(rule: Rule, case: Case) -> bool:
     """Whether a result has no versions of its own."""
     for source in sources_of(case.bad, "case.yaml", ()):
         found = rule.check(understand(source, Hints(gpu=case.gpu)))
-        if any(one.versions is None or one.versions.every for one in found):
+        if any(finding.versions is None or finding.versions.every for finding in found):
             return True
     return False
 
@@ -67,6 +67,6 @@ def test_a_rule_of_every_version_reports_its_cases_for_each_image(rule: Rule) ->
         if not all(tagged.values()) or not reported_in_every_version(rule, case):
             continue
         found = {tag: check(text, gpu=case.gpu, only=rule.id) for tag, text in tagged.items()}
-        reported = {tag: {str(one.level) for one in found[tag]} for tag in TAGS}
+        reported = {tag: {str(finding.level) for finding in found[tag]} for tag in TAGS}
         assert reported == dict.fromkeys(TAGS, reported["1.6.1"]), f"case {number}"
         assert reported["1.6.1"], f"case {number}"

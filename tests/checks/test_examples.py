@@ -57,8 +57,8 @@ def test_the_page_has_all_sections_and_shows_the_place_and_the_fix_once(rule: Ru
     example = example_of(case)
     bad, fixed = excerpts_of(example)
     lines = example.bad.splitlines()
-    shown = bad.text.splitlines()
-    marked = [shown[number - 1] for number in bad.marked]
+    excerpt_lines = bad.text.splitlines()
+    marked = [excerpt_lines[number - 1] for number in bad.marked]
     for finding in example.findings:
         for place in finding.places:
             if place.line is not None:
@@ -73,8 +73,8 @@ def test_the_page_has_all_sections_and_shows_the_place_and_the_fix_once(rule: Ru
     for finding in check(case.bad, gpu=case.gpu):
         sentences = re.split(r"(?<=\.) ", finding.fix)
         about = [
-            re.sub(r"[`.]|--|\b(the|to|in|launch|script)\b", "", one).split()[1:]
-            for one in sentences
+            re.sub(r"[`.]|--|\b(the|to|in|launch|script)\b", "", sentence).split()[1:]
+            for sentence in sentences
         ]
         steps = [tuple(words) for words in about if words]
         assert len(set(steps)) == len(steps), finding.fix
@@ -120,8 +120,8 @@ def test_a_rule_states_the_levels_that_its_function_gives() -> None:
         if inspect.getfile(rule.check).endswith(".yaml"):
             continue  # a row states its levels itself
         body = inspect.getsource(rule.check)
-        given = {Level[name] for name in re.findall(r"\bLevel\.(\w+)", body)}
-        assert given <= {rule.level, *rule.other_levels}, f"{rule.id}: add to other_levels"
+        levels = {Level[name] for name in re.findall(r"\bLevel\.(\w+)", body)}
+        assert levels <= {rule.level, *rule.other_levels}, f"{rule.id}: add to other_levels"
 
 
 def test_the_index_has_a_line_for_each_rule() -> None:

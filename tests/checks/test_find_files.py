@@ -37,20 +37,20 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_graphs_and_manifests_are_found_and_the_rest_is_counted(folder: Path) -> None:
-    found = found_files([folder])
-    names = [str(path.relative_to(folder)) for path in found.files]
+    selection = found_files([folder])
+    names = [str(path.relative_to(folder)) for path in selection.files]
     assert names == ["a.yml", "b.yaml", "deep/er/c.yaml"]
-    assert len(found.skipped) == 6
+    assert len(selection.skipped) == 6
 
 
 def test_a_file_is_checked_once(folder: Path) -> None:
-    found = found_files([folder / "b.yaml", folder, folder / "deep", folder / "b.yaml"])
-    assert len(found.files) == 3
+    selection = found_files([folder / "b.yaml", folder, folder / "deep", folder / "b.yaml"])
+    assert len(selection.files) == 3
 
 
 def test_a_named_file_is_always_checked(folder: Path) -> None:
-    found = found_files([folder / "service.yaml", folder / "chart" / "values.yaml"])
-    assert (len(found.files), found.skipped) == (2, ())
+    selection = found_files([folder / "service.yaml", folder / "chart" / "values.yaml"])
+    assert (len(selection.files), selection.skipped) == (2, ())
 
 
 def test_a_link_to_a_folder_is_not_followed(folder: Path) -> None:

@@ -228,7 +228,9 @@ def leaves(value: Any, path: Path_) -> Iterator[Path_]:
 def settings_of_cases() -> Iterator[tuple[Any, Path_]]:
     """Each setting of an engine that a case of a rule has, once, with the graph of that case."""
     seen = set()
-    for case in (case for found in cases().values() for case in found if is_graph(case.bad)):
+    for case in (
+        case for rule_cases in cases().values() for case in rule_cases if is_graph(case.bad)
+    ):
         tree = yaml.load(case.bad, LOADER)
         for section in ("engine", "prefill", "decode", "worker"):
             part = tree.get(section) if isinstance(tree, dict) else None
@@ -246,11 +248,11 @@ def settings_of_cases() -> Iterator[tuple[Any, Path_]]:
 )
 def test_no_setting_of_any_type_makes_a_rule_raise(part: int) -> None:
     """An engine's file may hold any YAML: what a rule compares or looks up may be a list."""
-    others = [{"a": 1}, [1, "x"], None]
+    wrong_values = [{"a": 1}, [1, "x"], None]
     for tree, path in islice(settings_of_cases(), part // 3, None, 3):
         changed = copy.deepcopy(tree)
         section = changed
         for step in path[:-1]:
             section = section[step]
-        section[path[-1]] = others[part % len(others)]
+        section[path[-1]] = wrong_values[part % len(wrong_values)]
         check(dump(changed))

@@ -18,7 +18,7 @@ PRIVILEGED = {f"{DECODE}/securityContext/privileged": True}
 
 
 def only(text: str, rule: str) -> Finding:
-    (finding,) = [one for one in check(text) if one.rule == rule]
+    (finding,) = [finding for finding in check(text) if finding.rule == rule]
     return finding
 
 
@@ -49,22 +49,24 @@ def test_the_message_about_visible_devices_states_what_the_process_sees() -> Non
 
 def test_a_placeholder_has_no_further_problem_at_its_place() -> None:
     changes = {"dgd/spec/components/decode/replicas": "${REPLICAS}"}
-    found = check(trtllm(changes))
-    assert not [one for one in found if one.level is Level.ERROR]
-    assert "${REPLICAS} in 1 place must be filled by a program" in [one.message for one in found]
+    findings = check(trtllm(changes))
+    assert not [finding for finding in findings if finding.level is Level.ERROR]
+    assert "${REPLICAS} in 1 place must be filled by a program" in [
+        finding.message for finding in findings
+    ]
     (replaced,) = [
-        one
-        for one in check(trtllm({"dgd/spec/components/decode/replicas": "<your-replicas>"}))
-        if one.level is Level.ERROR
+        finding
+        for finding in check(trtllm({"dgd/spec/components/decode/replicas": "<your-replicas>"}))
+        if finding.level is Level.ERROR
     ]
     assert (replaced.rule, replaced.message) == (
         "PS909",
         "<your-replicas> in 1 place must be replaced",
     )
     assert [
-        one.rule
-        for one in check(trtllm({"dgd/spec/components/decode/replicas": [2]}))
-        if one.level is Level.ERROR
+        finding.rule
+        for finding in check(trtllm({"dgd/spec/components/decode/replicas": [2]}))
+        if finding.level is Level.ERROR
     ] == ["PS004"]
 
 
@@ -92,9 +94,11 @@ def test_a_value_is_a_note_for_an_image_that_is_not_dynamos() -> None:
 
 def test_a_file_for_a_heredoc_is_a_template() -> None:
     name = {"dgd/metadata/name": "$NAME", f"{WORKER}/args/1": "$MODEL_PATH"}
-    found = [one for one in check(manifest(VLLM_AGG, name)) if one.level is not Level.NOTE]
-    assert found == []
-    (filled,) = [one for one in check(manifest(VLLM_AGG, name)) if one.rule == "PS909"]
+    findings = [
+        finding for finding in check(manifest(VLLM_AGG, name)) if finding.level is not Level.NOTE
+    ]
+    assert findings == []
+    (filled,) = [finding for finding in check(manifest(VLLM_AGG, name)) if finding.rule == "PS909"]
     assert filled.message == "$NAME in 1 place must be filled by a program"
     assert filled.why.startswith("The values are not known here")
 
@@ -103,9 +107,9 @@ def test_a_file_for_a_heredoc_is_a_template() -> None:
 def test_a_lower_case_name_in_an_image_is_a_placeholder(image: str) -> None:
     """As in the golden files of the operator's tests, whose values a test compares."""
     changed = {f"{WORKER}/image": image, "dgd/metadata/name": "$glob:agg-*"}
-    found = check(manifest(VLLM_AGG, changed))
-    assert [one for one in found if one.level is not Level.NOTE] == []
-    (filled,) = [one for one in found if one.rule == "PS909"]
+    findings = check(manifest(VLLM_AGG, changed))
+    assert [finding for finding in findings if finding.level is not Level.NOTE] == []
+    (filled,) = [finding for finding in findings if finding.rule == "PS909"]
     name = image[image.index("$") :]
     assert filled.message == f"$glob, {name} in 2 places must be filled by a program"
     assert filled.fix == "Render the file, for example with envsubst, and check the result."

@@ -29,8 +29,8 @@ def dgd(args: tuple[str, ...] = ("--model", "m"), **worker: Any) -> str:
     container |= {"args": list(args), "env": worker.pop("env", [])}
     frontend = main | {"command": ["python3", "-m", "dynamo.frontend"]}
     sidecars = [
-        container | {"name": f"sidecar-{number}", "args": given}
-        for number, given in enumerate(worker.pop("sidecars", ()))
+        container | {"name": f"sidecar-{number}", "args": sidecar}
+        for number, sidecar in enumerate(worker.pop("sidecars", ()))
     ]
 
     volumes = worker.pop("volumes", [])
@@ -69,8 +69,8 @@ def script(text: str) -> str:
 
 def config_map(key: str, text: str) -> str:
     metadata = {"name": "c"}
-    made = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {key: text}}
-    return dump(made) + "---\n"
+    document = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {key: text}}
+    return dump(document) + "---\n"
 
 
 CONFIG = [{"name": "c", "configMap": {"name": "c"}}]
@@ -159,10 +159,10 @@ HOSTILE = {
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = tmp_path_factory.mktemp("hostile")
+    path = tmp_path_factory.mktemp("hostile")
     for name, (text, _) in HOSTILE.items():
-        (made / f"{name}.yaml").write_text(text)
-    return made
+        (path / f"{name}.yaml").write_text(text)
+    return path
 
 
 @pytest.fixture(scope="module")

@@ -38,10 +38,10 @@ MAIN = "dgd/spec/components/{}/podTemplate/spec/containers/main"
 
 
 def rules(text: str) -> dict[str, list[Finding]]:
-    found: dict[str, list[Finding]] = {}
+    findings: dict[str, list[Finding]] = {}
     for finding in check(text):
-        found.setdefault(finding.rule, []).append(finding)
-    return found
+        findings.setdefault(finding.rule, []).append(finding)
+    return findings
 
 
 def loud(text: str) -> set[tuple[str, str, str]]:
@@ -80,12 +80,12 @@ def test_an_invalid_router_hides_no_other_finding() -> None:
 )
 def test_other_rules_are_checked_in_spite_of(change: dict[str, Any], place: str) -> None:
     text = graph(TRTLLM_DISAGG, {**WRONG, **change})
-    found = rules(text)
-    assert place in {finding.place for finding in found["PS002"]}
-    assert {"PS601", "PS123"} <= set(found)
-    others = {finding for finding in loud(text) if finding[0] != "PS002"}
-    assert others <= loud(graph(TRTLLM_DISAGG, WRONG))
-    (note,) = [finding for finding in found["PS002"] if finding.level is Level.NOTE]
+    findings = rules(text)
+    assert place in {finding.place for finding in findings["PS002"]}
+    assert {"PS601", "PS123"} <= set(findings)
+    expected = {finding for finding in loud(text) if finding[0] != "PS002"}
+    assert expected <= loud(graph(TRTLLM_DISAGG, WRONG))
+    (note,) = [finding for finding in findings["PS002"] if finding.level is Level.NOTE]
     assert place in note.message
 
 
@@ -105,18 +105,20 @@ def test_a_finding_that_depends_on_the_invalid_value_is_not_reported() -> None:
     """The router's mode decides whether disabled prefix caching is an error."""
     disabled = {"engine/config/kv_cache_config/enable_block_reuse": False}
     assert "PS502" in rules(graph(TRTLLM_AGG, disabled))
-    found = rules(graph(TRTLLM_AGG, {**disabled, "router": {"mode": "kvv"}}))
-    assert "PS502" not in found
-    assert "PS504" not in found
+    findings = rules(graph(TRTLLM_AGG, {**disabled, "router": {"mode": "kvv"}}))
+    assert "PS502" not in findings
+    assert "PS504" not in findings
 
 
 def test_a_default_in_place_of_the_invalid_value_is_no_finding() -> None:
     """With the defaults, one replica on no GPU is not what was meant."""
-    found = rules(graph(VLLM_AGG, {"worker/replicas": "many", "worker/gpus": "four"}))
-    places = {finding.place for each in found.values() for finding in each}
-    assert not [rule for rule in found if rule != "PS002" for f in found[rule] if "gpus" in f.place]
+    findings = rules(graph(VLLM_AGG, {"worker/replicas": "many", "worker/gpus": "four"}))
+    places = {finding.place for each in findings.values() for finding in each}
+    assert not [
+        rule for rule in findings if rule != "PS002" for f in findings[rule] if "gpus" in f.place
+    ]
     assert {"worker.replicas", "worker.gpus"} <= places
-    assert "PS209" not in found
+    assert "PS209" not in findings
 
 
 @pytest.mark.slow
@@ -135,9 +137,9 @@ def test_a_default_in_place_of_the_invalid_value_is_no_finding() -> None:
 def test_a_finding_about_a_value_that_was_made_up_is_not_reported(
     change: dict[str, Any], absent: str
 ) -> None:
-    found = rules(graph(TRTLLM_DISAGG, change))
-    assert "PS002" in found
-    assert absent not in found
+    findings = rules(graph(TRTLLM_DISAGG, change))
+    assert "PS002" in findings
+    assert absent not in findings
 
 
 @pytest.mark.parametrize(
@@ -185,26 +187,26 @@ def test_an_unknown_section_that_was_misspelled_is_read_as_meant() -> None:
     ],
 )
 def test_a_graph_that_cannot_be_understood_has_only_its_errors(text: str) -> None:
-    found = rules(text)
-    assert set(found) == {"PS002"}
-    (note,) = [finding for finding in found["PS002"] if finding.level is Level.NOTE]
+    findings = rules(text)
+    assert set(findings) == {"PS002"}
+    (note,) = [finding for finding in findings["PS002"] if finding.level is Level.NOTE]
     assert note.message == "the other rules were not checked, because the file has errors"
 
 
 def test_an_unknown_engine_leaves_what_holds_for_every_engine() -> None:
-    found = rules(graph(VLLM_AGG, {"engine/kind": "tgi", "frontend/migration_limit": 0}))
-    assert "PS511" in found
-    assert not [rule for rule in found if rule.startswith("PS1") and rule != "PS125"]
+    findings = rules(graph(VLLM_AGG, {"engine/kind": "tgi", "frontend/migration_limit": 0}))
+    assert "PS511" in findings
+    assert not [rule for rule in findings if rule.startswith("PS1") and rule != "PS125"]
 
 
 def test_a_duplicate_key_is_reported_beside_the_findings() -> None:
     text = graph(TRTLLM_DISAGG, WRONG).replace(
         "  migration_limit: 0\n", "  migration_limit: 0\n" * 2
     )
-    found = rules(text)
-    assert [f.place for f in found["PS002"]][:1] == ["frontend.migration_limit"]
-    assert "PS601" in found
-    assert "PS511" not in found
+    findings = rules(text)
+    assert [f.place for f in findings["PS002"]][:1] == ["frontend.migration_limit"]
+    assert "PS601" in findings
+    assert "PS511" not in findings
 
 
 def test_the_name_of_the_file_hides_nothing(tmp_path: Any) -> None:
@@ -227,8 +229,8 @@ def test_the_name_of_the_file_hides_nothing(tmp_path: Any) -> None:
     ],
 )
 def test_an_error_of_the_chart_hides_nothing(change: dict[str, Any]) -> None:
-    found = rules(graph(TRTLLM_DISAGG, {**WRONG, **change}))
-    assert {"PS003", "PS601", "PS123"} <= set(found)
+    findings = rules(graph(TRTLLM_DISAGG, {**WRONG, **change}))
+    assert {"PS003", "PS601", "PS123"} <= set(findings)
 
 
 @pytest.mark.slow
@@ -290,9 +292,9 @@ def test_a_finding_that_mentions_a_broken_component_is_not_reported() -> None:
     ],
 )
 def test_a_manifest_that_cannot_be_understood_has_only_its_errors(changes: dict[str, Any]) -> None:
-    found = rules(sick(changes))
-    assert set(found) == {"PS004"}
-    assert "the other rules were not checked" in found["PS004"][-1].message
+    findings = rules(sick(changes))
+    assert set(findings) == {"PS004"}
+    assert "the other rules were not checked" in findings["PS004"][-1].message
 
 
 def test_a_syntax_error_in_a_later_document_stops_the_rules() -> None:

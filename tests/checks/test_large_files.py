@@ -38,9 +38,9 @@ def errors_of(folder: Path, text: str) -> list[Finding]:
     path = folder / "graph.yaml"
     path.write_text(text)
     begin = time.process_time()
-    found = check_file(path, Hints())
+    findings = check_file(path, Hints())
     assert time.process_time() - begin < SECONDS
-    return [finding for finding in found if finding.level is Level.ERROR]
+    return [finding for finding in findings if finding.level is Level.ERROR]
 
 
 @pytest.mark.parametrize(
@@ -118,9 +118,9 @@ def test_the_loader_of_files_of_engines_refuses_nested_aliases() -> None:
 def test_a_file_with_too_much_of_something_is_refused_at_its_line(
     tmp_path: Path, text: str, line: int, message: str
 ) -> None:
-    found = [error for error in errors_of(tmp_path, text) if message in error.message]
-    assert [error.line for error in found] == [line]
-    assert found[0].fix
+    errors = [error for error in errors_of(tmp_path, text) if message in error.message]
+    assert [error.line for error in errors] == [line]
+    assert errors[0].fix
 
 
 def test_of_many_wrong_values_the_first_are_listed(tmp_path: Path) -> None:
@@ -135,9 +135,9 @@ def test_of_many_wrong_values_the_first_are_listed(tmp_path: Path) -> None:
 def test_a_number_of_thousands_of_digits_is_a_string(tmp_path: Path, number: str) -> None:
     component = f"{{name: a, type: worker, replicas: {number}, podTemplate: {POD}}}"
     errors = errors_of(tmp_path, f"{DGD}spec: {{components: [{component}]}}\n")
-    found = next(error for error in errors if error.place.endswith("replicas"))
-    assert found.message.startswith(f"must be an integer, got '{number[:9]}")
-    assert found.fix == "Write an integer."
+    error = next(error for error in errors if error.place.endswith("replicas"))
+    assert error.message.startswith(f"must be an integer, got '{number[:9]}")
+    assert error.fix == "Write an integer."
 
 
 def seconds_of(folder: Path, arguments: list[str]) -> float:
@@ -170,5 +170,5 @@ def test_a_flag_among_many_is_found_at_its_first_word(tmp_path: Path) -> None:
     containers = f"{{containers: [{{{main}, args: {arguments}}}]}}"
     component = f"{{name: a, type: frontend, podTemplate: {{spec: {containers}}}}}"
     errors = errors_of(tmp_path, f"{DGD}spec: {{components: [{component}]}}\n")
-    found = next(error for error in errors if "--no-such" in error.message)
-    assert found.place.endswith("containers[0].args[50]")
+    error = next(error for error in errors if "--no-such" in error.message)
+    assert error.place.endswith("containers[0].args[50]")

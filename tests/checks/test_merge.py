@@ -38,29 +38,29 @@ def finding(component: str, **changes: Any) -> Finding:
 
 
 def of(rule: str, text: str) -> list[Finding]:
-    return [one for one in merged(check(text)) if one.rule == rule]
+    return [finding for finding in merged(check(text)) if finding.rule == rule]
 
 
 def test_a_setting_of_all_pools_is_one_finding() -> None:
-    (one,) = of("PS124", graph(VLLM_DISAGG, LIMITS))
-    assert [place.component for place in one.places] == ["prefill", "decode"]
-    assert {place.place for place in one.places} == {"engine.config.max-num-batched-tokens"}
+    (finding,) = of("PS124", graph(VLLM_DISAGG, LIMITS))
+    assert [place.component for place in finding.places] == ["prefill", "decode"]
+    assert {place.place for place in finding.places} == {"engine.config.max-num-batched-tokens"}
     fixed = {"config": {"max-num-batched-tokens": 256}}
-    assert yaml.safe_load(one.yaml) == {"prefill": fixed, "decode": fixed}
+    assert yaml.safe_load(finding.yaml) == {"prefill": fixed, "decode": fixed}
 
 
 def test_the_same_setting_of_two_pools_is_one_finding_with_both_lines() -> None:
     each = {f"{pool}/config/max-num-batched-tokens": 100 for pool in ("prefill", "decode")}
-    (one,) = of("PS124", graph(VLLM_DISAGG, each))
-    lines = [place.line for place in one.places]
+    (finding,) = of("PS124", graph(VLLM_DISAGG, each))
+    lines = [place.line for place in finding.places]
     assert None not in lines
     assert len(set(lines)) == 2
 
 
 def test_the_yaml_of_a_manifest_has_a_part_for_each_object() -> None:
     each = {f"{pool}/max-num-batched-tokens": 100 for pool in ("prefill", "decode")}
-    (one,) = of("PS124", manifest(VLLM_DISAGG, each))
-    headings = [line for line in one.yaml.splitlines() if line.startswith("# in ")]
+    (finding,) = of("PS124", manifest(VLLM_DISAGG, each))
+    headings = [line for line in finding.yaml.splitlines() if line.startswith("# in ")]
     maps = [heading.split("/")[1].rpartition("-")[0] for heading in headings]
     assert maps == ["case-prefill", "case-decode"]
 
@@ -75,16 +75,16 @@ def test_other_values_are_other_causes() -> None:
 
 def test_a_name_inside_a_flag_is_not_the_component() -> None:
     flags = {f"{pool}/args": ["--nsa-decode-backend", "x"] for pool in ("prefill", "decode")}
-    (one,) = of("PS144", graph(SGLANG_DISAGG, flags))
-    assert len(one.places) == 2
-    assert "(also" not in one.message
+    (finding,) = of("PS144", graph(SGLANG_DISAGG, flags))
+    assert len(finding.places) == 2
+    assert "(also" not in finding.message
 
 
 def test_messages_that_name_the_component_are_merged() -> None:
-    (one,) = merged([finding("prefill"), finding("decode"), finding("worker")])
-    assert one.message == "prefill is too small (also decode and worker)"
-    assert one.fix == "Raise x of prefill. Do the same for decode and worker."
-    assert [place.place for place in one.places] == ["prefill.x", "decode.x", "worker.x"]
+    (joined,) = merged([finding("prefill"), finding("decode"), finding("worker")])
+    assert joined.message == "prefill is too small (also decode and worker)"
+    assert joined.fix == "Raise x of prefill. Do the same for decode and worker."
+    assert [place.place for place in finding.places] == ["prefill.x", "decode.x", "worker.x"]
 
 
 def test_what_differs_beyond_the_name_is_not_merged() -> None:
@@ -132,5 +132,5 @@ def test_findings_outside_of_components_stay() -> None:
 
 def test_every_place_of_the_findings_is_kept() -> None:
     findings = check(graph(TRTLLM_DISAGG, {"engine/config/stream_interval": 20}))
-    places = [place for one in merged(findings) for place in one.places]
+    places = [place for finding in merged(findings) for place in finding.places]
     assert len(places) == len(findings)

@@ -86,8 +86,8 @@ def test_no_id_is_of_two_families() -> None:
 
 
 def level_of(model: str, reasoning: str | None = None, tools: str | None = None) -> list[str]:
-    found = check(graph(VLLM_AGG, serves(model, reasoning, tools)), only="PS602")
-    return [str(finding.level) for finding in found]
+    findings = check(graph(VLLM_AGG, serves(model, reasoning, tools)), only="PS602")
+    return [str(finding.level) for finding in findings]
 
 
 def test_the_level_is_that_of_the_certainty() -> None:
@@ -105,9 +105,9 @@ def test_a_parser_that_nothing_describes_is_accepted() -> None:
 def test_the_served_name_tells_the_family_of_a_folder() -> None:
     args = ["--model", "/models/weights", "--served-model-name", "moonshotai/Kimi-K3"]
     changes = {"dgd/spec/components/worker/podTemplate/spec/containers/main/args": args}
-    found = check(manifest(VLLM_AGG, changes), only="PS602")
-    assert [finding.level for finding in found] == [Level.WARNING]
-    assert "Kimi K3" in found[0].message
+    findings = check(manifest(VLLM_AGG, changes), only="PS602")
+    assert [finding.level for finding in findings] == [Level.WARNING]
+    assert "Kimi K3" in findings[0].message
 
 
 def test_flags_from_outside_of_the_file_may_set_a_parser() -> None:

@@ -169,8 +169,8 @@ def test_what_the_webhook_refuses_depends_on_the_operator_and_not_on_the_image()
 def test_a_type_that_is_no_slip_is_less_than_an_error(
     field: str, value: str, level: Level | None
 ) -> None:
-    found = check(alpha({field: value}), only="PS786")
-    assert [f.level for f in found] == ([level] if level else [])
+    findings = check(alpha({field: value}), only="PS786")
+    assert [f.level for f in findings] == ([level] if level else [])
 
 
 def test_a_component_of_ones_own_without_dynamo_is_a_note() -> None:
@@ -190,8 +190,8 @@ def test_the_option_selects_the_operator(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("version", "newer"), [("1.6.2", 0), ("1.7", 1), ("1.9", 1)])
 def test_an_operator_newer_than_the_known_crds_is_one_warning(version: str, newer: int) -> None:
-    found = check(manifest(VLLM_AGG), only="PS910", operator=version)
-    assert [(f.level, f.message, f.place) for f in found] == newer * [
+    findings = check(manifest(VLLM_AGG), only="PS910", operator=version)
+    assert [(f.level, f.message, f.place) for f in findings] == newer * [
         (
             Level.WARNING,
             f"the operator is {version}, whose CRD penstock does not know; it is judged as 1.6",
@@ -296,7 +296,7 @@ def places(value: Any, path: tuple[str | int, ...]) -> Iterator[tuple[str | int,
 
 def reported(document: dict[str, Any]) -> set[str]:
     specs = stored("1.5")
-    unknown = {place_of(one.path) for one in unknown_fields(document, specs)}
+    unknown = {place_of(field.path) for field in unknown_fields(document, specs)}
     return unknown | {
         place_of((*bad.path, bad.limit) if bad.keyword == "required" else bad.path)
         for bad in bad_values(document, specs)

@@ -70,8 +70,8 @@ def test_a_manifest_with_a_byte_order_mark_is_a_manifest(tmp_path: Path) -> None
 
 def test_a_named_pipe_and_a_device_are_not_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    found = [errors_of(path)[0] for path in (tmp_path / "pipe", Path("/dev/zero"))]
-    assert [e.message for e in found] == ["is a named pipe, not a file", "is a device, not a file"]
+    errors = [errors_of(path)[0] for path in (tmp_path / "pipe", Path("/dev/zero"))]
+    assert [e.message for e in errors] == ["is a named pipe, not a file", "is a device, not a file"]
 
 
 def test_an_empty_path_is_not_the_current_folder(capsys: pytest.CaptureFixture[str]) -> None:
@@ -115,8 +115,8 @@ def test_arguments_in_one_line_of_json_have_their_column(tmp_path: Path) -> None
         DGD | {"apiVersion": "nvidia.com/v1beta1", "spec": {"components": [component]}}
     )
     (tmp_path / "f.json").write_text(text)
-    found = next(f for f in check_file(tmp_path / "f.json", Hints()) if "--xyz" in f.message)
-    assert (found.line, text[(found.column or 0) - 1 :][:7]) == (1, '"--xyz"')
+    finding = next(f for f in check_file(tmp_path / "f.json", Hints()) if "--xyz" in f.message)
+    assert (finding.line, text[(finding.column or 0) - 1 :][:7]) == (1, '"--xyz"')
 
 
 @pytest.mark.parametrize("items", ["items: []", "items:"])
@@ -130,9 +130,9 @@ def test_a_list_without_items_is_not_empty(tmp_path: Path, items: str) -> None:
 def test_services_in_a_list_have_a_fix(tmp_path: Path) -> None:
     path = tmp_path / "f.yaml"
     path.write_text(json.dumps(DGD | {"spec": {"services": []}}))
-    found = {error.place: error for error in errors_of(path)}
-    assert found["spec.services"].message == "must be a mapping, got []"
-    assert found["spec.services"].fix == "Write `key: value` lines."
+    errors = {error.place: error for error in errors_of(path)}
+    assert errors["spec.services"].message == "must be a mapping, got []"
+    assert errors["spec.services"].fix == "Write `key: value` lines."
 
 
 @pytest.mark.parametrize(

@@ -40,14 +40,14 @@ def test_the_summary_lists_the_findings(name: str) -> None:
         rf"^\| {re.escape(name)} \| (.*) \| (.*) \| (.*) \|$", SUMMARY.read_text(), re.MULTILINE
     )
     assert row is not None
-    found = findings(name)
+    listed = findings(name)
     for cell, level in zip(row.groups(), (Level.ERROR, Level.WARNING, Level.NOTE), strict=True):
-        assert cell.split() == rules_of(found, level)
+        assert cell.split() == rules_of(listed, level)
 
 
-def rules_of(found: tuple[Finding, ...], level: Level) -> list[str]:
+def rules_of(findings: tuple[Finding, ...], level: Level) -> list[str]:
     """`PS404 PS408×2`"""
-    rules = [f.rule for f in found if f.level is level]
+    rules = [f.rule for f in findings if f.level is level]
     return [f"{r}×{n}" if (n := rules.count(r)) > 1 else r for r in sorted(set(rules))]
 
 

@@ -23,7 +23,7 @@ LINE = re.compile(r"(\S+\.yaml)(:\d+:\d+)?( --set \S+)? PS\d{3} (error|warning|n
 
 
 def finding(rule: str = "PS810", level: Level = Level.NOTE, **changes: object) -> Finding:
-    given = {
+    defaults = {
         "file": "g.yaml",
         "line": 3,
         "column": 5,
@@ -32,7 +32,7 @@ def finding(rule: str = "PS810", level: Level = Level.NOTE, **changes: object) -
         "why": "w",
         "fix": "f",
     }
-    return Finding(rule=rule, level=level, **{**given, **changes})  # type: ignore[arg-type]
+    return Finding(rule=rule, level=level, **{**defaults, **changes})  # type: ignore[arg-type]
 
 
 def printed(*findings: Finding, is_full: bool = False, **changes: int) -> list[str]:

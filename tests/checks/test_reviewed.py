@@ -33,7 +33,7 @@ TYPE = "node.kubernetes.io~1instance-type"
 
 
 def found(text: str, rule: str) -> list[Finding]:
-    return [one for one in check(text) if one.rule == rule]
+    return [finding for finding in check(text) if finding.rule == rule]
 
 
 def only(text: str, rule: str) -> Finding:
@@ -99,7 +99,7 @@ def test_the_successor_of_the_connector_flag_has_the_role_of_the_pool(
     finding = only(text, "PS144")
     assert finding.replaces == "--connector"
     assert json.dumps(expected) in " ".join(finding.yaml.split())
-    assert not [one for one in found(text, "PS401") if one.component == "prefill"]
+    assert not [finding for finding in found(text, "PS401") if finding.component == "prefill"]
 
 
 def test_several_connectors_become_one() -> None:
@@ -143,7 +143,9 @@ def test_nodes_without_efa_have_only_tcp(types: list[str], level: Level) -> None
     affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
     pods = {f"{COMPONENTS}/{pool}/podTemplate/spec/affinity": affinity for pool in POOLS}
     no_tls = {f"{pool}/env/UCX_TLS": REMOVE for pool in (DECODE, PREFILL)}
-    levels = {one.level for one in found(vllm("1.6.1", {**NO_RDMA, **no_tls, **pods}), "PS431")}
+    levels = {
+        finding.level for finding in found(vllm("1.6.1", {**NO_RDMA, **no_tls, **pods}), "PS431")
+    }
     assert levels == {level}
 
 
@@ -178,7 +180,7 @@ def test_a_decode_pool_of_vllm_serves_alone_until_the_frontend_waits_for_prefill
     def alone(tag: str) -> list[Level]:
         mode = {f"{DECODE}/env/MODE": {"name": "DYN_VLLM_DISAGGREGATION_MODE", "value": "decode"}}
         text = vllm(tag, {f"{COMPONENTS}/prefill": REMOVE, **mode})
-        return [one.level for one in found(text, "PS766")]
+        return [finding.level for finding in found(text, "PS766")]
 
     assert [alone("1.2.1"), alone("1.3.1")] == [[], [Level.ERROR]]
 
@@ -195,7 +197,7 @@ def test_a_tray_of_a_rack_has_four_gpus() -> None:
     finding = only(graph(TRTLLM_DISAGG, {**rack, "kv_transfer": {}}), "PS206")
     assert (finding.level, finding.yaml) == (Level.WARNING, "hardware:\n  gpus_per_node: 4")
     both = found(graph(TRTLLM_AGG, {**rack, "worker/gpus": 8}), "PS206")
-    assert sorted(one.level for one in both) == [Level.ERROR, Level.WARNING]
+    assert sorted(finding.level for finding in both) == [Level.ERROR, Level.WARNING]
 
 
 def test_a_worker_without_a_mode_decodes_where_the_old_prefill_flag_exists() -> None:
@@ -226,7 +228,9 @@ def test_a_frontend_that_first_clears_the_namespace_is_a_frontend() -> None:
 def test_the_flag_for_a_prefill_worker_is_one_that_the_image_has(tag: str, flag: str) -> None:
     words = ["python3", "-m", "dynamo.vllm", "--model", "a/b"]
     command = {f"{PREFILL}/command": words, f"{PREFILL}/args": []}
-    (finding,) = [one for one in found(vllm(tag, command), "PS767") if one.component == "prefill"]
+    (finding,) = [
+        finding for finding in found(vllm(tag, command), "PS767") if finding.component == "prefill"
+    ]
     assert finding.fix.startswith(f"Add {flag}")
     assert finding.why.startswith("The worker serves whole requests")
 
@@ -278,7 +282,7 @@ def test_a_module_is_suggested_only_for_a_typing_error() -> None:
 def test_without_a_device_ucx_uses_what_it_may(tls: str, level: Level, message: str) -> None:
     env = {f"{pool}/env/UCX_TLS": {"name": "UCX_TLS", "value": tls} for pool in (DECODE, PREFILL)}
     of_all = found(vllm("1.6.1", {**NO_RDMA, **env}), "PS431")
-    assert {(one.level, message in one.message) for one in of_all} == {(level, True)}
+    assert {(finding.level, message in finding.message) for finding in of_all} == {(level, True)}
 
 
 def test_without_a_connector_no_kv_is_transferred_since_1_0() -> None:
@@ -292,7 +296,7 @@ def test_without_a_connector_no_kv_is_transferred_since_1_0() -> None:
 
 def test_the_fix_of_a_graph_without_fabric_removes_no_field_that_is_unset() -> None:
     text = graph(TRTLLM_DISAGG, {"hardware/fabric": "none", "kv_transfer/transport": REMOVE})
-    assert {one.fix for one in found(text, "PS431")} == {
+    assert {finding.fix for finding in found(text, "PS431")} == {
         "If the nodes have an RDMA network, name it in hardware.fabric, and leave "
         "kv_transfer.transport unset. Otherwise consider aggregated workers."
     }

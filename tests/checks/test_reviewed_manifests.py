@@ -32,7 +32,7 @@ NVIDIA = "nvcr.io/nvidia/ai-dynamo"
 
 
 def found(text: str, rule: str) -> list[Finding]:
-    return [one for one in check(text) if one.rule == rule]
+    return [finding for finding in check(text) if finding.rule == rule]
 
 
 def only(text: str, rule: str) -> Finding:
@@ -379,8 +379,8 @@ def test_a_mount_without_a_volume_is_refused_before_the_operator_added_claims(
     operator: str, level: Level
 ) -> None:
     mount = {f"{WORKER}/volumeMounts": [{"name": "cache", "mountPath": "/cache"}]}
-    found = check(manifest(VLLM_AGG, mount), operator=operator)
-    (finding,) = [one for one in found if one.rule == "PS726"]
+    findings = check(manifest(VLLM_AGG, mount), operator=operator)
+    (finding,) = [finding for finding in findings if finding.rule == "PS726"]
     assert finding.level is level
     assert ("API server rejects" in finding.why) is (level is Level.ERROR)
 
@@ -403,7 +403,7 @@ def test_settings_in_a_file_of_an_unknown_flag_may_contain_what_is_missing() -> 
     base = manifest(TRTLLM_DISAGG, {f"{PREFILL}/args": arguments})
     assert found(base, "PS401")
     unknown = manifest(TRTLLM_DISAGG, {f"{PREFILL}/args": [*arguments, "--config-path", "/a.yaml"]})
-    assert not [one for one in found(unknown, "PS401") if "prefill" in one.place]
+    assert not [finding for finding in found(unknown, "PS401") if "prefill" in finding.place]
 
 
 def ucx(decode: str, prefill: str) -> str:
@@ -449,5 +449,6 @@ def test_vllm_on_several_nodes_that_fits_one_runs_on_each() -> None:
 def test_the_threshold_of_a_startup_probe_is_named() -> None:
     (case, *_) = cases()["PS707"]
     assert all(
-        re.match(r"Raise failureThreshold to \d+", one.fix) for one in found(case.bad, "PS707")
+        re.match(r"Raise failureThreshold to \d+", finding.fix)
+        for finding in found(case.bad, "PS707")
     )

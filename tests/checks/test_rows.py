@@ -304,8 +304,8 @@ def test_the_bytecode_of_packaged_rows_is_cached(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("owner", [*dict.fromkeys(TYPES.values())])
 def test_every_fact_of_the_documents_has_a_description(owner: type) -> None:
-    given = {field.name for field in fields(owner)}
-    for name in attributes(owner) - given:
+    described = {field.name for field in fields(owner)}
+    for name in attributes(owner) - described:
         member = inspect.getattr_static(owner, name)
         about = member.func if isinstance(member, cached_property) else member
         assert inspect.getdoc(about), f"{owner.__name__}.{name}"

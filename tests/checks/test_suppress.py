@@ -30,8 +30,8 @@ def commented(text: str, key: str, comment: str, *, above: bool = False) -> str:
 
 
 def of(rule: str, text: str) -> Finding:
-    (found,) = [finding for finding in check(text) if finding.rule == rule]
-    return found
+    (finding,) = [finding for finding in check(text) if finding.rule == rule]
+    return finding
 
 
 @pytest.mark.parametrize("above", [False, True])
@@ -83,10 +83,10 @@ def test_a_comment_on_another_line_suppresses_nothing_and_is_reported() -> None:
 )
 def test_a_comment_that_cannot_suppress_is_a_warning(comment: str, message: str, fix: str) -> None:
     text = commented(WRONG, "stream_interval", f"# penstock: {comment}")
-    found = of("PS005", text)
-    assert message in found.message
-    assert fix in found.fix
-    assert found.level is Level.WARNING
+    findings = of("PS005", text)
+    assert message in findings.message
+    assert fix in findings.fix
+    assert findings.level is Level.WARNING
     assert not of("PS601", text).suppressed
 
 

@@ -287,9 +287,9 @@ def test_flags_tell_the_release_of_an_image_without_a_version() -> None:
 
 def test_an_own_image_may_have_flags_that_no_release_has() -> None:
     flag = {f"{ARGS}/2": "--modelexpress-role=source"}
-    own = {IMAGE: "registry.example.com/llm/serving:stable"}
+    image = {IMAGE: "registry.example.com/llm/serving:stable"}
     assert levels(manifest(VLLM_AGG, flag), "PS141") == ["error"]
-    assert levels(manifest(VLLM_AGG, {**flag, **own}), "PS141") == ["note"]
+    assert levels(manifest(VLLM_AGG, {**flag, **image}), "PS141") == ["note"]
 
 
 @pytest.mark.parametrize("image", ["REPLACE_WITH_IMAGE", "registry.example/team/vllm-runtime:dev"])
@@ -312,8 +312,8 @@ def test_a_build_without_a_version_may_have_a_flag_that_resembles_none(image: st
 
 def test_a_key_of_an_engine_file_may_be_a_flag_of_an_own_build() -> None:
     key = {"worker/own-shadow-engine": True}
-    own = {IMAGE: "registry.example/team/vllm-runtime:dev"}
-    (unknown,) = found(manifest(VLLM_AGG, {**key, **own}), "PS142")
+    image = {IMAGE: "registry.example/team/vllm-runtime:dev"}
+    (unknown,) = found(manifest(VLLM_AGG, {**key, **image}), "PS142")
     assert unknown.level is Level.NOTE
     assert unknown.message.startswith("no release of Dynamo has the flag --own-shadow-engine")
     assert unknown.fix == "Use an image whose build has the flag, or remove own-shadow-engine."

@@ -123,9 +123,13 @@ def renewed(
     findings: Iterable[Finding], old: Baseline | None, folder: Path, scope: Scope
 ) -> Baseline:
     """The baseline with all findings of the scope; other entries remain."""
-    entries = [one for one in (old.findings if old else ()) if not scope.has(one, folder)]
+    entries = [
+        finding for finding in (old.findings if old else ()) if not scope.has(finding, folder)
+    ]
     entries += [entry_of(finding, folder) for finding in findings if is_acceptable(finding)]
-    return Baseline(version=VERSION, findings=tuple(sorted(entries, key=lambda one: one.order)))
+    return Baseline(
+        version=VERSION, findings=tuple(sorted(entries, key=lambda finding: finding.order))
+    )
 
 
 def as_text(baseline: Baseline) -> str:

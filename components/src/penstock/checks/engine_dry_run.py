@@ -144,7 +144,7 @@ def _asked(deployment: ServingDeployment, worker: Worker, engines: Engines) -> O
         )
         for hardware in _hardware(deployment, worker)
     ]
-    decided = [one for one in outcomes if not isinstance(one, Refused)]
+    decided = [outcome for outcome in outcomes if not isinstance(outcome, Refused)]
     return decided[0] if decided else outcomes[0]
 
 
@@ -154,8 +154,8 @@ def _named_code(worker: Worker) -> str:
     values = config.values if isinstance(config, KnownConfig) else {}
     texts = [*worker.launch.arguments, *(f"{k}={v}" for k, v in worker.launch.env.items())]
     for text in (*texts, json.dumps(values, default=str)):
-        if found := NAMES_CODE.search(text):
-            return found.group()
+        if name := NAMES_CODE.search(text):
+            return name.group()
         for word in WORDS.split(text):
             if DOTTED.fullmatch(word):
                 return word
@@ -248,8 +248,8 @@ def new_results(
     deployment: ServingDeployment,
     engines: Engines,
     file: CheckedFile,
-    found: Sequence[Finding],
-    shown: Callable[[str], bool],
+    findings: Sequence[Finding],
+    is_shown: Callable[[str], bool],
 ) -> Iterator[tuple[Rule, RuleResult]]:
     """What the engines' own code finds, without what the rules have ``found`` already: an error
     about a setting that the engine's sentence names, or any error of the worker if it names none.
@@ -257,14 +257,14 @@ def new_results(
     """
     errors = [
         (finding.component, finding.line)
-        for finding in found
-        if shown(finding.rule)
+        for finding in findings
+        if is_shown(finding.rule)
         and (finding.level is Level.ERROR or by_id(finding.rule).level is Level.ERROR)
         and finding.level is not Level.NOTE
     ]
-    for one in results_of_engines(deployment, engines):
-        name = one.result.location.component
-        lines = {file.locate(place).line for place in one.related} - {None}
+    for answer in results_of_engines(deployment, engines):
+        name = answer.result.location.component
+        lines = {file.locate(place).line for place in answer.related} - {None}
         known = {component for component, line in errors if not lines or line in lines}
-        if one.rule is not REFUSED or not (known if lines else name in known):
-            yield one.rule, one.result
+        if answer.rule is not REFUSED or not (known if lines else name in known):
+            yield answer.rule, answer.result

@@ -42,17 +42,17 @@ def found_files(paths: Iterable[Path]) -> FoundFiles:
     skipped: dict[Path, SkippedFile] = {}
     for path in paths:
         below = list(_yaml_files(path)) if path.is_dir() else []
-        charts = tuple(one.parent for one in below if one.name == CHART)
-        reasons = {one: _why_skipped(one, charts) for one in below}
-        for one, reason in reasons.items():
+        charts = tuple(file.parent for file in below if file.name == CHART)
+        reasons = {file: _why_skipped(file, charts) for file in below}
+        for file, reason in reasons.items():
             if reason:
-                skipped[one.absolute()] = SkippedFile(path=one, reason=reason)
+                skipped[file.absolute()] = SkippedFile(path=file, reason=reason)
         # A folder with nothing to check is a finding.
-        for one in [one for one in below if not reasons[one]] or [path]:
-            files.setdefault(one.absolute(), one)
+        for file in [file for file in below if not reasons[file]] or [path]:
+            files.setdefault(file.absolute(), file)
     return FoundFiles(
         files=tuple(files.values()),
-        skipped=tuple(one for path, one in skipped.items() if path not in files),
+        skipped=tuple(file for path, file in skipped.items() if path not in files),
     )
 
 

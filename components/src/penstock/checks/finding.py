@@ -66,8 +66,8 @@ def _sentences(text: str) -> list[str]:
 def _is_part(sentence: str, other: str) -> bool:
     """Whether ``other`` begins with what ``sentence`` asks for, in another notation: `Set x to 1.`
     and `Set `--x 1` in the launch script.`"""
-    words, others = _gist(sentence), _gist(other)
-    return bool(words) and others[: len(words)] == words
+    words, other_words = _gist(sentence), _gist(other)
+    return bool(words) and other_words[: len(words)] == words
 
 
 def _gist(sentence: str) -> list[str]:

@@ -21,7 +21,9 @@ def as_json(report: CheckReport) -> str:
     document = {
         "files": list(report.files),
         "skipped": len(report.skipped),
-        "skipped_files": [{"file": str(one.path), "reason": one.reason} for one in report.skipped],
+        "skipped_files": [
+            {"file": str(file.path), "reason": file.reason} for file in report.skipped
+        ],
         "errors": counts.errors,
         "warnings": counts.warnings,
         "notes": counts.notes,
@@ -34,9 +36,9 @@ def as_json(report: CheckReport) -> str:
 
 
 def _as_object(finding: Finding) -> dict[str, Any]:
-    found = asdict(finding)
-    del found["also"], found["subject"]
-    return {**found, "places": [asdict(place) for place in finding.places]}
+    values = asdict(finding)
+    del values["also"], values["subject"]
+    return {**values, "places": [asdict(place) for place in finding.places]}
 
 
 def as_sarif(report: CheckReport) -> str:
@@ -99,18 +101,16 @@ def _annotations(finding: Finding) -> Iterator[str]:
     message = f"{about}: {finding.message}" if about else finding.message
     text = f"{message}\nFix: {finding.fix}" if finding.fix else message
     for place in finding.places:
-        properties = {
+        values = {
             "file": finding.file,
             "line": place.line,
             "col": place.column,
             "title": finding.rule,
         }
-        given = ",".join(
-            f"{name}={_property(str(value))}"
-            for name, value in properties.items()
-            if value is not None
+        properties = ",".join(
+            f"{name}={_property(str(value))}" for name, value in values.items() if value is not None
         )
-        yield f"::{COMMANDS[finding.level]} {given}::{_data(text)}"
+        yield f"::{COMMANDS[finding.level]} {properties}::{_data(text)}"
 
 
 def _data(text: str) -> str:

@@ -75,12 +75,12 @@ def incomplete_graph(
     if not sound or is_invented:
         return Incomplete(problems=tuple(further))
     owners = {opaque_owner(dict(draft.renamed.values), place) for place in places} - {None}
-    found = [
+    findings = [
         finding
         for finding in _common(sound, check)
         if not _depends(finding.place, (*places, *left_out)) and not _runs_in(finding, owners)
     ]
-    return Incomplete(problems=tuple(further), findings=tuple(found), left_out=places)
+    return Incomplete(problems=tuple(further), findings=tuple(findings), left_out=places)
 
 
 def incomplete_manifest(
@@ -90,13 +90,13 @@ def incomplete_manifest(
     and for other problems without the components that have them."""
     lines = [p.line for p in problems if p.line is not None and FREE.search(p.place)]
     texts = dict.fromkeys(filled(text, lines, turn) for turn in range(TURNS))
-    readings = [_reading(one, source) for one in texts]
+    readings = [_reading(text, source) for text in texts]
     if None in readings:
         return Incomplete()
     known = [reading for reading in readings if reading is not None]
     broken = {name for reading in known for name in reading.broken}
     by_deployment = zip(*(reading.manifests for reading in known), strict=True)
-    found = [
+    findings = [
         finding
         for manifests in by_deployment
         for finding in _common(list(_sources(manifests, broken, text)), check)
@@ -109,7 +109,7 @@ def incomplete_manifest(
     entries = [parent_of(place) for place in places if place.endswith(".value")]
     kept = [
         finding
-        for finding in found
+        for finding in findings
         if not _depends(finding.place, (*places, *entries))
         and (
             finding.rule in OF_OBJECT
@@ -223,8 +223,8 @@ def _name(source: str) -> str:
     return valid_name(stem) if name_problems(source) else stem
 
 
-def _depends(place: str, others: Iterable[str]) -> bool:
-    return any(is_within(place, other) for other in others)
+def _depends(place: str, other_places: Iterable[str]) -> bool:
+    return any(is_within(place, other) for other in other_places)
 
 
 def _problem_key(problem: Problem) -> tuple[Any, ...]:
@@ -237,14 +237,14 @@ def _finding_key(finding: Finding) -> tuple[Any, ...]:
 
 def _common(sources: Sequence[Source], check: Check) -> list[Finding]:
     """The findings that every source has."""
-    found = [check(source) for source in sources]
-    return _in_all(found, _finding_key)
+    findings = [check(source) for source in sources]
+    return _in_all(findings, _finding_key)
 
 
 def _in_all(lists: Sequence[Sequence[T]], key: Callable[[T], tuple[Any, ...]]) -> list[T]:
     """The items of the first list that all others have too."""
-    first, *others = lists or [[]]
-    keys = [{key(item) for item in items} for items in others]
+    first, *other_lists = lists or [[]]
+    keys = [{key(item) for item in items} for items in other_lists]
     unique = {key(item): item for item in first}
     return [item for name, item in unique.items() if all(name in each for each in keys)]
 

@@ -64,15 +64,15 @@ def _cause(finding: Finding) -> Any:
 
 
 def _one(group: Sequence[Finding], pasted: str) -> Finding:
-    first, *others = group
-    names = " and ".join(finding.component for finding in others)
+    first, *further = group
+    names = " and ".join(finding.component for finding in further)
     message = first.message
-    if any(finding.message != message for finding in others):
+    if any(finding.message != message for finding in further):
         message += f" (also {names})"
     fix = first.fix
-    if any(finding.fix != fix for finding in others):
+    if any(finding.fix != fix for finding in further):
         fix += f" Do the same for {names}."
-    also = tuple(place for finding in others for place in finding.places)
+    also = tuple(place for finding in further for place in finding.places)
     return replace(first, message=message, fix=fix, yaml=pasted, also=also)
 
 

@@ -49,9 +49,11 @@ def place_of(sentence: str, worker: Worker) -> RefusalPlace:
     """The place of the setting whose name has the most letters in the sentence; if several have, of
     the first."""
     text = _plain(sentence)
-    found = sorted(set(_named(text, worker)), key=lambda one: (-one[0], one[1]))
+    candidates = sorted(
+        set(_named(text, worker)), key=lambda candidate: (-candidate[0], candidate[1])
+    )
     settings = worker.settings.values
-    keys = list(dict.fromkeys(key for _, _, key in found))
+    keys = list(dict.fromkeys(key for _, _, key in candidates))
     # `--kv-transfer-config` in the sentence: where it would be, if it is not set.
     unset = [flag for flag in FLAG.findall(sentence) if worker.get(flag) is None]
     missing = tuple(worker.config_location(flag) for flag in dict.fromkeys(unset))

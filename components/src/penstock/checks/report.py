@@ -131,10 +131,10 @@ def _summary(findings: Sequence[Finding], paint: Paint) -> Iterator[str]:
 def _skipped(skipped: Sequence[SkippedFile], *, is_full: bool) -> Iterator[str]:
     """The names of skipped files: each with its reason, or the first on one line."""
     if is_full or len(skipped) == 1:
-        yield from (f"skipped {one.path}: {one.reason}" for one in skipped)
+        yield from (f"skipped {file.path}: {file.reason}" for file in skipped)
         return
     if skipped:
-        names = [f"{one.path} ({one.reason})" for one in skipped[:FEW_SKIPPED]]
+        names = [f"{file.path} ({file.reason})" for file in skipped[:FEW_SKIPPED]]
         more = len(skipped) - FEW_SKIPPED
         names += [f"{more} more (--full lists all)"] if more > 0 else []
         yield f"skipped {', '.join(names)}"
@@ -180,23 +180,23 @@ def _rule_line(rule: Rule) -> str:
     return f"{rule.id:<7}  {rule.level:<7}  {rule.title}"
 
 
-def explain(rule: str) -> str:
+def explain(rule_id: str) -> str:
     """The documentation of a rule, or the rules of a group."""
-    if members := members_of(rule):
+    if members := members_of(rule_id):
         title = members[0].group_title
-        return "\n".join([f"{rule} (group): {title}", "", *map(_rule_line, members)])
-    found = by_id(rule)
-    levels = " or ".join(map(str, (found.level, *found.other_levels)))
-    lines = [f"{found.id} ({levels}): {found.title}", ""]
+        return "\n".join([f"{rule_id} (group): {title}", "", *map(_rule_line, members)])
+    rule = by_id(rule_id)
+    levels = " or ".join(map(str, (rule.level, *rule.other_levels)))
+    lines = [f"{rule.id} ({levels}): {rule.title}", ""]
     texts = {
-        "Cause": found.cause,
-        "Effect": found.effect,
-        "Example": found.example,
-        "Fix": found.remedy,
-        "Except": found.exceptions,
-        "Source": found.source,
-        "Group": found.group,
+        "Cause": rule.cause,
+        "Effect": rule.effect,
+        "Example": rule.example,
+        "Fix": rule.remedy,
+        "Except": rule.exceptions,
+        "Source": rule.source,
+        "Group": rule.group,
     }
     lines += [f"{f'{name}:':<8} {text}" for name, text in texts.items() if text]
-    lines.append(f"Verified for: {found.versions.text()}")
+    lines.append(f"Verified for: {rule.versions.text()}")
     return "\n".join(lines)

@@ -83,14 +83,14 @@ def _router(
     if setting is None or deployment.router_mode != "kv":
         return
     for worker in deployment.one_worker_per_component:
-        own = resolved[worker.name].block_size if worker.name in resolved else None
+        block_size = resolved[worker.name].block_size if worker.name in resolved else None
         # A size that is set is compared by the router's own rule.
-        if own and worker.runs_prefill and worker.count("block_size") is None:
-            if str(setting.value) != str(own):
+        if block_size and worker.runs_prefill and worker.count("block_size") is None:
+            if str(setting.value) != str(block_size):
                 yield RuleResult(
                     location=setting.location,
                     message=f"{setting.location.path[0]} is {setting.value}, but {worker.name} "
-                    f"gets a KV block size of {own}",
+                    f"gets a KV block size of {block_size}",
                     fix=Fix(text=f"Remove {setting.location.path[0]}."),
                     level=Level.NOTE,
                 )

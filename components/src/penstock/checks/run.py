@@ -89,7 +89,7 @@ def check_file(
     sets: Sequence[str] = (),
     rules: Sequence[Rule] | None = None,
     engines: Engines | None = None,
-    shown: Shown = always,
+    is_shown: Shown = always,
 ) -> tuple[Finding, ...]:
     """All findings of a graph or a manifest; a file that cannot be read is a finding too.
 
@@ -104,7 +104,7 @@ def check_file(
         sources = sources_of(text, str(path), sets)
     except (GraphError, ChartError, ManifestError) as error:
         return _invalid_file(text, path, hints, sets, error, rules)
-    return check_sources(sources, hints, rules, engines, shown)
+    return check_sources(sources, hints, rules, engines, is_shown)
 
 
 def _read(path: Path) -> str:
@@ -125,20 +125,23 @@ def check_sources(
     hints: Hints,
     rules: Sequence[Rule] | None = None,
     engines: Engines | None = None,
-    shown: Shown = always,
+    is_shown: Shown = always,
 ) -> tuple[Finding, ...]:
     """The findings of all deployments of one file, by line."""
     name = sources[0].deployment.source
     off: dict[str, str] = {}
-    found = [
+    findings = [
         finding
         for source in sources
-        for finding in _check(source, hints, rules, off, engines, shown)
+        for finding in _check(source, hints, rules, off, engines, is_shown)
     ]
-    found += _about_rules_that_are_off(off, name, rules)
+    findings += _about_rules_that_are_off(off, name, rules)
     comments, broken = read_comments(_text_of(sources[0]))
-    suppressions = [*comments, *(one for source in sources for one in _of_graph(source))]
-    findings, used = suppressed(found, suppressions)
+    suppressions = [
+        *comments,
+        *(suppression for source in sources for suppression in _of_graph(source)),
+    ]
+    findings, used = suppressed(findings, suppressions)
     of_comments = [*unused(suppressions, used, name), *broken_comments(broken, name)]
     return tuple(sorted((*findings, *of_comments), key=_order))
 
@@ -149,7 +152,7 @@ def _check(
     rules: Sequence[Rule] | None,
     off: dict[str, str],
     engines: Engines | None = None,
-    shown: Shown = always,
+    is_shown: Shown = always,
 ) -> list[Finding]:
     """The findings of one deployment, before suppression. ``off`` gets the rules that found what
     only later versions than that of the image have, and these versions."""
@@ -159,20 +162,20 @@ def _check(
     versions = VersionFilter(deployment, off)
     # PS911 is about the others, also those that are not selected.
     selected = None if rules is None else {rule.id for rule in rules}
-    found = dict.fromkeys(
+    findings = dict.fromkeys(
         _finding(reported, result, file, name)
         for rule in (all_rules() if selected is None or "PS911" in selected else rules or ())
         for reported, result in _results(rule, deployment, versions)
         if selected is None or rule.id in selected
     )
-    precise = {f.place for f in found if f.level is Level.ERROR and f.rule != BY_SCHEMA}
-    kept = [f for f in found if f.rule != BY_SCHEMA or f.place not in precise]
+    precise = {f.place for f in findings if f.level is Level.ERROR and f.rule != BY_SCHEMA}
+    kept = [f for f in findings if f.rule != BY_SCHEMA or f.place not in precise]
     if engines is not None:
         from penstock.checks.engine_dry_run import new_results
 
         kept += dict.fromkeys(
             _finding(rule, result, file, name)
-            for rule, result in new_results(deployment, engines, file, kept, shown)
+            for rule, result in new_results(deployment, engines, file, kept, is_shown)
             if rules is None or rule in rules
         )
     return kept
@@ -184,8 +187,8 @@ def _about_rules_that_are_off(
     rule = by_id("PS911")
     if off and (rules is None or rule in rules):
         listed = ", ".join(f"{id_} ({versions})" for id_, versions in sorted(off.items()))
-        one = "1 rule concerns" if len(off) == 1 else f"{len(off)} rules concern"
-        message = f"{one} only later versions than that of the image: {listed}"
+        subject = "1 rule concerns" if len(off) == 1 else f"{len(off)} rules concern"
+        message = f"{subject} only later versions than that of the image: {listed}"
         yield _of_file(Problem(message=message, fix=rule.remedy), Path(name), rule, rule.level, "")
 
 
@@ -238,24 +241,26 @@ def _invalid_file(
         for problem in (*error.problems, *rest.problems)
         if problem.kind not in UNFILLED
     ]
-    found = list(rest.findings or ())
+    findings = list(rest.findings or ())
     kinds = {problem.kind for problem in error.problems}
     if kinds & UNFILLED:
         placeholders = _placeholders(text, path)
         replaced = {"PS909"}
         if any(f.level is Level.NOTE for f in placeholders):
             replaced.add("PS149")  # what fills the placeholders fills $MODEL in a script, too
-        kept = (f for f in found if f.rule not in replaced or f.level is Level.WARNING)
-        found = [*kept, *placeholders]
-    found += _about_rules_that_are_off(off, str(path), rules)
-    findings, _ = suppressed((*problems, *found), read_comments(text)[0])
+        kept = (f for f in findings if f.rule not in replaced or f.level is Level.WARNING)
+        findings = [*kept, *placeholders]
+    findings += _about_rules_that_are_off(off, str(path), rules)
+    findings, _ = suppressed((*problems, *findings), read_comments(text)[0])
     return tuple(sorted((*findings, _about(rest, path, error)), key=_order))
 
 
 def _placeholders(text: str, path: Path) -> list[Finding]:
     """What PS909 reports of a manifest that cannot be read with its placeholders."""
-    unfilled = ((one.cursor, one.text) for one in placeholders_of(text, str(path)))
-    found = []
+    unfilled = (
+        (placeholder.cursor, placeholder.text) for placeholder in placeholders_of(text, str(path))
+    )
+    findings = []
     for kind, placed in by_kind(unfilled).items():
         first, _ = placed[0]
         line, column = first.position or (None, None)
@@ -266,8 +271,10 @@ def _placeholders(text: str, path: Path) -> list[Finding]:
             message=about_placeholders(kind, [text for _, text in placed]),
             fix=fix_of(kind, [text for _, text in placed]),
         )
-        found.append(_of_file(problem, path, by_id("PS909"), LEVELS[kind], REASONS.get(kind, "")))
-    return found
+        findings.append(
+            _of_file(problem, path, by_id("PS909"), LEVELS[kind], REASONS.get(kind, ""))
+        )
+    return findings
 
 
 def _about(rest: Incomplete, path: Path, error: PenstockError) -> Finding:
@@ -385,8 +392,11 @@ def require_sound(
     ``refused``: rules whose warnings count as errors here; ``ignored``: rules that do not count.
     Returns a line with the number of warnings, if there are any.
     """
-    found = [f for f in merged(check_source(source, Hints())) if not f.suppressed]
-    findings = [f for f in found if f.rule not in ignored]
+    findings = [
+        finding
+        for finding in merged(check_source(source, Hints()))
+        if not finding.suppressed and finding.rule not in ignored
+    ]
     if errors := [f for f in findings if f.level is Level.ERROR or f.rule in refused]:
         raise CheckError(*(_problem(finding) for finding in errors))
     warnings = sum(f.level is Level.WARNING for f in findings)

@@ -49,12 +49,12 @@ def _longest(rule: str, prefixes: Sequence[str]) -> int:
 
 
 def _prefixes(option: str, values: Sequence[str]) -> tuple[str, ...]:
-    found = tuple(part.strip().upper() for value in values for part in value.split(","))
-    for prefix in found:
+    prefixes = tuple(part.strip().upper() for value in values for part in value.split(","))
+    for prefix in prefixes:
         is_beginning = any(rule.id.startswith(prefix) for rule in all_rules())
         if not (is_beginning and _has_known_letters(prefix)):
             raise UsageError(_unknown(option, prefix))
-    return found
+    return prefixes
 
 
 def known_rule(text: str) -> str:

@@ -64,16 +64,16 @@ def read_comments(text: str) -> tuple[list[Suppression], list[BrokenComment]]:
     broken: list[BrokenComment] = []
     lines = text.splitlines()
     for number, column, match in _comments(text, lines):
-        found = _read(match)
-        if isinstance(found, tuple):
-            if found != ("", ""):
-                message, fix = found
+        reasons = _read(match)
+        if isinstance(reasons, tuple):
+            if reasons != ("", ""):
+                message, fix = reasons
                 broken.append(BrokenComment(line=number, column=column, message=message, fix=fix))
             continue
         applies_to = None if match["word"] == "ignore-file" else _line_below(lines, number, column)
         suppressions += [
             Suppression(rule=rule, reason=reason, applies_to=applies_to, line=number, column=column)
-            for rule, reason in found.items()
+            for rule, reason in reasons.items()
         ]
     return suppressions, broken
 
@@ -134,7 +134,7 @@ def suppressed(
     """The findings with the reasons of the suppressions, and the suppressions that were used."""
     result, used = [], set()
     for finding in findings:
-        covering = [one for one in suppressions if one.covers(finding)]
+        covering = [suppression for suppression in suppressions if suppression.covers(finding)]
         used |= set(covering)
         is_suppressed = covering and finding.rule not in ALWAYS
         reason = covering[0].reason if is_suppressed else finding.suppressed
@@ -147,27 +147,37 @@ def unused(
 ) -> Iterator[Finding]:
     """An unused suppression would hide the next finding of its rule."""
     known = {name for rule in all_rules() for name in (rule.id, rule.group)}
-    for one in suppressions:
-        if one in used and one.rule in known and one.rule not in ALWAYS:
+    for suppression in suppressions:
+        if suppression in used and suppression.rule in known and suppression.rule not in ALWAYS:
             continue
-        message = f"{one.rule} has no finding {_where(one)}"
-        if one.rule not in known:
-            message = f"there is no rule {one.rule}"
-        elif one.rule in ALWAYS:
-            message = f"{one.rule} cannot be suppressed"
-        fix = f"Remove `{one.place}`." if one.place else f"Remove {one.rule} from the comment."
-        yield _unused_finding(file, one.line, one.column, one.place, message, fix)
+        message = f"{suppression.rule} has no finding {_where(suppression)}"
+        if suppression.rule not in known:
+            message = f"there is no rule {suppression.rule}"
+        elif suppression.rule in ALWAYS:
+            message = f"{suppression.rule} cannot be suppressed"
+        fix = (
+            f"Remove `{suppression.place}`."
+            if suppression.place
+            else f"Remove {suppression.rule} from the comment."
+        )
+        yield _unused_finding(
+            file, suppression.line, suppression.column, suppression.place, message, fix
+        )
 
 
-def _where(one: Suppression) -> str:
-    if one.applies_to is None:
+def _where(suppression: Suppression) -> str:
+    if suppression.applies_to is None:
         return "here"
-    return "on this line" if one.applies_to == one.line else f"on line {one.applies_to}"
+    return (
+        "on this line"
+        if suppression.applies_to == suppression.line
+        else f"on line {suppression.applies_to}"
+    )
 
 
 def broken_comments(broken: Iterable[BrokenComment], file: str) -> Iterator[Finding]:
-    for one in broken:
-        yield _unused_finding(file, one.line, one.column, "", one.message, one.fix)
+    for comment in broken:
+        yield _unused_finding(file, comment.line, comment.column, "", comment.message, comment.fix)
 
 
 def _unused_finding(

@@ -71,8 +71,8 @@ class Versions:
         """For a component with this image that runs ``engine``, if any, under an operator."""
         if self.operator and not contains(self.operator, operator):
             return Fit.OUTSIDE
-        given = [(name, text) for name, text in self._given(engine) if name != "operator"]
-        fits = {_fit(name, text, image) for name, text in given}
+        limits = [(name, text) for name, text in self._given(engine) if name != "operator"]
+        fits = {_fit(name, text, image) for name, text in limits}
         if self.of_releases_only and not image.is_stated:
             fits = {Fit.ASSUMED if fit is Fit.INSIDE else fit for fit in fits}
         ranked = (Fit.OUTSIDE, Fit.EARLIER, Fit.BETWEEN, Fit.DOUBTFUL, Fit.ASSUMED, Fit.INSIDE)
@@ -82,8 +82,8 @@ class Versions:
         """`Dynamo 1.4 to 1.6, vLLM 0.26.0 to 0.31.0`, or only what counts for an engine."""
         if self.every:
             return f"every version ({self.every})"
-        given = self._given(engine) if engine else [(n, t) for n, t in self._all() if t]
-        return ", ".join(f"{NAMES[name]} {_span(name, text)}" for name, text in given)
+        limits = self._given(engine) if engine else [(n, t) for n, t in self._all() if t]
+        return ", ".join(f"{NAMES[name]} {_span(name, text)}" for name, text in limits)
 
     def _given(self, engine: Engine | None) -> list[tuple[str, str]]:
         """The specifiers that count for a component with this engine."""
@@ -108,11 +108,13 @@ def contains(specifiers: str, version: Version) -> bool:
 def _limits(specifiers: str) -> tuple[tuple[str, Version], ...]:
     """The operator and the version of each specifier; ValueError for other operators."""
     limits = []
-    for one in specifiers.split(","):
-        operator = next((name for name in (">=", "<=", "<") if one.strip().startswith(name)), None)
+    for specifier in specifiers.split(","):
+        operator = next(
+            (name for name in (">=", "<=", "<") if specifier.strip().startswith(name)), None
+        )
         if operator is None:
-            raise ValueError(f"{one!r} of {specifiers!r} must begin with >=, <= or <")
-        limits.append((operator, Version(one.strip().removeprefix(operator))))
+            raise ValueError(f"{specifier!r} of {specifiers!r} must begin with >=, <= or <")
+        limits.append((operator, Version(specifier.strip().removeprefix(operator))))
     return tuple(limits)
 
 

@@ -181,7 +181,9 @@ def _run(args: argparse.Namespace) -> int:
         findings = [
             finding
             for path in found.files
-            for finding in check_file(path, hints, args.sets, engines=engines, shown=rules.includes)
+            for finding in check_file(
+                path, hints, args.sets, engines=engines, is_shown=rules.includes
+            )
         ]
     findings = [finding for finding in findings if rules.includes(finding.rule)]
     files = tuple(str(path) for path in found.files)

@@ -35,15 +35,20 @@ def replaces_flag(fix: Fix, component: Component) -> bool:
     """Whether the first flag of the fix is on the command line already."""
     if not fix.args or fix.replaces is not None:
         return False
-    given = {spelling for one in _given(component) if one.flag for spelling in one.flag.spellings}
-    return fix.args[0] in given
+    spellings = {
+        spelling
+        for argument in _given(component)
+        if argument.flag
+        for spelling in argument.flag.spellings
+    }
+    return fix.args[0] in spellings
 
 
 def _location_of(key: str, component: Component) -> Location | None:
     """Where any of the component's processes sets the key."""
     for launch in component.launches:
-        if (found := read_settings(component, launch).get(key)) is not None:
-            return found.location
+        if (line := read_settings(component, launch).get(key)) is not None:
+            return line.location
     return None
 
 
@@ -77,9 +82,9 @@ def _as_flags(fix: Fix, component: Component, flagged: Container[str]) -> Fix:
     table = flag_table(f"dynamo.{component.engine}")
     known = table.by_spelling if table else {}
     sections = {
-        one.flag.name: one.value
-        for one in _given(component)
-        if one.flag and not one.inner and isinstance(one.value, dict)
+        argument.flag.name: argument.value
+        for argument in _given(component)
+        if argument.flag and not argument.inner and isinstance(argument.value, dict)
     }
     flags: list[str] = []
     steps: list[str] = []

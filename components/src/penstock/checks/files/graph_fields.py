@@ -41,6 +41,8 @@ def graph_paths(path: Path, pool: str) -> tuple[str, ...]:
     for length in range(len(path), 0, -1):
         if (paths := GRAPH_PATHS.get(path[:length])) is not None:
             rest = path[length:] if path[:length] == ("metadata", "annotations") else ()
-            return tuple(".".join([one.format(pool=pool), *map(str, rest)]) for one in paths)
+            return tuple(
+                ".".join([path_format.format(pool=pool), *map(str, rest)]) for path_format in paths
+            )
     rest = path[1:] if path[0] in ("pod", "main", "metadata") else path
     return (place_of((pool, "pod", *rest)),)

@@ -40,8 +40,8 @@ class GraphFile:
         if location.what in ("config", "args", "env"):
             what = {"config": "engine_config"}.get(location.what, location.what)
             path = location.path or ("",)
-            found = origin(self.loaded, (location.component, what, *path))
-            return Place(found.line, found.path, found.override, found.column)
+            source = origin(self.loaded, (location.component, what, *path))
+            return Place(source.line, source.path, source.override, source.column)
         if location.what == "graph":
             dotted = ".".join(map(str, location.path))
         else:

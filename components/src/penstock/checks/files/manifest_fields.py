@@ -22,8 +22,8 @@ ALPHA_AMOUNTS = {"nvidia.com/gpu": ("gpu",), "cpu": ("cpu",), "memory": ("memory
 def manifest_path(path: Path, pod: Pod) -> Path:
     """The field's path in its document."""
     top = pod.cursor.path
-    if "services" in top and (found := _in_service(path, pod)) is not None:
-        return (*top, *found)
+    if "services" in top and (service_path := _in_service(path, pod)) is not None:
+        return (*top, *service_path)
     if path[0] == "main":
         return (*pod.containers[0].cursor.path, *path[1:])
     if path[0] == "pod":
@@ -47,6 +47,6 @@ def _in_service(path: Path, pod: Pod) -> Path | None:
             amount = str(path[3])
             return (*path[1:3], *ALPHA_AMOUNTS.get(amount, ("custom", amount)))
     for length in range(len(path), 0, -1):
-        if (found := ALPHA.get(path[:length])) is not None:
-            return (*found, *path[length:])
+        if (place := ALPHA.get(path[:length])) is not None:
+            return (*place, *path[length:])
     return None

@@ -118,16 +118,16 @@ class ManifestFile:
         pod = self.manifest.pods[location.component]
         find = _variable if location.what == "env" else self._argument
         for container in pod.containers:
-            if (found := find(container, location)) is not None:
-                line, column = self._in_script(found, location) or (None, None)
-                return Place(line, found.place, column=column)
+            if (cursor := find(container, location)) is not None:
+                line, column = self._in_script(cursor, location) or (None, None)
+                return Place(line, cursor.place, column=column)
         main = pod.containers[0].cursor
         return _place(main[location.what] if main[location.what].value else main)
 
     def _argument(self, container: Container, location: Location) -> Cursor | None:
         flag = str(location.path[0]) if location.path else ""
-        found = (words.find(flag) for words in self._words_of(container))
-        return next((word for word in found if word is not None), None)
+        places = (words.find(flag) for words in self._words_of(container))
+        return next((word for word in places if word is not None), None)
 
     def _words_of(self, container: Container) -> tuple[WordList, ...]:
         place = container.cursor.place

@@ -21,12 +21,12 @@ class WordList:
         in_script = next(
             (at for at, text in self._scripts if position_in(text, flag) is not None), None
         )
-        found = [
+        positions = [
             at for at in (self._by_flag.get(_with_underscores(flag)), in_script) if at is not None
         ]
-        if not found:
+        if not positions:
             return None
-        at = min(found)
+        at = min(positions)
         return Cursor(self.cursor.document, self._values[at], (*self.cursor.path, at))
 
     @property

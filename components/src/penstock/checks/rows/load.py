@@ -61,12 +61,14 @@ def user_rules(folder: Path, known: Collection[str]) -> tuple[Rule, ...]:
     return tuple(rules.values())
 
 
-def _refused_id(rule: Rule, known: Collection[str], others: Mapping[str, Rule]) -> Problem | None:
+def _refused_id(
+    rule: Rule, known: Collection[str], user_rules: Mapping[str, Rule]
+) -> Problem | None:
     file, _, line = rule.origin.rpartition(":")
     if rule.id.startswith("PS") or rule.id in known:
         message, fix = "ids that begin with PS are penstock's", "Use another prefix, such as ACME."
-    elif rule.id in others:
-        message, fix = f"the id is also that of {others[rule.id].origin}", "Use another number."
+    elif rule.id in user_rules:
+        message, fix = f"the id is also that of {user_rules[rule.id].origin}", "Use another number."
     else:
         return None
     return Problem(file=file, line=int(line), place=rule.id, message=message, fix=fix)

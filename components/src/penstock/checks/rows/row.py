@@ -116,20 +116,20 @@ def _with_members(row: Row, node: yaml.MappingNode, file: str) -> Iterator[Row]:
     shared = {key: value for key, value in row.values.items() if key not in ("rows", "id")}
     group = {"group": row.values.get("id"), "group_title": row.values.get("title")}
     for member in members.value:
-        own = _row(member, file)
+        fields = _row(member, file)
         yield Row(
-            values={**shared, **own.values, **_joined(shared, own.values), **group},
-            lines={**row.lines, **own.lines},
+            values={**shared, **fields.values, **_joined(shared, fields.values), **group},
+            lines={**row.lines, **fields.lines},
         )
 
 
-def _joined(shared: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+def _joined(shared: Mapping[str, Any], member: Mapping[str, Any]) -> dict[str, Any]:
     """The `let` and `when` of a group and of its row together; other keys replace the group's."""
     joined: dict[str, Any] = {}
     if "let" in shared:
-        joined["let"] = {**shared["let"], **own.get("let", {})}
+        joined["let"] = {**shared["let"], **member.get("let", {})}
     if "when" in shared:
-        joined["when"] = [*as_list(shared["when"]), *as_list(own.get("when", []))]
+        joined["when"] = [*as_list(shared["when"]), *as_list(member.get("when", []))]
     return joined
 
 
@@ -164,11 +164,11 @@ def require_valid(row: Row, file: str, keys: tuple[str, ...]) -> None:
         if key in TYPES and not isinstance(value, TYPES[key])
     ]
     required = REQUIRED if "check" in row.values else (*REQUIRED, "message", "at", "fix")
-    given = {key for _, part in parts for key in part}
+    stated = {key for _, part in parts for key in part}
     problems += [
         problem(file, row, "", f"{row.values.get('id', 'the rule')} has no {key}", f"Add {key}.")
         for key in required
-        if key not in given
+        if key not in stated
     ]
     if row.values.get("level") not in (None, *Level):
         message = f"level is {row.values['level']!r}"

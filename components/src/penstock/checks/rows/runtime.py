@@ -73,8 +73,10 @@ def use_facts(namespace: dict[str, Any], modules: Iterable[str]) -> None:
         for name, value in vars(sys.modules[module]).items():
             if facts.setdefault(name, value) is not value:
                 ambiguous.add(name)
-    own = {*__all__, *ambiguous}
-    public = {name: facts[name] for name in facts if name not in own and not name.startswith("_")}
+    hidden = {*__all__, *ambiguous}
+    public = {
+        name: facts[name] for name in facts if name not in hidden and not name.startswith("_")
+    }
     namespace.update(public, **BUILTINS)
 
 

@@ -48,14 +48,14 @@ class Process:
 
     def flag(self, name: str) -> GivenFlag | None:
         """The last flag given with a spelling, in any of its spellings."""
-        found = [f for f in self.flags if f.flag is not None and name in f.flag.spellings]
-        return found[-1] if found else None
+        matches = [f for f in self.flags if f.flag is not None and name in f.flag.spellings]
+        return matches[-1] if matches else None
 
     def text(self, name: str, variable: str = "") -> tuple[str, Location] | None:
         """The text of a flag, or of its variable, and its place."""
-        given = self.flag(name)
-        if given is not None and given.text is not None:
-            return given.text, self.location("args", given.spelling)
+        argument = self.flag(name)
+        if argument is not None and argument.text is not None:
+            return argument.text, self.location("args", argument.spelling)
         if variable and (text := self.launch.env.get(variable)) is not None:
             return text, self.location("env", variable)
         return None
@@ -66,8 +66,8 @@ class Process:
     @property
     def image(self) -> str:
         """Of its container, which in a sidecar may be another than the component's."""
-        own = self.container.cursor["image"].value
-        return own if isinstance(own, str) else self.component.image
+        image = self.container.cursor["image"].value
+        return image if isinstance(image, str) else self.component.image
 
     @property
     def mount_paths(self) -> tuple[str, ...]:
@@ -97,9 +97,9 @@ def mappings(value: Any) -> Iterator[Mapping[str, Any]]:
 
 def mount_paths(pod: Pod, container: Container) -> tuple[str, ...]:
     """The absolute paths at which something is mounted in a container."""
-    paths = [one.get("mountPath") for one in mappings(container.cursor["volumeMounts"].value)]
+    paths = [entry.get("mountPath") for entry in mappings(container.cursor["volumeMounts"].value)]
     if container.is_main:
-        paths += [one.get("mountPoint") for one in mappings(pod.mounted.value)]
+        paths += [entry.get("mountPoint") for entry in mappings(pod.mounted.value)]
         paths += [pod.cursor["compilationCache"]["mountPath"].value]
     return tuple(posixpath.normpath(path) for path in paths if isinstance(path, str) and path)
 
@@ -125,12 +125,12 @@ def truth(text: str | None) -> bool | None:
 
 def plain_variables(container: Container) -> dict[str, str]:
     """The variables whose values the manifest has, of a container whose process is unknown."""
-    found: dict[str, str] = {}
+    variables: dict[str, str] = {}
     for entries in container.env.env:
         for entry in mappings(entries.value):
             if isinstance(entry.get("name"), str) and isinstance(entry.get("value"), str):
-                found[entry["name"]] = entry["value"]
-    return found
+                variables[entry["name"]] = entry["value"]
+    return variables
 
 
 def runs_as_root(pod: Pod) -> bool | None:
@@ -138,10 +138,10 @@ def runs_as_root(pod: Pod) -> bool | None:
     None if the user of the image is not known."""
     of_container = pod.containers[0].cursor["securityContext"].value
     for context in (of_container, pod.spec.get("securityContext")):
-        given = as_mapping(context)
-        if given.get("runAsUser") is not None:
-            return bool(given["runAsUser"] == 0)
-        if given.get("runAsNonRoot") is True:
+        security = as_mapping(context)
+        if security.get("runAsUser") is not None:
+            return bool(security["runAsUser"] == 0)
+        if security.get("runAsNonRoot") is True:
             return False
     if not NVIDIA_IMAGE.match(pod.image):
         return None

@@ -78,26 +78,26 @@ def used_arguments(deployment: ServingDeployment) -> Iterator[UsedFlag]:
         if _has_engine_chat_processor(launch):
             continue
         module = launch.module or ""
-        for given in table.read(launch.arguments):  # once a launch: it reads all arguments
-            is_known = given.flag is not None
+        for argument in table.read(launch.arguments):  # once a launch: it reads all arguments
+            is_known = argument.flag is not None
             yield UsedFlag(
-                location=Location(component, "args", (given.spelling,)),
+                location=Location(component, "args", (argument.spelling,)),
                 module=module,
-                flag=given.spelling,
-                name=given.spelling,
-                given=given,
-                absences=tuple(_of_argument(module, given)),
-                similar=partial(_older, module, given)
+                flag=argument.spelling,
+                name=argument.spelling,
+                given=argument,
+                absences=tuple(_of_argument(module, argument)),
+                similar=partial(_older, module, argument)
                 if is_known
-                else partial(_similar, table, given),
+                else partial(_similar, table, argument),
             )
 
 
 def used_keys(deployment: ServingDeployment) -> Iterator[UsedFlag]:
     """The keys of engine files."""
     for line in file_flags(deployment):
-        given = line.given
-        is_known = (line.table.find(line.flag) if given is None else given.flag) is not None
+        argument = line.given
+        is_known = (line.table.find(line.flag) if argument is None else argument.flag) is not None
         yield UsedFlag(
             location=line.location,
             module=line.module,
@@ -161,12 +161,12 @@ def _absences(module: str, flag: str, *, is_known: bool) -> Iterator[Absence]:
         yield Absence(versions=EVERY_RELEASE)
 
 
-def _of_argument(module: str, given: GivenFlag) -> Iterator[Absence]:
-    is_name = given.spelling.startswith("--") and not re.search(r"[\s$]", given.spelling)
-    if not is_name or given.spelling.startswith("--trtllm."):
+def _of_argument(module: str, argument: GivenFlag) -> Iterator[Absence]:
+    is_name = argument.spelling.startswith("--") and not re.search(r"[\s$]", argument.spelling)
+    if not is_name or argument.spelling.startswith("--trtllm."):
         return
-    flag = given.spelling.partition(".")[0]
-    is_known = given.flag is not None or _is_in_sources(module, flag)
+    flag = argument.spelling.partition(".")[0]
+    is_known = argument.flag is not None or _is_in_sources(module, flag)
     ended = _until_the_module_ends(module)
     for absence in _absences(module, flag, is_known=is_known):
         if ended is None:
@@ -199,9 +199,9 @@ def _has_engine_chat_processor(launch: Launch) -> bool:
     return (processor or launch.env.get("DYN_CHAT_PROCESSOR", "dynamo")) != "dynamo"
 
 
-def _similar(table: FlagTable, given: GivenFlag) -> Fix | None:
+def _similar(table: FlagTable, argument: GivenFlag) -> Fix | None:
     """What to write instead; None if the flag resembles none of the module."""
-    flag = given.spelling
+    flag = argument.spelling
     if instead := ONLY_DOCUMENTED.get(flag):
         return Fix(text=f"Remove {flag} and set {instead}.")
     if other := same_meaning(flag, table.by_spelling, SIMILAR):
@@ -211,7 +211,7 @@ def _similar(table: FlagTable, given: GivenFlag) -> Fix | None:
     if not near:
         return _of_another(flag, flag)
     takes = table.by_spelling[near].takes
-    texts = (given.text,) if takes != "none" and given.text is not None else ()
+    texts = (argument.text,) if takes != "none" and argument.text is not None else ()
     args = (near, *texts) if texts or takes in ("none", "maybe") else ()
     return Fix(text=f"Replace {flag} with {near}.", args=args, replaces=flag)
 
@@ -242,13 +242,13 @@ def _of_another(flag: str, name: str) -> Fix | None:
     return Fix(text=f"Remove {name}, which is {has}.") if has else None
 
 
-def _older(module: str, given: GivenFlag) -> Fix:
+def _older(module: str, argument: GivenFlag) -> Fix:
     """What to do about a flag that the release does not have yet."""
-    before = BEFORE.get((module, given.spelling, str(given.text)))
+    before = BEFORE.get((module, argument.spelling, str(argument.text)))
     if before is None:
-        return _newer(given.spelling)
-    text = f"Use {before} instead, or an image of a release that has {given.spelling}."
-    return Fix(text=text, replaces=given.spelling, args=(before,))
+        return _newer(argument.spelling)
+    text = f"Use {before} instead, or an image of a release that has {argument.spelling}."
+    return Fix(text=text, replaces=argument.spelling, args=(before,))
 
 
 def _newer(name: str) -> Fix:

@@ -44,9 +44,9 @@ class _Problem:
 
 def invalid_flag_value(deployment: ServingDeployment) -> Iterable[RuleResult]:
     """Results for command lines and then for engine files."""
-    for name, launch, given in arguments(deployment):
-        module, flag = launch.module or "", given.spelling
-        if problem := _problem(given, module):
+    for name, launch, argument in arguments(deployment):
+        module, flag = launch.module or "", argument.spelling
+        if problem := _problem(argument, module):
             fix = Fix(text=problem.fix, args=(flag, str(problem.near)) if problem.near else ())
             place = Location(name, "args", (flag,))
             yield from _results(deployment, module, place, flag, problem, fix)
@@ -76,15 +76,15 @@ def _results(
 
 
 def _problem_of_key(line: FileFlag) -> _Problem | None:
-    given, key = line.given, line.key
-    if given is None or given.flag is None:
+    argument, key = line.given, line.key
+    if argument is None or argument.flag is None:
         return None
     if line.value is None:
-        is_optional, fix = given.flag.is_optional, f"Remove {key}."
+        is_optional, fix = argument.flag.is_optional, f"Remove {key}."
         return None if is_optional else _Problem("is null, which becomes the string None", fix)
-    if given.flag.takes == "none" and len(line.arguments) > 1:
+    if argument.flag.takes == "none" and len(line.arguments) > 1:
         return _not_boolean(key, line.value)
-    return _problem(given, line.module)
+    return _problem(argument, line.module)
 
 
 def _not_boolean(key: str, value: Any) -> _Problem:
@@ -97,10 +97,10 @@ def _not_boolean(key: str, value: Any) -> _Problem:
     return _Problem(message, f"Set {key} to {str(meant).lower()}, without quotes.", near=meant)
 
 
-def _problem(given: GivenFlag, module: str) -> _Problem | None:
+def _problem(argument: GivenFlag, module: str) -> _Problem | None:
     """What is wrong with a value that the module rejects, else None."""
-    flag, text, name = given.flag, given.text, given.spelling
-    if flag is None or given.inner:
+    flag, text, name = argument.flag, argument.text, argument.spelling
+    if flag is None or argument.inner:
         return None
     if text is None:
         lacks_value = flag.takes == "one" and not name.startswith("--no-")
@@ -108,26 +108,26 @@ def _problem(given: GivenFlag, module: str) -> _Problem | None:
     if "$" in text or "`" in text or name in PARSERS:
         return None
     is_none = flag.is_optional and text in ("", "None")
-    if flag.choices and given.choice not in flag.choices and flag.takes == "one" and not is_none:
-        return _choice_problem(given, module)
-    if not given.reads:
+    if flag.choices and argument.choice not in flag.choices and flag.takes == "one" and not is_none:
+        return _choice_problem(argument, module)
+    if not argument.reads:
         kind = KINDS[flag.kind]
         return _Problem(f"is {text!r}, but must be {kind}", f"Set {name} to {kind}.")
-    if is_below_range(module, given):
+    if is_below_range(module, argument):
         return _Problem(f"is {text}, but must be at least 1", f"Set {name} to at least 1.")
     return None
 
 
-def _choice_problem(given: GivenFlag, module: str) -> _Problem | None:
+def _choice_problem(argument: GivenFlag, module: str) -> _Problem | None:
     """The problem of a value that is not one of the flag's choices. None if only some versions
     reject it, which PS163 reports."""
-    flag, text, engine = given.flag, given.text or "", ENGINES.get(module)
+    flag, text, engine = argument.flag, argument.text or "", ENGINES.get(module)
     if flag is None or (engine and is_known(engine, "choices", flag.name, text)):
         return None
     near = nearest(text, flag.choices)
     message = f"is {text}, but {module} accepts only {', '.join(flag.choices)}"
     fix = f"Use {near}." if near else "Use one of these values."
-    known = releases_with_choices(module, given.spelling)
+    known = releases_with_choices(module, argument.spelling)
     accepting = [release for release, choices in known.items() if text in choices]
     if accepting:
         first = accepting[0]

@@ -54,8 +54,8 @@ def all_launches(deployment: ServingDeployment) -> Iterator[tuple[str, Launch, F
 def arguments(deployment: ServingDeployment) -> Iterator[tuple[str, Launch, GivenFlag]]:
     """Each flag on the command line of an engine or a frontend."""
     for name, launch, _ in launches(deployment):
-        for given in given_flags(launch.module or "", launch.arguments):
-            yield name, launch, given
+        for argument in given_flags(launch.module or "", launch.arguments):
+            yield name, launch, argument
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,8 +102,8 @@ def file_flags(deployment: ServingDeployment) -> Iterator[FileFlag]:
 
 def is_on(worker: Worker, flag: str) -> bool:
     """Whether a flag is given, and is not a switch that is off."""
-    given = worker.flag(flag)
-    return given is not None and given.value is not False
+    argument = worker.flag(flag)
+    return argument is not None and argument.value is not False
 
 
 def repeated_flags(
@@ -112,13 +112,13 @@ def repeated_flags(
     """Each flag that has another value than before on the same command line, and that value."""
     for name, launch, table in launches(deployment):
         texts: dict[str, str | None] = {}
-        for given in table.read(launch.arguments):
-            flag = given.flag
-            if flag is None or flag.takes != "one" or given.inner:
+        for argument in table.read(launch.arguments):
+            flag = argument.flag
+            if flag is None or flag.takes != "one" or argument.inner:
                 continue
-            if texts.get(flag.name, given.text) != given.text:
-                yield name, given, texts[flag.name]
-            texts[flag.name] = given.text
+            if texts.get(flag.name, argument.text) != argument.text:
+                yield name, argument, texts[flag.name]
+            texts[flag.name] = argument.text
 
 
 def joined_arguments(

@@ -36,9 +36,9 @@ SIMILAR = 0.8
 REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")  # the id of a model on the hub
 
 
-def may_share_namespace(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+def may_share_namespace(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
     """Whether both may be in one namespace: `kubectl apply -n` sets that of an object without."""
-    names = [as_mapping(each.get("metadata")).get("namespace") for each in (one, other)]
+    names = [as_mapping(each.get("metadata")).get("namespace") for each in (first, second)]
     return None in names or names[0] == names[1]
 
 

@@ -165,9 +165,9 @@ def missing_files(
 
 def _named_files(process: Process) -> Iterator[tuple[str, Location, str]]:
     """(path, place, flag) of each file that a process names; the flag is empty if none names it."""
-    for given in process.flags:
-        if given.text is not None and is_plain_path(given.text):
-            yield given.text, process.location("args", given.spelling), given.spelling
+    for argument in process.flags:
+        if argument.text is not None and is_plain_path(argument.text):
+            yield argument.text, process.location("args", argument.spelling), argument.spelling
     yield from ((path, location, "") for path, location in flag_files(process))
     for word in process.launch.argv:
         if is_plain_path(word):

@@ -18,8 +18,8 @@ def number_of(text: str | None) -> float | None:
 
 def setting_of(process: Process, flag: str) -> Setting | None:
     """The text of a router setting, by flag or variable."""
-    given = process.text(flag, variable_of(flag))
-    return Setting(*given) if given is not None else None
+    setting = process.text(flag, variable_of(flag))
+    return Setting(*setting) if setting is not None else None
 
 
 def router_mode_of(process: Process) -> str:
@@ -34,17 +34,20 @@ def router_mode_of(process: Process) -> str:
 def place_if_on(process: Process, flag: str, variable: str = "") -> Location | None:
     """The place of a switch that is on."""
     variable = variable or variable_of(flag)
-    given = process.flag(flag)
-    if given is not None:
-        return process.location("args", given.spelling) if given.value is True else None
+    argument = process.flag(flag)
+    if argument is not None:
+        return process.location("args", argument.spelling) if argument.value is True else None
     return process.location("env", variable) if truth(process.launch.env.get(variable)) else None
 
 
 def first_router_setting(process: Process) -> Location | None:
     """The place of the first router setting that a component has itself."""
-    for given in process.flags:
-        if given.spelling.startswith(("--router-", "--no-router-")) and given.flag is not None:
-            return process.location("args", given.spelling)
+    for argument in process.flags:
+        if (
+            argument.spelling.startswith(("--router-", "--no-router-"))
+            and argument.flag is not None
+        ):
+            return process.location("args", argument.spelling)
     # The first entries are those of the whole deployment, which the frontend needs.
     entries = (entry for env in process.container.env.env[1:] for entry in mappings(env.value))
     names = {str(entry.get("name")) for entry in entries}
