@@ -84,7 +84,7 @@ def test_messages_that_name_the_component_are_merged() -> None:
     (joined,) = merged([finding("prefill"), finding("decode"), finding("worker")])
     assert joined.message == "prefill is too small (also decode and worker)"
     assert joined.fix == "Raise x of prefill. Do the same for decode and worker."
-    assert [place.place for place in finding.places] == ["prefill.x", "decode.x", "worker.x"]
+    assert [place.place for place in joined.places] == ["prefill.x", "decode.x", "worker.x"]
 
 
 def test_what_differs_beyond_the_name_is_not_merged() -> None:

@@ -16,7 +16,6 @@ from packaging.version import Version
 
 from penstock.checks.files import CheckedFile
 from penstock.checks.finding import Finding, Fix, Level, RuleResult
-from penstock.checks.refusal_place import place_of
 from penstock.checks.registry import by_id
 from penstock.checks.rule import Rule
 from penstock.checks.version_range import NAMES
@@ -31,6 +30,7 @@ from penstock.engines.dry_run.protocol import (
     Resolved,
     Undecided,
 )
+from penstock.engines.setting_names import COMMON_SETTINGS
 from penstock.engines.settings import Location
 from penstock.environments.paths import installed_python
 from penstock.errors import MissingToolError
@@ -39,6 +39,170 @@ from penstock.manifests.deployment import Engine, KnownConfig
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.versions import software
 from penstock.serving.worker import Worker
+
+# Endings of names that a sentence leaves out: "decode context parallel" of
+# `decode-context-parallel-size`.
+LEFT_OUT = ("_size", "_config", "_type")
+SHORTEST = 4  # letters of a name: shorter ones, such as `tp`, are parts of other words
+# Words of sentences that name a setting in another way → a flag without dashes.
+OTHER_WORDS: Mapping[str, str] = {
+    "attention_heads": "tensor-parallel-size",
+    "data_parallel": "data-parallel-size",
+    "dp_size": "data-parallel-size",
+    "tp_size": "tensor-parallel-size",
+    "pp_size": "pipeline-parallel-size",
+    "pipeline_parallel": "pipeline-parallel-size",
+    "available_gpus": "tensor-parallel-size",
+    "eplb": "enable-eplb",
+    "async_scheduling": "async-scheduling",
+    "asynchronous_scheduling": "async-scheduling",
+    "kv_connector": "kv-transfer-config",
+    "speculative": "speculative-config",
+    "speculator": "speculative-config",
+    "lora": "enable-lora",
+    "chunked_prefill_size": "chunked-prefill-size",
+    "page_size": "page-size",
+}
+
+
+FLAG = re.compile(r"(?<![\w-])--([a-z][a-z0-9-]+)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RefusalPlace:
+    # The place of the setting that the sentence names; None if it names none that is set.
+    location: Location | None
+    # The places of all settings that the sentence names.
+    related: tuple[Location, ...]
+
+
+def place_of(sentence: str, worker: Worker) -> RefusalPlace:
+    """The place of the setting whose name has the most letters in the sentence; if several have, of
+    the first."""
+    text = _plain(sentence)
+    candidates = sorted(
+        set(_named(text, worker)), key=lambda candidate: (-candidate[0], candidate[1])
+    )
+    settings = worker.settings.values
+    keys = list(dict.fromkeys(key for _, _, key in candidates))
+    # `--kv-transfer-config` in the sentence: where it would be, if it is not set.
+    unset = [flag for flag in FLAG.findall(sentence) if worker.get(flag) is None]
+    missing = tuple(worker.config_location(flag) for flag in dict.fromkeys(unset))
+    if not keys:
+        return RefusalPlace(location=None, related=missing)
+    return RefusalPlace(
+        location=settings[keys[0]].location,
+        related=(*(settings[key].location for key in keys), *missing),
+    )
+
+
+def _named(text: str, worker: Worker) -> Iterator[tuple[int, int, str]]:
+    """(letters, position, key) of each set setting that the sentence names."""
+    for key, setting in worker.settings.values.items():
+        inner = setting.value if isinstance(setting.value, Mapping) else {}
+        names = [_plain(key), *(_plain(str(name)) for name in inner)]
+        names += [name.removesuffix(end) for name in names for end in LEFT_OUT]
+        names += [_plain(key).removeprefix("enable_")]
+        words = [word for word, flag in OTHER_WORDS.items() if _is_flag(flag, key)]
+        for name in dict.fromkeys((*names, *words)):
+            match = re.search(rf"(?<![a-z0-9]){re.escape(name)}(?![a-z0-9])", text)
+            if match and len(name) >= SHORTEST:
+                is_other = name in words and name not in names
+                yield (0 if is_other else len(name)), match.start(), key
+
+
+def _is_flag(flag: str, key: str) -> bool:
+    return _plain(flag) == _plain(key)
+
+
+def _plain(text: str) -> str:
+    """Names as identifiers: `--max-num-seqs` and "max num seqs" are `max_num_seqs`."""
+    return re.sub(r"[\s\-_]+", "_", text.lower())
+
+
+POOLS_DIFFER = by_id("PS188")
+# Field of `Resolved` → how messages call it, and the key that sets it.
+COMPARED: Mapping[str, tuple[str, Mapping[Engine, str]]] = {
+    "attention_backend": (
+        "attention backend",
+        dict.fromkeys((Engine.VLLM, Engine.SGLANG), "attention-backend"),
+    ),
+    "kv_dtype": ("KV cache type", COMMON_SETTINGS["kv_dtype"]),
+    "connector": (
+        "connector",
+        {
+            Engine.VLLM: "kv-transfer-config.kv_connector",
+            Engine.SGLANG: "disaggregation-transfer-backend",
+        },
+    ),
+    "block_size": ("KV block size", COMMON_SETTINGS["block_size"]),
+}
+ROUTER_FLAG, ROUTER_VARIABLE = "--kv-cache-block-size", "DYN_KV_CACHE_BLOCK_SIZE"
+# For SGLang only these must be equal: it transfers pages between any attention backends.
+COUNTS_FOR_ALL = ("kv_dtype", "connector", "block_size")
+
+
+def compare_pools(
+    deployment: ServingDeployment, resolved: Mapping[str, Resolved]
+) -> Iterator[tuple[Rule, RuleResult]]:
+    """``resolved``: the resolved configuration of each component that its engine accepts."""
+    for prefill, decode in deployment.pairs:
+        if prefill.name in resolved and decode.name in resolved:
+            for result in _pair(prefill, decode, resolved):
+                yield POOLS_DIFFER, result
+    yield from ((POOLS_DIFFER, result) for result in _router(deployment, resolved))
+
+
+def _pair(
+    prefill: Worker, decode: Worker, resolved: Mapping[str, Resolved]
+) -> Iterator[RuleResult]:
+    is_vllm = decode.engine is Engine.VLLM
+    for field, (what, keys) in COMPARED.items():
+        first = getattr(resolved[prefill.name], field)
+        second = getattr(resolved[decode.name], field)
+        if not first or not second or first == second:
+            continue
+        is_size = field == "block_size"
+        if not is_vllm and field not in COUNTS_FOR_ALL:
+            continue
+        if is_vllm and is_size and second % first == 0 and decode.tp >= prefill.tp:
+            continue  # vLLM's NIXL connector converts whole blocks
+        if _both_set(prefill, decode, keys[decode.engine]):
+            continue  # the rules about pools compare what is set
+        yield RuleResult(
+            location=decode.config_location(keys[decode.engine]),
+            message=f"{decode.name} gets the {what} {second}, but {prefill.name} gets {first}",
+            fix=Fix(
+                text=f"Set {keys[decode.engine]} to the same value on both pools.",
+            ),
+            level=Level.WARNING if is_vllm and is_size else None,
+        )
+
+
+def _both_set(prefill: Worker, decode: Worker, key: str) -> bool:
+    return prefill.get(key) is not None and decode.get(key) is not None
+
+
+def _router(
+    deployment: ServingDeployment, resolved: Mapping[str, Resolved]
+) -> Iterator[RuleResult]:
+    setting = deployment.router_setting(ROUTER_FLAG, ROUTER_VARIABLE)
+    if setting is None or deployment.router_mode != "kv":
+        return
+    for worker in deployment.one_worker_per_component:
+        block_size = resolved[worker.name].block_size if worker.name in resolved else None
+        # A size that is set is compared by the router's own rule.
+        if block_size and worker.runs_prefill and worker.count("block_size") is None:
+            if str(setting.value) != str(block_size):
+                yield RuleResult(
+                    location=setting.location,
+                    message=f"{setting.location.path[0]} is {setting.value}, but {worker.name} "
+                    f"gets a KV block size of {block_size}",
+                    fix=Fix(text=f"Remove {setting.location.path[0]}."),
+                    level=Level.NOTE,
+                )
+            return
+
 
 ENVIRONMENTS: Mapping[Engine, str] = {Engine.VLLM: "vllm-cpu", Engine.SGLANG: "sglang-check"}
 # If nothing states the GPU: a configuration is refused only if it is refused on both.
@@ -92,7 +256,7 @@ class EngineResult:
 
 def results_of_engines(deployment: ServingDeployment, engines: Engines) -> Iterator[EngineResult]:
     """What the engines say about each worker, and about the pools."""
-    from penstock.checks.resolved_pools import compare_pools
+    from penstock.checks.engine_dry_run import compare_pools
 
     resolved: dict[str, Resolved] = {}
     for worker in deployment.one_worker_per_component:

@@ -7,15 +7,54 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from penstock.checks.files.adapt_fix import adapt_config, replaces_flag
-from penstock.checks.files.graph_fields import graph_paths
 from penstock.checks.files.place import Place
-from penstock.checks.files.yaml_text import dump, put, steps_of
+from penstock.checks.files.yaml_text import Path, dump, put, steps_of
 from penstock.checks.finding import Fix
 from penstock.engines.settings import Location
 from penstock.graph.load import LoadedGraph
 from penstock.graph.origin import origin
 from penstock.graph.renamed_keys import as_written
 from penstock.manifests.read import Manifest
+from penstock.strict_yaml.places import place_of
+
+# Field → paths of the graph that decide it, the strongest first; `{pool}` is the component. Rules
+# name fields as v1beta1 does, from `main` (the main container), `pod` (its PodSpec), `metadata`
+# (of the pod) or the component itself. The longest prefix in the table wins. A field that is not
+# in the table is below the pool's `pod`.
+GRAPH_PATHS: Mapping[Path, tuple[str, ...]] = {
+    ("replicas",): ("{pool}.replicas", "{pool}.autoscaling"),
+    ("scalingAdapter",): ("{pool}.autoscaling",),
+    ("multinode",): ("{pool}.nodes",),
+    ("name",): ("{pool}",),
+    ("type",): ("{pool}",),
+    ("sharedMemorySize",): ("{pool}.shared_memory",),
+    ("runtimeVersionOverride",): ("{pool}.image", "engine.image"),
+    ("main", "image"): ("{pool}.image", "engine.image"),
+    ("main", "resources"): ("{pool}.gpus",),
+    ("main", "resources", "limits", "memory"): ("{pool}.resources.memory",),
+    ("main", "resources", "requests", "memory"): ("{pool}.resources.memory",),
+    ("main", "resources", "limits", "cpu"): ("{pool}.resources.cpu",),
+    ("main", "resources", "requests", "cpu"): ("{pool}.resources.cpu",),
+    ("main", "resources", "limits", "rdma"): ("kv_transfer.transport", "kv_transfer.rdma_resource"),
+    ("main", "securityContext"): ("kv_transfer.transport",),
+    ("main", "args"): ("{pool}.args", "engine.args"),
+    ("pod", "terminationGracePeriodSeconds"): ("drain_timeout_s",),
+    ("metadata", "annotations"): ("{pool}.annotations",),
+    ("envFrom",): ("model.token_secret",),
+}
+
+
+def graph_paths(path: Path, pool: str) -> tuple[str, ...]:
+    """Dotted paths of the graph that decide the field, the strongest first."""
+    for length in range(len(path), 0, -1):
+        if (paths := GRAPH_PATHS.get(path[:length])) is not None:
+            rest = path[length:] if path[:length] == ("metadata", "annotations") else ()
+            return tuple(
+                ".".join([path_format.format(pool=pool), *map(str, rest)]) for path_format in paths
+            )
+    rest = path[1:] if path[0] in ("pod", "main", "metadata") else path
+    return (place_of((pool, "pod", *rest)),)
+
 
 # Paths of a graph whose value is that of the engine's key that they decide.
 SAME_VALUE = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
@@ -9,21 +10,117 @@ from shlex import join
 from typing import Any
 
 from penstock.checks.files.adapt_fix import adapt_config, replaces_flag
-from penstock.checks.files.manifest_fields import manifest_path
 from penstock.checks.files.place import Place
-from penstock.checks.files.word_list import WordList, position_in
 from penstock.checks.files.yaml_text import Path, dump, put, steps_of
 from penstock.checks.finding import Fix
 from penstock.engines.settings import Location
 from penstock.manifests.cursor import Cursor
 from penstock.manifests.deployment import KnownConfig, NoConfig, UnknownConfig
 from penstock.manifests.engine_files import ENGINE_FILE
-from penstock.manifests.pods import Container
+from penstock.manifests.pods import Container, Pod
 from penstock.manifests.read import Manifest
 from penstock.serving.deployment import FRONTEND
 from penstock.strict_yaml.document import read_documents
 from penstock.strict_yaml.nodes import Node, node_at, position_of
 from penstock.strict_yaml.places import Position
+
+# Fields that v1alpha1 has at a place of its own.
+ALPHA: Mapping[Path, Path] = {
+    ("sharedMemorySize",): ("sharedMemory", "size"),
+    ("type",): ("componentType",),
+    ("metadata",): ("extraPodMetadata",),
+    ("main", "env"): ("envs",),
+    ("main", "resources"): ("resources",),
+}
+# Keys of v1alpha1's `resources`; all others are below `custom`.
+ALPHA_AMOUNTS = {"nvidia.com/gpu": ("gpu",), "cpu": ("cpu",), "memory": ("memory",)}
+
+
+def manifest_path(path: Path, pod: Pod) -> Path:
+    """The field's path in its document."""
+    top = pod.cursor.path
+    if "services" in top and (service_path := _in_service(path, pod)) is not None:
+        return (*top, *service_path)
+    if path[0] == "main":
+        return (*pod.containers[0].cursor.path, *path[1:])
+    if path[0] == "pod":
+        return (*pod.volumes.path[:-1], *path[1:])
+    if path[0] == "metadata":
+        return (*top, "podTemplate", *path)
+    return (*top, *path)
+
+
+def _in_service(path: Path, pod: Pod) -> Path | None:
+    """The field's path below a v1alpha1 service; None if it is in the pod as in v1beta1."""
+    main = pod.containers[0].cursor
+    if path[:2] == ("metadata", "annotations") and not pod.cursor["annotations"].is_absent:
+        return path[1:]
+    if path[:2] == ("main", "env") and not main["env"].is_absent:
+        return None
+    if path[:2] == ("main", "resources"):
+        if pod.resources.is_absent and not main["resources"].is_absent:
+            return None
+        if len(path) > len(("main", "resources", "limits")):
+            amount = str(path[3])
+            return (*path[1:3], *ALPHA_AMOUNTS.get(amount, ("custom", amount)))
+    for length in range(len(path), 0, -1):
+        if (place := ALPHA.get(path[:length])) is not None:
+            return (*place, *path[length:])
+    return None
+
+
+@dataclass(frozen=True)
+class WordList:
+    """The words of a container's `args` or `command`, to find flags in them.
+
+    There may be thousands of words and as many findings: the words are read once.
+    """
+
+    cursor: Cursor
+
+    def find(self, flag: str) -> Cursor | None:
+        """The first word that is the flag or its `flag=value`, or a script with the flag."""
+        in_script = next(
+            (at for at, text in self._scripts if position_in(text, flag) is not None), None
+        )
+        positions = [
+            at for at in (self._by_flag.get(_with_underscores(flag)), in_script) if at is not None
+        ]
+        if not positions:
+            return None
+        at = min(positions)
+        return Cursor(self.cursor.document, self._values[at], (*self.cursor.path, at))
+
+    @property
+    def _values(self) -> list[object]:
+        return self.cursor.value if isinstance(self.cursor.value, list) else []
+
+    @cached_property
+    def _words(self) -> tuple[tuple[int, str], ...]:
+        return tuple((at, word) for at, word in enumerate(self._values) if isinstance(word, str))
+
+    @cached_property
+    def _by_flag(self) -> dict[str, int]:
+        """Flag → index of its first word."""
+        words = reversed(self._words)
+        return {_with_underscores(word.split("=")[0]): at for at, word in words}
+
+    @cached_property
+    def _scripts(self) -> tuple[tuple[int, str], ...]:
+        return tuple((at, word) for at, word in self._words if " " in word)
+
+
+def position_in(text: str, flag: str) -> int | None:
+    """Where a script has a flag, in one of the spellings that argparse of the engines accepts."""
+    words = "[-_]".join(map(re.escape, re.split("[-_]", flag[2:])))
+    match = re.search(rf"{re.escape(flag[:2])}{words}(?![\w.-])", text)
+    return match.start() if match else None
+
+
+def _with_underscores(flag: str) -> str:
+    """`--block_size` of `--block-size`."""
+    return f"--{flag[2:].replace('-', '_')}" if flag.startswith("--") else flag
+
 
 # The variables that have the same effect as a frontend flag which fixes set.
 VARIABLES = {
