@@ -12,8 +12,8 @@ import yaml
 
 import penstock
 from penstock.cli.main import main
+from penstock.files import in_repository, page
 from penstock.manifests.render import chart_path
-from penstock.shipped import in_repository, page
 
 PACKAGE = Path(__file__).parents[1] / "components" / "src" / "penstock"
 NOT_IN_WHEEL = re.compile(r"(?<![\w/.-])(docs|dynamo_graphs|benchmarks|k8s)/[\w.-]*")
@@ -50,7 +50,7 @@ def test_no_message_names_a_file_that_the_wheel_does_not_have() -> None:
         for text in messages(ast.parse(file.read_text("utf-8")))
         if NOT_IN_WHEEL.search(text)
     ]
-    assert found == [], f"use {page.__name__}() or {in_repository.__name__}() of penstock.shipped"
+    assert found == [], f"use {page.__name__}() or {in_repository.__name__}() of penstock.files"
 
 
 def test_an_empty_graph_names_a_command_that_writes_one(

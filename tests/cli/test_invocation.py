@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from penstock import command_text
-from penstock.command_text import as_invoked, command, invocation, set_invocation
-from penstock.fitted import fitted
+from penstock.text import commands
+from penstock.text.commands import as_invoked, command, invocation, set_invocation
+from penstock.text.terminal import fitted
 from tests.support.command_line import ROOT, penstock
 
 
@@ -18,7 +18,7 @@ from tests.support.command_line import ROOT, penstock
 def restored() -> Iterator[None]:
     before = invocation()
     yield
-    command_text._Invocation.words = before
+    commands._Invocation.words = before
 
 
 URL = "https://ci:TOKEN@host/simple"

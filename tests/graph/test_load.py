@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock import image_reference, model_id
 from penstock.errors import GraphError, InputError
+from penstock.graph import image_reference, model_id
 from penstock.graph.load import load_graph, parse_graph, valid_name
 from penstock.graph.model import Graph
 from penstock.strict_yaml.problems import PATTERNS

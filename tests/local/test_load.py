@@ -13,7 +13,7 @@ from penstock.local.reconcile import ReplicaState
 from penstock.local.state_file import LocalState
 from penstock.local.status_table import status_view
 from penstock.manifests.deployment import Role
-from penstock.terminal import console, duration_text
+from penstock.text.terminal import console, duration_text
 from tests.local.builders import running
 
 MODEL = '{model="m"}'

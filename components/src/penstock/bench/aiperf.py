@@ -19,9 +19,9 @@ from pathlib import Path
 
 import httpx
 
-from penstock.atomic_file import write_file
 from penstock.environments.paths import require_python
 from penstock.errors import BenchError, Problem
+from penstock.files import write_file
 from penstock.local.process import end_with_parent
 from penstock.tokenizer import FOLDER as TOKENIZER
 from penstock.verify.target import LOOPBACK

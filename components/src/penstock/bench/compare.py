@@ -17,9 +17,9 @@ from penstock.bench.run import Endpoint, Traffic, new_folder, send
 from penstock.bench.slices import Schedule, Slicing, schedules
 from penstock.bench.watch import Progress
 from penstock.errors import BenchError, Problem, UsageError
-from penstock.significant import significant
 from penstock.simulate.metrics import MAX_REFUSED
 from penstock.simulate.window import percentile
+from penstock.text.numbers import significant
 from penstock.workload import Request
 from penstock.workload.load import LoadedWorkload
 

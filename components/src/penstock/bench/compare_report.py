@@ -7,10 +7,14 @@ from dataclasses import asdict
 
 from penstock.bench.compare import NAMES, Comparison
 from penstock.bench.difference import INTERVAL, LEVEL, Difference, interval
-from penstock.bench.documents import SCHEMA_VERSION, ComparisonDocument, TargetDocument
+from penstock.bench.documents import (
+    SCHEMA_VERSION,
+    ComparisonDocument,
+    NamedWorkload,
+    TargetDocument,
+)
 from penstock.bench.limits import LimitCheck
 from penstock.bench.report import failures_line, on_mockers
-from penstock.json_document import NamedWorkload
 from penstock.simulate.report import aligned, arrival_of
 
 LABELS = {"ttft": "TTFT", "itl": "ITL", "e2e": "end-to-end"}

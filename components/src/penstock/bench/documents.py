@@ -5,17 +5,31 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import PlainSerializer
+from pydantic import Field, PlainSerializer
 
 from penstock.bench.difference import Difference
 from penstock.bench.limits import LimitCheck
 from penstock.bench.measurement import Failures, Percentiles
 from penstock.bench.prediction import Prediction
 from penstock.bench.slices import Slicing
-from penstock.json_document import Document, GivenSlo, NamedWorkload, set_fields
+from penstock.graph.slo import Slo
+from penstock.reports.json_document import Document, set_fields
 from penstock.simulate.calibration import Calibration
+from penstock.workload.model import Workload
 
 SCHEMA_VERSION: Final = 1
+
+
+class NamedWorkload(Workload):
+    name: str = Field(description="Name of the workload.")
+
+    @classmethod
+    def of(cls, name: str, workload: Workload) -> NamedWorkload:
+        """``workload`` is not validated again: its scale and its length may have been changed."""
+        return cls.model_construct(name=name, **dict(workload))
+
+
+GivenSlo = Annotated[Slo, PlainSerializer(set_fields)]
 GivenNamedWorkload = Annotated[NamedWorkload, PlainSerializer(set_fields)]
 
 

@@ -30,10 +30,10 @@ from penstock.reports.page import (
     Verdict,
     write_report,
 )
-from penstock.significant import limit_text
 from penstock.simulate.metrics import MAX_REFUSED
 from penstock.simulate.report import arrival_of
 from penstock.simulate.window import ServedRequest
+from penstock.text.numbers import limit_text
 
 PERCENTILES = ("p50", "p90", "p99")
 FEW = 100  # requests, below which the p99 is the maximum

@@ -7,12 +7,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from penstock.bench.calibration_report import calibration_lines
-from penstock.bench.documents import SCHEMA_VERSION, RunDocument
+from penstock.bench.documents import SCHEMA_VERSION, NamedWorkload, RunDocument
 from penstock.bench.measurement import Failures, Measurement, Percentiles
 from penstock.bench.prediction import Prediction
 from penstock.bench.request_log import RequestLog
 from penstock.graph.slo import Slo
-from penstock.json_document import NamedWorkload
 from penstock.simulate.calibration import Calibration
 from penstock.simulate.metrics import MAX_REFUSED
 from penstock.simulate.report import aligned, arrival_of

@@ -15,7 +15,7 @@ from random import Random
 from penstock.bench.difference import MIN_PAIRS
 from penstock.bench.trace_file import Key, keyed
 from penstock.errors import Problem, UsageError
-from penstock.significant import significant
+from penstock.text.numbers import significant
 from penstock.workload import Request
 
 

@@ -10,7 +10,7 @@ from penstock.bench.report import Bench
 from penstock.bench.run import INTERRUPTED, BenchRequest, bench, new_folder
 from penstock.bench.watch import Progress
 from penstock.errors import BenchError
-from penstock.significant import plain_number
+from penstock.text.numbers import plain_number
 
 
 def scale_text(scale: float) -> str:

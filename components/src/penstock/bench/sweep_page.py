@@ -40,8 +40,8 @@ from penstock.reports.page import (
     Verdict,
     write_report,
 )
-from penstock.significant import limit_text, significant
 from penstock.simulate.report import arrival_of
+from penstock.text.numbers import limit_text, significant
 
 MARGIN = 1.12  # of an axis above its highest value, for the texts of points
 COLORS = {True: GOOD, False: BAD, None: GRAY}

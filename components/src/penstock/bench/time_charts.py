@@ -19,8 +19,8 @@ from penstock.reports.charts import (
     steps,
 )
 from penstock.reports.samples import at_once, bin_width, binned
-from penstock.significant import limit_text
 from penstock.simulate.window import ServedRequest, percentile, tokens_between
+from penstock.text.numbers import limit_text
 
 SHARES = (0.5, 0.9)
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from penstock.atomic_file import naming
+from penstock.files import naming
 from penstock.workload import Request
 from penstock.workload.prompt_text import prompt_text
 from penstock.workload.request import with_blocks

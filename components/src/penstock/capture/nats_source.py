@@ -24,13 +24,13 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.errors import Error as NatsError
 
-from penstock.atomic_file import append
 from penstock.capture.capture import Captured, jump_problem
 from penstock.capture.clock import StreamClock
 from penstock.capture.dynamo_trace import parse_dynamo
 from penstock.capture.record import BrokenRecordError, LeftOut
 from penstock.capture.trace_file import BlockIds, trace_line
 from penstock.errors import InputError, Problem
+from penstock.files import append
 
 SUBJECT = "dynamo.request_trace.v1"  # the default of DYN_REQUEST_TRACE_NATS_SUBJECT
 SCHEMES = ("nats", "tls", "ws", "wss")

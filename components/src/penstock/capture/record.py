@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from math import ceil, lcm
 
-from penstock.significant import limit_text
+from penstock.text.numbers import limit_text
 from penstock.workload.request import BLOCK_TOKENS
 
 LARGEST_TOKENS = 10**9

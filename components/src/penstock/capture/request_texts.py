@@ -15,11 +15,11 @@ from typing import Any, Self
 
 import msgspec
 
-from penstock.atomic_file import PRIVATE, replacing
 from penstock.capture.capture import TimedRequest
 from penstock.capture.dynamo_trace import SCHEMA, reason
 from penstock.capture.record import BrokenRecordError
 from penstock.errors import InputError, Problem
+from penstock.files import PRIVATE, replacing
 
 VARIABLE = "DYN_REQUEST_TRACE_RECORDS=request_end,request_payload"
 # Keys of a request body that decide the response. Others, such as `user`, `metadata` and

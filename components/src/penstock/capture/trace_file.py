@@ -10,9 +10,9 @@ from typing import Any
 
 import msgspec
 
-from penstock.atomic_file import write_atomically
 from penstock.capture.capture import TimedRequest
 from penstock.errors import InputError, Problem
+from penstock.files import write_atomically
 from penstock.workload.request import BLOCK_TOKENS
 
 

@@ -350,8 +350,8 @@ def write_output(text: str, target: str) -> None:
     if target == "-":
         print(text, end="" if text.endswith("\n") else "\n")
         return
-    from penstock.atomic_file import write_atomically
     from penstock.errors import InputError, Problem
+    from penstock.files import write_atomically
 
     path = Path(target)
     try:

@@ -255,7 +255,7 @@ def _frontends(args: argparse.Namespace, named: str, target: Target) -> list[str
 
 
 def print_output(output: str | Iterable[str]) -> None:
-    from penstock.fitted import fitted
+    from penstock.text.terminal import fitted
 
     if isinstance(output, str):
         print(output)

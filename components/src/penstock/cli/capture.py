@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from penstock.cli.arguments import add_json, require_absent, require_writable
 from penstock.cli.progress import add_progress
 from penstock.cli.replay_arguments import integer_between, positive_number
-from penstock.command_text import invocation
+from penstock.text.commands import invocation
 
 if TYPE_CHECKING:
     from penstock.capture import Captured, LengthOption, TraceFiles

@@ -282,7 +282,7 @@ def _without_accepted(
 
 
 def _print_fitted(lines: Iterable[str]) -> None:
-    from penstock.fitted import fitted
+    from penstock.text.terminal import fitted
 
     for line in lines:
         print(*fitted(line, INDENT), sep="\n")

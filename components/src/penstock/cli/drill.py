@@ -17,10 +17,10 @@ from penstock.cli import arguments
 from penstock.cli.progress import no_progress
 from penstock.cli.replay_arguments import integer_between
 from penstock.cli.report_output import add_report, require_report
-from penstock.command_text import invocation
 from penstock.errors import DrillError, Problem, UsageError
+from penstock.files import in_repository
 from penstock.graph.choices import AnyFaultKind, FaultKind
-from penstock.shipped import in_repository
+from penstock.text.commands import invocation
 
 if TYPE_CHECKING:
     from penstock.drill.faults import Choice

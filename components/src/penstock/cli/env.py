@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _table(environments: Sequence[Environment], *, wide: bool) -> Iterator[str]:
     """One environment in each line, or several lines for a description that is too long."""
-    from penstock.terminal import NARROW
+    from penstock.text.terminal import NARROW
 
     longest = max(len(environment.name) for environment in environments)
     for environment in environments:
@@ -52,7 +52,7 @@ def _table(environments: Sequence[Environment], *, wide: bool) -> Iterator[str]:
 def run(args: argparse.Namespace) -> int:
     from penstock.environments.install import find_environment, install, list_environments, remove
     from penstock.errors import Problem, UsageError
-    from penstock.terminal import duration_text
+    from penstock.text.terminal import duration_text
 
     if args.json and args.action != "list":
         fix = "Remove --json, or run `penstock env list --json`."

@@ -20,8 +20,8 @@ from penstock.cli.replay_arguments import (
     integer_between,
     warn_renamed,
 )
-from penstock.command_text import invocation
-from penstock.significant import plain_number
+from penstock.text.commands import invocation
+from penstock.text.numbers import plain_number
 
 if TYPE_CHECKING:
     from penstock.checks.finding import Tally
@@ -132,7 +132,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _print(line: str, indent: int = 2) -> None:
     """Print it wrapped for the terminal."""
-    from penstock.fitted import fitted
+    from penstock.text.terminal import fitted
 
     print(*fitted(line, indent), sep="\n")
 

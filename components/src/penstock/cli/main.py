@@ -17,10 +17,10 @@ from pathlib import Path
 from types import ModuleType
 
 import penstock
-from penstock import command_text
 from penstock.cli import deprecations
 from penstock.cli.command_line import CommandParser
 from penstock.errors import InputError, PenstockError, Problem
+from penstock.text import commands
 
 # Known conditions of this machine: what a file cannot be, and what to do about it.
 WRITTEN, USED = "cannot be written", "cannot be used"
@@ -165,9 +165,9 @@ def _note_invocation() -> None:
     """So that messages name commands as the user types them."""
     with contextlib.suppress(OSError):  # no /proc: not Linux
         parent = Path(f"/proc/{os.getppid()}/cmdline").read_text("utf-8", "surrogateescape")
-        command_text.set_invocation(parent.split("\0")[:-1], sys.argv)
-    if command_text.invocation() != command_text.NAME:
-        sys.stderr = command_text.Messages(sys.stderr)
+        commands.set_invocation(parent.split("\0")[:-1], sys.argv)
+    if commands.invocation() != commands.NAME:
+        sys.stderr = commands.Messages(sys.stderr)
 
 
 def _run(command: str, arguments: Sequence[str]) -> int:
@@ -219,7 +219,7 @@ def _unexpected(name: str) -> int:
     """Print one line, and write the details to a file."""
     import traceback
 
-    from penstock.fault_log import write_details
+    from penstock.files import write_details
 
     details = traceback.format_exc()
     last = details.strip().splitlines()[-1]

@@ -31,7 +31,7 @@ from penstock.cli.replay_arguments import (
     share,
 )
 from penstock.cli.report_output import add_report, replay_provenance, require_new_report
-from penstock.command_text import invocation
+from penstock.text.commands import invocation
 
 if TYPE_CHECKING:
     from penstock.plan.planning import Plan
@@ -225,10 +225,10 @@ def _check_report(args: argparse.Namespace) -> None:
 
 def _print_plan(args: argparse.Namespace, result: Plan) -> None:
     """Write the graph, and print the table and the reasons."""
-    from penstock.fitted import fitted, width_of
     from penstock.plan import report
     from penstock.plan.graph_text import graph_text
     from penstock.plan.report_json import as_json
+    from penstock.text.terminal import fitted, width_of
 
     header = report.header(result, args.attain, own_command())
     text = graph_text(result.request, result.winner.candidate, header)
@@ -251,8 +251,8 @@ def _print_plan(args: argparse.Namespace, result: Plan) -> None:
 def _print_partial(
     args: argparse.Namespace, request: PlanRequest, measured: Sequence[Trial], why: str
 ) -> None:
-    from penstock.fitted import fitted, width_of
     from penstock.plan.partial import partial_lines
+    from penstock.text.terminal import fitted, width_of
 
     to = sys.stderr if args.json or args.output == "-" else sys.stdout
     for line in partial_lines(measured, request, args.attain, args.replays, width_of(to), why):

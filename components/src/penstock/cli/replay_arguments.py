@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.significant import plain_number, significant
+from penstock.text.numbers import plain_number, significant
 
 if TYPE_CHECKING:
     from penstock.graph.slo import Slo

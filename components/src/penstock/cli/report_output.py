@@ -15,10 +15,10 @@ def add_report(parser: argparse.ArgumentParser, what: str) -> None:
 
 def require_report(path: Path | None) -> None:
     """UsageError if the report cannot be written, InputError if it would replace another file."""
-    from penstock.html_mark import HTML_MARK
-
     if path is None:
         return
+    from penstock.reports.page import HTML_MARK
+
     require_named(path, "--report")
     arguments.require_writable(path, "--report", in_place=True)
     require_own(path, [HTML_MARK], "a report of penstock")

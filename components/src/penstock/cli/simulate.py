@@ -193,7 +193,7 @@ def _print(
 
 def _print_lines(lines: Iterable[str]) -> None:
     """Wrap each line for the terminal, two columns further in than it begins."""
-    from penstock.fitted import fitted
+    from penstock.text.terminal import fitted
 
     for line in lines:
         print(*fitted(line, 2 + len(line) - len(line.lstrip())), sep="\n")

@@ -7,9 +7,9 @@ import asyncio
 import sys
 from typing import TYPE_CHECKING
 
-from penstock.ansi import obeys_codes
 from penstock.cli import arguments
 from penstock.cli.live_source import add_source, source_of
+from penstock.text.terminal import obeys_codes
 
 if TYPE_CHECKING:
     from penstock.live.protocols import SnapshotSource

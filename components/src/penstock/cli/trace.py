@@ -70,8 +70,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _list(args: argparse.Namespace, requests: Sequence[TracedRequest]) -> int:
-    from penstock.fitted import fitted
-    from penstock.terminal import add_plain_row, columns, console
+    from penstock.text.terminal import add_plain_row, columns, console, fitted
     from penstock.tracing.report import (
         LIST_HEADINGS,
         LIST_NUMBERS,

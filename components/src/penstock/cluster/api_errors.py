@@ -14,7 +14,7 @@ from penstock.cluster.compare import without_secrets
 from penstock.cluster.forbidden import grant
 from penstock.cluster.workloads import Object
 from penstock.errors import ClusterError, Problem
-from penstock.shipped import page
+from penstock.files import page
 
 # A 403 of a quota or a policy has another text.
 RBAC_DENIED = re.compile("cannot (patch|create) resource")

@@ -8,7 +8,7 @@ from penstock.cluster.api import Api
 from penstock.cluster.api_errors import ForbiddenError
 from penstock.cluster.workloads import DGD, Object
 from penstock.errors import ClusterError, Problem
-from penstock.shipped import page
+from penstock.files import page
 
 GROUP = "nvidia.com"
 VERSION = f"{GROUP}/v1beta1"  # that the chart renders

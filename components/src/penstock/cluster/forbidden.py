@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.shipped import in_repository
+from penstock.files import in_repository
 
 ROLES = in_repository("k8s/rbac")
 

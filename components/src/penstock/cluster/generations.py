@@ -16,7 +16,7 @@ from penstock.cluster.diagnose import is_ready
 from penstock.cluster.ownership import HELM
 from penstock.cluster.workloads import DGD, NO_RESTART, POD_COMPONENT, Object, workloads
 from penstock.errors import GraphError, Problem
-from penstock.shipped import page
+from penstock.files import page
 
 # The annotation of worker pods that makes a new generation of the same content.
 ROLLOUT = "penstock/rollout"

@@ -20,9 +20,8 @@ from penstock.cluster.upgrade import rollback_revision
 from penstock.cluster.wait import Clock
 from penstock.cluster.workloads import Object
 from penstock.errors import ClusterError, Problem
-from penstock.fault_log import write_details
+from penstock.files import page, write_details
 from penstock.helm import ReleaseTarget
-from penstock.shipped import page
 
 CONCURRENT = 8  # requests
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"

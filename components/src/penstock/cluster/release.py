@@ -30,8 +30,8 @@ from penstock.cluster.diff import Diff, diff
 from penstock.cluster.forbidden import grant
 from penstock.cluster.generations import ROLLOUT
 from penstock.errors import ClusterError, Problem
+from penstock.files import page
 from penstock.helm import HelmError, HelmErrorKind, ReleaseTarget
-from penstock.shipped import page
 from penstock.strict_yaml.loader import SafeLoader
 
 T = TypeVar("T")

@@ -171,7 +171,7 @@ def watch(reader: StatusReader) -> int:
     from rich.live import Live
     from rich.text import Text
 
-    from penstock.terminal import QUIT, keys
+    from penstock.text.terminal import QUIT, keys
 
     console = Console(highlight=False)
     last = ""

@@ -17,10 +17,10 @@ from typing import Any
 
 import yaml
 
-from penstock.atomic_file import write_file
 from penstock.cluster.api import Api
 from penstock.cluster.release import record_name
 from penstock.errors import ClusterError, Problem
+from penstock.files import write_file
 from penstock.helm import ReleaseTarget
 
 

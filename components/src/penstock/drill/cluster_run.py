@@ -22,7 +22,7 @@ from penstock.drill.run import DrillOptions, DrillResult, drill_endpoint
 from penstock.drill.targets import first_model
 from penstock.errors import DrillError, Problem
 from penstock.helm import ReleaseTarget
-from penstock.significant import limit_text
+from penstock.text.numbers import limit_text
 
 TIMEOUT_S = 30.0
 

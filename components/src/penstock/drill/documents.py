@@ -7,7 +7,7 @@ from typing import Final, Literal
 
 from penstock.drill.evaluate import FailureType, FaultRecord
 from penstock.drill.memory import MemoryTrend
-from penstock.json_document import Document
+from penstock.reports.json_document import Document
 
 SCHEMA_VERSION: Final = 1
 

@@ -8,8 +8,8 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
+from penstock.files import in_repository
 from penstock.graph.text_file import read_text_file
-from penstock.shipped import in_repository
 from penstock.strict_yaml.base import Items, Spec, Text, invalid
 from penstock.strict_yaml.kind import DocumentKind
 from penstock.strict_yaml.parse import parse_strictly

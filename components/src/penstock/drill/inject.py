@@ -13,7 +13,6 @@ from typing import Any
 
 import yaml
 
-from penstock.atomic_file import write_file
 from penstock.drill.faults import (
     Apply,
     Choice,
@@ -27,6 +26,7 @@ from penstock.drill.faults import (
 from penstock.drill.graph_process import GraphProcess
 from penstock.drill.isolation import full_disk, lost_packets, partitioned, slow_network
 from penstock.errors import UsageError
+from penstock.files import write_file
 from penstock.graph.edit import scalable_pools, set_replicas
 from penstock.local.state_file import FileDiscoveryState
 from penstock.manifests.deployment import Role

@@ -16,7 +16,7 @@ from penstock.drill.documents import (
 from penstock.drill.evaluate import Failure, FailureType, Row, median, p99
 from penstock.drill.memory import MemoryTrend
 from penstock.drill.run import DrillResult
-from penstock.fitted import fitted
+from penstock.text.terminal import fitted
 
 SHOWN_FAILURES = 10
 ON_MOCKERS = "no engine ran: mockers simulated it, so an engine may take longer to recover"

@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from penstock.atomic_file import write_file
 from penstock.drill import interrupts
 from penstock.drill.evaluate import Evaluation, FaultRecord, evaluate, with_pauses
 from penstock.drill.faults import Choice, Fault
@@ -19,6 +18,7 @@ from penstock.drill.memory import MemorySampler, MemoryTrend
 from penstock.drill.targets import LocalGraph, Target
 from penstock.drill.traffic import RETRY_S, StreamResult, Traffic
 from penstock.errors import DrillError, StartError
+from penstock.files import write_file
 from penstock.graph.edit import set_replicas
 from penstock.graph.text_file import read_text_file
 from penstock.local.ports import Ports

@@ -20,8 +20,8 @@ from typing import Any
 from penstock.engines.parser_messages import fix_of, names_an_argument, quoted_in
 from penstock.engines.startup_errors import StartupError, startup_errors
 from penstock.errors import LaunchError, MissingToolError, Problem
+from penstock.files import only_penstock
 from penstock.manifests.deployment import Launch
-from penstock.shipped import only_penstock
 
 TIME_LIMIT_S = 60.0  # the child needs about 1 s; a cold disk cache has taken 10 s
 ARGUMENTS = ("-P", "-m", "penstock.engines.parse_child")

@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any
 
 from penstock.engines.flags import load
-from penstock.nearest import nearest, nearest_name
+from penstock.text.names import nearest, nearest_name
 
 Fields = Mapping[str, Mapping[str, Any]]
 Path = tuple[str, ...]

@@ -10,7 +10,6 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from penstock.as_mapping import as_mapping
 from penstock.engines.engine import (
     Effective,
     Mode,
@@ -30,8 +29,8 @@ from penstock.manifests.deployment import (
     Launch,
     UnknownConfig,
 )
-from penstock.positive_int import positive_int
 from penstock.strict_yaml.loader import load_json
+from penstock.text.values import as_mapping, positive_int
 
 # The spellings of each flag, from sglang/srt/server_args.py and dynamo/sglang/args.py.
 TEXT_FLAGS: tuple[tuple[str, ...], ...] = (

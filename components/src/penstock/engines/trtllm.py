@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.as_mapping import as_mapping
 from penstock.engines.engine import (
     Effective,
     Mode,
@@ -26,8 +25,8 @@ from penstock.engines.mocker_command import simulation
 from penstock.engines.parsers import NotParsed, Parsed
 from penstock.engines.worker_settings import explicit_endpoint, parser_lines, speculation_line
 from penstock.manifests.deployment import Component, KnownConfig, Launch, UnknownConfig
-from penstock.positive_int import positive_int
 from penstock.strict_yaml.loader import load_json
+from penstock.text.values import as_mapping, positive_int
 
 TOKENS_PER_BLOCK = 32  # KvCacheConfig's default; Dynamo's --kv-block-size is only its fallback
 OVERRIDE = ("--override-engine-args", "DYN_TRTLLM_OVERRIDE_ENGINE_ARGS")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 from penstock.engines.flags import load
-from penstock.nearest import nearest
+from penstock.text.names import nearest
 
 TABLE = "variable_names.json"
 # Two letters in a name of 25 letters. Custom variables differ more from existing ones.

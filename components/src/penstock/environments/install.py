@@ -16,7 +16,6 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.atomic_file import write_file
 from penstock.environments import folder
 from penstock.environments.gpu_engines import require_platform
 from penstock.environments.interpreter import (
@@ -28,7 +27,8 @@ from penstock.environments.interpreter import (
 from penstock.environments.paths import STAMP, environments_root, is_installed
 from penstock.environments.post_install import NEEDS, POST_INSTALL
 from penstock.errors import MissingToolError, Problem
-from penstock.nearest import nearest
+from penstock.files import write_file
+from penstock.text.names import nearest
 
 FOLDER = Path(__file__).parent
 # Environment → the environment whose startup modules for Python it gets too.

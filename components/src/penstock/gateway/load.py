@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from penstock.files import in_repository
 from penstock.gateway.model import Gateway
 from penstock.gateway.problems import field_problems
 from penstock.graph.text_file import read_text_file
-from penstock.shipped import in_repository
 from penstock.strict_yaml.kind import DocumentKind
 from penstock.strict_yaml.parse import parse_strictly
 

@@ -16,8 +16,8 @@ from typing import Any
 
 from tokenizers import AddedToken, Tokenizer, decoders, models
 
-from penstock.atomic_file import write_file
 from penstock.errors import InputError, Problem
+from penstock.files import write_file
 from penstock.gguf.pre_tokenizers import PRE_TOKENIZERS
 
 MAGIC = b"GGUF"

@@ -7,9 +7,9 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from penstock.graph.messages import KEYS_OF_OWNER, OWN_KEY_OF_OWNER, TARGET_LIMITS, problem
-from penstock.significant import limit_text
 from penstock.strict_yaml.base import Items, Opaque, Positive, Spec
 from penstock.strict_yaml.limits import MOST_REPLICAS
+from penstock.text.numbers import limit_text
 
 Owner = Literal["hpa", "keda", "planner", "external"]
 Signal = Literal["cpu", "kv_usage", "prompt_tokens", "requests", "ttft_s", "itl_s"]

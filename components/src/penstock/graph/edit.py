@@ -22,11 +22,11 @@ from penstock.errors import GraphError, InputError, Problem
 from penstock.graph.load import LoadedGraph, parse_graph
 from penstock.graph.renamed_keys import warn_of
 from penstock.graph.text_file import read_text_file
-from penstock.significant import plain_number
 from penstock.strict_yaml.limits import MOST_REPLICAS
 from penstock.strict_yaml.loader import SafeLoader
 from penstock.strict_yaml.places import Path, place_of
 from penstock.strict_yaml.problems import did_you_mean
+from penstock.text.numbers import plain_number
 
 # Start and end (character offsets), and the text that replaces what is between them.
 Splice = tuple[int, int, str]

@@ -12,11 +12,10 @@ from typing import Any
 
 from pydantic_core import ErrorDetails
 
-from penstock import image_reference, model_id
+from penstock.graph import image_reference, model_id
 from penstock.graph.foreign_keys import POOLS, fix_of_key
 from penstock.graph.model import Graph
 from penstock.hardware.unsupported import meant_gpu
-from penstock.significant import plain_number
 from penstock.strict_yaml.base import (
     FOLDER_PATH,
     HEADER_NAME,
@@ -29,6 +28,7 @@ from penstock.strict_yaml.number_fixes import number_fix
 from penstock.strict_yaml.places import Path, Places, looks_secret, place_of
 from penstock.strict_yaml.problems import BOUNDS, MEMORY, PATTERNS, Text, kind_of, model_at, shown
 from penstock.strict_yaml.value_fixes import section_fix
+from penstock.text.numbers import plain_number
 
 GPU = ("hardware", "gpu")
 PLAIN_INTEGER = re.compile(r"-?[1-9][0-9]*")  # a text only because it has too many digits

@@ -11,10 +11,10 @@ from typing import Any
 import yaml
 
 from penstock.errors import GraphError, Problem, ProblemKind
-from penstock.nearest import nearest
 from penstock.strict_yaml.document import Document
 from penstock.strict_yaml.events import position_of_event
 from penstock.strict_yaml.loader import DEEPEST_OBJECT, SafeLoader
+from penstock.text.names import nearest
 
 # Every Kubernetes object has both at its top level; a graph has neither.
 _MANIFEST = (

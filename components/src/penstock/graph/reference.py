@@ -9,7 +9,7 @@ from typing import Any
 
 from penstock.graph.examples import EXAMPLES
 from penstock.graph.schema import Schema, has_default, plain_schema, section_of
-from penstock.significant import plain_number
+from penstock.text.numbers import plain_number
 
 WIDTH = 100
 

@@ -19,9 +19,9 @@ from pydantic.fields import FieldInfo
 
 from penstock.graph.foreign_keys import COMPONENTS, POOLS, place_of_key
 from penstock.graph.model import Graph
-from penstock.nearest import KEY_CUTOFF, nearest
 from penstock.strict_yaml.places import Path, parent_of, place_of
 from penstock.strict_yaml.problems import model_at
+from penstock.text.names import KEY_CUTOFF, nearest
 
 MOST_CHOICES = 8
 # Sections, and keys of the graph, that decide what processes start with.

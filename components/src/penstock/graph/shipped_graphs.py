@@ -6,8 +6,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from penstock.errors import Problem, UsageError
-from penstock.nearest import nearest
-from penstock.shipped import shipped
+from penstock.files import shipped
+from penstock.text.names import nearest
 
 
 def shipped_graphs() -> list[str]:

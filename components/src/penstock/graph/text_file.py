@@ -12,7 +12,7 @@ from pathlib import Path
 
 from penstock.errors import InputError, Problem
 from penstock.graph.shipped_graphs import shipped_graphs
-from penstock.nearest import nearest
+from penstock.text.names import nearest
 
 # A pipe of the shell: standard input, or `<(…)`.
 PIPES = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/")

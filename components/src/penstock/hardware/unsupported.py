@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from penstock.hardware.gpus import find_gpu
-from penstock.nearest import nearest
+from penstock.text.names import nearest
 
 # GPUs and accelerators whose names look like those of supported ones.
 _OTHERS = re.compile(

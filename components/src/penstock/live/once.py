@@ -17,7 +17,7 @@ from penstock.live.text import (
     topology_lines,
     totals_lines,
 )
-from penstock.terminal import add_plain_row, columns, console
+from penstock.text.terminal import add_plain_row, columns, console
 
 EVENTS = 10
 

@@ -8,14 +8,13 @@ from pathlib import Path
 
 import yaml
 
-from penstock.as_mapping import as_mapping
+from penstock.files import page
 from penstock.local import tool_template
 from penstock.local.deployment import Overrides, Program
 from penstock.local.request_adapter.rules import MOCKER
 from penstock.manifests import flags
 from penstock.manifests.deployment import Role
-from penstock.positive_int import positive_int
-from penstock.shipped import page
+from penstock.text.values import as_mapping, positive_int
 
 NO_OVERRIDES = Overrides()
 FOLDER = Path(__file__).parent / "request_adapter"

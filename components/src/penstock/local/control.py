@@ -12,7 +12,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from penstock.command_text import command, restart
 from penstock.errors import GraphError, NotUpError, Problem, StartError
 from penstock.graph.edit import set_replicas
 from penstock.graph.text_file import read_text_file
@@ -23,6 +22,7 @@ from penstock.local.process import leftover_processes, terminate
 from penstock.local.reconcile import ReplicaState
 from penstock.local.state import StateDir
 from penstock.local.state_file import DiscoveryState, LocalState, Phase
+from penstock.text.commands import command, restart
 
 POLL_S = 0.1
 SETTLE_S = 120.0  # vLLM on a CPU starts in 44 to 78 s

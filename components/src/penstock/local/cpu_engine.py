@@ -12,12 +12,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from penstock.as_mapping import as_mapping
 from penstock.environments.packaged_models import packaged_model_fix
 from penstock.errors import InputError, MissingToolError, PenstockError, Problem
 from penstock.local.ports import LOOPBACK
 from penstock.manifests import flags
 from penstock.manifests.deployment import Component, Engine
+from penstock.text.values import as_mapping
 
 ENVIRONMENT = "vllm-cpu"
 PORTS = ("nixl", "kv_events")

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 import httpx
 
-from penstock.atomic_file import write_file
+from penstock.files import write_file
 from penstock.local.deployment import Infrastructure
 from penstock.local.state_file import DiscoveryState, EtcdDiscoveryState, FileDiscoveryState
 

@@ -15,7 +15,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
-from penstock.atomic_file import write_file
+from penstock.files import write_file
 from penstock.local.deployment import Program
 from penstock.local.ports import LOOPBACK
 from penstock.local.request_adapter.hosts import (

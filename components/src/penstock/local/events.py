@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from penstock.atomic_file import write_file
+from penstock.files import write_file
 from penstock.local.reconcile import ReplicaState
 from penstock.local.state_file import LocalState, ReplicaStatus
 

@@ -10,7 +10,7 @@ from penstock.graph.load import read_draft
 from penstock.graph.text_file import read_text_file
 from penstock.manifests.read import read_manifests
 from penstock.manifests.source import MOST_BYTES, is_manifest
-from penstock.nearest import nearest
+from penstock.text.names import nearest
 
 LIST_GRAPHS = "Run `penstock ls`, which lists the graphs that are up."
 OTHER_KINDS = (ProblemKind.NOTHING_TO_READ, ProblemKind.OTHER_FILE)

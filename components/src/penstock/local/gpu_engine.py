@@ -12,13 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from penstock.as_mapping import as_mapping
 from penstock.errors import InputError, ManifestError, Problem
 from penstock.local import cpu_engine
 from penstock.local.gpus.visible import VARIABLE
 from penstock.manifests import flags
 from penstock.manifests.deployment import Component, Engine, Launch
-from penstock.positive_int import positive_int
+from penstock.text.values import as_mapping, positive_int
 
 # The first that is given counts.
 MODEL_FLAGS = {

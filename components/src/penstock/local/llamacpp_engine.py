@@ -18,10 +18,10 @@ from penstock.engines.setting_names import LLAMACPP_KV_TRANSFER
 from penstock.environments import openmp
 from penstock.environments.packaged_models import packaged_model, packaged_model_fix
 from penstock.errors import InputError, MissingToolError, Problem
+from penstock.files import only_penstock
 from penstock.gguf import folder_of
 from penstock.manifests import flags
 from penstock.manifests.deployment import Component
-from penstock.shipped import only_penstock
 
 ENVIRONMENT = "llamacpp"
 NIXL_ENVIRONMENT = "llamacpp-nixl"

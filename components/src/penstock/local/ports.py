@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from ipaddress import ip_address
 from urllib.parse import SplitResult, urlsplit
 
-from penstock.command_text import command
 from penstock.errors import PortInUseError, Problem, StartError
 from penstock.local.graphs import list_graphs
+from penstock.text.commands import command
 
 # Dynamo 1.6 reads DYN_SYSTEM_PORT into an i16, so 32767 is the highest. The kernel takes ephemeral
 # ports from 32768 up, so no outgoing connection takes a port between our check and the bind.

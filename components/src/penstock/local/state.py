@@ -13,10 +13,10 @@ import time
 from pathlib import Path
 from typing import IO
 
-from penstock.atomic_file import naming, write_file
-from penstock.command_text import command, restart
 from penstock.errors import AlreadyUpError, InputError, Problem
+from penstock.files import naming, write_file
 from penstock.local.state_file import LocalState, dump_state, load_state
+from penstock.text.commands import command, restart
 
 MARKER = "PENSTOCK_STATE"  # in the environment of every child; identifies leftovers
 

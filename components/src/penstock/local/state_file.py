@@ -11,10 +11,10 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from penstock.command_text import restart
 from penstock.errors import InputError, Problem
 from penstock.local.reconcile import ReplicaState
 from penstock.manifests.deployment import Role
+from penstock.text.commands import restart
 
 VERSION: Literal[1] = 1
 

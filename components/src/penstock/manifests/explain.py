@@ -13,7 +13,7 @@ from penstock.manifests.deployment import (
     NoConfig,
     UnknownConfig,
 )
-from penstock.nearest import nearest
+from penstock.text.names import nearest
 
 
 def choose(deployment: Deployment, name: str | None) -> tuple[Component, ...]:

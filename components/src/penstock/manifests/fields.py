@@ -16,7 +16,7 @@ from typing import Any
 
 from packaging.version import Version
 
-from penstock.nearest import nearest
+from penstock.text.names import nearest
 
 Path = tuple[str | int, ...]
 Schema = Mapping[str, Any]

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.as_mapping import as_mapping
 from penstock.manifests.cursor import Cursor
 from penstock.manifests.environment import EnvSources
-from penstock.nearest import nearest
 from penstock.strict_yaml.limits import MOST_REPLICAS
+from penstock.text.names import nearest
+from penstock.text.values import as_mapping
 
 V1BETA1 = "nvidia.com/v1beta1"
 V1ALPHA1 = "nvidia.com/v1alpha1"

@@ -14,8 +14,8 @@ from typing import Any
 import yaml
 
 from penstock.errors import ChartError, Problem
+from penstock.files import shipped
 from penstock.helm import HelmError, HelmErrorKind, render_templates
-from penstock.shipped import shipped
 from penstock.strict_yaml.loader import SafeLoader
 
 SCHEMA_LINE = re.compile(r"^\s*- at '(?P<pointer>.*?)': (?P<message>.*)$")

@@ -13,8 +13,8 @@ from typing import Any
 from penstock.models.config import positions_of
 from penstock.models.known import exact_config, layers_config
 from penstock.models.recurrent import RecurrentState, recurrent_state
-from penstock.positive_int import positive_int
 from penstock.strict_yaml.loader import load_json
+from penstock.text.values import positive_int
 
 Config = Mapping[str, Any]
 

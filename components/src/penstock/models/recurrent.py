@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.models.shape import BYTES
-from penstock.positive_int import positive_int
+from penstock.text.values import positive_int
 
 Config = Mapping[str, Any]
 

@@ -12,8 +12,8 @@ from penstock.bench.methods.documents import MethodDocument
 from penstock.bench.shadow.documents import ShadowDocument
 from penstock.capture.documents import CaptureDocument
 from penstock.drill.documents import DrillDocument
-from penstock.json_document import Schema, schema_of
 from penstock.plan.documents import PlanDocument
+from penstock.reports.json_document import Schema, schema_of
 from penstock.simulate.documents import SimulateDocument
 from penstock.verify.documents import VerifyDocument
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from penstock.graph.slo import Slo
-from penstock.json_document import Document, GivenWorkload
 from penstock.plan.request import Objective
 from penstock.plan.sensitivity import Headroom
-from penstock.simulate.documents import Figures, GraphFigures, WorkingSetDocument
+from penstock.reports.json_document import Document
+from penstock.simulate.documents import Figures, GivenWorkload, GraphFigures, WorkingSetDocument
 
 
 class SpeculationDocument(Document):

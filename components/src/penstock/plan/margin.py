@@ -8,12 +8,12 @@ from statistics import median
 
 from penstock.graph.slo import Slo
 from penstock.plan.request import PlanRequest
-from penstock.significant import significant
 from penstock.simulate.accuracy import no_points, row_intervals
 from penstock.simulate.interval import COVERAGE
 from penstock.simulate.metrics import steady_requests
 from penstock.simulate.study import Row
 from penstock.simulate.window import ServedRequest, percentile
+from penstock.text.numbers import significant
 
 TTFT, ITL, END_TO_END = "TTFT", "ITL", "end-to-end latency"
 PREDICTED = {"ttft": 1.0, "itl": 1.0}  # by the metric of an interval: factors of the prediction

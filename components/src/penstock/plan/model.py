@@ -9,12 +9,12 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.atomic_file import write_file
 from penstock.errors import InputError, Problem
+from penstock.files import write_file
 from penstock.models import ModelShape
 from penstock.models.config import UnknownShapeError, shape_of
-from penstock.nearest import nearest
 from penstock.simulate.timing import measured_models
+from penstock.text.names import nearest
 
 ALIASES = {"gpt-oss-120b": "openai/gpt-oss-120b", "gpt-oss-20b": "openai/gpt-oss-20b"}
 

@@ -24,10 +24,10 @@ from penstock.reports.page import (
     Verdict,
     write_report,
 )
-from penstock.significant import significant
 from penstock.simulate.report import marked, notes, table_cells
 from penstock.simulate.study import Row
 from penstock.simulate.working_set import working_sets
+from penstock.text.numbers import significant
 from penstock.workload.load import LoadedWorkload
 
 SIMULATED = "simulated, not measured"

@@ -27,8 +27,8 @@ from penstock.reports.charts import (
     shorter,
     wrapped,
 )
-from penstock.significant import limit_text, significant
 from penstock.simulate.study import Row
+from penstock.text.numbers import limit_text, significant
 
 MARKS = {False: ("aggregated", "circle", 0), True: ("disaggregated", "square", 1)}
 RING: Mapping[str, Any] = {"symbol": "circle-open", "size": 20, "color": "#cc79a7"}

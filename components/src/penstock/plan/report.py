@@ -14,7 +14,6 @@ from penstock.plan.score import EQUAL, SCALE_STEP, TIE, score_of
 from penstock.plan.sensitivity import Comparison
 from penstock.plan.space import BATCHES, STEPS
 from penstock.plan.trials import Trial
-from penstock.significant import limit_text, significant
 from penstock.simulate.accuracy import accuracy_line
 from penstock.simulate.interval import COVERAGE
 from penstock.simulate.metrics import spreads
@@ -27,6 +26,7 @@ from penstock.simulate.report import (
     rejected,
 )
 from penstock.simulate.study import Row
+from penstock.text.numbers import limit_text, significant
 
 WIDTH = 110  # of the header's lines
 NEXT_STEP = SCALE_STEP * 1.01  # times the sustained scale: no scale in between is ever replayed

@@ -15,10 +15,10 @@ from penstock.graph.slo import Slo
 from penstock.hardware import GPUS, Gpu, find_gpu
 from penstock.hardware.unsupported import gpu_fix
 from penstock.models.find import find_model
-from penstock.nearest import nearest
 from penstock.plan.graph_text import can_roll, free_gpus, gpus_of_update, graph_text
 from penstock.plan.request import Objective, PlanRequest
 from penstock.plan.space import Candidate, Layout, PoolCandidate
+from penstock.text.names import nearest
 
 MODELS = ("openai/gpt-oss-120b", "openai/gpt-oss-20b")
 GPU_NAMES = tuple(name for name in GPUS if name != "rtx-pro-6000")  # those of `hardware.gpu`

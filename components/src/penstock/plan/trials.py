@@ -14,9 +14,9 @@ from penstock.plan.deployments import Deployments
 from penstock.plan.margin import meets_slo
 from penstock.plan.space import Candidate
 from penstock.plan.traffic import SEEDS
-from penstock.significant import significant
 from penstock.simulate.metrics import spreads
 from penstock.simulate.study import Row, Study
+from penstock.text.numbers import significant
 from penstock.workload.duration import MIN_PLANNED_REQUESTS, exceeds_plan_limit
 from penstock.workload.load import LoadedWorkload
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.reports.samples import nearest_rank, quantiles
-from penstock.significant import limit_text
+from penstock.text.numbers import limit_text
 
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 DASHES = ("solid", "dash", "dot", "dashdot")

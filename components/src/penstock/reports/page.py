@@ -12,11 +12,12 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from penstock.atomic_file import PRIVATE, USUAL, replacing
 from penstock.errors import InputError, Problem
-from penstock.html_mark import HTML_MARK
+from penstock.files import PRIVATE, USUAL, replacing
 from penstock.reports.charts import Chart
 
+# At the beginning of every report, so that a report replaces only reports.
+HTML_MARK = '<meta name="generator" content="penstock">'
 PLOTLY = "package_data/plotly.min.js"  # in the wheel of plotly
 LONG_VALUE = 16  # characters of a tile from which on its text is smaller
 WRAPPED = 60  # characters of a cell from which on its text wraps

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from packaging.version import Version
 
-from penstock.as_mapping import as_mapping
 from penstock.engines.flags import GivenFlag, given_flags
 from penstock.engines.releases import DEPLOYED, RELEASES
 from penstock.engines.settings import Location, Setting, read_settings
@@ -21,6 +20,7 @@ from penstock.manifests.pods import Pod
 from penstock.manifests.roles import configured_role
 from penstock.models import ModelFacts, ModelShape, find_facts
 from penstock.serving.worker import WORKERS, Worker
+from penstock.text.values import as_mapping
 
 if TYPE_CHECKING:
     from penstock.graph.slo import Slo

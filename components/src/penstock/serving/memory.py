@@ -8,10 +8,10 @@ from penstock.manifests.deployment import Engine, Role
 from penstock.memory import MemoryBudget, MemoryInputs, memory_budget
 from penstock.memory.budget import ACTIVATION_BYTES, GIB
 from penstock.models import ModelShape
-from penstock.positive_int import positive_int
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.sglang_memory import default_step, sglang_fraction, window_share
 from penstock.serving.worker import Worker
+from penstock.text.values import positive_int
 
 # Keys that limit the KV cache: in bytes of one GPU, and in tokens (vLLM: in blocks).
 POOL_BYTES = {

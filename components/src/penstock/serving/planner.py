@@ -13,10 +13,10 @@ from typing import Any
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Component, Role
 from penstock.manifests.flags import flag_value
-from penstock.nearest import nearest
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.planner_history import ADDED, CHECKED, REMOVED
 from penstock.strict_yaml.loader import load_json
+from penstock.text.names import nearest
 
 DEFAULT_BUDGET = 8  # max_gpu_budget of PlannerConfig, 1.6.1
 TYPES: Mapping[str, tuple[type, ...]] = {

@@ -8,8 +8,8 @@ from __future__ import annotations
 from penstock.hardware import Gpu
 from penstock.manifests.deployment import Engine, Role
 from penstock.models import ModelShape
-from penstock.positive_int import positive_int
 from penstock.serving.worker import Worker
+from penstock.text.values import positive_int
 
 MIB = 1024  # in one GiB
 # Model types whose sliding layers have a separate pool (`is_hybrid_swa_model`).

@@ -10,7 +10,7 @@ from penstock.engines.flags import GivenFlag
 from penstock.engines.settings import Location, Settings
 from penstock.manifests.deployment import Component, Engine, Launch, Role
 from penstock.manifests.pods import Pod
-from penstock.positive_int import positive_int
+from penstock.text.values import positive_int
 
 WORKERS = (Role.PREFILL, Role.DECODE, Role.WORKER)
 # All-to-all backends that make expert parallelism the tensor parallelism

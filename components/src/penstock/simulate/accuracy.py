@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from statistics import mean, median
 
-from penstock.significant import significant
 from penstock.simulate.calibration import group_of
 from penstock.simulate.interval import (
     COVERAGE,
@@ -21,6 +20,7 @@ from penstock.simulate.metrics import spreads
 from penstock.simulate.model import Replayable
 from penstock.simulate.study import Row
 from penstock.simulate.window import percentile
+from penstock.text.numbers import significant
 
 # Of each metric of `interval`: the metric of the row, its name and its unit.
 METRICS = {

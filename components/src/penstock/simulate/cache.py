@@ -11,8 +11,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from penstock.atomic_file import write_file
 from penstock.environments.paths import STAMP
+from penstock.files import write_file
 
 MAX_FILES = 2000
 PRODUCER = Path(__file__).parent / "replay_child.py"  # a changed one may give other results

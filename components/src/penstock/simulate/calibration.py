@@ -13,10 +13,10 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import AfterValidator, Field
 
 from penstock.manifests.deployment import Role
-from penstock.significant import limit_text, significant
 from penstock.simulate.interval import family
 from penstock.simulate.model import PoolReplay, Replayable
 from penstock.strict_yaml.base import Items, Positive, Spec, Text, invalid
+from penstock.text.numbers import limit_text, significant
 
 VERSION: Final = 1
 DRAFTS = "aic_nextn"  # the engine's number of draft tokens

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import Field, PlainSerializer, SerializerFunctionWrapHandler, model_serializer
 
 from penstock.graph.slo import Slo
-from penstock.json_document import Document, GivenWorkload, Number
+from penstock.reports.json_document import Document, Number, set_fields
 from penstock.simulate.calibration import Calibration
 from penstock.simulate.interval import Interval
 from penstock.simulate.metrics import Spread
 from penstock.simulate.scaling import Event
 from penstock.simulate.steadiness import Steadiness
+from penstock.workload.model import Workload
 
 # Of the JSON of simulate, plan and tune: raised if a key changes its meaning or is removed.
 SCHEMA_VERSION: Final = 1
 NOT_KNOWN: Any = Field(default=None)
+GivenWorkload = Annotated[Workload, PlainSerializer(set_fields)]
 
 
 class Figures(Document):

@@ -14,8 +14,8 @@ from typing import Any
 
 from penstock.errors import Problem, SimulationError
 from penstock.manifests.deployment import Engine
-from penstock.positive_int import positive_int
 from penstock.serving.worker import Worker
+from penstock.text.values import positive_int
 
 SHAPE = (
     *("num_hidden_layers", "hidden_size", "intermediate_size", "num_attention_heads"),

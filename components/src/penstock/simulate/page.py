@@ -21,7 +21,6 @@ from penstock.reports.page import (
     Verdict,
     write_report,
 )
-from penstock.significant import limit_text
 from penstock.simulate.accuracy import METRICS, row_intervals, span
 from penstock.simulate.interval import COVERAGE
 from penstock.simulate.metrics import served_requests, spreads, steady_requests
@@ -29,6 +28,7 @@ from penstock.simulate.page_charts import load_charts, pareto, time_charts
 from penstock.simulate.report import marked, sustained_load_line, table_cells, title
 from penstock.simulate.study import Row, SustainedLoad
 from penstock.simulate.window import ServedRequest
+from penstock.text.numbers import limit_text
 from penstock.workload.load import LoadedWorkload
 
 SIMULATED = (

@@ -21,9 +21,9 @@ from penstock.reports.charts import (
     points,
     steps,
 )
-from penstock.significant import limit_text, significant
 from penstock.simulate.accuracy import row_intervals
 from penstock.simulate.study import Row, SustainedLoad
+from penstock.text.numbers import limit_text, significant
 
 MARGIN = 1.1  # of a limit above the highest point
 

@@ -25,9 +25,9 @@ from penstock.serving.planner import (
 )
 from penstock.serving.understand import Hints, understand
 from penstock.serving.worker import WORKERS
-from penstock.significant import limit_text
 from penstock.simulate.model import Planner, PoolReplay, Replayable
 from penstock.simulate.replayable import not_replayable
+from penstock.text.numbers import limit_text
 
 # Servers, reports, Prometheus and what the planner looks up on a cluster.
 CLUSTER_KEYS = (

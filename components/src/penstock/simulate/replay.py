@@ -20,9 +20,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import IO, Any
 
-from penstock.atomic_file import write_file
 from penstock.environments.paths import require_python
 from penstock.errors import MissingToolError, Problem, SimulationError
+from penstock.files import write_file
 from penstock.simulate.cache import Cache
 from penstock.simulate.conversations import Conversations
 from penstock.simulate.model import Replayable

@@ -7,7 +7,6 @@ from dataclasses import asdict
 from statistics import median
 from typing import Any
 
-from penstock.significant import limit_text, significant
 from penstock.simulate.accuracy import accuracy_line, row_intervals
 from penstock.simulate.documents import (
     SCHEMA_VERSION,
@@ -27,6 +26,7 @@ from penstock.simulate.model import Replayable
 from penstock.simulate.scaling import Scaling
 from penstock.simulate.study import LONG, Row, SustainedLoad
 from penstock.simulate.working_set import WorkingSet
+from penstock.text.numbers import limit_text, significant
 from penstock.workload.load import LoadedWorkload
 
 DECODE_QUEUE, GPU_HOURS = "decode queue p99 (ms)", "GPU-h"

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, log2, sqrt
 
-from penstock.significant import significant
+from penstock.text.numbers import significant
 
 DURATIONS = 5.0  # the window, in p99 request durations
 SERVED = 0.95  # of the offered rate

@@ -6,7 +6,7 @@ import re
 import unicodedata
 from fractions import Fraction
 
-from penstock.significant import plain_number
+from penstock.text.numbers import plain_number
 
 _UNITS = {"s": 1, "sec": 1, "m": 60, "min": 60, "h": 3600}
 SECONDS = {"ms": Fraction(1, 1000)} | {unit: Fraction(count) for unit, count in _UNITS.items()}

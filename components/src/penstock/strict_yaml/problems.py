@@ -12,8 +12,6 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from penstock.errors import Problem, ProblemKind
-from penstock.nearest import KEY_CUTOFF, nearest
-from penstock.significant import plain_number
 from penstock.strict_yaml.base import (
     FOLDER_PATH,
     HEADER_NAME,
@@ -30,6 +28,8 @@ from penstock.strict_yaml.number_fixes import (
 )
 from penstock.strict_yaml.places import Path, Places, is_within, looks_secret, place_of
 from penstock.strict_yaml.value_fixes import list_fix, section_fix
+from penstock.text.names import KEY_CUTOFF, nearest
+from penstock.text.numbers import plain_number
 
 LONGEST_VALUE = 60
 # Keys of amounts of memory, and the least number that can be meant as bytes.

@@ -10,8 +10,8 @@ from pathlib import Path
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from penstock.atomic_file import write_file
 from penstock.errors import InputError, Problem
+from penstock.files import write_file
 from penstock.tiny_model.architectures import ARCHITECTURES, Architecture
 from penstock.tiny_model.weights import random_weights
 from penstock.tokenizer import FOLDER as TOKENIZER

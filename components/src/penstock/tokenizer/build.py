@@ -12,7 +12,7 @@ from pydoc_data.topics import topics
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from penstock.atomic_file import write_file
+from penstock.files import write_file
 from penstock.tokenizer import FOLDER
 
 VOCABULARY = 4096

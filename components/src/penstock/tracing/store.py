@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
 
-from penstock.atomic_file import append
+from penstock.files import append
 
 NAME = "traces.otlp"
 OLDER = "traces.1.otlp"

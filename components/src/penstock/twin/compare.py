@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from penstock.significant import significant
 from penstock.simulate.window import ServedRequest, percentile
+from penstock.text.numbers import significant
 from penstock.workload import Request, Workload, sample
 from penstock.workload.model import Arrival, Lengths
 

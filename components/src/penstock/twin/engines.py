@@ -8,11 +8,11 @@ from typing import Any
 
 from penstock.errors import Problem, SimulationError
 from penstock.manifests.deployment import Deployment, Role
-from penstock.significant import significant
 from penstock.simulate.accuracy import evidence
 from penstock.simulate.model import Replayable
 from penstock.simulate.replay_child import spread_experts
 from penstock.simulate.report import WHOLE_EXPERTS
+from penstock.text.numbers import significant
 
 SERVING = (Role.PREFILL, Role.DECODE, Role.WORKER)
 Engines = dict[str, dict[str, Any]]

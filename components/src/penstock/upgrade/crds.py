@@ -15,12 +15,12 @@ from penstock.cluster.api import Api
 from penstock.cluster.connect import SELECT
 from penstock.cluster.workloads import DGD
 from penstock.errors import ClusterError, GraphError, InputError, Problem
+from penstock.files import page
 from penstock.graph.load import parse_graph
 from penstock.graph.text_file import read_text_file
 from penstock.helm import ReleaseTarget
 from penstock.manifests.fields import Schema, specs_of, unknown_fields
 from penstock.manifests.source import render_graph
-from penstock.shipped import page
 from penstock.strict_yaml.loader import SafeLoader
 from penstock.strict_yaml.places import place_of
 from penstock.upgrade.model import Upgrade

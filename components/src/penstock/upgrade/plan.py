@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path as FilePath
 
 from penstock.cluster.change import against_file
-from penstock.command_text import command
 from penstock.engines.releases import following
 from penstock.errors import GraphError, Problem
 from penstock.graph.edit import set_texts
@@ -22,8 +21,9 @@ from penstock.graph.versions import (
 )
 from penstock.helm import ReleaseTarget
 from penstock.manifests.source import graph_source
-from penstock.nearest import nearest
 from penstock.strict_yaml.places import Path
+from penstock.text.commands import command
+from penstock.text.names import nearest
 from penstock.upgrade.changes import own_settings, rendered, require_known_flags
 from penstock.upgrade.engine import engine_notes
 from penstock.upgrade.model import Change, Upgrade

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from penstock.cluster.crds import GRAPHS, GROUP, OF_OPERATOR
-from penstock.command_text import command
 from penstock.graph.load import LoadedGraph
 from penstock.graph.model import Graph
 from penstock.graph.versions import is_prerelease, minor
+from penstock.text.commands import command
 from penstock.upgrade.model import Step
 
 CRDS = tuple(f"{name}.{GROUP}" for name in sorted((GRAPHS, *OF_OPERATOR, "dynamoworkermetadatas")))

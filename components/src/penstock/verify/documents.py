@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, Literal
 
-from penstock.json_document import Document
+from penstock.reports.json_document import Document
 from penstock.verify.result import Verdict
 
 SCHEMA_VERSION: Final = 1

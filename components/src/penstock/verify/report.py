@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from rich.console import Console
 from rich.markup import escape
 
-from penstock.fitted import fitted
-from penstock.shipped import page
+from penstock.files import page
+from penstock.text.terminal import fitted
 from penstock.verify.documents import SCHEMA_VERSION, ProbeDocument, VerifyDocument
 from penstock.verify.probes import NOT_COVERED
 from penstock.verify.result import Verdict

@@ -9,7 +9,7 @@ from penstock.bench.measurement import Failures
 from penstock.bench.methods.artificial_analysis import Part, Spread
 from penstock.bench.methods.system_load import Phase
 from penstock.bench.run import Endpoint
-from penstock.json_document import Document
+from penstock.reports.json_document import Document
 
 SCHEMA_VERSION: Final = 1
 

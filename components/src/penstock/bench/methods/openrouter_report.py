@@ -17,9 +17,9 @@ from penstock.bench.methods.frontend_counters import Counters
 from penstock.bench.methods.histogram import Estimate, quantile
 from penstock.bench.methods.openrouter import DURATION_S, POLL_S, Observation
 from penstock.bench.methods.request_speeds import Bounds, fastest
-from penstock.significant import limit_text
 from penstock.simulate.report import aligned
-from penstock.terminal import duration_text
+from penstock.text.numbers import limit_text
+from penstock.text.terminal import duration_text
 
 SHARES = {"p50": 0.5, "p75": 0.75, "p90": 0.9, "p99": 0.99}
 WINDOWS_S = {"5 min": 300.0, "30 min": 1800.0, "1 day": 86_400.0}

@@ -6,7 +6,7 @@ from typing import Final, Literal
 
 from penstock.bench.difference import Difference
 from penstock.bench.shadow.verdict import ClassVerdict, Verdict
-from penstock.json_document import Document
+from penstock.reports.json_document import Document
 
 SCHEMA_VERSION: Final = 1
 

@@ -12,11 +12,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from penstock.atomic_file import PRIVATE, append
 from penstock.bench.shadow.requests import ShadowRequest
 from penstock.bench.shadow.response import ShadowResponse, ToolCall
 from penstock.bench.shadow.run import Comparison, Pair
 from penstock.errors import InputError, Problem
+from penstock.files import PRIVATE, append
 
 KIND, VERSION = "penstock bench shadow", 1
 

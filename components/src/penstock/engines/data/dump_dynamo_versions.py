@@ -145,7 +145,7 @@ def own() -> dict[str, Any]:
 def child(python: str) -> dict[str, Any]:
     """As `own`, of another interpreter."""
     from penstock.engines.parsers import child_env
-    from penstock.shipped import only_penstock
+    from penstock.files import only_penstock
 
     with tempfile.TemporaryDirectory(prefix="penstock-versions-") as folder:
         done = subprocess.run(

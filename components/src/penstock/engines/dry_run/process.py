@@ -27,8 +27,8 @@ from penstock.engines.dry_run.protocol import (
 )
 from penstock.engines.parsers import child_env
 from penstock.errors import MissingToolError
+from penstock.files import only_penstock
 from penstock.manifests.deployment import Engine
-from penstock.shipped import only_penstock
 
 # The import takes 12 to 17 s; on a busy machine it has taken 145 s.
 START_LIMIT_S = 240.0

@@ -25,7 +25,7 @@ from penstock.engines.llm_args.history import (
 )
 from penstock.engines.llm_args.speculation import DECODING, DECODING_TYPES
 from penstock.engines.llm_args.unsupported import Kind, Path, UnsupportedSetting
-from penstock.nearest import nearest, nearest_name
+from penstock.text.names import nearest, nearest_name
 
 # vLLM's and SGLang's names → TensorRT-LLM's.
 OTHER_NAMES = {

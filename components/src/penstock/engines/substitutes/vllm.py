@@ -18,8 +18,8 @@ from typing import Any
 
 from penstock.engines.substitutes import Substitutes
 from penstock.engines.substitutes.flexible_parser import FlexibleArgumentParser, human_int
-from penstock.nearest import nearest
 from penstock.strict_yaml.loader import load_json
+from penstock.text.names import nearest
 
 Converter = Callable[[str], Any]
 

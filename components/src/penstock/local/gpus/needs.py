@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from penstock.command_text import command, restart
 from penstock.local.deployment import Program
 from penstock.local.gpus.gpu import Gpu, models
 from penstock.local.reconcile import ReplicaState
 from penstock.local.replica import Replica
+from penstock.text.commands import command, restart
 
 
 @dataclass(frozen=True, kw_only=True)

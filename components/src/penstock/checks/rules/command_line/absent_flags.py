@@ -30,9 +30,9 @@ from penstock.engines.releases import DEPLOYED, OLDEST, RELEASES, following
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Launch
 from penstock.manifests.flags import flag_value
-from penstock.nearest import nearest_name
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.versions import dynamo_version
+from penstock.text.names import nearest_name
 
 # Module, flag and value → the flag of earlier releases with the same effect.
 BEFORE = {("dynamo.vllm", "--disaggregation-mode", "prefill"): "--is-prefill-worker"}

@@ -22,8 +22,8 @@ from penstock.engines.settings import Location
 from penstock.engines.value_history import is_known
 from penstock.engines.versions import releases_with_choices
 from penstock.manifests.deployment import Engine
-from penstock.nearest import nearest
 from penstock.serving.deployment import ServingDeployment
+from penstock.text.names import nearest
 
 ENGINES = {"dynamo.vllm": Engine.VLLM, "dynamo.sglang": Engine.SGLANG}
 # PS603 reports these.

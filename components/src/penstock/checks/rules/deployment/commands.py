@@ -10,7 +10,7 @@ from penstock.checks.absence import EVERY_RELEASE, Absence, outside
 from penstock.checks.version_range import Versions
 from penstock.engines import entry_points
 from penstock.manifests.pods import Pod
-from penstock.nearest import nearest
+from penstock.text.names import nearest
 
 _DYNAMO = "dynamo."
 _SIMILAR = 0.75  # of a suggested module

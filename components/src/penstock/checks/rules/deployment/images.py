@@ -10,7 +10,7 @@ from penstock.checks.rules.containers import Process, mappings
 from penstock.engines.settings import Path
 from penstock.manifests.deployment import Component, Role
 from penstock.manifests.pods import Pod
-from penstock.nearest import KEY_CUTOFF, nearest
+from penstock.text.names import KEY_CUTOFF, nearest
 
 # The engines' images (container/ of ai-dynamo/dynamo); others of these names contain none.
 IMAGE_OF_ENGINE: Mapping[str, str] = {

@@ -11,9 +11,9 @@ from penstock.checks.rules.deployment.crd import crd_specs
 from penstock.engines.flags import flag_table
 from penstock.manifests.fields import NEAR, Path, Schema, UnknownField, fits, is_of_type
 from penstock.manifests.pods import V1ALPHA1, V1BETA1
-from penstock.nearest import nearest
 from penstock.serving.deployment import ServingDeployment
 from penstock.strict_yaml.places import looks_secret, place_of
+from penstock.text.names import nearest
 
 # Fields of one version of the API → those of the other. The main container has the rest.
 _RENAMED: Mapping[str, Mapping[str, str]] = {

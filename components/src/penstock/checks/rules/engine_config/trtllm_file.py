@@ -7,17 +7,16 @@ from dataclasses import replace
 from functools import reduce
 from typing import Any
 
-from penstock.as_mapping import as_mapping
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.version_range import Versions
 from penstock.engines.llm_args.history import ADDED, EARLIER_VALUES, AddedKey
 from penstock.engines.llm_args.surely_valid import is_surely_valid
 from penstock.engines.llm_args.unsupported import Kind, UnsupportedSetting
 from penstock.manifests.deployment import KnownConfig
-from penstock.positive_int import positive_int
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.versions import DEPLOYED_RELEASE, shown
 from penstock.serving.worker import Worker
+from penstock.text.values import as_mapping, positive_int
 
 # The first TensorRT-LLM whose keys and values were read completely.
 FIRST_READ = "1.3.0rc22"

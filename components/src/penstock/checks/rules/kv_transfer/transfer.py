@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from penstock.checks.rules.command_line.connector_flag import names_connector
 from penstock.manifests.deployment import Role
-from penstock.positive_int import positive_int
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.worker import Worker
+from penstock.text.values import positive_int
 
 TRANSCEIVER = "cache_transceiver_config"
 # Of max_seq_len, which counts the response too: all prompts may be shorter.

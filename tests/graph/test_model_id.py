@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.model_id import is_model_id, model_id_problem
+from penstock.graph.model_id import is_model_id, model_id_problem
 from penstock.models.known import known_ids
 
 

@@ -1,6 +1,7 @@
-"""Tables and durations for people: plain columns that fit a terminal.
+"""Tables, colors, durations and lines that fit a terminal.
 
-rich leaves out colors and control codes where there is no terminal, with NO_COLOR and TERM=dumb.
+Functions that make tables import rich, which takes 30 ms, when they are called. Colors and control
+codes are left out where there is no terminal, with NO_COLOR and TERM=dumb.
 """
 
 from __future__ import annotations
@@ -13,22 +14,75 @@ import time
 import tty
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TextIO
+from shutil import get_terminal_size
+from textwrap import wrap
+from typing import TYPE_CHECKING, Literal, TextIO
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+from penstock.text.commands import as_invoked
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
 
 QUIT = ("q", "Q")  # keys that end a command that refreshes
 NARROW = 80  # columns of the narrowest terminal, which tables fit without --wide
 UNLIMITED = 1000  # columns; a pipe or a file has no width, and wrapped rows cannot be searched
+Style = Literal["bold", "red", "yellow", "cyan"]
+_CODES: dict[Style, int] = {"bold": 1, "red": 31, "yellow": 33, "cyan": 36}
+
+
+def painter(stream: TextIO) -> Callable[[str, Style], str]:
+    """A function that styles a text for the stream; it changes nothing where colors are off."""
+    if not _shows_colors(stream):
+        return lambda text, style: text
+    return lambda text, style: f"\x1b[{_CODES[style]}m{text}\x1b[0m"
+
+
+def _shows_colors(stream: TextIO) -> bool:
+    """As rich decides: NO_COLOR, then FORCE_COLOR, then whether the stream is a terminal."""
+    if os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("FORCE_COLOR"):
+        return True
+    return obeys_codes(stream)
+
+
+def obeys_codes(stream: TextIO) -> bool:
+    """Whether the stream is a terminal that colors text and moves the cursor."""
+    return stream.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")
+
+
+def width_of(to: TextIO | None = None) -> int | None:
+    """Columns of the terminal ``to`` (default: standard output); None for a pipe or a file."""
+    return get_terminal_size().columns if (to or sys.stdout).isatty() else None
+
+
+def fitted(line: str, indent: int = 2, to: TextIO | None = None) -> list[str]:
+    """``line`` in lines that fit the terminal, the later ones indented; one line elsewhere.
+
+    Commands are those that the user types.
+    """
+    line = as_invoked(line)
+    width = width_of(to)
+    if width is None or len(line) <= width:
+        return [line]
+    indent = indent if indent < width // 2 + 1 else 2
+    return wrap(
+        line,
+        width,
+        subsequent_indent=" " * indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def console(to: TextIO | None = None) -> Console:
     """For ``to`` (default: standard output), as wide as the terminal."""
+    from rich.console import Console
+
     stream = to or sys.stdout
-    found = Console(file=stream, highlight=False)
-    return found if found.is_terminal else Console(file=stream, highlight=False, width=UNLIMITED)
+    wide = Console(file=stream, highlight=False)
+    return wide if wide.is_terminal else Console(file=stream, highlight=False, width=UNLIMITED)
 
 
 def columns(*headings: str, numbers: tuple[str, ...] = ()) -> Table:
@@ -36,6 +90,8 @@ def columns(*headings: str, numbers: tuple[str, ...] = ()) -> Table:
 
     Only what is too wide for the terminal is folded: nothing is cut off.
     """
+    from rich.table import Table
+
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for heading in headings:
         is_number = heading in numbers
@@ -86,4 +142,6 @@ def duration_text(seconds: float) -> str:
 
 def add_plain_row(table: Table, cells: Iterable[str]) -> None:
     """Without markup: a cell such as `[red]` is printed as it is."""
+    from rich.text import Text
+
     table.add_row(*(Text(cell) for cell in cells))

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from penstock.graph.slo import Slo
-from penstock.significant import limit_text, plain_number, significant
+from penstock.text.numbers import limit_text, plain_number, significant
 
-PACKAGE = Path(__file__).parents[1] / "components" / "src" / "penstock"
+PACKAGE = Path(__file__).parents[2] / "components" / "src" / "penstock"
 # Shares of at most 100 %, constants, and the values of a chart's data.
 OF_SMALL_VALUES = re.compile(
     r"attain \* 100|self\.most \* 100|float\(f|\{(\w+\.)?[A-Z_]+( [*/] \d+)?:g\}"
@@ -37,9 +37,9 @@ BOUNDED = {
     "memory/remedy.py": "percent / 100",
     "plan/no_plan.py": "-(-ms * 10 // 1) / 10",
     "plan/request.py": "confidence",
-    "significant.py": "value",
     "simulate/replayable.py": "rate",
     "simulate/timing.py": "rate",
+    "text/numbers.py": "value",
     "tune/settings.py": "value",
     "twin/compare.py": "speed speed / 2",
     "twin/engines.py": "speed",
@@ -74,7 +74,7 @@ def test_no_other_code_formats_with_exponents() -> None:
         for line in path.read_text().splitlines()
         if re.search(r":[+,]?\.\dg\}", line) and not OF_SMALL_VALUES.search(line)
     ]
-    assert found == [], "use penstock.significant"
+    assert found == [], "use penstock.text.numbers"
 
 
 def test_only_bounded_values_are_formatted_without_a_number_of_digits() -> None:
@@ -89,7 +89,7 @@ def test_only_bounded_values_are_formatted_without_a_number_of_digits() -> None:
         for value in values
         if value not in BOUNDED.get(name, "")
     }
-    assert unknown == set(), "use penstock.significant, or add it to BOUNDED"
+    assert unknown == set(), "use penstock.text.numbers, or add it to BOUNDED"
     assert found.keys() == BOUNDED.keys()
 
 

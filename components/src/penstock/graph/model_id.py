@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from penstock.visible import visible
+from penstock.text.names import visible
 
 # Words between separators, none of which has two dots or two hyphens in a row.
 _PART = r"\w+(?:(?:-(?:\.-)*\.?|\.(?:-\.)*-?)\w+)*".replace(r"\w", "[A-Za-z0-9_]")

@@ -10,8 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from penstock.fitted import fitted, width_of
-from penstock.terminal import keys
+from penstock.text.terminal import fitted, keys, width_of
 
 
 @pytest.fixture

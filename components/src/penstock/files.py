@@ -1,14 +1,20 @@
-"""Writes or appends to a file so that it has either its old content or the complete new one."""
+"""Files that are written completely or not at all, and the files that come with penstock.
+
+The wheel carries folders of the repository under other names, and some not at all.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import tempfile
 from collections.abc import Iterator
+from importlib.resources import files
 from io import FileIO
 from pathlib import Path
 from typing import BinaryIO
 
+CHECKOUT = Path(__file__).parents[3]
 PRIVATE = 0o600
 USUAL = 0o666  # without the bits of the umask
 
@@ -70,3 +76,40 @@ def replacing(path: Path, mode: int = USUAL) -> Iterator[BinaryIO]:
         with contextlib.suppress(OSError):
             draft.unlink(missing_ok=True)
         raise
+
+
+def write_details(text: str) -> str:
+    """What a message says about the details: the file that has them, or else the details."""
+    try:
+        with tempfile.NamedTemporaryFile(
+            "w", prefix="penstock-error-", suffix=".log", delete=False, encoding="utf-8"
+        ) as log:
+            log.write(text)
+    except OSError:
+        return text  # there is no folder to write to
+    return f"Details: {log.name}"
+
+
+def shipped(packaged: str, in_repository: str) -> Path:
+    """The folder in the installed wheel, else in the checkout."""
+    folder = files("penstock") / packaged
+    return Path(str(folder)) if folder.is_dir() else CHECKOUT / in_repository
+
+
+def only_penstock(folder: Path) -> Path:
+    """The folder, made if it is missing, for PYTHONPATH of another environment's Python: it has
+    penstock and no other package of this environment."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(FileExistsError):
+        (folder / "penstock").symlink_to(Path(__file__).parent)
+    return folder
+
+
+def page(name: str) -> str:
+    """The page of `docs/` with this name, for messages: the wheel has no `docs/`."""
+    return f"the page {name} of the documentation"
+
+
+def in_repository(path: str) -> str:
+    """A file of the repository that is not in the wheel, for messages."""
+    return f"{path} in penstock's repository"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from penstock.visible import visible
+from penstock.text.names import visible
 
 _PART = r"[a-z0-9]+(?:(?:\.|__?|-+)[a-z0-9]+)*"
 _PATH = rf"{_PART}(?:/{_PART})*"

@@ -6,13 +6,10 @@ A field is documented by the docstring below it: what it is, its unit, and what 
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, TypeAdapter
+from pydantic import BaseModel, ConfigDict, TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema
-
-from penstock.graph.slo import Slo
-from penstock.workload.model import Workload
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 Schema = dict[str, Any]
@@ -31,21 +28,8 @@ class Document(BaseModel):
 
 
 def set_fields(value: BaseModel) -> dict[str, Any]:
-    """Of an input: the fields that have a value."""
+    """The fields of an input that have a value."""
     return value.model_dump(exclude_none=True)
-
-
-GivenSlo = Annotated[Slo, PlainSerializer(set_fields)]
-GivenWorkload = Annotated[Workload, PlainSerializer(set_fields)]
-
-
-class NamedWorkload(Workload):
-    name: str = Field(description="Name of the workload.")
-
-    @classmethod
-    def of(cls, name: str, workload: Workload) -> NamedWorkload:
-        """``workload`` is not validated again: its scale and its length may have been changed."""
-        return cls.model_construct(name=name, **dict(workload))
 
 
 class _OfModels(GenerateJsonSchema):
@@ -61,11 +45,11 @@ def schema_of(documents: Any, title: str) -> Schema:
     Objects are closed. Keys are required, except those of inputs, where a missing key has the
     default, and metrics that a run does not have.
     """
-    found = TypeAdapter(documents).json_schema(mode="serialization", schema_generator=_OfModels)
-    for part in (found, *found.get("$defs", {}).values()):
+    schema = TypeAdapter(documents).json_schema(mode="serialization", schema_generator=_OfModels)
+    for part in (schema, *schema.get("$defs", {}).values()):
         _close(part)
-    _simplify(found)
-    return {"$schema": DIALECT, "title": title, **found}
+    _simplify(schema)
+    return {"$schema": DIALECT, "title": title, **schema}
 
 
 def _close(part: Schema) -> None:
@@ -75,8 +59,8 @@ def _close(part: Schema) -> None:
         part.pop("description", None)
         part["additionalProperties"] = False
         part["required"] = list(part["properties"])
-        for one in part["properties"].values():
-            one.pop("default", None)
+        for field in part["properties"].values():
+            field.pop("default", None)
     if "enum" in part:
         part.pop("description", None)
 
@@ -84,12 +68,12 @@ def _close(part: Schema) -> None:
 def _simplify(node: Any) -> None:
     """Remove titles that repeat the name of a key, and null as a default: such a key is missing."""
     if isinstance(node, list):
-        for one in node:
-            _simplify(one)
+        for child in node:
+            _simplify(child)
     elif isinstance(node, dict):
-        for one in node.get("properties", {}).values():
-            one.pop("title", None)
-            if one.get("default", ...) is None:
-                del one["default"]
-        for one in node.values():
-            _simplify(one)
+        for field in node.get("properties", {}).values():
+            field.pop("title", None)
+            if field.get("default", ...) is None:
+                del field["default"]
+        for child in node.values():
+            _simplify(child)

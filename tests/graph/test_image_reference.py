@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from penstock.image_reference import PATTERN, image_problem
+from penstock.graph.image_reference import PATTERN, image_problem
 
 DIGEST = "sha256:" + "0a" * 32
 

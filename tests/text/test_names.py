@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.nearest import nearest, nearest_name
+from penstock.text.names import nearest, nearest_name
 
 FLAGS = ("--pooler-config", "--max-num-batched-tokens", "--enable-lora", "--max-num-seqs")
 

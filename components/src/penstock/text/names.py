@@ -1,4 +1,4 @@
-"""Suggest the name that was probably meant."""
+"""Names that users write: the name that was probably meant, and without invisible characters."""
 
 from __future__ import annotations
 
@@ -26,16 +26,27 @@ def nearest_name(word: str, names: Iterable[str], cutoff: float) -> str:
     return next((name for name in near if _have_similar_words(word.lower(), name.lower())), "")
 
 
+def visible(text: str) -> str:
+    """The text as it is read: plain spaces, none at its ends, and no invisible characters.
+
+    Copied text has no-break and zero-width spaces.
+    """
+    plain = "".join(" " if char.isspace() else char for char in text)
+    return "".join(char for char in plain if char.isprintable()).strip()
+
+
 def _similar(word: str, names: Iterable[str], cutoff: float, *, most: int) -> Iterator[str]:
     by_lower = {name.lower(): name for name in names}
     for name in get_close_matches(word.lower(), list(by_lower), n=most, cutoff=cutoff):
         yield by_lower[name]
 
 
-def _have_similar_words(one: str, other: str) -> bool:
+def _have_similar_words(first: str, second: str) -> bool:
     """Whether the words that only one of the names has resemble each other. A name that lacks words
     of the other resembles it."""
-    words, others = (re.findall(r"[a-z0-9]+", name) for name in (one, other))
-    own = "".join(word for word in words if word not in others)
-    rest = "".join(word for word in others if word not in words)
-    return not (own and rest) or SequenceMatcher(None, own, rest).ratio() >= WORD_CUTOFF
+    words, second_words = (re.findall(r"[a-z0-9]+", name) for name in (first, second))
+    only_first = "".join(word for word in words if word not in second_words)
+    only_second = "".join(word for word in second_words if word not in words)
+    if not (only_first and only_second):
+        return True
+    return SequenceMatcher(None, only_first, only_second).ratio() >= WORD_CUTOFF

@@ -1,8 +1,14 @@
-"""Read a count from YAML, JSON or a command line."""
+"""Read values of YAML, JSON or a command line whose type is not known."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
+
+
+def as_mapping(value: Any) -> Mapping[str, Any]:
+    """``value`` when it is a mapping, else an empty one; `check` reports wrong types."""
+    return value if isinstance(value, Mapping) else {}
 
 
 def positive_int(value: Any) -> int | None:
