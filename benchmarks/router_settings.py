@@ -1,4 +1,4 @@
-"""Measures what `penstock tune` gains on traffic that it did not see.
+"""Measures what `penstock plan --router` gains on traffic that it did not see.
 
 python benchmarks/router_settings.py --trace FILE [--short] [CASE…]   Writes
 results/router_settings.json after each case, and skips cases that the file has. Each case is a

@@ -24,7 +24,7 @@ from tests.support.markers import (
 
 ROOT = Path(__file__).parents[1]
 TESTS = Path(__file__).parent
-ENVOY = "needs envoy. To run: uv run penstock env install envoy"
+ENVOY = "needs envoy. To run: uv run penstock tools env install envoy"
 
 
 def test_make_unit_deselects_every_marker_of_the_project() -> None:

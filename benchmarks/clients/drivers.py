@@ -37,7 +37,7 @@ def command(client: str, base_url: str, model: str) -> list[str]:
     environment = environments_root() / NAME
     driver = CLIENTS[client]
     if not (environment / "installed.txt").exists():
-        raise Missing("the environment `clients` is not installed: penstock env install clients")
+        raise Missing("clients is not installed: run `penstock tools env install clients`")
     if not driver.endswith(".mjs"):
         return [str(environment / "bin/python"), "-m", driver, base_url, model]
     node, entry = shutil.which("node"), environment / NODE_ENTRY

@@ -30,7 +30,7 @@ def kinds(
     """
     program = environments_root() / NAME / "bin" / "schemathesis"
     if not program.exists():
-        raise Missing("the environment `clients` is not installed: penstock env install clients")
+        raise Missing("clients is not installed: run `penstock tools env install clients`")
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.ndjson"
         command = [str(program), "run", base_url.removesuffix("/v1") + "/openapi.json"]

@@ -106,7 +106,7 @@ def test_an_error_before_the_run_leaves_no_folder(
     out = tmp_path / "out"
     done = bench("succeed", tmp_path, *arguments, "--out", str(out), "--predict", "no.yaml")
     assert done.returncode == 8
-    assert "penstock env install sim" in done.stderr
+    assert "penstock tools env install sim" in done.stderr
     assert not out.exists()
 
 

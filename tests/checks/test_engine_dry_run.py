@@ -158,7 +158,7 @@ def test_an_unknown_model_is_not_asked_about(tmp_path: Path) -> None:
 def test_a_missing_environment_is_a_note_with_the_command(tmp_path: Path) -> None:
     engines = Engines(tmp_path, Accepted(resolved=Resolved()), installed=())
     (finding,) = findings(graph(SGLANG_AGG), engines)
-    assert "penstock env install sglang-check" in finding.message
+    assert "penstock tools env install sglang-check" in finding.message
 
 
 def test_code_that_does_not_start_is_a_note(tmp_path: Path) -> None:

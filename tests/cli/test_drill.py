@@ -27,7 +27,7 @@ def test_an_unknown_fault_is_an_error_with_the_known_ones(
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--count", "0"], ["--streams", "x"], ["--count", "1", "--minutes", "1"]]
+    "arguments", [["--count", "0"], ["--concurrency", "x"], ["--count", "1", "--minutes", "1"]]
 )
 def test_a_wrong_option_is_an_error(
     capsys: pytest.CaptureFixture[str], arguments: list[str]
@@ -61,7 +61,7 @@ def test_a_url_needs_a_file_of_faults_and_consent(
     [
         [GRAPH],
         [GRAPH, "--count", "3", "--faults", "kill:decode,scale", "--exact", "--stall-s", "9"],
-        [GRAPH, "--minutes", "2", "--streams", "7", "--set", "a=1", "--set", "b={c}", "--json"],
+        [GRAPH, "--minutes", "2", "--concurrency", "7", "--set", "a=1", "--set", "b={c}", "--json"],
         [GRAPH, "--engine", "mocker", "--report", "a b.html"],
         ["https://host/v1", "--model", "m", "--faults", "f.yaml"],
     ],

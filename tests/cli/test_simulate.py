@@ -348,5 +348,5 @@ def test_without_the_environment_it_says_what_to_install(
     monkeypatch.setenv("PENSTOCK_ENVIRONMENTS", str(tmp_path / "none"))
     assert main(["simulate", DISAGG, "--workload", workload]) == 8
     output = capsys.readouterr().err.strip()
-    assert output.endswith("Fix: Run `penstock env install sim` (1.2 GB, once).")
+    assert output.endswith("Fix: Run `penstock tools env install sim` (1.2 GB, once).")
     assert "\n" not in output

@@ -33,9 +33,7 @@ def test_without_envoy_the_error_names_the_command(
     argv = ["up", str(QUICKSTART), "--gateway", keys_file(tmp_path)]
     assert main(argv) == MissingToolError.exit_code
     message = capsys.readouterr().err
-    assert (
-        "the envoy environment is not installed. Fix: Run `penstock env install envoy`" in message
-    )
+    assert "environment is not installed. Fix: Run `penstock tools env install envoy`" in message
     assert not (tmp_path / "state").exists()
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from penstock.cli.main import COMMANDS, main
+from penstock.cli.main import COMMANDS, SUBCOMMANDS, main
 from penstock.drill.report import print_result
 from penstock.local.load import GraphLoad, WorkerLoad
 from penstock.local.reconcile import ReplicaState
@@ -34,14 +34,14 @@ def too_wide(text: str) -> list[str]:
     return [line for line in text.splitlines() if len(line) > NARROW]
 
 
-@pytest.mark.parametrize("command", ["", *COMMANDS])
+@pytest.mark.parametrize("command", ["", *COMMANDS, *SUBCOMMANDS])
 def test_the_help_fits(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", str(NARROW))
     assert too_wide(penstock(*command.split(), "--help").stdout) == []
 
 
 def test_the_environments_fit_and_wide_prints_one_in_each_line() -> None:
-    narrow, wide = penstock("env", "list").stdout, penstock("env", "list", "--wide").stdout
+    narrow, wide = penstock("tools", "env").stdout, penstock("tools", "env", "--wide").stdout
     assert too_wide(narrow) == []
     assert len(wide.splitlines()) < len(narrow.splitlines())
     assert narrow.split() == wide.split()

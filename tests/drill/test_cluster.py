@@ -26,7 +26,7 @@ from tests.support.waiting import LIMIT_S
 
 pytestmark = pytest.mark.slow
 QUICK = Pace(warm_up_s=0.1, steady_s=0.1, recovery_s=LIMIT_S, retry_s=0.05, poll_s=0.02)
-LOAD = ("--yes", "--seed", "1", "--streams", "4")
+LOAD = ("--yes", "--seed", "1", "--concurrency", "4")
 START_S = 20 * QUICK.retry_s  # longer than the retries of a client
 
 

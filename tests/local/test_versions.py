@@ -51,7 +51,7 @@ def test_without_the_environment_the_field_is_an_error(root: Path) -> None:
         interpreters(graph_source(f'dynamo: "{NEXT}"\n{GRAPH}', "g.yaml"))
     assert str(caught.value) == (
         f"g.yaml:1 dynamo: Dynamo {NEXT} needs environment dynamo-1.7, which is not installed. "
-        "Fix: Run `penstock env install dynamo-1.7`."
+        "Fix: Run `penstock tools env install dynamo-1.7`."
     )
 
 

@@ -163,8 +163,8 @@ def test_a_document_without_a_key_is_rejected(key: str) -> None:
 
 @pytest.mark.program
 def test_the_command_line_prints_a_schema() -> None:
-    done = penstock("schema", "--command", "verify")
+    done = penstock("tools", "schema", "--command", "verify")
     assert json.loads(done.stdout) == output_schema("verify")
-    wrong = penstock("schema", "--command", "render")
+    wrong = penstock("tools", "schema", "--command", "render")
     assert wrong.returncode == 2
     assert "'render' is not one of bench, capture, drill, plan" in wrong.stderr

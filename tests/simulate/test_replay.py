@@ -90,7 +90,7 @@ def test_as_trace_keeps_sessions_and_gives_blocks_to_those_without() -> None:
 def test_without_the_environment_one_line_says_what_to_install(folder: Path) -> None:
     with (
         pytest.raises(
-            MissingToolError, match=r"Run `penstock env install sim` \(1\.2 GB, once\)\.$"
+            MissingToolError, match=r"Run `penstock tools env install sim` \(1\.2 GB, once\)\.$"
         ),
         Replays(NO_CACHE),
     ):

@@ -53,7 +53,7 @@ class Need:
 
 def _environment(name: str) -> Need:
     folders = [ENVIRONMENTS / part for part in (name, REQUIRED.get(name)) if part]
-    remedy = f"uv run penstock env install {name}"
+    remedy = f"uv run penstock tools env install {name}"
     return Need(is_met=lambda: all(map(is_installed, folders)), remedy=remedy)
 
 
@@ -85,8 +85,8 @@ NEEDS: Mapping[str, Need] = {
     "docs": Need(is_met=lambda: find_spec("mkdocs") is not None, remedy="uv sync --group docs"),
     "openai-node": Need(
         is_met=_has_node_client,
-        remedy="apt-get install nodejs npm && uv run penstock env remove clients && "
-        "uv run penstock env install clients",
+        remedy="apt-get install nodejs npm && uv run penstock tools env remove clients && "
+        "uv run penstock tools env install clients",
     ),
     "crds": _file(outside_files.graph_crd, CHECKOUT),
     "recipes": _file(outside_files.recipes, CHECKOUT),

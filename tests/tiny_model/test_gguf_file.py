@@ -85,9 +85,9 @@ def test_the_command_writes_either_format(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file, folder = tmp_path / "model.gguf", tmp_path / "folder"
-    assert main(["tiny-model", str(file), "--format", "gguf", "--arch", "llama"]) == 0
-    assert main(["tiny-model", str(folder), "--arch", "llama"]) == 0
-    assert main(["tiny-model", str(file), "--format", "gguf", "--arch", "llama"]) == 0
+    assert main(["tools", "tiny-model", str(file), "--format", "gguf", "--arch", "llama"]) == 0
+    assert main(["tools", "tiny-model", str(folder), "--arch", "llama"]) == 0
+    assert main(["tools", "tiny-model", str(file), "--format", "gguf", "--arch", "llama"]) == 0
     assert file.read_bytes()[:4] == b"GGUF"
     assert (folder / "model.safetensors").is_file()
     lines = capsys.readouterr().out.splitlines()

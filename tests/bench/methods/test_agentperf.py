@@ -32,7 +32,7 @@ def bench(
         patch.setenv("PENSTOCK_ENVIRONMENTS", str(folder / "environments"))
         patch.setenv("FAKE_AGENTPERF", does)
         patch.setenv("OPENAI_API_KEY", "the-secret")
-        return penstock("bench", url, *AGENTPERF, *arguments)
+        return penstock("bench", "public", url, *AGENTPERF, *arguments)
 
 
 def test_the_tool_gets_the_context_that_dynamo_reports(tmp_path: Path) -> None:
@@ -103,8 +103,8 @@ def test_ctrl_c_ends_the_tool(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("installed", "words"),
     [
-        ((), "Run `penstock env install agentperf` (0.1 GB, once)."),
-        (("agentperf",), "Run `penstock env install harmony`."),
+        ((), "Run `penstock tools env install agentperf` (0.1 GB, once)."),
+        (("agentperf",), "Run `penstock tools env install harmony`."),
     ],
 )
 def test_with_no_install_the_fix_installs_its_environments(

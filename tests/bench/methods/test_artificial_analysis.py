@@ -30,7 +30,7 @@ def bench(folder: Path, *arguments: str, does: str = "succeed") -> CompletedProc
     with server.running(), pytest.MonkeyPatch.context() as patch:
         patch.setenv("PENSTOCK_ENVIRONMENTS", str(folder / "environments"))
         patch.setenv("FAKE_AIPERF", does)
-        return penstock("bench", server.url, *METHOD, *arguments)
+        return penstock("bench", "public", server.url, *METHOD, *arguments)
 
 
 @pytest.mark.program
@@ -83,7 +83,7 @@ def test_requests_that_are_longer_than_the_context_are_not_sent(tmp_path: Path) 
     listed = b'{"data": [{"id": "m", "context_window": 8192}]}'
     with serving(lambda r: respond(r, listed)) as url, pytest.MonkeyPatch.context() as patch:
         patch.setenv("PENSTOCK_ENVIRONMENTS", str(tmp_path))
-        done = penstock("bench", url, *METHOD, "--part", "100k")
+        done = penstock("bench", "public", url, *METHOD, "--part", "100k")
     assert done.returncode == BENCH
     assert "a request has 102,000 tokens, and the context length is 8,192. Fix:" in done.stderr
 
@@ -94,7 +94,7 @@ def test_the_speeds_agree_with_the_records_of_aiperf(tmp_path: Path) -> None:
     server = CompletionsServer(script=lambda _: Response(first_s=0.4, gap_s=0.002))
     arguments = ("--part", "1k", "--requests", "2", "--out", str(tmp_path / "out"), "--json")
     with server.running():
-        done = penstock("bench", server.url, *METHOD, *arguments)
+        done = penstock("bench", "public", server.url, *METHOD, *arguments)
     assert done.returncode == 0, done.stderr
     document = read_output("bench", done.stdout)
     records = [json.loads(line) for line in (tmp_path / "out/profile_export.jsonl").open()]

@@ -217,7 +217,7 @@ def test_two_addresses_are_read_over_http() -> None:
 
     with serving(handle(first)) as one, serving(handle(second)) as other:
         arguments = (one, other, "--method", "openrouter", "--duration", "300ms", "--json")
-        done = penstock("bench", *arguments)
+        done = penstock("bench", "public", *arguments)
     assert done.returncode == 0, done.stderr
     document = read_output("bench", done.stdout)
     assert document["urls"] == [one, other]

@@ -124,7 +124,7 @@ def outcome_of(deployment: ServingDeployment, worker: Worker, engines: Engines) 
 def _asked(deployment: ServingDeployment, worker: Worker, engines: Engines) -> Outcome:
     if not engines.has(worker.engine):
         name = ENVIRONMENTS[worker.engine]
-        reason = f"the environment {name} is not installed: run `penstock env install {name}`"
+        reason = f"the environment {name} is not installed: run `penstock tools env install {name}`"
         return Undecided(reason=reason)
     for word in worker.launch.arguments:
         if re.search(r"[$`]", word):

@@ -248,7 +248,7 @@ def add_output(parser: argparse.ArgumentParser, default: str | None = "-") -> No
     )
 
 
-def add_no_install(parser: argparse.ArgumentParser, what: str) -> None:
+def add_no_install(parser: argparse._ActionsContainer, what: str) -> None:
     """``what``: the environments that the command installs, with their sizes."""
     parser.add_argument(
         "--no-install", action="store_true", help=f"do not install missing environments: {what}"

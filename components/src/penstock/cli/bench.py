@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.cli import arguments
-from penstock.cli.bench_methods import (
-    add_method,
-    print_output,
-    require_fitting_method,
-    run_method,
-)
 from penstock.cli.bench_outputs import (
+    add_out,
     add_outputs,
     add_outputs_of_one,
+    print_output,
     require_outputs,
+    run_folder,
     write_comparison,
     write_run,
     write_sweep,
@@ -78,18 +72,21 @@ OF_TWO = {"duration": "--duration", "slice": "--slice", "gap": "--gap", "fail_if
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_targets(parser)
-    parser.epilog = "To compare the responses of two endpoints: `penstock bench shadow --help`."
-    add_workload(parser, required=False)
-    add_method(parser)
+    add_targets(parser, "two targets are compared with each other")
+    parser.epilog = (
+        "Public methods: `penstock bench public --help`. To compare the responses of two "
+        "endpoints: `penstock bench shadow --help`."
+    )
+    parser.add_argument(
+        "--chat",
+        action="store_true",
+        help="send chat requests with text, and measure the time to the first token after the "
+        "reasoning (default: completions with token IDs)",
+    )
+    add_workload(parser)
     add_seed(parser, "the sampled requests and of the order of slices")
     add_request_timeout(parser, 600_000.0)
-    parser.add_argument(
-        "--out",
-        metavar="DIR",
-        type=Path,
-        help="keep the requests and AIPerf's records in DIR, a new folder (default: delete them)",
-    )
+    add_out(parser)
     add_outputs(parser)
     _add_arguments_of_one(parser.add_argument_group("with one target"))
     _add_arguments_of_two(parser.add_argument_group("with two targets"))
@@ -102,7 +99,7 @@ def _add_arguments_of_one(parser: argparse._ArgumentGroup) -> None:
         "--requests",
         type=integer_between(1, 1_000_000),
         metavar="N",
-        help="number of requests (default: the workload's, or the method's)",
+        help="number of requests (default: the workload's)",
     )
     parser.add_argument(
         "--predict",
@@ -142,8 +139,7 @@ def _add_arguments_of_two(parser: argparse._ArgumentGroup) -> None:
         "--duration",
         type=duration_ms,
         metavar="120s",
-        help=f"total time of all slices and gaps (default: {DURATION_MS / 1000:g}s); with "
-        "--method openrouter: time for which metrics are read (default: 30m)",
+        help=f"total time of all slices and gaps (default: {DURATION_MS / 1000:g}s)",
     )
     parser.add_argument(
         "--slice",
@@ -190,19 +186,13 @@ def _limit(text: str) -> Limit:
 def run(args: argparse.Namespace) -> int:
     from penstock.bench import aiperf
 
-    require_fitting_method(args)
-    if args.method:
-        end_as_interrupted()
-        with _folder(args.out) as folder:
-            run_method(args, folder)
-        return 0
     _require_fitting_arguments(args)
     require_outputs(args)
     workload = requested_workload(args)
     arguments.require_tool(args, aiperf)
     end_as_interrupted()
     progress = Progress(args, "starting AIPerf", line_interval_s=LINE_INTERVAL_S)
-    with _folder(args.out) as folder, requested_targets(args, folder, progress) as targets:
+    with run_folder(args.out) as folder, requested_targets(args, folder, progress) as targets:
         if len(targets) == 1:
             _measure(args, targets[0], workload, folder, progress)
         else:
@@ -346,26 +336,3 @@ def _require_fitting_arguments(args: argparse.Namespace) -> None:
         raise UsageError(Problem(message="--gpu needs --predict", fix="Add --predict GRAPH."))
     if args.gpus and not args.sweep:
         raise UsageError(Problem(message="--gpus needs --sweep", fix="Add --sweep 1,2,4."))
-
-
-@contextmanager
-def _folder(out: Path | None) -> Iterator[Path]:
-    """The new folder ``out``, else a temporary one. InputError if it exists or cannot be made. If
-    it is still empty when an error occurs, it is removed."""
-    from penstock.errors import InputError, Problem
-
-    if out is None:
-        with tempfile.TemporaryDirectory(prefix="penstock-bench-") as scratch:
-            yield Path(scratch)
-        return
-    try:
-        out.mkdir(parents=True)
-    except OSError as error:
-        message = f"cannot be created: {error.strerror}"
-        fix = "Name a new folder."
-        raise InputError(Problem(file=str(out), message=message, fix=fix)) from None
-    try:
-        yield out.absolute()  # AIPerf has another working folder
-    finally:
-        with suppress(OSError):  # it is not empty
-            out.rmdir()

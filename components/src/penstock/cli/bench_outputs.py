@@ -1,17 +1,25 @@
-"""Files that `penstock bench` writes: `--report`, `--csv` and `--llm-d-report`."""
+"""What `penstock bench` prints, and its files: `--out`, `--report`, `--csv`, `--llm-d-report`."""
 
 from __future__ import annotations
 
 import argparse
+import tempfile
 import uuid
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.cli import arguments, bench_page
+from penstock.cli import arguments
 from penstock.cli.bench_targets import Target
-from penstock.cli.report_output import add_report, require_named, require_own, require_report
+from penstock.cli.graph_output import own_command
+from penstock.cli.report_output import (
+    add_report,
+    require_named,
+    require_own,
+    require_report,
+    workload_files,
+)
 
 if TYPE_CHECKING:
     from penstock.bench.compare import Comparison
@@ -19,6 +27,15 @@ if TYPE_CHECKING:
     from penstock.bench.prediction import Predicted
     from penstock.bench.report import Bench
     from penstock.bench.sweep import Sweep
+
+
+def add_out(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--out",
+        metavar="DIR",
+        type=Path,
+        help="keep the requests and AIPerf's records in DIR, a new folder (default: delete them)",
+    )
 
 
 def add_outputs(parser: argparse.ArgumentParser) -> None:
@@ -95,7 +112,7 @@ def write_run(
     from penstock.bench.llmd_report import as_yaml, report_of
 
     with _all_tried() as attempt:
-        attempt(bench_page.write_bench, args, found, predicted)
+        attempt(_page_of_run, args, found, predicted)
         if found.log is None:
             return
         if args.csv is not None:
@@ -110,7 +127,7 @@ def write_sweep(args: argparse.Namespace, target: Target, found: Sweep) -> None:
     from penstock.bench.llmd_report import as_yaml, report_of
 
     with _all_tried() as attempt:
-        attempt(bench_page.write_sweep, args, found)
+        attempt(_page_of_sweep, args, found)
         if args.csv is not None:
             attempt(arguments.write_output, sweep_csv(found), str(args.csv))
         if args.llm_d_report is None:
@@ -136,7 +153,7 @@ def write_comparison(
     from penstock.bench.csv_report import comparison_csv
 
     with _all_tried() as attempt:
-        attempt(bench_page.write_comparison, args, found, checked)
+        attempt(_page_of_comparison, args, found, checked)
         if args.csv is not None:
             attempt(arguments.write_output, comparison_csv(found), str(args.csv))
 
@@ -175,3 +192,80 @@ def _stack(args: argparse.Namespace, target: Target) -> list[dict[str, object]]:
     if not target.has_own_engines:
         return []
     return stack_of(understand(open_source(Path(target.endpoint.graph), args.sets), Hints()))
+
+
+def _page_of_run(args: argparse.Namespace, found: Bench, predicted: Predicted | None) -> None:
+    """The report of one run, if one is requested."""
+    if args.report is not None:
+        from penstock.bench.page import write_page
+
+        write_page(args.report, found, predicted, _provenance(args, found.client))
+
+
+def _page_of_sweep(args: argparse.Namespace, found: Sweep) -> None:
+    if args.report is not None:
+        from penstock.bench.sweep_page import write_page
+
+        write_page(args.report, found, _provenance(args, found.levels[0].found.client))
+
+
+def _page_of_comparison(
+    args: argparse.Namespace, found: Comparison, checked: Sequence[LimitCheck]
+) -> None:
+    if args.report is not None:
+        from penstock.bench.compare_page import write_page
+
+        write_page(args.report, found, checked, _provenance(args, found.client))
+
+
+def _provenance(args: argparse.Namespace, client: str) -> list[tuple[str, str]]:
+    from penstock.reports.provenance import installed, provenance
+    from penstock.simulate.replay import require_environment
+    from penstock.verify.urls import is_url
+
+    graphs = [Path(target) for target in args.targets if not is_url(target)]
+    versions = {}
+    if args.predict:
+        graphs.append(args.predict)
+        versions = installed(require_environment(), "aisimulate")
+    name, _, number = client.partition(" ")
+    return provenance(
+        own_command(),
+        files=[*graphs, *workload_files(args)],
+        versions={name: number, **versions},
+        facts={"seed": str(args.seed)},
+    )
+
+
+@contextmanager
+def run_folder(out: Path | None) -> Iterator[Path]:
+    """The new folder ``out``, else a temporary one. InputError if it exists or cannot be made. If
+    it is still empty when an error occurs, it is removed."""
+    from penstock.errors import InputError, Problem
+
+    if out is None:
+        with tempfile.TemporaryDirectory(prefix="penstock-bench-") as scratch:
+            yield Path(scratch)
+        return
+    try:
+        out.mkdir(parents=True)
+    except OSError as error:
+        message = f"cannot be created: {error.strerror}"
+        fix = "Name a new folder."
+        raise InputError(Problem(file=str(out), message=message, fix=fix)) from None
+    try:
+        yield out.absolute()  # AIPerf has another working folder
+    finally:
+        with suppress(OSError):  # it is not empty
+            out.rmdir()
+
+
+def print_output(output: str | Iterable[str]) -> None:
+    """JSON as it is, lines of text wrapped for the terminal."""
+    from penstock.text.terminal import fitted
+
+    if isinstance(output, str):
+        print(output)
+        return
+    for line in output:
+        print(*fitted(line), sep="\n")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from penstock.cli import arguments
-from penstock.cli.bench_methods import print_output
+from penstock.cli.bench_outputs import print_output
 from penstock.cli.bench_shadow_live import (
     COPIES,
     add_listen,

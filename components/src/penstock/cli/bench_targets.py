@@ -54,22 +54,17 @@ class _Served:
     has_substitutes: bool = False
 
 
-def add_targets(parser: argparse.ArgumentParser) -> None:
+def add_targets(parser: argparse.ArgumentParser, several: str) -> None:
+    """``several``: what more than one target means."""
     parser.add_argument(
         "targets",
         metavar="URL|GRAPH",
         nargs="+",
         help="URL of an endpoint, or a graph that `penstock up` runs on this machine or, with "
-        "--cluster, that is released on a cluster; two targets are compared with each other",
+        f"--cluster, that is released on a cluster; {several}",
     )
     parser.add_argument(
         "--model", help="model to request (default: the only one that the endpoint lists)"
-    )
-    parser.add_argument(
-        "--chat",
-        action="store_true",
-        help="send chat requests with text, and measure the time to the first token after the "
-        "reasoning (default: completions with token IDs)",
     )
     arguments.add_sets(parser)
     parser.add_argument(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, get_args
 
 from penstock.cli import arguments
 from penstock.cli.progress import no_progress
-from penstock.cli.replay_arguments import integer_between
+from penstock.cli.replay_arguments import DeprecatedFlag, integer_between
 from penstock.cli.report_output import add_report, require_report
 from penstock.errors import DrillError, Problem, UsageError
 from penstock.files import in_repository
@@ -51,13 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         f"{in_repository('k8s/drill.yaml')})",
     )
     _add_length(parser)
-    parser.add_argument(
-        "--streams",
-        type=_positive,
-        default=DEFAULT_STREAMS,
-        metavar="N",
-        help=f"number of concurrent requests (default: {DEFAULT_STREAMS})",
-    )
+    _add_concurrency(parser)
     parser.add_argument(
         "--stall-s",
         type=_positive,
@@ -88,6 +82,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="do not ask before running commands, setting the clock or changing a cluster",
     )
     arguments.add_json(parser)
+
+
+def _add_concurrency(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--concurrency",
+        type=_positive,
+        default=DEFAULT_STREAMS,
+        metavar="N",
+        help=f"number of requests at the same time (default: {DEFAULT_STREAMS})",
+    )
+    parser.add_argument(
+        "--streams",
+        dest="concurrency",
+        type=_positive,
+        action=DeprecatedFlag,
+        const="--concurrency",
+        help=argparse.SUPPRESS,
+    )
 
 
 def _add_length(parser: argparse.ArgumentParser) -> None:
@@ -351,7 +363,7 @@ def _options(
         count=None if args.minutes else args.count or DEFAULT_COUNT,
         minutes=args.minutes,
         seed=args.seed,
-        streams=args.streams,
+        streams=args.concurrency,
         stall_s=stall_s,
         exact=args.exact,
         permitted={str(kind): count for kind, count in permitted.items()},
@@ -361,7 +373,8 @@ def _options(
 
 def _again(args: argparse.Namespace) -> list[str]:
     """The arguments of this drill, with its seed."""
-    given = ["drill", args.target, "--seed", str(args.seed), "--streams", str(args.streams)]
+    given = ["drill", args.target, "--seed", str(args.seed)]
+    given += ["--concurrency", str(args.concurrency)]
     given += ["--faults", args.faults] if args.faults != "default" else []
     given += ["--minutes", str(args.minutes)] if args.minutes else []
     given += ["--count", str(args.count)] if args.count else []

@@ -1,4 +1,4 @@
-"""The graph that `init`, `plan` and `tune` write: where, its command line, what it requires."""
+"""The graph that `init` and `plan` write: where, its command line, what it requires."""
 
 from __future__ import annotations
 

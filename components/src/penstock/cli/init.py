@@ -13,13 +13,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 from penstock.cli import arguments
 from penstock.cli.command_line import not_a_choice
+from penstock.cli.deprecations import warn_renamed
 from penstock.cli.graph_output import print_prerequisites
-from penstock.cli.replay_arguments import (
-    current_workload,
-    duration_ms,
-    integer_between,
-    warn_renamed,
-)
+from penstock.cli.replay_arguments import current_workload, duration_ms, integer_between
 from penstock.text.commands import invocation
 from penstock.text.numbers import plain_number
 

@@ -43,6 +43,14 @@ MIN_REPLAYS = 10
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    # `cli/main.py` runs `plan_router.py` for this option, so that its value never arrives here.
+    parser.add_argument(
+        "--router",
+        metavar="GRAPH",
+        type=Path,
+        help="find router settings for GRAPH instead of a graph; its options: "
+        "`penstock plan --router --help`",
+    )
     parser.add_argument(
         "--model",
         required=True,

@@ -1,4 +1,4 @@
-"""Arguments that `simulate`, `plan` and `tune` share, and what follows from them; their signals."""
+"""Arguments that `simulate`, `plan` and `bench` share, what follows from them, and signals."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from penstock.cli.deprecations import warn_renamed
 from penstock.text.numbers import plain_number, significant
 
 if TYPE_CHECKING:
@@ -105,11 +106,6 @@ def current_workload(prog: str, name: str) -> str:
     if current != name:
         warn_renamed(prog, name, current)
     return current
-
-
-def warn_renamed(prog: str, old: str, new: str) -> None:
-    message = f"{old} is now {new}; the old name is accepted for one release"
-    print(f"{prog}: warning: {message}", file=sys.stderr)
 
 
 def load_argument(args: argparse.Namespace, loaded: LoadedWorkload, times: float) -> str:

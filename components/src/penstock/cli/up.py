@@ -110,7 +110,7 @@ def _add_page(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--page",
         action="store_true",
-        help="also serve the page of `penstock page` on loopback (needs the environment page)",
+        help="also serve the page of `penstock top --web` on loopback (needs the environment page)",
     )
     parser.add_argument(
         "--page-port",
@@ -192,7 +192,7 @@ def _check_page_options(args: argparse.Namespace) -> None:
         return
     for option in ("detach", "timing"):
         if getattr(args, option):
-            raise UsageError(f"--page and --{option} cannot be combined: use `penstock page` later")
+            raise UsageError(f"--page and --{option} cannot be combined: use `penstock top --web`")
     from penstock.live.page import serve
 
     serve.require_free_port(args.page_port or 0, "--page-port")

@@ -299,7 +299,7 @@ def _cause_of_break(request: StreamResult, fault: FaultRecord) -> tuple[str, boo
         return f"the connection was not to {fault.target}, or a retry should have succeeded", False
     if request.started_s <= fault.started_s:
         return f"the connection was to {fault.target}", True  # there is no other
-    envoy = "" if fault.port is None else " and run `penstock env install envoy`"
+    envoy = "" if fault.port is None else " and run `penstock tools env install envoy`"
     return (
         f"no other frontend could take the request. Fix: set `frontend.replicas: 2`{envoy}.",
         False,

@@ -22,7 +22,8 @@ def install_node_client(environment: Path) -> None:
     if npm is None or shutil.which("node") is None:
         print(
             "clients: node and npm are not installed, so openai-node is left out. To add it, "
-            "install them, then run `penstock env remove clients` and `penstock env install "
+            "install them, then run `penstock tools env remove clients` and "
+            "`penstock tools env install "
             "clients`.",
             file=sys.stderr,
         )

@@ -50,7 +50,7 @@ class Environment:
         return "installed" if is_installed(self.path) else "not installed"
 
     def as_dict(self) -> dict[str, str]:
-        """The JSON object of `penstock env list --json`."""
+        """The JSON object of `penstock tools env list --json`."""
         return {
             "name": self.name,
             "state": self.state,

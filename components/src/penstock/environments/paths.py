@@ -40,6 +40,6 @@ def require_python(name: str, missing: str, size: str) -> Path:
     ``size``: of the installation."""
     python = installed_python(name)
     if python is None:
-        fix = f"Run `penstock env install {name}` ({size}, once)."
+        fix = f"Run `penstock tools env install {name}` ({size}, once)."
         raise MissingToolError(Problem(message=missing, fix=fix))
     return python

@@ -33,6 +33,6 @@ def convert(environment: Path) -> None:
             Problem(
                 place=NAME,
                 message=f"the model cannot be converted to safetensors: {reason}",
-                fix=f"Free 600 MB of disk space and run `penstock env install {NAME}` again.",
+                fix=f"Free 600 MB of disk space and run `penstock tools env install {NAME}` again.",
             )
         )

@@ -217,7 +217,7 @@ class Graph(Spec):
         default=Slo(),
         description=(
             "Service level objectives (SLO): limits for the latencies of a request, by which "
-            "`simulate` and `tune` rate a graph. `plan` writes them. The chart ignores them."
+            "`simulate` and `plan` rate a graph. `plan` writes them. The chart ignores them."
         ),
     )
     engine: EngineSpec = Field(description="The inference engine.")

@@ -319,7 +319,7 @@ class _Adapter:
         if self.machine.gpus:
             return (
                 f"this machine has a GPU, but not environment {component.engine}: "
-                f"`penstock env install {component.engine}`"
+                f"`penstock tools env install {component.engine}`"
             )
         return self.machine.no_gpu
 

@@ -94,7 +94,9 @@ def _missing_model(model: str) -> PenstockError:
     message = (
         f"{model!r} is not a model folder on this machine (config.json, tokenizer.json and weights)"
     )
-    fix = f"Set `model.path` to an existing model folder, or run `penstock tiny-model {model}`."
+    fix = (
+        f"Set `model.path` to an existing model folder, or run `penstock tools tiny-model {model}`."
+    )
     return InputError(Problem(place="model.path", message=message, fix=fix))
 
 
@@ -105,7 +107,7 @@ def require_environment(python: str | None, name: str = ENVIRONMENT) -> str:
             Problem(
                 place="engine.device",
                 message=f"vLLM on a CPU needs environment {name}, which is not installed",
-                fix=f"Run `penstock env install {name}`, or use `--engine mocker`.",
+                fix=f"Run `penstock tools env install {name}`, or use `--engine mocker`.",
             )
         )
     return python

@@ -12,7 +12,7 @@ HARMONY_PARSERS = ("gpt_oss", "harmony")
 VARIABLE = "TIKTOKEN_ENCODINGS_BASE"
 DOWNLOADED = (
     "the parsers gpt_oss and harmony download their vocabulary at first use; without it "
-    "reasoning and tool calls are lost. Offline, run `penstock env install harmony`."
+    "reasoning and tool calls are lost. Offline, run `penstock tools env install harmony`."
 )
 
 

@@ -102,7 +102,7 @@ def _missing(place: str, what: str, name: str, otherwise: str) -> MissingToolErr
         Problem(
             place=place,
             message=f"{what} needs environment {name}, which is not installed",
-            fix=f"Run `penstock env install {name}`, or {otherwise}.",
+            fix=f"Run `penstock tools env install {name}`, or {otherwise}.",
         )
     )
 

@@ -1,4 +1,4 @@
-"""Environments that `up`, `page` and `bench` install by themselves.
+"""Environments that `up`, `top --web` and `bench` install by themselves.
 
 Packages come from the package index, pinned. A model never comes from a hub (decision 4).
 """

@@ -89,6 +89,6 @@ def _missing(source: Source, version: str) -> MissingToolError:
             line=loaded.places.line_of("dynamo") if loaded else None,
             place="dynamo",
             message=f"Dynamo {version} needs environment {name}, which is not installed",
-            fix=f"Run `penstock env install {name}`.",
+            fix=f"Run `penstock tools env install {name}`.",
         )
     )

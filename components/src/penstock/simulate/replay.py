@@ -135,7 +135,9 @@ class Child:
                 f"and ai-dynamo-runtime {versions['ai-dynamo-runtime']} reads {SCHEMA}"
             )
         if message:
-            fix = f"Run `penstock env remove {NAME}`, then `penstock env install {NAME}`."
+            fix = (
+                f"Run `penstock tools env remove {NAME}`, then `penstock tools env install {NAME}`."
+            )
             raise MissingToolError(Problem(place=NAME, message=message, fix=fix))
 
     def run(self, line: str) -> Result:

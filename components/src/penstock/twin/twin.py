@@ -80,5 +80,6 @@ def _require_mocker(python: Path) -> Path:
     """MissingToolError for an older environment, which lacks what Dynamo's mocker imports."""
     if "uvloop" not in (python.parents[1] / STAMP).read_text():
         message = "the environment sim is outdated: it lacks packages that the mocker imports"
-        raise MissingToolError(Problem(message=message, fix="Run `penstock env install sim`."))
+        fix = "Run `penstock tools env install sim`."
+        raise MissingToolError(Problem(message=message, fix=fix))
     return python

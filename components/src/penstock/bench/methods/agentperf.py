@@ -59,7 +59,7 @@ def require_environment() -> Path:
     """The environment's Python; MissingToolError if it or the vocabulary is not installed."""
     python = require_python(NAME, "agentperf-local, which sends the requests, is missing", SIZE)
     if harmony.tiktoken_cache() is None:
-        fix = f"Run `penstock env install {harmony.NAME}`."
+        fix = f"Run `penstock tools env install {harmony.NAME}`."
         message = "o200k_base.tiktoken, with which agentperf-local counts tokens, is missing"
         raise MissingToolError(Problem(message=message, fix=fix))
     return python

@@ -1,4 +1,4 @@
-"""The JSON documents of `penstock bench --method`, which are part of the schema of `bench`."""
+"""The JSON documents of `penstock bench public`, which are part of the schema of `bench`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs `penstock page` next to `penstock up --page`, in a process of its own."""
+"""Runs `penstock top --web` next to `penstock up --page`, in a process of its own."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def beside(graph: Path, port: int) -> WhenReady:
     """What `up` runs from the first completion on: its errors are printed, and stop no graph."""
 
     async def run(_endpoint: str, _model: str, say: Say) -> None:
-        command = [sys.executable, "-P", "-m", "penstock.cli.main", "page", str(graph)]
+        command = [sys.executable, "-P", "-m", "penstock.cli.main", "top", "--web", str(graph)]
         child = await asyncio.create_subprocess_exec(
             *[*end_with_parent(), *command, "--port", str(port)],
             stdin=asyncio.subprocess.DEVNULL,

@@ -45,7 +45,7 @@ class Source(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class PageOptions:
-    """Options of `penstock page`."""
+    """Options of `penstock top --web`."""
 
     graph: Path
     """The file that edits change."""

@@ -1,4 +1,4 @@
-"""`penstock completion bash|zsh|fish`: print a script that completes commands, options and files.
+"""`penstock tools completion bash|zsh|fish`: print a script that completes command lines.
 
 The scripts are static: a shell that completes starts no Python.
 """
@@ -13,9 +13,10 @@ from penstock.cli.command_line import CommandParser
 
 FILE = re.compile(r"\b(FILE|GRAPH|MANIFEST)\b")
 INSTALL = {
-    "bash": "penstock completion bash > ~/.local/share/bash-completion/completions/penstock",
-    "zsh": "penstock completion zsh > a folder of $fpath, as _penstock",
-    "fish": "penstock completion fish > ~/.config/fish/completions/penstock.fish",
+    "bash": "penstock tools completion bash \\\n"
+    "    > ~/.local/share/bash-completion/completions/penstock",
+    "zsh": "penstock tools completion zsh \\\n    > a folder of $fpath, as _penstock",
+    "fish": "penstock tools completion fish \\\n    > ~/.config/fish/completions/penstock.fish",
 }
 
 
@@ -62,11 +63,15 @@ def every_command() -> argparse.ArgumentParser:
     for command, text in COMMANDS.items():
         parsers[command] = commands.add_parser(command, help=text)
         _add_completed(parsers[command], command, words)
+    below: dict[str, argparse._SubParsersAction[CommandParser]] = {}
     for command, text in SUBCOMMANDS.items():
         first, second = command.split()
+        if second.startswith("--"):
+            continue  # an option of the command, which the shell completes as others
         # Last, so that the first argument is also completed as a file.
-        below = parsers[first].add_subparsers(parser_class=CommandParser)
-        _add_completed(below.add_parser(second, help=text), command, words)
+        if first not in below:
+            below[first] = parsers[first].add_subparsers(parser_class=CommandParser)
+        _add_completed(below[first].add_parser(second, help=text), command, words)
         _complete_first(parsers[first], second)
     return top
 
@@ -86,12 +91,14 @@ def _add_completed(
 
 
 def _complete_first(parser: CommandParser, word: str) -> None:
-    """Offer ``word`` or a file as the first argument."""
+    """Offer ``word`` as the first argument too, next to a file or the words of earlier calls."""
     import shtab
 
     first = next(action for action in parser.actions() if not action.option_strings)
     vars(first).pop("complete", None)
-    first.choices = [*shtab.Required.FILE, word]
+    words = [choice for choice in first.choices or () if isinstance(choice, str)]
+    files = [] if words == list(first.choices or ()) and words else shtab.Required.FILE
+    first.choices = [*files, *(other for other in words if other != word), word]
 
 
 def _words() -> dict[tuple[str, str], list[str]]:
@@ -106,7 +113,7 @@ def _words() -> dict[tuple[str, str], list[str]]:
     pools = ("frontend", "worker", "prefill", "decode")
     return {
         ("", "gpu"): list(GPUS),
-        ("env", "names"): [environment.name for environment in list_environments()],
+        ("tools env", "names"): [environment.name for environment in list_environments()],
         ("explain", "component"): list(pools),
         ("logs", "name"): list(pools),
         ("plan", "model"): [name.rpartition("/")[2] for name in MODELS],

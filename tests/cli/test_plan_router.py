@@ -1,4 +1,4 @@
-"""`penstock tune` as a user calls it."""
+"""`penstock plan --router` as a user calls it."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_better_settings_are_written_into_a_copy_of_the_graph(
 ) -> None:
     graph, workload = files
     target = tmp_path / "tuned.yaml"
-    argv = ["tune", graph, "--workload", workload, "--ttft", "2s"]
+    argv = ["plan", "--router", graph, "--workload", workload, "--ttft", "2s"]
     assert main([*argv, "-o", str(target)]) == 0
     output = capsys.readouterr().out
     assert "choice (seeds 0 to 2), the best of 18 combinations:" in output
@@ -98,7 +98,7 @@ def test_what_cannot_be_tuned_is_refused(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert main(["tune", *argv, "--workload", "short-chat"]) == code
+    assert main(["plan", "--router", *argv, "--workload", "short-chat"]) == code
     output = capsys.readouterr().err
     assert message in output
     assert "Fix: " in output
@@ -113,7 +113,7 @@ def test_a_manifest_with_another_router_mode_names_no_field_of_a_graph(
     text = Path(MANIFEST).read_text()
     assert ROUTER in text
     manifest.write_text(text.replace(ROUTER, ROUTER.replace("kv", "round-robin")))
-    assert main(["tune", str(manifest), "--workload", "short-chat"]) == 17
+    assert main(["plan", "--router", str(manifest), "--workload", "short-chat"]) == 17
     output = capsys.readouterr().err
     assert "the frontend's --router-mode: round-robin has no settings to tune" in output
     assert output.endswith("Fix: Set the router mode to kv.\n")
@@ -125,5 +125,5 @@ def test_too_little_traffic_is_refused(
 ) -> None:
     graph, workload = files
     Path(workload).write_text(WORKLOAD.replace("400", "150"))
-    assert main(["tune", graph, "--workload", workload]) == 17
+    assert main(["plan", "--router", graph, "--workload", workload]) == 17
     assert "the workload has 150 requests; at least 200 are needed" in capsys.readouterr().err

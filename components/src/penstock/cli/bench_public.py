@@ -1,15 +1,20 @@
-"""`penstock bench --method`: the public methods of Artificial Analysis and OpenRouter."""
+"""`penstock bench public`: the public methods of Artificial Analysis and OpenRouter."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable
 from pathlib import Path
 
 from penstock.cli import arguments
-from penstock.cli.bench_targets import Target, requested_targets, require_started
-from penstock.cli.progress import LINE_INTERVAL_S, Progress
-from penstock.cli.replay_arguments import duration_ms, integer_between
+from penstock.cli.bench_outputs import add_out, print_output, run_folder
+from penstock.cli.bench_targets import Target, add_targets, requested_targets, require_started
+from penstock.cli.progress import LINE_INTERVAL_S, Progress, add_progress
+from penstock.cli.replay_arguments import (
+    add_request_timeout,
+    duration_ms,
+    end_as_interrupted,
+    integer_between,
+)
 
 ARTIFICIAL_ANALYSIS, OPENROUTER = "artificial-analysis", "openrouter"
 SYSTEM_LOAD, AGENTPERF = "system-load", "agentperf"
@@ -19,30 +24,6 @@ REPLAYS = ("agentperf-default-v1", "aa-mini-v1")
 TIMEOUT_MS = 600_000.0  # the default of --request-timeout
 DURATION_MS = 1_800_000.0  # of OpenRouter's percentiles
 PHASE_MS = 180_000.0  # of Artificial Analysis' System Load Test
-# Options of other runs of `bench`. The workload is that of the method.
-FOREIGN = {
-    "workload": "--workload",
-    "trace": "--trace",
-    "rate": "--rate",
-    "concurrency": "--concurrency",
-    "attain": "--attain",
-    "predict": "--predict",
-    "gpu": "--gpu",
-    "sweep": "--sweep",
-    "gpus": "--gpus",
-    "ttft": "--ttft",
-    "itl": "--itl",
-    "e2e": "--e2e",
-    "slice": "--slice",
-    "gap": "--gap",
-    "fail_if": "--fail-if",
-    "calibrate": "--calibrate",
-    "calibration": "--calibration",
-    "report": "--report",
-    "csv": "--csv",
-    "llm_d_report": "--llm-d-report",
-    "chat": "--chat",
-}
 # Option → what it needs.
 NEEDS = {
     "part": ("--part", f"--method {ARTIFICIAL_ANALYSIS}"),
@@ -54,40 +35,73 @@ NEEDS = {
 }
 
 
-def add_method(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("public methods")
-    group.add_argument(
-        "--method",
-        choices=[ARTIFICIAL_ANALYSIS, OPENROUTER],
-        help="measure as this public method does, instead of with --workload",
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(chat=False, ttft=None, itl=None, e2e=None)  # the methods define them
+    add_targets(parser, f"with {OPENROUTER}, the frontends of one deployment")
+    parser.add_argument(
+        "--method", required=True, choices=[ARTIFICIAL_ANALYSIS, OPENROUTER], help="public method"
     )
-    group.add_argument(
+    parser.add_argument(
         "--part",
         choices=PARTS,
-        help=f"test of {ARTIFICIAL_ANALYSIS} (default: {SINGLE[0]})",
+        metavar="PART",
+        help=f"test of {ARTIFICIAL_ANALYSIS}: {', '.join(PARTS)} (default: {SINGLE[0]})",
     )
-    group.add_argument(
+    parser.add_argument(
         "--phase",
         type=duration_ms,
         metavar="180s",
         help=f"with --part {SYSTEM_LOAD}: length of a phase (default: {PHASE_MS / 1000:g}s)",
     )
-    group.add_argument(
+    parser.add_argument(
         "--max-concurrency",
         type=integer_between(1, 1_000_000),
         metavar="N",
         help=f"with --part {SYSTEM_LOAD}: end after this concurrency (default: when the "
         "throughput no longer rises)",
     )
-    group.add_argument(
+    parser.add_argument(
         "--replay",
         choices=REPLAYS,
         help=f"with --part {AGENTPERF}: requests to replay (default: {REPLAYS[0]})",
     )
+    parser.add_argument(
+        "--requests",
+        type=integer_between(1, 1_000_000),
+        metavar="N",
+        help="number of requests of a part (default: the method's)",
+    )
+    parser.add_argument(
+        "--duration",
+        type=duration_ms,
+        metavar="120s",
+        help=f"with --method {OPENROUTER}: time for which metrics are read (default: 30m)",
+    )
+    add_request_timeout(parser, TIMEOUT_MS)
+    add_out(parser)
+    arguments.add_json(parser)
+    add_progress(parser)
 
 
-def require_fitting_method(args: argparse.Namespace) -> None:
-    """UsageError for options that do not fit the method, or need one."""
+def run(args: argparse.Namespace) -> int:
+    from penstock.bench import aiperf
+    from penstock.bench.methods import agentperf
+
+    _require_fitting(args)
+    end_as_interrupted()
+    part = _chosen(args)
+    measure = {SYSTEM_LOAD: _system_load, AGENTPERF: _agentperf, "": _openrouter}.get(part, _part)
+    with run_folder(args.out) as folder:
+        if part:  # before a graph is started
+            arguments.require_tool(args, agentperf if part == AGENTPERF else aiperf)
+        progress = Progress(args, "connecting", line_interval_s=LINE_INTERVAL_S)
+        with requested_targets(args, folder, progress) as targets:
+            measure(args, targets, folder, progress)
+    return 0
+
+
+def _require_fitting(args: argparse.Namespace) -> None:
+    """UsageError for options that do not fit the method."""
     from penstock.errors import Problem, UsageError
 
     def refuse(message: str, fix: str) -> None:
@@ -97,30 +111,22 @@ def require_fitting_method(args: argparse.Namespace) -> None:
     for name, (flag, needed) in NEEDS.items():
         if getattr(args, name) is not None and name not in accepted:
             refuse(f"{flag} needs {needed}", f"Remove {flag}.")
-    if args.method is None:
-        if args.workload is None:
-            refuse("neither --workload nor --method is given", "Add --workload NAME.")
-        return
-    for name, flag in FOREIGN.items():
-        if getattr(args, name):
-            refuse(f"{flag} does not apply to --method {args.method}", f"Remove {flag}.")
-    for flag, given in {
-        "--scale": args.scale != 1,
-        "--seed": args.seed != 0,
-        "--request-timeout": args.method == OPENROUTER and args.request_timeout != TIMEOUT_MS,
-    }.items():
-        if given:
-            refuse(f"{flag} does not apply to --method {args.method}", f"Remove {flag}.")
-    if args.method == OPENROUTER and args.start:
-        message = "--start does not apply to --method openrouter, which sends no requests"
-        refuse(message, "Start the graph with `penstock up`, and send it requests.")
-    if args.method == OPENROUTER and args.cluster:
-        fix = "Name the URL of each frontend, for example in a pod of the cluster."
-        refuse("--cluster does not apply to --method openrouter", fix)
+    if args.method == OPENROUTER:
+        if args.request_timeout != TIMEOUT_MS:
+            refuse(
+                f"--request-timeout does not apply to --method {OPENROUTER}",
+                "Remove --request-timeout.",
+            )
+        if args.start:
+            message = f"--start does not apply to --method {OPENROUTER}, which sends no requests"
+            refuse(message, "Start the graph with `penstock up`, and send it requests.")
+        if args.cluster:
+            fix = "Name the URL of each frontend, for example in a pod of the cluster."
+            refuse(f"--cluster does not apply to --method {OPENROUTER}", fix)
+    elif len(args.targets) > 1:
+        refuse(f"--method {args.method} measures one target", "Name one target.")
     if args.speed and _chosen(args) == AGENTPERF:
         refuse(f"--speed does not apply to --part {AGENTPERF}", "Remove --speed.")
-    if args.method == ARTIFICIAL_ANALYSIS and len(args.targets) > 1:
-        refuse(f"--method {args.method} measures one target", "Name one target.")
     require_started(args)
 
 
@@ -129,29 +135,13 @@ def _chosen(args: argparse.Namespace) -> str:
     return (args.part or SINGLE[0]) if args.method == ARTIFICIAL_ANALYSIS else ""
 
 
-def _accepted(method: str | None, part: str) -> tuple[str, ...]:
+def _accepted(method: str, part: str) -> tuple[str, ...]:
     """Names of the options in ``NEEDS`` that apply."""
-    if method is None:
-        return ("requests", "duration")  # of a workload
     if method == OPENROUTER:
         return ("duration",)
     if part == SYSTEM_LOAD:
         return ("part", "phase", "max_concurrency")
     return ("part", "replay") if part == AGENTPERF else ("part", "requests")
-
-
-def run_method(args: argparse.Namespace, folder: Path) -> None:
-    """Measure, and print the figures. ``folder``: for all files."""
-    from penstock.bench import aiperf
-    from penstock.bench.methods import agentperf
-
-    part = _chosen(args)
-    run = {SYSTEM_LOAD: _system_load, AGENTPERF: _agentperf, "": _openrouter}
-    if part:  # before a graph is started
-        arguments.require_tool(args, agentperf if part == AGENTPERF else aiperf)
-    progress = Progress(args, "connecting", line_interval_s=LINE_INTERVAL_S)
-    with requested_targets(args, folder, progress) as targets:
-        run.get(part, _part)(args, targets, folder, progress)
 
 
 def _part(
@@ -252,13 +242,3 @@ def _frontends(args: argparse.Namespace, named: str, target: Target) -> list[str
     replicas = status(Path(named), args.sets).state.replicas
     ports = [one.system_port or one.port for one in replicas if one.role is Role.FRONTEND]
     return [f"http://127.0.0.1:{port}" for port in ports if port is not None]
-
-
-def print_output(output: str | Iterable[str]) -> None:
-    from penstock.text.terminal import fitted
-
-    if isinstance(output, str):
-        print(output)
-        return
-    for line in output:
-        print(*fitted(line), sep="\n")

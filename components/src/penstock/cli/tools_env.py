@@ -1,4 +1,4 @@
-"""`penstock env install NAME`: separate environments for large tools."""
+"""`penstock tools env install NAME`: separate environments for large tools."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "names",
         metavar="NAME",
         nargs="*",
-        help="environments to install or remove; `penstock env` prints the names",
+        help="environments to install or remove; `penstock tools env` prints the names",
     )
     arguments.add_json(parser)
     parser.add_argument(
@@ -55,10 +55,13 @@ def run(args: argparse.Namespace) -> int:
     from penstock.text.terminal import duration_text
 
     if args.json and args.action != "list":
-        fix = "Remove --json, or run `penstock env list --json`."
+        fix = "Remove --json, or run `penstock tools env list --json`."
         raise UsageError(Problem(message=f"{args.action} has no --json", fix=fix))
     if args.action == "list" and args.names:
-        message, fix = f"unexpected argument {args.names[0]!r}", "Run `penstock env` without it."
+        message, fix = (
+            f"unexpected argument {args.names[0]!r}",
+            "Run `penstock tools env` without it.",
+        )
         raise UsageError(Problem(message=message, fix=fix))
     if args.action == "list" and args.json:
         print(json.dumps([environment.as_dict() for environment in list_environments()], indent=1))

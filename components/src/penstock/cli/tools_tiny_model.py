@@ -1,4 +1,4 @@
-"""`penstock tiny-model PATH`: write a small model with random weights, for the CPU graphs."""
+"""`penstock tools tiny-model PATH`: write a small model with random weights, for the CPU graphs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`penstock schema`: print the JSON schema of the graph YAML, or of the output of a command."""
+"""`penstock tools schema`: the JSON schema of the graph YAML, or of the output of a command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`penstock tune GRAPH --workload W`: find router settings for a graph's traffic by replays."""
+"""`penstock plan --router GRAPH --workload W`: find router settings by replays."""
 
 from __future__ import annotations
 
