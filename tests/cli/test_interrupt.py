@@ -51,6 +51,6 @@ def test_top_in_a_dumb_terminal_prints_one_snapshot(
     monkeypatch.setattr("sys.stdout", Terminal())
     monkeypatch.setattr(top, "source_of", lambda _: None)
     monkeypatch.setattr(top, "_screen", screen)
-    monkeypatch.setattr("penstock.live.once.print_once", lambda *_, as_json: printed.append(""))
+    monkeypatch.setattr("penstock.live.text.print_once", lambda *_, as_json: printed.append(""))
     top.run(SimpleNamespace(once=False, json=False))  # type: ignore[arg-type]
     assert bool(printed) is is_once

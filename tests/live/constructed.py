@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 import httpx
 
 from penstock.live.model import LiveSnapshot
-from penstock.live.rates import Scrapes
-from penstock.live.scrape import Scraper
+from penstock.live.scrape import Scraper, Scrapes
 from penstock.live.snapshot import snapshot
 from penstock.local.events import Event
 from penstock.local.reconcile import ReplicaState

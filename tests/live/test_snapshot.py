@@ -8,7 +8,7 @@ import pytest
 
 from penstock.live.model import LiveSnapshot, WorkerView
 from penstock.live.page.view import view_of
-from penstock.live.rates import Scrapes
+from penstock.live.scrape import Scrapes
 from penstock.live.snapshot import snapshot
 from penstock.live.text import topology_lines
 from penstock.local.reconcile import ReplicaState

@@ -19,7 +19,7 @@ from penstock.manifests.source import open_source
 from penstock.metrics import Metrics, parse
 from penstock.verify.expected import Expectations, read_expectations
 from penstock.verify.preflight import require_endpoint
-from penstock.verify.probes import NOT_COVERED, PROBES, transport
+from penstock.verify.probes import NOT_COVERED, PROBES
 from penstock.verify.result import Verdict
 from penstock.verify.run_probes import run_probes
 from penstock.verify.target import ProbeTarget
@@ -95,11 +95,6 @@ def test_table_graph_model_and_documentation_name_the_same_probes() -> None:
     documented = [name.strip("`") for name, *_ in cells]
     assert {name.strip("`"): missing for name, _, missing, _ in cells} == NOT_COVERED
     assert set(PROBES) == set(get_args(Probe)) == set(documented)
-    modules = {
-        p.stem.replace("_", "-")
-        for p in (ROOT / "components/src/penstock/verify/probes").glob("*.py")
-    }
-    assert modules - {"--init--", "harmony"} == set(PROBES)
 
 
 @pytest.mark.slow
@@ -232,7 +227,7 @@ def test_transport(
         expected=expected(transport=configured),
         logs=(_log(tmp_path, lanes),),
     )
-    result = transport.probe(target)
+    result = PROBES["transport"](target)
     assert (str(result.verdict), words in result.detail + result.hint) == (
         expected_verdict,
         True,
@@ -257,7 +252,7 @@ def test_the_transport_of_llamacpp_depends_on_the_backend(
         expected=read_expectations(source),
         logs=(_log(tmp_path, "intra-node cfg#1 rma_am(tcp/lo)  am(tcp/lo cma/memory)"),),
     )
-    result = transport.probe(target)
+    result = PROBES["transport"](target)
     assert (str(result.verdict), words in result.detail) == (expected_verdict, True), result
 
 

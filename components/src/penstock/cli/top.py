@@ -15,8 +15,8 @@ from penstock.cli.replay_arguments import integer_between
 from penstock.text.terminal import obeys_codes
 
 if TYPE_CHECKING:
+    from penstock.live.model import SnapshotSource
     from penstock.live.page.serve import PageOptions
-    from penstock.live.protocols import SnapshotSource
 
 OF_WEB = {
     "url": "--url",
@@ -78,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
         return 0
     is_terminal = sys.stdin.isatty() and obeys_codes(sys.stdout)
     if args.once or args.json or not is_terminal:
-        from penstock.live.once import print_once
+        from penstock.live.text import print_once
 
         print_once(graph, as_json=args.json)
         return 0

@@ -255,7 +255,7 @@ def _foreground(args: argparse.Namespace) -> int:
 def _page(args: argparse.Namespace) -> WhenReady | None:
     if not args.page:
         return None
-    from penstock.live.page.beside import beside
+    from penstock.live.page.serve import beside
 
     return beside(args.graph, args.page_port or 0)
 

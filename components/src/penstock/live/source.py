@@ -10,8 +10,7 @@ from pathlib import Path
 
 from penstock.errors import InputError
 from penstock.live.model import LiveSnapshot
-from penstock.live.rates import Scrapes
-from penstock.live.scrape import Scraper
+from penstock.live.scrape import Scraper, Scrapes
 from penstock.live.snapshot import snapshot, stopped
 from penstock.local.control import status
 from penstock.local.events import read_events

@@ -1,14 +1,19 @@
-"""The figures, lines and columns of a live view as text, for `penstock top`. Pure."""
+"""The figures, lines and columns of a live view as text, and one printed snapshot, for `top`."""
 
 from __future__ import annotations
 
+import asyncio
+import json
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from penstock.live.model import Edge, LiveSnapshot, WorkerView
+from rich.text import Text
+
+from penstock.live.model import Edge, LiveSnapshot, SnapshotSource, WorkerView
 from penstock.live.snapshot import CLIENTS, ROUTER
 from penstock.local.events import Event
+from penstock.text.terminal import add_plain_row, columns, console
 
 UNKNOWN = "–"
 WIDE = 120  # columns of a terminal from which all columns are shown
@@ -179,3 +184,41 @@ def totals_lines(found: LiveSnapshot) -> list[str]:
 def event_line(event: Event) -> str:
     clock = time.strftime("%H:%M:%S", time.localtime(event.time_s))
     return f"{clock}  {event.kind:<10}  {event.subject}: {event.text}"
+
+
+EVENTS = 10
+
+
+def print_once(graph: SnapshotSource, *, as_json: bool) -> None:
+    """Measures for a second, because a rate needs two scrapes."""
+    found = asyncio.run(_measured(graph))
+    if as_json:
+        print(json.dumps(found.as_dict(), indent=1))
+    else:
+        _print(found)
+
+
+async def _measured(graph: SnapshotSource) -> LiveSnapshot:
+    try:
+        return await graph.measured()
+    finally:
+        await graph.close()
+
+
+def _print(found: LiveSnapshot) -> None:
+    out = console()
+    shown = columns_for(out.width)
+    table = columns(
+        *(column.title for column in shown),
+        numbers=tuple(column.title for column in COLUMNS if column.is_number),
+    )
+    for worker in found.workers:
+        add_plain_row(table, (column.text(worker) for column in shown))
+    out.print(Text(title_line(found), style="bold"))
+    for line in [*topology_lines(found, out.width), *totals_lines(found)]:
+        out.print(Text(line))
+    out.print(table)
+    for alert in found.alerts:
+        out.print(Text(f"alert: {alert}", style="red"))
+    for event in found.events[-EVENTS:]:
+        out.print(Text(event_line(event)))

@@ -8,8 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from penstock.cluster.compare import without_secrets
 from penstock.cluster.diagnose import COMBINED, UPDATE_CONFLICT
 from penstock.cluster.workloads import Object
-from penstock.live.cluster.state import PodReplica, ReleaseState
-from penstock.live.cluster.times import seconds_of
+from penstock.live.cluster.state import PodReplica, ReleaseState, seconds_of
 from penstock.local.events import Event, EventKind
 from penstock.local.reconcile import ReplicaState
 
