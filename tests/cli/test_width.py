@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace as with_fields
 from rich.console import Console
 
 from penstock.cli.main import COMMANDS, SUBCOMMANDS, main
@@ -73,13 +74,12 @@ def test_the_results_of_verify_and_drill_fit(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_the_status_of_a_busy_graph_fits() -> None:
     replica = running().replicas[0]
-    busy = replica.model_copy(
-        update={
-            "name": "event-broker.10",
-            "state": ReplicaState.UNHEALTHY,
-            "pid": 4_194_304,
-            "restarts": 120,
-        }
+    busy = with_fields(
+        replica,
+        name="event-broker.10",
+        state=ReplicaState.UNHEALTHY,
+        pid=4_194_304,
+        restarts=120,
     )
     worker = WorkerLoad(running=1024, queued=20_000, request_rate=1234.5, kv_usage=1.0)
     total = FrontendMetrics(
@@ -88,7 +88,7 @@ def test_the_status_of_a_busy_graph_fits() -> None:
     load = GraphLoad(
         interval_s=120, interval=total, total=total, router_queue=9, workers={busy.name: worker}
     )
-    state = running().model_copy(update={"replicas": (busy,)})
+    state = with_fields(running(), replicas=(busy,))
     output = io.StringIO()
     Console(file=output, width=200).print(overview(state, load))
     assert "event-broker.10" in output.getvalue()

@@ -6,6 +6,7 @@ from collections import Counter
 from typing import get_args
 
 import pytest
+from msgspec.structs import replace as with_fields
 
 from penstock.drill.faults import GRAPH, Choice, Fault, Schedule, is_settled
 from penstock.drill.inject import KINDS, choose, defaults
@@ -30,8 +31,13 @@ def replica(program: str, index: int, state: ReplicaState = ReplicaState.READY) 
     made = running().replicas[0]
     name = f"{program}.{index}"
     pid = 1000 + 10 * list(PROGRAMS).index(program) + index
-    return made.model_copy(
-        update={"name": name, "program": program, "role": role, "state": state, "pid": pid}
+    return with_fields(
+        made,
+        name=name,
+        program=program,
+        role=role,
+        state=state,
+        pid=pid,
     )
 
 
@@ -42,9 +48,7 @@ def state(envoy: bool = True, **more: object) -> LocalState:
         for index in range(count)
     )
     desired = {"frontend": 2, "prefill": 1, "decode": 2}
-    return running().model_copy(
-        update={"replicas": replicas, "desired_replicas": desired, "envoy": envoy, **more}
-    )
+    return with_fields(running(), replicas=replicas, desired_replicas=desired, envoy=envoy, **more)
 
 
 EVERY = tuple(Choice(kind=kind) for kind in KINDS.values())
@@ -154,9 +158,9 @@ def test_nothing_survives_without_the_process_that_runs_the_graph() -> None:
 def test_a_graph_is_settled_when_exactly_the_desired_replicas_are_ready() -> None:
     settled = state()
     assert is_settled(settled)
-    assert not is_settled(settled.model_copy(update={"replicas": settled.replicas[1:]}))
+    assert not is_settled(with_fields(settled, replicas=settled.replicas[1:]))
     more = (*settled.replicas, replica("decode", 2))
-    assert not is_settled(settled.model_copy(update={"replicas": more}))
+    assert not is_settled(with_fields(settled, replicas=more))
     for other in set(ReplicaState) - {ReplicaState.READY}:
         changed = (replica("decode", 0, other), *settled.replicas[1:])
-        assert not is_settled(settled.model_copy(update={"replicas": changed}))
+        assert not is_settled(with_fields(settled, replicas=changed))

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 
 import httpx
+from msgspec.structs import replace as with_fields
 
 from penstock.live.model import LiveSnapshot
 from penstock.live.scrape import Scraper, Scrapes
@@ -31,18 +32,17 @@ def replica(
 ) -> ReplicaStatus:
     (template,) = running().replicas
     is_frontend = role is Role.FRONTEND
-    return template.model_copy(
-        update={
-            "name": name,
-            "program": name.partition(".")[0],
-            "role": role,
-            "pid": pid,
-            "port": port if is_frontend else None,
-            "system_port": None if is_frontend else port,
-            "worker_id": None if is_frontend else f"{port:x}",
-            "state": state,
-            "restarts": restarts,
-        }
+    return with_fields(
+        template,
+        name=name,
+        program=name.partition(".")[0],
+        role=role,
+        pid=pid,
+        port=port if is_frontend else None,
+        system_port=None if is_frontend else port,
+        worker_id=None if is_frontend else f"{port:x}",
+        state=state,
+        restarts=restarts,
     )
 
 
@@ -55,7 +55,7 @@ def graph(*replicas: ReplicaStatus) -> LocalState:
     )
     names = {r.program for r in replicas}
     desired = {name: sum(r.program == name for r in replicas) for name in sorted(names)}
-    return running().model_copy(update={"replicas": replicas, "desired_replicas": desired})
+    return with_fields(running(), replicas=replicas, desired_replicas=desired)
 
 
 def frontend_text(requests: int) -> str:

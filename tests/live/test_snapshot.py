@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from msgspec.structs import replace as with_fields
 
 from penstock.live.model import LiveSnapshot, WorkerView
 from penstock.live.page.view import view_of
@@ -166,7 +167,7 @@ def test_a_pool_without_replicas_stays() -> None:
     state = graph()
     rest = tuple(one for one in state.replicas if one.program != "decode")
     update = {"replicas": rest, "desired_replicas": {**state.desired_replicas, "decode": 0}}
-    found = snapshot(state.model_copy(update=update), Scrapes(), (), 0.0)
+    found = snapshot(with_fields(state, **update), Scrapes(), (), 0.0)
     (decode,) = [one for one in found.components if one.name == "decode"]
     assert (decode.role, decode.ready, decode.desired) == ("decode", 0, 0)
     assert ["decode", 0] in view_of(found)["pools"]

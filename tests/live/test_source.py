@@ -13,6 +13,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from msgspec.structs import replace as with_fields
 
 from penstock.cli.main import main
 from penstock.live.model import STOPPED, LiveSnapshot
@@ -53,7 +54,7 @@ def up(source: Path) -> Iterator[StateDir]:
 
 
 def state_of(source: Path, state: LocalState | None = None) -> LocalState:
-    return (state or graph()).model_copy(update={"source": str(source)})
+    return with_fields(state or graph(), source=str(source))
 
 
 def test_a_new_event_and_a_new_state_are_in_the_next_snapshot(source: Path, up: StateDir) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import httpx
 import pytest
+from msgspec.structs import replace as with_fields
 from rich.console import Console
 
 from penstock.errors import StartError
@@ -166,7 +167,7 @@ def test_status_shows_the_gateway_and_a_rejected_edit() -> None:
     assert "gateway: API keys of 1 client, no rate limit" in shown
     assert "without a key, on this machine: http://127.0.0.1:9000/v1" in shown
     assert "last edit of the keys rejected: keys.env:2: is not CLIENT=KEY" in shown
-    stopped = gateway.model_copy(update={"is_running": False})
+    stopped = with_fields(gateway, is_running=False)
     assert "not running, log: gateway.log" in text_of(stopped)
 
 

@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _print_table(graphs: list[LocalGraph], *, wide: bool, is_quiet: bool) -> None:
-    from penstock.text.terminal import NARROW, add_plain_row, columns, console
+    from penstock.text.terminal import NARROW, print_table
 
     headings, rows = ["name", "state", "ready", "up", "url"], [_row(graph) for graph in graphs]
     if wide:
@@ -57,10 +57,7 @@ def _print_table(graphs: list[LocalGraph], *, wide: bool, is_quiet: bool) -> Non
         with_file = [[*row, _file(graph)] for row, graph in zip(rows, graphs, strict=True)]
         if _width([[*headings, "file"], *with_file]) <= NARROW:
             headings, rows = [*headings, "file"], with_file
-    table = columns(*headings)
-    for row in rows:
-        add_plain_row(table, row)  # a path may contain `[/b]`
-    console().print(table)
+    print_table(headings, rows)
     if "file" not in headings and not is_quiet:
         print("Add --wide for the files, replicas, GPUs and models.")
 

@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 from penstock.drill.graph_process import GraphProcess
 from penstock.errors import Problem, UsageError
 from penstock.local.reconcile import ReplicaState
-from penstock.local.state_file import FileDiscoveryState, LocalState, ReplicaStatus
+from penstock.local.state_file import FileDiscoveryState, LocalState, ReplicaStatus, state_of
 from penstock.manifests.deployment import Role
 from penstock.strict_yaml.problems import did_you_mean
 
@@ -186,7 +186,7 @@ def is_settled(state: LocalState) -> bool:
 
 def current(graph: GraphProcess) -> LocalState:
     """The state that `penstock status` shows."""
-    return LocalState.model_validate(graph.wait_for(lambda state: True), strict=False)
+    return state_of(graph.wait_for(lambda state: True))
 
 
 def _of_process(

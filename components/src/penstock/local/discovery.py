@@ -15,13 +15,13 @@ import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
-
-import httpx
+from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock.files import write_file
-from penstock.local.deployment import Infrastructure
 from penstock.local.state_file import DiscoveryState, EtcdDiscoveryState, FileDiscoveryState
+
+if TYPE_CHECKING:
+    from penstock.local.deployment import Infrastructure
 
 CARDS = "mdc"  # model deployment cards
 INSTANCES = "instances"
@@ -285,6 +285,8 @@ class EtcdDiscovery:
         return [(_unb64(kv["key"]), _unb64(kv.get("value", ""))) for kv in answer.get("kvs", [])]
 
     async def _post(self, verb: str, body: dict[str, str]) -> dict[str, Any] | None:
+        import httpx  # takes long, and discovery by files does not need it
+
         async with httpx.AsyncClient(timeout=5, trust_env=False) as client:
             try:
                 answer = await client.post(f"{self._url}/v3/kv/{verb}", json=body)

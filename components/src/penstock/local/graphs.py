@@ -13,10 +13,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from penstock.errors import InputError
-from penstock.local.process import leftover_processes
 from penstock.local.reconcile import ReplicaState
 from penstock.local.state import StateDir, state_root
 from penstock.local.state_file import LocalState
@@ -106,6 +103,8 @@ def _graph(folder: Path) -> Iterator[LocalGraph]:
             state_dir, state, shown if is_readable else GraphState.UNREADABLE, pid=pid
         )
     elif state_dir.state_file.exists():
+        from penstock.local.process import leftover_processes  # a killed graph is rare
+
         state, _ = _state(state_dir)
         count = len(leftover_processes(folder))
         yield _local_graph(state_dir, state, GraphState.KILLED, leftovers=count)
@@ -158,8 +157,12 @@ def _replicas(state: LocalState) -> dict[str, PoolCount]:
 
 
 def _started_at(pid: int | None) -> float | None:
+    if not pid:
+        return None
+    import psutil
+
     with contextlib.suppress(psutil.Error):
-        return psutil.Process(pid).create_time() if pid else None
+        return psutil.Process(pid).create_time()
     return None
 
 

@@ -13,7 +13,6 @@ from ipaddress import ip_address
 from urllib.parse import SplitResult, urlsplit
 
 from penstock.errors import PortInUseError, Problem, StartError
-from penstock.local.graphs import list_graphs
 from penstock.text.commands import command
 
 # Dynamo 1.6 reads DYN_SYSTEM_PORT into an i16, so 32767 is the highest. The kernel takes ephemeral
@@ -120,6 +119,8 @@ def _refused(host: str, port: int, error: OSError) -> PortInUseError:
 
 def _free(port: int) -> str:
     """How to free the port: stop the graph that is up there, or another process."""
+    from penstock.local.graphs import list_graphs
+
     urls = {graph.url: graph.source for graph in list_graphs() if graph.url}
     source = next((source for url, source in urls.items() if parsed(url).port == port), None)
     return f"Run {command('down', source)}" if source else "Stop the process that uses it"

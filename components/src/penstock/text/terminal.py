@@ -12,7 +12,7 @@ import sys
 import termios
 import time
 import tty
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from shutil import get_terminal_size
 from textwrap import wrap
@@ -97,6 +97,26 @@ def columns(*headings: str, numbers: tuple[str, ...] = ()) -> Table:
         is_number = heading in numbers
         table.add_column(heading, overflow="fold", justify="right" if is_number else "left")
     return table
+
+
+def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A table of `columns` on standard output. If it fits as it is, rich is not imported, which
+    takes most of the CPU time of a short command."""
+    lines = [headings, *rows]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    width = get_terminal_size().columns if _shows_colors(sys.stdout) else width_of()
+    fits = width is None or sum(widths) + 2 * (len(widths) - 1) <= width
+    if not (fits and all(cell.isascii() for line in lines for cell in line)):
+        table = columns(*headings)
+        for row in rows:
+            add_plain_row(table, row)  # a path may contain `[/b]`
+        console().print(table)
+        return
+    heading, *texts = (
+        "  ".join(f"{cell:<{size}}" for cell, size in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    )
+    print(painter(sys.stdout)(heading, "bold"), *texts, sep="\n")
 
 
 @contextmanager
