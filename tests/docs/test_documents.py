@@ -193,7 +193,7 @@ def test_the_version_is_that_of_the_changelog() -> None:
 
 
 def test_every_term_of_the_glossary_is_used() -> None:
-    page = PAGES["docs/architecture.md"]
+    page = PAGES["docs/glossary.md"]
     glossary = page.partition("\n## Glossary\n")[2].partition("\n## ")[0]
     rules = (f"{rule.cause} {rule.effect} {rule.remedy}" for rule in RULES)
     texts = " ".join([*PAGES.values(), *rules]).replace(glossary, "")

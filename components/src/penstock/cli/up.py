@@ -255,9 +255,9 @@ def _foreground(args: argparse.Namespace) -> int:
 def _page(args: argparse.Namespace) -> WhenReady | None:
     if not args.page:
         return None
-    from penstock.live.page.serve import beside
+    from penstock.live.page.serve import page_of_up
 
-    return beside(args.graph, args.page_port or 0)
+    return page_of_up(args.graph, args.page_port or 0)
 
 
 def _twin(args: argparse.Namespace) -> Twin | None:

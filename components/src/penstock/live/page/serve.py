@@ -1,7 +1,7 @@
 """Runs the server of the page in the environment `page`, and sends it each change of the graph.
 
 What the browser asks for is done here: edits, so that without `--allow-edit` no request can change
-a file, and reading the traces. `up --page` runs it in a process of its own (`beside`).
+a file, and reading the traces. `up --page` runs it in a process of its own (`page_of_up`).
 """
 
 from __future__ import annotations
@@ -207,7 +207,7 @@ def _ended(message: str) -> StartError:
     return StartError(Problem(message=message, fix="Read its output above."))
 
 
-def beside(graph: Path, port: int) -> WhenReady:
+def page_of_up(graph: Path, port: int) -> WhenReady:
     """What `up` runs from the first completion on: its errors are printed, and stop no graph."""
 
     async def run(_endpoint: str, _model: str, say: Say) -> None:
