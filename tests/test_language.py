@@ -44,14 +44,14 @@ def files() -> list[str]:
 def test_a_ban_finds_its_example_and_not_the_ordinary_use(ban: Ban) -> None:
     context = next(c for c in Context if c in ban.contexts)
     assert list(banned([Use("f", 1, context, ban.example)]))
-    assert ban not in [found for found, _ in banned([Use("f", 1, context, ban.ordinary)])]
+    assert ban not in [word for word, _ in banned([Use("f", 1, context, ban.ordinary)])]
 
 
 @pytest.mark.program
 def test_no_banned_word_is_used() -> None:
-    found = [
+    uses_of_banned = [
         f"{use.file}:{use.line}: {' '.join(use.text.split())[:80]!r}: write {ban.instead}"
         for name in files()
         for ban, use in banned(uses(ROOT / name, name))
     ]
-    assert found == []
+    assert uses_of_banned == []

@@ -43,14 +43,16 @@ def messages(tree: ast.AST) -> Iterator[str]:
 
 @pytest.mark.slow
 def test_no_message_names_a_file_that_the_wheel_does_not_have() -> None:
-    found = [
+    messages_found = [
         f"{name}: {text!r}"
         for file in sorted(PACKAGE.rglob("*.py"))
         if not (name := file.relative_to(PACKAGE).as_posix()).startswith(tuple(EXEMPT))
         for text in messages(ast.parse(file.read_text("utf-8")))
         if NOT_IN_WHEEL.search(text)
     ]
-    assert found == [], f"use {page.__name__}() or {in_repository.__name__}() of penstock.files"
+    assert messages_found == [], (
+        f"use {page.__name__}() or {in_repository.__name__}() of penstock.files"
+    )
 
 
 def test_an_empty_graph_names_a_command_that_writes_one(

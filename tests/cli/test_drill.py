@@ -68,10 +68,10 @@ def test_a_url_needs_a_file_of_faults_and_consent(
 )
 def test_the_drill_starts_itself_again_with_the_same_arguments(arguments: list[str]) -> None:
     parser = command_parser("drill")
-    given = parser.parse_args([*arguments, "--seed", "5"])
-    verb, *again = drill._again(given)
+    parsed = parser.parse_args([*arguments, "--seed", "5"])
+    verb, *again = drill._again(parsed)
     assert verb == "drill"
-    assert parser.parse_args(again) == given
+    assert parser.parse_args(again) == parsed
 
 
 def test_a_model_is_no_option_of_a_graph(capsys: pytest.CaptureFixture[str]) -> None:

@@ -51,8 +51,8 @@ def test_every_combination_passes_check(model: str, gpu: str, tmp_path: Path) ->
                 model, GPUS[gpu], count, traffic, concurrency=number * 60 or None
             )
             file.write_text(graph.text("penstock init"))
-            found = [f for f in check_file(file, Hints()) if not f.suppressed]
-            worst = [f for f in found if f.level in (Level.ERROR, Level.WARNING)]
+            unsuppressed = [f for f in check_file(file, Hints()) if not f.suppressed]
+            worst = [f for f in unsuppressed if f.level in (Level.ERROR, Level.WARNING)]
             assert worst == [], (traffic, count, graph.candidate)
             assert graph.candidate.gpus <= count
 
@@ -161,8 +161,10 @@ def test_gpus_stay_free_for_updates_if_each_pool_keeps_two_workers() -> None:
         graph = starting_graph(MODELS[0], h100, count, Traffic.CHAT)
         assert graph.candidate.gpus == used
         assert "an update starts one more worker of each pool (2 GPUs)" in graph.update()
-    one = starting_graph(MODELS[1], h100, 8, Traffic.CHAT)
-    assert "(1 GPU) before it stops the old ones; 1 GPU of hardware.nodes is free" in one.update()
+    graph_8 = starting_graph(MODELS[1], h100, 8, Traffic.CHAT)
+    assert (
+        "(1 GPU) before it stops the old ones; 1 GPU of hardware.nodes is free" in graph_8.update()
+    )
 
 
 def test_an_update_that_is_not_possible_is_reported_with_its_suppression(tmp_path: Path) -> None:
@@ -178,10 +180,12 @@ def test_the_help_has_the_lengths_of_the_workloads() -> None:
     text = " ".join(penstock("init", "--help").stdout.split())
     for name in ("short-chat", "document", "agentic"):
         workload = find_workload(name).workload
-        own = text.partition(f"{name}: ")[2].partition(";")[0]
+        own_line = text.partition(f"{name}: ")[2].partition(";")[0]
         lengths = [workload.input, workload.output, workload.system_prompts]
-        numbers = [str(round(getattr(one, "mean", 0) or one.tokens)) for one in lengths if one]
-        assert all(number in own for number in numbers), (name, own)
+        numbers = [
+            str(round(getattr(length, "mean", 0) or length.tokens)) for length in lengths if length
+        ]
+        assert all(number in own_line for number in numbers), (name, own_line)
 
 
 def test_a_file_is_never_overwritten(tmp_path: Path) -> None:

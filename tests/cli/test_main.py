@@ -24,8 +24,8 @@ COMMANDS_PAGE = (ROOT / "docs" / "commands.md").read_text()
 
 
 def error_classes() -> list[type[PenstockError]]:
-    found = [e for e in vars(errors).values() if isinstance(e, type)]
-    return [e for e in found if issubclass(e, PenstockError) and e is not PenstockError]
+    classes = [e for e in vars(errors).values() if isinstance(e, type)]
+    return [e for e in classes if issubclass(e, PenstockError) and e is not PenstockError]
 
 
 def test_help_lists_every_verb_and_imports_nothing_heavy() -> None:
@@ -93,9 +93,9 @@ def test_an_unexpected_error_is_one_line_and_a_file_with_details(
 
 
 def test_render_prints_the_manifests_or_writes_them(tmp_path: Path) -> None:
-    shown = penstock("render", str(QUICKSTART))
-    assert shown.returncode == 0
-    kinds = [d["kind"] for d in yaml.safe_load_all(shown.stdout)]
+    done = penstock("render", str(QUICKSTART))
+    assert done.returncode == 0
+    kinds = [d["kind"] for d in yaml.safe_load_all(done.stdout)]
     assert kinds == [
         "ConfigMap",
         "ConfigMap",
@@ -104,7 +104,7 @@ def test_render_prints_the_manifests_or_writes_them(tmp_path: Path) -> None:
     ]
     target = tmp_path / "out.yaml"
     assert penstock("render", str(QUICKSTART), "-o", str(target)).stdout == ""
-    assert target.read_text() == shown.stdout
+    assert target.read_text() == done.stdout
 
 
 @pytest.mark.parametrize(
@@ -146,17 +146,17 @@ def test_render_does_not_replace_its_own_graph(tmp_path: Path) -> None:
 
 
 def test_render_applies_set(tmp_path: Path) -> None:
-    shown = penstock("render", str(QUICKSTART), "--set", "decode.replicas=7")
-    documents = yaml.safe_load_all(shown.stdout)
+    done = penstock("render", str(QUICKSTART), "--set", "decode.replicas=7")
+    documents = yaml.safe_load_all(done.stdout)
     (graph,) = (d for d in documents if d["kind"] == "DynamoGraphDeployment")
     counts = {c["name"]: c["replicas"] for c in graph["spec"]["components"]}
     assert counts == {"frontend": 1, "prefill": 2, "decode": 7}
 
 
 def test_an_invalid_set_is_reported_at_its_place() -> None:
-    shown = penstock("render", str(QUICKSTART), "--set", "decode.replicas=-7")
-    assert shown.returncode == errors.GraphError.exit_code
-    assert "--set decode.replicas" in shown.stderr
+    done = penstock("render", str(QUICKSTART), "--set", "decode.replicas=-7")
+    assert done.returncode == errors.GraphError.exit_code
+    assert "--set decode.replicas" in done.stderr
 
 
 def test_a_chart_error_points_into_the_graph(tmp_path: Path) -> None:
@@ -164,31 +164,31 @@ def test_a_chart_error_points_into_the_graph(tmp_path: Path) -> None:
     text = QUICKSTART.read_text().replace("kind: mocker", "kind: vllm")
     config = text[text.index("  config:") : text.index("prefill:")]
     graph.write_text(text.replace(config, "\n") + "\nkv_transfer:\n  backend: mpi\n")
-    shown = penstock("render", str(graph))
-    assert shown.returncode == errors.ChartError.exit_code
+    done = penstock("render", str(graph))
+    assert done.returncode == errors.ChartError.exit_code
     line = graph.read_text().splitlines().index("  backend: mpi") + 1
-    assert f"graph.yaml:{line} kv_transfer.backend" in shown.stderr
+    assert f"graph.yaml:{line} kv_transfer.backend" in done.stderr
 
 
 def test_explain_prints_one_component() -> None:
-    shown = penstock("explain", str(QUICKSTART), "decode")
-    assert shown.returncode == 0
+    done = penstock("explain", str(QUICKSTART), "decode")
+    assert done.returncode == 0
     for text in ("dynamo.mocker", "--disaggregation-mode", "File /etc/penstock/engine.json:"):
-        assert text in shown.stdout
-    assert "Name:          prefill" not in shown.stdout
+        assert text in done.stdout
+    assert "Name:          prefill" not in done.stdout
 
 
 def test_explain_prints_json() -> None:
-    shown = penstock("explain", str(QUICKSTART), "--json")
-    components = json.loads(shown.stdout)
+    done = penstock("explain", str(QUICKSTART), "--json")
+    components = json.loads(done.stdout)
     assert [c["name"] for c in components] == ["frontend", "prefill", "decode"]
     assert components[1]["launches"][0]["argv"][:3] == ["python3", "-m", "dynamo.mocker"]
 
 
 def test_explain_suggests_a_component_with_a_similar_name() -> None:
-    shown = penstock("explain", str(QUICKSTART), "decod")
-    assert shown.returncode == errors.ManifestError.exit_code
-    assert "Did you mean `decode`?" in shown.stderr
+    done = penstock("explain", str(QUICKSTART), "decod")
+    assert done.returncode == errors.ManifestError.exit_code
+    assert "Did you mean `decode`?" in done.stderr
 
 
 @pytest.mark.slow
@@ -283,17 +283,17 @@ def test_a_pool_given_twice_to_scale_is_an_error(tmp_path: Path) -> None:
 
 def test_render_prints_the_images_to_copy() -> None:
     graph = str(ROOT / "dynamo_graphs" / "gpt-oss-20b-h100.yaml")
-    shown = penstock("render", graph, "--set", "platform=plain", "--images")
-    assert shown.stdout.splitlines() == [
+    done = penstock("render", graph, "--set", "platform=plain", "--images")
+    assert done.stdout.splitlines() == [
         "nvcr.io/nvidia/ai-dynamo/tensorrtllm-runtime:1.6.1",
         "quay.io/coreos/etcd:v3.5.21",
     ]
 
 
 def test_env_alone_lists_the_environments() -> None:
-    shown, listed = penstock("tools", "env"), penstock("tools", "env", "list")
-    assert (shown.returncode, shown.stdout) == (0, listed.stdout)
-    assert "llamacpp" in shown.stdout
+    alone, listed = penstock("tools", "env"), penstock("tools", "env", "list")
+    assert (alone.returncode, alone.stdout) == (0, listed.stdout)
+    assert "llamacpp" in alone.stdout
 
 
 def test_several_environments_are_named_at_once(

@@ -65,11 +65,11 @@ def test_better_settings_are_written_into_a_copy_of_the_graph(
     capsys.readouterr()
     # The same question again, from the cache, as JSON.
     assert main([*argv, "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["schema_version"] == 1
-    assert found["recommended"]["is_changed"]
-    own, best = found["confirmation"]["settings"]
-    p90 = [one["figures"]["ttft_p90_ms"]["median"] for one in (own, best)]
+    document = json.loads(capsys.readouterr().out)
+    assert document["schema_version"] == 1
+    assert document["recommended"]["is_changed"]
+    base, best = document["confirmation"]["settings"]
+    p90 = [settings["figures"]["ttft_p90_ms"]["median"] for settings in (base, best)]
     assert p90[1] < p90[0]
     assert best["ratio"]["low"] > 1.03
     assert best["figures"]["prefix_hit_rate"]["median"] > 0.1

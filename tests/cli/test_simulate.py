@@ -76,8 +76,8 @@ def test_a_router_mode_that_the_replay_does_not_have_is_refused(
     assert where in capsys.readouterr().err
     # One worker: every mode selects it.
     assert main([*argv, "--seeds", "1", "--set", "worker.replicas=1"]) == 17  # ranks of two GPUs
-    one = [*argv, "--seeds", "1", "--set", "worker.replicas=1"]
-    assert main([*one, "--set", "engine.config.enable_attention_dp=false"]) == 0
+    words = [*argv, "--seeds", "1", "--set", "worker.replicas=1"]
+    assert main([*words, "--set", "engine.config.enable_attention_dp=false"]) == 0
 
 
 @pytest.mark.needs("sim")
@@ -120,10 +120,10 @@ def test_the_highest_scale_at_which_a_graph_meets_the_slo(
     argv = ["simulate", AGGREGATED, "--workload", workload, "--seeds", "1", "--until-slo-breaks"]
     assert main([*argv, "--ttft", "60ms", "--set", "worker.replicas=1", "--json"]) == 0
     output = read_output("simulate", capsys.readouterr().out)
-    (graph,), (found,) = output["graphs"], output["sustained"]
+    (graph,), (sustained,) = output["graphs"], output["sustained"]
     assert graph["figures"]["goodput"]["median"] >= 0.95
     held = graph["scale"]
-    assert found["highest_scale"] == held < found["lowest_failing_scale"]
+    assert sustained["highest_scale"] == held < sustained["lowest_failing_scale"]
     over = ["--scale", str(held * 1.5), "--ttft", "60ms", "--set", "worker.replicas=1", "--json"]
     assert main([*argv[:-1], *over]) == 0
     (graph,) = read_output("simulate", capsys.readouterr().out)["graphs"]
@@ -300,8 +300,8 @@ def test_bad_input(
     workload: str,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    given = [] if "--workload" in arguments else ["--workload", workload]
-    assert main(["simulate", *arguments, *given]) == code
+    extra = [] if "--workload" in arguments else ["--workload", workload]
+    assert main(["simulate", *arguments, *extra]) == code
     assert words in capsys.readouterr().err
 
 
@@ -325,9 +325,9 @@ def test_bad_input(
 def test_bad_arguments(
     arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    given = ["--workload", "short-chat"] if arguments else []
+    extra = ["--workload", "short-chat"] if arguments else []
     with pytest.raises(SystemExit) as caught:
-        main(["simulate", DISAGG, *given, *arguments])
+        main(["simulate", DISAGG, *extra, *arguments])
     assert caught.value.code == 2
     assert words in capsys.readouterr().err
 

@@ -96,9 +96,9 @@ def test_each_mistake_in_the_keys_is_reported_with_its_line(
 ) -> None:
     argv = ["up", str(QUICKSTART), "--gateway", keys_file(tmp_path, text, mode)]
     assert main(argv) == InputError.exit_code
-    shown = capsys.readouterr().err
-    assert expected in shown
-    assert KEY not in shown
+    errors = capsys.readouterr().err
+    assert expected in errors
+    assert KEY not in errors
     assert not (tmp_path / "state").exists()
 
 

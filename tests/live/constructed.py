@@ -60,23 +60,23 @@ def graph(*replicas: ReplicaStatus) -> LocalState:
 
 def frontend_text(requests: int) -> str:
     """Each request: 100 prompt tokens, 40 of them cached, and 10 output tokens."""
-    one = "dynamo_frontend_"
-    ttft = f"{one}time_to_first_token_seconds_bucket"
-    admitted = f"{one}router_admission_received_total"
+    prefix = "dynamo_frontend_"
+    ttft = f"{prefix}time_to_first_token_seconds_bucket"
+    admitted = f"{prefix}router_admission_received_total"
     return f"""\
-{one}requests_total{{model="m",status="success"}} {requests}
-{one}requests_started_total{{model="m"}} {requests + 2}
-{one}input_sequence_tokens_sum{{model="m"}} {requests * 100}
-{one}cached_tokens_sum{{model="m"}} {requests * 40}
-{one}output_tokens_total{{model="m"}} {requests * 10}
-{one}active_requests{{model="m"}} 2
-{one}router_queue_pending_requests{{worker_type="prefill"}} 1
+{prefix}requests_total{{model="m",status="success"}} {requests}
+{prefix}requests_started_total{{model="m"}} {requests + 2}
+{prefix}input_sequence_tokens_sum{{model="m"}} {requests * 100}
+{prefix}cached_tokens_sum{{model="m"}} {requests * 40}
+{prefix}output_tokens_total{{model="m"}} {requests * 10}
+{prefix}active_requests{{model="m"}} 2
+{prefix}router_queue_pending_requests{{worker_type="prefill"}} 1
 {ttft}{{model="m",le="0.1"}} {requests}
 {ttft}{{model="m",le="+Inf"}} {requests}
 {admitted}{{worker_type="prefill"}} {requests}
 {admitted}{{worker_type="decode"}} {requests}
-{one}worker_last_time_to_first_token_seconds{{worker_id="{PREFILL_PORT}"}} 0.25
-{one}worker_last_inter_token_latency_seconds{{worker_id="{DECODE_PORT}"}} 0.008
+{prefix}worker_last_time_to_first_token_seconds{{worker_id="{PREFILL_PORT}"}} 0.25
+{prefix}worker_last_inter_token_latency_seconds{{worker_id="{DECODE_PORT}"}} 0.008
 """
 
 
@@ -122,8 +122,8 @@ def history(
     scraper = processes.scraper()
 
     async def run() -> None:
-        for number, (state, found) in enumerate(zip(states, texts, strict=True)):
-            processes.texts |= found
+        for number, (state, served) in enumerate(zip(states, texts, strict=True)):
+            processes.texts |= served
             processes.now = float(number)
             scraped = await scraper.scrape(state.replicas)
             scrapes.add(scraped, [r.pid for r in state.replicas])

@@ -68,29 +68,29 @@ def test_significant_digits_without_an_exponent(value: float, digits: int, text:
 
 
 def test_no_other_code_formats_with_exponents() -> None:
-    found = [
+    lines = [
         f"{path.relative_to(PACKAGE)}: {line.strip()}"
         for path in PACKAGE.rglob("*.py")
         for line in path.read_text().splitlines()
         if re.search(r":[+,]?\.\dg\}", line) and not OF_SMALL_VALUES.search(line)
     ]
-    assert found == [], "use penstock.text.numbers"
+    assert lines == [], "use penstock.text.numbers"
 
 
 def test_only_bounded_values_are_formatted_without_a_number_of_digits() -> None:
-    found: dict[str, set[str]] = {}
+    formatted: dict[str, set[str]] = {}
     for path in (*PACKAGE.rglob("*.py"), *PACKAGE.rglob("rules.yaml")):
         text = OF_SMALL_VALUES.sub("", path.read_text())
         for value in re.findall(r"\{([^{}]+):[+,]?g\}", text):
-            found.setdefault(str(path.relative_to(PACKAGE)), set()).add(value)
+            formatted.setdefault(str(path.relative_to(PACKAGE)), set()).add(value)
     unknown = {
         (name, value)
-        for name, values in found.items()
+        for name, values in formatted.items()
         for value in values
         if value not in BOUNDED.get(name, "")
     }
     assert unknown == set(), "use penstock.text.numbers, or add it to BOUNDED"
-    assert found.keys() == BOUNDED.keys()
+    assert formatted.keys() == BOUNDED.keys()
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,8 @@ from penstock.text.terminal import fitted, keys, width_of
 @pytest.fixture
 def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     """The other end of the standard input."""
-    controller, own = pty.openpty()
-    with open(own) as stdin:
+    controller, terminal = pty.openpty()
+    with open(terminal) as stdin:
         monkeypatch.setattr("sys.stdin", stdin)
         yield controller
     os.close(controller)

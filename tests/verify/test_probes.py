@@ -278,8 +278,8 @@ def test_a_gauge_with_different_values_has_no_value() -> None:
     ],
 )  # fmt: skip
 def test_expectations_are_read_from_a_graph(graph: str, values: dict[str, Any]) -> None:
-    found = read_expectations(open_source(GRAPHS / f"{graph}.yaml", ()))
-    assert {name: getattr(found, name) for name in values} == values
+    expectations = read_expectations(open_source(GRAPHS / f"{graph}.yaml", ()))
+    assert {name: getattr(expectations, name) for name in values} == values
 
 
 @pytest.mark.parametrize(("transport", "expected_transport"), [("rdma", "rdma"), ("tcp", "tcp")])
@@ -460,8 +460,8 @@ def test_greedy_without_a_graph_recognizes_the_cache(
 def test_a_failure_of_a_graph_with_empty_pools_names_them(serve: Callable[[Respond], str]) -> None:
     url = serve(lambda path, body: (200, '{"data": [], "instances": []}'))
     empty = expected(workers={}, empty_pools=("prefill", "decode"))
-    found, text = verdict(ProbeTarget(url=url, expected=empty), "models")
-    assert found is Verdict.FAIL
+    actual, text = verdict(ProbeTarget(url=url, expected=empty), "models")
+    assert actual is Verdict.FAIL
     assert "declares 0 replicas of prefill, decode. Start one: `penstock scale GRAPH pre" in text
     assert verdict(ProbeTarget(url=url, expected=empty), "topology")[0] is not Verdict.FAIL
     assert "declares" not in verdict(ProbeTarget(url=url, expected=expected()), "models")[1]
@@ -477,8 +477,8 @@ def test_topology_names_the_pools_that_the_graph_declares_without_replicas(
 
     declared = expected(workers={Role.PREFILL: 1}, empty_pools=("decode",))
     target = ProbeTarget(url=serve(respond), expected=declared, namespace="n-")
-    found, text = verdict(target, "topology")
-    assert (found, text.strip()) == (
+    actual, text = verdict(target, "topology")
+    assert (actual, text.strip()) == (
         Verdict.PASS,
         "1 prefill, 0 decode or aggregated, generation n-1; the graph declares 0 replicas of "
         "decode",

@@ -166,7 +166,7 @@ def _add_arguments_of_two(parser: argparse._ArgumentGroup) -> None:
 def _scales(text: str) -> tuple[float, ...]:
     from penstock.bench.sweep import scale_text
 
-    scales = tuple(positive_number(one) for one in text.split(","))
+    scales = tuple(positive_number(number) for number in text.split(","))
     names = {scale_text(scale) for scale in scales}  # of their folders and files
     if len(scales) < 2 or len(names) < len(scales) or list(scales) != sorted(scales):
         message = f"{text!r} does not have two or more rising numbers, such as 1,2,4"
@@ -227,13 +227,13 @@ def _measure(
     with progress.running():
         predicted = _prediction(args, workload)
         prediction = predicted.prediction if predicted else None
-        found = replace(bench(request, folder, progress), prediction=prediction)
+        measured = replace(bench(request, folder, progress), prediction=prediction)
         written, error = "", None
-        if args.calibrate and not found.interrupted:
-            found, written, error = calibrated_bench(args, found, progress)
-    print_output(as_json(found) if args.json else [*lines(found), *filter(None, [written])])
-    write_run(args, target, found, predicted)
-    require_complete(found)
+        if args.calibrate and not measured.interrupted:
+            measured, written, error = calibrated_bench(args, measured, progress)
+    print_output(as_json(measured) if args.json else [*lines(measured), *filter(None, [written])])
+    write_run(args, target, measured, predicted)
+    require_complete(measured)
     if error is not None:
         raise error
 
@@ -251,11 +251,11 @@ def _sweep(
 
     gpus = args.gpus or gpus_of(args)
     with progress.running():
-        found = sweep(request, args.sweep, folder, progress, gpus=gpus)
-    print_output(as_json(found) if args.json else lines(found))
-    write_sweep(args, target, found)
-    require_uninterrupted(found.interrupted, request.endpoint.url)
-    require_complete(found.levels[-1].found)
+        measured = sweep(request, args.sweep, folder, progress, gpus=gpus)
+    print_output(as_json(measured) if args.json else lines(measured))
+    write_sweep(args, target, measured)
+    require_uninterrupted(measured.interrupted, request.endpoint.url)
+    require_complete(measured.levels[-1].found)
 
 
 def _prediction(args: argparse.Namespace, workload: LoadedWorkload) -> Predicted | None:
@@ -305,12 +305,12 @@ def _compare(
         timeout_s=args.request_timeout / 1000,
     )
     with progress.running():
-        found = compare(request, folder, progress)
-    checked = check_limits(found, args.fail_if or ())
-    print_output(as_json(found, checked) if args.json else lines(found, checked))
-    write_comparison(args, found, checked)
-    require_uninterrupted(found.interrupted)
-    require_results(found)
+        comparison = compare(request, folder, progress)
+    checked = check_limits(comparison, args.fail_if or ())
+    print_output(as_json(comparison, checked) if args.json else lines(comparison, checked))
+    write_comparison(args, comparison, checked)
+    require_uninterrupted(comparison.interrupted)
+    require_results(comparison)
     require_limits(checked)
 
 

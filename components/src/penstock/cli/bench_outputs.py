@@ -106,34 +106,34 @@ def _of_scale(path: Path, scale: float) -> Path:
 
 
 def write_run(
-    args: argparse.Namespace, target: Target, found: Bench, predicted: Predicted | None
+    args: argparse.Namespace, target: Target, measured: Bench, predicted: Predicted | None
 ) -> None:
     from penstock.bench.csv_report import run_csv
     from penstock.bench.llmd_report import as_yaml, report_of
 
     with _all_tried() as attempt:
-        attempt(_page_of_run, args, found, predicted)
-        if found.log is None:
+        attempt(_page_of_run, args, measured, predicted)
+        if measured.log is None:
             return
         if args.csv is not None:
-            attempt(arguments.write_output, run_csv(found, found.log), str(args.csv))
+            attempt(arguments.write_output, run_csv(measured, measured.log), str(args.csv))
         for path in _report_paths(args):
-            report = report_of(found, found.log, uid=_new_id(), stack=_stack(args, target))
+            report = report_of(measured, measured.log, uid=_new_id(), stack=_stack(args, target))
             attempt(arguments.write_output, as_yaml(report), str(path))
 
 
-def write_sweep(args: argparse.Namespace, target: Target, found: Sweep) -> None:
+def write_sweep(args: argparse.Namespace, target: Target, measured: Sweep) -> None:
     from penstock.bench.csv_report import sweep_csv
     from penstock.bench.llmd_report import as_yaml, report_of
 
     with _all_tried() as attempt:
-        attempt(_page_of_sweep, args, found)
+        attempt(_page_of_sweep, args, measured)
         if args.csv is not None:
-            attempt(arguments.write_output, sweep_csv(found), str(args.csv))
+            attempt(arguments.write_output, sweep_csv(measured), str(args.csv))
         if args.llm_d_report is None:
             return
         experiment, stack = _new_id(), _stack(args, target)
-        for stage, level in enumerate(found.levels):
+        for stage, level in enumerate(measured.levels):
             if level.found.log is not None:
                 report = report_of(
                     level.found,
@@ -148,14 +148,14 @@ def write_sweep(args: argparse.Namespace, target: Target, found: Sweep) -> None:
 
 
 def write_comparison(
-    args: argparse.Namespace, found: Comparison, checked: Sequence[LimitCheck]
+    args: argparse.Namespace, comparison: Comparison, checked: Sequence[LimitCheck]
 ) -> None:
     from penstock.bench.csv_report import comparison_csv
 
     with _all_tried() as attempt:
-        attempt(_page_of_comparison, args, found, checked)
+        attempt(_page_of_comparison, args, comparison, checked)
         if args.csv is not None:
-            attempt(arguments.write_output, comparison_csv(found), str(args.csv))
+            attempt(arguments.write_output, comparison_csv(comparison), str(args.csv))
 
 
 @contextmanager
@@ -194,28 +194,28 @@ def _stack(args: argparse.Namespace, target: Target) -> list[dict[str, object]]:
     return stack_of(understand(open_source(Path(target.endpoint.graph), args.sets), Hints()))
 
 
-def _page_of_run(args: argparse.Namespace, found: Bench, predicted: Predicted | None) -> None:
+def _page_of_run(args: argparse.Namespace, measured: Bench, predicted: Predicted | None) -> None:
     """The report of one run, if one is requested."""
     if args.report is not None:
         from penstock.bench.page import write_page
 
-        write_page(args.report, found, predicted, _provenance(args, found.client))
+        write_page(args.report, measured, predicted, _provenance(args, measured.client))
 
 
-def _page_of_sweep(args: argparse.Namespace, found: Sweep) -> None:
+def _page_of_sweep(args: argparse.Namespace, measured: Sweep) -> None:
     if args.report is not None:
         from penstock.bench.sweep_page import write_page
 
-        write_page(args.report, found, _provenance(args, found.levels[0].found.client))
+        write_page(args.report, measured, _provenance(args, measured.levels[0].found.client))
 
 
 def _page_of_comparison(
-    args: argparse.Namespace, found: Comparison, checked: Sequence[LimitCheck]
+    args: argparse.Namespace, comparison: Comparison, checked: Sequence[LimitCheck]
 ) -> None:
     if args.report is not None:
         from penstock.bench.compare_page import write_page
 
-        write_page(args.report, found, checked, _provenance(args, found.client))
+        write_page(args.report, comparison, checked, _provenance(args, comparison.client))
 
 
 def _provenance(args: argparse.Namespace, client: str) -> list[tuple[str, str]]:

@@ -154,9 +154,9 @@ def _part(
     requests = args.requests or part.requests
     timeout_s = args.request_timeout / 1000
     with progress.running():
-        found = measure_part(endpoint, part, requests, folder, progress, timeout_s=timeout_s)
-    print_output(as_json(found) if args.json else lines(found))
-    require_served(found.failures, found.interrupted, endpoint.url)
+        measured = measure_part(endpoint, part, requests, folder, progress, timeout_s=timeout_s)
+    print_output(as_json(measured) if args.json else lines(measured))
+    require_served(measured.failures, measured.interrupted, endpoint.url)
 
 
 def _system_load(
@@ -169,9 +169,9 @@ def _system_load(
     endpoint, phase_s = targets[0].endpoint, (args.phase or PHASE_MS) / 1000
     most, timeout_s = args.max_concurrency, args.request_timeout / 1000
     with progress.running():
-        found = system_load(endpoint, phase_s, most, folder, progress, timeout_s=timeout_s)
-    print_output(as_json(found) if args.json else lines(found))
-    require_served(found.phases[-1].failures, found.interrupted, endpoint.url)
+        measured = system_load(endpoint, phase_s, most, folder, progress, timeout_s=timeout_s)
+    print_output(as_json(measured) if args.json else lines(measured))
+    require_served(measured.phases[-1].failures, measured.interrupted, endpoint.url)
 
 
 def _agentperf(
@@ -182,7 +182,7 @@ def _agentperf(
 
     timeout_s = args.request_timeout / 1000 if args.request_timeout != TIMEOUT_MS else None
     with progress.running():
-        found = agentperf(
+        measured = agentperf(
             targets[0].endpoint,
             args.replay or REPLAYS[0],
             folder,
@@ -190,8 +190,8 @@ def _agentperf(
             context=_configured_context(args),
             timeout_s=timeout_s,
         )
-    print_output(as_json(found) if args.json else lines(found))
-    require_success(found)
+    print_output(as_json(measured) if args.json else lines(measured))
+    require_success(measured)
 
 
 def _configured_context(args: argparse.Namespace) -> int | None:
@@ -225,10 +225,10 @@ def _openrouter(
     ]
     duration_s = (args.duration or DURATION_MS) / 1000
     with progress.running():
-        found = observe(urls, models.pop(), duration_s, progress)
-    print_output(as_json(found) if args.json else lines(found))
-    require_uninterrupted(found.interrupted)
-    require_traffic(found)
+        observed = observe(urls, models.pop(), duration_s, progress)
+    print_output(as_json(observed) if args.json else lines(observed))
+    require_uninterrupted(observed.interrupted)
+    require_traffic(observed)
 
 
 def _frontends(args: argparse.Namespace, named: str, target: Target) -> list[str]:
@@ -240,5 +240,7 @@ def _frontends(args: argparse.Namespace, named: str, target: Target) -> list[str
     if is_url(named):
         return [target.endpoint.url]
     replicas = status(Path(named), args.sets).state.replicas
-    ports = [one.system_port or one.port for one in replicas if one.role is Role.FRONTEND]
+    ports = [
+        replica.system_port or replica.port for replica in replicas if replica.role is Role.FRONTEND
+    ]
     return [f"http://127.0.0.1:{port}" for port in ports if port is not None]

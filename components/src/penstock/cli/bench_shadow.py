@@ -127,15 +127,15 @@ def run(args: argparse.Namespace) -> int:
     from penstock.bench.shadow.report import as_json, lines, require_equal
 
     _require_fitting(args)
-    found = _compare_file(args) if args.file is not None else _compare_live(args)
-    print_output(as_json(found) if args.json else lines(found, show_text=args.show_text))
+    comparison = _compare_file(args) if args.file is not None else _compare_live(args)
+    print_output(as_json(comparison) if args.json else lines(comparison, show_text=args.show_text))
     if args.report is not None:
-        _write_report(args, found)
-    require_equal(found)
+        _write_report(args, comparison)
+    require_equal(comparison)
     return 0
 
 
-def _write_report(args: argparse.Namespace, found: ShadowResult) -> None:
+def _write_report(args: argparse.Namespace, comparison: ShadowResult) -> None:
     from penstock.bench.shadow.page import write_page
     from penstock.cli.graph_output import own_command
     from penstock.reports.provenance import provenance
@@ -143,7 +143,7 @@ def _write_report(args: argparse.Namespace, found: ShadowResult) -> None:
     files = [Path(target) for target in (args.target_a, args.target_b)]
     files += [args.file] if args.file is not None else []
     of = provenance(own_command(), files=files, facts={"seed": str(args.seed)})
-    write_page(args.report, found, of, show_text=args.show_text)
+    write_page(args.report, comparison, of, show_text=args.show_text)
 
 
 def _compare_live(args: argparse.Namespace) -> ShadowResult:
@@ -190,7 +190,7 @@ def _sent(args: argparse.Namespace, shadow: ShadowRun, digest: str) -> Sent:
             file = ResultsFile(args.results, header, shadow.requests, warning_of(progress))
             results = opened.enter_context(file)
         known = results.known if results is not None else []
-        done = len(known) + sum(one.repeat is not None for one in known)
+        done = len(known) + sum(pair.repeat is not None for pair in known)
         total = len(shadow.requests) + len(shadow.repeated())
 
         def keep(pair: Pair) -> None:
@@ -228,7 +228,7 @@ def _endpoint(args: argparse.Namespace, name: str) -> ShadowEndpoint:
         listed = probe.models if is_client else ()
     except UsageError as error:
         option = "--model-b" if name == "B" else "--model"
-        raise UsageError(*(replace(one, place=option) for one in error.problems)) from None
+        raise UsageError(*(replace(problem, place=option) for problem in error.problems)) from None
     finally:
         probe.close()
     return replace(endpoint, model=model, listed=listed)

@@ -88,7 +88,7 @@ def require_calibratable(args: argparse.Namespace) -> None:
 
 
 def calibrated_bench(
-    args: argparse.Namespace, found: Bench, progress: Progress
+    args: argparse.Namespace, measured: Bench, progress: Progress
 ) -> tuple[Bench, str, PenstockError | None]:
     """(the run with its factors, what was written, why there are no factors)."""
     from penstock.bench.calibration import calibration_of
@@ -106,14 +106,14 @@ def calibrated_bench(
     try:
         deployment = _calibratable(args)
         with Replays(environment_cache(require_environment())) as replays:
-            entry = calibration_of(found, deployment, replays, own_command())
+            entry = calibration_of(measured, deployment, replays, own_command())
         file = existing_calibrations(args.calibrate)
         arguments.write_output(calibrations_text(with_entry(file, entry)), str(args.calibrate))
     except PenstockError as error:
-        return found, "", error
+        return measured, "", error
     replaced = file.of(entry.key)
     instead = f"; replaced the entry of {replaced.measured_at}" if replaced else ""
-    return replace(found, calibration=entry), f"wrote {args.calibrate}{instead}", None
+    return replace(measured, calibration=entry), f"wrote {args.calibrate}{instead}", None
 
 
 def _calibratable(args: argparse.Namespace) -> Replayable:

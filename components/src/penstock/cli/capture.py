@@ -181,12 +181,14 @@ def _capture(
     from penstock.capture.nats_source import SUBJECT, NatsSource, capture_nats, is_nats
     from penstock.errors import UsageError
 
-    given = [f"--{name.replace('_', '-')}" for name in NATS_ONLY if getattr(args, name) is not None]
+    unfitting = [
+        f"--{name.replace('_', '-')}" for name in NATS_ONLY if getattr(args, name) is not None
+    ]
     on_other = texts.add if texts is not None else _ignore
     live = [source for source in args.sources if is_nats(source)]
     if not live:
-        if given:
-            raise UsageError(f"{', '.join(given)} applies to nats://HOST:PORT, not to files")
+        if unfitting:
+            raise UsageError(f"{', '.join(unfitting)} applies to nats://HOST:PORT, not to files")
 
         def show(records: int) -> None:
             _note(args, f"{records:,} records read")

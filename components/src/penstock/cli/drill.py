@@ -181,8 +181,8 @@ def _write_report(args: argparse.Namespace, result: DrillResult, repeat: str) ->
 
     files = [Path(args.target), Path(args.faults)]
     facts = {"seed": str(args.seed), "repeat": repeat}
-    found = provenance(own_command(), files=files, facts=facts)
-    write_page(args.report, args.target, result, found)
+    rows = provenance(own_command(), files=files, facts=facts)
+    write_page(args.report, args.target, result, rows)
 
 
 def _drill_graph(args: argparse.Namespace) -> DrillResult:
@@ -261,9 +261,11 @@ def _choices(args: argparse.Namespace, names_servers: bool) -> list[Choice]:
 def _require_options_of_cluster(args: argparse.Namespace, *, is_url: bool) -> None:
     """UsageError for options that have no effect."""
     if not args.cluster:
-        given = [flag for flag, value in _cluster_options(args) if value]
-        if given:
-            raise UsageError(Problem(place=given[0], message="requires --cluster", fix="Add it."))
+        excluded = [flag for flag, value in _cluster_options(args) if value]
+        if excluded:
+            raise UsageError(
+                Problem(place=excluded[0], message="requires --cluster", fix="Add it.")
+            )
         return
     if is_url:
         raise UsageError("--cluster: name the graph of the release, and pass the URL as --url")
@@ -322,8 +324,8 @@ def _drill_endpoint(args: argparse.Namespace) -> DrillResult:
     from penstock.drill.run import DEFAULT_STALL_S, drill_endpoint
     from penstock.drill.targets import RemoteEndpoint
 
-    for name, given in (("--engine", args.engine), ("--set", args.sets)):
-        if given:
+    for name, setting in (("--engine", args.engine), ("--set", args.sets)):
+        if setting:
             raise UsageError(f"{name}: applies to a graph, not to a URL")
     if args.faults == "default":
         message = "a URL needs a YAML file with the commands that inject the faults"
@@ -373,22 +375,22 @@ def _options(
 
 def _again(args: argparse.Namespace) -> list[str]:
     """The arguments of this drill, with its seed."""
-    given = ["drill", args.target, "--seed", str(args.seed)]
-    given += ["--concurrency", str(args.concurrency)]
-    given += ["--faults", args.faults] if args.faults != "default" else []
-    given += ["--minutes", str(args.minutes)] if args.minutes else []
-    given += ["--count", str(args.count)] if args.count else []
-    given += ["--stall-s", str(args.stall_s)] if args.stall_s else []
-    given += ["--exact"] if args.exact else []
-    given += ["--model", args.model] if args.model else []
-    given += ["--report", str(args.report)] if args.report else []
-    given += ["--json"] if args.json else []
-    given += ["--quiet"] if args.quiet else []
-    given += ["--engine", args.engine] if args.engine else []
-    given += ["--cluster"] if args.cluster else []
+    words = ["drill", args.target, "--seed", str(args.seed)]
+    words += ["--concurrency", str(args.concurrency)]
+    words += ["--faults", args.faults] if args.faults != "default" else []
+    words += ["--minutes", str(args.minutes)] if args.minutes else []
+    words += ["--count", str(args.count)] if args.count else []
+    words += ["--stall-s", str(args.stall_s)] if args.stall_s else []
+    words += ["--exact"] if args.exact else []
+    words += ["--model", args.model] if args.model else []
+    words += ["--report", str(args.report)] if args.report else []
+    words += ["--json"] if args.json else []
+    words += ["--quiet"] if args.quiet else []
+    words += ["--engine", args.engine] if args.engine else []
+    words += ["--cluster"] if args.cluster else []
     for flag, value in _cluster_options(args):
-        given += [flag] if value is True else [flag, str(value)] if value else []
-    return given + [part for expression in args.sets for part in ("--set", expression)]
+        words += [flag] if value is True else [flag, str(value)] if value else []
+    return words + [part for expression in args.sets for part in ("--set", expression)]
 
 
 def _repeat(args: argparse.Namespace, result: DrillResult) -> str:

@@ -139,8 +139,8 @@ def _copy(args: argparse.Namespace) -> int:
     from penstock.graph.shipped_graphs import shipped_graph
 
     answers = (*QUESTIONS, "concurrency", "ttft", "itl")
-    if given := [f"--{name}" for name in answers if getattr(args, name) is not None]:
-        raise UsageError(f"--example and {', '.join(given)} exclude each other")
+    if excluded := [f"--{name}" for name in answers if getattr(args, name) is not None]:
+        raise UsageError(f"--example and {', '.join(excluded)} exclude each other")
     text = shipped_graph(args.example)
     file = args.file or Path(Path(args.example).stem + ".yaml")
     _require_new(file)
@@ -184,13 +184,13 @@ def _require_answers(args: argparse.Namespace) -> None:
         raise UsageError(Problem(message=message, fix=GIVEN))
 
 
-def _answer(given: object, question: str, default: str, read: Callable[[str], Answer]) -> Answer:
+def _answer(answer: object, question: str, default: str, read: Callable[[str], Answer]) -> Answer:
     """The option's value, or the first valid answer to the question. Raises UsageError for an
     invalid option or the end of the input."""
     from penstock.errors import PenstockError, Problem, UsageError
 
-    if given is not None:
-        return read(str(given))
+    if answer is not None:
+        return read(str(answer))
     while True:
         try:
             text = input(f"{question} [{default}]: ").strip() or default

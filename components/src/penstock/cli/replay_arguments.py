@@ -223,8 +223,8 @@ def _rates(text: str) -> tuple[float, ...]:
         message = f"{text!r} is neither a list of rates, such as 0.8,0.6,0.5, nor one of {names}"
         raise argparse.ArgumentTypeError(message)
     parts = text.split(",")
-    rates = tuple(positive_number(one) if one.strip("0.") else 0.0 for one in parts)
-    is_complete = all(any(map(str.isdigit, one)) for one in parts)
+    rates = tuple(positive_number(rate) if rate.strip("0.") else 0.0 for rate in parts)
+    is_complete = all(any(map(str.isdigit, rate)) for rate in parts)
     if len(rates) > MOST_TOKENS or max(rates) > 1 or not is_complete:
         raise argparse.ArgumentTypeError(f"{text!r} is not a list of up to five rates from 0 to 1")
     return rates

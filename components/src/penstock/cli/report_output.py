@@ -54,7 +54,7 @@ def require_named(path: Path, option: str) -> None:
 def workload_files(args: argparse.Namespace) -> list[Path]:
     """The named files of the workload, for a report; some may not exist, because the name of a
     shipped workload is no file."""
-    return [Path(one) for one in (args.workload, args.trace) if one]
+    return [Path(name) for name in (args.workload, args.trace) if name]
 
 
 def replay_provenance(

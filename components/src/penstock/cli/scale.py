@@ -94,9 +94,11 @@ def _warn(text: str, source: str) -> None:
         findings = check_sources(sources_of(text, source), Hints())
     except PenstockError:
         return  # what applies the file reports it
-    for one in findings:
-        if one.rule in ("PS209", "PS809") and not one.suppressed:
-            print(f"warning: {one.rule}: {one.message}. Fix: {one.fix}", file=sys.stderr)
+    for finding in findings:
+        if finding.rule in ("PS209", "PS809") and not finding.suppressed:
+            print(
+                f"warning: {finding.rule}: {finding.message}. Fix: {finding.fix}", file=sys.stderr
+            )
 
 
 def _scale_release(

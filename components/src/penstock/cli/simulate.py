@@ -180,14 +180,14 @@ def _print(
         from penstock.simulate.page import Simulated, write_page
 
         seeds = max(len(row.metrics) for row in rows)
-        found = Simulated(
+        simulated = Simulated(
             rows=rows,
             sustained=sustained,
             loaded=study.workload,
             attain=study.attain,
             notes=notes,
         )
-        write_page(args.report, found, replay_provenance(args, args.graphs, seeds))
+        write_page(args.report, simulated, replay_provenance(args, args.graphs, seeds))
     return 0
 
 

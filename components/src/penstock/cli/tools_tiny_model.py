@@ -39,6 +39,6 @@ def run(args: argparse.Namespace) -> int:
     from penstock.tiny_model import write, write_gguf
 
     writers = {"safetensors": write, "gguf": write_gguf}
-    made = writers[args.format](args.path, args.arch, args.seed)
-    print(f"{args.path}: {args.arch}, seed {args.seed}{'' if made else ' (already exists)'}")
+    is_new = writers[args.format](args.path, args.arch, args.seed)
+    print(f"{args.path}: {args.arch}, seed {args.seed}{'' if is_new else ' (already exists)'}")
     return 0

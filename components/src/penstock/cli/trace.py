@@ -80,17 +80,17 @@ def _list(args: argparse.Namespace, requests: Sequence[TracedRequest]) -> int:
         request_document,
     )
 
-    shown = listed(requests, args.lines, slowest=args.slowest)
+    rows = listed(requests, args.lines, slowest=args.slowest)
     if args.json:
-        print(json.dumps([request_document(request) for request in shown], indent=1))
+        print(json.dumps([request_document(request) for request in rows], indent=1))
         return 0
-    if not shown:
+    if not rows:
         print("no request is recorded yet", file=sys.stderr)
         return 0
     table = columns(*LIST_HEADINGS, numbers=LIST_NUMBERS)
-    for row in list_rows(shown):
+    for row in list_rows(rows):
         add_plain_row(table, row)  # a client's ID may contain `[/b]`
-    for line in on_mockers(shown):
+    for line in on_mockers(rows):
         print("\n".join(fitted(line)))
     console().print(table)
     return 0

@@ -177,9 +177,9 @@ def _check_timing_options(args: argparse.Namespace) -> None:
     """UsageError for options that need `--timing`."""
     from penstock.errors import UsageError
 
-    given = [name for name in ("speed", "acceptance", "gpu", "model") if getattr(args, name)]
-    if given and not args.timing:
-        raise UsageError(f"--{given[0]} needs predicted timing: add --timing model")
+    excluded = [name for name in ("speed", "acceptance", "gpu", "model") if getattr(args, name)]
+    if excluded and not args.timing:
+        raise UsageError(f"--{excluded[0]} needs predicted timing: add --timing model")
 
 
 def _check_page_options(args: argparse.Namespace) -> None:

@@ -78,12 +78,12 @@ def run(args: argparse.Namespace) -> int:
         with progress.running():
             results = _hiding(progress, run_probes(target, args.only))
             show = print_json if args.json else print_results
-            shown = show(results, is_mocked=target.is_mocked)
+            runs = show(results, is_mocked=target.is_mocked)
     finally:
         target.close()
     if args.report is not None:
-        _write_report(args, shown, is_mocked=target.is_mocked)
-    failed = [probe.name for probe in shown if not probe.ok]
+        _write_report(args, runs, is_mocked=target.is_mocked)
+    failed = [probe.name for probe in runs if not probe.ok]
     if failed:
         raise NotVerifiedError(f"not verified: {', '.join(failed)}")
     return 0
@@ -180,12 +180,12 @@ def _running_here(
     if args.graph is None:
         state = settled(path, counts)
     ports = [r.system_port or r.port for r in state.replicas if r.role is not Role.OTHER]
-    own = [f"http://127.0.0.1:{port}/metrics" for port in ports]
+    frontends = [f"http://127.0.0.1:{port}/metrics" for port in ports]
     return replace(
         target,
         url=state.endpoint.removesuffix("/v1"),
         has_substitute=state.has_substitute,
         namespace=state.discovery.namespace,
-        metrics_urls=(*own, *target.metrics_urls),
+        metrics_urls=(*frontends, *target.metrics_urls),
         logs=(*(Path(r.log) for r in state.replicas), *target.logs),
     )

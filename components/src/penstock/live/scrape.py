@@ -103,9 +103,9 @@ class Scraper:
         if not self._open:
             return {}
         done, _ = await asyncio.wait(self._open.values(), timeout=self._wait_s)
-        found = {pid: t.result() if t in done else None for pid, t in self._open.items()}
+        scrapes = {pid: t.result() if t in done else None for pid, t in self._open.items()}
         self._open = {pid: task for pid, task in self._open.items() if task not in done}
-        return found
+        return scrapes
 
     async def close(self) -> None:
         for task in self._open.values():
@@ -200,9 +200,9 @@ class Scrapes:
         self._kept: dict[Key, deque[Scrape]] = {}
         self._responds: dict[Key, bool] = {}
 
-    def add(self, found: Mapping[Any, Scrape | None], keys: Iterable[Key]) -> None:
+    def add(self, scrapes: Mapping[Any, Scrape | None], keys: Iterable[Key]) -> None:
         """``keys``: of the processes that run; others are forgotten."""
-        for key, scrape in found.items():
+        for key, scrape in scrapes.items():
             self._responds[key] = scrape is not None
             if scrape is None:
                 continue

@@ -32,14 +32,14 @@ def snapshot(
     state: GraphState, scrapes: Scrapes, events: Sequence[Event], time_s: float
 ) -> LiveSnapshot:
     """The graph at ``time_s`` (seconds since 1970)."""
-    shown = sorted(
+    replicas = sorted(
         (r for r in state.replicas if r.role in ORDER),
         key=lambda r: (ORDER.index(r.role), r.program),
     )
-    frontends = [i for r in shown if r.role is Role.FRONTEND and (i := scrapes.interval(r.key))]
+    frontends = [i for r in replicas if r.role is Role.FRONTEND and (i := scrapes.interval(r.key))]
     totals = _totals(frontends)
-    workers = tuple(_worker(r, scrapes, frontends) for r in shown)
-    components = _components(state, shown)
+    workers = tuple(_worker(r, scrapes, frontends) for r in replicas)
+    components = _components(state, replicas)
     return LiveSnapshot(
         graph=state.source,
         phase=str(state.phase),
@@ -50,7 +50,7 @@ def snapshot(
         totals=totals,
         components=components,
         workers=workers,
-        edges=tuple(_edges(components, workers, shown, frontends, scrapes)),
+        edges=tuple(_edges(components, workers, replicas, frontends, scrapes)),
         events=tuple(events),
         alerts=tuple(_alerts(state, workers, components)),
     )
@@ -74,17 +74,17 @@ def stopped(graph: str, events: Sequence[Event], time_s: float) -> LiveSnapshot:
     )
 
 
-def _components(state: GraphState, shown: Sequence[Replica]) -> tuple[ComponentView, ...]:
+def _components(state: GraphState, replicas: Sequence[Replica]) -> tuple[ComponentView, ...]:
     """In the order of a request: frontend, prefill, decode."""
     # A pool that was scaled to 0 has no process; in a graph, it has the name of its role.
-    roles = {role.value: role for role in ORDER} | {r.program: r.role for r in shown}
-    ready = [r.program for r in shown if r.state is ReplicaState.READY]
-    found = [
+    roles = {role.value: role for role in ORDER} | {r.program: r.role for r in replicas}
+    ready = [r.program for r in replicas if r.state is ReplicaState.READY]
+    components = [
         ComponentView(name=name, role=roles[name], desired=desired, ready=ready.count(name))
         for name, desired in state.desired_replicas.items()
         if name in roles
     ]
-    return tuple(sorted(found, key=lambda c: (ORDER.index(c.role), c.name)))
+    return tuple(sorted(components, key=lambda c: (ORDER.index(c.role), c.name)))
 
 
 def _summary(frontends: Sequence[Interval]) -> FrontendMetrics | None:
@@ -177,8 +177,10 @@ def _last_latencies(
     worker_id = str(int(replica.worker_id, 16))
 
     def last(name: str) -> float | None:
-        found = [s.value for i in frontends for s in i.now.metrics.find(name, worker_id=worker_id)]
-        return max(found, default=None)
+        seconds = [
+            s.value for i in frontends for s in i.now.metrics.find(name, worker_id=worker_id)
+        ]
+        return max(seconds, default=None)
 
     return {"ttft_s": last(scrape.LAST_TTFT), "itl_s": last(scrape.LAST_ITL)}
 
@@ -186,7 +188,7 @@ def _last_latencies(
 def _edges(
     components: Sequence[ComponentView],
     workers: Sequence[WorkerView],
-    shown: Sequence[Replica],
+    replicas: Sequence[Replica],
     frontends: Sequence[Interval],
     scrapes: Scrapes,
 ) -> Iterable[Edge]:
@@ -202,7 +204,7 @@ def _edges(
                 _sum(i.rate([scrape.ADMITTED], worker_type=t) for i in frontends)
                 for t in ("prefill", "decode")
             ]
-            routed = max((one for one in admitted if one is not None), default=None)
+            routed = max((count for count in admitted if count is not None), default=None)
             yield Edge(source=component.name, target=ROUTER, request_rate=routed)
     for pool in pools:
         rate = _sum(w.request_rate for w in workers if w.component == pool.name)
@@ -210,7 +212,7 @@ def _edges(
     prefill = [c for c in pools if c.role is Role.PREFILL]
     for source in prefill:
         for target in (c for c in pools if c.role is Role.DECODE):
-            readers = [r for r in shown if r.program == target.name]
+            readers = [r for r in replicas if r.program == target.name]
             intervals = [i for r in readers if (i := scrapes.interval(r.key)) is not None]
             yield Edge(
                 source=source.name,

@@ -87,5 +87,5 @@ class LiveGraph:
             self._scraping = asyncio.create_task(self._scrape(state))
 
     async def _scrape(self, state: LocalState) -> None:
-        found = await self._scraper.scrape(state.replicas)
-        self._scrapes.add(found, [replica.pid for replica in state.replicas])
+        scrapes = await self._scraper.scrape(state.replicas)
+        self._scrapes.add(scrapes, [replica.pid for replica in state.replicas])

@@ -34,7 +34,7 @@ class StateModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Strict: a file of another version is reported, never half-read."""
 
 
-class FileDiscoveryState(StateModel, kw_only=True, tag_field="backend", tag="file"):
+class FileDiscoveryState(StateModel, frozen=True, kw_only=True, tag_field="backend", tag="file"):
     """Workers register as files."""
 
     folder: str
@@ -42,7 +42,7 @@ class FileDiscoveryState(StateModel, kw_only=True, tag_field="backend", tag="fil
     """Dynamo namespace prefix of the graph's workers."""
 
 
-class EtcdDiscoveryState(StateModel, kw_only=True, tag_field="backend", tag="etcd"):
+class EtcdDiscoveryState(StateModel, frozen=True, kw_only=True, tag_field="backend", tag="etcd"):
     """Workers register as keys in etcd."""
 
     endpoint: str
@@ -53,7 +53,7 @@ class EtcdDiscoveryState(StateModel, kw_only=True, tag_field="backend", tag="etc
 DiscoveryState = FileDiscoveryState | EtcdDiscoveryState
 
 
-class ReplicaStatus(StateModel, kw_only=True):
+class ReplicaStatus(StateModel, frozen=True, kw_only=True):
     """One process of the graph or of its local services."""
 
     name: str
@@ -85,7 +85,7 @@ class ReplicaStatus(StateModel, kw_only=True):
         return self.pid
 
 
-class GatewayStatus(StateModel, kw_only=True):
+class GatewayStatus(StateModel, frozen=True, kw_only=True):
     """The gateway in front of the endpoint; it requires a key from clients."""
 
     url: str
@@ -102,7 +102,7 @@ class GatewayStatus(StateModel, kw_only=True):
     log: str
 
 
-class LocalState(StateModel, kw_only=True):
+class LocalState(StateModel, frozen=True, kw_only=True):
     """A running graph as `up` last saw it."""
 
     version: Literal[1] = VERSION

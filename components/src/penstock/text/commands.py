@@ -47,10 +47,10 @@ def invocation() -> str:
     return _Invocation.words
 
 
-def set_invocation(parent: Sequence[str], own: Sequence[str]) -> None:
+def set_invocation(parent: Sequence[str], command_line: Sequence[str]) -> None:
     """How the user ran this process: ``parent`` is the command line of the parent process, and
-    ``own`` that of this one, the program first."""
-    program, *arguments = own
+    ``command_line`` that of this one, the program first."""
+    program, *arguments = command_line
     before = parent[: len(parent) - len(arguments)]
     if before and Path(before[0]).name in UV and list(parent[len(before) :]) == arguments:
         _Invocation.words = shlex.join(_uv_words(before))
@@ -86,8 +86,8 @@ def _may_print(options: Sequence[str]) -> bool:
 
 
 def _is_on_path(program: Path) -> bool:
-    found = shutil.which(NAME)
-    return found is not None and Path(found).resolve() == program.resolve()
+    program_on_path = shutil.which(NAME)
+    return program_on_path is not None and Path(program_on_path).resolve() == program.resolve()
 
 
 class Messages:

@@ -67,9 +67,9 @@ class ReleaseReader:
         self._read_events(now_s)
         manifests = [o for o in release.objects if o["kind"] in WORKLOAD_KINDS]
         live = tuple(
-            found
-            for _, found in read_objects(self.api, manifests)
-            if not isinstance(found, ForbiddenError)
+            content
+            for _, content in read_objects(self.api, manifests)
+            if not isinstance(content, ForbiddenError)
         )
         events = tuple(event for event, _ in self.events)
         forbidden = self._own.forbidden
@@ -109,7 +109,7 @@ class ReleaseReader:
         except ForbiddenError as error:
             self.events, self.events_error = (), error
             return
-        found = (
+        causes = (
             (event, self._own.component(event.get("involvedObject") or {})) for event in listed
         )
-        self.events = tuple((event, name) for event, name in found if name is not None)
+        self.events = tuple((event, name) for event, name in causes if name is not None)

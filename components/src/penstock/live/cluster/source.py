@@ -154,29 +154,29 @@ class ClusterGraph:
     async def _read_state(self) -> None:
         loop = asyncio.get_running_loop()
         try:
-            found = await loop.run_in_executor(self._thread, self._reader.read, time.monotonic())
+            state = await loop.run_in_executor(self._thread, self._reader.read, time.monotonic())
         except ClusterError as error:
             self._error = error
             return
         self._error = None
-        self._take(found)
+        self._take(state)
 
-    def _take(self, found: ReleaseState | None) -> None:
-        if found is not None:
+    def _take(self, state: ReleaseState | None) -> None:
+        if state is not None:
             before = self._state
-            new = history(found) if before is None else changes(before, found, self._clock())
+            new = history(state) if before is None else changes(before, state, self._clock())
             self._own_events.extend(new)
-        self._state = found
+        self._state = state
 
     async def _scrape(self) -> None:
         if self._state is None:
             return
-        found = await self._scraper.scrape(self._state.replicas)
-        if not any(found.values()) and self._scraper.forbidden is None:
+        scrapes = await self._scraper.scrape(self._state.replicas)
+        if not any(scrapes.values()) and self._scraper.forbidden is None:
             # Do the pods not respond, or the API server?
             await self._read_state()
         if self._error is None and self._state is not None:
-            self._scrapes.add(found, [pod.key for pod in self._state.replicas])
+            self._scrapes.add(scrapes, [pod.key for pod in self._state.replicas])
 
     def _snapshot(self) -> LiveSnapshot:
         now_s = self._clock()
@@ -189,9 +189,9 @@ class ClusterGraph:
             name = f"{self._reader.target.name} (namespace {self._reader.target.namespace})"
             return stopped(name, tuple(self._own_events), now_s)
         state = self._completed(self._state)
-        found = snapshot(state, self._scrapes, self._events(), now_s)
-        alerts = tuple(self._alerts(state, found.workers))
-        self._last = replace(found, alerts=alerts)
+        current = snapshot(state, self._scrapes, self._events(), now_s)
+        alerts = tuple(self._alerts(state, current.workers))
+        self._last = replace(current, alerts=alerts)
         return self._last
 
     def _events(self) -> tuple[Event, ...]:

@@ -76,12 +76,12 @@ def replicas_of(
     pods: Iterable[Object], components: Mapping[str, Workload], frontend_port: int
 ) -> tuple[PodReplica, ...]:
     """The pods of the release's components, in the order of their names."""
-    found = []
+    replicas = []
     for pod in pods:
         workload = components.get(component_of(pod))
         if workload is not None and (pod.get("status") or {}).get("phase") != "Succeeded":
-            found.append(_replica(pod, workload, frontend_port))
-    return tuple(sorted(found, key=lambda replica: replica.name))
+            replicas.append(_replica(pod, workload, frontend_port))
+    return tuple(sorted(replicas, key=lambda replica: replica.name))
 
 
 def component_of(pod: Object) -> str:

@@ -72,10 +72,8 @@ def kv_transfer(target: ProbeTarget) -> ProbeResult:
             "Stop other traffic, which also transfers KV. Otherwise the KV cache has a larger data "
             "type than in the graph.",
         )
-    others = (
-        f", {moved - predicted:,} of them for the ids of the tokens" if moved > predicted else ""
-    )
-    return passed(f"{transfer}, as the model's shape predicts{others}")
+    more = f", {moved - predicted:,} of them for the ids of the tokens" if moved > predicted else ""
+    return passed(f"{transfer}, as the model's shape predicts{more}")
 
 
 def _predicted(target: ProbeTarget) -> int | None:
