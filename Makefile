@@ -52,13 +52,13 @@ screenshots: ## take pictures of reports and of the live view for the documentat
 	$(RUN) python docs/pictures/live.py
 
 entry-points: ## read which modules and flags each Dynamo release has; needs the wheels in .penstock/wheels
-	$(RUN) python -m penstock.engines.data.dump_entry_points .penstock/wheels > .penstock/entry_points.json
+	$(RUN) python tools/dump_entry_points.py .penstock/wheels > .penstock/entry_points.json
 	mv .penstock/entry_points.json components/src/penstock/engines/data/entry_points.json
 
 MAIN_GRAPHS := gpt-oss-120b-h200-disagg gpt-oss-120b-b200-disagg gpt-oss-120b-gb200-disagg gpt-oss-20b-h100
 
 versions: ## read what each Dynamo version's parsers accept; needs dynamo-1.5 and dynamo-1.7
-	$(RUN) python -m penstock.engines.data.dump_dynamo_versions $${PENSTOCK_ENVIRONMENTS:-.penstock/environments} > .penstock/versions.json
+	$(RUN) python tools/dump_dynamo_versions.py $${PENSTOCK_ENVIRONMENTS:-.penstock/environments} > .penstock/versions.json
 	mv .penstock/versions.json components/src/penstock/engines/data/dynamo_versions.json
 
 manifests: ## render the main graphs into k8s/rendered

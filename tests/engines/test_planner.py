@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from penstock.manifests.render import render
+from tests.support.command_line import ROOT
 
 PARSE = """
 import json, sys
@@ -52,7 +53,7 @@ def config_of(**sections: Any) -> str:
 
 @pytest.mark.slow
 def test_the_fields_are_those_of_the_installed_planner() -> None:
-    command = [sys.executable, "-m", "penstock.engines.data.dump_planner_config"]
+    command = [sys.executable, str(ROOT / "tools" / "dump_planner_config.py")]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     stored = files("penstock.engines.data").joinpath("planner_config.json").read_text("utf-8")
     assert json.loads(done.stdout) == json.loads(stored)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.engines.data import dump_dynamo_versions
+import dump_dynamo_versions
 from penstock.engines.versions import compare, differences, facts, first_with, knows
 from penstock.graph.versions import DEFAULT, VERSIONS, WITHOUT_WHEEL, minor, order
 from penstock.local.versions import environment_of, python_of

@@ -30,7 +30,7 @@ OF_POSITIONS = ("max_position_embeddings", "rope_scaling", "rope_parameters")
 
 @cache
 def known_models() -> Mapping[str, Config]:
-    """By id in lower case; `data/dump_known_models.py` writes them."""
+    """By id in lower case; `tools/dump_known_models.py` writes them."""
     return {name.lower(): config for name, config in _configs().items()}
 
 

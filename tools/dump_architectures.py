@@ -1,6 +1,6 @@
 """Write which version of vLLM and SGLang was the first with each model architecture, as JSON.
 
-    uv run python -m penstock.engines.data.dump_architectures FOLDER > architectures.json
+    uv run python tools/dump_architectures.py FOLDER > architectures.json
 
 FOLDER has one folder per package of Dynamo's releases, such as `vllm-0.26.0`. Only architectures
 of `models.known` are written. The sources are parsed; none of their code runs.
@@ -26,7 +26,7 @@ OTHER_TABLES = (
 
 def main(folder: Path) -> None:
     known = {str(config.get("architecture")) for config in known_models().values()}
-    text: dict[str, object] = {"made_by": "penstock/engines/data/dump_architectures.py"}
+    text: dict[str, object] = {"made_by": "tools/dump_architectures.py"}
     for engine, read in (("vllm", _vllm), ("sglang", _sglang)):
         first: dict[str, str] = {}
         for version in dict.fromkeys(getattr(release, engine) for release in RELEASES.values()):

@@ -2,8 +2,8 @@
 
 uv venv /tmp/sglang; uv pip install --python /tmp/sglang/bin/python --no-deps sglang==0.5.21
 uv pip install --python /tmp/sglang/bin/python msgspec orjson packaging pyyaml
-/tmp/sglang/bin/python dump_sglang_flags.py > sglang_flags.json
-uv run python dump_sglang_flags.py --dynamo > dynamo_sglang_flags.json   # Dynamo's own before them
+/tmp/sglang/bin/python tools/dump_sglang_flags.py > sglang_flags.json
+uv run python tools/dump_sglang_flags.py --dynamo > dynamo_sglang_flags.json  # Dynamo's own
 """
 
 from __future__ import annotations
@@ -197,7 +197,7 @@ def dynamo_options() -> tuple[str, list[dict[str, Any]]]:
 
 def main() -> int:
     source, options = dynamo_options() if "--dynamo" in sys.argv[1:] else sglang_options()
-    made_by = f"penstock/engines/data/dump_sglang_flags.py from {source}"
+    made_by = f"tools/dump_sglang_flags.py from {source}"
     lines = ",\n".join("  " + json.dumps(entry) for entry in options)
     print(f'{{\n "made_by": {json.dumps(made_by)},\n "options": [\n{lines}\n ]\n}}')
     return 0

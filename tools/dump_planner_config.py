@@ -1,6 +1,6 @@
 """Write the fields of Dynamo's PlannerConfig as JSON: run it in penstock's environment.
 
-uv run python -m penstock.engines.data.dump_planner_config > planner_config.json
+uv run python tools/dump_planner_config.py > planner_config.json
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def main() -> None:
         ]
         fields[name] = described(config.model_fields[name], {"anyOf": branches})
     version = importlib.metadata.version("ai-dynamo")
-    written = {"made_by": "penstock/engines/data/dump_planner_config.py", "ai-dynamo": version}
+    written = {"made_by": "tools/dump_planner_config.py", "ai-dynamo": version}
     json.dump({**written, "fields": fields}, sys.stdout, indent=1, sort_keys=True)
 
 

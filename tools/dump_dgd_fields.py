@@ -1,6 +1,6 @@
 """Write what can be checked of a DynamoGraphDeployment, from the CRDs of several operators.
 
-uv run python dump_dgd_fields.py 1.5=CRD.yaml 1.6=CRD.yaml > dgd_fields.json
+uv run python tools/dump_dgd_fields.py 1.5=CRD.yaml 1.6=CRD.yaml > dgd_fields.json
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def main(files: Mapping[str, Path]) -> None:
         }
         for release, path in files.items()
     }
-    data = {"made_by": "penstock/manifests/data/dump_dgd_fields.py", "releases": releases}
+    data = {"made_by": "tools/dump_dgd_fields.py", "releases": releases}
     json.dump(data | {"schemas": nodes}, sys.stdout, separators=(",", ":"))
     print()
 

@@ -1,6 +1,6 @@
 """Write which release of Dynamo has which modules to run, and the flags of those without an engine.
 
-    uv run python -m penstock.engines.data.dump_entry_points FOLDER > entry_points.json
+    uv run python tools/dump_entry_points.py FOLDER > entry_points.json
 
 FOLDER has one folder per wheel of every patch release, such as `ai-dynamo-1.4.2`. None of their
 code runs. A module has a release if any patch of it has the module; so absence is certain.
@@ -15,7 +15,7 @@ from pathlib import Path
 
 from packaging.version import Version
 
-from penstock.engines.data.dump_flag_history import LITERAL
+from dump_flag_history import LITERAL
 from penstock.engines.releases import RELEASES
 
 GUARD = re.compile(r"""^if __name__ == ["']__main__["']""", re.MULTILINE)
@@ -82,7 +82,7 @@ def _write(tables: dict[str, dict[str, list[str]]]) -> None:
     for title, table in tables.items():
         rows = [f'  "{name}": ["{seen[0]}", "{seen[-1]}"]' for name, seen in sorted(table.items())]
         lines.append(f' "{title}": {{\n' + ",\n".join(rows) + "\n }")
-    about = ' "made_by": "penstock/engines/data/dump_entry_points.py"'
+    about = ' "made_by": "tools/dump_entry_points.py"'
     print("{\n" + about + ",\n" + ",\n".join(lines) + "\n}")
 
 

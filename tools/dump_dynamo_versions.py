@@ -1,6 +1,6 @@
 """Write what the parsers of each version of Dynamo accept, as JSON: `make versions`.
 
-    uv run python -m penstock.engines.data.dump_dynamo_versions FOLDER > dynamo_versions.json
+    uv run python tools/dump_dynamo_versions.py FOLDER > dynamo_versions.json
 
 A child process with --own reads each version in its environment in FOLDER, such as dynamo-1.7. The
 default version is that of penstock's environment.
@@ -23,7 +23,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from penstock.engines.data.dump_dynamo_flags import MINIMAL
+from dump_dynamo_flags import MINIMAL
 from penstock.engines.flags import load
 from penstock.engines.parse_child import PARSERS, parsers_noted
 
@@ -149,7 +149,7 @@ def child(python: str) -> dict[str, Any]:
 
     with tempfile.TemporaryDirectory(prefix="penstock-versions-") as folder:
         done = subprocess.run(
-            [python, "-P", "-m", "penstock.engines.data.dump_dynamo_versions", "--own"],
+            [python, __file__, "--own"],
             env={
                 **child_env(),
                 "TMPDIR": folder,
@@ -176,7 +176,7 @@ def every(folder: Path) -> dict[str, Any]:
         if found.pop("version") != version:
             sys.exit(f"{python} does not have Dynamo {version}")
         versions[version] = found
-    return {"made_by": "penstock/engines/data/dump_dynamo_versions.py", "versions": versions}
+    return {"made_by": "tools/dump_dynamo_versions.py", "versions": versions}
 
 
 def main() -> None:

@@ -1,6 +1,6 @@
 """Write what the checks use of config.json of public models: one line for each model.
 
-python -m penstock.models.data.dump_known_models FOLDER > known_models.json
+python tools/dump_known_models.py FOLDER > known_models.json
 
 FOLDER is `aisimulate_core/model_configs` of AISimulate, which has unmodified copies of the files.
 """

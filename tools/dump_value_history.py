@@ -1,6 +1,6 @@
 """Write which version of vLLM and SGLang accepts which keys and choices, as JSON.
 
-    uv run python -m penstock.engines.data.dump_value_history FOLDER > value_history.json
+    uv run python tools/dump_value_history.py FOLDER > value_history.json
 
 FOLDER has one folder per package, such as `vllm-0.26.0`: of Dynamo's releases and of all versions
 between, for the first with a value. The sources are parsed; none of their code runs.
@@ -55,7 +55,7 @@ Constants = Mapping[str, ast.expr]
 
 def main(folder: Path) -> None:
     text = {
-        "made_by": "penstock/engines/data/dump_value_history.py",
+        "made_by": "tools/dump_value_history.py",
         "vllm": _history(folder, "vllm", _vllm),
         "sglang": _history(folder, "sglang", _sglang),
     }

@@ -1,6 +1,6 @@
 """Write the flags of Dynamo's own parsers as JSON: run it in penstock's environment.
 
-uv run python -m penstock.engines.data.dump_dynamo_flags > dynamo_flags.json
+uv run python tools/dump_dynamo_flags.py > dynamo_flags.json
 
 The engines' own flags, which these parsers pass on, are in vllm_flags.json and sglang_flags.json.
 """
@@ -85,7 +85,7 @@ def flags_of(module: str) -> list[dict[str, Any]]:
 def main() -> None:
     os.environ["VLLM_NIXL_SIDE_CHANNEL_HOST"] = "127.0.0.1"
     version = importlib.metadata.version("ai-dynamo")
-    made_by = f"penstock/engines/data/dump_dynamo_flags.py from ai-dynamo=={version}"
+    made_by = f"tools/dump_dynamo_flags.py from ai-dynamo=={version}"
     modules = {module: flags_of(module) for module in sorted(PARSERS)}
     json.dump({"made_by": made_by, "modules": modules}, sys.stdout, indent=1)
     print(flush=True)

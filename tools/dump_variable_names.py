@@ -1,6 +1,6 @@
 """Write the names of the variables that Dynamo, the engines and huggingface_hub read, as JSON.
 
-    uv run python -m penstock.engines.data.dump_variable_names FOLDER > variable_names.json
+    uv run python tools/dump_variable_names.py FOLDER > variable_names.json
 
 FOLDER has one folder per unpacked wheel: every ai-dynamo, ai-dynamo-runtime, vllm and sglang,
 huggingface_hub and transformers. None of their code runs. value_history.json has the others.
@@ -52,7 +52,7 @@ def main(folder: Path) -> None:
     engines = (load("value_history.json")[engine] for engine in ("vllm", "sglang"))
     left = sorted(names - {name for table in engines for name in table["variables"]["named"]})
     rows = {prefix: [n for n in left if n.startswith(prefix)] for prefix in PREFIXES}
-    rows = {"made_by": ["penstock/engines/data/dump_variable_names.py"], **rows}
+    rows = {"made_by": ["tools/dump_variable_names.py"], **rows}
     print(json.dumps(rows, separators=(",", ":")).replace('],"', '],\n"'))
 
 

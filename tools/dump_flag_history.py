@@ -1,6 +1,6 @@
 """Write which release of Dynamo has which flags, as JSON: from the unpacked wheels.
 
-    uv run python -m penstock.engines.data.dump_flag_history FOLDER > flag_history.json
+    uv run python tools/dump_flag_history.py FOLDER > flag_history.json
 
 FOLDER has one folder per wheel, such as `ai-dynamo-1.4.2`, `vllm-0.26.0` and `sglang-0.5.16`. None
 of their code runs: the sources may name flags that a parser lacks, but never lack one that it has.
@@ -41,7 +41,7 @@ def _write(flags: dict[str, dict[str, list[str]]]) -> None:
     for title, table in flags.items():
         rows = [f'  "{name}": ["{seen[0]}", "{seen[-1]}"]' for name, seen in sorted(table.items())]
         lines.append(f' "{title}": {{\n' + ",\n".join(rows) + "\n }")
-    about = ' "made_by": "penstock/engines/data/dump_flag_history.py"'
+    about = ' "made_by": "tools/dump_flag_history.py"'
     print("{\n" + about + ",\n" + ",\n".join(lines) + "\n}")
 
 
