@@ -22,7 +22,6 @@ fresh: ## check that generated files are up to date
 	$(RUN) python -m penstock.output_schemas.generate --check
 	$(RUN) python -m penstock.cluster.roles --check
 	$(RUN) python -m penstock.llamacpp.options --check
-	$(RUN) python -m penstock.engines.llm_args.value_table --check
 	$(RUN) python k8s/monitoring/dashboards.py --check
 	$(RUN) python docs/outputs.py --check
 	$(RUN) python benchmarks/accuracy.py report --check
@@ -35,7 +34,6 @@ generate: ## write the generated files: chart values and schema, references, rol
 	$(RUN) python -m penstock.output_schemas.generate
 	$(RUN) python -m penstock.cluster.roles
 	$(RUN) python -m penstock.llamacpp.options
-	$(RUN) python -m penstock.engines.llm_args.value_table
 	$(RUN) python k8s/monitoring/dashboards.py
 	$(RUN) python docs/outputs.py
 	$(RUN) python benchmarks/claims.py report

@@ -21,7 +21,6 @@ BARE = re.compile(r"\.write_(text|bytes)\(")
 EXEMPT = {
     "environments/convert_child.py",
     "cluster/roles.py",
-    "engines/llm_args/value_table.py",
     "graph/generate.py",
     "llamacpp/options.py",
     "output_schemas/generate.py",

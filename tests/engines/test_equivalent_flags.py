@@ -9,14 +9,13 @@ from typing import Any
 import pytest
 
 from penstock.engines.equivalent_flags import SAME, SIMILAR, same_meaning
-from penstock.engines.flags import flag_table
-from penstock.engines.llm_args.surely_valid import file_keys
-from penstock.engines.llm_args.validate import validate
+from penstock.engines.flags import flag_table, load
+from penstock.engines.trtllm_arguments import TABLE, refused_settings
 from penstock.manifests.deployment import Engine
 from tests.checks.support import SGLANG_AGG, VLLM_AGG, check, graph
 
 ENGINES = (Engine.VLLM, Engine.SGLANG, Engine.TRTLLM)
-FILE = frozenset(f"--{key.replace('_', '-')}" for key in file_keys())
+FILE = frozenset(f"--{key.replace('_', '-')}" for key in load(TABLE)["file"]["keys"])
 
 
 def flags(engine: Engine) -> frozenset[str]:
@@ -53,7 +52,7 @@ def test_a_flag_as_a_key_of_tensorrt_llms_file_is_never_answered_with_an_unrelat
     suggested = {
         key: setting.fix
         for key in keys
-        for setting in validate({key: 1})
+        for setting in refused_settings({key: 1})
         if setting.fix.startswith("Did you mean")
     }
     assert suggested == {
@@ -61,5 +60,5 @@ def test_a_flag_as_a_key_of_tensorrt_llms_file_is_never_answered_with_an_unrelat
     }
     assert suggested["max_num_seqs"] == "Did you mean max_batch_size?"
     assert "data_parallel_size" not in suggested
-    (unknown,) = validate({"enable_eplb": True})
+    (unknown,) = refused_settings({"enable_eplb": True})
     assert unknown.fix.startswith("Remove it: it is a flag of dynamo.vllm and dynamo.sglang.")

@@ -90,7 +90,6 @@ NEEDS: Mapping[str, Need] = {
     ),
     "crds": _file(outside_files.graph_crd, CHECKOUT),
     "recipes": _file(outside_files.recipes, CHECKOUT),
-    "facts": _file(outside_files.facts, SHARED),
     "recordings": _file(outside_files.recordings, SHARED),
     "trace": _file(outside_files.trace, SHARED),
 }

@@ -12,8 +12,8 @@ from typing import Any
 
 from penstock.engines.flag_file import arguments_of
 from penstock.engines.flags import GivenFlag, flag_table, given_flags
-from penstock.engines.llm_args.surely_valid import converted
 from penstock.engines.setting_names import COMMON_SETTINGS, MOCKER_FLAGS, PARTS, TRTLLM_FLAGS
+from penstock.engines.trtllm_arguments import converted
 from penstock.manifests.deployment import Component, Engine, KnownConfig, Launch
 from penstock.strict_yaml.loader import load_json
 

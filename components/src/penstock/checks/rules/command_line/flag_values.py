@@ -16,9 +16,9 @@ from penstock.checks.rules.command_line.given_flags import (
 from penstock.checks.version_range import Versions
 from penstock.engines.flag_ranges import is_below_range
 from penstock.engines.flags import KINDS, GivenFlag
-from penstock.engines.llm_args.surely_valid import BOOLEANS
 from penstock.engines.releases import DEPLOYED
 from penstock.engines.settings import Location
+from penstock.engines.trtllm_arguments import BOOLEANS
 from penstock.engines.value_history import is_known
 from penstock.engines.versions import releases_with_choices
 from penstock.manifests.deployment import Engine
