@@ -21,7 +21,7 @@ from penstock.engines.parsers import (
     decode_outputs,
     encode_launches,
 )
-from penstock.engines.table import ENGINES
+from penstock.engines.table import simulate
 from penstock.manifests.deployment import (
     Component,
     Engine,
@@ -126,7 +126,7 @@ def simulated(
     (parsed,) = checked_all([("worker", started)])
     assert not isinstance(parsed, Rejected), parsed.problem
     worker = component(started, engine, config or NoConfig())
-    found = ENGINES[engine].simulate(worker, started, parsed)
+    found = simulate(worker, started, parsed)
     assert isinstance(found, Simulation), found
     mocker_accepts(found)
     return found

@@ -7,6 +7,7 @@ import pytest
 from penstock.engines import llamacpp
 from penstock.engines.engine import Effective, Mode, NoSimulation, Unset, Value
 from penstock.engines.parsers import NotParsed, Parsed, Rejected
+from penstock.engines.table import simulate
 from penstock.llamacpp.config import invalid_options
 from penstock.local.launch_errors import launch_error
 from penstock.manifests.deployment import Engine, NoConfig
@@ -69,7 +70,7 @@ def test_the_mocker_accepts_what_replaces_it() -> None:
     started = launch(f"{LINE} --served-model-name n", files={FILE: "n_ctx_seq: 1024\n"})
     (parsed,) = checked_all([("worker", started)])
     assert isinstance(parsed, Parsed)
-    found = llamacpp.simulate(component(started, Engine.LLAMACPP, NoConfig()), started, parsed)
+    found = simulate(component(started, Engine.LLAMACPP, NoConfig()), started, parsed)
     assert not isinstance(found, NoSimulation), found
     mocker_accepts(found)
     assert found.served_names == ("n",)

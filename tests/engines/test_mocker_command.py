@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from penstock.engines.engine import Effective, Mode, Switch, Unset, Value
-from penstock.engines.mocker_command import simulation
+from penstock.engines.mocker import simulation
 
 from .launches import line_about, mocker_accepts, value_of
 

@@ -12,7 +12,7 @@ import pytest
 
 from penstock.engines.engine import Simulation
 from penstock.engines.parsers import NotParsed, ParseResult, Rejected
-from penstock.engines.table import ENGINES
+from penstock.engines.table import simulate
 from penstock.errors import ManifestError
 from penstock.manifests.deployment import Component, Launch
 from penstock.manifests.read import read_text
@@ -100,7 +100,7 @@ def test_the_parsers_check_every_launch_of_their_engines(checked: list[Checked])
 
 def test_every_accepted_worker_has_a_valid_mocker_command(checked: list[Checked]) -> None:
     found = [
-        ENGINES[component.engine].simulate(component, launch, result)
+        simulate(component, launch, result)
         for _, component, launch, result in checked
         if not isinstance(result, Rejected)
         and component.engine is not None

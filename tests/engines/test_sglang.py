@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from penstock.engines import sglang
 from penstock.engines.engine import NoSimulation
 from penstock.engines.parsers import NotParsed
+from penstock.engines.table import simulate
 from penstock.manifests.deployment import Engine, KnownConfig, NoConfig, UnknownConfig
 
 from .launches import component, launch, line_about, simulated, value_of
@@ -43,7 +43,7 @@ def test_a_model_set_in_an_unread_file_has_no_mocker() -> None:
     started = launch("dynamo.sglang --config /c.yaml")
     unread = UnknownConfig(path="/c.yaml", reason="it is in the image")
     unparsed = NotParsed(component="worker", reason="no parser")
-    found = sglang.simulate(component(started, Engine.SGLANG, unread), started, unparsed)
+    found = simulate(component(started, Engine.SGLANG, unread), started, unparsed)
     assert isinstance(found, NoSimulation)
     assert "/c.yaml: it is in the image" in found.reason
 
@@ -68,5 +68,5 @@ def test_a_disabled_radix_cache_disables_prefix_caching() -> None:
 def test_a_flag_without_its_value_has_no_mocker() -> None:
     started = launch("dynamo.sglang --model-path")
     unparsed = NotParsed(component="worker", reason="no parser")
-    found = sglang.simulate(component(started, Engine.SGLANG, NoConfig()), started, unparsed)
+    found = simulate(component(started, Engine.SGLANG, NoConfig()), started, unparsed)
     assert isinstance(found, NoSimulation)

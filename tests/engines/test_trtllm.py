@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from penstock.engines import trtllm
 from penstock.engines.engine import NoSimulation
 from penstock.engines.parsers import NotParsed
+from penstock.engines.table import simulate
 from penstock.manifests.deployment import Engine, KnownConfig, NoConfig, UnknownConfig
 
 from .launches import (
@@ -160,12 +160,12 @@ def test_speculation_and_parsers_are_reported_as_not_simulated() -> None:
 def test_an_encoder_has_no_mocker() -> None:
     started = launch("dynamo.trtllm --disaggregation-mode encode")
     parsed = checked("dynamo.trtllm --disaggregation-mode encode")
-    found = trtllm.simulate(component(started, Engine.TRTLLM, NoConfig()), started, parsed)  # type: ignore[arg-type]
+    found = simulate(component(started, Engine.TRTLLM, NoConfig()), started, parsed)  # type: ignore[arg-type]
     assert found == NoSimulation(reason="the mocker has no encode worker")
 
 
 def test_a_launch_that_was_not_parsed_has_no_mocker() -> None:
     started = launch("dynamo.trtllm")
     unparsed = NotParsed(component="worker", reason="it reads /x")
-    found = trtllm.simulate(component(started, Engine.TRTLLM, NoConfig()), started, unparsed)
+    found = simulate(component(started, Engine.TRTLLM, NoConfig()), started, unparsed)
     assert isinstance(found, NoSimulation)

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from penstock.engines import vllm
 from penstock.engines.engine import NoSimulation
 from penstock.engines.parsers import Parsed
+from penstock.engines.table import simulate
 from penstock.manifests.deployment import Engine, NoConfig
 
 from .launches import (
@@ -148,5 +148,5 @@ def test_an_embedding_worker_has_no_mocker() -> None:
     started = launch("dynamo.vllm --embedding-worker --runner pooling")
     parsed = checked("dynamo.vllm --embedding-worker --runner pooling")
     assert isinstance(parsed, Parsed)
-    found = vllm.simulate(component(started, Engine.VLLM, NoConfig()), started, parsed)
+    found = simulate(component(started, Engine.VLLM, NoConfig()), started, parsed)
     assert isinstance(found, NoSimulation)

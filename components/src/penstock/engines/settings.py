@@ -91,6 +91,11 @@ class Settings:
             above.location.below(*rest) if above.location.what == "config" else above.location,
         )
 
+    def value(self, key: str) -> Any:
+        """The value at a dotted key of the engine; None if it is not set."""
+        setting = self.get(key)
+        return setting.value if setting else None
+
     def _assembled(self, key: str) -> Setting | None:
         """A mapping that is set in parts: `--kv-transfer-config.kv_role kv_both`."""
         parts = {k[len(key) + 1 :]: s for k, s in self.values.items() if k.startswith(f"{key}.")}

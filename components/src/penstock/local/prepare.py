@@ -19,7 +19,7 @@ from penstock.engines.parsers import (
     check_launches,
     run_child,
 )
-from penstock.engines.table import ENGINES
+from penstock.engines.table import simulate
 from penstock.errors import GraphError, InputError, Problem
 from penstock.graph.gateway import GatewaySection
 from penstock.local.adapt import adapt
@@ -31,7 +31,7 @@ from penstock.local.predicted_timing import TimingSource
 from penstock.local.servable import require_pairs
 from penstock.local.state import StateDir
 from penstock.local.versions import Interpreters, interpreters
-from penstock.manifests.deployment import Component, Engine, Launch
+from penstock.manifests.deployment import Component, Launch
 from penstock.manifests.source import Source, open_source
 
 
@@ -130,8 +130,7 @@ class Preparer:
         return self._machine.python if other is None else other.python
 
     def _simulate(self, component: Component, launch: Launch) -> Simulation | NoSimulation:
-        engine = component.engine or Engine.MOCKER
-        return ENGINES[engine].simulate(component, launch, self._parsed[_key(component, launch)])
+        return simulate(component, launch, self._parsed[_key(component, launch)])
 
     def _settings(self, component: Component, launch: Launch) -> Mapping[str, Any]:
         parsed = self._parsed[_key(component, launch)]
