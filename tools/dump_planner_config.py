@@ -11,7 +11,7 @@ import sys
 from importlib import import_module
 from typing import Any
 
-from penstock.engines.substitutes import planner, substituted
+from penstock.engines.substitutes import PLANNER, substituted
 
 BOUNDS = ("minimum", "exclusiveMinimum", "maximum")
 
@@ -28,7 +28,7 @@ def described(field: Any, schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def main() -> None:
-    with substituted(planner.MODULES):
+    with substituted(PLANNER):
         config = import_module("dynamo.planner.config.planner_config").PlannerConfig
     schemas = config.model_json_schema(by_alias=False)
     enums = {name: part for name, part in schemas["$defs"].items() if "enum" in part}

@@ -6,7 +6,7 @@ import pytest
 
 from penstock.engines import llamacpp
 from penstock.engines.engine import Effective, Mode, NoSimulation, Unset, Value
-from penstock.engines.parsers import NotParsed, Parsed, Rejected
+from penstock.engines.parsers import Parsed, Rejected
 from penstock.engines.table import simulate
 from penstock.llamacpp.config import invalid_options
 from penstock.local.launch_errors import launch_error
@@ -29,23 +29,23 @@ def effective(text: str = "", flags: str = "") -> Effective:
 
 
 def test_the_configuration_file_becomes_effective_settings() -> None:
-    found = effective("n_parallel: 8\nn_ctx_seq: 2048\nblock_size: 32\nn_batch: 512\n")
-    assert found.max_sequences == Value(8, "n_parallel")
-    assert found.max_length == Value(2048, "n_ctx_seq")
-    assert found.block_size == Value(32, "block_size")
-    assert found.max_batch_tokens == Value(512, "n_batch")
-    assert found.kv_blocks == Value(8 * 2048 // 32, "n_parallel × n_ctx_seq")
-    assert found.model == "m.gguf"
-    assert found.mode is Mode.AGG
+    read = effective("n_parallel: 8\nn_ctx_seq: 2048\nblock_size: 32\nn_batch: 512\n")
+    assert (read.model, read.mode) == ("m.gguf", Mode.AGG)
+    assert (read.max_sequences, read.max_length) == (
+        Value(8, "n_parallel"),
+        Value(2048, "n_ctx_seq"),
+    )
+    assert (read.block_size, read.max_batch_tokens) == (
+        Value(32, "block_size"),
+        Value(512, "n_batch"),
+    )
+    assert read.kv_blocks == Value(8 * 2048 // 32, "n_parallel × n_ctx_seq")
 
 
 def test_what_is_unset_is_llama_cpps_own_choice() -> None:
-    found = effective()
-    assert (found.max_sequences, found.block_size) == (
-        Value(4, "n_parallel"),
-        Value(16, "block_size"),
-    )
-    for value in (found.max_length, found.kv_blocks, found.max_batch_tokens):
+    unset = effective()
+    assert (unset.max_sequences.value, unset.block_size.value) == (4, 16)
+    for value in (unset.max_length, unset.kv_blocks, unset.max_batch_tokens):
         assert isinstance(value, Unset)
 
 
@@ -74,14 +74,6 @@ def test_the_mocker_accepts_what_replaces_it() -> None:
     assert not isinstance(found, NoSimulation), found
     mocker_accepts(found)
     assert found.served_names == ("n",)
-
-
-def test_a_launch_that_was_not_parsed_has_no_settings() -> None:
-    started = launch(LINE)
-    reason = NotParsed(component="worker", reason="because")
-    found = llamacpp.effective(component(started, Engine.LLAMACPP, NoConfig()), started, reason)
-    assert isinstance(found, NoSimulation)
-    assert "because" in found.reason
 
 
 @pytest.mark.parametrize(

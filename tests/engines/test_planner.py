@@ -15,8 +15,8 @@ from tests.support.command_line import ROOT
 
 PARSE = """
 import json, sys
-from penstock.engines.substitutes import planner, substituted
-with substituted(planner.MODULES):
+from penstock.engines.substitutes import PLANNER, substituted
+with substituted(PLANNER):
     from dynamo.planner.config.planner_config import PlannerConfig
 answers = []
 for text in json.loads(sys.argv[1]):

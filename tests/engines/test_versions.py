@@ -88,12 +88,18 @@ def test_a_removed_flag_names_its_replacement() -> None:
     ]
 
 
-def test_the_first_version_with_a_flag() -> None:
-    assert first_with("dynamo.frontend", "--batch-gateway-url") == NEXT
-    assert first_with("dynamo.frontend", "--response-plane") == "1.6.1"
-    assert first_with("dynamo.frontend", "--router-mode") == "1.5.1"
-    assert first_with("dynamo.frontend", "--no-such-flag") is None
-    assert not knows(DEFAULT, "dynamo.frontend", "--batch-gateway-url")
+@pytest.mark.parametrize(
+    ("flag", "version"),
+    [
+        ("--batch-gateway-url", NEXT),
+        ("--response-plane", "1.6.1"),
+        ("--router-mode", "1.5.1"),
+        ("--no-such-flag", None),
+    ],
+)
+def test_the_first_version_with_a_flag(flag: str, version: str | None) -> None:
+    assert first_with("dynamo.frontend", flag) == version
+    assert knows(DEFAULT, "dynamo.frontend", flag) == (version in ("1.5.1", "1.6.1"))
 
 
 def test_only_versions_since_1_6_read_the_policy_file() -> None:

@@ -18,7 +18,7 @@ from penstock.environments import environments_root
 from penstock.environments.packaged_models import SMOLLM2, packaged_model
 from penstock.errors import InputError
 from penstock.gguf import folder_of, write_folder
-from penstock.gguf.pre_tokenizers import PRE_TOKENIZERS
+from penstock.gguf.folder import PRE_TOKENIZERS
 from penstock.llamacpp.token_text import byte_alphabet
 from penstock.models import read_model
 

@@ -8,7 +8,7 @@ from penstock.graph.explain import MAIN_KEYS
 from penstock.graph.foreign_keys import BY_SECTION, NOWHERE, OPTIONS, PLACES, fix_of_key
 from penstock.graph.model import Graph
 from penstock.hardware import GPUS
-from penstock.hardware.unsupported import gpu_fix, meant_gpu
+from penstock.hardware.gpus import gpu_fix, meant_gpu
 from penstock.strict_yaml.problems import model_at
 from tests.graph.texts import HEAD, problems_of
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.models.known import known_ids
-from penstock.models.misspelled import meant_id
+from penstock.models.known import known_ids, meant_id
 
 
 @pytest.mark.parametrize(

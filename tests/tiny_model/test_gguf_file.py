@@ -15,7 +15,7 @@ from penstock.cli.main import main
 from penstock.errors import InputError
 from penstock.gguf import write_folder
 from penstock.tiny_model import ARCHITECTURES, write_gguf
-from penstock.tiny_model.weights import random_weights
+from penstock.tiny_model.write import random_weights
 from penstock.tokenizer import FOLDER as TOKENIZER
 
 pytestmark = pytest.mark.slow

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
-from penstock.engines.substitutes.vllm import flag_table
+from penstock.engines.substitutes import flag_table
 from penstock.manifests.render import chart_path, render
 from penstock.manifests.source import open_source
 from tests.support.charts import Chart, Values, graph_values

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.engines.substitutes.vllm import flag_table
+from penstock.engines.substitutes import flag_table
 from tests.support.charts import Chart, graph_values
 
 

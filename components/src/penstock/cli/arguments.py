@@ -210,7 +210,7 @@ def requested_gpu(args: argparse.Namespace) -> str | None:
     """`--gpu`; UsageError for one that is not supported."""
     from penstock.errors import Problem, UsageError
     from penstock.hardware import GPUS, find_gpu
-    from penstock.hardware.unsupported import gpu_fix
+    from penstock.hardware.gpus import gpu_fix
 
     if args.gpu is None:
         return None

@@ -138,9 +138,9 @@ def parser_lines(settings: Mapping[str, Any]) -> tuple[str, ...]:
     """Which of Dynamo's worker settings have no effect on the mocker, and why."""
     lines = []
     names = (settings.get("dyn_reasoning_parser"), settings.get("dyn_tool_call_parser"))
-    if found := [name for name in names if name]:
+    if parsers := [name for name in names if name]:
         lines.append(
-            f"reasoning and tool parsers ({', '.join(found)}): the mocker's output is random"
+            f"reasoning and tool parsers ({', '.join(parsers)}): the mocker's output is random"
             " tokens, so there is nothing to parse"
         )
     if settings.get("enable_multimodal"):

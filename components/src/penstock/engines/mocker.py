@@ -183,9 +183,9 @@ def _numeric_arguments(engine: Effective) -> _Part:
         _Number("context length", "--max-model-len", engine.max_length),
         _Number("data-parallel ranks", "--data-parallel-size", engine.ranks),
     )
-    shown = [n for n in numbers if n.setting is not engine.ranks or engine.ranks.value > 1]
-    arguments = tuple(word for number in shown for word in number.arguments)
-    return _Part(arguments, _set_lines(shown), _unset_lines(shown))
+    relevant = [n for n in numbers if n.setting is not engine.ranks or engine.ranks.value > 1]
+    arguments = tuple(word for number in relevant for word in number.arguments)
+    return _Part(arguments, _set_lines(relevant), _unset_lines(relevant))
 
 
 def _set_lines(numbers: list[_Number]) -> tuple[str, ...]:

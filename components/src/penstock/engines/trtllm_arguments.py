@@ -122,13 +122,13 @@ def _section(node: Node, values: Any, path: Path) -> Iterator[Refusal]:
     aliases = node.get("aliases", {})
     # The name of each key in the table. An alias next to its own name is unknown.
     names = {key if aliases.get(key) in values else aliases.get(key, key): key for key in values}
+    if missing := [name for name in node.get("required", ()) if name not in names]:
+        dotted = _dotted((*path, missing[0]))
+        # The section has a place in the file, what it lacks has none.
+        yield Refusal(path=path, message=f"{dotted} is missing", fix=f"Set {dotted}.")
     for name, inner in node["keys"].items():
         if name in names:
             yield from _refused(inner, values[names[name]], (*path, names[name]))
-        elif name in node.get("required", ()):
-            dotted = _dotted((*path, name))
-            # The section has a place in the file, what it lacks has none.
-            yield Refusal(path=path, message=f"{dotted} is missing", fix=f"Set {dotted}.")
     for name, key in names.items():
         if name not in node["keys"]:
             yield _unknown((*path, str(key)), values[key], sorted(node["keys"]))

@@ -15,7 +15,7 @@ from pydantic_core import ErrorDetails
 from penstock import image_reference, model_id
 from penstock.graph.foreign_keys import POOLS, fix_of_key
 from penstock.graph.model import Graph
-from penstock.hardware.unsupported import meant_gpu
+from penstock.hardware.gpus import meant_gpu
 from penstock.significant import plain_number
 from penstock.strict_yaml.base import (
     FOLDER_PATH,

@@ -10,7 +10,7 @@ from pathlib import Path
 from penstock.errors import Problem, UsageError
 from penstock.graph.slo import Slo
 from penstock.hardware import Gpu, find_gpu
-from penstock.hardware.unsupported import gpu_fix
+from penstock.hardware.gpus import gpu_fix
 from penstock.models import ModelShape
 from penstock.plan.draft import Draft, draft_of
 from penstock.plan.model import PlannedModel, planned_model

@@ -13,7 +13,7 @@ from textwrap import wrap
 from penstock.errors import Problem, UsageError
 from penstock.graph.slo import Slo
 from penstock.hardware import GPUS, Gpu, find_gpu
-from penstock.hardware.unsupported import gpu_fix
+from penstock.hardware.gpus import gpu_fix
 from penstock.models.find import find_model
 from penstock.nearest import nearest
 from penstock.plan.graph_text import can_roll, free_gpus, gpus_of_update, graph_text

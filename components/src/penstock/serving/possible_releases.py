@@ -5,8 +5,7 @@
 
 from __future__ import annotations
 
-from penstock.engines.entry_points import releases_of
-from penstock.engines.flag_history import has_history, presence
+from penstock.engines.flag_history import has_history, presence, releases_of
 from penstock.engines.flags import flag_table
 from penstock.engines.releases import RELEASES
 from penstock.serving.deployment import ServingDeployment

