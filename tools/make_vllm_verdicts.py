@@ -15,8 +15,8 @@ import sys
 
 
 def verdict(line: str) -> str:
-    from vllm.engine.arg_utils import AsyncEngineArgs  # type: ignore[import-not-found]
-    from vllm.utils.argparse_utils import (  # type: ignore[import-not-found]
+    from vllm.engine.arg_utils import AsyncEngineArgs
+    from vllm.utils.argparse_utils import (
         FlexibleArgumentParser,
     )
 

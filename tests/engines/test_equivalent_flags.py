@@ -29,11 +29,11 @@ def test_a_flag_of_another_engine_is_never_answered_with_an_unrelated_one(
     base: Mapping[str, Any], engine: Engine
 ) -> None:
     """The nearest of 500 names is a coincidence: `--moe-config` resembles `--pooler-config`."""
-    others = frozenset().union(*(flags(one) for one in ENGINES), FILE) - flags(engine)
-    some = {*sorted(others)[::4], "--moe-config", "--max-num-tokens", "--max-batch-size"}
-    keys = {flag[2:]: 1 for flag in some - {"--help", "--config"}}
-    found = check(graph(base, {"worker/config": keys}), only="PS142")
-    answered = {re.split(r"[ .,]", f.fix)[1]: f.fix for f in found}
+    foreign = frozenset().union(*(flags(each) for each in ENGINES), FILE) - flags(engine)
+    sample = {*sorted(foreign)[::4], "--moe-config", "--max-num-tokens", "--max-batch-size"}
+    keys = {flag[2:]: 1 for flag in sample - {"--help", "--config"}}
+    findings = check(graph(base, {"worker/config": keys}), only="PS142")
+    answered = {re.split(r"[ .,]", f.fix)[1]: f.fix for f in findings}
     assert len(answered) > 50
     for key, fix in answered.items():
         names = next((names for names in (*SAME, *SIMILAR) if f"--{key}" in names), ())
@@ -42,13 +42,13 @@ def test_a_flag_of_another_engine_is_never_answered_with_an_unrelated_one(
 
 
 def same_as(key: str, names: Sequence[str]) -> str | None:
-    found = same_meaning(f"--{key.replace('_', '-')}", names, SAME)
-    return found and found[2:].replace("-", "_")
+    flag = same_meaning(f"--{key.replace('_', '-')}", names, SAME)
+    return flag and flag[2:].replace("-", "_")
 
 
 def test_a_flag_as_a_key_of_tensorrt_llms_file_is_never_answered_with_an_unrelated_key() -> None:
-    others = frozenset().union(*(flags(one) for one in ENGINES)) - FILE
-    keys = [flag[2:].replace("-", "_") for flag in others]
+    foreign = frozenset().union(*(flags(each) for each in ENGINES)) - FILE
+    keys = [flag[2:].replace("-", "_") for flag in foreign]
     suggested = {
         key: setting.fix
         for key in keys

@@ -23,9 +23,9 @@ def effective(text: str = "", flags: str = "") -> Effective:
     started = launch(f"{LINE} {flags}", files={FILE: text})
     (parsed,) = checked_all([("worker", started)])
     assert isinstance(parsed, Parsed), parsed
-    found = llamacpp.effective(component(started, Engine.LLAMACPP, NoConfig()), started, parsed)
-    assert isinstance(found, Effective)
-    return found
+    read = llamacpp.effective(component(started, Engine.LLAMACPP, NoConfig()), started, parsed)
+    assert isinstance(read, Effective)
+    return read
 
 
 def test_the_configuration_file_becomes_effective_settings() -> None:
@@ -60,20 +60,20 @@ def test_what_is_unset_is_llama_cpps_own_choice() -> None:
 def test_prompts_are_routed_by_the_events_of_the_workers_that_compute_them(
     mode: str, expected: Mode, publishes: bool
 ) -> None:
-    found = effective(flags=f"--disaggregation-mode {mode} --served-model-name n")
-    assert found.mode is expected
-    assert found.kv_events.on is publishes
-    assert found.served_names == ("n",)
+    read = effective(flags=f"--disaggregation-mode {mode} --served-model-name n")
+    assert read.mode is expected
+    assert read.kv_events.on is publishes
+    assert read.served_names == ("n",)
 
 
 def test_the_mocker_accepts_what_replaces_it() -> None:
     started = launch(f"{LINE} --served-model-name n", files={FILE: "n_ctx_seq: 1024\n"})
     (parsed,) = checked_all([("worker", started)])
     assert isinstance(parsed, Parsed)
-    found = simulate(component(started, Engine.LLAMACPP, NoConfig()), started, parsed)
-    assert not isinstance(found, NoSimulation), found
-    mocker_accepts(found)
-    assert found.served_names == ("n",)
+    mocker = simulate(component(started, Engine.LLAMACPP, NoConfig()), started, parsed)
+    assert not isinstance(mocker, NoSimulation), mocker
+    mocker_accepts(mocker)
+    assert mocker.served_names == ("n",)
 
 
 @pytest.mark.parametrize(
@@ -111,9 +111,9 @@ def test_a_wrong_option_is_rejected_by_name(text: str, message: str) -> None:
 def test_a_wrong_value_has_the_message_and_fix_of_the_loader(
     value: object, message: str, fix: str
 ) -> None:
-    (found,) = invalid_options({"n_parallel": value})
-    assert (found.path, found.message) == (("n_parallel",), message)
-    assert found.fix.startswith(fix)
+    (wrong,) = invalid_options({"n_parallel": value})
+    assert (wrong.path, wrong.message) == (("n_parallel",), message)
+    assert wrong.fix.startswith(fix)
 
 
 GRAPH = """\

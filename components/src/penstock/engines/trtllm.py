@@ -45,8 +45,8 @@ class EngineArguments:
 
     def get(self, key: str) -> Any:
         """The value of a dotted key of the engine's file; the parser's default if it is unset."""
-        value = self.settings.value(key)
-        return self.parsed.get(key) if value is None else value
+        setting = self.settings.get(key)
+        return self.parsed.get(key) if setting is None else setting.value
 
     def source(self, key: str) -> str:
         setting = self.settings.get(key)
