@@ -59,11 +59,11 @@ def test_kv_bytes_of_a_token_on_one_gpu(
 
 
 def test_weights_on_one_gpu() -> None:
-    whole = budget().lines[0].gib
-    assert budget(tp=2).lines[0].gib == pytest.approx(whole / 2, rel=0.01)
+    full = budget().lines[0].gib
+    assert budget(tp=2).lines[0].gib == pytest.approx(full / 2, rel=0.01)
     attention_on_each = budget(tp=4, attention_ranks=4).lines[0].gib
     assert attention_on_each > budget(tp=4).lines[0].gib
-    assert whole - budget(offload_gib=10).lines[0].gib == pytest.approx(10)
+    assert full - budget(offload_gib=10).lines[0].gib == pytest.approx(10)
     assert budget(offload_gib=1000).used_gib > 0
 
 
