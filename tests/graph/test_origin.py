@@ -169,6 +169,8 @@ def _hold_to_the_chart(before: LoadedGraph, groups: list[list[GraphPath]]) -> No
             pending += [[leaf] for leaf in leaves]
             continue
         unchanged += [place_of(leaf) for leaf in leaves if leaf not in changed]
+        if not changed:
+            continue
         for place in {p for p in rendered.keys() | now.keys() if rendered.get(p) != now.get(p)}:
             # A flag that one list no longer holds may still stand in the other: see both graphs.
             paths = [

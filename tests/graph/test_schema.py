@@ -13,10 +13,8 @@ import yaml
 
 from penstock.errors import GraphError
 from penstock.graph import generate
-from penstock.graph.autoscaling import Autoscaling
 from penstock.graph.cluster import CacheClaim, ModelCache, Topology
-from penstock.graph.component import Planner, WorkerPool
-from penstock.graph.examples import EXAMPLES
+from penstock.graph.component import Autoscaling, Planner, WorkerPool
 from penstock.graph.gateway import (
     GatewaySection,
     Limits,
@@ -26,11 +24,9 @@ from penstock.graph.gateway import (
     Tls,
 )
 from penstock.graph.load import parse_graph
-from penstock.graph.model import Graph
-from penstock.graph.reference import pool_defaults, reference_markdown, values_yaml
+from penstock.graph.model import Graph, Speculation, Tracing
+from penstock.graph.reference import EXAMPLES, pool_defaults, reference_markdown, values_yaml
 from penstock.graph.schema import values_schema
-from penstock.graph.speculation import Speculation
-from penstock.graph.tracing import Tracing
 from penstock.manifests.source import render_graph
 from penstock.strict_yaml.base import Spec
 from tests.graph.texts import HEAD, SMALL

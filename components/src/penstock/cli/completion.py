@@ -98,7 +98,7 @@ def _words() -> dict[tuple[str, str], list[str]]:
     """Command (empty: all) and argument → its values, as far as they are known."""
     from penstock.checks.registry import RULES
     from penstock.environments.install import list_environments
-    from penstock.graph.shipped_graphs import shipped_graphs
+    from penstock.graph.text_file import shipped_graphs
     from penstock.hardware import GPUS
     from penstock.plan.starting_graph import MODELS
 

@@ -140,7 +140,7 @@ def _print(line: str, indent: int = 2) -> None:
 def _copy(args: argparse.Namespace) -> int:
     """Write a copy of a graph that comes with penstock."""
     from penstock.errors import UsageError
-    from penstock.graph.shipped_graphs import shipped_graph
+    from penstock.graph.text_file import shipped_graph
 
     answers = (*QUESTIONS, "concurrency", "ttft", "itl")
     if given := [f"--{name}" for name in answers if getattr(args, name) is not None]:

@@ -25,10 +25,9 @@ from penstock.strict_yaml.base import (
     OTLP_ENDPOINT,
     QUANTITY,
 )
-from penstock.strict_yaml.number_fixes import number_fix
 from penstock.strict_yaml.places import Path, Places, looks_secret, place_of
 from penstock.strict_yaml.problems import BOUNDS, MEMORY, PATTERNS, Text, kind_of, model_at, shown
-from penstock.strict_yaml.value_fixes import section_fix
+from penstock.strict_yaml.value_fixes import number_fix, section_fix
 
 GPU = ("hardware", "gpu")
 PLAIN_INTEGER = re.compile(r"-?[1-9][0-9]*")  # a text only because it has too many digits

@@ -19,7 +19,7 @@ from penstock.graph.explain import Explanations
 from penstock.graph.model import Graph
 from penstock.graph.not_a_graph import require_graph_keys, require_no_manifest
 from penstock.graph.overrides import FILE as SET_FILE
-from penstock.graph.overrides import apply_sets
+from penstock.graph.overrides import apply_sets, with_decimals
 from penstock.graph.renamed_keys import (
     DeprecatedKey,
     Renamed,
@@ -27,7 +27,6 @@ from penstock.graph.renamed_keys import (
     rename_keys,
     warn_of,
 )
-from penstock.graph.set_decimals import with_decimals
 from penstock.graph.text_file import read_text_file
 from penstock.helm import HelmError, parse_values
 from penstock.strict_yaml.document import Document, read_document

@@ -1,6 +1,6 @@
 """Find the line of the graph that determines a value of the rendered deployment.
 
-The chart's templates state it beside each value: `# from model.context_length`, the highest
+The chart's templates state it next to each value: `# from model.context_length`, the highest
 precedence first. tests/graph/test_origin.py changes each leaf of a graph, and checks that every
 changed place leads back to that leaf.
 """

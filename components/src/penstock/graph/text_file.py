@@ -10,9 +10,9 @@ import codecs
 import stat
 from pathlib import Path
 
-from penstock.errors import InputError, Problem
-from penstock.graph.shipped_graphs import shipped_graphs
+from penstock.errors import InputError, Problem, UsageError
 from penstock.nearest import nearest
+from penstock.shipped import shipped
 
 # A pipe of the shell: standard input, or `<(…)`.
 PIPES = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/")
@@ -101,3 +101,23 @@ def _similar(path: Path) -> str:
     if close := nearest(path.name, sorted(names), 0.7):
         return f"Did you mean {path.parent / close}?"
     return "Check the path."
+
+
+def shipped_graphs() -> list[str]:
+    """Their names, without `.yaml`."""
+    return sorted(file.stem for file in _folder().glob("*.yaml"))
+
+
+def shipped_graph(name: str) -> str:
+    """The text of one. UsageError for a name that is not known."""
+    name = name.removesuffix(".yaml")
+    names = shipped_graphs()
+    if name in names:
+        return (_folder() / f"{name}.yaml").read_text("utf-8")
+    near = nearest(name, names)
+    fix = f"Did you mean {near}?" if near else f"Use one of {', '.join(names)}."
+    raise UsageError(Problem(place="--example", message=f"no graph is called {name!r}", fix=fix))
+
+
+def _folder() -> Path:
+    return shipped("graphs", "dynamo_graphs")

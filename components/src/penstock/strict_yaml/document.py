@@ -15,17 +15,18 @@ import yaml
 from penstock.errors import GraphError, Problem, ProblemKind
 from penstock.strict_yaml.events import events, explicit_tag, position_of_event
 from penstock.strict_yaml.kind import Dialect, DocumentKind, RepeatedKeys
-from penstock.strict_yaml.kubernetes_scalars import (
-    MERGE,
-    UnknownTagError,
-    kubernetes_scalar,
-    tag_of,
-)
 from penstock.strict_yaml.limits import MOST_ITEMS, MOST_KEYS, MOST_PROBLEMS
 from penstock.strict_yaml.loader import DEEPEST
 from penstock.strict_yaml.nodes import Node, Repeated, positions_by_place
 from penstock.strict_yaml.places import Path, Position, looks_secret, place_of
-from penstock.strict_yaml.scalars import ScalarProblem, read_scalar
+from penstock.strict_yaml.scalars import (
+    MERGE,
+    ScalarProblem,
+    UnknownTagError,
+    kubernetes_scalar,
+    read_scalar,
+    tag_of,
+)
 
 REST = "Correct the problems above, and check the file again."
 # All except tab, line feed and carriage return.

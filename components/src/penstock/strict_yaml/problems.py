@@ -23,13 +23,14 @@ from penstock.strict_yaml.base import (
     QUANTITY,
 )
 from penstock.strict_yaml.limits import MOST_PROBLEMS
-from penstock.strict_yaml.number_fixes import (
+from penstock.strict_yaml.places import Path, Places, is_within, looks_secret, place_of
+from penstock.strict_yaml.value_fixes import (
+    list_fix,
     number_fix,
     quantity_fix,
+    section_fix,
     unusual_character,
 )
-from penstock.strict_yaml.places import Path, Places, is_within, looks_secret, place_of
-from penstock.strict_yaml.value_fixes import list_fix, section_fix
 
 LONGEST_VALUE = 60
 # Keys of amounts of memory, and the least number that can be meant as bytes.

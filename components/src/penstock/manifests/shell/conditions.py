@@ -6,8 +6,7 @@ import operator
 import re
 from collections.abc import Callable
 
-from penstock.manifests.shell.patterns import pattern_of
-from penstock.manifests.shell.text import Text, UnknownError, certain
+from penstock.manifests.shell.text import Text, UnknownError, certain, pattern_of
 from penstock.manifests.shell.words import Expander
 
 _NUMERIC: dict[str, Callable[[int, int], bool]] = {
