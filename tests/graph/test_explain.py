@@ -200,6 +200,6 @@ def test_the_main_keys_exist() -> None:
         models += [model_at(("decode", name), Graph), model_at(("model", "cache", name), Graph)]
         models += [model_at(("model", name), Graph), model_at(("gateway", name), Graph)]
         models += [model_at(("cluster", name), Graph)]
-        found = [model for model in models if model is not None]
-        assert found, name
-        assert all(key in model.model_fields for model in found), name
+        sections = [model for model in models if model is not None]
+        assert sections, name
+        assert all(key in model.model_fields for model in sections), name

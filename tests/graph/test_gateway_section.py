@@ -17,9 +17,9 @@ worker: {replicas: 1}
 
 
 def section(text: str) -> GatewaySection:
-    found = parse_graph(f"{GRAPH}gateway:\n  {text}\n", "g.yaml").graph.gateway
-    assert found is not None
-    return found
+    gateway = parse_graph(f"{GRAPH}gateway:\n  {text}\n", "g.yaml").graph.gateway
+    assert gateway is not None
+    return gateway
 
 
 def error_of(text: str) -> str:
@@ -29,10 +29,10 @@ def error_of(text: str) -> str:
 
 
 def test_every_field_has_a_default() -> None:
-    made = section("{}")
-    assert made == GatewaySection()
-    assert (made.rate_limit, made.tls, made.hostname) == (None, None, None)
-    assert (made.gateway_class, made.api_keys.header) == ("eg", "Authorization")
+    gateway = section("{}")
+    assert gateway == GatewaySection()
+    assert (gateway.rate_limit, gateway.tls, gateway.hostname) == (None, None, None)
+    assert (gateway.gateway_class, gateway.api_keys.header) == ("eg", "Authorization")
 
 
 def test_without_the_section_there_is_no_gateway() -> None:

@@ -173,9 +173,9 @@ def test_a_deployment_after_other_objects_is_named_with_its_line() -> None:
     ],
 )
 def test_broken_yaml_is_refused_with_its_line(text: str, line: int, part: str) -> None:
-    found = [p for p in problems_of(text) if part in str(p)]
-    assert found
-    assert found[0].line == line
+    problems = [p for p in problems_of(text) if part in str(p)]
+    assert problems
+    assert problems[0].line == line
 
 
 def test_a_text_with_half_a_character_is_refused() -> None:

@@ -68,8 +68,8 @@ def test_a_duplicate_key_of_an_engine_file_is_a_problem_only_if_a_value_is_lost(
         """
     pod = "volumes: [{name: c, configMap: {name: cm}}]\n"
     twice = f"b: {first}\n        b: {last}"
-    found = problems(beta(worker(container, pod=pod), more=CONFIG % twice))
-    kinds = [problem.kind for problem in found]
+    reported = problems(beta(worker(container, pod=pod), more=CONFIG % twice))
+    kinds = [problem.kind for problem in reported]
     assert kinds == ([ProblemKind.REPEATED] if is_lost else [])
 
 
@@ -113,9 +113,9 @@ def test_a_component_needs_its_main_container_with_an_image() -> None:
 
 
 def test_the_fix_mentions_kustomize_patches() -> None:
-    found = problems(alpha("Worker: {replicas: 2}\nOther: {replicas: 3}"))
-    assert [p.place for p in found] == ["spec.services.Worker", "spec.services.Other"]
-    assert all("a Kustomize patch" in p.fix for p in found)
+    reported = problems(alpha("Worker: {replicas: 2}\nOther: {replicas: 3}"))
+    assert [p.place for p in reported] == ["spec.services.Worker", "spec.services.Other"]
+    assert all("a Kustomize patch" in p.fix for p in reported)
 
 
 def test_component_names_differ_by_more_than_case() -> None:
@@ -187,9 +187,9 @@ def test_all_problems_come_at_once_in_the_order_of_lines() -> None:
     text = beta(
         worker(VLLM + "args: [1]\n", more="replicas: x\n") + "- {podTemplate: {}}\n" + FRONTEND
     ).replace("metadata: {name: g}", "metadata: {}")
-    found = problems(text)
-    assert [p.line for p in found] == sorted(p.line or 0 for p in found)
-    assert len(found) == 4
+    reported = problems(text)
+    assert [p.line for p in reported] == sorted(p.line or 0 for p in reported)
+    assert len(reported) == 4
 
 
 CONFIG = """
@@ -217,7 +217,7 @@ def test_a_broken_engine_file_names_the_line_in_the_manifest(line: str, message:
     (problem, *_) = problems(text)
     assert message in problem.message
     assert problem.place == "data.e.yaml"
-    where = next(n for n, found in enumerate(text.splitlines(), 1) if found.strip() == line)
+    where = next(n for n, written in enumerate(text.splitlines(), 1) if written.strip() == line)
     assert problem.line in (where, where + 1)
 
 

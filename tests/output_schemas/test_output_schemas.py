@@ -56,9 +56,9 @@ def test_a_schema_is_valid_and_published(command: str) -> None:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_object_is_closed_and_every_key_is_described(command: str) -> None:
-    found = list(objects(command))
-    assert found
-    for name, part in found:
+    parts = list(objects(command))
+    assert parts
+    for name, part in parts:
         assert part["additionalProperties"] is False, name
         for key, prop in part["properties"].items():
             description = prop.get("description", "")
@@ -123,9 +123,9 @@ def test_the_output_of_each_kind_of_run_has_the_schema(name: str) -> None:
 
 
 @pytest.mark.parametrize("some", [comparison(), comparison(failed=5), comparison(changes=())])
-def test_the_output_of_each_kind_of_comparison_has_the_schema(some: Comparison) -> None:
-    checked = check_limits(some, [limit_of("ttft_p90 > +5%"), limit_of("e2e_mean > 1%")])
-    document = read_output("bench", comparison_as_json(some, checked))
+def test_the_output_of_each_kind_of_comparison_has_the_schema(compared: Comparison) -> None:
+    checked = check_limits(compared, [limit_of("ttft_p90 > +5%"), limit_of("e2e_mean > 1%")])
+    document = read_output("bench", comparison_as_json(compared, checked))
     assert document["kind"] == "comparison"
     assert len(document["limits"]) == 2
     assert document["workload"]["requests"] is None

@@ -152,7 +152,7 @@ def _changes(texts: list[str]) -> dict[str, int]:
 
 def _change(text: str) -> tuple[str, int]:
     from penstock.errors import GraphError, Problem
-    from penstock.strict_yaml.limits import MOST_REPLICAS
+    from penstock.strict_yaml.kind import MOST_REPLICAS
 
     pool, equals, number = text.partition("=")
     if pool and equals and number.isascii() and number.isdigit():

@@ -12,8 +12,7 @@ from penstock.graph.text_file import read_text_file
 from penstock.shipped import in_repository
 from penstock.strict_yaml.base import Items, Spec, Text, invalid
 from penstock.strict_yaml.kind import DocumentKind
-from penstock.strict_yaml.parse import parse_strictly
-from penstock.strict_yaml.problems import field_problems
+from penstock.strict_yaml.problems import field_problems, parse_strictly
 
 FAULTS = DocumentKind(name="a faults file", example=in_repository("k8s/drill.yaml"))
 Command = Annotated[Items[Text], Field(min_length=1)]

@@ -9,7 +9,7 @@ from penstock.gateway.problems import field_problems
 from penstock.graph.text_file import read_text_file
 from penstock.shipped import in_repository
 from penstock.strict_yaml.kind import DocumentKind
-from penstock.strict_yaml.parse import parse_strictly
+from penstock.strict_yaml.problems import parse_strictly
 
 GATEWAY = DocumentKind(
     is_small=True,

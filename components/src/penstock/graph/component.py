@@ -26,7 +26,7 @@ from penstock.strict_yaml.base import (
     Replicas,
     Spec,
 )
-from penstock.strict_yaml.limits import MOST_REPLICAS
+from penstock.strict_yaml.kind import MOST_REPLICAS
 
 Owner = Literal["hpa", "keda", "planner", "external"]
 Signal = Literal["cpu", "kv_usage", "prompt_tokens", "requests", "ttft_s", "itl_s"]
@@ -97,13 +97,13 @@ class Autoscaling(Spec):
         return self
 
     def _signal_is_complete(self) -> None:
-        own = OWN_KEY_OF_OWNER[self.owner]
+        own_key = OWN_KEY_OF_OWNER[self.owner]
         if self.max is None:
             raise problem("max", "max_missing", owner=self.owner)
-        if self.signal is not None and getattr(self, own):
-            raise problem(own, "signal_with_own_key", name=own)
-        if self.signal is None and not getattr(self, own):
-            raise problem("signal", "signal_missing", name=own)
+        if self.signal is not None and getattr(self, own_key):
+            raise problem(own_key, "signal_with_own_key", name=own_key)
+        if self.signal is None and not getattr(self, own_key):
+            raise problem("signal", "signal_missing", name=own_key)
         if self.signal is not None and self.target is None:
             raise problem("target", "target_missing")
         if self.signal is None and self.target is not None:

@@ -23,7 +23,7 @@ from penstock.graph.load import LoadedGraph, parse_graph
 from penstock.graph.renamed_keys import warn_of
 from penstock.graph.text_file import read_text_file
 from penstock.significant import plain_number
-from penstock.strict_yaml.limits import MOST_REPLICAS
+from penstock.strict_yaml.kind import MOST_REPLICAS
 from penstock.strict_yaml.loader import SafeLoader
 from penstock.strict_yaml.places import Path, place_of
 from penstock.strict_yaml.problems import did_you_mean
@@ -309,12 +309,12 @@ def _splices(text: str, name: str, key: str, value: str) -> list[Splice]:
         return []
     section = _entry(root, name)
     if not isinstance(section, yaml.MappingNode):
-        found = _new_section(text[offset:], root, f"{name}:", f"{key}: {value}", newline)
+        splices = _new_section(text[offset:], root, f"{name}:", f"{key}: {value}", newline)
     elif (old := _entry(section, key)) is not None:
-        found = [(old.start_mark.index, old.end_mark.index, value)]
+        splices = [(old.start_mark.index, old.end_mark.index, value)]
     else:
-        found = [_new_key(section, f"{key}: {value}", newline)]
-    return [(start + offset, end + offset, new) for start, end, new in found]
+        splices = [_new_key(section, f"{key}: {value}", newline)]
+    return [(start + offset, end + offset, new) for start, end, new in splices]
 
 
 def _entry(node: yaml.MappingNode, name: str) -> yaml.Node | None:

@@ -135,16 +135,16 @@ def _scalar_for_a_section(path: Path, value: str | float, is_set: bool) -> Text 
     if (*path, main) == GPU:
         meant = meant_gpu(str(value), choices)
     else:
-        meant = next((one for one in choices if one == str(value).lower()), "")
+        meant = next((choice for choice in choices if choice == str(value).lower()), "")
     if choices and not meant:
         written = _written((*path, main), "…", is_set)
         fix = f"Write {written}, with one of {', '.join(choices)}."
         more = f" {value} is not supported." if (*path, main) == GPU else ""
         return Text(message=message, fix=fix + more)
-    given = meant or value
-    if looks_secret(place_of((*path, main))) or not _fits(given, schema):
-        given = _example(schema)
-    return Text(message=message, fix=f"Write {_written((*path, main), given, is_set)}.")
+    example = meant or value
+    if looks_secret(place_of((*path, main))) or not _fits(example, schema):
+        example = _example(schema)
+    return Text(message=message, fix=f"Write {_written((*path, main), example, is_set)}.")
 
 
 def _written(path: Path, value: Any, is_set: bool) -> str:
@@ -174,8 +174,8 @@ def _of_a_set(path: Path, kind: str, value: Any) -> Text | None:
         message = "must have a value, got nothing (null)"
         if model_at(path, Graph) is not None:
             return Text(message=message, fix="Remove this --set.")
-        given = _written(path, _example(schema), is_set=True)
-        return Text(message=message, fix=f"Write {given}, or remove this --set.")
+        expression = _written(path, _example(schema), is_set=True)
+        return Text(message=message, fix=f"Write {expression}, or remove this --set.")
     got = shown(path, value)
     if kind in NUMBERS:
         is_integer = isinstance(value, str) and PLAIN_INTEGER.fullmatch(value)
@@ -186,12 +186,14 @@ def _of_a_set(path: Path, kind: str, value: Any) -> Text | None:
         got = str(value) if is_integer else got
         if not expected or looks_secret(place):
             return None
-        given = _written(path, _example(schema, value), is_set=True)
-        return Text(message=f"must be {expected}, got {got}", fix=f"Write {expected}: {given}.")
+        expression = _written(path, _example(schema, value), is_set=True)
+        return Text(
+            message=f"must be {expected}, got {got}", fix=f"Write {expected}: {expression}."
+        )
     if kind == "string_type" and path[-1] in MEMORY and type(value) is int:
-        given = _written(path, f"{value}Gi", is_set=True)
+        expression = _written(path, f"{value}Gi", is_set=True)
         message = f"must be a string, got {kind_of(value)} {got}"
-        return Text(message=message, fix=f"Write it with its unit: {given}.")
+        return Text(message=message, fix=f"Write it with its unit: {expression}.")
     if kind == "string_type" and isinstance(value, (bool, int, float)):
         quoted = '"…"' if looks_secret(place) else json.dumps(json.dumps(value))
         fix = f"Write it in the file, in quotes ({quoted}): --set makes a {_kind(value)} of it."

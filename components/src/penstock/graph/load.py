@@ -31,8 +31,7 @@ from penstock.graph.text_file import read_text_file
 from penstock.helm import HelmError, parse_values
 from penstock.strict_yaml.document import Document, read_document
 from penstock.strict_yaml.kind import DocumentKind
-from penstock.strict_yaml.nodes import Node, texts_by_place
-from penstock.strict_yaml.places import Places, looks_secret, place_of
+from penstock.strict_yaml.places import Node, Places, looks_secret, place_of, texts_by_place
 from penstock.strict_yaml.problems import field_problems, located, shown
 
 # Helm's limit for a release name. Kubernetes allows 63; the rest is for suffixes.
@@ -146,8 +145,8 @@ def _validated(draft: GraphDraft, problems: list[Problem]) -> Graph | None:
         return Graph.model_validate(renamed.values)
     except ValidationError as error:
         texts = texts_by_place(draft.node)
-        found = field_problems(error, Graph, Explanations(places))
-        for problem in located(found, problems, places, draft.source):
+        field_errors = field_problems(error, Graph, Explanations(places))
+        for problem in located(field_errors, problems, places, draft.source):
             overridden = places.set_of(problem.place) is not None
             written = as_written(problem.place, renamed.deprecations)
             placed = _of_a_set(problem) if overridden else _as_text(problem, texts.get(written))

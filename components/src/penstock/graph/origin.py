@@ -15,7 +15,7 @@ from typing import Any
 
 from penstock.graph.load import LoadedGraph
 from penstock.shipped import shipped
-from penstock.strict_yaml.limits import MOST_KEYS
+from penstock.strict_yaml.kind import MOST_KEYS
 from penstock.strict_yaml.places import Path, place_of
 
 # ("decode", "engine_config", "kv_cache_config", "dtype"), ("decode", "env", "NAME"),

@@ -228,8 +228,8 @@ def _read(value: Any, path: Path, sets: Mapping[str, str], model: type[BaseModel
 
 def _takes_decimals(annotation: Any, path: Path) -> bool:
     """Whether the field at the path below a type takes decimals, and no text."""
-    found = set(_leaves(annotation, path))
-    return float in found and str not in found
+    types = set(_leaves(annotation, path))
+    return float in types and str not in types
 
 
 def _leaves(annotation: Any, path: Path) -> Iterator[Any]:

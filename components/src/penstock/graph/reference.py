@@ -182,16 +182,16 @@ def reference_markdown() -> str:
 
 def _sections(schema: Schema, part: Schema, prefix: str) -> dict[str, list[str]]:
     """Definition → the dotted places that use it, in the order of the fields."""
-    found: dict[str, list[str]] = {}
+    places_by_section: dict[str, list[str]] = {}
     for name, prop in part["properties"].items():
         if "$ref" not in prop:
             continue
         section = section_of(prop)
-        found.setdefault(section, []).append(prefix + name)
+        places_by_section.setdefault(section, []).append(prefix + name)
         inner = _sections(schema, schema["$defs"][section], f"{prefix}{name}.")
         for deeper, places in inner.items():
-            found.setdefault(deeper, []).extend(places)
-    return found
+            places_by_section.setdefault(deeper, []).extend(places)
+    return places_by_section
 
 
 def _table(heading: str, part: Schema) -> str:

@@ -179,5 +179,5 @@ def _manifests(text: str, source: str, sets: Sequence[str], namespace: str) -> t
                 fix="Edit the manifest, or pass the graph from which it was rendered.",
             )
         )
-    found = read_manifests(text, source, namespace=namespace)
-    return tuple(Source(manifest=manifest, text=text, loaded=None) for manifest in found)
+    manifests = read_manifests(text, source, namespace=namespace)
+    return tuple(Source(manifest=manifest, text=text, loaded=None) for manifest in manifests)

@@ -15,8 +15,8 @@ from penstock.engines.flags import GivenFlag, given_flags
 from penstock.engines.releases import DEPLOYED, RELEASES
 from penstock.engines.settings import Location, Setting, read_settings
 from penstock.hardware import Gpu
-from penstock.manifests.cursor import Cursor
 from penstock.manifests.deployment import Component, Deployment, Engine, Launch, Role
+from penstock.manifests.documents import Cursor
 from penstock.manifests.pods import Pod
 from penstock.manifests.roles import configured_role
 from penstock.models import ModelFacts, ModelShape, find_facts

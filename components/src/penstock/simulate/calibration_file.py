@@ -12,8 +12,7 @@ from penstock.errors import GraphError, InputError, Problem
 from penstock.graph.text_file import read_text_file
 from penstock.simulate.calibration import VERSION, Calibration, Calibrations
 from penstock.strict_yaml.kind import DocumentKind
-from penstock.strict_yaml.parse import parse_strictly
-from penstock.strict_yaml.problems import field_problems
+from penstock.strict_yaml.problems import field_problems, parse_strictly
 
 MARK = "penstock_calibration:"
 KIND = DocumentKind(

@@ -257,15 +257,19 @@ def _indentation(lines: list[str], at: int, above: int | None) -> Hint | None:
             levels.pop()
         if not levels or levels[-1][0] < here:
             levels.append((here, number))
-    own = _spaces(lines[at])
-    if any(level == own for level, _ in levels):
+    indentation = _spaces(lines[at])
+    if any(level == indentation for level, _ in levels):
         return None
     # Of equally near levels the deepest: that of the lines just above.
-    level, first = min(reversed(levels), key=lambda item: abs(item[0] - own))
-    by = abs(level - own)
-    message = f"indented by {_count(own)}, but line {first + 1} of the same section by {level}"
-    more = "more" if level > own else "less"
-    fix = f"Indent it by {_count(level)} ({by} {more}), or indent line {first + 1} by {own}."
+    level, first = min(reversed(levels), key=lambda item: abs(item[0] - indentation))
+    by = abs(level - indentation)
+    message = (
+        f"indented by {_count(indentation)}, but line {first + 1} of the same section by {level}"
+    )
+    more = "more" if level > indentation else "less"
+    fix = (
+        f"Indent it by {_count(level)} ({by} {more}), or indent line {first + 1} by {indentation}."
+    )
     return Hint(line=at, message=message, fix=fix)
 
 

@@ -78,23 +78,23 @@ def _integer(text: str) -> int | ScalarProblem:
 
 
 def _too_large(text: str) -> ScalarProblem:
-    shown = text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"
+    excerpt = text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"
     return ScalarProblem(
-        message=f"{shown} is too large: Helm keeps numbers as 64-bit floats, exact below 2^53",
-        fix=f'If it is a string, quote it: "{shown}"',
+        message=f"{excerpt} is too large: Helm keeps numbers as 64-bit floats, exact below 2^53",
+        fix=f'If it is a string, quote it: "{excerpt}"',
     )
 
 
 def _ambiguous(text: str) -> ScalarProblem:
     helm, python = _helm_reading(text), _python_reading(text)
-    if helm.shown == python:
+    if helm.text == python:
         message = f"Helm reads {text} as {python}, but not every YAML reader does"
     else:
-        message = f"Helm reads {text} as {helm.shown}, PyYAML as {python}"
+        message = f"Helm reads {text} as {helm.text}, PyYAML as {python}"
     quoted = json.dumps(text, ensure_ascii=False)
     if not helm.can_be_written:
         return ScalarProblem(message=message, fix=f"Quote it: {quoted}")
-    fix = f"Write {helm.shown}, or if it is a string, quote it: {quoted}"
+    fix = f"Write {helm.text}, or if it is a string, quote it: {quoted}"
     return ScalarProblem(message=message, fix=fix)
 
 
@@ -103,7 +103,7 @@ class _HelmReading:
     """What Helm reads."""
 
     # As JSON, or a description.
-    shown: str
+    text: str
     # Whether it is a boolean or a number, which every YAML reader reads alike as JSON writes it.
     can_be_written: bool
 
@@ -112,9 +112,9 @@ def _helm_reading(text: str) -> _HelmReading:
     try:
         value = parse_values(f"k: {text}")["k"]
     except HelmError:
-        return _HelmReading(shown="an invalid value", can_be_written=False)
+        return _HelmReading(text="an invalid value", can_be_written=False)
     return _HelmReading(
-        shown=json.dumps(value, ensure_ascii=False),
+        text=json.dumps(value, ensure_ascii=False),
         can_be_written=isinstance(value, (bool, int, float)),
     )
 

@@ -70,8 +70,8 @@ def number_fix(field: str, text: str, is_integer: bool) -> str:
         return _number_fix(number, is_integer)
     if (quantity := WITH_UNIT.fullmatch(text)) and (fix := _unit_fix(field, quantity, is_integer)):
         return fix
-    if one := ONE_NUMBER.fullmatch(text):
-        return f"Write the number alone, such as {one[1]}."
+    if single := ONE_NUMBER.fullmatch(text):
+        return f"Write the number alone, such as {single[1]}."
     return ""
 
 
@@ -83,11 +83,11 @@ def quantity_fix(text: str) -> str:
 
 def unusual_character(text: str) -> str:
     """The first character that is not printable ASCII, with its name; empty if there is none."""
-    found = next((c for c in text if not (c.isascii() and c.isprintable())), None)
-    if found is None:
+    unusual = next((c for c in text if not (c.isascii() and c.isprintable())), None)
+    if unusual is None:
         return ""
-    name = unicodedata.name(found, "a control character").lower()
-    return f"U+{ord(found):04X} ({name})"
+    name = unicodedata.name(unusual, "a control character").lower()
+    return f"U+{ord(unusual):04X} ({name})"
 
 
 def _plain(text: str) -> str:

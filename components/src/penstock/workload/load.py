@@ -14,8 +14,7 @@ from penstock.graph.text_file import read_text_file
 from penstock.nearest import CHOICE_CUTOFF, nearest
 from penstock.shipped import shipped
 from penstock.strict_yaml.kind import DocumentKind
-from penstock.strict_yaml.parse import parse_strictly
-from penstock.strict_yaml.problems import field_problems
+from penstock.strict_yaml.problems import field_problems, parse_strictly
 from penstock.workload.duration import at_scale, exceeds_sample_limit, for_search
 from penstock.workload.model import Arrival, Workload, too_many
 from penstock.workload.request import Request

@@ -15,15 +15,14 @@ from penstock.checks.files.word_list import WordList, position_in
 from penstock.checks.files.yaml_text import Path, dump, put, steps_of
 from penstock.checks.finding import Fix
 from penstock.engines.settings import Location
-from penstock.manifests.cursor import Cursor
 from penstock.manifests.deployment import KnownConfig, NoConfig, UnknownConfig
+from penstock.manifests.documents import Cursor
 from penstock.manifests.engine_files import ENGINE_FILE
 from penstock.manifests.pods import Container
 from penstock.manifests.read import Manifest
 from penstock.serving.deployment import FRONTEND
 from penstock.strict_yaml.document import read_documents
-from penstock.strict_yaml.nodes import Node, node_at, position_of
-from penstock.strict_yaml.places import Position
+from penstock.strict_yaml.places import Node, Position, node_at, position_of
 
 # The variables that have the same effect as a frontend flag which fixes set.
 VARIABLES = {

@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 
-from penstock.manifests.cursor import Cursor
+from penstock.manifests.documents import Cursor
 
 
 @dataclass(frozen=True)

@@ -85,21 +85,21 @@ def _specs(release: str, path: Path) -> dict[str, Any]:
 
 def _number(schema: Any, nodes: list[Any], known: dict[str, int]) -> int:
     """The index of a schema in ``nodes``, which has each schema once, after its parts."""
-    own = {key: schema[key] for key in KEPT if key in schema}
+    kept = {key: schema[key] for key in KEPT if key in schema}
     properties = schema.get("properties", {})
     if properties:
-        own["properties"] = {n: _number(properties[n], nodes, known) for n in sorted(properties)}
+        kept["properties"] = {n: _number(properties[n], nodes, known) for n in sorted(properties)}
     for key in ("items", "additionalProperties"):
         if isinstance(schema.get(key), dict):
-            own[key] = _number(schema[key], nodes, known)
+            kept[key] = _number(schema[key], nodes, known)
     # A field with a default is never missing: the API server adds it first.
     required = [n for n in schema.get("required", ()) if "default" not in properties.get(n, {})]
     if required:
-        own["required"] = required
-    text = json.dumps(own)
+        kept["required"] = required
+    text = json.dumps(kept)
     if text not in known:
         known[text] = len(nodes)
-        nodes.append(own)
+        nodes.append(kept)
     return known[text]
 
 

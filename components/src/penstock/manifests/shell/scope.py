@@ -78,8 +78,8 @@ class Scope:
 
     def get(self, name: str, spelling: str) -> Value:
         """The value, or ``spelling`` with the reason that only the cluster knows the value."""
-        found = self.find(name)
-        return Text.unknown(spelling, self.why(name, spelling)) if found is None else found
+        value = self.find(name)
+        return Text.unknown(spelling, self.why(name, spelling)) if value is None else value
 
     def why(self, name: str, spelling: str) -> str:
         if name in self.unknown:
@@ -129,10 +129,10 @@ class Scope:
         """`IFS`: the characters that separate fields of an expansion. Raises UnknownError."""
         if not self.is_set("IFS"):
             return " \t\n"
-        found = certain(first(self.values["IFS"]))
-        if found.strip() and found.strip() != found:
+        separators = certain(first(self.values["IFS"]))
+        if separators.strip() and separators.strip() != separators:
             raise UnknownError("an IFS that mixes whitespace and other characters is not supported")
-        return found
+        return separators
 
     def make_local(self, name: str) -> None:
         if self.frames and name not in self.frames[-1]:
@@ -148,10 +148,10 @@ class Scope:
 
     def number(self, name: str) -> int:
         """A variable in arithmetic: 0 if unset; UnknownError if it is not a known number."""
-        found = self.find(name)
-        if found is None and not self.may_be_set_elsewhere(name):
-            found = Text()
-        text = certain(first(found if found is not None else self.get(name, name))).strip()
+        value = self.find(name)
+        if value is None and not self.may_be_set_elsewhere(name):
+            value = Text()
+        text = certain(first(value if value is not None else self.get(name, name))).strip()
         try:
             return int(text or "0")
         except ValueError:

@@ -87,12 +87,12 @@ def first(value: Value) -> Text:
 
 def pattern_of(pieces: Iterable[tuple[Piece, bool]]) -> str:
     """A regular expression for ``re.fullmatch``; raises UnknownError if a part is unknown."""
-    found = []
+    parts = []
     for piece, quoted in pieces:
         if piece.why:
             raise UnknownError(piece.why)
-        found.append(re.escape(piece.text) if quoted else _translate(piece.text))
-    return "".join(found)
+        parts.append(re.escape(piece.text) if quoted else _translate(piece.text))
+    return "".join(parts)
 
 
 def _translate(text: str) -> str:

@@ -92,10 +92,10 @@ class Expander:
     def fields(self, word: str) -> list[Text]:
         """The fields of a word on a command line."""
         words = expand_braces(word) if self.scope.is_bash else [word]
-        found: list[Text] = []
+        fields: list[Text] = []
         for part in words:
-            found += [_finished(pieces) for pieces in self._run(part, splits=True)]
-        return found
+            fields += [_finished(pieces) for pieces in self._run(part, splits=True)]
+        return fields
 
     def single(self, word: str) -> Text:
         """The word without splitting: assignments, redirections, `[[`, `case`."""

@@ -10,7 +10,7 @@ from penstock.as_mapping import as_mapping
 from penstock.checks.rules.containers import mappings
 from penstock.checks.rules.pods.pod_containers import indexed
 from penstock.engines.settings import Location, Path
-from penstock.manifests.cursor import Cursor
+from penstock.manifests.documents import Cursor
 from penstock.manifests.other_objects import DGD
 from penstock.manifests.pods import Pod
 from penstock.nearest import nearest_name

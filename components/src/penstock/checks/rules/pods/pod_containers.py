@@ -10,8 +10,8 @@ from typing import Any
 from penstock.as_mapping import as_mapping
 from penstock.checks.rules.containers import mappings
 from penstock.engines.settings import Location
-from penstock.manifests.cursor import Cursor
 from penstock.manifests.deployment import Component, Engine, Role
+from penstock.manifests.documents import Cursor
 from penstock.manifests.pods import Container, Pod
 from penstock.nearest import nearest
 from penstock.serving.deployment import ServingDeployment
