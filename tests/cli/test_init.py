@@ -282,7 +282,7 @@ def test_an_example_is_a_copy_of_the_graph(tmp_path: Path) -> None:
     [
         (
             ("--example", "quikstart"),
-            "no graph is called 'quikstart'. Fix: Did you mean quickstart?",
+            "no graph is called 'quikstart'. Fix: Did you mean `quickstart`?",
         ),
         (("--example", "quickstart", "--gpus", "8"), "--example and --gpus exclude each other"),
     ],

@@ -74,7 +74,7 @@ def test_the_operator_gets_the_graphs_version_and_not_that_of_another_tag(tag: s
 
 
 @pytest.mark.parametrize(
-    ("given", "got", "fix"),
+    ("dynamo", "got", "fix"),
     [
         (1.6, "1.6", "Did you mean `1.6.1`?"),
         ("1.6", '"1.6"', "Did you mean `1.6.1`?"),

@@ -122,7 +122,7 @@ def test_the_output_of_each_kind_of_run_has_the_schema(name: str) -> None:
     assert document["kind"] == "run"
 
 
-@pytest.mark.parametrize("some", [comparison(), comparison(failed=5), comparison(changes=())])
+@pytest.mark.parametrize("compared", [comparison(), comparison(failed=5), comparison(changes=())])
 def test_the_output_of_each_kind_of_comparison_has_the_schema(compared: Comparison) -> None:
     checked = check_limits(compared, [limit_of("ttft_p90 > +5%"), limit_of("e2e_mean > 1%")])
     document = read_output("bench", comparison_as_json(compared, checked))

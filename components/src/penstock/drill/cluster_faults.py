@@ -11,7 +11,7 @@ from penstock.cluster.rights import FAULT_RIGHTS
 from penstock.drill.faults import Fault, split_choices
 from penstock.errors import UsageError
 from penstock.manifests.deployment import Role
-from penstock.strict_yaml.problems import did_you_mean
+from penstock.nearest import did_you_mean
 
 NODE = "node"  # the target of drain
 DRAIN = "drain"

@@ -14,7 +14,7 @@ from penstock.errors import Problem, UsageError
 from penstock.local.reconcile import ReplicaState
 from penstock.local.state_file import FileDiscoveryState, LocalState, ReplicaStatus
 from penstock.manifests.deployment import Role
-from penstock.strict_yaml.problems import did_you_mean
+from penstock.nearest import did_you_mean
 
 T = TypeVar("T")
 GRAPH = "graph"  # the target of a fault that affects every process

@@ -27,7 +27,7 @@ from penstock.drill.graph_process import GraphProcess
 from penstock.drill.inject import KINDS, send
 from penstock.errors import DrillError, Problem, UsageError
 from penstock.graph.edit import scalable_pools
-from penstock.strict_yaml.problems import did_you_mean
+from penstock.nearest import did_you_mean
 
 COMMAND_S = 60.0
 COMPLETIONS = 3  # in a row, after which an endpoint has recovered

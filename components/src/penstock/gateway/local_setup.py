@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from penstock.errors import UsageError
 from penstock.gateway.envoy import Address, Certificate, LocalSetup
 from penstock.gateway.policy import Policy
-from penstock.strict_yaml.problems import did_you_mean
+from penstock.nearest import did_you_mean
 
 
 def local_setup(

@@ -22,11 +22,11 @@ from penstock.errors import GraphError, InputError, Problem
 from penstock.graph.load import LoadedGraph, parse_graph
 from penstock.graph.renamed_keys import warn_of
 from penstock.graph.text_file import read_text_file
+from penstock.nearest import did_you_mean
 from penstock.significant import plain_number
 from penstock.strict_yaml.kind import MOST_REPLICAS
 from penstock.strict_yaml.loader import SafeLoader
 from penstock.strict_yaml.places import Path, place_of
-from penstock.strict_yaml.problems import did_you_mean
 
 # Start and end (character offsets), and the text that replaces what is between them.
 Splice = tuple[int, int, str]
@@ -274,7 +274,7 @@ def _is_count(count: object) -> bool:
 
 def _unknown(source: str, name: str, known: list[str]) -> Problem:
     listed = ", ".join(known)
-    fix = did_you_mean(name, known) or f"Use one of them, such as `{known[-1]}=2`."
+    fix = did_you_mean(name, known, f"Use one of them, such as `{known[-1]}=2`.")
     return Problem(file=source, message=f"no component `{name}`; this graph has {listed}", fix=fix)
 
 

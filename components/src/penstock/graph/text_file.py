@@ -11,7 +11,7 @@ import stat
 from pathlib import Path
 
 from penstock.errors import InputError, Problem, UsageError
-from penstock.nearest import nearest
+from penstock.nearest import did_you_mean, nearest
 from penstock.shipped import shipped
 
 # A pipe of the shell: standard input, or `<(…)`.
@@ -114,8 +114,7 @@ def shipped_graph(name: str) -> str:
     names = shipped_graphs()
     if name in names:
         return (_folder() / f"{name}.yaml").read_text("utf-8")
-    near = nearest(name, names)
-    fix = f"Did you mean {near}?" if near else f"Use one of {', '.join(names)}."
+    fix = did_you_mean(name, names, f"Use one of {', '.join(names)}.")
     raise UsageError(Problem(place="--example", message=f"no graph is called {name!r}", fix=fix))
 
 

@@ -10,9 +10,9 @@ import yaml
 from pydantic import Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
-from penstock.nearest import nearest
+from penstock.nearest import did_you_mean, nearest
 from penstock.strict_yaml.base import Positive, Spec, invalid
-from penstock.strict_yaml.problems import FieldProblem, did_you_mean, field_problems
+from penstock.strict_yaml.problems import FieldProblem, field_problems
 
 Fraction = Annotated[float, Field(ge=0, le=1)]
 NotNegative = Annotated[float, Field(ge=0)]

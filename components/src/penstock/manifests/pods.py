@@ -9,7 +9,7 @@ from typing import Any
 from penstock.as_mapping import as_mapping
 from penstock.manifests.documents import Cursor
 from penstock.manifests.environment import EnvSources
-from penstock.nearest import nearest
+from penstock.nearest import did_you_mean
 from penstock.strict_yaml.kind import MOST_REPLICAS
 
 V1BETA1 = "nvidia.com/v1beta1"
@@ -140,8 +140,7 @@ def _component(name: str, cursor: Cursor, spec: Cursor) -> Pod | None:
         return None
     kind = cursor["type"].text() or ""
     if kind and kind not in TYPES:
-        close = nearest(kind, TYPES)
-        fix = f"Did you mean {close}?" if close else f"Use one of {', '.join(TYPES)}."
+        fix = did_you_mean(kind, TYPES, f"Use one of {', '.join(TYPES)}.")
         cursor["type"].problem(f"unknown component type {kind!r}", fix)
     sidecar = cursor["frontendSidecar"].text()
     if sidecar is not None and sidecar not in listed:

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from penstock.errors import GraphError, Problem, ProblemKind
-from penstock.nearest import KEY_CUTOFF, nearest
+from penstock.nearest import KEY_CUTOFF, did_you_mean
 from penstock.significant import plain_number
 from penstock.strict_yaml.base import (
     FOLDER_PATH,
@@ -194,8 +194,7 @@ def _unknown(path: Path, root: type[BaseModel]) -> Text:
     if not key.isprintable():
         message = f"unknown key {key!a}: it contains {unusual_character(key)}, which is not shown"
         return Text(message=message, fix="Write the key again.")
-    near = nearest(key, known, KEY_CUTOFF)
-    fix = f"Did you mean `{near}`?" if near else _elsewhere(key, known, root)
+    fix = did_you_mean(key, known, _elsewhere(key, known, root), cutoff=KEY_CUTOFF)
     unusual = unusual_character(key)
     contains = f", which contains {unusual}" if unusual else ""
     return Text(message=f"unknown key `{key}`{contains}", fix=fix)
@@ -209,12 +208,6 @@ def _text_for_a_section(path: Path, error: ErrorDetails, root: type[BaseModel]) 
         return text
     fix = f"Write `{required[0]}: {shown(path, error['input'])}` on a line of its own below it."
     return Text(message=text.message, fix=fix, kind=text.kind)
-
-
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """`Did you mean …?` if a known name is close, else nothing."""
-    close = nearest(word, known)
-    return f"Did you mean `{close}`?" if close else ""
 
 
 def _elsewhere(key: str, known: list[str], root: type[BaseModel]) -> str:
