@@ -38,25 +38,22 @@ def test_the_graph_is_read_from_a_file(tmp_path: Path) -> None:
     }
 
 
-def test_every_value_has_its_line() -> None:
+def test_a_value_has_its_line_and_a_missing_one_that_of_its_section() -> None:
     text = HEAD + "worker:\n  config:\n    kv_cache_config: {dtype: fp8}\n  args:\n  - a\n  - b\n"
+    text += "pod:\n  nodeSelector:\n    nvidia.com/gpu.product: H100\n"
     places = parse_graph(text, "graph.yaml").places
-    assert places.line_of("worker.config.kv_cache_config.dtype") == 5
-    assert places.line_of("worker.args[1]") == 8
-    assert places.line_of("model.id") == 1
-
-
-def test_a_missing_value_has_the_line_of_its_section() -> None:
-    places = parse_graph(SMALL, "graph.yaml").places
-    assert places.line_of("worker.config.kv_cache_config.dtype") == 3
-    assert places.line_of("router.mode") is None
-
-
-def test_a_key_with_dots_does_not_lose_the_line_of_its_section() -> None:
-    text = SMALL + "pod:\n  nodeSelector:\n    nvidia.com/gpu.product: H100\n"
-    places = parse_graph(text, "graph.yaml").places
-    assert places.line_of("pod.nodeSelector.nvidia.com/gpu.product") == 6
-    assert places.line_of("pod.nodeSelector.nvidia.com/gpu.count") == 5
+    lines = {
+        "model.id": 1,
+        "worker.config.kv_cache_config.dtype": 5,
+        "worker.config.kv_cache_config.other": 5,
+        "worker.args[1]": 8,
+        "worker.replicas": 3,
+        "router.mode": None,
+        # Keys with dots
+        "pod.nodeSelector.nvidia.com/gpu.product": 11,
+        "pod.nodeSelector.nvidia.com/gpu.count": 10,
+    }
+    assert {place: places.line_of(place) for place in lines} == lines
 
 
 def test_a_missing_file_suggests_the_graph_of_the_same_name_first(

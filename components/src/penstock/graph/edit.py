@@ -233,12 +233,11 @@ def _check(loaded: LoadedGraph, changes: Mapping[str, int]) -> None:
     known = ["frontend", *loaded.graph.pools]
     problems = [_unknown(loaded.source, name, known) for name in changes if name not in known]
     problems += [
-        Problem(
-            file=loaded.source,
-            line=loaded.places.line_of(f"{name}.replicas"),
-            place=f"{name}.replicas",
-            message=f"must be an integer from 0 to {MOST_REPLICAS:,}, got {count!r}",
-            fix=f"Give a number, such as `{name}=2`.",
+        _located(
+            loaded,
+            f"{name}.replicas",
+            f"must be an integer from 0 to {MOST_REPLICAS:,}, got {count!r}",
+            f"Give a number, such as `{name}=2`.",
         )
         for name, count in changes.items()
         if name in known and not _is_count(count)
@@ -253,19 +252,19 @@ def _is_autoscaled(loaded: LoadedGraph, name: str) -> bool:
 
 
 def _owned(loaded: LoadedGraph, name: str) -> Problem:
-    place = f"{name}.autoscaling"
     owner = loaded.values[name]["autoscaling"]["owner"]
     fixes = {
         "planner": "Change `min` there and `planner.max_gpus`",
         "external": "Scale its scaling adapter",
     }
-    return Problem(
-        file=loaded.source,
-        line=loaded.places.line_of(place),
-        place=place,
-        message=f"{owner} sets the number of replicas, not the graph",
-        fix=f"{fixes.get(owner, 'Change `min` and `max` there')}, or remove `autoscaling`.",
-    )
+    message = f"{owner} sets the number of replicas, not the graph"
+    fix = f"{fixes.get(owner, 'Change `min` and `max` there')}, or remove `autoscaling`."
+    return _located(loaded, f"{name}.autoscaling", message, fix)
+
+
+def _located(loaded: LoadedGraph, place: str, message: str, fix: str) -> Problem:
+    problem = Problem(file=loaded.source, place=place, message=message, fix=fix)
+    return loaded.places.located(problem)
 
 
 def _is_count(count: object) -> bool:

@@ -201,13 +201,13 @@ def _helm_problems(document: Document, text: str, source: str) -> list[Problem]:
         return [Problem(file=source, message=f"Helm cannot read the file: {error}")]
     places = Places(positions=document.positions)
     return [
-        Problem(
-            file=source,
-            line=places.line_of(place),
-            column=places.column_of(place),
-            place=place,
-            message=f"Helm reads {helm}, penstock reads {ours}",
-            fix="Write the value unambiguously, and quote it if it is a string.",
+        places.located(
+            Problem(
+                file=source,
+                place=place,
+                message=f"Helm reads {helm}, penstock reads {ours}",
+                fix="Write the value unambiguously, and quote it if it is a string.",
+            )
         )
         for place, ours, helm in _differences(document.values, helm_values, ())
     ]

@@ -50,10 +50,11 @@ def origin(loaded: LoadedGraph, place: Place) -> Origin:
     paths = determining_paths(loaded, place)
     configured = [path for path in paths if _value(loaded.values, path) is not None]
     first = place_of((configured or paths)[0])
+    line, column = loaded.places.position_of(first) or (None, None)
     return Origin(
         path=first,
-        line=loaded.places.line_of(first),
-        column=loaded.places.column_of(first),
+        line=line,
+        column=column,
         default=not configured,
         override=loaded.places.set_of(first),
     )

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
+
+from penstock.errors import Problem
 
 Path = tuple[str | int, ...]
 
@@ -70,10 +72,10 @@ class Places:
         position = self.position_of(place)
         return position.line if position else None
 
-    def column_of(self, place: str) -> int | None:
-        """The column of `position_of`."""
-        position = self.position_of(place)
-        return position.column if position else None
+    def located(self, problem: Problem) -> Problem:
+        """The problem with the line and the column of its place."""
+        line, column = self.position_of(problem.place) or (None, None)
+        return replace(problem, line=line, column=column)
 
     def set_of(self, place: str) -> str | None:
         """The --set expression that sets the value at the place, if there is one."""

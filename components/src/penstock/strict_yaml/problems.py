@@ -129,14 +129,14 @@ def located(
     """The problems with their lines, without those at places of ``known`` problems."""
     reported = {problem.place for problem in known if problem.place}
     return [
-        Problem(
-            file=source,
-            line=places.line_of(problem.place),
-            column=places.column_of(problem.place),
-            place=problem.place,
-            message=problem.message,
-            fix=problem.fix,
-            kind=problem.kind,
+        places.located(
+            Problem(
+                file=source,
+                place=problem.place,
+                message=problem.message,
+                fix=problem.fix,
+                kind=problem.kind,
+            )
         )
         for problem in problems
         if not any(is_within(problem.place, other) for other in reported)
