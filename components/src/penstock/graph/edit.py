@@ -281,6 +281,7 @@ def _with_entry(text: str, name: str, key: str, value: str, source: str) -> str:
     """The text after the first splice that gives the expected values when it is read again."""
     values = parse_graph(text, source).values
     section = {**(values.get(name) or {}), key: yaml.load(value, Loader=SafeLoader)}  # noqa: S506
+    # The edited text is read again: a splice that changes anything else is never written.
     expected = {**values, name: section}
     for start, end, new in _splices(text, name, key, value):
         edited = text[:start] + new + text[end:]

@@ -122,7 +122,7 @@ def _scalar_for_a_section(path: Path, value: str | float, is_set: bool) -> Text 
     """`hardware: H100`, where `hardware.gpu` was meant."""
     main = MAIN_KEYS.get(str(path[-1]))
     if section_fix(value):
-        return None
+        return None  # the text is a `key: value` line without its space, which has a fix of its own
     message = f"must be a section of `key: value` lines, got {kind_of(value)} {shown(path, value)}"
     if main is None or looks_secret(place_of(path)):
         keys = ", ".join(section.model_fields) if (section := model_at(path, Graph)) else ""
@@ -142,6 +142,7 @@ def _scalar_for_a_section(path: Path, value: str | float, is_set: bool) -> Text 
         more = f" {value} is not supported." if (*path, main) == GPU else ""
         return Text(message=message, fix=fix + more)
     example = meant or value
+    # What cannot be right, or must not be printed, is not repeated as the value to write.
     if looks_secret(place_of((*path, main))) or not _fits(example, schema):
         example = _example(schema)
     return Text(message=message, fix=f"Write {_written((*path, main), example, is_set)}.")

@@ -132,6 +132,7 @@ def _requirements() -> dict[str, object]:
 
 def schema_text(schema: Mapping[str, object], by: str) -> str:
     """The schema with its origin on line 1, as JSON has no comments."""
+    # On line 1, where the tests and readers look for it.
     text = json.dumps({"$comment": by, **schema}, indent=2, ensure_ascii=False)
     return text.replace("{\n  ", "{ ", 1) + "\n"
 

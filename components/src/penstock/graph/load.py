@@ -96,6 +96,7 @@ def read_draft(text: str, source: str, sets: Sequence[str] = ()) -> GraphDraft:
     document = read_document(text, source, GRAPH)
     require_graph_keys(document, Graph.model_fields, source)
     problems = [*name_problems(source), *document.problems]
+    # Of a text that the strict reader refuses, Helm would only repeat the problems.
     problems += [] if document.problems else _helm_problems(document, text, source)
     overridden = apply_sets(document.values, sets)
     problems += overridden.problems
@@ -121,6 +122,7 @@ def load_draft(draft: GraphDraft, name: str | None = None) -> LoadedGraph:
     renamed = draft.renamed
     graph = _validated(draft, problems)
     if problems or graph is None:
+        # In the order of the file, with those of the command line at the end.
         raise GraphError(*sorted(problems, key=_order))
     return LoadedGraph(
         graph=graph,

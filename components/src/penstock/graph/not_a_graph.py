@@ -145,6 +145,7 @@ def _is_compose(values: Mapping[str, Any]) -> bool:
 def require_graph_keys(document: Document, known: Iterable[str], source: str) -> None:
     """GraphError for a mapping that is not a graph at all, instead of one for each key."""
     values: Mapping[str, Any] = document.values
+    # First the files that have keys of a known format, then those that have no key of a graph.
     # A mistyped `modle` or `Engine` is an unknown key, for which a name is suggested.
     has_required = any(nearest(str(key), REQUIRED, SIMILAR) for key in values)
     if (has_required and not _is_compose(values)) or not values:

@@ -16,12 +16,13 @@ from typing import Any
 from penstock.graph.load import LoadedGraph
 from penstock.shipped import shipped
 from penstock.strict_yaml.kind import MOST_KEYS
-from penstock.strict_yaml.places import Path, place_of
+from penstock.strict_yaml.places import Path, place_of, value_at
 
 # ("decode", "engine_config", "kv_cache_config", "dtype"), ("decode", "env", "NAME"),
 # ("frontend", "args", "--migration-limit")
 Place = Sequence[str | int]
 NO_WORKERS = ("frontend", "planner")  # components that engine.env and engine.args do not affect
+_ABSENT: Any = object()
 ENV_TEMPLATES = ("env", "hardware", "planner")
 _FLAG = re.compile(r"--[a-z][\w-]*")
 _KEY = re.compile(r"(?P<indent> *)(?P<name>[\w-]+):")
@@ -48,7 +49,7 @@ class Origin:
 def origin(loaded: LoadedGraph, place: Place) -> Origin:
     """The origin of a variable, a flag or an option of the engine's file of one component."""
     paths = determining_paths(loaded, place)
-    configured = [path for path in paths if _value(loaded.values, path) is not None]
+    configured = [path for path in paths if value_at(loaded.values, path) is not None]
     first = place_of((configured or paths)[0])
     line, column = loaded.places.position_of(first) or (None, None)
     return Origin(
@@ -73,7 +74,8 @@ def determining_paths(loaded: LoadedGraph, place: Place) -> list[Path]:
 def _env(loaded: LoadedGraph, pool: str, name: str) -> list[Path]:
     layers = [(pool,), ()] if pool in NO_WORKERS else [(pool,), ("engine",), ()]
     paths: list[Path] = [(*layer, "env", name) for layer in layers]
-    written = [path for path in paths if _value(loaded.values, path) is not None]
+    written = [path for path in paths if value_at(loaded.values, path) is not None]
+    # A variable that the user sets replaces the one that the chart derives; the innermost counts.
     stated = (_stated(template).get(name) for template in ENV_TEMPLATES)
     return written[:1] or _expanded(loaded, pool, next(filter(None, stated), ())) or paths
 
@@ -82,10 +84,11 @@ def _args(loaded: LoadedGraph, pool: str, flag: str) -> list[Path]:
     """A flag that the user wrote, with its values; the last occurrence, which counts, is first."""
     written: list[Path] = []
     for section in (pool,) if pool in NO_WORKERS else (pool, "engine"):
-        args = [str(arg) for arg in _value(loaded.values, (section, "args")) or []]
+        args = [str(arg) for arg in value_at(loaded.values, (section, "args")) or []]
         for start in reversed(range(len(args))):
             if args[start].partition("=")[0] == flag:
                 written += [(section, "args", i) for i in range(start, _end(args, start))]
+    # The programs read the last of several equal flags, and the user's come after the chart's.
     stated = _stated(pool if pool in NO_WORKERS else "worker")
     return written or _expanded(loaded, pool, stated.get(flag, ("{pool}.args",)))
 
@@ -104,6 +107,7 @@ def _config(loaded: LoadedGraph, pool: str, path: Path) -> list[Path]:
     if configured:
         return configured[:1]
     stated = _stated(loaded.graph.engine.kind)
+    # A key below a derived section, such as one of speculative_config, has the section's origin.
     for length in range(len(path), 0, -1):
         if (paths := stated.get(place_of(path[:length]))) is not None:
             return _expanded(loaded, pool, paths)
@@ -115,11 +119,11 @@ def _configured(loaded: LoadedGraph, pool: str, path: Path) -> list[Path]:
     spelled: list[Path] = []
     kind = loaded.graph.engine.kind
     for section in (pool, "engine"):
-        config = _value(loaded.values, (section, "config")) or {}
+        config = value_at(loaded.values, (section, "config")) or {}
         for key in config:
             if _spelling(kind, key) == path[0]:
                 place: Path = (section, "config", key, *path[1:])
-                spelled += [place] if _find(loaded.values, place) is not _ABSENT else []
+                spelled += [place] if value_at(loaded.values, place, _ABSENT) is not _ABSENT else []
     return spelled
 
 
@@ -141,6 +145,7 @@ def _stated(template: str) -> Mapping[str, tuple[str, ...]]:
     sections: dict[int, str] = {}  # by indentation
     for line in text.splitlines():
         written, _, paths = line.partition("# from ")
+        # A line may choose between two flags, depending on the engine: both have its origin.
         names = _FLAG.findall(written)
         if key := _KEY.match(written):
             depth = len(key["indent"])
@@ -160,20 +165,3 @@ def _expanded(loaded: LoadedGraph, pool: str, stated: Iterable[str]) -> list[Pat
         else:
             paths.append(tuple(path.format(pool=pool).split(".")))
     return paths
-
-
-_ABSENT: Any = object()
-
-
-def _value(values: Mapping[str, Any], path: Path) -> Any:
-    value = _find(values, path)
-    return None if value is _ABSENT else value
-
-
-def _find(values: Any, path: Path) -> Any:
-    for step in path:
-        try:
-            values = values[step]
-        except (KeyError, IndexError, TypeError):
-            return _ABSENT
-    return values

@@ -1,8 +1,8 @@
 """`--set path=value`, with Helm's own parser, applied to the values of a graph.
 
 The SDK parses an expression without base values, so `args[0]=x` would drop the other items. The
-base values are therefore prepended as an expression, with a numbered placeholder for each leaf. It
-makes a text of a decimal such as 0.8, which `with_decimals` reads as YAML does.
+base values are therefore prepended as an expression, with a numbered placeholder for each leaf. The
+SDK makes a text of a decimal such as 0.8; `with_decimals` reads it as YAML does.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pydantic import BaseModel, JsonValue
 
 from penstock.errors import Problem
 from penstock.helm import HelmError, parse_set
-from penstock.strict_yaml.places import Path, place_of
+from penstock.strict_yaml.places import Path, place_of, value_at
 from penstock.strict_yaml.problems import kind_of, shown
 from penstock.strict_yaml.scalars import TOO_LARGE, read_scalar
 
@@ -71,6 +71,7 @@ def _apply(values: dict[str, Any], expression: str) -> dict[str, Any] | None:
     parsed_alone = parse_set(expression)
     if not parsed_alone:
         return None
+    # Only the sections that the expression names: the text for Helm's parser stays short.
     present = {key: values[key] for key in parsed_alone if key in values}
     base = _Base()
     pairs = [f"{path}={leaf}" for path, leaf in base.pairs(present)]
@@ -198,14 +199,8 @@ def _too_large(before: Any, after: Any) -> list[Problem]:
             fix="Write a number below 2^53.",
         )
         for path in _changes(before, after, ())
-        if isinstance(value := _at(after, path), int) and abs(value) >= TOO_LARGE
+        if isinstance(value := value_at(after, path), int) and abs(value) >= TOO_LARGE
     ]
-
-
-def _at(value: Any, path: Path) -> Any:
-    for step in path:
-        value = value[step]
-    return value
 
 
 def with_decimals(

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from penstock.errors import Problem
 from penstock.graph.messages import MESSAGES
-from penstock.strict_yaml.places import Places, is_within
+from penstock.strict_yaml.places import Places, is_within, value_at
 
 T = TypeVar("T")
 
@@ -109,11 +109,8 @@ def _given_twice(old: str, new: str, file: str, places: Places) -> Problem:
 
 
 def _has(values: Any, place: str) -> bool:
-    for key in place.split("."):
-        if not isinstance(values, Mapping) or key not in values:
-            return False
-        values = values[key]
-    return True
+    absent = object()
+    return value_at(values, place.split("."), absent) is not absent
 
 
 def _without(values: Mapping[str, Any], place: str) -> tuple[Any, dict[str, Any]]:

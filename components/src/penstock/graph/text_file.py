@@ -1,4 +1,5 @@
-"""Read a text file that the user named; an InputError says what is wrong with it.
+"""Read a text file that the user named, or a graph that comes with penstock; an error says what is
+wrong with it.
 
 It imports nothing of the graph model, so that `penstock check` of a manifest starts without
 pydantic.
@@ -104,12 +105,12 @@ def _similar(path: Path) -> str:
 
 
 def shipped_graphs() -> list[str]:
-    """Their names, without `.yaml`."""
+    """The names of the graphs that come with penstock, without `.yaml`."""
     return sorted(file.stem for file in _folder().glob("*.yaml"))
 
 
 def shipped_graph(name: str) -> str:
-    """The text of one. UsageError for a name that is not known."""
+    """The text of the graph with this name; UsageError if none has it."""
     name = name.removesuffix(".yaml")
     names = shipped_graphs()
     if name in names:

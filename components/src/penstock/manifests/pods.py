@@ -11,6 +11,7 @@ from penstock.manifests.documents import Cursor
 from penstock.manifests.environment import EnvSources
 from penstock.nearest import did_you_mean
 from penstock.strict_yaml.kind import MOST_REPLICAS
+from penstock.strict_yaml.places import value_at
 
 V1BETA1 = "nvidia.com/v1beta1"
 V1ALPHA1 = "nvidia.com/v1alpha1"
@@ -83,13 +84,7 @@ class Pod:
     @property
     def spec(self) -> Mapping[str, Any]:
         """The PodSpec, whichever API version it is written in; empty if the component has none."""
-        value: Any = self.cursor.document.value
-        for step in self.volumes.path[:-1]:
-            if isinstance(value, list) and isinstance(step, int) and step < len(value):
-                value = value[step]
-            else:
-                value = value.get(step) if isinstance(value, dict) else None
-        return as_mapping(value)
+        return as_mapping(value_at(self.cursor.document.value, self.volumes.path[:-1]))
 
 
 def pods(spec: Cursor, api_version: str) -> Iterator[Pod]:

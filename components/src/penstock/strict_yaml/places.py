@@ -4,7 +4,7 @@ document, in which each value has its position."""
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -29,6 +29,16 @@ def place_of(path: Path) -> str:
     for step in path:
         text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
     return text
+
+
+def value_at(values: Any, path: Sequence[str | int], default: Any = None) -> Any:
+    """The value at a path of nested mappings and lists; ``default`` if there is none."""
+    for step in path:
+        try:
+            values = values[step]
+        except (KeyError, IndexError, TypeError):
+            return default
+    return values
 
 
 def parent_of(place: str) -> str:
