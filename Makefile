@@ -20,7 +20,7 @@ imports: ## check that packages import in one direction
 fresh: ## check that generated files are up to date
 	$(RUN) python -m penstock.graph.generate --check
 	$(RUN) python -m penstock.output_schemas.generate --check
-	$(RUN) python -m penstock.cluster.roles --check
+	$(RUN) python -m penstock.cluster.rights --check
 	$(RUN) python -m penstock.llamacpp.options --check
 	$(RUN) python -m penstock.engines.llm_args.value_table --check
 	$(RUN) python k8s/monitoring/dashboards.py --check
@@ -33,7 +33,7 @@ fresh: ## check that generated files are up to date
 generate: ## write the generated files: chart values and schema, references, roles, dashboards, options, output in documents
 	$(RUN) python -m penstock.graph.generate
 	$(RUN) python -m penstock.output_schemas.generate
-	$(RUN) python -m penstock.cluster.roles
+	$(RUN) python -m penstock.cluster.rights
 	$(RUN) python -m penstock.llamacpp.options
 	$(RUN) python -m penstock.engines.llm_args.value_table
 	$(RUN) python k8s/monitoring/dashboards.py

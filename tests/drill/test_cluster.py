@@ -13,7 +13,7 @@ import pytest
 
 from penstock.cli import drill as cli
 from penstock.cluster.rights import needs_to_drill
-from penstock.drill import cluster_target
+from penstock.drill import cluster as cluster_drill
 from penstock.drill.run import Pace
 from penstock.errors import ClusterError, DrillError, UsageError
 from tests.support.emulated_cluster import endpoint as endpoints
@@ -34,8 +34,8 @@ START_S = 20 * QUICK.retry_s  # longer than the retries of a client
 def _quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(cli, "pace_of", lambda args: QUICK)
     monkeypatch.setattr(endpoints, "TOKEN_S", 0.0005)
-    monkeypatch.setattr(cluster_target, "POLL_S", 0.05)
-    monkeypatch.setattr(cluster_target, "EVICTION_RETRY_S", 0.3)
+    monkeypatch.setattr(cluster_drill, "POLL_S", 0.05)
+    monkeypatch.setattr(cluster_drill, "EVICTION_RETRY_S", 0.3)
     handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
     yield
     for number, handler in handlers.items():
@@ -175,7 +175,7 @@ def test_a_node_that_was_cordoned_before_stays_cordoned(serving: Cluster) -> Non
 
 def test_uncordoning_is_tried_again(serving: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """While the API server is unavailable; at the end, the error says what to do."""
-    monkeypatch.setattr(cluster_target, "UNCORDON_WAIT_S", 0.01)
+    monkeypatch.setattr(cluster_drill, "UNCORDON_WAIT_S", 0.01)
     node = spread(serving)
     requests = 0  # about the node: read, cordon, uncordon
     refused = range(3, 5)

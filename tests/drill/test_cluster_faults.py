@@ -5,13 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.cluster.pods import Pod
-from penstock.drill.cluster_faults import (
-    KINDS,
-    ClusterChoice,
-    candidates,
-    choose,
-    fault_on,
-)
+from penstock.drill.cluster import KINDS, ClusterChoice, candidates, choose, fault_on
 from penstock.drill.evaluate import FaultRecord, evaluate
 from penstock.drill.faults import Rotation
 from penstock.drill.traffic import Ending, StreamResult

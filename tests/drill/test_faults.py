@@ -8,7 +8,7 @@ from typing import get_args
 import pytest
 
 from penstock.drill.faults import GRAPH, Choice, Fault, Schedule, is_settled
-from penstock.drill.inject import KINDS, choose, defaults
+from penstock.drill.inject import KINDS, choose
 from penstock.errors import UsageError
 from penstock.graph.choices import FaultKind
 from penstock.local.reconcile import ReplicaState
@@ -108,10 +108,6 @@ def test_there_is_no_fault_for_a_program_that_does_not_run() -> None:
 def test_an_unknown_choice_is_an_error(text: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         choose(text)
-
-
-def test_the_clock_is_not_set_by_default() -> None:
-    assert {choice.kind.name for choice in defaults()} == set(KINDS) - {"clock-step"}
 
 
 def test_discovery_is_removed_only_where_it_is_a_folder() -> None:

@@ -16,11 +16,10 @@ from typing import ClassVar
 import pytest
 
 from penstock.drill import run
-from penstock.drill.faults_file import CommandFault, load_faults
 from penstock.drill.inject import choose
 from penstock.drill.report import summary
 from penstock.drill.run import SAMPLE, DrillOptions, DrillResult, Pace, drill_endpoint
-from penstock.drill.targets import RemoteEndpoint, possible
+from penstock.drill.targets import CommandFault, RemoteEndpoint, load_faults, possible
 from penstock.errors import DrillError, GraphError, UsageError
 from tests.support.local_graphs import ROOT
 from tests.support.scripted_http import QuietServer

@@ -20,7 +20,7 @@ import pytest
 
 from penstock.gateway import envoy as envoy_config
 from penstock.gateway.envoy import BUFFER, Certificate, Config, LocalSetup, config
-from penstock.gateway.load import load_gateway
+from penstock.gateway.model import load_gateway
 from penstock.gateway.policy import Policy, build_policy
 from penstock.local import run_envoy
 from penstock.local.ports import Ports

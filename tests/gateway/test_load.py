@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import GraphError, InputError
-from penstock.gateway.load import load_gateway, parse_gateway
+from penstock.gateway.model import load_gateway, parse_gateway
 from tests.gateway.samples import BACKENDS, EXAMPLE, MINIMAL, PLANTED, SHADOW
 
 

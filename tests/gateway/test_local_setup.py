@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.errors import UsageError
-from penstock.gateway.envoy import Address, LocalSetup
-from penstock.gateway.local_setup import local_setup
+from penstock.gateway.envoy import Address, LocalSetup, local_setup
 from tests.gateway.samples import BACKENDS, PLANTED, SHADOW, policy
 
 LISTEN = Address(host="127.0.0.1", port=8080)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from penstock.gateway.load import load_gateway
+from penstock.gateway.model import load_gateway
 from penstock.gateway.policy import UNIT_S, build_policy
 from penstock.gateway.routes import manifests, objects
 from tests.gateway.samples import BACKENDS, EXAMPLE, ODD, PLANTED, RENDERED, SHADOW, envoy, policy

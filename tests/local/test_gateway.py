@@ -14,8 +14,14 @@ import pytest
 from rich.console import Console
 
 from penstock.errors import StartError
-from penstock.gateway.envoy import Address, Certificate, LocalSetup, config
-from penstock.gateway.live import PROBE_HEADER, LiveRoutes
+from penstock.gateway.envoy import (
+    PROBE_HEADER,
+    Address,
+    Certificate,
+    LiveRoutes,
+    LocalSetup,
+    config,
+)
 from penstock.gateway.policy import policy_of_graph
 from penstock.graph.gateway import GatewaySection, Limits
 from penstock.local.gateway import FIXED, GatewayOptions, LocalGateway, Places, fixed_setting

@@ -13,9 +13,8 @@ from penstock.cli.main import main
 from penstock.cluster.api import Api
 from penstock.errors import ClusterError, GraphError, InputError
 from penstock.strict_yaml.loader import SafeLoader
-from penstock.upgrade.crds import GRAPHS, crd_problems, field_problems, read_fields
+from penstock.upgrade.crds import CRDS, GRAPHS, crd_problems, field_problems, read_fields
 from penstock.upgrade.plan import plan_upgrade
-from penstock.upgrade.steps import CRDS
 from tests.support.kubernetes_schemas.dgd import CRD, ROOT
 from tests.support.kubernetes_schemas.dgd import GRAPHS as GRAPH_FILES
 from tests.support.needs import needed_by_its_tests

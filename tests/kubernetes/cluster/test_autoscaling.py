@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from penstock.cluster.api import Api
-from penstock.cluster.diff import Action, Diff, diff
-from penstock.cluster.drift import drift
+from penstock.cluster.diff import Action, Diff, diff, drift
 from penstock.cluster.progress import Observation, progress_of
 from penstock.cluster.report import as_dict, as_lines
 from penstock.cluster.workloads import DGD

@@ -19,7 +19,7 @@ import yaml
 
 from penstock.cli import main as cli
 from penstock.cli.diff import EXIT_CHANGED
-from penstock.cluster import chart_changes, helm_writer
+from penstock.cluster import helm_writer, report
 from penstock.cluster.diff import Action, Diff, diff
 from penstock.errors import ChartError
 from penstock.graph.load import load_graph
@@ -100,9 +100,7 @@ def unexplained(change: Diff) -> Iterator[str]:
     for component in change.components:
         if component.action not in (Action.UNCHANGED, Action.RESTARTED):
             yield f"{component.name}: {component.action}"
-        announced = {
-            path for entry in chart_changes.chart_changes() for path in entry.explains(component)
-        }
+        announced = {path for entry in report.chart_changes() for path in entry.explains(component)}
         yield from (f"{component.name}: {c}" for c in component.changes if c.path not in announced)
 
 
@@ -149,10 +147,10 @@ def test_every_announced_change_happens(old: Path) -> None:
         entry.reason
         for platform, profile in (("dynamo", "busy"), ("dynamo", "router"), ("plain", "nodes"))
         for component in restarted(old, platform, profile)
-        for entry in chart_changes.chart_changes()
+        for entry in report.chart_changes()
         if entry.explains(component)
     }
-    assert explained == {entry.reason for entry in chart_changes.chart_changes()}
+    assert explained == {entry.reason for entry in report.chart_changes()}
 
 
 def restarted(old: Path, platform: str, profile: str) -> list[Any]:
@@ -164,7 +162,7 @@ def restarted(old: Path, platform: str, profile: str) -> list[Any]:
 def test_the_changelog_announces_every_change() -> None:
     text = " ".join((ROOT / "CHANGELOG.md").read_text().split())
     assert f"Upgrading from {OLD}" in text
-    for entry in chart_changes.chart_changes():
+    for entry in report.chart_changes():
         assert " ".join(entry.reason.split()) in text.replace("`", ""), entry.reason
 
 

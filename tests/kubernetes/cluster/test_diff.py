@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from penstock.cluster.compare import ABSENT, differences, format_value, overwritten
-from penstock.cluster.diff import Diff, diff
-from penstock.cluster.drift import drift
+from penstock.cluster.diff import Diff, diff, drift
 from penstock.cluster.report import as_dict, as_lines
 from penstock.manifests.render import render
 from tests.support.charts import Values, graph_values

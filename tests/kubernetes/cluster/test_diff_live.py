@@ -15,7 +15,7 @@ import yaml
 
 from penstock.cli import main as cli
 from penstock.cli.diff import EXIT_CHANGED
-from penstock.cluster.kinds import CHART_KINDS, CREATED_KINDS, PLURALS
+from penstock.cluster.workloads import CHART_KINDS, CREATED_KINDS, PLURALS
 from penstock.errors import ClusterError
 from penstock.graph.load import load_graph
 from penstock.manifests.render import chart_path

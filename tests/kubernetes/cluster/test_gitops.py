@@ -9,9 +9,9 @@ import pytest
 
 from penstock.cli.diff import EXIT_CHANGED
 from penstock.cluster.api import Api
-from penstock.cluster.own_objects import INSTANCE
 from penstock.cluster.ownership import LAST_APPLIED
 from penstock.cluster.release import helm_annotations
+from penstock.cluster.workloads import INSTANCE
 from penstock.errors import ClusterError, UsageError
 from penstock.helm import ReleaseTarget
 from penstock.manifests.source import open_source, render_graph

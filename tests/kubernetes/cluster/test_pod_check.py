@@ -15,8 +15,9 @@ import yaml
 from penstock.cli import main as cli
 from penstock.cli.diff import EXIT_CHANGED
 from penstock.cluster.api import Api
+from penstock.cluster.current_state import pod_refusals
 from penstock.cluster.diff import diff
-from penstock.cluster.pod_check import pod_refusals, pod_templates
+from penstock.cluster.workloads import pod_templates
 from penstock.errors import CheckError, ClusterError
 from penstock.helm import ReleaseTarget
 from penstock.manifests.render import render

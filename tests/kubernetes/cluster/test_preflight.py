@@ -13,12 +13,11 @@ import httpx
 import pytest
 import yaml
 
-from penstock.cluster import kinds, preflight, rights, roles
+from penstock.cluster import rights, workloads
 from penstock.cluster.api import Api
 from penstock.cluster.api_errors import ForbiddenError
-from penstock.cluster.preflight import Preflight, by_resource
 from penstock.cluster.release import require_release
-from penstock.cluster.rights import Need, Right, Role, Verb, needs_of
+from penstock.cluster.rights import Need, Preflight, Right, Role, Verb, by_resource, needs_of
 from penstock.errors import ClusterError
 from penstock.graph.load import load_graph
 from penstock.helm import ReleaseTarget
@@ -262,7 +261,7 @@ def test_a_review_with_metadata_is_refused_as_on_a_real_server(
     """../shared/real-cluster/emulator-2026-11-28/selfsubjectaccessreview.json."""
     review = {"metadata": metadata, "spec": {"resourceAttributes": {"verb": "get"}}}
     with ApiServer() as api:
-        response = httpx.post(f"{api.url}{preflight.REVIEWS}", json=review)
+        response = httpx.post(f"{api.url}{rights.REVIEWS}", json=review)
         assert len(api.refused_reviews) == (status == 422)
         api.refused_reviews.clear()
     assert response.status_code == status, response.text
@@ -276,7 +275,7 @@ def test_few_requests(installed: Cluster) -> None:
     assert len(reviews) == 13
 
 
-EVERYTHING = [roles.any_object(kind) for kind in kinds.CHART_KINDS]
+EVERYTHING = [rights.any_object(kind) for kind in workloads.CHART_KINDS]
 
 
 @pytest.mark.parametrize("role", rights.ROLES, ids=lambda role: role.name)
@@ -292,7 +291,7 @@ def test_the_roles_of_k8s_allow_their_verbs_for_every_kind(role: Role) -> None:
     for verb in Verb:
         found = [*needs_of(verb, EVERYTHING, ()), *needs_of(verb, (), EVERYTHING)]
         missing = [n.right for n in found if not is_allowed(access, n.right)]
-        missing = [right for right in missing if right.verb != roles.BIND]
+        missing = [right for right in missing if right.verb != rights.BIND]
         assert (missing == []) == (verb in role.verbs), (verb, missing)
 
 
@@ -309,18 +308,18 @@ def is_allowed(access: Access, right: Right) -> bool:
 
 
 def test_the_roles_are_fresh() -> None:
-    assert roles.main(["--check"]) == 0
+    assert rights.main(["--check"]) == 0
     files = {path.name for path in (ROOT / "k8s" / "rbac").glob("*.yaml")}
-    assert files == set(roles.manifests())
+    assert files == set(rights.role_files())
 
 
 def test_a_stale_role_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(roles, "FOLDER", tmp_path / "rbac")
-    assert roles.main([]) == 0
+    monkeypatch.setattr(rights, "FOLDER", tmp_path / "rbac")
+    assert rights.main([]) == 0
     (tmp_path / "rbac" / "ci.yaml").write_text("kind: Role\n")
-    assert roles.main(["--check"]) == 1
+    assert rights.main(["--check"]) == 1
     assert "ci.yaml: stale. Fix: make generate" in capsys.readouterr().err
 
 
@@ -330,11 +329,11 @@ def test_the_table_knows_every_kind_of_the_chart() -> None:
         if path.suffix not in (".yaml", ".tpl"):
             continue
         rendered |= set(re.findall(r"^kind: (\w+)$", path.read_text(), re.MULTILINE))
-    assert rendered == set(kinds.CHART_KINDS)
+    assert rendered == set(workloads.CHART_KINDS)
     graph = load_graph(ROOT / "dynamo_graphs" / "quickstart-simulated.yaml")
     for manifest in render_graph(graph).objects:
         group = manifest["apiVersion"].rpartition("/")[0]
-        assert kinds.CHART_KINDS[manifest["kind"]] == group
+        assert workloads.CHART_KINDS[manifest["kind"]] == group
 
 
 def test_no_role_can_bind_roles() -> None:

@@ -12,8 +12,7 @@ import pytest
 from penstock.cli.diff import EXIT_CHANGED
 from penstock.cluster.api import Api
 from penstock.cluster.diagnose import Diagnosis, diagnose
-from penstock.cluster.observe import baseline, observe
-from penstock.cluster.own_objects import OwnObjects
+from penstock.cluster.observe import OwnObjects, baseline, observe
 from penstock.cluster.release import require_release
 from penstock.errors import ClusterError, RolloutError
 from penstock.helm import ReleaseTarget

@@ -20,7 +20,7 @@ import yaml
 from _pytest.mark.structures import ParameterSet
 
 from penstock.errors import ChartError
-from penstock.gateway.load import parse_gateway
+from penstock.gateway.model import parse_gateway
 from penstock.gateway.policy import build_policy
 from penstock.gateway.routes import objects
 from penstock.graph.model import Graph

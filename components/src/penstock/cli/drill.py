@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="KIND[:PROGRAM],…|FILE",
         default="default",
         help="faults to inject. For a graph: kinds, each optionally of one program, such as "
-        f"kill:decode; kinds: {', '.join(get_args(FaultKind))} (default: all except clock-step). "
+        f"kill:decode; kinds: {', '.join(get_args(FaultKind))} (default: all). "
         "With partition, packet-loss, slow-network or disk-full, the graph cannot reach other "
         "hosts. For a URL: YAML file with commands (required; example: "
         f"{in_repository('k8s/drill.yaml')})",
@@ -85,7 +85,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-y",
         "--yes",
         action="store_true",
-        help="do not ask before running commands, setting the clock or changing a cluster",
+        help="do not ask before running commands or changing a cluster",
     )
     arguments.add_json(parser)
 
@@ -210,20 +210,9 @@ def _choices(args: argparse.Namespace, names_servers: bool) -> list[Choice]:
     """
     from penstock.drill import isolation
     from penstock.drill.faults import Need
-    from penstock.drill.inject import can_set_clock, choose, defaults
+    from penstock.drill.inject import KINDS, choose
 
-    choices = defaults() if args.faults == "default" else choose(args.faults)
-    if any(choice.kind.needs is Need.CLOCK for choice in choices):
-        if not can_set_clock():
-            raise UsageError(
-                "--faults clock-step: setting the clock requires CAP_SYS_TIME. Run the drill as "
-                "root."
-            )
-        _confirm(
-            args,
-            "clock-step sets the clock of this machine ahead by 60 s, for 5 s. This affects all "
-            "processes.",
-        )
+    choices = choose(",".join(KINDS) if args.faults == "default" else args.faults)
     isolated = [choice for choice in choices if choice.kind.needs is Need.ISOLATION]
     if isolation.is_inside() or not isolated:
         return choices
@@ -272,8 +261,7 @@ def _cluster_options(args: argparse.Namespace) -> list[tuple[str, object]]:
 
 
 def _drill_cluster(args: argparse.Namespace) -> DrillResult:
-    from penstock.drill.cluster_faults import choose
-    from penstock.drill.cluster_run import ClusterDrill
+    from penstock.drill.cluster import ClusterDrill, choose
     from penstock.graph.load import load_graph
 
     choices = choose(args.faults)
@@ -306,9 +294,8 @@ def _headers() -> dict[str, str]:
 
 
 def _drill_endpoint(args: argparse.Namespace) -> DrillResult:
-    from penstock.drill.faults_file import load_faults
     from penstock.drill.run import DEFAULT_STALL_S, drill_endpoint
-    from penstock.drill.targets import RemoteEndpoint
+    from penstock.drill.targets import RemoteEndpoint, load_faults
 
     for name, given in (("--engine", args.engine), ("--set", args.sets)):
         if given:

@@ -109,8 +109,7 @@ def _scale_release(
     refuses it."""
     from penstock.cluster.api import Api
     from penstock.cluster.change import of_replicas
-    from penstock.cluster.preflight import Preflight
-    from penstock.cluster.rights import Verb
+    from penstock.cluster.rights import Preflight, Verb
     from penstock.errors import ClusterError, InputError
 
     target = arguments.target_of(args)

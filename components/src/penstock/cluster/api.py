@@ -16,12 +16,10 @@ from kubernetes.client.exceptions import ApiException
 
 import kubernetes
 from penstock.cluster import api_errors, ownership
-from penstock.cluster.api_errors import ForbiddenError, UnavailableError
+from penstock.cluster.api_errors import ForbiddenError, UnavailableError, resource_of
 from penstock.cluster.connect import configuration_of, no_tls_connection
-from penstock.cluster.forbidden import resource_of
-from penstock.cluster.kinds import PLURALS
 from penstock.cluster.ownership import HELM, added_paths
-from penstock.cluster.workloads import WORKLOAD_KINDS, Object
+from penstock.cluster.workloads import PLURALS, WORKLOAD_KINDS, Object
 from penstock.errors import ClusterError, Problem
 from penstock.helm import ReleaseTarget
 

@@ -11,8 +11,9 @@ from typing import Any
 import yaml
 
 from penstock import helm
-from penstock.cluster import chart_changes, generations, report
+from penstock.cluster import generations, report
 from penstock.cluster.api import Api
+from penstock.cluster.api_errors import grant
 from penstock.cluster.current_state import (
     CurrentState,
     DryRuns,
@@ -21,21 +22,18 @@ from penstock.cluster.current_state import (
     read_file_state,
     read_update,
 )
-from penstock.cluster.diff import Action, Diff, diff, is_worker
-from penstock.cluster.drift import Drift, drift
-from penstock.cluster.forbidden import grant
+from penstock.cluster.diff import Action, Diff, Drift, diff, drift, is_worker
 from penstock.cluster.generations import RollingUpdate, Transition
-from penstock.cluster.installed import read_installed
-from penstock.cluster.kinds import PLURALS
 from penstock.cluster.release import (
     Release,
     Revision,
     call_helm,
+    read_installed,
     read_release,
     require_release,
     revisions,
 )
-from penstock.cluster.workloads import DGD, WORKLOAD_KINDS, Object, workloads
+from penstock.cluster.workloads import DGD, PLURALS, WORKLOAD_KINDS, Object, workloads
 from penstock.errors import ClusterError, Problem
 from penstock.graph.load import LoadedGraph, parse_graph
 from penstock.helm import ReleaseTarget
@@ -122,7 +120,7 @@ class Change:
             text = f"revision {failed.number} failed: apply writes it again and restarts nothing"
             body = [*(line for line in body if line != report.NO_CHANGES), text]
         if self.before.revision:
-            body += [f"chart: {reason}" for reason in chart_changes.reasons(self.diff)]
+            body += [f"chart: {reason}" for reason in report.chart_reasons(self.diff)]
         body += [f"not possible: {problem}" for problem in self.before.foreign]
         body += [f"rejected by the API server: {reason}" for reason in self.before.rejected]
         body += _in_one_line("dry run not possible", "patch", self.before.unchecked)
@@ -135,7 +133,7 @@ class Change:
         return {
             "release": self.target.name,
             **report.as_dict(self.diff, self.before.drift, self.transition),
-            "chart_changes": [*chart_changes.reasons(self.diff)] if self.before.revision else [],
+            "chart_changes": [*report.chart_reasons(self.diff)] if self.before.revision else [],
             "not_possible": list(map(str, self.before.foreign)),
             "rejected_by_server": list(self.before.rejected),
             "not_checked_by_server": list(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.cluster.compare import without_secrets
-from penstock.cluster.workloads import POD_COMPONENT, Object
+from penstock.cluster.workloads import Object, component_of, labels_of
 
 CRASH_LOOP = "keeps crashing"
 CRASH_LOOP_RESTARTS = 2  # from this count on, a container that exits is in a crash loop
@@ -119,7 +119,7 @@ def restarts(pod: Object) -> int:
 def _is_relevant(pod: Object) -> bool:
     """A Job retries failed pods and reports the failure itself."""
     metadata = pod["metadata"]
-    labels = metadata.get("labels") or {}
+    labels = labels_of(pod)
     of_job = "job-name" in labels or "batch.kubernetes.io/job-name" in labels
     failed_attempt = of_job and (pod.get("status") or {}).get("phase") == "Failed"
     return not (metadata.get("deletionTimestamp") or failed_attempt or is_ready(pod))
@@ -219,7 +219,7 @@ def _of_pod(
 ) -> Diagnosis:
     metadata = pod["metadata"]
     return Diagnosis(
-        component=str((metadata.get("labels") or {}).get(POD_COMPONENT, metadata["name"])),
+        component=component_of(pod) or str(metadata["name"]),
         pod=str(metadata["name"]),
         problem=problem,
         message=without_secrets(message),

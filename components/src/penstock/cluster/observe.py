@@ -1,17 +1,31 @@
-"""Read what the cluster holds of a release: its objects, pods and warnings."""
+"""Read what the cluster holds of a release: its objects, pods and warnings.
+
+Labels and owners tell which objects are the release's, never their names: the name of a release can
+begin with that of another, such as `gpt` and `gpt-canary`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 from penstock.cluster.api import Api
 from penstock.cluster.api_errors import ForbiddenError
 from penstock.cluster.diagnose import OWNER_KINDS
-from penstock.cluster.own_objects import OwnObjects
 from penstock.cluster.progress import Observation, Progress, progress_of
-from penstock.cluster.release import Release
-from penstock.cluster.workloads import POD_GRAPH, WORKLOAD_KINDS, Object
+from penstock.cluster.release import CHART, Release
+from penstock.cluster.workloads import (
+    COMPONENT,
+    INSTANCE,
+    NAME,
+    PLURALS,
+    POD_COMPONENT,
+    POD_GRAPH,
+    WORKLOAD_KINDS,
+    Object,
+    component_of,
+    labels_of,
+)
 from penstock.helm import ReleaseTarget
 
 
@@ -80,14 +94,14 @@ def read_objects(
     not read it. Raises ForbiddenError for components."""
     for manifest in manifests:
         try:
-            found = api.get(manifest)
+            live = api.get(manifest)
         except ForbiddenError as error:
             if manifest["kind"] in WORKLOAD_KINDS:
                 raise
             yield manifest, error
             continue
-        if found is not None:
-            yield manifest, found
+        if live is not None:
+            yield manifest, live
 
 
 def _readable(
@@ -112,3 +126,65 @@ def _list_if_allowed(
     except ForbiddenError as error:
         forbidden[kind] = str(error)
         return ()
+
+
+# From a pod up to the graph: ReplicaSet, Deployment, DynamoComponentDeployment, and Grove's kinds.
+MOST_OWNERS = 8
+
+
+@dataclass
+class OwnObjects:
+    """The objects of one release. Asks the API server once about each object."""
+
+    api: Api
+    target: ReleaseTarget
+    # The API server's message by kind that the user may not read.
+    forbidden: dict[str, str] = field(default_factory=dict)
+    # By uid; None: of something else.
+    _components: dict[str, str | None] = field(default_factory=dict)
+
+    def add_pods(self, pods: Iterable[Object]) -> None:
+        """Pods of the release, as listed by their label."""
+        for pod in pods:
+            self._components[str(pod["metadata"].get("uid", ""))] = component_of(pod)
+
+    def component(self, reference: Object) -> str | None:
+        """The component of the object; "" if it is the graph's own; None if it is not known to
+        belong to the release. Pods are known only from `add_pods`.
+
+        ``reference``: apiVersion, kind, name and uid, as in an event or an owner reference. Raises
+        ClusterError, but not for a kind that the user may not read.
+        """
+        return self._component(reference, MOST_OWNERS)
+
+    def _component(self, reference: Object, left: int) -> str | None:
+        uid, kind = str(reference.get("uid") or ""), reference.get("kind")
+        if uid in self._components:
+            return self._components[uid]
+        is_known = kind in PLURALS and kind != "Pod" and reference.get("apiVersion")
+        if not (uid and left and is_known) or kind in self.forbidden:
+            return None
+        try:
+            live = self.api.get({**reference, "metadata": {"name": reference.get("name")}})
+        except ForbiddenError as error:
+            self.forbidden[str(kind)] = str(error)
+            return None
+        # Another uid: an object of the same name from before.
+        is_same = live is not None and live["metadata"].get("uid") == uid
+        self._components[uid] = self._of_object(live, left) if live and is_same else None
+        return self._components[uid]
+
+    def _of_object(self, manifest: Object, left: int) -> str | None:
+        labels = labels_of(manifest)
+        component = labels.get(POD_COMPONENT) or labels.get(COMPONENT) or ""
+        if (release := _release(labels)) is not None:
+            return component if release == self.target.name else None
+        for owner in manifest["metadata"].get("ownerReferences") or ():
+            if (of_owner := self._component(owner, left - 1)) is not None:
+                return of_owner
+        return None
+
+
+def _release(labels: Mapping[str, str]) -> str | None:
+    """The release that the labels name. The controllers copy a pod's labels to what creates it."""
+    return labels.get(POD_GRAPH) or (labels.get(INSTANCE) if labels.get(NAME) == CHART else None)

@@ -11,6 +11,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from penstock.cluster.workloads import COMPONENT, DGD, Object, annotations_of, labels_of
+
 Tree = Mapping[str, Any]
 Path = tuple[str, ...]
 HELM = "helm"
@@ -46,7 +48,7 @@ def applied(manifest: Tree) -> tuple[Client, dict[str, Any]]:
         default={},
     )
     client = Client(name=str(entry.get("manager", "")), at=str(entry.get("time", "")))
-    text = (manifest["metadata"].get("annotations") or {}).get(LAST_APPLIED)
+    text = annotations_of(manifest).get(LAST_APPLIED)
     if text is not None and entry.get("operation") == "Update":
         return client, json.loads(text)
     metadata = {k: v for k, v in manifest["metadata"].items() if k in ("name", "namespace")}
@@ -144,6 +146,20 @@ def without_fields(entries: Sequence[Tree], paths: Collection[str], manager: str
         if tree:
             found.append({**entry, "fieldsV1": tree})
     return found
+
+
+def replica_managers(manifest: Object, component: str) -> list[str]:
+    """The managers in the object's managedFields that own the component's replicas."""
+    entries = _entries(manifest)
+    return [str(e.get("manager")) for e in entries if _owns_replicas(manifest, e, component)]
+
+
+def _owns_replicas(manifest: Object, entry: Mapping[str, Any], component: str) -> bool:
+    fields = entry.get("fieldsV1", {}).get("f:spec", {})
+    if manifest["kind"] == DGD:
+        key = f'k:{{"name":"{component}"}}'
+        return "f:replicas" in fields.get("f:components", {}).get(key, {})
+    return labels_of(manifest).get(COMPONENT) == component and "f:replicas" in fields
 
 
 def _entries(manifest: Tree) -> Sequence[Tree]:

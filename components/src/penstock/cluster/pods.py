@@ -12,10 +12,9 @@ from websocket import WebSocketException
 
 import kubernetes
 from penstock.cluster.api import Api
-from penstock.cluster.api_errors import ForbiddenError
+from penstock.cluster.api_errors import ForbiddenError, grant
 from penstock.cluster.diagnose import is_ready, restarts
-from penstock.cluster.forbidden import grant
-from penstock.cluster.workloads import POD_COMPONENT, POD_GRAPH, Object
+from penstock.cluster.workloads import POD_GRAPH, Object, component_of
 from penstock.errors import ClusterError, Problem
 
 # PID 1 of a container receives SIGKILL only from outside of it.
@@ -52,7 +51,7 @@ def _pod(manifest: Object) -> Pod:
     return Pod(
         name=str(metadata["name"]),
         uid=str(metadata["uid"]),
-        component=str((metadata.get("labels") or {}).get(POD_COMPONENT, "")),
+        component=component_of(manifest),
         node=str(spec.get("nodeName") or ""),
         is_ready=is_ready(manifest) and "deletionTimestamp" not in metadata,
         restarts=restarts(manifest),

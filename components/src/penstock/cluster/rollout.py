@@ -11,8 +11,7 @@ from types import FrameType
 from penstock.cluster import upgrade
 from penstock.cluster.api import Api
 from penstock.cluster.change import Change
-from penstock.cluster.observe import NOTHING, Baseline, baseline, read_progress
-from penstock.cluster.own_objects import OwnObjects
+from penstock.cluster.observe import NOTHING, Baseline, OwnObjects, baseline, read_progress
 from penstock.cluster.release import (
     READY,
     Release,

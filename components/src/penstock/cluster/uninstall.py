@@ -14,10 +14,9 @@ from dataclasses import dataclass
 from penstock.cluster import helm_writer
 from penstock.cluster.api import Api
 from penstock.cluster.api_errors import ForbiddenError
-from penstock.cluster.own_objects import INSTANCE, NAME
-from penstock.cluster.release import CHART, Release, call_helm, helm_annotations
+from penstock.cluster.release import Release, call_helm, chart_labels, helm_annotations
 from penstock.cluster.wait import Clock
-from penstock.cluster.workloads import DGD, POD_GRAPH, Object
+from penstock.cluster.workloads import DGD, POD_GRAPH, Object, annotations_of, labels_of
 from penstock.errors import ClusterError, Problem
 from penstock.helm import ReleaseTarget
 from penstock.manifests.pods import V1BETA1
@@ -42,13 +41,13 @@ class Leftovers:
 
 def list_leftovers(api: Api, target: ReleaseTarget) -> Leftovers:
     """Raises ClusterError."""
-    own = f"{NAME}={CHART},{INSTANCE}={target.name}"
+    of_chart = chart_labels(target)
     claims = {
         str(claim["metadata"]["name"]): claim
-        for labels in (own, f"{POD_GRAPH}={target.name}")
+        for labels in (of_chart, f"{POD_GRAPH}={target.name}")
         for claim in api.list("PersistentVolumeClaim", labels)
     }
-    files = api.list("ConfigMap", own)
+    files = api.list("ConfigMap", of_chart)
     return Leftovers(
         files=tuple(file for file in files if _is_of_helm(file, target)),
         others=tuple(file for file in files if not _is_of_helm(file, target)),
@@ -94,14 +93,12 @@ def _others(api: Api, target: ReleaseTarget, left: Leftovers) -> Iterator[Object
             if live is not None and not _is_deleted(live):
                 yield live
     for claim in left.claims:  # those of a StatefulSet have no label of the chart
-        labels = claim["metadata"].get("labels") or {}
-        if labels.get("app.kubernetes.io/managed-by") and not _is_of_helm(claim, target):
+        if labels_of(claim).get("app.kubernetes.io/managed-by") and not _is_of_helm(claim, target):
             yield claim
 
 
 def _is_of_helm(live: Object, target: ReleaseTarget) -> bool:
-    annotations = live["metadata"].get("annotations") or {}
-    return bool(helm_annotations(target).items() <= annotations.items())
+    return helm_annotations(target).items() <= annotations_of(live).items()
 
 
 def _graphs_being_deleted(api: Api, target: ReleaseTarget) -> Iterator[Object]:

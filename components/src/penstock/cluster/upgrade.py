@@ -14,9 +14,8 @@ from penstock.cluster import helm_writer
 from penstock.cluster.api import Api
 from penstock.cluster.change import Change, earlier_objects, has_drift, read_graph, recheck
 from penstock.cluster.diff import rejected_replica_changes
-from penstock.cluster.drift import replica_managers
 from penstock.cluster.generations import Transition, lines, marked_values, transition
-from penstock.cluster.ownership import REPLICAS_MANAGER
+from penstock.cluster.ownership import REPLICAS_MANAGER, replica_managers
 from penstock.cluster.release import (
     CHART,
     NOT_READY,
@@ -29,9 +28,9 @@ from penstock.cluster.release import (
     read_release,
     require_release,
     revisions,
+    stored_chart,
 )
-from penstock.cluster.stored_chart import stored_chart
-from penstock.cluster.workloads import DGD, Object, workloads
+from penstock.cluster.workloads import DGD, Object, annotations_of, labels_of, workloads
 from penstock.errors import ClusterError, Problem
 from penstock.helm import ReleaseTarget
 from penstock.manifests.render import chart_path, render
@@ -243,12 +242,11 @@ def release_replicas(api: Api, release: Release) -> None:
 
 def _with_helm_metadata(manifest: Object, target: ReleaseTarget) -> Object:
     """The manifest with the label and annotations by which Helm recognizes its own objects."""
-    metadata = manifest["metadata"]
     return {
         **manifest,
         "metadata": {
-            **metadata,
-            "labels": {**(metadata.get("labels") or {}), "app.kubernetes.io/managed-by": "Helm"},
-            "annotations": {**(metadata.get("annotations") or {}), **helm_annotations(target)},
+            **manifest["metadata"],
+            "labels": {**labels_of(manifest), "app.kubernetes.io/managed-by": "Helm"},
+            "annotations": {**annotations_of(manifest), **helm_annotations(target)},
         },
     }

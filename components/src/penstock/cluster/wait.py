@@ -14,8 +14,7 @@ from enum import StrEnum
 from penstock.cluster.api_errors import UnavailableError
 from penstock.cluster.compare import without_secrets
 from penstock.cluster.diagnose import Diagnosis
-from penstock.cluster.observe import NOTHING, Baseline, read_progress
-from penstock.cluster.own_objects import OwnObjects
+from penstock.cluster.observe import NOTHING, Baseline, OwnObjects, read_progress
 from penstock.cluster.progress import Progress
 from penstock.cluster.release import Release, require_release
 from penstock.errors import ClusterError

@@ -25,7 +25,6 @@ class Need(StrEnum):
 
     FILES = "files"  # discovery in files
     ISOLATION = "isolation"  # namespaces of the drill's own
-    CLOCK = "clock"  # the right to set the machine's clock, and the user's consent
     REPLICAS = "replicas"  # a pool that is not autoscaled
 
 

@@ -36,7 +36,6 @@ PARTITION_S = 5.0
 NETWORK_S, LOST_PERCENT = 8.0, 5
 SLOW_KBIT_PER_S, SLOWEST_S = 1000, 0.5  # the traffic of the clients needs more
 DISK_S = 5.0
-CLOCK_S, STEP_S = 5.0, 60.0
 START_S = 300.0
 EDITED = "DYN_PENSTOCK_DRILL"  # a variable that nothing reads
 WORKERS = (Role.PREFILL, Role.DECODE, Role.WORKER)
@@ -83,17 +82,6 @@ def _slow_network(fault: Fault, graph: GraphProcess) -> AbstractContextManager[N
 
 def _full_disk(fault: Fault, graph: GraphProcess) -> AbstractContextManager[None]:
     return full_disk(graph.log.parent)
-
-
-@contextlib.contextmanager
-def _clock_ahead(fault: Fault, graph: GraphProcess) -> Iterator[None]:
-    """Set the machine's clock one minute ahead, then correct it."""
-    offset = time.time() - time.monotonic()
-    time.clock_settime(time.CLOCK_REALTIME, time.monotonic() + offset + STEP_S)
-    try:
-        yield
-    finally:
-        time.clock_settime(time.CLOCK_REALTIME, time.monotonic() + offset)
 
 
 @contextlib.contextmanager
@@ -205,7 +193,6 @@ KINDS: Mapping[str, Kind] = {
         _of_graph("packet-loss", _lossy_network, NETWORK_S, **NETWORK),
         _of_graph("slow-network", _slow_network, NETWORK_S, **NETWORK),
         _of_graph("disk-full", _full_disk, DISK_S, needs=Need.ISOLATION),
-        _of_graph("clock-step", _clock_ahead, CLOCK_S, needs=Need.CLOCK, stalls=True),
         _of_graph("kill-supervisor", _without_supervisor, is_outage=True),
         _of_graph("scale", _scaled, needs=Need.REPLICAS),
         _of_graph("edit-twice", _edited_twice, needs=Need.REPLICAS),
@@ -213,11 +200,6 @@ KINDS: Mapping[str, Kind] = {
         _of_graph("invalid-edit", _invalid),
     )
 }
-
-
-def defaults() -> list[Choice]:
-    """All kinds except those that require consent."""
-    return [Choice(kind=kind) for kind in KINDS.values() if kind.needs is not Need.CLOCK]
 
 
 def choose(text: str) -> list[Choice]:
@@ -230,12 +212,3 @@ def choose(text: str) -> list[Choice]:
             )
         found.append(Choice(kind=KINDS[name], program=program))
     return found
-
-
-def can_set_clock() -> bool:
-    """Whether this process has the right to set the machine's clock."""
-    try:
-        time.clock_settime(time.CLOCK_REALTIME, time.time())
-    except OSError:
-        return False
-    return True

@@ -17,7 +17,7 @@ from penstock.graph.versions import VERSIONS, order
 from penstock.manifests.deployment import Launch
 from penstock.manifests.source import Source
 from penstock.strict_yaml.places import Path, place_of
-from penstock.upgrade.model import Change
+from penstock.upgrade.report import Change
 
 # Sections of a graph with arguments, and the modules that get them.
 WORKERS = ("engine", "prefill", "decode", "worker")

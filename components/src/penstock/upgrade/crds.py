@@ -10,9 +10,10 @@ from typing import Any
 
 import yaml
 
-from penstock.cluster import crds
 from penstock.cluster.api import Api
 from penstock.cluster.connect import SELECT
+from penstock.cluster.current_state import CRD_GROUP, CRD_VERSION, OF_OPERATOR
+from penstock.cluster.current_state import GRAPHS as GRAPHS_RESOURCE
 from penstock.cluster.workloads import DGD
 from penstock.errors import ClusterError, GraphError, InputError, Problem
 from penstock.graph.load import parse_graph
@@ -23,14 +24,15 @@ from penstock.manifests.source import render_graph
 from penstock.shipped import page
 from penstock.strict_yaml.loader import SafeLoader
 from penstock.strict_yaml.places import place_of
-from penstock.upgrade.model import Upgrade
-from penstock.upgrade.steps import CRDS
+from penstock.upgrade.report import Upgrade
 
 Definition = Mapping[str, Any]
-GRAPHS = f"{crds.GRAPHS}.{crds.GROUP}"
-API_VERSION = crds.VERSION.removeprefix(f"{crds.GROUP}/")
+GRAPHS = f"{GRAPHS_RESOURCE}.{CRD_GROUP}"
+RESOURCES = sorted((GRAPHS_RESOURCE, *OF_OPERATOR, "dynamoworkermetadatas"))
+CRDS = tuple(f"{name}.{CRD_GROUP}" for name in RESOURCES)
+API_VERSION = CRD_VERSION.removeprefix(f"{CRD_GROUP}/")
 OTHER_VERSION = (
-    f"Use the CRDs of an operator that serves {crds.VERSION}: the chart writes no other version."
+    f"Use the CRDs of an operator that serves {CRD_VERSION}: the chart writes no other version."
 )
 # The chart writes the field, and no key of the graph sets it.
 TAGGED = (

@@ -6,11 +6,9 @@ from dataclasses import dataclass, field, replace
 
 from penstock.cluster.api import Api
 from penstock.cluster.api_errors import ForbiddenError
-from penstock.cluster.installed import read_installed, require_installed
-from penstock.cluster.observe import read_objects
-from penstock.cluster.own_objects import OwnObjects
+from penstock.cluster.observe import OwnObjects, read_objects
 from penstock.cluster.progress import Observation, progress_of
-from penstock.cluster.release import Release
+from penstock.cluster.release import Release, read_installed, require_installed
 from penstock.cluster.status import HTTP_PORT, frontend_port
 from penstock.cluster.workloads import FRONTEND, POD_GRAPH, WORKLOAD_KINDS, Object, workloads
 from penstock.helm import ReleaseTarget

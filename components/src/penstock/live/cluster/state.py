@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from penstock.cluster.diagnose import is_ready, restarts
 from penstock.cluster.progress import Progress
-from penstock.cluster.workloads import POD_COMPONENT, Object, Workload
+from penstock.cluster.workloads import Object, Workload, component_of
 from penstock.live.cluster.times import seconds_of
 from penstock.local.reconcile import ReplicaState
 from penstock.local.state_file import GatewayStatus
@@ -72,10 +72,6 @@ def replicas_of(
         if workload is not None and (pod.get("status") or {}).get("phase") != "Succeeded":
             found.append(_replica(pod, workload, frontend_port))
     return tuple(sorted(found, key=lambda replica: replica.name))
-
-
-def component_of(pod: Object) -> str:
-    return str((pod["metadata"].get("labels") or {}).get(POD_COMPONENT, ""))
 
 
 def role_of(workload: Workload) -> Role:
